@@ -17,6 +17,7 @@ from pipeline.reports import tables
 from pipeline.sources.files import FilesConfig
 from pipeline.steps.plain_files import Read, Results
 from pipeline.store.engines.local import LocalEngine, Result, Task
+from pipeline.store.manifest import breakdown
 from pipeline.store.parquet import batches
 from trainer.config.problems import requirement
 
@@ -137,15 +138,22 @@ def _print_rows(file: Path) -> None:
     sys.stdout.flush()
 
 
-def check_directory(options: argparse.Namespace) -> None:
-    """Raises UsageError for `-o -`."""
+def make_directory(
+    options: argparse.Namespace,
+    make: Callable[[FilesConfig, Path, Read], Results],
+    rows: Callable[[Mapping[str, int]], Rows],
+) -> None:
+    """Calls `make(files, out, progress)` and reports `rows` of its counts. Raises UsageError for `-o -`."""
     if str(options.out) == PIPE:
         raise UsageError("--out -: the result is a directory of several files; name one")
+    with input_files(options) as (files, progress):
+        outcome = make(files, options.out, progress)
+    report(rows(outcome.counts), outcome)
 
 
 def report(rows: Rows, outcome: Results, named: bool = True) -> None:
     """Prints the numbers, what was set aside and why, the throughput and, if `named`, the written files."""
-    print("\n".join(tables.counts([*rows, *breakdown("set aside", outcome.counts, "set_aside")])))
+    print("\n".join(tables.counts([*rows, *total_and_parts("set aside", outcome.counts, "set_aside")])))
     megabytes = outcome.counts["text_bytes"] / 1e6
     print(f"\n{megabytes:,.1f} MB of text in {outcome.seconds:.1f} s, {megabytes / outcome.seconds:.1f} MB/s")
     if named:
@@ -157,15 +165,13 @@ def kept_and_removed(removed: str) -> Callable[[Mapping[str, int]], Rows]:
     return lambda counts: [
         ("documents", counts["documents"]),
         ("kept", counts["kept"]),
-        *breakdown("removed", counts, removed),
+        *total_and_parts("removed", counts, removed),
     ]
 
 
-def breakdown(title: str, counts: Mapping[str, int], prefix: str) -> list[tuple[str, int]]:
+def total_and_parts(title: str, counts: Mapping[str, int], prefix: str) -> list[tuple[str, int]]:
     """A total, and indented below it its parts, most frequent first."""
-    parts = [
-        (f"  {name.partition('/')[2]}", number)
-        for name, number in counts.items()
-        if name.startswith(f"{prefix}/")
+    return [
+        (title, counts[prefix]),
+        *((f"  {name}", number) for name, number in breakdown(counts, prefix).items()),
     ]
-    return [(title, counts[prefix]), *sorted(parts, key=lambda row: (-row[1], row[0]))]

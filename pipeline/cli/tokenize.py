@@ -1,15 +1,11 @@
 """tokenize: makes token shards from plain files."""
 
 import argparse
+from collections.abc import Mapping
+from functools import partial
 
 from pipeline.cli.opening import UsageError
-from pipeline.cli.plain_files import (
-    add_in_and_out,
-    check_directory,
-    input_files,
-    report,
-    settings_are_options,
-)
+from pipeline.cli.plain_files import Rows, add_in_and_out, make_directory, settings_are_options
 from pipeline.recipe.sections import ShardParams
 from pipeline.stages.tokenizer import ExistingTokenizer
 from pipeline.steps import plain_files
@@ -54,14 +50,15 @@ def run(options: argparse.Namespace) -> None:
         tokenizer = ExistingTokenizer(
             source=options.tokenizer, begin_of_text=options.begin_of_text, end_of_text=options.end_of_text
         )
-    check_directory(options)
-    with input_files(options) as (files, progress):
-        outcome = plain_files.tokenize(files, options.out, tokenizer, held_out, shard_tokens, progress)
-    counts = outcome.counts
+    settings = {"tokenizer": tokenizer, "validation_fraction": held_out, "shard_tokens": shard_tokens}
+    make_directory(options, partial(plain_files.tokenize, **settings), _rows)
+
+
+def _rows(counts: Mapping[str, int]) -> Rows:
     splits = ("train", "validation") if counts["validation_documents"] else ("train",)
-    rows = [
+    found = [
         (f"{split} {what}", counts[f"{split}_{what}"])
         for split in splits
         for what in ("documents", "tokens", "shards")
     ]
-    report([*rows, ("without text", counts["empty_documents"])], outcome)
+    return [*found, ("without text", counts["empty_documents"])]

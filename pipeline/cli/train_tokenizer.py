@@ -1,14 +1,9 @@
 """train-tokenizer: trains a tokenizer on plain files."""
 
 import argparse
+from functools import partial
 
-from pipeline.cli.plain_files import (
-    add_in_and_out,
-    check_directory,
-    input_files,
-    report,
-    settings_are_options,
-)
+from pipeline.cli.plain_files import add_in_and_out, make_directory, settings_are_options
 from pipeline.stages.tokenizer import TokenizerParams
 from pipeline.steps import plain_files
 
@@ -42,8 +37,8 @@ def run(options: argparse.Namespace) -> None:
     names = ("vocab_size", "pattern", "single_digits", "sample_bytes")
     with settings_are_options():
         params = TokenizerParams.model_validate({name: getattr(options, name) for name in names})
-    check_directory(options)
-    with input_files(options) as (files, progress):
-        outcome = plain_files.train_tokenizer(files, options.out, params, progress)
-    rows = [("entries", params.vocab_size), ("documents", outcome.counts["documents"])]
-    report(rows, outcome)
+    make_directory(
+        options,
+        partial(plain_files.train_tokenizer, params=params),
+        lambda counts: [("entries", params.vocab_size), ("documents", counts["documents"])],
+    )

@@ -18,7 +18,6 @@ from pathlib import Path
 import pyarrow as pa
 
 from pipeline.sources.files import FilesConfig, FilesSource
-from pipeline.sources.source import Rejected
 from pipeline.stages import dedup, pii, quality
 from pipeline.stages import tokenizer as bpe
 from pipeline.steps.corpus.quality import judging_documents
@@ -109,7 +108,7 @@ def deduplicate(
     return _tables(files, out, schemas, make, progress, "decisions" if kept else None)
 
 
-def train_tokenizer(files: FilesConfig, out: Path, params: bpe.TokenizerParams, progress: Read) -> Results:
+def train_tokenizer(files: FilesConfig, out: Path, progress: Read, params: bpe.TokenizerParams) -> Results:
     """A directory with the tokenizer, trained on the first `sample_bytes` of the files.
 
     Raises SourceError, OutputError, NoDocumentError and VocabularyError.
@@ -126,10 +125,10 @@ def train_tokenizer(files: FilesConfig, out: Path, params: bpe.TokenizerParams, 
 def tokenize(
     files: FilesConfig,
     out: Path,
+    progress: Read,
     tokenizer: bpe.ExistingTokenizer,
     validation_fraction: float,
     shard_tokens: int,
-    progress: Read,
 ) -> Results:
     """A directory with the shards, their record shards.json and the tokenizer.
 
@@ -241,7 +240,10 @@ class Documents:
             self._progress(size)
             yield batch
         if not self.counts["documents"]:
-            first = f"; the first: {_description(self.rejects.first)}" if self.rejects.first else ""
+            one, first = self.rejects.first, ""
+            if one:
+                where = one.file if one.row is None else f"{one.file}, row {one.row}"
+                first = f"; the first: {where}: {one.reason}, {one.detail}"
             raise NoDocumentError(
                 f"no document in {', '.join(self._source.config.paths)}: "
                 f"{self.rejects.counts['set_aside']:,} rows or files set aside{first}"
@@ -266,8 +268,3 @@ class Documents:
 
     def outcome(self, counts: Counts, files: list[Path]) -> Results:
         return Results({**counts, **self.rejects.counts}, time.perf_counter() - self._started, files)
-
-
-def _description(rejected: Rejected) -> str:
-    where = rejected.file if rejected.row is None else f"{rejected.file}, row {rejected.row}"
-    return f"{where}: {rejected.reason}, {rejected.detail}"
