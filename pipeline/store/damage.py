@@ -15,7 +15,7 @@ from pipeline.store.file_hashes import NAME, FileHashes
 from pipeline.store.files import MANIFEST, StoredFile
 from pipeline.store.manifest import Version
 
-OTHER_HASH = "is not what was written: its sha256 is another"
+OTHER_HASH = "is corrupt: its sha256 differs from the manifest"
 SHOWN = 3
 
 

@@ -30,7 +30,7 @@ class CorpusShards(Config):
     def _prefixes_name_files(self) -> Self:
         for prefix in (*self.train, *self.validation):
             if not prefix.name:
-                raise ValueError(f"{prefix} is no prefix of a shard: name its path without .bin and .idx")
+                raise ValueError(f"{prefix} is not a prefix of a shard: name its path without .bin and .idx")
         return self
 
     @model_validator(mode="after")

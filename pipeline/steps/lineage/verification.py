@@ -59,7 +59,9 @@ def stored(store: Store) -> list[Path]:
     """The directories of all versions and checkpoints. Raises VerificationError where no store is."""
     store.files.versions()
     if not store.root.is_dir():
-        raise VerificationError(f"{store.root} is no directory, so no store is there: set GROUNDWORK_STORE")
+        raise VerificationError(
+            f"{store.root} is not a directory, so it holds no store: set GROUNDWORK_STORE"
+        )
     return [*published(store.files), *sorted((store.root / RUNS).glob("*/checkpoints/step-*"))]
 
 
@@ -89,7 +91,7 @@ def verify(store: Store, places: Iterable[Path], deep: bool = False) -> Verifica
         mending = _Mending(store, sound)
         found.damaged = [mending.of(path, *entry) for path, entry in damaged.items()]
     for path in last_versions.damaged(store.root):
-        what = Damage(path, "is no record of what a recipe used last")
+        what = Damage(path, "is not a record of what a recipe used last")
         place = path.relative_to(store.root).as_posix()
         found.damaged.append(Damaged(place, [what], (), last_versions.REMEDY))
     return found

@@ -176,7 +176,7 @@ def proposed(law: Law, names: Sequence[str], proportions: Array, most: Array, se
     candidates = mixtures(proportions, CANDIDATES, seed)
     candidates = candidates[(candidates <= most).all(1)]
     if len(candidates) < BEST:
-        raise LawError("mixture.max_epochs leaves hardly a mixture to choose from: raise it, or add text")
+        raise LawError("mixture.max_epochs rules out almost every mixture: raise it, or add text")
     best = np.stack([candidates[np.argsort(fit(candidates))[:BEST]].mean(0) for fit in law.bootstrapped])
     shares, (low, high) = best.mean(0), np.percentile(best, INTERVAL, axis=0)
     losses = law.predict(np.stack([shares, proportions]))

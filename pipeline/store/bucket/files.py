@@ -99,7 +99,8 @@ class BucketFiles(Files):
             fetched = self.bucket.download(self.key(path), temporary)
             if fetched is None or fetched[1] != (self._written(path) or fetched[0].sha256 or fetched[1]):
                 raise FetchError(
-                    f"{self.url(path)} is not what was written: its sha256 is another: {self._remedy(path)}"
+                    f"{self.url(path)} is corrupt, its sha256 differs from that of the manifest: "
+                    f"{self._remedy(path)}"
                 )
         self.cache.add(path)
 

@@ -79,7 +79,7 @@ def test_a_changed_byte_is_found_by_the_hash_and_a_cut_file_by_its_size(store: S
     assert sound.passed and "0 read now, 5 unchanged since" in sound.message  # hashed when they were written
     flip(shard, 10)
     changed = found("is_sound", store)
-    assert not changed.passed and f"{shard} is not what was written" in changed.message
+    assert not changed.passed and f"{shard} is corrupt" in changed.message
     os.truncate(shard, shard.stat().st_size - 2)
     cut = found("is_sound", store)
     assert not cut.passed and f"{shard} has " in cut.message
@@ -91,7 +91,7 @@ def test_an_index_that_rotted_is_one_sentence_and_is_made_again(store: Store) ->
     index = idx_path(prefixes(store.current("token_shards/docs"), "train")[0])
     flip_in_silence(index, 9)
     said = found("adds_up", store)
-    assert not said.passed and f"{index} is not what was written" in said.message
+    assert not said.passed and f"{index} is corrupt" in said.message
     tokenize(Store(store.root), ENGINE, "docs", ShardParams(validation_fraction=0.2))
     assert found("adds_up", store).passed
 
@@ -101,7 +101,7 @@ def test_training_does_not_begin_on_a_shard_that_was_changed(store: Store) -> No
     shard = bin_path(prefixes(store.current("token_shards/docs"), "train")[0])
     plan.check(store, wanted)
     flip(shard, 10)
-    with pytest.raises(DamageError, match=rf"{shard} is not what was written.*token_shards/docs"):
+    with pytest.raises(DamageError, match=rf"{shard} is corrupt.*token_shards/docs"):
         plan.check(store, wanted)
 
 

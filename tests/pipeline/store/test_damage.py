@@ -102,7 +102,7 @@ def test_nothing_is_made_of_a_damaged_version_and_the_next_run_makes_it_again(tm
     store = Store(tmp_path)
     store.use(source)
     made_of_it = work("made", source=source.data_version)
-    with pytest.raises(DamageError, match=r"a.txt is not what was written.*: materialize source"):
+    with pytest.raises(DamageError, match=r"a.txt is corrupt.*: materialize source"):
         publish(store, made_of_it, a="two")
     again = publish(Store(tmp_path), work("source"), a="one")
     assert file(again).read_text() == "one"

@@ -62,4 +62,4 @@ def test_a_damaged_record_is_named_and_nothing_is_removed(
     assert main(["gc", "--delete"]) == 2
     assert f"{record} is damaged, so it cannot be told which versions" in capsys.readouterr().err
     assert main(["verify"]) == 2
-    assert f"DAMAGED  {used._path / record} is no record" in capsys.readouterr().out
+    assert f"DAMAGED  {used._path / record} is not a record" in capsys.readouterr().out

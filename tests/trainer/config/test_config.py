@@ -85,7 +85,7 @@ def test_overrides_reach_into_the_file(tmp_path: Path) -> None:
         ("training.schedule={kind: wsd, kind: cosine}", "the key 'kind' is here a second time: remove one"),
         (r'run_dir="a\0b"', "run_dir: must be a path, which holds no NUL character"),
         ("run_dir=~nobody-of-this-name/run", "run_dir: .*~nobody-of-this-name.*home directory"),
-        ("data.corpora.0.train=[/]", "/ is no prefix of a shard: name its path without .bin"),
+        ("data.corpora.0.train=[/]", "/ is not a prefix of a shard: name its path without .bin"),
         (f"training.max_tokens={10**30}", "max_tokens: must be at most 1000000000000000000"),
         ("training.model.rope_theta=1", "rope_theta: must be above 1, not 1"),
     ],

@@ -120,7 +120,7 @@ def test_damage_is_named_with_what_was_made_from_it_and_the_command(
     (shards.path / MANIFEST).unlink()
     assert main(["verify"]) == 2
     said = capsys.readouterr()
-    assert f"DAMAGED  {scrubbed.files('documents')[0]} is not what was written" in said.out
+    assert f"DAMAGED  {scrubbed.files('documents')[0]} is corrupt" in said.out
     assert f"DAMAGED  {shards.path / MANIFEST} is missing or damaged" in said.out
     assert f"made from it  {store.current('corpora/first/quality').path.relative_to(store.root)}" in said.out
     assert said.out.count("made from it  01234567-00000010") == 2
@@ -142,7 +142,7 @@ def test_what_leaves_no_trace_is_found_by_reading_everything_and_then_made_again
     assert main(["verify"]) == 0
     assert main(["verify", "--deep"]) == 2
     said = capsys.readouterr().out
-    assert f"DAMAGED  {shard} is not" in said and f"DAMAGED  {weights} is not" in said
+    assert f"DAMAGED  {shard} is corrupt" in said and f"DAMAGED  {weights} is corrupt" in said
     assert f"rm -r {weights.parent}; " in said
     run(mine)
     shutil.rmtree(weights.parent)
@@ -168,4 +168,4 @@ def test_where_there_is_no_store_nothing_is_called_sound(
 ) -> None:
     monkeypatch.setenv("GROUNDWORK_STORE", str(tmp_path / "nowhere"))
     assert main(["verify"]) == 2
-    assert f"{tmp_path}/nowhere is no directory" in capsys.readouterr().err
+    assert f"{tmp_path}/nowhere is not a directory" in capsys.readouterr().err

@@ -67,5 +67,5 @@ def test_too_few_runs_and_limits_without_room_are_refused() -> None:
         fitted(*runs(4), bootstraps=1, seed=0)
     pytest.importorskip("lightgbm")
     law = fitted(*runs(6), bootstraps=1, seed=0)
-    with pytest.raises(LawError, match="max_epochs leaves hardly a mixture"):
+    with pytest.raises(LawError, match="max_epochs rules out almost every mixture"):
         proposed(law, NAMES, PROPORTIONS, np.array([0.1, 0.1, 0.1]), seed=0)

@@ -68,8 +68,8 @@ def made_by_other_code(version: Version, code_version: str, without: str = "") -
 FAULTS: dict[str, Callable[[Version], object]] = {
     "tokenizer.json is missing": lambda it: (it.path / "tokenizer.json").unlink(),
     "tokenizer_config.json has 9 bytes": lambda it: os.truncate(it.path / "tokenizer_config.json", 9),
-    "tokenizer.json is not what was written": lambda it: flip(it.path / "tokenizer.json", 3000),
-    "special_tokens_map.json is not": lambda it: flip_in_silence(it.path / "special_tokens_map.json", 9),
+    "tokenizer.json is corrupt": lambda it: flip(it.path / "tokenizer.json", 3000),
+    "special_tokens_map.json is corrupt": lambda it: flip_in_silence(it.path / "special_tokens_map.json", 9),
     "is missing or its manifest is damaged": lambda it: (it.path / MANIFEST).write_text("{"),
     "the recipe's tokenizer, is missing": lambda it: shutil.rmtree(it.path),
     r"made by an earlier version of this program \(bpe-1\)": lambda it: made_by_other_code(it, "bpe-1"),

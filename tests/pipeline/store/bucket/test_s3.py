@@ -130,7 +130,7 @@ def test_what_is_not_what_was_written_is_refused_by_its_name(server: S3, tmp_pat
     folder = address(tmp_path).removeprefix("s3://bucket/") + "/"
     server.client.put_object(Bucket="bucket", Key=folder + key, Body=b"tampered")
     other = store(tmp_path, "other")
-    with pytest.raises(FetchError, match=r"a\.txt is not what was written"):
+    with pytest.raises(FetchError, match=r"a\.txt is corrupt"):
         texts(other.current("numbers"))
     (damage,) = other.damage(other.current("numbers"), Look.ALL)
     assert "is missing or another in s3://" in str(damage)
