@@ -88,13 +88,15 @@ def _log_entry(
     message: Mapping[str, Any],
     samples: Sequence[Mapping[str, Any]],
 ) -> None:
+    path = Path(message["path"])  # it may have been deleted meanwhile
+    saved = read(path) if (path / "lineage.json").is_file() else planned(run.config, message["step"])
     upstream = {f"dagster/input_data_version/{name}": version for name, version in run.work.inputs.items()}
     metadata = {
         "step": message["step"],
         "tokens": message["tokens"],
         **scores(message),
         **({"samples": samples_shown(samples)} if samples else {}),
-        **_lineage(_as_saved(run, message)),
+        **_lineage(saved),
         "on disk": "yes",
         "path": dg.MetadataValue.path(message["path"]),
         "training run": run.name,
@@ -183,12 +185,6 @@ def _unnoticed_deletions(instance: dg.DagsterInstance, missing: set[str]) -> lis
         if entry and not Path(str(entry.metadata["path"].value)).exists():
             found.append(key)
     return found
-
-
-def _as_saved(run: plan.Run, message: Mapping[str, Any]) -> Checkpoint:
-    """The checkpoint with its own lineage, or with the planned lineage if it has been deleted meanwhile."""
-    path = Path(message["path"])
-    return read(path) if (path / "lineage.json").is_file() else planned(run.config, message["step"])
 
 
 def scores(message: Mapping[str, Any]) -> dict[str, float]:

@@ -10,7 +10,6 @@ from pipeline.assets.metadata import materialized, table
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.trainer_process import TrainerProcess
 from pipeline.recipe.recipe import Recipe
-from pipeline.recipe.sections import LaunchParams
 from pipeline.reports.images import as_text, inline, inline_png
 from pipeline.steps.model import funnel, training_plots
 from pipeline.steps.stages import final_assets
@@ -48,11 +47,14 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
                 seconds = trainer_process.train()
             version = plan.finish(workshop.store, run, trainer_process.last_checkpoint, seconds)
         result = plan.result(workshop.store, version)
+        effort = Effort.of(version, workshop.recipe.launch.usd_per_hour)  # over all attempts
         facts = {
             "step": result["step"],
             "tokens": result["tokens"],
             **checkpoints.scores(result),
-            **_effort(version, workshop.recipe.launch),
+            "tokens/s": effort.tokens_per_second,
+            "hours": round(effort.hours, 3),
+            **({} if effort.usd is None else {"cost USD": round(effort.usd, 2)}),
             "mixture": mixture,
             "checkpoint": dg.MetadataValue.path(result["checkpoint"]),
             "loss curve": inline_png(run.config.run_dir / "loss.png", "loss curve"),
@@ -62,13 +64,6 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
         return materialized(version, facts, check_results(workshop, version), run_bytes)
 
     return _asset
-
-
-def _effort(version: Version, launch: LaunchParams) -> dict[str, float]:
-    """Speed, duration and cost over all attempts."""
-    effort = Effort.of(version, launch.usd_per_hour)
-    cost = {} if effort.usd is None else {"cost USD": round(effort.usd, 2)}
-    return {"tokens/s": effort.tokens_per_second, "hours": round(effort.hours, 3), **cost}
 
 
 def _pictures(run: plan.Run, version: Version) -> dict[str, dg.MarkdownMetadataValue]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import dagster as dg
 
-from pipeline.assets.metadata import breakdown, table
+from pipeline.assets.metadata import breakdown_table, table
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.reports import dedup as report
 from pipeline.reports.images import inline
@@ -27,13 +27,8 @@ def _quality(workshop: PipelineResources, version: Version) -> dict[str, Any]:
         "verdicts by rule": _reasons_table({keys.corpus(version.key): found}),
     }
     if workshop.recipe.quality.languages is not None:
-        facts["languages"] = breakdown(version.counts, "languages", "language")
+        facts["languages"] = breakdown_table(version.counts, "languages", "language")
     return facts
-
-
-def _contamination(workshop: PipelineResources, version: Version) -> dict[str, Any]:
-    settings = workshop.recipe.decontamination
-    return {"action": settings.action} if settings else {}
 
 
 def _dedup(workshop: PipelineResources, version: Version) -> dict[str, Any]:
@@ -55,7 +50,9 @@ def _token_shards(workshop: PipelineResources, version: Version) -> dict[str, An
 
 MORE: dict[str, Callable[[PipelineResources, Version], dict[str, Any]]] = {
     keys.quality("{corpus}"): _quality,
-    keys.contamination("{corpus}"): _contamination,
+    keys.contamination("{corpus}"): lambda workshop, _: (
+        {"action": searched.action} if (searched := workshop.recipe.decontamination) else {}
+    ),
     keys.DEDUP: _dedup,
     keys.token_shards("{corpus}"): _token_shards,
 }

@@ -12,7 +12,8 @@ from pipeline.steps.model import benchmark, evaluate
 from pipeline.steps.training.effort import Effort
 from pipeline.store import keys
 from pipeline.store.keys import RUNS
-from pipeline.store.store import STORE_VARIABLE, Store
+from pipeline.store.store import Store
+from trainer.system.history import STORE_VARIABLE
 
 CHECKOUT = Path(__file__).parents[2]
 

@@ -36,7 +36,6 @@ from trainer.system import history
 log = logging.getLogger(__name__)
 
 KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
-STORE_VARIABLE = history.STORE_VARIABLE
 RUNS_LOCK = ".runs.lock"
 
 

@@ -44,7 +44,10 @@ def load_state_tensors(
             raise ValueError(f"optimizer state {key} belongs to the unknown parameter {name}")
         parameter = parameters[name]
         slot, _, part = slot.partition(".")
-        if part in ("", "codes") and value.shape not in _shapes(local_tensor(parameter)):
+        full = local_tensor(parameter).shape
+        # a count, a moment of each weight, the means of rows and those of columns
+        shapes = (torch.Size(()), full, full[:-1], full[:-2] + full[-1:])
+        if part in ("", "codes") and value.shape not in shapes:
             raise ValueError(
                 f"optimizer state {key} has shape {tuple(value.shape)}, its parameter "
                 f"{tuple(parameter.shape)}"
@@ -56,15 +59,8 @@ def load_state_tensors(
             # Only a fused optimizer counts its steps on the device.
             stays = slot == "step" and not owners[parameter].defaults.get("fused")
             if not stays:
-                is_full = value.shape == local_tensor(parameter).shape
-                value = as_part_of(parameter, value) if is_full else value.to(parameter.device)
+                value = as_part_of(parameter, value) if value.shape == full else value.to(parameter.device)
             owners[parameter].state[parameter][slot] = value
-
-
-def _shapes(parameter: torch.Tensor) -> set[torch.Size]:
-    """The valid shapes of its state: a count, a full moment, the means of rows and those of columns."""
-    shape = parameter.shape
-    return {torch.Size(()), shape, shape[:-1], shape[:-2] + shape[-1:]}
 
 
 def _parts(value: torch.Tensor) -> dict[str, torch.Tensor]:

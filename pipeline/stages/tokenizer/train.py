@@ -24,12 +24,10 @@ LLAMA3_PATTERN = (
 SINGLE_DIGITS_PATTERN = LLAMA3_PATTERN.replace(r"\p{N}{1,3}", r"\p{N}")
 
 
-def _no_progress(done: int, total: int) -> None:
-    pass
-
-
 def train(
-    texts: Iterable[pa.Array], params: TokenizerParams, progress: Callable[[int, int], None] = _no_progress
+    texts: Iterable[pa.Array],
+    params: TokenizerParams,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Tokenizer:
     """Trains on string columns. The same texts give the same vocabulary, which is that of `tokenizers`' own
     trainer, as is the file. After the texts have been read, `progress` is called now and then with the merges

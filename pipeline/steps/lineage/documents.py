@@ -218,18 +218,13 @@ def _homes(store: Store, one: Checkpoint) -> Iterator[tuple[Trained, tuple[Store
     stores = [store]
     child: Trained = one
     for ancestor in one.ancestors:
-        stores += _store_of_weights(child)
+        weights = Path(child.lineage["training"]["config"]["pretrained"]["path"] or "")
+        parents = weights.resolve().parents if weights.is_absolute() else ()
+        stores += [Store(parent) for parent in parents if (parent / RUNS).is_dir()]
         runs = ((place, run.path) for place in stores for run in run_histories(place))
         found = ((place, run) for place, run in runs if _trained_alike(run, ancestor))
         yield ancestor, next(found, None)
         child = ancestor
-
-
-def _store_of_weights(child: Trained) -> list[Store]:
-    """The store that holds the weights that training started from, if it is still there."""
-    weights = Path(child.lineage["training"]["config"]["pretrained"]["path"] or "")
-    parents = weights.resolve().parents if weights.is_absolute() else ()
-    return [Store(parent) for parent in parents if (parent / RUNS).is_dir()]
 
 
 def _trained_alike(run: Path, ancestor: Trained) -> bool:

@@ -23,7 +23,8 @@ from pipeline.store import keys
 from pipeline.store.atomic import output_directory
 from pipeline.store.errors import PipelineError
 from pipeline.store.keys import RUNS
-from pipeline.store.store import STORE_VARIABLE, Store, StoreError
+from pipeline.store.store import Store, StoreError
+from trainer.system.history import STORE_VARIABLE
 
 COMPARED = ("hf/model.safetensors", "optimizer.safetensors")
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
@@ -47,7 +48,9 @@ def write(store: Store, one: Checkpoint, out: Path, relative_to: Path) -> list[s
             yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True), encoding="utf-8"
         )
         if one.saved:
-            (directory / "SHA256SUMS").write_text("".join(_sums(one)), encoding="utf-8")
+            files = json.loads((one.path / "manifest.json").read_text(encoding="utf-8"))["files"]
+            sums = [f"{files[name]['sha256']}  {name}\n" for name in COMPARED if name in files]
+            (directory / "SHA256SUMS").write_text("".join(sums), encoding="utf-8")
     return list(_commands(one, notes, out.absolute(), relative_to))
 
 
@@ -124,11 +127,6 @@ def _copy_tokenizer(store: Store, one: Checkpoint, directory: Path) -> None:
     directory.mkdir()
     for name in TOKENIZER_FILES:
         shutil.copy(store.files.fetch(made / name), directory / name)
-
-
-def _sums(one: Checkpoint) -> Iterator[str]:
-    files = json.loads((one.path / "manifest.json").read_text(encoding="utf-8"))["files"]
-    return (f"{files[name]['sha256']}  {name}\n" for name in COMPARED if name in files)
 
 
 def _commands(one: Checkpoint, notes: list[str], out: Path, relative_to: Path) -> Iterator[str]:

@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,10 +44,12 @@ def search(store: Store, recipe: Recipe) -> Version:
         if isinstance(draft, Version):
             return draft
         config = plan.plan(store, small(recipe)).config
-        planned = [
-            _planned(config, draft.path / "runs" / f"{number:03d}", shares)
-            for number, shares in enumerate(mixtures(store, recipe))
-        ]
+        planned = []
+        for number, shares in enumerate(mixtures(store, recipe)):
+            corpora = [one.model_copy(update={"weight": shares[one.name]}) for one in config.data.corpora]
+            data = config.data.model_copy(update={"corpora": corpora})
+            own = {"run_dir": draft.path / "runs" / f"{number:03d}", "lineage": {}, "data": data}
+            planned.append(config.model_copy(update=own))
         cores = len(os.sched_getaffinity(0))
         with ThreadPoolExecutor(max(1, cores // (config.training.threads or cores))) as pool:
             found = list(pool.map(_train, planned))
@@ -116,13 +117,6 @@ def _proportions(recipe: Recipe, tokens: Mapping[str, int]) -> law.Array:
     unlimited = recipe.mixture.model_copy(update={"max_epochs": None, "search": None})
     shares = mixture.shares(tokens, recipe.weights, unlimited, 1)
     return np.array([shares[name] for name in tokens])
-
-
-def _planned(config: RunConfig, directory: Path, shares: Mapping[str, float]) -> RunConfig:
-    """The configuration of one run."""
-    corpora = [one.model_copy(update={"weight": shares[one.name]}) for one in config.data.corpora]
-    data = config.data.model_copy(update={"corpora": corpora})
-    return config.model_copy(update={"run_dir": directory, "lineage": {}, "data": data})
 
 
 def _train(config: RunConfig) -> dict[str, Any]:

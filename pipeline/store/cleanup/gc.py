@@ -67,7 +67,8 @@ def find(
     there = store.files.versions()
     kept = _referenced(store, [path for item in garbage for path in item.paths])
     for path in _versions(store) if there is None else sorted(there):
-        if path not in kept and _is_data(store, path):
+        moved_aside = path.suffix.startswith(f".{DAMAGED}-")
+        if path not in kept and (moved_aside or keys.is_data(_place(store, path.parent))):
             garbage.append(Garbage(_place(store, path), (path,)))
     sizes = _freed([item.paths for item in garbage])
     if there is not None:
@@ -163,11 +164,6 @@ def _versions(store: Store) -> Iterator[Path]:
         unfinished = path.suffix in (".partial", ".tmp") and path.stat().st_mtime < abandoned_before
         if unfinished or path.suffix.startswith(f".{DAMAGED}-"):
             yield path
-
-
-def _is_data(store: Store, path: Path) -> bool:
-    """Whether a version goes when nothing names it; what was moved aside always goes."""
-    return keys.is_data(_place(store, path.parent)) or path.suffix.startswith(f".{DAMAGED}-")
 
 
 def _referenced(store: Store, gone: Sequence[Path]) -> set[Path]:

@@ -20,8 +20,9 @@ from pipeline.assets.checkpoints import (
 from pipeline.assets.evaluation import checkpoint_evaluation_spec, evaluate_job
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.operations.sensors import new_checkpoint_sensor
-from pipeline.store.store import STORE_VARIABLE, Store
+from pipeline.store.store import Store
 from tests.integration.project import TRAINING
+from trainer.system.history import STORE_VARIABLE
 
 FIRST, SECOND, THIRD = (f"0123abcd-{step:08d}" for step in (8, 16, 24))
 

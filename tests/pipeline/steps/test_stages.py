@@ -22,9 +22,10 @@ from pipeline.steps.recipe_versions import MODEL_STAGES, RecipeVersions, row_of,
 from pipeline.steps.stages import DATA_STAGES, asset_of, final_assets, made_of_one_corpus
 from pipeline.store import keys
 from pipeline.store.cleanup import gc
-from pipeline.store.store import STORE_VARIABLE, Store, StoreError
+from pipeline.store.store import Store, StoreError
 from tests.integration.project import TRAINING
 from tests.pipeline.steps.corpora import SETTINGS, TEXTS
+from trainer.system.history import STORE_VARIABLE
 
 KEY = "corpora/topics/lengths"
 MAIL = "Write to jane.doe@gmail.com."

@@ -33,8 +33,9 @@ def generate(
     device, tokens, written = model.lm_head.weight.device, prompt, list[int]()
     limit = min(samples.max_new_tokens, model.max_length - len(prompt))
     cache = KeyValueCache(len(prompt) + limit)
+    in_bf16 = device.type == "cuda" and multiplies_bf16(device)  # on every CPU a text stays the same
     # Once for all tokens: at its end autocast forgets the weights in half precision.
-    with autocast("bf16" if _in_bf16(device) else "fp32", device):
+    with autocast("bf16" if in_bf16 else "fp32", device):
         while len(written) < limit:
             hidden = model(torch.tensor([tokens], device=device), cache=cache)
             token = choose(model.logits(hidden[0, -1]).float().cpu(), samples, generator)
@@ -43,11 +44,6 @@ def generate(
             written.append(token)
             tokens = [token]
     return written
-
-
-def _in_bf16(device: torch.device) -> bool:
-    """A CPU writes in fp32, so that a text stays the same on all of them."""
-    return device.type == "cuda" and multiplies_bf16(device)
 
 
 def choose(logits: torch.Tensor, samples: SamplesConfig, generator: torch.Generator) -> int:

@@ -156,34 +156,23 @@ def _hash_shards(name: str, shards: list[Shard], data: DataConfig) -> str:
 
 
 def _check_disk(config: RunConfig) -> None:
-    wanted = config.training.checkpoint
-    checkpoint_bytes = _checkpoint_bytes(config)
-    most = config.training.max_tokens
-    made = min(config.training.steps, -(-most // (wanted.every_tokens or 1)))
+    training, wanted = config.training, config.training.checkpoint
+    # In fp32: the exported weights, at most two moments, and the averages.
+    copies = 3 + copies_with_averages(training)
+    checkpoint_bytes = 4 * copies * training.model.parameters(padded_vocab_size(config.data.vocab_size))
+    most = training.max_tokens
+    made = min(training.steps, -(-most // (wanted.every_tokens or 1)))
     # Old checkpoints are removed after the commit, so one more than is kept exists for a moment.
     kept = wanted.keep_last + 1 + most // (wanted.keep_every_tokens or most + 1)
     missing = max(1, min(kept, made) - len(store.existing(config.run_dir / "checkpoints")))
-    free = shutil.disk_usage(_existing_parent(config.run_dir)).free
+    directory = config.run_dir.absolute()
+    free = shutil.disk_usage(next(filter(Path.exists, (directory, *directory.parents)))).free
     if missing * checkpoint_bytes > free:
         raise TrainerError(
             f"{config.run_dir}: {free / 1e6:,.0f} MB free, but {missing} checkpoints of "
             f"{checkpoint_bytes / 1e6:,.0f} MB will be written. "
             "Free some space, lower training.checkpoint.keep_last, or use another run_dir"
         )
-
-
-def _checkpoint_bytes(config: RunConfig) -> int:
-    """The size in fp32 of the exported weights, at most two moments, and the averages."""
-    training = config.training
-    copies = 3 + copies_with_averages(training)
-    return 4 * copies * training.model.parameters(padded_vocab_size(config.data.vocab_size))
-
-
-def _existing_parent(path: Path) -> Path:
-    path = path.absolute()
-    while not path.exists():
-        path = path.parent
-    return path
 
 
 def _check_memory(config: RunConfig, world: World) -> None:

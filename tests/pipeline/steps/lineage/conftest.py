@@ -13,10 +13,11 @@ from pipeline.steps.tokens.shards import tokenize
 from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.steps.training import plan
 from pipeline.store.engines.local import LocalEngine
-from pipeline.store.store import STORE_VARIABLE, Store
+from pipeline.store.store import Store
 from tests.integration.project import TRAINING
 from tests.pipeline.steps.corpora import TEXTS, prepare
 from trainer.run import loop
+from trainer.system.history import STORE_VARIABLE
 
 ENGINE = LocalEngine(workers=1)
 QUICK = {"compile": False, "samples": {"prompts": []}}

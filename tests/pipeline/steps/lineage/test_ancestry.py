@@ -17,11 +17,12 @@ from pipeline.steps.model.model_card import model_card
 from pipeline.steps.tokens.shards import tokenize
 from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.store.file_hashes import file_sha256
-from pipeline.store.store import STORE_VARIABLE, Store
+from pipeline.store.store import Store
 from tests.integration.project import TRAINING
 from tests.pipeline.steps.corpora import ENGINE, TEXTS, prepare
 from tests.pipeline.steps.lineage.conftest import QUICK, train
 from tests.pipeline.steps.training.test_plan import EVALUATION
+from trainer.system.history import STORE_VARIABLE
 
 
 @pytest.fixture(scope="module")

@@ -23,9 +23,10 @@ from pipeline.steps.corpus.ingest import collect
 from pipeline.steps.lineage import reproduce
 from pipeline.steps.lineage.checkpoints import Checkpoint, read, run_config
 from pipeline.steps.training import plan
-from pipeline.store.store import STORE_VARIABLE, Store
+from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import ENGINE
 from trainer.data.loader import TrainingData
+from trainer.system.history import STORE_VARIABLE
 
 
 def test_a_checkpoint_says_what_it_was_made_from(trained: tuple[Store, Path], ask: Any) -> None:
