@@ -85,8 +85,12 @@ class Files:
         meanwhile.
         """
         write_atomically(made / MANIFEST, manifest)
-        if version.exists():
-            move_aside(version)
+        if version.exists():  # damaged: nothing looks for it under its new name, until `gc` removes it
+            names = (f".{version.name}.{DAMAGED}-{number}" for number in count(1))
+            rename_directory(
+                version, next(path for path in map(version.with_name, names) if not path.exists())
+            )
+            shutil.rmtree(reports_on(version), ignore_errors=True)
         rename_directory(made, version)
         return True
 
@@ -152,15 +156,6 @@ class Files:
 def reports_on(version: Path) -> Path:
     """The directory of the reports on the version at this path."""
     return version.with_name(f".{version.name}.reports")
-
-
-def move_aside(version: Path) -> None:
-    """Gives a damaged version a name under which nothing looks for it, and removes the reports on it, until
-    `gc` removes it.
-    """
-    names = (f".{version.name}.{DAMAGED}-{number}" for number in count(1))
-    rename_directory(version, next(path for path in map(version.with_name, names) if not path.exists()))
-    shutil.rmtree(reports_on(version), ignore_errors=True)
 
 
 @dataclass(frozen=True)
