@@ -119,7 +119,7 @@ def _chunk(
 def _compiled_chunk(
     inputs: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, *settings: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    return _compiled_softmax_loss()(inputs @ weight.T, targets, *settings)
+    return compiled_softmax_loss()(inputs @ weight.T, targets, *settings)
 
 
 def _softmax_loss(
@@ -143,7 +143,7 @@ def _softmax_loss(
 
 
 @functools.cache
-def _compiled_softmax_loss() -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
+def compiled_softmax_loss() -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
     return torch.compile(softmax_loss, dynamic=False)
 
 
