@@ -22,7 +22,7 @@ from zlib import crc32
 
 from pipeline.store import locks
 from pipeline.store.bucket.cache import Cache
-from pipeline.store.bucket.run_upload import RunUpload, claimed, is_whole, named_checkpoints
+from pipeline.store.bucket.run_upload import RunUpload, claimed, is_whole
 from pipeline.store.bucket.s3 import NONE_YET, Bucket, BucketError
 from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.files import MANIFEST, Files
@@ -31,6 +31,7 @@ from pipeline.store.keys import RECIPES, RUNS
 from pipeline.store.last_versions import VERSION_NAME
 from pipeline.store.manifest import RECORDS, read_version
 from trainer.system.durable import atomic_file, write_atomically
+from trainer.system.history import RunHistory
 
 CACHE_VARIABLE = "GROUNDWORK_CACHE"
 LIMIT_VARIABLE = "GROUNDWORK_CACHE_BYTES"
@@ -308,7 +309,7 @@ class BucketFiles(Files):
             with locks.idle_run(self.root / RUNS / name) as nobody_trains:
                 _together(self.pull, files if nobody_trains else ())
         for directory in [run] if run else folder.glob("[!.]*"):
-            for checkpoint in named_checkpoints(directory):
+            for checkpoint in RunHistory(directory).checkpoints().values():
                 if checkpoint / MANIFEST not in there and not is_whole(checkpoint):
                     shutil.rmtree(checkpoint, ignore_errors=True)  # removed, and here only by name
 
@@ -317,7 +318,7 @@ class BucketFiles(Files):
         """What the trainer has mapped stays in the cache."""
         with claimed(self.bucket, self.key(run / CLAIM)) as keep_claim:
             self.pull_runs(run)
-            if saved := named_checkpoints(run):
+            if saved := list(RunHistory(run).checkpoints().values()):
                 self.fetch_folder(saved[-1])
 
             def refresh() -> None:

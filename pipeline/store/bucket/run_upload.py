@@ -13,6 +13,7 @@ from pathlib import Path
 from pipeline.store.bucket.s3 import NONE_YET, Bucket
 from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.files import MANIFEST, Files
+from trainer.system.history import RunHistory
 
 log = logging.getLogger(__name__)
 
@@ -21,11 +22,6 @@ CLAIM_SECONDS = 300.0
 LOOK_EVERY_SECONDS = 2.0
 REFRESHED_EVERY_SECONDS = 60.0
 FILES_AT_ONCE = 4
-
-
-def named_checkpoints(run: Path) -> list[Path]:
-    """The checkpoints of a run, whose weights may be in the bucket only."""
-    return sorted(path.parent for path in run.glob(f"{CHECKPOINTS}/step-*/{MANIFEST}"))
 
 
 def is_whole(checkpoint: Path) -> bool:
@@ -106,7 +102,7 @@ class RunUpload:
     def _once(self, last: bool) -> None:
         """Errors are for the log, as training goes on, but for the `last` time."""
         try:
-            whole = {checkpoint for checkpoint in named_checkpoints(self._run) if is_whole(checkpoint)}
+            whole = set(filter(is_whole, RunHistory(self._run).checkpoints().values()))
             new = sorted(whole - self._saved)
             if new or last or not self._begun:
                 self._small_files()

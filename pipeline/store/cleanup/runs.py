@@ -18,7 +18,7 @@ from pipeline.store.files import MANIFEST
 from pipeline.store.keys import RUNS
 from pipeline.store.store import Store
 from trainer.config import load_run_config
-from trainer.system.history import NAME_LENGTH
+from trainer.system.history import NAME_LENGTH, RunHistory
 
 MADE_FROM_RUN = (keys.PRETRAINED_MODEL, keys.EVALUATION, keys.EXPORTED_MODEL)
 # A run that is not exported and was active since then may be waiting for its evaluation, or to be restarted.
@@ -151,8 +151,7 @@ def surplus_checkpoints(runs: Sequence[TrainingRun], limits: Limits) -> Iterator
         if done and not any(run.holds(path) for path in wanted):
             training = load_run_config(run.config).training
             every = training.checkpoint.keep_every_tokens
-            saved = sorted(run.directory.glob(f"checkpoints/step-*/{MANIFEST}"))
-            for checkpoint in (path.parent for path in saved[: -max(limits.checkpoints, 1)]):
-                step = int(checkpoint.name.removeprefix("step-"))
+            saved = list(RunHistory(run.directory).checkpoints().items())
+            for step, checkpoint in saved[: -max(limits.checkpoints, 1)]:
                 if every is None or not training.curriculum.passes(step, every):
                     yield run, checkpoint
