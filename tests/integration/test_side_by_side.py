@@ -80,7 +80,7 @@ def test_two_retokenizations_at_once_publish_each_its_own_shards(project: Projec
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(30))
+@pytest.mark.parametrize("number", range(8))
 def test_runs_interleaved_at_random_equal_the_same_runs_alone(
     finished: Project, tmp_path: Path, number: int
 ) -> None:
