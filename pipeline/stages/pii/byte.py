@@ -3,10 +3,12 @@
 import numpy as np
 
 NEWLINE = ord("\n")
+LONG_DASH = 0x1F  # what a matcher reads for the dashes that are longer than a hyphen
 SPACE = ord(" ")
 HASH = ord("#")
 DOLLAR = ord("$")
 PERCENT = ord("%")
+AMPERSAND = ord("&")
 OPENING_BRACKET = ord("(")
 CLOSING_BRACKET = ord(")")
 ASTERISK = ord("*")
@@ -17,6 +19,7 @@ DOT = ord(".")
 SLASH = ord("/")
 ZERO, NINE = ord("0"), ord("9")
 COLON = ord(":")
+SEMICOLON = ord(";")
 EQUALS = ord("=")
 AT = ord("@")
 UPPER_A, UPPER_B, UPPER_J, UPPER_Z = ord("A"), ord("B"), ord("J"), ord("Z")
@@ -24,7 +27,7 @@ OPENING_SQUARE = ord("[")
 BACKSLASH = ord("\\")
 CLOSING_SQUARE = ord("]")
 UNDERSCORE = ord("_")
-A, E, N, R, T, U, X, Z = (ord(letter) for letter in "aenrtuxz")
+A, E, T, U, X, Z = (ord(letter) for letter in "aetuxz")
 CASE = ord("a") - ord("A")  # the bit in which the two cases of a letter differ
 
 

@@ -1,9 +1,10 @@
 """Payment card numbers.
 
-Precision choices: a range and a length of an issuer, Luhn, the printed grouping or none, no digit directly
-before or after. Some numbers also need a word such as "card" near them: 12 and 13 digits, because product
-codes have them too; digits inside a path or a query; and the numbers from 35 that no issuer has, because
-payment test data is full of them.
+Precision choices: a range and a length of an issuer, Luhn, the printed grouping, which may go on in the next
+line, or none, no digit directly before or after. Some numbers also need a word such as "card" near them: 12
+and 13 digits, because product codes have them too, and unbroken ones of more than 16, because 64-bit integers
+do; digits inside a path; and the numbers from 35 that no issuer has, because payment test data is full of
+them.
 """
 
 import numpy as np
@@ -14,9 +15,11 @@ from pipeline.stages.pii.characters import (
     DASH,
     SPACE,
     after_value,
-    digit_before,
+    before_space,
+    digit_at,
     digit_run,
     is_digit,
+    next_line,
     number,
     repeats,
     separator,
@@ -25,7 +28,7 @@ from pipeline.stages.pii.characters import (
 from pipeline.stages.pii.context import CARD_WORDS, word_near_after, word_near_before
 
 _REACH = 48  # bytes
-_IN_PATH_OR_QUERY = byte.byte_set(b"/=#&")
+_IN_PATH = byte.byte_set(b"/#")
 
 # (first, last) six digits, shortest and longest number, from the issuers' published ranges (ISO/IEC 7812).
 _ISSUERS = np.array(
@@ -96,24 +99,26 @@ def _is_card_number(data: np.ndarray, p: int, end: int) -> bool:
 def _grouped_card_end(data: np.ndarray, p: int, hi: int) -> int:
     """Where the printed groups 4-4-4-4, 4-4-4-4-3, 4-6-5 or 4-6-4 at `p` end; 0 for other groups.
 
-    An expiry month or a security code of 1 to 3 digits may follow them.
+    An expiry month or a security code of 1 to 3 digits may follow them. One of the separators may be the end
+    of a line.
     """
-    _, kind = separator(data, p + 4, hi)
-    if kind != SPACE and kind != DASH:
-        return 0
-    if p > 0 and data[p - 1] == byte.SPACE and digit_before(data, p - 1):
-        return 0
-    q, widths, end, before_last = p, 0, 0, 0
+    q, widths, end, before_last, kind, wrapped = p, 0, 0, 0, 0, False
     for _ in range(6):
         digits = digit_run(data, q, hi)
         widths = widths * 10 + min(digits, 9)
         before_last, end = end, q + digits
-        width, next_kind = separator(data, end, hi)
-        q = end + width
-        if next_kind != kind or not (q < hi and is_digit(data[q])):
+        q = 0 if wrapped or widths in (4444, 465, 464) else next_line(data, end, hi)
+        if digit_at(data, q, hi) and q > 0:
+            wrapped = True
+            continue
+        q = end + 1
+        kind = kind if kind else separator(data, end, hi)
+        if kind & ~(SPACE | DASH) or separator(data, end, hi) != kind or not digit_at(data, q, hi):
             break
         if widths in (4444, 465, 464) and repeats(data, p, end, hi):
             break
+    if kind == 0:
+        return 0
     if widths == 44443 and _is_card_number(data, p, end):
         return end
     if 44441 <= widths <= 44443 or 4651 <= widths <= 4654 or 4641 <= widths <= 4643:
@@ -127,8 +132,11 @@ def card_end(data: np.ndarray, p: int, digits: int, hi: int) -> int:
     end = _grouped_card_end(data, p, hi) if digits == 4 else p + digits
     if end == 0 or not _is_card_number(data, p, end) or not stands_alone(data, p, end, hi):
         return 0
-    in_path = p > 0 and _IN_PATH_OR_QUERY[data[p - 1]] and not after_value(data, p)
-    weak = end - p < 14 or _is_unassigned(data, p) or in_path
+    width_before, ends = before_space(data, p)
+    if digits == 4 and width_before == 4 and not ends:  # another group
+        return 0
+    in_path = p > 0 and _IN_PATH[data[p - 1]] and not after_value(data, p)
+    weak = not (digits == 4 or 14 <= digits <= 16) or _is_unassigned(data, p) or in_path
     if not weak or word_near_before(data, p, CARD_WORDS, _REACH):
         return end
     return end if word_near_after(data, end, hi, CARD_WORDS, _REACH) else 0

@@ -49,8 +49,8 @@ def is_alnum(c: int) -> bool:
 
 
 @borrowing
-def is_word(c: int) -> bool:
-    return FLAGS[c] & (DIGIT | LETTER) != 0 or c == byte.UNDERSCORE
+def hex_value(c: int) -> int:
+    return c - byte.ZERO if c <= byte.NINE else (c | byte.CASE) - byte.A + 10
 
 
 @borrowing
@@ -70,37 +70,16 @@ def after_value(data: np.ndarray, i: int) -> bool:
 
 
 @borrowing
-def starts_with_escape(data: np.ndarray, i: int) -> bool:
-    r"""Whether the byte at `i` belongs to a written `\n`, `\r` or `\t`, as in a log in JSON."""
-    c = data[i]
-    return i > 0 and data[i - 1] == byte.BACKSLASH and (c == byte.N or c == byte.R or c == byte.T)
-
-
-@borrowing
-def escape_end(data: np.ndarray, i: int, hi: int) -> int:
-    r"""Where the written `\u00e9` whose last five bytes `i` is one of ends, or 0."""
-    for start in range(max(1, i - 4), i + 1):
-        if data[start] == byte.U and data[start - 1] == byte.BACKSLASH and start + 5 <= hi:
-            for j in range(start + 1, start + 5):
-                if not FLAGS[data[j]] & HEX:
-                    return 0
-            return start + 5
-    return 0
-
-
-@borrowing
 def word_before(data: np.ndarray, i: int) -> bool:
-    """Whether the byte before `i` belongs to a word: not if it ends an escape, or is a "_" after a value."""
-    if i == 0 or not is_word(data[i - 1]):
+    """Whether the byte before `i` belongs to a word. A "_" does after a digit: "1_212-555-0187"."""
+    if i == 0:
         return False
-    if data[i - 1] == byte.UNDERSCORE:
-        return not after_value(data, i)
-    return not starts_with_escape(data, i - 1) and escape_end(data, i - 1, i) != i
+    return is_alnum(data[i - 1]) or (data[i - 1] == byte.UNDERSCORE and digit_before(data, i - 1))
 
 
 @borrowing
 def word_at(data: np.ndarray, i: int, hi: int) -> bool:
-    return i < hi and is_word(data[i])
+    return i < hi and is_alnum(data[i])
 
 
 @borrowing
@@ -123,30 +102,51 @@ def number(data: np.ndarray, start: int, end: int) -> int:
 
 
 SPACE, DASH, DOT, SLASH = 1, 2, 4, 8
+_SEPARATORS = np.zeros(256, np.int64)
+_SEPARATORS[list(b" -./")] = SPACE, DASH, DOT, SLASH
+_SEPARATORS[byte.LONG_DASH] = DASH
 
 
 @borrowing
-def separator(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
-    """(bytes, kind) of the separator at `i`, or (0, 0). No-break spaces are SPACE, hyphens DASH."""
-    if i >= hi:
-        return 0, 0
-    c = data[i]
-    if c == byte.SPACE:
-        return 1, SPACE
-    if c == byte.HYPHEN:
-        return 1, DASH
-    if c == byte.DOT:
-        return 1, DOT
-    if c == byte.SLASH:
-        return 1, SLASH
-    if c == 0xC2 and i + 1 < hi and data[i + 1] == 0xA0:  # U+00A0
-        return 2, SPACE
-    if c == 0xE2 and i + 2 < hi and data[i + 1] == 0x80:
-        if data[i + 2] == 0xAF:  # U+202F
-            return 3, SPACE
-        if 0x90 <= data[i + 2] <= 0x93:  # U+2010 to U+2013
-            return 3, DASH
-    return 0, 0
+def separator(data: np.ndarray, i: int, hi: int) -> int:
+    """The kind of the separator at `i`, or 0."""
+    return _SEPARATORS[data[i]] if i < hi else 0
+
+
+@borrowing
+def before_space(data: np.ndarray, p: int) -> tuple[int, bool]:
+    """(digits, ends) of the number that one space parts from `p`: 0 digits where there is none. `ends`: it is
+    a zip code or the last of a date or time, which no number after it continues.
+    """
+    if p < 2 or data[p - 1] != byte.SPACE:
+        return 0, False
+    i = p - 1
+    while i > 0 and p - i < 8 and is_digit(data[i - 1]):
+        i -= 1
+    digits = p - 1 - i
+    joined = digits > 0 and i > 0 and (separator(data, i - 1, p) & ~SPACE or data[i - 1] == byte.COLON)
+    dated = joined and digit_before(data, i - 1) and (digits == 2 or digits == 4)
+    return digits, dated or (digits == 5 and not joined)
+
+
+_BEFORE_LINE = byte.byte_set(b" \t\r")
+_LINE_START = byte.byte_set(b" \t>|#*")
+_MOST_INDENTED = 8
+
+
+@borrowing
+def next_line(data: np.ndarray, i: int, hi: int) -> int:
+    """Where a number that is wrapped at `i` goes on, after indentation or a quotation mark, or 0."""
+    q = i
+    while q < hi and q - i < 3 and _BEFORE_LINE[data[q]]:
+        q += 1
+    if q >= hi or data[q] != byte.NEWLINE:
+        return 0
+    start = q + 1
+    q = start
+    while q < hi and q - start < _MOST_INDENTED and _LINE_START[data[q]]:
+        q += 1
+    return q if q < hi and is_alnum(data[q]) else 0
 
 
 _FEWEST = 7  # digits of the shortest value that follows a slash or a long dash
@@ -158,8 +158,7 @@ def repeats(data: np.ndarray, p: int, end: int, hi: int) -> bool:
     """Whether the layout of `p:end`, digit for digit, stands again after one separator: they are a list."""
     if end >= hi or is_alnum(data[end]):
         return False
-    width, _ = separator(data, end, hi)
-    shift = end + max(width, 1) - p
+    shift = end + 1 - p
     if end + shift > hi or digit_at(data, end + shift, hi):
         return False
     for i in range(p, end):
@@ -172,14 +171,9 @@ def repeats(data: np.ndarray, p: int, end: int, hi: int) -> bool:
 def digits_ahead(data: np.ndarray, q: int, hi: int) -> int:
     """How many digits, in groups with separators between them, start at `q`; at most _AHEAD bytes count."""
     count, i, stop = 0, q, min(hi, q + _AHEAD)
-    while i < stop:
-        width, _ = separator(data, i, hi)
-        if is_digit(data[i]):
-            count += 1
-            width = 1
-        if width == 0:
-            break
-        i += width
+    while i < stop and (is_digit(data[i]) or separator(data, i, hi)):
+        count += is_digit(data[i])
+        i += 1
     return count
 
 
@@ -192,12 +186,11 @@ def is_continued(data: np.ndarray, p: int, end: int, hi: int, kinds: int) -> boo
     """
     if end >= hi:
         return False
-    width, kind = separator(data, end, hi)
-    joins = kind & kinds != 0 and digit_at(data, end + width, hi)
+    joins = separator(data, end, hi) & kinds != 0 and digit_at(data, end + 1, hi)
     if not (joins or word_at(data, end, hi) or data[end] == byte.AT):
         return False
-    parts = joins and (kind == SLASH or (kind == DASH and data[end] != byte.HYPHEN))
-    if parts and digits_ahead(data, end + width, hi) >= _FEWEST:
+    parts = joins and (data[end] == byte.SLASH or data[end] == byte.LONG_DASH)
+    if parts and digits_ahead(data, end + 1, hi) >= _FEWEST:
         return False
     return not repeats(data, p, end, hi)
 

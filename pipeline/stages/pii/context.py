@@ -9,7 +9,7 @@ import numpy as np
 
 from pipeline.stages.compiled import borrowing
 from pipeline.stages.pii import byte
-from pipeline.stages.pii.characters import FLAGS, LETTER, is_digit, starts_with_escape
+from pipeline.stages.pii.characters import FLAGS, LETTER, is_digit
 
 _KEY_BYTES = 7
 _ENDS_SEARCH = byte.byte_set(b"0123456789@[]")
@@ -60,13 +60,13 @@ def _is_letter(c: int) -> bool:
 
 
 @borrowing
-def _key(data: np.ndarray, start: int, end: int) -> int:
+def key(data: np.ndarray, start: int, end: int) -> int:
     """The key, as `keys` makes it, of the word `data[start:end]` in any case."""
-    key = 0
+    made = 0
     for i in range(start, min(end, start + _KEY_BYTES)):
         c = data[i]
-        key = key * 256 + (c | byte.CASE if c < 0x80 else c)
-    return key
+        made = made * 256 + (c | byte.CASE if c < 0x80 else c)
+    return made
 
 
 @borrowing
@@ -80,7 +80,7 @@ def is_among(numbers: np.ndarray, number: int) -> bool:
 @borrowing
 def is_one_of(data: np.ndarray, start: int, end: int, words: np.ndarray) -> bool:
     """Whether `data[start:end]` is one of `words`, in any case."""
-    return is_among(words, _key(data, start, end))
+    return is_among(words, key(data, start, end))
 
 
 @borrowing
@@ -95,8 +95,7 @@ def word_near_before(data: np.ndarray, i: int, words: np.ndarray, reach: int) ->
             while i > floor and _is_letter(data[i - 1]):
                 i -= 1
             cut = i == floor and i > 0 and _is_letter(data[i - 1])
-            word = i + 1 if starts_with_escape(data, i) else i
-            if not cut and is_one_of(data, word, end, words):
+            if not cut and is_one_of(data, i, end, words):
                 return True
             continue
         if c == byte.NEWLINE:
@@ -165,10 +164,9 @@ def names_a_version(data: np.ndarray, i: int) -> bool:
             end = i
             while i > floor and FLAGS[data[i - 1]] & LETTER:
                 i -= 1
-            key = _key(data, i, end)
-            if is_among(VERSION_WORDS, key):
+            if is_one_of(data, i, end, VERSION_WORDS):
                 return True
-            if not is_among(_CONNECTIVES, key):
+            if not is_one_of(data, i, end, _CONNECTIVES):
                 return False
         elif c == 0xA7:  # the second byte of "§"
             return i - 2 >= 0 and data[i - 2] == 0xC2

@@ -17,11 +17,9 @@ from pipeline.stages.pii.characters import (
     LETTER,
     LOCAL,
     after_value,
-    escape_end,
     is_alnum,
     is_lower,
     is_upper,
-    starts_with_escape,
 )
 from pipeline.stages.pii.context import is_one_of, keys
 from pipeline.stages.pii.ip_addresses import dotted_quad, ends_cleanly
@@ -61,8 +59,6 @@ def _local_start(data: np.ndarray, at: int) -> int:
             break
     if at - start > _MAX_LOCAL:
         return at
-    if start < at:
-        start = start + 1 if starts_with_escape(data, start) else max(start, escape_end(data, start, at))
     while start < at and not (is_alnum(data[start]) or data[start] == byte.UNDERSCORE or data[start] >= 0x80):
         start += 1
     return start
@@ -150,6 +146,18 @@ def _ip_end(data: np.ndarray, p: int, hi: int) -> int:
 
 
 @borrowing
+def _in_url(data: np.ndarray, start: int) -> bool:
+    """Whether the user, or the password, of a URL begins at `start`."""
+    i = start
+    floor = max(0, start - _MAX_LOCAL)
+    if i > 0 and data[i - 1] == byte.COLON:
+        i -= 1
+        while i > floor and FLAGS[data[i - 1]] & LOCAL:
+            i -= 1
+    return i > 1 and data[i - 1] == byte.SLASH and data[i - 2] == byte.SLASH
+
+
+@borrowing
 def email_at(data: np.ndarray, at: int, hi: int) -> tuple[int, int]:
     """(start, end) of the address around the "@" at `at`, or (0, 0). Reads 64 bytes before and 383 after."""
     if at == 0 or at + 3 >= hi:
@@ -159,7 +167,7 @@ def email_at(data: np.ndarray, at: int, hi: int) -> tuple[int, int]:
         return 0, 0
     if start > 0 and data[start - 1] == byte.AT and not after_value(data, start):
         return 0, 0
-    if start - 1 > 0 and data[start - 1] == byte.SLASH and data[start - 2] == byte.SLASH:
+    if _in_url(data, start):
         return 0, 0
     end = _domain_end(data, at, hi)
     if end == 0:

@@ -4,7 +4,7 @@ import numpy as np
 
 from pipeline.stages.compiled import borrowing
 from pipeline.stages.pii import byte
-from pipeline.stages.pii.characters import DASH, SPACE, is_alnum, is_digit, separator, word_before
+from pipeline.stages.pii.characters import DASH, SPACE, is_alnum, is_digit, next_line, separator, word_before
 
 # Country and length: SWIFT IBAN registry, release 99.
 _IBAN_LENGTHS = (
@@ -38,7 +38,7 @@ def _mod_97(remainder: int, c: int) -> int:
 def iban_at(data: np.ndarray, p: int, hi: int) -> tuple[int, int]:
     """(start, end) of the IBAN whose check digits are at `p`, or (0, 0).
 
-    Unbroken or in groups of four, in upper or lower case.
+    Unbroken or in groups of four, which may go on in the next line, in upper or lower case.
     """
     start = p - 2
     if start < 0 or p + 11 > hi or not is_digit(data[p + 1]):
@@ -52,9 +52,11 @@ def iban_at(data: np.ndarray, p: int, hi: int) -> tuple[int, int]:
     count, remainder, q = 4, 0, p + 2
     while count < length:
         if count % 4 == 0:
-            width, kind = separator(data, q, hi)
-            if kind in (SPACE, DASH):
-                q += width
+            next_group = next_line(data, q, hi)
+            if next_group > 0:
+                q = next_group
+            elif separator(data, q, hi) in (SPACE, DASH):
+                q += 1
         if q >= hi or not is_alnum(data[q]):
             return 0, 0
         remainder = _mod_97(remainder, data[q])

@@ -27,11 +27,10 @@ from pipeline.stages.pii.characters import (
     FLAGS,
     HEX,
     after_value,
-    escape_end,
+    hex_value,
     is_alnum,
     is_digit,
     is_lower,
-    is_word,
     repeats,
     word_at,
     word_before,
@@ -122,7 +121,7 @@ def _is_compared(data: np.ndarray, p: int) -> bool:
 
 @borrowing
 def _has_small_numbers(address: int) -> bool:
-    """Whether three of the four numbers have one digit, or two have one and none has three.
+    """Whether three of the four numbers have one digit, or none has three and two or the first have one.
 
     False for well-known resolvers.
     """
@@ -133,7 +132,7 @@ def _has_small_numbers(address: int) -> bool:
         three_digits |= number >= 100
     if is_among(_RESOLVERS, address):
         return False
-    return one_digit > 2 or (one_digit == 2 and not three_digits)
+    return one_digit > 2 or (not three_digits and (one_digit == 2 or address >> 24 < 10))
 
 
 @borrowing
@@ -161,7 +160,7 @@ def ipv4_end(data: np.ndarray, p: int, hi: int, any_range: bool) -> int:
         c = data[p - 1]
         if (c == byte.DOT or c == byte.PLUS) and not after_value(data, p):
             return 0
-        in_word = p - 1 > 0 and is_word(data[p - 2]) and not is_digit(data[p - 2])
+        in_word = p - 1 > 0 and is_alnum(data[p - 2]) and not is_digit(data[p - 2])
         if in_word and (c == byte.HYPHEN or c == byte.SLASH):
             return 0
     if names_a_version(data, p) or _is_compared(data, p):
@@ -175,8 +174,7 @@ def _group(data: np.ndarray, p: int, hi: int) -> tuple[int, int]:
     """(digits, value) of the hexadecimal run at `p`, at most 5 digits of it."""
     q, value = p, 0
     while q < hi and q - p < 5 and FLAGS[data[q]] & HEX:
-        c = data[q]
-        value = value * 16 + (c - byte.ZERO if c <= byte.NINE else (c | byte.CASE) - byte.A + 10)
+        value = value * 16 + hex_value(data[q])
         q += 1
     return q - p, value
 
@@ -248,7 +246,6 @@ def ipv6_at(data: np.ndarray, colon: int, hi: int, any_range: bool) -> tuple[int
     start = colon
     while start > 0 and colon - start < 5 and FLAGS[data[start - 1]] & HEX:
         start -= 1
-    start = max(start, escape_end(data, start, colon))
     if colon - start > 4 or colon + 1 >= hi or (colon == start and data[colon + 1] != byte.COLON):
         return 0, 0
     if word_before(data, start):
@@ -273,7 +270,7 @@ def ipv6_at(data: np.ndarray, colon: int, hi: int, any_range: bool) -> tuple[int
         return 0, 0
     if repeats(data, start, end, hi):
         return start, end
-    more_follows = end + 1 < hi and (is_word(data[end + 1]) or data[end + 1] == byte.COLON)
+    more_follows = end + 1 < hi and (is_alnum(data[end + 1]) or data[end + 1] == byte.COLON)
     if more_follows and data[end] == byte.COLON:
         return 0, 0
     return start, end

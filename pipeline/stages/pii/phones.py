@@ -16,8 +16,6 @@ word such as "phone", "call" or "fax" within 40 bytes before it, a label right a
 number just before it. Dates, round numbers and decimals never count.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
 from pipeline.stages.compiled import borrowing
@@ -25,25 +23,25 @@ from pipeline.stages.pii import byte
 from pipeline.stages.pii.characters import (
     DASH,
     DOT,
+    FLAGS,
+    HEX,
     SLASH,
     SPACE,
     after_value,
+    before_space,
     digit_before,
     digit_run,
-    digits_ahead,
     is_alnum,
     is_continued,
     is_digit,
     repeats,
-    separator,
     word_at,
     word_before,
 )
 from pipeline.stages.pii.context import PHONE_WORDS, label_after, names_a_version, word_near_before
+from pipeline.stages.pii.digit_groups import POWER, Number, leading_zeros, read_groups
 
 _REACH = 40  # bytes
-_MOST_DIGITS = 17  # "00" and the 15 digits of E.164
-_WIDEST_AREA_CODE = 6
 _NO, _WITH_CONTEXT, _YES = 0, 1, 2
 
 # ITU-T E.164 country codes in use; 1 and 7 are whole zones.
@@ -60,101 +58,12 @@ _COUNTRY_CODES = (
 _IS_COUNTRY_CODE = np.zeros(1000, np.bool_)
 _IS_COUNTRY_CODE[[int(code) for code in _COUNTRY_CODES.split()]] = True
 
-_POWER = 10 ** np.arange(19, dtype=np.int64)
 _PART_OF_NUMBER = byte.byte_set(b"-./")  # after a digit
 _PART_OF_WORD = byte.byte_set(b"+$@\\")
-_IN_PATH = byte.byte_set(b"-./=")
+_BEFORE_DECIMAL = byte.byte_set(b" ,(-+=")
+_IN_PATH = byte.byte_set(b"-./")
 _BEFORE_EXTENSION = byte.byte_set(b" ,")
 _AFTER_EXT = byte.byte_set(b" .:")
-
-
-class _Number(NamedTuple):
-    """Groups of digits and what separates them. A trunk "(0)" after the country code is not counted."""
-
-    end: int  # where it ends; 0 if it cannot be a telephone number
-    digits: int
-    value: int
-    groups: int
-    widths: int  # digits of each group, read as one number: 334 for 3-3-4. 9 stands for 9 and more.
-    first_width: int
-    lone_digit: bool  # a group after the first has one digit
-    separators: int  # flags
-    plus: bool
-    brackets: bool
-
-
-_NONE = _Number(0, 0, 0, 0, 0, 0, False, 0, False, False)
-
-
-@borrowing
-def _leading_zeros(value: int, digits: int, zeros: int) -> bool:
-    """Whether the first `zeros` of the `digits` digits of `value` are 0."""
-    return value < _POWER[digits - zeros]
-
-
-@borrowing
-def _read(data: np.ndarray, p: int, hi: int) -> _Number:
-    """The digit groups at `p`."""
-    q, digits, value, groups, widths, first_width, end = p, 0, 0, 0, 0, 0, 0
-    separators, last_kind = 0, 0
-    lone_digit, plus, brackets, is_open, is_uniform = False, False, False, False, True
-    if data[q] == byte.OPENING_BRACKET:
-        is_open = True
-        q += 1
-    if q < hi and data[q] == byte.PLUS:
-        plus = True
-        q += 1
-    while True:
-        width = digit_run(data, q, hi)
-        if width == 0 or digits + width > _MOST_DIGITS:
-            return _NONE
-        trunk = is_open and groups == 1 and width == 1 and data[q] == byte.ZERO
-        if not trunk:
-            for i in range(q, q + width):
-                value = value * 10 + (data[i] - byte.ZERO)
-            if groups == 0:
-                first_width = width
-            elif width == 1:
-                lone_digit = True
-            is_uniform = is_uniform and width == first_width
-            digits += width
-            widths = widths * 10 + min(width, 9)
-            groups += 1
-        q += width
-        closed = False
-        if is_open:
-            # wider than any area code: the brackets enclose the whole number
-            if q >= hi or data[q] != byte.CLOSING_BRACKET or width > _WIDEST_AREA_CODE:
-                return _NONE
-            is_open, brackets, closed = False, True, True
-            q += 1
-        end = q
-        step, kind = separator(data, q, hi)
-        q += step
-        enough = 9 if _leading_zeros(value, digits, 1) else 7
-        if (
-            kind == SPACE
-            and digits >= enough
-            and (digit_run(data, q, hi) == 1 or (last_kind in (DASH, DOT) and (digits >= 10 or not plus)))
-        ):
-            break
-        if (
-            step > 0
-            and digits >= enough
-            and q < hi
-            and is_digit(data[q])
-            and _next_begins(data, p, end, q, hi, kind, separators, is_uniform)
-        ):
-            break
-        if groups == 1 and not brackets and q < hi and data[q] == byte.OPENING_BRACKET and digits <= 4:
-            is_open = True
-            q += 1
-        if not (q < hi and is_digit(data[q]) and (step > 0 or closed or is_open)):
-            break
-        if step > 0:
-            separators |= kind
-            last_kind = kind
-    return _Number(end, digits, value, groups, widths, first_width, lone_digit, separators, plus, brackets)
 
 
 @borrowing
@@ -162,28 +71,40 @@ def _international(value: int, digits: int, groups: int) -> int:
     """The verdict on `digits` digits, country code first: E.164 has 8 to 15, North America exactly 11."""
     if digits < 8 or digits > 15:
         return _NO
-    first = value // _POWER[digits - 1]
+    first = value // POWER[digits - 1]
+    if first == 0:
+        return _NO
     if first == 1:
-        return _YES if digits == 11 and value // _POWER[9] % 10 >= 2 else _NO
+        return _YES if digits == 11 and value // POWER[9] % 10 >= 2 else _NO
     code_width = 1 if first == 7 else 2
-    if code_width == 2 and not _IS_COUNTRY_CODE[value // _POWER[digits - 2]]:
+    if code_width == 2 and not _IS_COUNTRY_CODE[value // POWER[digits - 2]]:
         code_width = 3
-        if value // _POWER[digits - 3] < 100 or not _IS_COUNTRY_CODE[value // _POWER[digits - 3]]:
+        if value // POWER[digits - 3] < 100 or not _IS_COUNTRY_CODE[value // POWER[digits - 3]]:
             return _NO
-    if value // _POWER[digits - code_width - 1] % 10 == 0 and digits < 10:
+    if value // POWER[digits - code_width - 1] % 10 == 0 and digits < 10:
         return _NO
     return _YES if groups > 1 or digits > 8 else _WITH_CONTEXT
 
 
 @borrowing
-def _is_isbn_or_binary(value: int) -> bool:
-    """Whether ten digits are an ISBN-10 by their check digit (English books start with 0), or all 0 and 1."""
-    total, largest = 0, 0
+def _is_isbn(value: int) -> bool:
+    """Whether ten digits are an ISBN-10 by their check digit: English books start with 0."""
+    total = 0
     for weight in range(1, 11):
         total += weight * (value % 10)
-        largest = max(largest, value % 10)
         value //= 10
-    return total % 11 == 0 or largest < 2
+    return total % 11 == 0
+
+
+@borrowing
+def _is_made_up(value: int, digits: int) -> bool:
+    """Whether the digits are all 0 and 1, or count from 0: "0123 0123456"."""
+    largest, steps = 0, 0
+    for i in range(digits):
+        c, before = value // POWER[i] % 10, value // POWER[i + 1] % 10
+        largest = max(largest, c)
+        steps += i < digits - 1 and c == before + 1
+    return largest < 2 or (leading_zeros(value, digits, 1) and steps >= digits - 2)
 
 
 @borrowing
@@ -192,42 +113,48 @@ def _is_year(value: int) -> bool:
 
 
 @borrowing
-def _is_date(number: _Number) -> bool:
-    """Whether the groups are a date with its year first or last, or two years with a dash between them."""
-    first_four, last_four = number.value // 10000, number.value % 10000
-    if number.widths == 422:
+def _is_date(number: Number) -> bool:
+    """Whether the groups are a date with its year first or last, and perhaps the hour, or two years with a
+    dash between them.
+    """
+    first_four, last_four = number.value // POWER[number.digits - 4], number.value % 10000
+    if number.widths == 422 or number.widths == 4222:
         return _is_year(first_four)
     if number.widths == 224:
         return _is_year(last_four)
+    if number.widths == 2242:
+        return _is_year(number.value // 100 % 10000)
     return number.widths == 44 and number.separators == DASH and _is_year(first_four) and _is_year(last_four)
 
 
 @borrowing
-def _is_north_american(number: _Number) -> bool:
+def _is_north_american(number: Number) -> bool:
     """Whether it is 3-3-4, the area code from 2 on, with or without a country code 1."""
     ten = number.digits == 10 and (number.widths == 334 or (number.widths == 37 and number.brackets))
     if not ten and not (number.digits == 11 and number.widths == 1334):
         return False
-    return number.value // _POWER[9] % 10 >= 2 and number.value // _POWER[10] <= 1
+    return number.value // POWER[9] % 10 >= 2 and number.value // POWER[10] <= 1
 
 
 @borrowing
-def _has_bracketed_code(number: _Number) -> bool:
-    """Whether an area code in brackets stands before hyphenated groups."""
+def _has_bracketed_code(number: Number) -> bool:
+    """Whether an area code in brackets, which is no year, stands before hyphenated groups."""
     if not number.brackets or not number.separators & DASH:
+        return False
+    if number.first_width == 4 and _is_year(number.value // POWER[number.digits - 4]):
         return False
     if number.groups == 3 and 9 <= number.digits <= 11 and 2 <= number.first_width <= 4:
         return True
     # Russia: trunk prefix 8 or country code 7
     is_russian = number.groups >= 4 and number.digits == 11 and number.first_width == 1
-    return is_russian and number.value // _POWER[10] in (7, 8)
+    return is_russian and number.value // POWER[10] in (7, 8)
 
 
 @borrowing
-def _national(number: _Number) -> int:
+def _national(number: Number) -> int:
     """The verdict on digits with one leading 0; `_NO` leaves them to the general rule."""
     digits, groups, first_width = number.digits, number.groups, number.first_width
-    if groups == 1 and (digits == 11 or (digits == 10 and not _is_isbn_or_binary(number.value))):
+    if groups == 1 and (digits == 11 or (digits == 10 and not _is_isbn(number.value))):
         return _YES
     if digits < 9 or digits > 13 or first_width < 2 or first_width > 5:
         return _NO
@@ -242,20 +169,20 @@ def _national(number: _Number) -> int:
 
 
 @borrowing
-def _judge(number: _Number) -> int:
+def _judge(number: Number) -> int:
     """Whether the groups are a telephone number by themselves, with context, or not at all."""
     digits, value, groups, first_width = number.digits, number.value, number.groups, number.first_width
     if number.plus:
-        decimal = groups == 2 and number.separators == DOT and value // _POWER[digits - 1] != 1
+        decimal = groups == 2 and number.separators == DOT and value // POWER[digits - 1] != 1
         return _WITH_CONTEXT if decimal else _international(value, digits, groups)
-    if number.lone_digit:
+    if number.lone_digit or _is_date(number):
         return _NO
-    zero, two_zeros = _leading_zeros(value, digits, 1), _leading_zeros(value, digits, 2)
+    zero, two_zeros = leading_zeros(value, digits, 1), leading_zeros(value, digits, 2)
     if two_zeros and digits >= 10:
-        verdict = _NO if _leading_zeros(value, digits, 3) else _international(value, digits - 2, groups)
+        verdict = _NO if leading_zeros(value, digits, 3) else _international(value, digits - 2, groups)
         return min(verdict, _YES if first_width >= 3 and groups > 1 else _WITH_CONTEXT)
     if _is_north_american(number):
-        alone = number.brackets or number.separators != SPACE or value // _POWER[6] % 10 >= 2
+        alone = number.brackets or number.separators != SPACE or value // POWER[6] % 10 >= 2
         return _YES if alone else _WITH_CONTEXT
     if _has_bracketed_code(number):
         return _YES
@@ -263,7 +190,7 @@ def _judge(number: _Number) -> int:
         verdict = _national(number)
         if verdict != _NO:
             return verdict
-    if digits < 7 or digits > 12 or groups > 5 or value % 1000 == 0 or _is_date(number):
+    if digits < 7 or digits > 12 or groups > 5 or value % 1000 == 0:
         return _NO
     if first_width == 1 and digits != 11 and not number.brackets and (groups < 4 or digits < 9):
         return _NO
@@ -313,7 +240,7 @@ def _is_joined_before(data: np.ndarray, p: int) -> bool:
     if word_before(data, p) or (_PART_OF_WORD[c] and not after_value(data, p)):
         return True
     if not digit_before(data, p - 1):
-        return False
+        return c == byte.DOT and p > 1 and _BEFORE_DECIMAL[data[p - 2]]
     if c != byte.CLOSING_BRACKET:
         return _PART_OF_NUMBER[c]
     opening = p - 2  # "(212)5550187": the area code of this number, unlike "1)5550187"
@@ -323,37 +250,58 @@ def _is_joined_before(data: np.ndarray, p: int) -> bool:
 
 
 @borrowing
-def _ends_time_or_thousands(data: np.ndarray, p: int, number: _Number) -> bool:
-    """Whether the first group is the minutes of "12:30 ..." or the end of "10,000 ..."."""
+def _after_number(data: np.ndarray, p: int, number: Number, verdict: int) -> int:
+    """The verdict on what seems to be a number by itself, where digits and one more byte stand before it."""
     if not digit_before(data, p - 1):
-        return False
-    minutes = data[p - 1] == byte.COLON and number.first_width == 2
-    return minutes or (data[p - 1] == byte.COMMA and number.first_width == 3)
+        return verdict
+    zero = leading_zeros(number.value, number.digits, 1)
+    c = data[p - 1]
+    is_uniform = number.groups > 2 and number.separators & (number.separators - 1) == 0
+    if verdict != _YES or not (number.brackets or zero or is_uniform):
+        minutes = c == byte.COLON and number.first_width == 2
+        if minutes or (c == byte.COMMA and number.first_width == 3):  # "12:30 ...", "10,000 ..."
+            return _NO
+    width, ends = before_space(data, p)
+    if width == 0 or ends:
+        return verdict
+    if number.brackets:  # an issue and its pages: "93 (15) 7436-7439"
+        pages = number.widths == 244 and number.value // POWER[4] % POWER[4] < number.value % POWER[4]
+        return _WITH_CONTEXT if pages else verdict
+    if number.groups > 1 and not number.separators & SPACE and not (zero and number.separators & DOT):
+        return verdict
+    is_printed = number.groups == 2 or number.widths in (22222, 344, 434)
+    is_table = number.separators & DOT or width == number.first_width
+    return verdict if verdict == _YES and zero and is_printed and not is_table else _NO
+
+
+@borrowing
+def _is_weakened(data: np.ndarray, p: int, number: Number) -> bool:
+    """Whether the number is part of a path or a name, or unbroken and the value of a setting."""
+    c = data[p - 1]
+    is_one = number.groups == 1 and (c == byte.EQUALS or c == byte.UNDERSCORE)
+    return (_IN_PATH[c] or is_one) and word_before(data, p - 1)
+
+
+@borrowing
+def _is_page(data: np.ndarray, p: int, number: Number) -> bool:
+    """Whether unbroken digits number a page or a thing: "/message/36667828", "topic#25445440", "call_123"."""
+    c = data[p - 1]
+    in_word = (c == byte.HASH or (c == byte.UNDERSCORE and number.digits < 10)) and word_before(data, p - 1)
+    return number.groups == 1 and (c == byte.SLASH or in_word)
 
 
 @borrowing
 def _is_joined_after(data: np.ndarray, p: int, end: int, hi: int) -> bool:
-    """Whether what is at `end` makes the number at `p` part of something else."""
+    """Whether what is at `end` makes the number at `p` part of something else, such as a time."""
+    if end < hi and data[end] == byte.COLON:
+        colon = end + 1
+        while colon < hi and colon - end < 6 and FLAGS[data[colon]] & HEX:
+            colon += 1
+        if colon < hi and data[colon] == byte.COLON:
+            return not repeats(data, p, end, hi)
     if end < hi and data[end] == byte.PERCENT:
         return not repeats(data, p, end, hi)
     return is_continued(data, p, end, hi, DASH | DOT | SLASH)
-
-
-@borrowing
-def _next_begins(
-    data: np.ndarray, p: int, end: int, q: int, hi: int, kind: int, separators: int, is_uniform: bool
-) -> bool:
-    """Whether another number starts at `q`, after the complete one in `p:end` and a separator of `kind`.
-
-    After a slash where 7 digits follow; else where the layout repeats, which groups of one width show only
-    by another separator or a leading 0. Separators of two kinds are coordinates: "9.837 1418 9.553 1426".
-    """
-    if kind == SLASH and not separators & SLASH and digits_ahead(data, q, hi) >= 7:
-        return True
-    zeros = kind == SPACE and data[p] == byte.ZERO and data[q] == byte.ZERO
-    if separators & (separators - 1) or (is_uniform and kind & separators and not zeros):
-        return False
-    return repeats(data, p, end, hi)
 
 
 @borrowing
@@ -364,7 +312,7 @@ def phone_end(data: np.ndarray, p: int, hi: int, after_phone: bool) -> int:
     """
     if _is_joined_before(data, p):
         return 0
-    number = _read(data, p, hi)
+    number = read_groups(data, p, hi)
     if number.end == 0 or number.digits < 7:
         return 0
     verdict = _judge(number)
@@ -377,20 +325,14 @@ def phone_end(data: np.ndarray, p: int, hi: int, after_phone: bool) -> int:
         verdict = _YES
     if _is_joined_after(data, p, end, hi):
         return 0
+    if not number.plus and _is_made_up(number.value, number.digits):
+        return 0
     if not number.plus and p > 0:
-        c = data[p - 1]
-        is_clear = verdict == _YES and number.groups > 2 and not number.separators & (number.separators - 1)
-        if not is_clear and _ends_time_or_thousands(data, p, number):
+        verdict = _after_number(data, p, number, verdict)
+        if verdict == _NO or _is_page(data, p, number):
             return 0
-        if c == byte.SPACE and digit_before(data, p - 1):
-            if number.brackets:
-                verdict = _WITH_CONTEXT  # an issue and its pages: "93 (15) 7436-7439"
-            elif number.groups == 1 or number.separators & SPACE:
-                return 0
-        if number.groups == 1 and (c == byte.SLASH or (c == byte.HASH and word_before(data, p - 1))):
-            return 0  # the number of a page: "/message/36667828", "topic#25445440"
-        if _IN_PATH[c] and word_before(data, p - 1):
-            verdict = _WITH_CONTEXT
+        if _is_weakened(data, p, number):
+            verdict = min(verdict, _WITH_CONTEXT)
     if number.separators == DOT and number.widths != 334 and names_a_version(data, p):
         return 0
     in_list = after_phone and not (p > 0 and data[p - 1] == byte.SPACE and after_value(data, p))

@@ -8,7 +8,7 @@ import numpy as np
 from pipeline.stages.compiled import borrowing, kernel, sources
 from pipeline.stages.pii import byte
 from pipeline.stages.pii.cards import card_end
-from pipeline.stages.pii.characters import digit_run, escape_end, is_alnum, is_digit, word_before
+from pipeline.stages.pii.characters import digit_run, is_digit, word_before
 from pipeline.stages.pii.credentials import TRIGGERS, secret_at, url_credentials_at
 from pipeline.stages.pii.emails import email_after, email_at
 from pipeline.stages.pii.ibans import iban_at
@@ -35,7 +35,7 @@ _SKIP, _ON_DIGIT, _ON_AT, _ON_COLON, _ON_OPENING, _ON_SECRET = range(6)
 _LIST_GAP = 8  # most bytes between two numbers of a list
 _WORD_REACH = 384  # bytes; no matcher reads farther past its trigger without a space
 _NUMBER_REACH = 80
-_IN_NUMBER = byte.byte_set(b"0123456789 +-./()\xc2\xa0\xe2\x80\xaf\x90\x91\x92\x93")
+_IN_NUMBER = byte.byte_set(b"0123456789 +-./()" + bytes([byte.LONG_DASH]))
 
 
 def _actions() -> np.ndarray:
@@ -92,9 +92,6 @@ def _value(text: np.ndarray, i: int, hi: int, wanted: np.ndarray, after: int) ->
     action = _ACTIONS[text[i]]
     if action == _ON_DIGIT:
         digits = digit_run(text, i, hi)
-        escaped = escape_end(text, i, hi) if i > 0 and is_alnum(text[i - 1]) else 0
-        if escaped > 0:
-            return 0, 0, 0, escaped - i
         start, end, pattern = _number(text, i, digits, hi, wanted, after)
         if end > 0 and wanted[EMAIL]:
             first, last = email_after(text, end, hi)
@@ -170,28 +167,18 @@ def _compiled() -> Callable[..., tuple[np.ndarray, int]]:
     parts = sources()
 
     @kernel
-    def find(
-        data: np.ndarray, offsets: np.ndarray, masked: np.ndarray, wanted: np.ndarray, text: np.ndarray
-    ) -> tuple[np.ndarray, int]:
-        """Rows of (document, pattern, start, end), ordered and disjoint, in bytes of `data`, and how many.
+    def find(texts: np.ndarray, offsets: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, int]:
+        """Rows of (document, pattern, start, end), ordered and disjoint, in bytes of `texts`, and how many.
 
-        Copies each document to `text` and overwrites its values with brackets there, so that their
-        neighbours see what they will see in the result. What stands directly before the value is then read
-        again: the value may have seemed to continue it. `masked`, (start, end) in order, is overwritten
-        beforehand.
+        Overwrites each value with brackets, so that its neighbours see what they will see in the result.
+        What stands directly before the value is then read again: the value may have seemed to continue it.
         """
         _ = parts
         spans = np.empty((1024, 4), np.int64)
-        count = known = 0
+        count = 0
         for document in range(len(offsets) - 1):
-            base, end = offsets[document], offsets[document + 1]
-            size = end - base
-            copied = data[base:end]
-            for j in range(size):  # many times as fast as assigning a slice
-                text[j] = copied[j]
-            while known < len(masked) and masked[known, 0] < end:
-                _mask(text, masked[known, 0] - base, masked[known, 1] - base)
-                known += 1
+            base, size = offsets[document], offsets[document + 1] - offsets[document]
+            text = texts[base : base + size]
             first = count
             i = 0
             while True:
@@ -216,8 +203,9 @@ def _compiled() -> Callable[..., tuple[np.ndarray, int]]:
     return find
 
 
-def find_spans(data: np.ndarray, offsets: np.ndarray, masked: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Rows of (document, pattern, start, end), ordered and disjoint, in bytes of `data`."""
-    longest = int(np.diff(offsets).max(initial=0))
-    spans, count = _compiled()(data, offsets, masked, wanted, np.empty(longest, np.uint8))
+def find_spans(texts: np.ndarray, offsets: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Rows of (document, pattern, start, end), ordered and disjoint, in bytes of `texts`, in which it
+    overwrites them.
+    """
+    spans, count = _compiled()(texts, offsets, wanted)
     return spans[:count].copy()

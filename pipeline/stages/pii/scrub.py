@@ -6,7 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.stages.compiled import borrowing, kernel
+from pipeline.stages.compiled import kernel
+from pipeline.stages.pii import byte
 from pipeline.stages.pii.kinds import (
     DOCUMENT,
     EMAIL,
@@ -20,6 +21,8 @@ from pipeline.stages.pii.kinds import (
     PiiParams,
 )
 from pipeline.stages.pii.own_patterns import own_spans
+from pipeline.stages.pii.plain import PlainText
+from pipeline.stages.pii.replaced import replaced
 from pipeline.stages.pii.scan import find_spans
 from pipeline.stages.text import utf8_arrays
 
@@ -61,8 +64,8 @@ def scrub_column(column: pa.Array, params: PiiParams) -> tuple[pa.Array, np.ndar
     placeholders = replacements(params)
     joined = np.frombuffer(b"".join(placeholders), dtype=np.uint8)
     starts = np.cumsum([0, *map(len, placeholders)])
-    replaced, ends = map(pa.py_buffer, _replaced(data, offsets, spans, joined, starts))
-    scrubbed = pa.Array.from_buffers(pa.large_string(), len(column), [None, ends, replaced]).cast(column.type)
+    texts, ends = map(pa.py_buffer, replaced(data, offsets, spans, joined, starts))
+    scrubbed = pa.Array.from_buffers(pa.large_string(), len(column), [None, ends, texts]).cast(column.type)
     if column.null_count:
         scrubbed = pc.if_else(column.is_valid(), scrubbed, pa.scalar(None, column.type))
     return scrubbed, spans
@@ -82,10 +85,6 @@ def _arrays(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 
 def _find(column: pa.Array, data: np.ndarray, offsets: np.ndarray, params: PiiParams) -> np.ndarray:
     """All spans but those of allowed values, ordered."""
-    masked = np.empty((0, 2), np.int64)
-    if params.replacement == "format":  # an example is nobody's, and what stands beside it is no part of it
-        found = re.finditer(b"|".join(map(re.escape, EXAMPLES)), data.tobytes())
-        masked = np.array([match.span() for match in found], np.int64).reshape(-1, 2)
     own = np.empty((0, 4), np.int64)
     if params.patterns:
         rows = own_spans(column, params.patterns, replacements(params))
@@ -96,10 +95,13 @@ def _find(column: pa.Array, data: np.ndarray, offsets: np.ndarray, params: PiiPa
             ],
             np.int64,
         ).reshape(-1, 4)
-        masked = np.concatenate([masked, own[:, START:]])
-        masked = masked[np.argsort(masked[:, 0])]
+    kept = [tuple(span) for span in own[:, START:]]
+    if params.replacement == "format":  # an example is nobody's, and what stands beside it is no part of it
+        found = re.finditer(b"|".join(map(re.escape, EXAMPLES)), data.tobytes())
+        kept += [match.span() for match in found]
+    plain = PlainText.of(_masked(data, kept) if kept else data, offsets)
     wanted = np.array([*(kind in params.kinds for kind in KIND_OF_PATTERN), params.ip == "all"])
-    spans = find_spans(data, offsets, masked, wanted)
+    spans = plain.original(find_spans(plain.data, plain.offsets, wanted))
     if len(own):
         spans = np.concatenate([spans, own])
         spans = spans[np.argsort(spans[:, START], kind="stable")]
@@ -107,51 +109,27 @@ def _find(column: pa.Array, data: np.ndarray, offsets: np.ndarray, params: PiiPa
     return spans[[not _is_allowed(data, span, allowed) for span in spans]] if allowed else spans
 
 
+def _masked(data: np.ndarray, kept: list[tuple[int, int]]) -> np.ndarray:
+    """A copy in which no matcher finds what is kept."""
+    copy = data.copy()
+    for start, end in kept:
+        copy[start] = byte.OPENING_SQUARE
+        copy[start + 1 : end] = byte.CLOSING_SQUARE
+    copy.flags.writeable = False
+    return copy
+
+
 def _is_allowed(data: np.ndarray, span: np.ndarray, allowed: set[str]) -> bool:
-    value = bytes(data[span[START] : span[END]]).decode().casefold()
-    if value in allowed:
+    """Whether the value may stay, as it is written or as it is read."""
+    written = data[span[START] : span[END]]
+    read = PlainText.of(written, np.array([0, len(written)])).data
+    values = {bytes(value).decode(errors="replace").casefold() for value in (written, read)}
+    if values & allowed:
         return True
     if span[PATTERN] != EMAIL:
         return False
-    labels = value.rpartition("@")[2].split(".")
-    return any(".".join(labels[first:]) in allowed for first in range(len(labels)))
-
-
-@borrowing
-def _copy(source: np.ndarray, start: int, end: int, out: np.ndarray, written: int) -> int:
-    """Copies `source[start:end]` to `out` at `written`; returns the position after it."""
-    piece, place = source[start:end], out[written : written + end - start]
-    for i in range(len(piece)):  # many times as fast as assigning a slice
-        place[i] = piece[i]
-    return written + end - start
-
-
-@kernel
-def _replaced(
-    data: np.ndarray, offsets: np.ndarray, spans: np.ndarray, placeholders: np.ndarray, starts: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """The bytes and offsets (from 0) of the documents with each span replaced.
-
-    The placeholder of pattern i is `placeholders[starts[i]:starts[i + 1]]`.
-    """
-    size = offsets[-1] - offsets[0]
-    for span in spans:
-        size += starts[span[PATTERN] + 1] - starts[span[PATTERN]] - (span[END] - span[START])
-    out = np.empty(size, np.uint8)
-    out_offsets = np.empty(len(offsets), np.int64)
-    out_offsets[0] = 0
-    read, written, k = offsets[0], 0, 0
-    for document in range(len(offsets) - 1):
-        while k < len(spans) and spans[k, DOCUMENT] == document:
-            pattern = spans[k, PATTERN]
-            written = _copy(data, read, spans[k, START], out, written)
-            written = _copy(placeholders, starts[pattern], starts[pattern + 1], out, written)
-            read = spans[k, END]
-            k += 1
-        written = _copy(data, read, offsets[document + 1], out, written)
-        read = offsets[document + 1]
-        out_offsets[document + 1] = written
-    return out, out_offsets
+    domains = [value.rpartition("@")[2].split(".") for value in values]
+    return any(".".join(labels[first:]) in allowed for labels in domains for first in range(len(labels)))
 
 
 @kernel

@@ -22,13 +22,11 @@ def ssn_end(data: np.ndarray, p: int, digits: int, hi: int, after_ssn: bool) -> 
     """
     middle, last, kind = p + 3, p + 5, 0
     if digits != 9:
-        width, kind = separator(data, p + 3, hi)
-        middle = p + 3 + width
-        if width == 0 or digit_run(data, middle, hi) != 2:
+        kind = separator(data, p + 3, hi)
+        middle, last = p + 4, p + 7
+        if kind == 0 or digit_run(data, middle, hi) != 2:
             return 0
-        second_width, second_kind = separator(data, middle + 2, hi)
-        last = middle + 2 + second_width
-        if second_kind != kind or digit_run(data, last, hi) != 4:
+        if separator(data, middle + 2, hi) != kind or digit_run(data, last, hi) != 4:
             return 0
     end = last + 4
     area, group, serial = number(data, p, p + 3), number(data, middle, middle + 2), number(data, last, end)

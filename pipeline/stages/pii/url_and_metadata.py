@@ -14,7 +14,6 @@ from pipeline.stages.pii.kinds import DOCUMENT, END, PATTERN, START, PiiParams
 from pipeline.stages.pii.scrub import replacements, scrub_column
 
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[^\s\[\]{},:"]+')  # of JSON: a string, a number, true, false, null
-_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
 
 Span = tuple[int, int, bytes]  # first byte, byte after the last, what replaces them
 
@@ -25,58 +24,31 @@ def scrub_fields(documents: pa.RecordBatch, params: PiiParams) -> tuple[pa.Recor
     Metadata stays the JSON that it was: a value in a string or in a key gives way to its placeholder, a
     number becomes a string. The names of the keys count as words near a value.
     """
-    urls, in_urls = _urls(documents.column("url"), params)
+    urls, in_urls = scrub_column(documents.column("url"), params)
     metadata, in_metadata = _metadata(documents.column("metadata"), params)
     for name, column in (("url", urls), ("metadata", metadata)):
         place = documents.schema.get_field_index(name)
         documents = documents.set_column(place, documents.schema.field(place), column)
-    return documents, {"url": in_urls, "metadata": in_metadata}
-
-
-def _urls(column: pa.Array, params: PiiParams) -> tuple[pa.Array, int]:
-    """An "@" may be written "%40"; it stays so where no value is found."""
-    scrubbed, spans = scrub_column(pc.replace_substring(column, "%40", "@"), params)
-    return _where_found(column, scrubbed, spans), len(spans)
+    return documents, {"url": len(in_urls), "metadata": in_metadata}
 
 
 def _metadata(column: pa.Array, params: PiiParams) -> tuple[pa.Array, int]:
-    read = column
-    escaped = pc.indices_nonzero(pc.match_substring(column, "\\u")).to_pylist()
-    if escaped:
-        texts = column.to_pylist()
-        for row in escaped:
-            texts[row] = _ESCAPE.sub(_unescaped, texts[row])
-        read = pa.array(texts, column.type)
-    scrubbed, spans = scrub_column(read, params)
+    scrubbed, spans = scrub_column(column, params)
     if len(spans) == 0:
         return column, 0
     rows = scrubbed.to_pylist()
-    starts = np.concatenate([[0], np.cumsum(pc.fill_null(pc.binary_length(read), 0).to_numpy())])
+    starts = np.concatenate([[0], np.cumsum(pc.fill_null(pc.binary_length(column), 0).to_numpy())])
     placeholders = replacements(params)
     for row, group in groupby(spans.tolist(), key=itemgetter(DOCUMENT)):
         found = [
             (span[START] - starts[row], span[END] - starts[row], placeholders[span[PATTERN]])
             for span in group
         ]
-        text = read[row].as_py().encode()
+        text = column[row].as_py().encode()
         if _is_json(text):
             inside = _in_json(text, found, whole=False)
             rows[row] = (inside if _is_json(inside) else _in_json(text, found, whole=True)).decode()
-    return _where_found(column, pa.array(rows, column.type), spans), len(spans)
-
-
-def _where_found(column: pa.Array, scrubbed: pa.Array, spans: np.ndarray) -> pa.Array:
-    """The scrubbed strings in the rows with spans, the original ones elsewhere."""
-    found = np.zeros(len(column), np.bool_)
-    found[spans[:, DOCUMENT]] = True
-    return pc.if_else(pa.array(found), scrubbed, column)
-
-
-def _unescaped(match: re.Match[str]) -> str:
-    r"""The character of `\u00e9`, unless JSON has to escape it or it is half of a pair."""
-    character = chr(int(match[1], 16)) if match[1] else ""
-    is_plain = character > " " and character not in '"\\' and not "\ud800" <= character <= "\udfff"
-    return character if is_plain else match[0]
+    return pa.array(rows, column.type), len(spans)
 
 
 def _is_json(text: bytes) -> bool:
