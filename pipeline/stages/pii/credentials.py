@@ -1,9 +1,10 @@
-"""Secrets: credentials inside a URL, keys and tokens with their issuer's prefix, JSON web tokens, private
-keys in PEM.
+"""Secrets: credentials inside a URL or an Authorization header, keys and tokens with their issuer's prefix or
+name, JSON web tokens, private keys in PEM.
 
 Only shapes that identify themselves count: a bare run of base64 is not reported. Prefixes and lengths are
 those that the issuers document. Of a URL the user and the password go and the host stays. Templates
-(`$USER:$PASSWORD`, `{user}:{password}`) stay.
+(`$USER:$PASSWORD`, `{user}:{password}`) and what stands for a password in manuals (`scott:tiger`,
+`user:pass`, `test:test`) stay.
 """
 
 import numpy as np
@@ -19,10 +20,12 @@ from pipeline.stages.pii.characters import (
     USERINFO,
     after_value,
     is_alnum,
+    is_digit,
     is_upper,
     word_at,
     word_before,
 )
+from pipeline.stages.pii.context import is_one_of, keys
 from pipeline.stages.text import equals
 
 _USERINFO_REACH = 256
@@ -35,9 +38,17 @@ _IN_TOKEN, _IN_BASE64 = FLAGS & TOKEN != 0, FLAGS & BASE64 != 0
 _BODY = np.stack(
     [FLAGS & (DIGIT | LETTER) != 0, _IN_TOKEN, _IN_TOKEN | byte.byte_set(b"."), _IN_BASE64, _IN_BASE64]
 )
-_HEADER, _BEGIN, _END, _PRIVATE, _DASHES = (
+_HEADER, _BEGIN, _END, _PRIVATE, _DASHES, _BEARER, _BASIC, _AUTHORIZATION = (
     np.frombuffer(text, dtype=np.uint8).copy()
-    for text in (b"eyJ", b"-----BEGIN ", b"-----END ", b"PRIVATE KEY", b"-----")
+    for text in (
+        *(b"eyJ", b"-----BEGIN ", b"-----END ", b"PRIVATE KEY", b"-----"),
+        *(b"Bearer ", b"Basic ", b"uthorization"),
+    )
+)
+_IN_CREDENTIALS = _IN_TOKEN | _IN_BASE64 | byte.byte_set(b".~")
+_FEWEST_OF_CREDENTIALS = 16
+_PASSWORDS_OF_MANUALS = keys(
+    "pass passwd password pw pwd secret tiger test bar changeme example foo token xxx"
 )
 _ASSIGNS = byte.byte_set(bytes(range(33)) + b"=:\"'")
 _IN_PEM = _IN_BASE64 | byte.byte_set(bytes(range(33)) + b"\\:,.()")
@@ -45,7 +56,8 @@ _IN_PEM = _IN_BASE64 | byte.byte_set(bytes(range(33)) + b"\\:,.()")
 # prefixes, shortest and longest body (0: no limit), its characters
 _RULES: tuple[tuple[bytes, int, int, int], ...] = (
     (b"AKIA ASIA", 16, 16, _PLAIN),  # AWS
-    (b"secret_access_key SECRET_ACCESS_KEY", 40, 40, _ASSIGNED),
+    (b"secret_access_key SECRET_ACCESS_KEY SecretAccessKey", 40, 40, _ASSIGNED),
+    (b"AccountKey SharedAccessKey", 40, 100, _ASSIGNED),  # Azure
     (b"AIza", 35, 35, _DASHED),  # Google
     (b"GOCSPX-", 28, 28, _DASHED),
     (b"ya29.", 30, 0, _DASHED),
@@ -134,8 +146,7 @@ def _token_at(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
             end += 1
         while end > body and data[end - 1] == byte.DOT:
             end -= 1
-        ends = not word_at(data, end, hi) or (alphabet == _PLAIN and data[end] == byte.UNDERSCORE)
-        if end - body >= least and (most == 0 or end - body <= most) and ends:
+        if end - body >= least and (most == 0 or end - body <= most) and not word_at(data, end, hi):
             return start, end
     return 0, 0
 
@@ -151,12 +162,15 @@ def _token_run(data: np.ndarray, i: int, hi: int) -> int:
 def _jwt_at(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
     """(start, end) of the JSON web token (RFC 7519) whose "eyJ" ends at `i`, or (0, 0).
 
-    It has three parts, or two that both start with "eyJ".
+    It has three parts, or two that both start with "eyJ". After a dot it is a part of another token.
     """
     start = i - 2
     if start < 0 or not equals(data, start, i, _HEADER[:2]):
         return 0, 0
-    if word_before(data, start) or (start > 0 and data[start - 1] == byte.HYPHEN):
+    if word_before(data, start) or (
+        start > 0
+        and (data[start - 1] == byte.HYPHEN or (data[start - 1] == byte.DOT and word_before(data, start - 1)))
+    ):
         return 0, 0
     header = _token_run(data, i, hi)
     if header - start < _JWT_PART or header + 3 >= hi or data[header] != byte.DOT:
@@ -212,13 +226,45 @@ def _private_key_at(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
 
 
 @borrowing
+def _authorization_at(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
+    """(start, end) of what follows "Authorization: Bearer" or "Basic", whose "B" is at `i`, or (0, 0)."""
+    start = i + len(_BEARER)
+    if not equals(data, i, hi, _BEARER):
+        start = i + len(_BASIC)
+        if not equals(data, i, hi, _BASIC):
+            return 0, 0
+    name = i
+    while name > 0 and i - name < 8 and _ASSIGNS[data[name - 1]]:
+        name -= 1
+    if not equals(data, name - len(_AUTHORIZATION), name, _AUTHORIZATION):
+        return 0, 0
+    end, digits = start, 0
+    while end < hi and _IN_CREDENTIALS[data[end]]:
+        digits += is_digit(data[end]) or data[end] == byte.EQUALS
+        end += 1
+    return (start, end) if digits > 0 and end - start >= _FEWEST_OF_CREDENTIALS else (0, 0)
+
+
+@borrowing
 def secret_at(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
     """(start, end) of the key or token that the trigger byte at `i` belongs to, or (0, 0)."""
     if data[i] == byte.UPPER_J:
         return _jwt_at(data, i, hi)
     if data[i] == byte.UPPER_B:
-        return _private_key_at(data, i, hi)
+        start, end = _private_key_at(data, i, hi)
+        return (start, end) if end > 0 else _authorization_at(data, i, hi)
     return _token_at(data, i, hi)
+
+
+@borrowing
+def _is_of_manuals(data: np.ndarray, start: int, colon: int, end: int) -> bool:
+    """Whether the password in `colon + 1:end` is what manuals write, or the name of the user."""
+    if end - colon <= 9 and is_one_of(data, colon + 1, end, _PASSWORDS_OF_MANUALS):
+        return True
+    same = end - colon - 1 == colon - start
+    for i in range(colon - start):
+        same = same and data[start + i] == data[colon + 1 + i]
+    return same
 
 
 @borrowing
@@ -245,4 +291,4 @@ def url_credentials_at(data: np.ndarray, colon: int, hi: int) -> tuple[int, int]
     password = data[first_colon + 1]
     if data[start] == byte.DOLLAR or password == byte.DOLLAR or password == byte.ASTERISK:
         return 0, 0
-    return start, end
+    return (0, 0) if _is_of_manuals(data, start, first_colon, end) else (start, end)
