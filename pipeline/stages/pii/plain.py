@@ -13,7 +13,7 @@ import numpy as np
 
 from pipeline.stages.compiled import borrowing, kernel
 from pipeline.stages.pii import byte
-from pipeline.stages.pii.characters import FLAGS, HEX, LETTER, digit_at, digit_before, hex_value
+from pipeline.stages.pii.characters import FLAGS, HEX, LETTER, hex_value
 from pipeline.stages.pii.context import key, keys
 from pipeline.stages.pii.kinds import DOCUMENT, END, PATTERN, START
 from pipeline.stages.pii.replaced import replaced
@@ -30,6 +30,7 @@ _HYPHENS = (0x2010, 0x2011, 0x2212, 0xFE63)
 _LONG_DASHES = range(0x2012, 0x2016)
 _WITHOUT_WIDTH = (0xAD, 0x61C, *range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0xFEFF)
 
+_BEGINS_NUMBER = byte.byte_set(b"0123456789(%")
 _PERCENT_ENCODED = byte.byte_set(b" '@+()")
 _LETTER_ESCAPES = np.zeros(256, np.int64)
 _LETTER_ESCAPES[list(b"nrt")] = list(b"\n\r\t")
@@ -142,9 +143,9 @@ def _odd_at(data: np.ndarray, i: int, hi: int, is_odd: np.ndarray) -> tuple[int,
         code, end = _number(data, i + 1, hi, 2, 16)
         if end < i + 3 or not _PERCENT_ENCODED[code]:
             return 0, 0
-        before, behind = digit_before(data, i), digit_at(data, end, hi)
-        is_list = code == byte.AT and before and behind  # "12%4012"
-        in_words = code == byte.SPACE and not (before or behind)  # "user:my%20password@"
+        number = end < hi and _BEGINS_NUMBER[data[end]]
+        is_list = code == byte.AT and number  # "12%4012"
+        in_words = code == byte.SPACE and not number  # "user:my%20password@"
         return (0, 0) if is_list or in_words else (code, end)
     if c == byte.AMPERSAND:
         return _entity(data, i, hi)

@@ -35,7 +35,7 @@ _SKIP, _ON_DIGIT, _ON_AT, _ON_COLON, _ON_OPENING, _ON_SECRET = range(6)
 _LIST_GAP = 8  # most bytes between two numbers of a list
 _WORD_REACH = 384  # bytes; no matcher reads farther past its trigger without a space
 _NUMBER_REACH = 80
-_IN_NUMBER = byte.byte_set(b"0123456789 +-./()" + bytes([byte.LONG_DASH]))
+_IN_NUMBER = byte.byte_set(b"0123456789 +-./()\t\r\n>|#*" + bytes([byte.LONG_DASH]))
 
 
 def _actions() -> np.ndarray:

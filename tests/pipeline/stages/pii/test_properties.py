@@ -30,6 +30,7 @@ jo@doe.org user@example.com [EMAIL] [PHONE] 1.2.3.4 192.0.2.1 a::1 2001: ::ffff:
 4222222222222 378282246310005 eyJhbGciOi.eyJzdWIiOi SECRET0000000000 :// phone call: version and ssn card
 fax office x12 ext .com [ ] ( ) @ : / .
 - + # = x é 例 § $ % _ 0 12 555
+%40 %20 &#64; &# ; \\ \\u0040 \\n \uff20 \uff0d \u2014 \u00ad \u200b \uff11 _415-713-9997_ 10118 4111
 """
 FRAGMENTS = st.sampled_from([*VALUES, "467 3395", "0490 75 40 81", " ", "\n", "\u00a0", *PIECES.split()])
 TEXTS = st.lists(st.one_of(FRAGMENTS, st.text(alphabet="0123456789 -.@:ax[(+", max_size=6)), max_size=14).map(
