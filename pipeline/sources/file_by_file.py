@@ -6,7 +6,7 @@ from functools import partial
 import pyarrow as pa
 
 from pipeline.sources.documents import Batches
-from pipeline.sources.formats.streams import BrokenCompressionError
+from pipeline.sources.formats.compression import BrokenCompressionError
 from pipeline.sources.listing import Files
 from pipeline.sources.source import Reason, Unit
 from pipeline.sources.source_file import Hash, SourceFile, size_of
@@ -50,7 +50,7 @@ def read_files(
         try:
             yield from read(name, file)
         except BrokenCompressionError as error:
-            why = f"what comes before the break was read: {error}"
+            why = f"only what comes before byte {error.position:,} of the file was read: {error}"
             reject(Reason.BROKEN_COMPRESSION, why, max(0, size_of(file) - error.position))
         except PermissionError:
             reject(Reason.NO_PERMISSION, "no permission to read the file", size_of(file))

@@ -14,10 +14,11 @@ from pydantic import Field, field_validator
 from pipeline.sources.documents import Batches
 from pipeline.sources.file_by_file import read_files, units_of
 from pipeline.sources.formats.arrow_rows import read_parquet
+from pipeline.sources.formats.compression import CODECS, format_of
 from pipeline.sources.formats.csv_rows import read_csv
 from pipeline.sources.formats.jsonl import not_an_array, read_jsonl
 from pipeline.sources.formats.rows import Columns, RowReader
-from pipeline.sources.formats.streams import COMPRESSED, as_utf8, blocks, format_of
+from pipeline.sources.formats.streams import as_utf8, blocks
 from pipeline.sources.formats.text_files import read_text
 from pipeline.sources.listing import Files, Paths, listed
 from pipeline.sources.source import Reason, Rejects, Unit
@@ -32,6 +33,12 @@ FORMATS = (*JSON_LINES, ".parquet", ".csv", *TEXT)
 class FilesConfig(Columns, Paths):
     """Your own files, on this machine or behind URLs, in any mix of formats: JSON lines, Parquet, CSV, plain
     text and Markdown. All but Parquet may be compressed.
+
+    Of a compressed file, what follows the last checksum that holds (of a gzip member, zstd frame, xz stream
+    or bzip2 block) is left out, and its bytes count as lost; of a truncated file, all that unpacks is read.
+    zstd frames without a checksum (the command `zstd` writes one, most libraries do not) hide damage: in
+    them only invalid UTF-8 and broken rows are noticed. Members of more than 16 MB are unpacked twice, and
+    downloaded twice where the file is remote.
     """
 
     kind: Literal["files"] = Field("files", description="Selects this source.")
@@ -62,7 +69,7 @@ class FilesSource:
     config: FilesConfig
     keep_ids: bool = False
     sha256: Hash = file_sha256
-    version: ClassVar[str] = "files-3"
+    version: ClassVar[str] = "files-4"
 
     def units(self) -> list[Unit]:
         return units_of(self._files(), self.config.max_documents, self.sha256)
@@ -96,7 +103,7 @@ class FilesSource:
             reader = RowReader(name, self.config, batches, bytes=size_of(file))
             yield from self._read_text_format(plain, content, reader)
         else:
-            why = f"none of {', '.join(FORMATS)} (all but .parquet also {', '.join(COMPRESSED)})"
+            why = f"none of {', '.join(FORMATS)} (all but .parquet also {', '.join(CODECS)})"
             reject(Reason.UNSUPPORTED_FORMAT, why, size_of(file))
 
     def _read_text_format(

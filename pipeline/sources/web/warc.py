@@ -10,7 +10,8 @@ from pydantic import Field
 
 from pipeline.sources.documents import MAX_DOCUMENT_BYTES, Batches, SourceDocument, metadata_json, own_id
 from pipeline.sources.file_by_file import read_files, units_of
-from pipeline.sources.formats.streams import BlockStream, Counted, blocks, format_of
+from pipeline.sources.formats.compression import format_of
+from pipeline.sources.formats.streams import BlockStream, Counted, blocks
 from pipeline.sources.listing import Files, Paths, listed
 from pipeline.sources.source import Reason, Rejects, Unit
 from pipeline.sources.source_file import Hash, SourceFile, size_of
@@ -54,7 +55,7 @@ class WarcSource:
     corpus: str
     config: WarcConfig
     sha256: Hash = file_sha256
-    version: ClassVar[str] = "warc-2"
+    version: ClassVar[str] = "warc-3"
 
     def units(self) -> list[Unit]:
         return units_of(self._files, self.config.max_documents, self.sha256)

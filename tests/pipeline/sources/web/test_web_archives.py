@@ -157,6 +157,16 @@ def test_of_a_truncated_crawl_what_comes_before_the_break_arrives_and_the_break_
     )
 
 
+def test_of_a_crawl_no_page_of_a_damaged_member_arrives(tmp_path: Path) -> None:
+    members = [gzip.compress(page(f"http://{n}/", html(f"{n} {STORY}").encode())) for n in range(5)]
+    whole, start = b"".join(members), len(b"".join(members[:3]))
+    for place in range(start + 12, start + len(members[3]), 7):
+        (tmp_path / "a.warc.gz").write_bytes(whole[:place] + bytes([whole[place] ^ 16]) + whole[place + 1 :])
+        rows, rejects = read(tmp_path / "a.warc.gz")
+        assert [row["url"] for row in rows] == [f"http://{n}/" for n in range(3)]
+        assert rejects == [(None, "broken_compression")]
+
+
 def test_what_follows_a_record_that_cannot_be_read_counts_as_lost(tmp_path: Path) -> None:
     pages = [page(f"http://{n}/", html(f"{n} {STORY * 50}").encode()) for n in range(20)]
     content = b"".join(pages[:10]) + b"no record\r\n" + b"".join(pages[10:])
