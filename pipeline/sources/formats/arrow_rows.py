@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from pipeline.sources.documents import BATCH_BYTES
-from pipeline.sources.formats.rows import Columns, Row, RowReader
+from pipeline.sources.formats.rows import Columns, Row, RowReader, no_text_column
 from pipeline.sources.source import Reason
 from pipeline.sources.source_file import SourceFile
 from pipeline.store.errors import first_line
@@ -34,11 +34,9 @@ def readable_columns(schema: pa.Schema, columns: Columns) -> list[str]:
 
 def no_text(schema: pa.Schema, columns: Columns) -> tuple[Reason, str] | None:
     """Why a table has no text to read; None if it has one."""
+    if why := no_text_column(schema.names, columns):
+        return Reason.NO_TEXT, why
     for name in columns.text_columns:
-        if name not in schema.names:
-            return Reason.NO_TEXT, f"no column {name!r}; there are {', '.join(schema.names)}"
-        if (found := schema.names.count(name)) > 1:
-            return Reason.NO_TEXT, f"{found} columns have the name {name!r}: rename all but one"
         kind = schema.field(name).type
         if not (_is_text(kind) or (columns.text_template is not None and _is_number(kind))):
             return Reason.TEXT_NOT_A_STRING, f"column {name!r} is of type {kind}"

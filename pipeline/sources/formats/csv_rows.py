@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from pipeline.sources.documents import MAX_DOCUMENT_BYTES
-from pipeline.sources.formats.rows import RowReader
+from pipeline.sources.formats.rows import RowReader, no_text_column
 from pipeline.sources.formats.streams import BlockStream, Counted
 from pipeline.sources.source import Reason
 
@@ -15,7 +15,8 @@ READ_CHARACTERS = 1 << 20  # at a time, of a row that is not kept
 
 
 def read_csv(content: Iterator[bytes], reader: RowReader) -> Iterator[pa.RecordBatch]:
-    """The documents of a CSV file; `row` is the line where the row ends. Raises what `content` raises."""
+    """The documents of a CSV file; `row` is the line where the row ends; where a quote
+    never closes, the line where the row begins. Raises what `content` raises."""
     csv.field_size_limit(MAX_DOCUMENT_BYTES)  # the default refuses texts over 128 KB
     counted = Counted(content)
     lines = _Lines(counted)
@@ -26,9 +27,8 @@ def read_csv(content: Iterator[bytes], reader: RowReader) -> Iterator[pa.RecordB
         why = f"the header cannot be read: {error}"
         reader.reject(None, Reason.BROKEN_CSV, why, reader.bytes)
         return
-    if missing := [name for name in reader.columns.text_columns if header and name not in header]:
-        why = f"no column {missing[0]!r}; there are {', '.join(header)}"
-        reader.reject(None, Reason.NO_TEXT, why, reader.bytes)
+    if header and (refused := no_text_column(header, reader.columns)):
+        reader.reject(None, Reason.NO_TEXT, refused, reader.bytes)
         return
     while not reader.batches.done:
         lines.begin_row()
@@ -36,13 +36,18 @@ def read_csv(content: Iterator[bytes], reader: RowReader) -> Iterator[pa.RecordB
             row = next(rows, None)
         except RowTooLongError as error:
             if error.in_quotes:
-                lost = round(reader.bytes * counted.share_left())
                 why = f"{error}; a quote that never closes? No row can be read from here on"
-                reader.reject(lines.number, Reason.TOO_LONG, why, lost)
+                lost = round(reader.bytes * counted.share_left(lines.share_of_row()))
+                reader.reject(lines.first, Reason.TOO_LONG, why, lost)
                 return
             reader.reject(lines.number, Reason.TOO_LONG, str(error))
             continue
         except csv.Error as error:
+            if lines.ended:
+                why = "a quote that opens in this row never closes: no row can be read from here on"
+                lost = round(reader.bytes * lines.share_of_row())
+                reader.reject(lines.first, Reason.BROKEN_CSV, why, lost)
+                return
             reader.reject(lines.number, Reason.BROKEN_CSV, str(error))
             continue
         if row is None:
@@ -77,25 +82,32 @@ class _Lines(Iterator[str]):
     """
 
     def __init__(self, content: Iterator[bytes]):
-        self.number = 0
+        self.number = self._characters = 0
+        self.ended = False
         self.begin_row()
         raw = io.BufferedReader(BlockStream(content), 1 << 20)
         self._text = io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape", newline="")
 
     def begin_row(self) -> None:
-        self._row, self._first = 0, self.number + 1
+        self._row, self.first = 0, self.number + 1
+
+    def share_of_row(self) -> float:
+        """The share of this row in what was read."""
+        return self._row / max(self._characters, 1)
 
     def __next__(self) -> str:
         line = self._text.readline(MAX_DOCUMENT_BYTES)
         if not line:
+            self.ended = True
             raise StopIteration
         self.number += 1
         self._row += len(line)
+        self._characters += len(line)
         if self._row < MAX_DOCUMENT_BYTES:
             return line
         while line and not line.endswith(("\n", "\r")):
             line = self._text.readline(READ_CHARACTERS)
-        raise RowTooLongError(in_quotes=self.number > self._first)
+        raise RowTooLongError(in_quotes=self.number > self.first)
 
 
 def _is_utf8(text: str) -> bool:

@@ -1,7 +1,7 @@
 """Rows of any format as documents: which columns hold the text, the id and the metadata."""
 
 import string
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -84,6 +84,16 @@ def fields_of(template: str) -> tuple[str, ...]:
             raise ValueError(f"{{{name}}} is not a plain column name in braces")
         fields.append(name)
     return tuple(dict.fromkeys(fields))
+
+
+def no_text_column(names: Sequence[str], columns: Columns) -> str | None:
+    """Why columns with these names hold no text; None if they do."""
+    for name in columns.text_columns:
+        if name not in names:
+            return f"no column {name!r}; there are {', '.join(names)}"
+        if (found := names.count(name)) > 1:
+            return f"{found} columns have the name {name!r}: rename all but one"
+    return None
 
 
 @dataclass(frozen=True)

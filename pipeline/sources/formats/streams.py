@@ -47,10 +47,10 @@ class Counted(Iterator[bytes]):
         self._read += len(block)
         return block
 
-    def share_left(self) -> float:
-        """Reads to the end."""
+    def share_left(self, unused: float = 0.0) -> float:
+        """Reads to the end. `unused`: the share of what was read that counts as left, too."""
         rest = sum(map(len, self._content))
-        return rest / max(self._read + rest, 1)
+        return (unused * self._read + rest) / max(self._read + rest, 1)
 
 
 class BlockStream(io.RawIOBase):

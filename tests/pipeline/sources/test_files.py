@@ -464,14 +464,30 @@ def test_a_url_with_a_password_is_refused_without_repeating_it(url: str) -> None
     assert "s3cret" not in str(caught.value)
 
 
+def test_a_csv_quote_that_never_closes_is_named_where_it_opens_with_the_bytes_it_loses(
+    tmp_path: Path,
+) -> None:
+    rows = [f"{row},text of row {row}\n" for row in range(2, 402)]
+    rows[98] = rows[98].replace(",", ',"')
+    content = "id,text\n" + "".join(rows)
+    (tmp_path / "a.csv").write_text(content)
+    found, rejects = documents_and_rejects(tmp_path / "a.csv")
+    assert len(found) == 98
+    assert [(reject.row, reject.reason) for reject in rejects] == [(100, Reason.BROKEN_CSV)]
+    assert "a quote that opens in this row never closes" in rejects[0].detail
+    assert rejects[0].lost_bytes == len("".join(rows[98:]))
+
+
 def test_a_csv_file_without_the_column_or_a_header_is_one_reject_that_says_so(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("title,body\n" + "t,b\n" * 50)
     (tmp_path / "b.csv").write_text('title,"te"xt\n' + "t,b\n" * 50)
+    (tmp_path / "c.csv").write_text("text,text\n" + "t,b\n" * 50)
     rejects: list[Rejected] = []
     source = open_source("c", FilesConfig(paths=(str(tmp_path / "*.csv"),)))
     assert [batch for unit in source.units() for batch in source.read(unit, rejects)] == []
     assert [(reject.file, reject.row, reject.reason) for reject in rejects] == [
         ("a.csv", None, Reason.NO_TEXT),
         ("b.csv", None, Reason.BROKEN_CSV),
+        ("c.csv", None, Reason.NO_TEXT),
     ]
     assert rejects[0].detail == "no column 'text'; there are title, body"
