@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 import orjson
 import pyarrow as pa
@@ -11,6 +12,7 @@ from pipeline.sources.documents import MAX_DOCUMENT_BYTES
 from pipeline.sources.formats.rows import Row, RowReader
 from pipeline.sources.source import Reason
 
+LEAST_LONG = 1 << 63
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89abAB]|\\u[dD][c-fC-F]")
 
@@ -57,7 +59,16 @@ def _row(line: bytes, number: int, reader: RowReader) -> Row | None:
         why = f"the line holds a JSON {type(row).__name__}, not an object"
         reader.reject(number, Reason.NOT_AN_OBJECT, why)
         return None
+    if any(isinstance(value, float) and abs(value) >= LEAST_LONG for value in row.values()):
+        with suppress(RecursionError):
+            row = json.loads(line, parse_int=_integer)
     return row
+
+
+def _integer(digits: str) -> int | str:
+    """Text for an integer of more than 64 bits, which orjson makes a float."""
+    short = len(digits) < 21 and -LEAST_LONG <= int(digits) < 2 * LEAST_LONG
+    return int(digits) if short else digits
 
 
 def _why(line: bytes, error: orjson.JSONDecodeError) -> tuple[Reason, str]:

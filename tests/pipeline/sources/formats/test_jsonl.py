@@ -1,16 +1,19 @@
 """JSON lines in blocks of any size; a line that is broken or too long costs itself only."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.sources.documents import Batches
+from pipeline.sources.documents import Batches, document_id, own_id
 from pipeline.sources.formats import jsonl
 from pipeline.sources.formats.jsonl import read_jsonl
 from pipeline.sources.formats.rows import Columns, RowReader
 from pipeline.sources.source import Rejected
+from tests.pipeline.sources.reading import documents_and_rejects
 
 PIECES = [
     *rb'{"text":"a"} {"text": "b", "id":"1"} {"te\u0078t":"c"} {"text": \ud83d " \n \n\n'.split(b" "),
@@ -47,3 +50,11 @@ def test_a_broken_escape_costs_its_line_only(escape: str) -> None:
     good = '{"text": "good"}'
     rows, rejects = found(["\n".join([good, f'{{"text": "{escape}"}}', good]).encode()])
     assert ([row["text"] for row in rows], [reject.row for reject in rejects]) == (["good", "good"], [2])
+
+
+def test_integers_of_more_than_64_bits_stay_what_they_are(tmp_path: Path) -> None:
+    path, long = tmp_path / "a.jsonl", "12345678901234567890123"
+    path.write_text(f'{{"id": {long}, "text": "one", "n": [-{long}], "f": 1e30, "i": {2**64 - 1}}}\n')
+    ((row,), rejects) = documents_and_rejects(path)
+    assert (row["id"], rejects) == (document_id("c", own_id(long)), [])
+    assert json.loads(row["metadata"]) == {"n": [f"-{long}"], "f": 1e30, "i": 2**64 - 1}
