@@ -52,6 +52,8 @@ def read_files(
         except BrokenCompressionError as error:
             why = f"only what comes before byte {error.position:,} of the file was read: {error}"
             reject(Reason.BROKEN_COMPRESSION, why, max(0, size_of(file) - error.position))
+        except UnicodeError as error:  # of UTF-16 and UTF-32 without a byte order mark
+            reject(Reason.INVALID_UTF8, str(error), size_of(file))
         except PermissionError:
             reject(Reason.NO_PERMISSION, "no permission to read the file", size_of(file))
         except OSError as error:

@@ -18,7 +18,7 @@ from pipeline.sources.formats.compression import CODECS, format_of
 from pipeline.sources.formats.csv_rows import read_csv
 from pipeline.sources.formats.jsonl import not_an_array, read_jsonl
 from pipeline.sources.formats.rows import Columns, RowReader
-from pipeline.sources.formats.streams import as_utf8, blocks
+from pipeline.sources.formats.streams import as_utf8, blocks, reads_text
 from pipeline.sources.formats.text_files import read_text
 from pipeline.sources.listing import Files, Paths, listed
 from pipeline.sources.source import Reason, Rejects, Unit
@@ -52,9 +52,12 @@ class FilesConfig(Columns, Paths):
     @classmethod
     def _known(cls, encoding: str) -> str:
         try:
-            return codecs.lookup(encoding).name
+            found = codecs.lookup(encoding)
         except LookupError as error:
             raise ValueError(f"{encoding!r} is not an encoding that Python knows") from error
+        if not reads_text(found):
+            raise ValueError(f"{encoding!r} is not an encoding of text files; write for example utf-16")
+        return found.name
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,15 @@ def as_utf8(content: Iterator[bytes], encoding: str) -> Iterator[bytes]:
     yield decoder.decode(b"", final=True).encode("utf-8", "surrogateescape")
 
 
+def reads_text(codec: codecs.CodecInfo) -> bool:
+    """Whether `as_utf8` can use a codec: not base64, nor the encodings of host names."""
+    try:
+        trial = [codec.encode("a")[0], b"\xff"]
+        return codec._is_text_encoding and bool(list(as_utf8(iter(trial), codec.name)))
+    except (UnicodeError, TypeError, AssertionError):
+        return False
+
+
 class Counted(Iterator[bytes]):
     """The same blocks; once a reader has given up, the share that it has left."""
 

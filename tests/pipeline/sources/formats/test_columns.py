@@ -64,6 +64,10 @@ def test_a_template_and_named_columns_make_the_document(tmp_path: Path, suffix: 
         ({"text_template": "{}"}, "is not a plain column name"),
         ({"text_template": "{a}", "text_column": "b"}, "both text_column and text_template"),
         ({"encoding": "utf-9"}, "'utf-9' is not an encoding"),
+        *(
+            ({"encoding": name}, f"'{name}' is not an encoding of text files")
+            for name in ("idna", "punycode", "rot13", "base64", "undefined")
+        ),
     ],
 )
 def test_a_mapping_that_cannot_work_is_refused_at_once(config: dict[str, Any], says: str) -> None:
@@ -83,6 +87,8 @@ def test_files_in_other_encodings_arrive_and_their_invalid_rows_are_named(tmp_pa
     assert ([row["text"] for row in rows], rejects) == (["吾輩", "猫"], [(2, "invalid_utf8")])
     (tmp_path / "c.csv").write_bytes("text,n\r\nŽluťoučký,1\r\n".encode("utf-16"))
     assert [row["text"] for row in read(tmp_path / "c.csv", encoding="utf-16")[0]] == ["Žluťoučký"]
+    (tmp_path / "d.txt").write_bytes("no mark".encode("utf-16-le"))
+    assert read(tmp_path / "d.txt", encoding="utf-16") == ([], [(None, "invalid_utf8")])
 
 
 @given(
