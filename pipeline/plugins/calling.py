@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
+import pyarrow.types as pt
 
 from pipeline.plugins import MARK, Document, Marked
 from pipeline.plugins.loading import RAISED, Code, PluginError, load, message, place
@@ -127,6 +128,12 @@ def documents(batch: pa.RecordBatch) -> Iterator[Document]:
         yield Document(id_.as_py(), text.as_py(), url.as_py(), json.loads(values) if values else {})
 
 
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds strings; numbers would be cast to text without a word."""
+    value = kind.value_type if pt.is_dictionary(kind) else kind
+    return bool(pt.is_string(value) or pt.is_large_string(value) or pt.is_string_view(value))
+
+
 def column(values: Any, field: pa.Field, rows: int) -> pa.Array:
     """What the user's code gave as a column. Raises TypeError when it has another length or type, or lacks a
     value that `field` needs.
@@ -137,6 +144,8 @@ def column(values: Any, field: pa.Field, rows: int) -> pa.Array:
         values = values.combine_chunks()
     try:
         array = pa.array(values)
+        if is_text(field.type) and not (is_text(array.type) or pt.is_null(array.type)):
+            raise TypeError(f"these are of type {array.type}, not text")
         array = array if array.type == field.type else array.cast(field.type)
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise TypeError(f"{field.name} is not a column of {field.type}: {error}") from None

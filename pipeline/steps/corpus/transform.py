@@ -19,7 +19,7 @@ from pipeline.store.parts import BatchResult, BatchStep, Counts, derive, part_ta
 from pipeline.store.store import Store
 from pipeline.store.work import Work
 
-VERSION = "transformed-1"
+VERSION = "transformed-2"
 
 
 def transform(store: Store, engine: Engine, corpus: str, entries: Sequence[TransformParams]) -> Version:

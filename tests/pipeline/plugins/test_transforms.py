@@ -36,6 +36,12 @@ MODULE = """
 
     def one_text(documents):
         return "x"
+
+    def numbers(documents):
+        return list(range(len(documents)))
+
+    def raw_bytes(documents):
+        return [text.encode() for text in documents["text"].to_pylist()]
 """
 
 
@@ -68,3 +74,11 @@ def test_one_text_is_not_taken_for_a_column_of_letters() -> None:
     documents, failures = a_transform("one_text").apply(batch("One"))
     assert documents.num_rows == 0
     assert failures[0].message == "the new text is one text, not a column of large_string"
+
+
+@pytest.mark.parametrize(("name", "kind"), [("numbers", "int64"), ("raw_bytes", "binary")])
+def test_only_texts_replace_texts(name: str, kind: str) -> None:
+    documents, failures = a_transform(name).apply(batch("One", "Two"))
+    assert documents.num_rows == 0
+    said = f"the new text is not a column of large_string: these are of type {kind}, not text"
+    assert [failure.message for failure in failures] == [said, said]
