@@ -100,14 +100,21 @@ class UserCode:
         return Failure(id_, self.entry.name, type(error).__name__, _masked(error, text), where)
 
 
-def _masked(error: BaseException, text: str) -> str:
-    """The message with `...` for what it quotes of the document: quoted pieces, names and numbers, and every
-    stretch of SHARED_CHARACTERS.
+def ordinary(said: str, text: str | None = None) -> str:
+    """A message with `...` for what it quotes of a document: quoted pieces, names and numbers. Where the
+    `text` of the document is not known, these are hidden wherever they are from.
     """
-    said, text = message(error)[:MESSAGE_CHARACTERS], " ".join(text.split())
-    said = QUOTED.sub(lambda quoted: "'...'" if quoted[2] in text else quoted[0], said)
-    words = said.split()
-    said = " ".join("..." if word in text and not ORDINARY.fullmatch(word) else word for word in words)
+    said = QUOTED.sub(lambda quoted: "'...'" if text is None or quoted[2] in text else quoted[0], said)
+    return " ".join(
+        "..." if (text is None or word in text) and not ORDINARY.fullmatch(word) else word
+        for word in said.split()
+    )
+
+
+def _masked(error: BaseException, text: str) -> str:
+    """The message without what it quotes of the document, nor any stretch of SHARED_CHARACTERS of it."""
+    text = " ".join(text.split())
+    said = ordinary(message(error)[:MESSAGE_CHARACTERS], text)
     shown, start = "", 0
     while start < len(said):
         end = start + SHARED_CHARACTERS

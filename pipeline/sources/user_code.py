@@ -9,7 +9,8 @@ import pyarrow as pa
 from pydantic import Field, field_validator
 
 from pipeline import plugins
-from pipeline.plugins.loading import RAISED, PluginError, check_arguments, described, load
+from pipeline.plugins.calling import MESSAGE_CHARACTERS, ordinary
+from pipeline.plugins.loading import RAISED, Code, PluginError, check_arguments, load, message, place
 from pipeline.plugins.settings import encodable
 from pipeline.sources.documents import Batches, SourceDocument, metadata_json, own_id
 from pipeline.sources.source import Reason, Rejects, SourceError, Unit
@@ -58,9 +59,7 @@ class PythonSource:
             try:
                 fingerprint = code(**self.config.params).fingerprint()
             except RAISED as error:
-                raise self._error(
-                    f"cannot tell its fingerprint: {described(error, code.__module__)}"
-                ) from None
+                raise self._error(f"cannot tell its fingerprint: {_masked(error, code)}") from None
             if not isinstance(fingerprint, str):
                 raise self._error(f"gave a {type(fingerprint).__name__} as its fingerprint: give a text")
         return [Unit(UNIT, fingerprint, 0)]
@@ -90,29 +89,38 @@ class PythonSource:
         try:
             made = code(**self.config.params)
             for document in made.documents() if inspect.isclass(code) else made:
-                if not isinstance(document, plugins.Document):
-                    raise TypeError(
-                        f"a source yields pipeline.plugins.Document, not {type(document).__name__}"
-                    )
-                _check_fields(document)
+                if fault := _fault(document):
+                    raise self._error(f"failed {after}: {fault}")
                 yield document
                 after = f"after document {document.id!r}"
+        except SourceError:
+            raise
         except RAISED as error:
-            raise self._error(f"failed {after}: {described(error, code.__module__)}") from None
+            raise self._error(f"failed {after}: {_masked(error, code)}") from None
 
     def _error(self, what: str) -> SourceError:
         return SourceError(f"corpus {self.corpus!r}: {self.config.object} {what}")
 
 
-def _check_fields(document: plugins.Document) -> None:
-    """Raises TypeError for a URL or metadata of another type, and UnicodeEncodeError for a URL that no file
-    can hold.
+def _masked(error: BaseException, code: Code) -> str:
+    """An exception in one line, with no word that may be of a document."""
+    said = ordinary(message(error)[:MESSAGE_CHARACTERS])
+    return f"{type(error).__name__}{said and ': '}{said}{place(error, code.__module__)}"
+
+
+def _fault(document: object) -> str | None:
+    """Why this cannot be stored: no Document, a URL or metadata of another type, or a URL that no file can
+    hold.
     """
-    if document.url is not None:
-        if not isinstance(document.url, str):
-            raise TypeError(f"the url of document {document.id!r} is not a text: {document.url!r:.60}")
-        document.url.encode()
+    if not isinstance(document, plugins.Document):
+        return f"a source yields pipeline.plugins.Document, not {type(document).__name__}"
+    if not isinstance(document.url, str | None):
+        return f"the url of document {document.id!r} is of type {type(document.url).__name__}, not a text"
     if not isinstance(document.metadata, Mapping | None):
-        raise TypeError(
-            f"the metadata of document {document.id!r} is not a dictionary: {document.metadata!r:.60}"
-        )
+        kind = type(document.metadata).__name__
+        return f"the metadata of document {document.id!r} is of type {kind}, not a dictionary"
+    try:
+        (document.url or "").encode()
+    except UnicodeEncodeError:
+        return f"the url of document {document.id!r} holds half a surrogate pair"
+    return None

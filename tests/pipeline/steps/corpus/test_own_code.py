@@ -72,6 +72,10 @@ MODULE = """
         yield Document("a", "A text.")
         raise SystemExit(3)
 
+    def tells():
+        yield Document("a", "A text.")
+        raise ValueError("no line of john@example.com, 030 7311343 in 'A text.' was read")
+
     @document_filter
     def even(document, of=2):
         called()
@@ -317,6 +321,12 @@ def test_a_source_that_breaks_off_names_its_last_document_and_publishes_nothing(
     assert not [*store.newest_first("corpora/more/raw")]
 
 
+def test_what_a_source_raises_is_shown_without_what_may_be_of_a_document(store: Store) -> None:
+    said = r"ValueError: no line of \.\.\. \.\.\. \.\.\. in '\.\.\.' was read \(own\.py, line \d+\)$"
+    with pytest.raises(SourceError, match=said):
+        collect(store, ENGINE, "some", source(name="tells"), 40_000)
+
+
 def test_a_document_without_metadata_may_say_none(store: Store) -> None:
     version = collect(store, ENGINE, "some", source(name="odd_documents", metadata=None), 40_000)
     assert version.counts["documents"] == 1
@@ -327,14 +337,14 @@ def test_a_document_without_metadata_may_say_none(store: Store) -> None:
     [
         (
             source(name="odd_documents", url=3),
-            "failed before its first document: TypeError: the url of document 'a' is not a text: 3$",
+            "failed before its first document: the url of document 'a' is of type int, not a text$",
         ),
         (
             source(name="odd_documents", metadata="x"),
-            "TypeError: the metadata of document 'a' is not a dictionary: 'x'$",
+            "the metadata of document 'a' is of type str, not a dictionary$",
         ),
-        (source(name="odd_documents", url="\ud800"), "UnicodeEncodeError: 'utf-8' codec can't encode"),
-        (source(name="leaves"), r"failed after document 'a': SystemExit: 3 \(own\.py, line \d+\)$"),
+        (source(name="odd_documents", url="\ud800"), "the url of document 'a' holds half a surrogate pair$"),
+        (source(name="leaves"), r"failed after document 'a': SystemExit: \.\.\. \(own\.py, line \d+\)$"),
     ],
 )
 def test_a_document_that_cannot_be_stored_is_named(store: Store, config: PythonConfig, said: str) -> None:
