@@ -35,13 +35,12 @@ class Repetition(IntEnum):
     DUPLICATE_8_CHARACTERS = 11
     DUPLICATE_9_CHARACTERS = 12
     DUPLICATE_10_CHARACTERS = 13
-    LINES = 14  # of re.split("\n+")
+    LINES = 14  # of re.split("\n+"), where lines of white space are empty, unlike in datatrove
     DUPLICATE_LINES = 15
     DUPLICATE_LINE_CHARACTERS = 16
-    DUPLICATE_TEXT_LINE_CHARACTERS = 17  # only lines of more than white space
-    PARAGRAPHS = 18  # of re.split("\n{2,}") on the stripped text
-    DUPLICATE_PARAGRAPHS = 19
-    DUPLICATE_PARAGRAPH_CHARACTERS = 20
+    PARAGRAPHS = 17  # of re.split("\n{2,}") on the stripped text
+    DUPLICATE_PARAGRAPHS = 18
+    DUPLICATE_PARAGRAPH_CHARACTERS = 19
 
 
 _TOP, _TOP_COUNT, _DUPLICATE = (
@@ -222,52 +221,47 @@ def _duplicate_characters(words: Words, n: int, size: int, unique: int, table: N
 
 
 @borrowing
-def _repeats(table: Numbering, size: int) -> tuple[int, int, int]:
-    """How many of the items `keys[:size]` repeat an earlier one, their characters, and those of the items
-    of more than white space.
-    """
+def _repeats(table: Numbering, size: int) -> tuple[int, int]:
+    """How many of the items `keys[:size]` repeat an earlier one, and their characters."""
     _number(table, size)
-    new_id = repeats = characters = of_text = 0
+    new_id = repeats = characters = 0
     for i in range(size):
         if table.ids[i] == new_id:
             new_id += 1
         else:
             repeats += 1
-            characters += abs(table.lengths[i])
-            of_text += max(table.lengths[i], 0)
-    return repeats, characters, of_text
+            characters += table.lengths[i]
+    return repeats, characters
 
 
 @borrowing
 def _lines(data: np.ndarray, classes: np.ndarray, table: Numbering, row: np.ndarray) -> None:
-    lines = _split_lines(data, classes, table)
-    repeats, characters, of_text = _repeats(table, lines)
+    lines, begins, ends = _split_lines(data, classes, table)
+    repeats, characters = _repeats(table, lines)
     # The split leaves an empty line before a leading and one after a trailing run of newlines.
-    empty = data.size == 0
-    begins, ends = empty or data[0] == _NEWLINE, empty or data[data.size - 1] == _NEWLINE
-    row[Repetition.LINES] = lines + begins + ends - empty
-    row[Repetition.DUPLICATE_LINES] = repeats + (begins and ends and not empty)
+    single = begins and next_newline(data, 0, data.size) == data.size
+    row[Repetition.LINES] = lines + begins + ends - single
+    row[Repetition.DUPLICATE_LINES] = repeats + (begins and ends and not single)
     row[Repetition.DUPLICATE_LINE_CHARACTERS] = characters
-    row[Repetition.DUPLICATE_TEXT_LINE_CHARACTERS] = of_text
 
 
 @borrowing
-def _split_lines(data: np.ndarray, classes: np.ndarray, table: Numbering) -> int:
-    """Fills `keys` and `lengths` for the lines that are not empty; returns how many.
-
-    The length of a line of white space alone is negated.
+def _split_lines(data: np.ndarray, classes: np.ndarray, table: Numbering) -> tuple[int, bool, bool]:
+    """Fills `keys` and `lengths` for the lines of more than white space; returns how many, and whether the
+    first and the last line are none.
     """
     lines = start = 0
+    begins = ends = True
     while start < data.size:
         end = next_newline(data, start, data.size)
-        if end > start:
-            table.keys[lines], characters = hash_and_characters(data, start, end)
-            table.lengths[lines] = (
-                characters if first_word(data, start, end, classes, SPACE) < end else -characters
-            )
+        ends = first_word(data, start, end, classes, SPACE) >= end
+        if start == 0:
+            begins = ends
+        if not ends:
+            table.keys[lines], table.lengths[lines] = hash_and_characters(data, start, end)
             lines += 1
         start = end + 1
-    return lines
+    return lines, begins, ends or data[data.size - 1] == _NEWLINE
 
 
 @borrowing
@@ -275,7 +269,7 @@ def _paragraphs(data: np.ndarray, classes: np.ndarray, table: Numbering, row: np
     start = first_word(data, 0, data.size, classes, SPACE)
     stop = last_word_end(data, start, data.size, classes, SPACE)
     paragraphs = _split_paragraphs(data, start, stop, table)
-    repeats, characters, _ = _repeats(table, paragraphs)
+    repeats, characters = _repeats(table, paragraphs)
     row[Repetition.PARAGRAPHS] = paragraphs
     row[Repetition.DUPLICATE_PARAGRAPHS] = repeats
     row[Repetition.DUPLICATE_PARAGRAPH_CHARACTERS] = characters

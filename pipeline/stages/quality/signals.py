@@ -19,7 +19,7 @@ from pipeline.stages.quality.walk import Count, Words, walk
 from pipeline.stages.text import utf8_arrays
 
 # Part of the fingerprint. Python's version of Unicode decides what counts as a letter or as white space.
-VERSION = f"quality-3-unicode-{unicodedata.unidata_version}"
+VERSION = f"quality-4-unicode-{unicodedata.unidata_version}"
 
 _RETURN = ord("\r")
 MAX_DOCUMENT_BYTES = 2**31 - 1  # n-grams are numbered by 32 bits
@@ -55,7 +55,7 @@ _SIGNALS: dict[str, Counted | tuple[Counted, ...]] = {
     "num_sentences": C4.SENTENCES,
     "line_punct_ratio": (Count.PUNCTUATED_LINES, Count.TEXT_LINES),
     "short_line_ratio": (Count.SHORT_LINES, Count.TEXT_LINES),
-    "char_dup_ratio": (Repetition.DUPLICATE_TEXT_LINE_CHARACTERS, Count.CHARACTERS, Count.NEWLINES),
+    "char_dup_ratio": (Repetition.DUPLICATE_LINE_CHARACTERS, Count.CHARACTERS, Count.NEWLINES),
     "new_line_ratio": (Count.NEWLINES, Count.WORDS),
 }
 
@@ -104,7 +104,7 @@ def measure(documents: pa.RecordBatch) -> pa.RecordBatch:
       an ellipsis; share of words with a letter; how many of the 8 stop words occur.
     - Gopher repetition (table A1), of all characters as datatrove sums them: the most frequent n-gram with
       its spaces, times its count (which may be 1); n-grams seen before, from left to right without overlap or
-      spaces; lines and paragraphs seen before.
+      spaces; lines and paragraphs seen before. To datatrove, lines of white space repeat each other.
     - C4 (Raffel et al. 2020): sentences of the lines that C4 would keep, and whether lines that end like
       sentences hold `lorem ipsum` or `{`.
     - FineWeb (Penedo et al. 2024): of non-blank lines, the share that end in punctuation and the share of at

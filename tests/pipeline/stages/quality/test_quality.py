@@ -116,6 +116,13 @@ def test_each_rule_alone_rejects_beyond_its_threshold_and_passes_a_document_at_i
     ]
 
 
+def test_lines_of_white_space_repeat_nothing():
+    lines = [f"Line {number} of a text says {number * number}." for number in range(40)]
+    signals = measure(documents("\n\n".join(lines), "\n \t\n".join(lines), "\n\u3000\n".join([*lines, ""])))
+    assert signals.column("dup_line_frac").to_pylist() == [0, 0, 0]
+    assert signals.column("dup_line_char_frac").to_pylist() == [0, 0, 0]
+
+
 def test_every_rule_has_a_threshold_and_every_threshold_a_rule():
     others = {"top_gram_min_count", "languages", "min_language_confidence", "filters"}
     assert (

@@ -56,7 +56,9 @@ def reference(text: str) -> dict[str, object]:
 
 def _repeated(text: str, words: list[str]) -> dict[str, object]:
     signals = {}
-    for name, parts in (("para", re.split(r"\n{2,}", text.strip())), ("line", re.split(r"\n+", text))):
+    without_blanks = "\n".join(line if line.strip() else "" for line in text.split("\n"))
+    paragraphs, lines = re.split(r"\n{2,}", text.strip()), re.split(r"\n+", without_blanks)
+    for name, parts in (("para", paragraphs), ("line", lines)):
         duplicates = _seen_before(parts)
         signals[f"dup_{name}_frac"] = _ratio(len(duplicates), len(parts))
         signals[f"dup_{name}_char_frac"] = _ratio(sum(map(len, duplicates)), len(text))
@@ -160,6 +162,7 @@ texts = st.one_of(st.lists(st.sampled_from(FRAGMENTS), max_size=60).map("".join)
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(texts, min_size=1, max_size=4))
+@example(["a\n \nb\n \nc\n\t", " \n ", " \na\n  ", "\u3000\n\u3000\n\n"])
 @example(["", "\x00. .", "\n", " ", "\n\n\n", "\r\n", "a\r", "a\n\nb\n\na", "\na\na\n"])
 @example(["a b c d. " * 40, "x " * 300, "word " * 5 + "x" * 1001 + " end.", "x" * 1000 + " two end."])
 @example(
