@@ -2,6 +2,7 @@
 
 import errno
 import logging
+import math
 import os
 import time
 import traceback
@@ -197,6 +198,8 @@ def _train(
                 _evaluate(session, recorder, stop)
                 stopping = _is_stopped(session, stop)
                 ended = time.perf_counter()
+            if session.is_complete:
+                _check_trained(session)
             if stopping or saver.is_due():
                 saver.save()
                 ended = time.perf_counter()
@@ -212,6 +215,22 @@ def _train(
         log.info("stopped at step %d of %d; run again to resume", session.step, training.steps)
         return RESUMABLE
     return DONE
+
+
+def _check_trained(session: Session) -> None:
+    """Raises TrainerError if no step changed a weight, or the validation loss is not finite."""
+    skipped, loss = session.loss_scale.skipped_steps, (session.evaluation or {"loss": 0.0})["loss"]
+    if skipped == session.step:
+        why = f"the gradients of all {skipped} steps overflowed, so no weight was updated"
+    elif not math.isfinite(loss):
+        why = f"the validation loss is {loss}"
+    else:
+        return
+    with in_every_process():
+        raise TrainerError(
+            f"{session.config.run_dir}: trained in {session.plan.precision}, {why}, and the last step is not "
+            "saved: train in bf16 or fp32, or with smaller initial weights and a lower learning rate"
+        )
 
 
 def _is_stopped(session: Session, stop: StopSignals) -> bool:
