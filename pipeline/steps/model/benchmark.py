@@ -19,7 +19,7 @@ from pipeline.store.work import Work
 from trainer.config import load_run_config
 from trainer.system.durable import write_atomically
 
-VERSION = "benchmarks-1"
+VERSION = "benchmarks-2"
 Scores = Mapping[str, Any]
 ACCURACIES = {
     "accuracy": "accuracy",
@@ -29,7 +29,8 @@ ACCURACIES = {
 EXPLAINED = (
     "Accuracies in percent with their 95% intervals (Wilson); `by character` and `by byte`: the answer that "
     "is likeliest for its length. Bits per byte are those of the right answer. `texts removed`: whether "
-    "training text that quotes the benchmark was left out."
+    "training text that quotes the benchmark was left out. `cut`: items with a context that is too long and "
+    "lost its beginning."
 )
 
 
@@ -151,8 +152,9 @@ def table(found: Mapping[str, Scores], marked: str = "{}*") -> list[dict[str, st
 
 def _row(name: str, scores: Scores, marked: str) -> dict[str, str]:
     bits, chance, removed = scores["bits_per_byte"], scores["chance"], scores["texts_removed"]
-    too_long = f" (and {scores['too_long']:,} too long)" if scores["too_long"] else ""
-    row = {"benchmark": name, "items": f"{scores['items']:,}{too_long}"}
+    counted = {"{:,} cut": scores["cut"], "and {:,} too long": scores["too_long"]}
+    notes = ", ".join(note.format(count) for note, count in counted.items() if count)
+    row = {"benchmark": name, "items": f"{scores['items']:,}{notes and f' ({notes})'}"}
     for title, metric in ACCURACIES.items():
         found = scores[metric]
         text = (

@@ -12,6 +12,7 @@ def scores(low: float, chance: float | None = 0.25, removed: bool | None = True)
     found = None if chance is None else interval
     return {
         "items": 1200,
+        "cut": 0,
         "too_long": 0,
         "chance": chance,
         "accuracy": found,
@@ -50,6 +51,8 @@ def test_the_accuracy_that_counts_and_a_benchmark_that_was_not_searched_for_are_
     (row,) = table({"lambada": {**scores(0, chance=None, removed=None), "too_long": 3}})
     assert (row["items"], row["accuracy"], row["chance"]) == ("1,200 (and 3 too long)", "-", "-")
     assert row["texts removed"] == "unknown"
+    (row,) = table({"boolq": {**scores(0.27), "cut": 1100, "too_long": 3}})
+    assert row["items"] == "1,200 (1,100 cut, and 3 too long)"
 
 
 @pytest.mark.parametrize("action", ["remove", "report"])

@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import and_
 from pathlib import Path
 from typing import Any, Literal, TypeGuard
 
@@ -76,6 +77,7 @@ def benchmark(
     """Yields for each file of items its name, without the ending, and the `scores` of the exported model in
     `directory`. With `output`, first writes what belongs to a file there:
     NAME.log_likelihoods.jsonl with those of each item, in order, and then NAME.json with the scores.
+    `cut` counts the scored items of which a context is too long and lost tokens from its beginning.
 
     Raises TrainerError for a bad file before anything is computed.
     """
@@ -90,7 +92,10 @@ def benchmark(
         likelihoods = [[next(found) for _ in item.continuations] for item in items]
         if not all(one is None or math.isfinite(one) for row in likelihoods for one in row):
             raise TrainerError(f"{directory}: gives NaN or infinite log-likelihoods on {name}")
-        result = scores(items, likelihoods) | {"precision": resolved}
+        beyond = iter(len(context) + len(asked) > model.max_length + 1 for context, asked in requests)
+        cut = [sum(next(beyond) for _ in item.continuations) > 0 for item in items]
+        scored = [None not in row for row in likelihoods]
+        result = scores(items, likelihoods) | {"cut": sum(map(and_, cut, scored)), "precision": resolved}
         if output is not None:
             lines = [json.dumps({"log_likelihoods": row}) for row in likelihoods]
             write_atomically(output / f"{name}.log_likelihoods.jsonl", "\n".join(lines) + "\n")

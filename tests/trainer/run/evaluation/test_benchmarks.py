@@ -106,8 +106,14 @@ def test_a_continuation_longer_than_the_models_context_is_counted_and_left_out(
 ) -> None:
     items = [*ITEMS[:2], {"context": "a", "continuations": [" b", " window" * 60], "gold": 0}]
     ((_, found),) = benchmark(exported, [written(items, tmp_path / "own.jsonl")], output=tmp_path)
-    assert (found["items"], found["too_long"]) == (2, 1)
+    assert (found["items"], found["cut"], found["too_long"]) == (2, 0, 1)
     assert computed_by(tmp_path, "own")[2][1] is None
+
+
+def test_items_whose_context_is_cut_are_counted(exported: Path, tmp_path: Path) -> None:
+    items = [*ITEMS, {"context": SHOTS * 5, "continuations": [" b", " window" * 60], "gold": 0}]
+    ((_, found),) = benchmark(exported, [written(items, tmp_path / "own.jsonl")], output=tmp_path)
+    assert (found["items"], found["cut"], found["too_long"]) == (len(ITEMS), 1, 1)
 
 
 def test_lengths_of_continuations_are_characters_or_bytes() -> None:
