@@ -1,7 +1,7 @@
 """Finds the files of a version that are missing, cut, or no longer what was written.
 
-Hashes are remembered by size, time and inode, so a file is read again only where these have changed, on first
-use, or on request.
+Hashes are remembered by size, times and inode, so a file is read again only where these have changed, on
+first use, or on request.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError, first_line
-from pipeline.store.file_hashes import NAME, FileHashes
+from pipeline.store.file_hashes import NAME, FileHashes, seen
 from pipeline.store.files import MANIFEST, StoredFile
 from pipeline.store.manifest import Version
 
@@ -27,7 +27,7 @@ class Look(IntEnum):
     """How closely to look at a version; each level includes those before it."""
 
     SIZES = 0
-    CHANGED = 1  # hashes files whose size, time or inode changed since they were hashed
+    CHANGED = 1  # hashes files whose size, times or inode changed since they were hashed
     UNREAD = 2  # hashes files that were never hashed
     ALL = 3  # hashes every file
 
@@ -71,7 +71,7 @@ def inspect(version: Version, hashes: FileHashes, look: Look) -> Inspection:
             continue
         if stat.st_size != file.bytes:
             found[path] = f"has {stat.st_size:,} bytes instead of {file.bytes:,}"
-        elif known == (stat.st_size, stat.st_mtime_ns, stat.st_ino, file.sha256):
+        elif known == (*seen(stat), file.sha256):
             continue
         elif look >= Look.UNREAD or known is not None:
             to_read[path] = file.sha256

@@ -79,6 +79,9 @@ class Draft:
             source, target = version.file(part, table).path, self.file(part, table).path
             if not self.store.files.link(source, target, file.bytes):
                 return None
+            # A new link changes the ctime of the file.
+            linked = {path: file.sha256 for path in (source, target) if path.exists()}
+            self.store.hashes.remember(linked)
         self.keep(part)
         return part
 

@@ -19,20 +19,21 @@ NAME = "file-hashes.sqlite"
 RACY_NANOSECONDS = 2_000_000_000
 WAIT_SECONDS = 60
 UNREADABLE = ""
-PUT = "insert or replace into hashes values (?, ?, ?, ?, ?)"
+PUT = "insert or replace into files values (?, ?, ?, ?, ?, ?, ?)"
 TABLE = (
-    "create table if not exists hashes (path text primary key, size integer, modified integer, inode "
-    "integer, sha256 text) without rowid"
+    "create table if not exists files (path text primary key, size integer, modified integer, changed "
+    "integer, inode integer, sha256 text, read integer) without rowid"
 )
+BELOW = "from files where path > ? and path < ?"
 
 
 Row = tuple[str | int, ...]
-Remembered = tuple[int, int, int, str]  # size, modification time, inode, sha256
+Remembered = tuple[int, int, int, int, str]  # size, times of modification and change, inode, sha256
 
 
 @dataclass(frozen=True)
 class FileHashes:
-    """Like git's index: a file whose size, modification time and inode are unchanged has the same content.
+    """Like git's index: a file whose size, mtime, ctime and inode are unchanged has the same content.
 
     A file that was modified in the last two seconds is always hashed: another change could leave its time
     unchanged.
@@ -44,14 +45,14 @@ class FileHashes:
         """The sha256 of the file, in hex. Raises OSError when the file cannot be read."""
         began = time.time_ns()
         row = _row(path)
-        query = "select sha256 from hashes where (path, size, modified, inode) = (?, ?, ?, ?)"
+        query = "select sha256 from files where (path, size, modified, changed, inode) = (?, ?, ?, ?, ?)"
         cached = self._execute(query, row)
         if cached and cached[0][0] != UNREADABLE:
             with path.open("rb"):  # raises when the file is no longer readable
                 return str(cached[0][0])
         digest = file_sha256(path)
         if int(row[2]) < began - RACY_NANOSECONDS:
-            self._execute(PUT, (*row, digest))
+            self._put([(*row, digest)])
         return digest
 
     def read(self, paths: Sequence[Path]) -> list[str]:
@@ -69,17 +70,23 @@ class FileHashes:
 
     def remembered(self, directory: Path) -> dict[str, Remembered]:
         """What is recorded of the files below `directory`, by their path in it."""
-        start = f"{_name(directory)}/"
-        query = "select path, size, modified, inode, sha256 from hashes where path > ? and path < ?"
-        rows = self._execute(query, (start, f"{start[:-1]}0")) or []  # 0 is the character after /
+        start, _ = below = _below(directory)
+        rows = self._execute(f"select path, size, modified, changed, inode, sha256 {BELOW}", below) or []
         return {name.removeprefix(start): tuple(rest) for name, *rest in rows}
+
+    def last_read(self, directory: Path) -> int:
+        """When the file below `directory` was read or written that was not for longest, in nanoseconds since
+        1970; 0 if none was.
+        """
+        rows = self._execute(f"select min(read) {BELOW}", _below(directory))
+        return rows[0][0] or 0 if rows else 0
 
     def _put(self, rows: Sequence[Row]) -> None:
         """Several rows in one transaction, which takes as long as a single one."""
         if rows:
             self._execute("begin immediate", ())
             for row in rows:
-                self._execute(PUT, row)
+                self._execute(PUT, (*row, time.time_ns()))
             self._execute("commit", ())
 
     def _execute(self, query: str, row: Row) -> list[Any] | None:
@@ -114,9 +121,18 @@ def _name(path: Path) -> str:
     return os.fsencode(path.resolve()).decode(errors="backslashreplace")
 
 
+def _below(directory: Path) -> tuple[str, str]:
+    """What the names of all files below `directory` lie between."""
+    return f"{_name(directory)}/", f"{_name(directory)}0"  # 0 is the character after /
+
+
 def _row(path: Path) -> Row:
-    stat = path.stat()
-    return _name(path), stat.st_size, stat.st_mtime_ns, stat.st_ino
+    return _name(path), *seen(path.stat())
+
+
+def seen(stat: os.stat_result) -> tuple[int, int, int, int]:
+    """What tells one content of a file from another: size, times of modification and change, inode."""
+    return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino
 
 
 def _hashed(path: Path) -> Row:
@@ -124,7 +140,7 @@ def _hashed(path: Path) -> Row:
     try:
         row = _row(path)
     except OSError:
-        return _name(path), 0, 0, 0, UNREADABLE
+        return _name(path), 0, 0, 0, 0, UNREADABLE
     try:
         return *row, file_sha256(path)
     except OSError:

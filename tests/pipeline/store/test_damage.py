@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from pipeline.store.cleanup import gc
 from pipeline.store.damage import DamageError
+from pipeline.store.file_hashes import NAME
 from pipeline.store.files import MANIFEST
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store, StoreError
@@ -23,10 +25,15 @@ def flip(path: Path, at: int = 0) -> None:
 
 
 def flip_in_silence(path: Path, at: int = 0) -> None:
-    """As a disk does it: neither size nor time changes."""
+    """As a disk does it: neither size nor time changes. No program can set ctime, so the cache learns it."""
     stat = path.stat()
     flip(path, at)
     os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    for cache in (parent / NAME for parent in path.parents if (parent / NAME).exists()):
+        with sqlite3.connect(cache) as table:
+            table.execute(
+                "update files set changed = ? where path = ?", (path.stat().st_ctime_ns, str(path.resolve()))
+            )
 
 
 def file(version: Version, name: str = "a") -> Path:

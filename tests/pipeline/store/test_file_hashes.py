@@ -1,4 +1,4 @@
-"""Hashes remembered by size, time and inode: right for every change that a file system shows."""
+"""Hashes remembered by size, times and inode: right for every change that a file system shows."""
 
 import os
 import time
@@ -38,6 +38,11 @@ def test_an_unchanged_file_is_not_read_again_and_a_changed_one_is(
     aged(tmp_path / "b", b"six", OLD + 1).replace(path)
     assert FileHashes(store).sha256(path) == file_sha256(path)
     assert len(read) == 3
+    stat = path.stat()
+    path.write_bytes(b"ten")
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))  # size, modification time and inode as before
+    assert FileHashes(store).sha256(path) == file_sha256(path)
+    assert len(read) == 4
 
 
 def test_a_file_written_just_now_is_not_trusted(tmp_path: Path) -> None:
