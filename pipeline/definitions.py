@@ -27,7 +27,7 @@ from pipeline.assets.operations.sensors import (
     run_failed,
     training_finished,
 )
-from pipeline.assets.operations.verification import verify_job, weekly_schedule
+from pipeline.assets.operations.verification import daily_schedule, verify_job
 from pipeline.assets.pretrained_model import pretrained_model_asset
 from pipeline.assets.stages import source_asset, stage_assets
 from pipeline.assets.tokenizer import tokenizer_asset
@@ -106,7 +106,7 @@ defs = dg.Definitions(
         training_finished,
         disk_nearly_full,
     ],
-    schedules=[nightly_schedule("retokenize", [asset.key for asset in to_shards]), weekly_schedule(checking)],
+    schedules=[nightly_schedule("retokenize", [asset.key for asset in to_shards]), daily_schedule(checking)],
     resources={"workshop": PipelineResources()},
     loggers={"console": console},
     # Each stage uses every core itself, so a process for each step would only add its start-up time.

@@ -14,8 +14,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--deep",
         action="store_true",
-        help="read every file and compare its hash; without it, only manifests, sizes, and files whose time "
-        "has changed",
+        help="read every file and compare its hash; without it, only manifests, sizes, and files that "
+        "were never hashed in this place or whose times have changed",
     )
 
 

@@ -93,14 +93,15 @@ def described(damage: Sequence[Damage]) -> str:
     return "; ".join(map(str, damage[:SHOWN])) + more
 
 
-def remedy(asset: str) -> str:
-    """How a damaged version is made again by its asset."""
+def remedy(asset: str, variant: str = "") -> str:
+    """How a damaged version is made again by its asset, in the partition of a `variant` of the recipe."""
     if asset == keys.TOKENIZER:
         return (
             "the tokenizer is frozen and never replaced unasked: put its files back from a copy, or ask for "
             "a new one by `ops: {tokenizer: {config: {retrain: true}}}` (docs/commands.md)"
         )
-    return f"materialize {asset}, which moves the damaged version aside and makes it again"
+    partition = variant and f" of the variant {variant!r}"
+    return f"materialize {asset}{partition}, which moves the damaged version aside and makes it again"
 
 
 def unreadable(source: Path | StoredFile, error: Exception) -> DamageError:

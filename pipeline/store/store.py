@@ -112,7 +112,7 @@ class Store:
         if newest and not (damage or different):
             damage = described(self.damage(newest))
         if damage:
-            return f"{damage}: {remedy(self._asset(key))}"
+            return f"{damage}: {self._remedy(key)}"
         asset = self._asset(key)
         first = f"materialize {'it' if asset == key else asset} first"
         if not different:
@@ -123,6 +123,9 @@ class Store:
 
     def _asset(self, key: str) -> str:
         return self._recipe.asset(key) if self._recipe else key
+
+    def _remedy(self, key: str) -> str:
+        return remedy(self._asset(key), self._recipe.name.variant if self._recipe else "")
 
     def last_used(self, key: str) -> Version | None:
         """The version that the last run of this recipe used, if it is still there."""
@@ -177,7 +180,7 @@ class Store:
         """Raises DamageError if a file of these versions is damaged. Reads the files that were never read."""
         for version in versions:
             if damage := self.damage(version, Look.UNREAD):
-                raise DamageError(f"{described(damage)}: {remedy(self._asset(version.key))}")
+                raise DamageError(f"{described(damage)}: {self._remedy(version.key)}")
 
     def _damage_at(self, work: Work) -> str:
         """What is damaged where the version of this work would be. Empty if nothing is there."""
@@ -245,7 +248,7 @@ class Store:
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else first_line(error)
             raise StoreError(
-                f"{path / MANIFEST} is missing or damaged ({reason}): {remedy(self._asset(key))}"
+                f"{path / MANIFEST} is missing or damaged ({reason}): {self._remedy(key)}"
             ) from error
 
     def _readable(self, key: str, name: str | None) -> Version | None:

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,9 +66,21 @@ def stored(store: Store) -> list[Path]:
     return [*published(store.files), *sorted((store.root / RUNS).glob("*/checkpoints/step-*"))]
 
 
+def longest_unread(store: Store, minutes: float) -> Iterator[Path]:
+    """The directories of `stored`, first those that were not read for longest, until so many minutes are
+    over.
+    """
+    end = time.monotonic() + 60 * minutes
+    for path in sorted(stored(store), key=store.hashes.last_read):
+        if time.monotonic() > end:
+            return
+        yield path
+
+
 def verify(store: Store, places: Iterable[Path], deep: bool = False) -> Verification:
-    """Looks at the manifest and the size of every file in `places`; hashes those whose time or inode has
-    changed since they were hashed, and with `deep` all of them.
+    """Looks at the manifest and the size of every file in `places`, and for versions that recipes used last
+    and that are gone; hashes files that were never hashed in this place or have changed since, and with
+    `deep` all of them.
 
     What is found is remembered: the next run that uses a damaged version makes it again.
     """
@@ -82,11 +95,15 @@ def verify(store: Store, places: Iterable[Path], deep: bool = False) -> Verifica
             if path.exists():  # not removed meanwhile
                 damaged[path] = None, [Damage(path / MANIFEST, f"is missing or damaged ({_reason(error)})")]
             continue
-        seen = inspect(version, store.hashes, Look.ALL if deep else Look.CHANGED)
+        seen = inspect(version, store.hashes, Look.ALL if deep else Look.UNREAD)
         found.files, found.read = found.files + seen.files, found.read + seen.read
         sound.append(version)
         if seen.damage and path.exists():
             damaged[path] = version, seen.damage
+    for key, name in last_versions.users(store.files):
+        path = store.root / key / name
+        if (keys.is_data(key) or key == keys.TOKENIZER) and not store.files.is_version(path):
+            damaged[path] = None, [Damage(path, "is gone, although a recipe uses it")]
     if damaged:
         mending = _Mending(store, sound)
         found.damaged = [mending.of(path, *entry) for path, entry in damaged.items()]
@@ -181,4 +198,7 @@ def _run(recipe: RecipeName, key: str) -> str:
     stage, _ = row_of(asset_of(key), DATA_STAGES)
     job = stage.page.job if stage and stage.page else "pretrain"
     command = f"GROUNDWORK_RECIPE={shlex.quote(recipe.file)} dagster job execute -j {job}"
+    if recipe.variant:
+        tags = json.dumps({"dagster/partition": recipe.variant})
+        command = f"{command} --tags {shlex.quote(tags)}"
     return f"{command}, with the overrides {json.dumps(recipe.changes)}" if recipe.changes else command

@@ -12,10 +12,11 @@ import pytest
 import yaml
 
 from pipeline.assets.operations.resources import PipelineResources
-from pipeline.assets.operations.verification import verify_job, weekly_schedule
+from pipeline.assets.operations.verification import daily_schedule, verify_job
 from pipeline.cli import main
 from pipeline.recipe.recipe import load_recipe
 from pipeline.steps.lineage import record
+from pipeline.steps.lineage.verification import longest_unread, stored, verify
 from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.store.damage import DamageError
 from pipeline.store.files import MANIFEST
@@ -137,6 +138,7 @@ def test_what_leaves_no_trace_is_found_by_reading_everything_and_then_made_again
     before = content(mine)
     shard = next(seen_by(mine).current("token_shards/first").path.rglob("train/*.bin"))
     weights = next((mine.parent / "store" / "runs").rglob("lineage.json"))
+    assert main(["verify"]) == 0
     flip_in_silence(shard)
     flip_in_silence(weights)
     assert main(["verify"]) == 0
@@ -149,18 +151,60 @@ def test_what_leaves_no_trace_is_found_by_reading_everything_and_then_made_again
     assert content(mine) == before and main(["verify", "--deep"]) == 0
 
 
-def test_the_job_fails_on_damage_and_its_schedule_reads_everything(mine: Path) -> None:
+def test_the_job_fails_on_damage_and_its_schedule_reads_what_was_not_read_for_longest(mine: Path) -> None:
     job = verify_job("verify", {}, "")
     resources = {"workshop": PipelineResources()}
     assert job.execute_in_process(resources=resources).success
     shard = next(seen_by(mine).current("token_shards/first").path.rglob("train/*.bin"))
     flip_in_silence(shard)
     assert job.execute_in_process(resources=resources, raise_on_error=False).success
-    schedule = weekly_schedule(job)
+    schedule = daily_schedule(job)
     assert schedule.default_status is dg.DefaultScheduleStatus.STOPPED
     request = schedule.evaluate_tick(dg.build_schedule_context()).run_requests[0]
     deep = job.execute_in_process(request.run_config, resources=resources, raise_on_error=False)
     assert not deep.success
+
+
+def test_a_version_that_is_gone_is_damage(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scrubbed = seen_by(mine).current("corpora/first/scrubbed").path
+    shutil.rmtree(scrubbed)
+    assert main(["verify"]) == 2
+    said = capsys.readouterr().out
+    assert f"DAMAGED  {scrubbed} is gone, although a recipe uses it" in said
+    assert "made from it  01234567-00000010" in said
+    assert f"to mend it    GROUNDWORK_RECIPE={mine} dagster job execute -j corpus\n" in said
+    run(mine)
+    assert main(["verify"]) == 0
+
+
+def test_the_files_of_a_copied_store_are_read(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy = mine.parent / "copy"
+    shutil.copytree(mine.parent / "store", copy)
+    flip_in_silence(next((copy / "token_shards").rglob("train/*.bin")))
+    monkeypatch.setenv("GROUNDWORK_STORE", str(copy))
+    assert main(["verify"]) == 2
+
+
+def test_damage_of_a_variant_is_mended_in_its_partition(
+    mine: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    described = next((mine.parent / "store" / "recipes").glob("*/recipe.json"))
+    described.write_text(json.dumps({**json.loads(described.read_text()), "variant": "loose"}))
+    mine.write_text(yaml.safe_dump({**yaml.safe_load(mine.read_text()), "variants": {"loose": {}}}))
+    flip(seen_by(mine).current("corpora/first/scrubbed").files("documents")[0].path, 999)
+    assert main(["verify"]) == 2
+    assert """-j corpus --tags '{"dagster/partition": "loose"}'\n""" in capsys.readouterr().out
+
+
+def test_a_share_of_the_store_is_read_in_the_time_given(mine: Path) -> None:
+    store = seen_by(mine)
+    everything = set(stored(store))
+    assert set(longest_unread(store, 1)) == everything
+    shard = store.current("token_shards/first").path
+    verify(store, everything - {shard}, deep=True)
+    reading = longest_unread(store, 1e-9)
+    assert list(reading) in ([], [shard])
+    assert next(longest_unread(store, 1)) == shard
 
 
 def test_where_there_is_no_store_nothing_is_called_sound(
