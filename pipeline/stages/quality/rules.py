@@ -45,7 +45,8 @@ def _seen_before(words: int, most: float) -> Any:
 
 class QualityParams(Params):
     """A threshold for each rule of Gopher (Rae et al. 2021, section A.1.1 and table A1), C4 (Raffel et al.
-    2020) and FineWeb (Penedo et al. 2024), as datatrove 0.10 has them; null (or false) turns a rule off.
+    2020) and FineWeb (Penedo et al. 2024), as datatrove 0.10 has them, except that
+    lines of white space count as empty; null (or false) turns a rule off.
 
     The defaults are the profile `default`: Gopher quality, repetition, FineWeb. `min_x` and `max_x` bound the
     signal `x` of `measure`, and a document exactly at a threshold passes.
