@@ -1,11 +1,13 @@
-"""`python -m trainer.system.torchrun` takes torchrun's options, and ends as the trainer does: with its exit
-status, and without a traceback of torchrun's own.
+"""`python -m trainer.system.torchrun` takes torchrun's options, waits for a large model to be saved, and
+ends as the trainer does: with its exit status, and without a traceback of torchrun's own.
 """
 
 import logging
+import os
 import signal
 import sys
 
+from trainer.system import launch
 from trainer.system.errors import RESUMABLE, USER_ERROR
 
 # What torchrun says of every end, expected or not.
@@ -13,17 +15,30 @@ TALKATIVE = ("torch.distributed.elastic.agent.server.api", "torch.distributed.el
 
 
 def main(arguments: list[str]) -> int:
-    """The exit status of the process that failed first; RESUMABLE after a signal; 0 when all are done."""
+    """The exit status of the process that failed first; RESUMABLE after a signal on which all have ended by
+    themselves; 0 when all are done.
+    """
+    # torchrun reads them in this process.
+    for name, value in (launch.RENDEZVOUS | launch.PATIENCE | launch.FORWARDED).items():
+        os.environ.setdefault(name, value)
     # Imported late, so that nothing else of this package loads torch.
     from torch.distributed import run
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
+    news = _News()
     for name in TALKATIVE:
-        logging.getLogger(name).addFilter(_is_news)
+        logging.getLogger(name).addFilter(news)
     try:
         run.run(run.parse_args(arguments))
     except SignalException as error:
+        if news.killed:
+            print(
+                "trainer: a process took too long to save after the signal and was killed; run again to "
+                "resume from the newest checkpoint",
+                file=sys.stderr,
+            )
+            return 128 + signal.SIGKILL
         # The trainer's own, which has said why: see `trainer.__main__`.
         return USER_ERROR if error.sigval == signal.SIGQUIT else RESUMABLE
     except ChildFailedError as error:
@@ -39,10 +54,15 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _is_news(record: logging.LogRecord) -> bool:
-    """Whether a line of the log says more than that processes end because one has ended."""
-    status = record.args[0] if isinstance(record.args, tuple) and record.args else None
-    return record.levelno >= logging.ERROR and status not in (USER_ERROR, RESUMABLE)
+class _News(logging.Filter):
+    """Lets lines through that say more than that processes end because one has ended."""
+
+    killed = False  # whether torchrun gave up waiting for a process, which only its log says
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        self.killed |= record.msg.startswith("Unable to shutdown process")
+        status = record.args[0] if isinstance(record.args, tuple) and record.args else None
+        return record.levelno >= logging.ERROR and status not in (USER_ERROR, RESUMABLE)
 
 
 if __name__ == "__main__":

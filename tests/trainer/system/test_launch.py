@@ -1,6 +1,7 @@
 """How the pipeline starts a trainer."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from pipeline.steps.training import process_group
 from tests.integration.project import until
 from trainer.system import launch
+from trainer.system.errors import RESUMABLE
 
 ROOT = Path(__file__).parents[3]
 
@@ -31,20 +33,57 @@ def test_torchrun_waits_longer_than_a_large_model_takes_to_save_and_the_pipeline
     assert 600 <= patience < process_group.GRACE_SECONDS
 
 
-@pytest.mark.slow
-def test_a_step_longer_than_torchruns_own_patience_is_saved_when_torchrun_is_stopped(tmp_path: Path) -> None:
-    program = (
-        "import signal, sys, time\nfrom pathlib import Path\nhere = Path(__file__).parent\n"
-        "signal.signal(signal.SIGTERM, lambda *_: (time.sleep(35), (here / 'saved').touch(), sys.exit(75)))\n"
-        "(here / 'ready').touch()\ntime.sleep(300)\n"
+STOPPED = """
+import signal, sys, time
+from pathlib import Path
+
+def stop(*_):
+    time.sleep(float(sys.argv[1]))
+    (here / "saved").touch()
+    sys.exit(75)
+
+here = Path(__file__).parent
+for number in (signal.SIGTERM, signal.SIGUSR1):
+    signal.signal(number, stop)
+(here / "ready").touch()
+time.sleep(300)
+"""
+
+
+def stopped(
+    directory: Path, number: signal.Signals, saving_seconds: float, **variables: str
+) -> tuple[int, str]:
+    """The exit status and stderr of torchrun, started by hand and stopped by a signal."""
+    (directory / "program.py").write_text(STOPPED)
+    options = ["--standalone", str(directory / "program.py"), str(saving_seconds)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "trainer.system.torchrun", *options],
+        cwd=ROOT,
+        env=os.environ | variables,
+        stderr=subprocess.PIPE,
+        text=True,
     )
-    (tmp_path / "trainer.py").write_text(program)
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", tmp_path / "trainer.py"]
-    process = subprocess.Popen(torchrun, env={**os.environ, **launch.environment(1)})
-    until((tmp_path / "ready").exists, 60)
-    process.terminate()
-    process.wait(timeout=120)
-    assert (tmp_path / "saved").exists()
+    until((directory / "ready").exists, 60)
+    process.send_signal(number)
+    return process.wait(timeout=120), process.communicate()[1]
+
+
+@pytest.mark.parametrize(
+    ("number", "seconds"),
+    [(signal.SIGUSR1, 0.1), pytest.param(signal.SIGTERM, 35, marks=pytest.mark.slow)],
+    ids=["Slurm's signal", "longer than torchrun's own patience"],
+)
+def test_torchrun_started_by_hand_passes_a_stop_on_and_waits_until_all_is_saved(
+    tmp_path: Path, number: signal.Signals, seconds: float
+) -> None:
+    status, _ = stopped(tmp_path, number, seconds)
+    assert (status, (tmp_path / "saved").exists()) == (RESUMABLE, True)
+
+
+def test_torchrun_never_says_that_a_run_was_saved_whose_process_it_killed(tmp_path: Path) -> None:
+    status, said = stopped(tmp_path, signal.SIGTERM, 60, TORCH_ELASTIC_SHUTDOWN_TIMEOUT="1")
+    assert status == 128 + signal.SIGKILL and not (tmp_path / "saved").exists()
+    assert said.count("\n") == 1 and "was killed; run again to resume from the newest checkpoint" in said
 
 
 def test_threads_default_to_the_cores_that_may_be_used() -> None:
