@@ -151,6 +151,7 @@ class TrainingConfig(Config):
     seed: int = Field(
         default=0,
         ge=0,
+        lt=2**63,
         description="Seed of everything random in a run: the first weights, the order of the samples, "
         "dropout and the text of samples.",
     )
