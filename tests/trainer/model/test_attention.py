@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from torch import nn
+from torch.nn.attention.flex_attention import BlockMask
 from transformers.models.gpt_oss.modeling_gpt_oss import eager_attention_forward
 
 from trainer.model.attention import (
@@ -17,6 +18,7 @@ from trainer.model.attention import (
     flash,
     masks_documents,
 )
+from trainer.model.attention.documents import compiled_block_mask
 from trainer.system.errors import TrainerError
 
 GPU = torch.cuda.is_available()
@@ -93,6 +95,16 @@ def test_a_backend_equals_the_reference_at_lengths_of_several_blocks_in_each_typ
     backend: Backend, masked: bool, dtype: torch.dtype
 ) -> None:
     compare(backend, kv_heads=2, length=131, total=131, masked=masked, dtype=dtype, head_dim=16)
+
+
+@pytest.mark.slow
+def test_the_mask_that_a_gpu_compiles_hides_the_same() -> None:
+    for number in range(3):
+        documents = torch.arange(512).div(100 + number).long().repeat(4, 1)
+        wanted = document_mask(documents, 512, "flex")
+        assert isinstance(wanted, BlockMask)
+        found = compiled_block_mask()(wanted.mask_mod, 4, None, 512, 512, "cpu")
+        assert torch.equal(found.to_dense(), wanted.to_dense())
 
 
 @needs_gpu

@@ -2,6 +2,8 @@
 apart.
 """
 
+import functools
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import torch
@@ -36,8 +38,9 @@ def document_mask(
     """The causal mask that also keeps `documents` [batch, total] apart, for the last `length` positions.
 
     None without documents. Its shape does not depend on the boundaries of documents, so nothing is recompiled
-    for other boundaries. Takes batch * length * total bytes, once for all layers; for flash 4 * batch *
-    `most`, where `most` is how many documents a row has at most (None: one at each position).
+    for other boundaries. Takes batch * length * total bytes, once for all layers, with flex on a GPU a
+    thousandth of them; for flash 4 * batch * `most`, where `most` is how many documents a row has at most
+    (None: one at each position).
     """
     if documents is None:
         return None
@@ -50,10 +53,16 @@ def document_mask(
         ) -> torch.Tensor:
             return (query >= key) & (documents[batch, query] == documents[batch, key])
 
-        return create_block_mask(
-            visible, documents.shape[0], None, length, documents.shape[1], documents.device
-        )
+        on_gpu = documents.is_cuda and not torch.compiler.is_compiling()
+        create = compiled_block_mask() if on_gpu else create_block_mask
+        return create(visible, documents.shape[0], None, length, documents.shape[1], documents.device)
     return same_document(documents, length)
+
+
+@functools.cache
+def compiled_block_mask() -> Callable[..., BlockMask]:
+    """`create_block_mask` without the ten bytes that it otherwise takes for each query and key."""
+    return torch.compile(create_block_mask, dynamic=False)
 
 
 def boundaries(documents: torch.Tensor, most: int) -> DocumentStarts:
