@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainer.config import TrainingConfig
+from trainer.system.errors import TrainerError
 
 # Turns after which a mixture repeats itself, and the most where a share is too small for that many.
 CYCLE, LONGEST_CYCLE = 4096, 1 << 20
@@ -53,6 +54,23 @@ def _mix(x: np.ndarray) -> np.ndarray:
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
+
+
+def shares_in_turns(weights: Mapping[str, float]) -> dict[str, float]:
+    """The share that each corpus gets of a mixture by `weights`: whole turns of the cycle.
+
+    Raises TrainerError for a corpus whose share the longest cycle would round by more than LARGEST_ERROR.
+    """
+    turns = mixture_turns(tuple(weights.values()))
+    shares = dict(zip(weights, (turns / turns.sum()).tolist(), strict=True))
+    for name, share in shares.items():
+        wanted = weights[name] / sum(weights.values())
+        if abs(share - wanted) > LARGEST_ERROR * wanted and turns.sum() >= LONGEST_CYCLE:
+            raise TrainerError(
+                f"corpus {name!r} has {wanted:.1g} of the mixture, too little to be read that often in "
+                f"{LONGEST_CYCLE:,} samples: leave the corpus out, or give it a larger weight"
+            )
+    return shares
 
 
 @functools.lru_cache(maxsize=64)
@@ -223,6 +241,7 @@ def sample_order(training: TrainingConfig, weights: Mapping[str, float], sizes: 
     segments = []
     for stage in training.curriculum.stages:
         mixed = weights if stage.weights is None else stage.weights
+        shares_in_turns(mixed)
         segments.append(
             Segment(stage.first_sample, stage.seq_len, tuple(mixed.get(name, 0.0) for name in weights))
         )

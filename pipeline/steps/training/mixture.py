@@ -7,7 +7,8 @@ from pipeline.recipe.sections import MixtureParams
 from pipeline.store.errors import PipelineError
 from pipeline.store.manifest import Version
 from trainer.config import TrainingConfig
-from trainer.data.order import LARGEST_ERROR, mixture_turns
+from trainer.data.order import shares_in_turns
+from trainer.system.errors import TrainerError
 
 
 class MixtureError(PipelineError):
@@ -57,24 +58,12 @@ def shares(
         capped |= over
 
 
-def check_repeats(
-    shares: Mapping[str, float], tokens: Mapping[str, int], params: MixtureParams, max_tokens: int
-) -> None:
-    """Raises MixtureError for a corpus so small that the rounding of its share breaks `max_epochs`."""
-    for name, share in rounded(shares).items():
-        epochs = share * max_tokens / tokens[name]
-        if params.max_epochs is not None and epochs > params.max_epochs * (1 + LARGEST_ERROR):
-            raise MixtureError(
-                f"corpus {name!r} has {tokens[name]:,} of the {sum(tokens.values()):,} tokens, too few for "
-                f"its share: it would be read for {epochs:.2f} epochs, and mixture.max_epochs is "
-                f"{params.max_epochs:g}. Leave the corpus out, add text to it, or raise max_epochs"
-            )
-
-
 def rounded(weights: Mapping[str, float]) -> dict[str, float]:
-    """The shares that training gives to corpora with these weights: whole turns of its cycle."""
-    turns = mixture_turns(tuple(weights.values()))
-    return dict(zip(weights, (turns / turns.sum()).tolist(), strict=True))
+    """The shares that training gives to corpora with these weights. Raises MixtureError."""
+    try:
+        return shares_in_turns(weights)
+    except TrainerError as error:
+        raise MixtureError(str(error)) from error
 
 
 def contributions(
@@ -89,7 +78,6 @@ def contributions(
     tokens = {name: version.counts["train_tokens"] for name, version in shards.items()}
     nonempty = {name: size for name, size in tokens.items() if size}
     default = shares(nonempty, weights, params, training.max_tokens)
-    check_repeats(default, nonempty, params, training.max_tokens)
     planned = dict.fromkeys(shards, 0.0)
     for stage in training.curriculum.stages:
         for name, share in rounded(default if stage.weights is None else stage.weights).items():

@@ -118,7 +118,7 @@ def _data(tokenizer: Version, shards: Mapping[str, Version], recipe: Recipe) -> 
         raise TrainingError(str(error)) from None
     max_tokens = recipe.training.max_tokens
     shares = mixture.shares(tokens, recipe.weights, recipe.mixture, max_tokens)
-    mixture.check_repeats(shares, tokens, recipe.mixture, max_tokens)
+    mixture.rounded(shares)  # refuses a share that is too small
     ends = frozen(tokenizer.directory()).boundaries
     return DataConfig(
         tokenizer=tokenizer.path,

@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 
 from trainer.config import RunConfig
 from trainer.data.loader import Prefetcher, TrainingData
-from trainer.data.order import CYCLE, MixtureCycle, SampleOrder, Segment, mixture_cycle, permute
+from trainer.data.order import (
+    CYCLE,
+    LONGEST_CYCLE,
+    MixtureCycle,
+    SampleOrder,
+    Segment,
+    mixture_cycle,
+    permute,
+    shares_in_turns,
+)
 from trainer.system.errors import TrainerError
 
 
@@ -72,6 +81,17 @@ def test_the_smallest_of_many_corpora_gets_its_share_and_no_more(weights: tuple[
     counts = MixtureCycle(weights).counts(samples)
     assert counts.sum() == samples
     assert counts / samples == pytest.approx(np.array(weights) / sum(weights), rel=0.05)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.floats(1e-12, 1e-4))
+def test_a_corpus_is_read_as_often_as_its_share_says_or_refused(share: float) -> None:
+    try:
+        shares = shares_in_turns({"web": 1 - share, "tiny": share})
+    except TrainerError as error:
+        assert "corpus 'tiny' has" in str(error) and share < 20 / LONGEST_CYCLE
+    else:
+        assert shares["tiny"] == pytest.approx(share, rel=0.0501)
 
 
 def test_a_mixture_of_usual_shares_keeps_the_order_that_earlier_versions_gave_it() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pipeline.cli import main
 from pipeline.recipe.sections import MixtureParams
-from pipeline.steps.training.mixture import MixtureError, check_repeats, rounded, shares
+from pipeline.steps.training.mixture import MixtureError, rounded, shares
 from pipeline.store.store import Store
 from tests.pipeline.steps.training.test_plan import recipe
 
@@ -96,14 +96,10 @@ def test_ready_made_corpora_are_listed_with_size_and_licence(capsys: pytest.Capt
     )
 
 
-def test_a_corpus_too_small_for_its_share_is_refused_where_epochs_are_limited() -> None:
-    tokens, params = {"large": 10**10, "tiny": 200}, MixtureParams(max_epochs=2)
-    found = shares(tokens, NONE, params, 10**10)
-    with pytest.raises(
-        MixtureError, match=r"'tiny' has 200 of the 10,000,000,200 tokens.* for 47\.68 epochs"
-    ):
-        check_repeats(found, tokens, params, 10**10)
+def test_a_corpus_too_small_for_its_share_is_refused_before_it_is_read_too_often() -> None:
+    found = shares({"large": 10**10, "tiny": 200}, NONE, MixtureParams(max_epochs=2), 10**10)
+    with pytest.raises(MixtureError, match=r"'tiny' has 2e-08 of the mixture.* leave the corpus out"):
+        rounded(found)
     tokens = {"large": 10**10, "small": 200_000}
-    found = shares(tokens, NONE, params, 10**10)
-    check_repeats(found, tokens, params, 10**10)
+    found = shares(tokens, NONE, MixtureParams(max_epochs=2), 10**10)
     assert rounded(found)["small"] == pytest.approx(200_000 / sum(tokens.values()), rel=0.05)
