@@ -39,11 +39,15 @@ def main(arguments: list[str]) -> int:
     console = logging.StreamHandler(sys.stderr)
     # Under Dagster, the run's log has the same events; log.txt has them in any case.
     console.setLevel(logging.WARNING if os.environ.get("DAGSTER_PIPES_CONTEXT") else logging.INFO)
+    if os.environ.get("RANK", "0") != "0":  # the main process says it for all
+        console.setLevel(logging.ERROR)
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", handlers=[console]
     )
     # Norm weights are fp32 and activations bf16; torch warns that it has no fused kernel for this.
     warnings.filterwarnings("ignore", "Mismatch dtype between input and weight")
+    # It concerns outputs of blocks that are changed in place, which no block's is.
+    warnings.filterwarnings("ignore", "FSDP2-wrapped module")
     try:
         if arguments and arguments[0] in COMMANDS:
             return COMMANDS[arguments[0]](arguments[1:])

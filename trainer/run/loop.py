@@ -121,11 +121,11 @@ def _run(
         stop.after_step()
         recorder = None
         if append_log_to is not None:
+            recorder = Recorder(session, directory, reporter)  # may refuse: before anything is written
             append_log_to(directory.log)
             write_atomically(
                 directory.config, yaml.safe_dump(session.config.model_dump(mode="json"), sort_keys=False)
             )
-            recorder = Recorder(session, directory, reporter)
             stack.callback(recorder.close)
         saver = Saver(session, directory, recorder.metrics if recorder else None, reporter)
         stack.callback(saver.close)

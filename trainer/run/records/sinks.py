@@ -118,13 +118,12 @@ class Sinks:
 
     def __init__(self, config: RunConfig, identity: Mapping[str, Any], record: Path, resumed: bool) -> None:
         self._opened: dict[str, Tracker] = {}
-        if config.training.sinks and not record.exists():
-            write_atomically(record, json.dumps({"id": uuid.uuid4().hex[:8]}) + "\n")
+        known = json.loads(record.read_text(encoding="utf-8")) if record.exists() else {}
+        run_id = known.get("id") or uuid.uuid4().hex[:8]
         # The identity, its hash, and the operational settings.
         training = config.training.model_dump(mode="json") | identity["training"]
         settings = {**identity, "training": training, "identity": config_hash(dict(identity))}
         for kind in config.training.sinks:
-            run_id = json.loads(record.read_text(encoding="utf-8"))["id"]
             open_tracker, variable = TRACKERS[kind]
             project = os.environ.get(variable) or config.project or "groundwork"
             try:
@@ -135,6 +134,8 @@ class Sinks:
                 if not resumed:
                     raise TrainerError(problem) from None
                 log.warning("%s; training goes on without it", problem)
+        if self._opened and not known:
+            write_atomically(record, json.dumps({"id": run_id}) + "\n")
         self._waiting: SimpleQueue[Callable[[Tracker], object] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._send, name="sinks", daemon=True)
         self._thread.start()

@@ -135,6 +135,17 @@ def test_a_tracker_that_does_not_answer_stops_a_new_run_but_not_one_that_resumes
     assert "training goes on without it" in caplog.text and SECRET not in caplog.text
 
 
+def test_a_tracker_without_a_key_is_refused_before_anything_is_written(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("wandb")
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    status, said = train(settings, tmp_path, sinks=["wandb"])
+    assert status == 2 and said.count("trainer: training.sinks: wandb cannot be opened") == 1
+    assert not [path.name for path in (tmp_path / "run").iterdir() if path.name not in (".lock", "wandb")]
+
+
 def test_the_log_file_has_what_the_console_said_with_dates_in_all_attempts(
     settings: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
