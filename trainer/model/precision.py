@@ -8,7 +8,7 @@ from typing import Literal, Self
 import torch
 from torch import nn
 
-from trainer.system.errors import TrainerError
+from trainer.system.errors import TrainerError, install
 
 Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp8"]
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp8": torch.bfloat16}
@@ -35,7 +35,7 @@ def resolve(wanted: Precision | Literal["auto"], device: torch.device) -> Precis
             )
         if importlib.util.find_spec("torchao") is None:
             raise TrainerError(
-                "training.precision fp8 needs torchao: pip install 'groundwork[torchao]', or choose bf16"
+                f"training.precision fp8 needs torchao: run {install('torchao')}, or choose bf16"
             )
     if wanted == "tf32" and device.type != "cuda":
         raise TrainerError(

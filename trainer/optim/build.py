@@ -19,7 +19,7 @@ from trainer.optim.by_parameter import Adafactor, Lion
 from trainer.optim.muon import Muon
 from trainer.optim.sophia import SophiaG
 from trainer.parallel.dtensor import is_split
-from trainer.system.errors import TrainerError
+from trainer.system.errors import TrainerError, install
 
 
 def build(
@@ -117,8 +117,7 @@ def _adamw_8bit(groups: list[dict[str, Any]], config: OptimizerConfig) -> Optimi
         from torchao.optim import AdamW8bit
     except ImportError as error:
         raise TrainerError(
-            "training.optimizer.kind adamw_8bit needs torchao: pip install 'groundwork[torchao]', or set "
-            "it to adamw"
+            f"training.optimizer.kind adamw_8bit needs torchao: run {install('torchao')}, or set it to adamw"
         ) from error
     return AdamW8bit(groups, betas=config.resolved_betas, eps=config.eps)
 

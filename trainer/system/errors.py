@@ -29,6 +29,13 @@ def in_every_process() -> Iterator[None]:
         raise ToldByMainError(*error.args) from error
 
 
+def install(extra: str) -> str:
+    """The command that installs one of the extras of pyproject.toml. In the checkout: the package index has
+    another package named groundwork.
+    """
+    return f"`.venv/bin/pip install -e '.[{extra}]'`"
+
+
 def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
     """Suggests the known name that is most like `name`; `otherwise` if none is like it."""
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)

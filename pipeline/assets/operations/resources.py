@@ -25,6 +25,7 @@ from pipeline.steps.recipe_versions import store_of
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.errors import PipelineError
 from pipeline.store.store import Store, default_store
+from trainer.system.errors import install
 
 if TYPE_CHECKING:  # the extra `ray`
     from pipeline.store.engines.ray import RayEngine
@@ -87,7 +88,7 @@ class PipelineResources(dg.ConfigurableResource):
             from pipeline.store.engines.ray import RayEngine
         except ModuleNotFoundError as error:
             raise RecipeError(
-                f"{recipe_path()}: engine.kind ray needs the package ray: pip install 'groundwork[ray]'"
+                f"{recipe_path()}: engine.kind ray needs the package ray: run {install('ray')}"
             ) from error
         return RayEngine(params)
 

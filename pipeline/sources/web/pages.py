@@ -32,7 +32,7 @@ class PageExtractor:
     def __init__(self, seconds: float):
         if importlib.util.find_spec("resiliparse") is None:
             raise SourceError(
-                "reading web archives needs resiliparse and warcio: pip install 'groundwork[web]'"
+                "reading web archives needs resiliparse and warcio: run `.venv/bin/pip install -e '.[web]'`"
             )
         self._seconds = seconds
         self._worker: subprocess.Popen[bytes] | None = None

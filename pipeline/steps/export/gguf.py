@@ -19,6 +19,7 @@ from pipeline.store import keys
 from pipeline.store.atomic import output_directory
 from pipeline.store.errors import PipelineError
 from pipeline.store.store import Store
+from trainer.system.errors import install
 
 if TYPE_CHECKING:
     from gguf import GGUFWriter
@@ -60,10 +61,7 @@ def write(model: Path, path: Path, name: str, progress: Callable[[int], object])
     try:
         import gguf
     except ModuleNotFoundError:
-        raise GgufError(
-            "--format gguf: the package gguf is not installed; install it with `pip install "
-            "'groundwork[gguf]'`"
-        ) from None
+        raise GgufError(f"--format gguf needs the package gguf: run {install('gguf')}") from None
     config = json.loads((model / "config.json").read_text(encoding="utf-8"))
     architecture = ARCHITECTURES.get(config["architectures"][0])
     if architecture is None:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.store.errors import PipelineError
+from trainer.system.errors import install
 
 Array = NDArray[np.float64]
 Prediction = Callable[[Array], Array]
@@ -122,9 +123,7 @@ def trees(shares: Array, logs: Array) -> Prediction:
     try:
         import lightgbm
     except ModuleNotFoundError as error:
-        raise LawError(
-            "mixture.search needs the package lightgbm: pip install 'groundwork[mixture]'"
-        ) from error
+        raise LawError(f"mixture.search needs the package lightgbm: run {install('mixture')}") from error
     leaf = min(LEAF, max(2, len(logs) // 10))
     settings = {**TREES, "min_data_in_leaf": leaf, "min_data_in_bin": min(3, leaf - 1)}
     settings |= {"num_threads": 1, "deterministic": True, "seed": 0, "verbosity": -1}

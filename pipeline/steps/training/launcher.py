@@ -16,7 +16,7 @@ from pipeline.recipe.sections import LaunchParams
 from pipeline.steps.training.process_group import TrainerKilledError, run_group
 from pipeline.store.errors import PipelineError
 from trainer.system import launch
-from trainer.system.errors import NOT_PASSED
+from trainer.system.errors import NOT_PASSED, install
 from trainer.system.signals import stop_with_parent
 
 
@@ -81,9 +81,7 @@ class Launcher:
         try:
             from pipeline.steps.training.ray_nodes import Training
         except ModuleNotFoundError as error:
-            raise LaunchError(
-                "launch.kind ray needs the package ray: pip install 'groundwork[ray]'"
-            ) from error
+            raise LaunchError(f"launch.kind ray needs the package ray: run {install('ray')}") from error
         params = self.params
         training = Training(
             str(config.absolute()), params.address, params.nodes, params.nproc_per_node, self.threads

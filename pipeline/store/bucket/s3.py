@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from pipeline.store.errors import PipelineError, first_line
+from trainer.system.errors import install
 
 log = logging.getLogger(__name__)
 
@@ -196,9 +197,7 @@ class Bucket:
             import botocore.session
             from botocore.config import Config
         except ModuleNotFoundError as error:
-            raise BucketError(
-                f"the store {self.url} needs the extra `s3`: pip install 'groundwork[s3]'"
-            ) from error
+            raise BucketError(f"the store {self.url} needs botocore and s3fs: run {install('s3')}") from error
         config = Config(
             retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
             connect_timeout=10,

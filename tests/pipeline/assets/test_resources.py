@@ -19,6 +19,7 @@ def test_a_cluster_without_the_package_names_what_to_install(
     monkeypatch.delitem(sys.modules, "pipeline.store.engines.ray", raising=False)
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(
-        RecipeError, match=r"engine\.kind ray needs the package ray: pip install 'groundwork\[ray\]'"
+        RecipeError,
+        match=r"engine\.kind ray needs the package ray: run `\.venv/bin/pip install -e '\.\[ray\]'",
     ):
         _ = PipelineResources().engine

@@ -188,7 +188,7 @@ def test_eight_bit_moments_stay_close_to_adamw() -> None:
 
 def test_a_missing_torchao_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "torchao.optim", None)
-    with pytest.raises(TrainerError, match=r"pip install 'groundwork\[torchao\]', or set it to adamw"):
+    with pytest.raises(TrainerError, match=r"pip install -e '\.\[torchao\]'`, or set it to adamw"):
         build(Toy(), OptimizerConfig(kind="adamw_8bit"))
 
 

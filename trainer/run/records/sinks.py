@@ -23,7 +23,7 @@ from typing import Any
 
 from trainer.config import RunConfig, TrainingConfig, config_hash
 from trainer.system.durable import write_atomically
-from trainer.system.errors import TrainerError, first_line
+from trainer.system.errors import TrainerError, first_line, install
 from trainer.system.history import flat
 
 CLOSING_SECONDS = 60.0  # at the end of a run, for sending what waits
@@ -168,8 +168,7 @@ def check(training: TrainingConfig) -> None:
     for kind in training.sinks:
         if find_spec(kind) is None:
             raise TrainerError(
-                f"training.sinks: the package {kind} is not installed; install it with "
-                f"`pip install 'groundwork[{kind}]'`, or leave {kind} out of training.sinks"
+                f"training.sinks needs the package {kind}: run {install(kind)}, or leave {kind} out"
             )
 
 

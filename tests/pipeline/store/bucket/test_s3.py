@@ -318,7 +318,7 @@ def test_the_extra_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.
     for name in ("botocore", "botocore.session", "botocore.config", "botocore.exceptions"):
         monkeypatch.setitem(sys.modules, name, None)
     for read in (lambda: store(tmp_path).find(work()), lambda: publish(store(tmp_path), work(), a="one")):
-        with pytest.raises(BucketError, match=r"needs the extra `s3`: pip install 'groundwork\[s3\]'"):
+        with pytest.raises(BucketError, match=r"needs botocore and s3fs: run .* -e '\.\[s3\]'"):
             read()
 
 

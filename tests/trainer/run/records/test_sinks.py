@@ -75,7 +75,7 @@ def test_a_missing_package_is_one_sentence_before_anything_is_written(
 ) -> None:
     monkeypatch.setattr(sinks, "find_spec", lambda name: None)
     config = RunConfig.model_validate(settings | {"training": settings["training"] | {"sinks": ["wandb"]}})
-    with pytest.raises(TrainerError, match=re.escape("`pip install 'groundwork[wandb]'`")):
+    with pytest.raises(TrainerError, match=re.escape("`.venv/bin/pip install -e '.[wandb]'`")):
         sinks.check(config.training)
 
 
