@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Dagster's commands announce on every start which command will replace them.
 export PYTHONWARNINGS ?= ignore:Function
 
-.PHONY: setup pretrain ui test test-all test-cluster test-gpu-paths gpu-report format lock
+.PHONY: setup pretrain ui test test-all test-cluster test-gpu-paths torture gpu-report format lock
 
 setup: .venv/.runtime
 
@@ -34,6 +34,9 @@ test-all: .venv/.peers
 
 test-cluster: .venv/.peers
 	$(BIN)/pytest --no-skips -n 0 $(shell grep -rlwE "ray_cluster|s3_server" tests --include='test_*.py')
+
+torture: .venv/.test
+	$(BIN)/python -m tests.torture --minutes $(or $(MINUTES),60) $(if $(SEED),--seed $(SEED))
 
 test-gpu-paths: .venv/.triton
 	$(BIN)/pytest --no-skips -n 0 tests/gpu_paths

@@ -1,0 +1,252 @@
+"""A small store with sources in many formats, put back as it was before each trial, and the judge of what a
+disturbed run made of it.
+"""
+
+import bz2
+import csv
+import gzip
+import hashlib
+import io
+import json
+import lzma
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from pydoc_data.topics import topics
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 120  # after which a run hangs
+Content = dict[str, dict[str, str]]
+
+# What a recipe is changed to: each makes other versions of some stages.
+CHANGES: list[dict[str, Any]] = [
+    {},
+    {"quality": "gopher"},
+    {"quality": {"profile": "docs", "min_words": 120}},
+    {"dedup": {"threshold": 0.5}},
+    {"dedup": {"ngram": 3}},
+    {"shards": {"validation_fraction": 0.2}},
+    {"raw": {"part_bytes": 30_000}},
+    {"scrub": {"kinds": ["email"]}},
+]
+
+
+class FindingError(Exception):
+    """What no disturbance may lead to: other bytes, a traceback, an orphan, a remedy that does not work."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A process that ended: its status, what it printed and what it said on stderr."""
+
+    status: int
+    printed: str
+    said: str
+
+
+@dataclass
+class World:
+    """A directory with sources, a recipe and a store. `store` is made once and put back by `restore`."""
+
+    directory: Path
+    references: dict[str, Content] = field(default_factory=dict)
+
+    @property
+    def place(self) -> Path:
+        """What a trial may disturb."""
+        return self.directory / "place"
+
+    @property
+    def store(self) -> Path:
+        return self.place / "store"
+
+    @property
+    def sources(self) -> Path:
+        return self.place / "sources"
+
+    @property
+    def recipe(self) -> Path:
+        return self.place / "recipe.yaml"
+
+    def build(self) -> None:
+        """Makes the store of the unchanged recipe."""
+        write_sources(self.sources)
+        corpora = [
+            {
+                "name": path.name.split(".")[0],
+                "source": {"kind": "files", "paths": [str(path / "*") if path.is_dir() else str(path)]},
+            }
+            for path in sorted(self.sources.iterdir())
+        ]
+        settings = {
+            "name": "torture",
+            "corpora": corpora,
+            "raw": {"part_bytes": 60_000},
+            "quality": "docs",
+            "tokenizer": {"vocab_size": 400},
+            "shards": {"validation_fraction": 0.1},
+            "training": TRAINING,
+        }
+        self.recipe.write_text(yaml.safe_dump(settings))
+        self.references["{}"] = self.content(self.ended(self.start({})))
+        shutil.copytree(self.place, self.directory / "whole", symlinks=True)
+
+    def restore(self) -> None:
+        shutil.rmtree(self.place, ignore_errors=True)
+        subprocess.run(["cp", "-a", self.directory / "whole", self.place], check=True)
+
+    def start(
+        self, overrides: Mapping[str, Any], *options: str, store: Path | None = None
+    ) -> "subprocess.Popen[str]":
+        """Starts a run, in a session of its own."""
+        given = [str(self.recipe), str(store or self.store), json.dumps(overrides), *options]
+        return self._popen("tests.torture.chain", *given)
+
+    def command(self, *arguments: str) -> Ended:
+        """`python -m pipeline ...`."""
+        return self.ended(self._popen("pipeline", *arguments))
+
+    def _popen(self, module: str, *arguments: str) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [sys.executable, "-m", module, *arguments],
+            cwd=ROOT,
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    @cached_property
+    def _environment(self) -> dict[str, str]:
+        kept = {
+            name: value for name, value in os.environ.items() if not name.startswith(("DAGSTER", "GROUND"))
+        }
+        home = self.directory / "home"
+        home.mkdir(exist_ok=True)
+        return kept | {
+            "DAGSTER_HOME": str(home),
+            "GROUNDWORK_RECIPE": str(self.recipe),
+            "GROUNDWORK_STORE": str(self.store),
+        }
+
+    def ended(self, process: "subprocess.Popen[str]") -> Ended:
+        """Waits for a process. Raises FindingError for a hang, a traceback or an orphan."""
+        try:
+            printed, said = process.communicate(timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, 9)
+            raise FindingError(f"hung for {SECONDS} s: {process.communicate()[1][-500:]}") from None
+        if "Traceback" in said:
+            raise FindingError(f"traceback: {said[-1500:]}")
+        if process.returncode >= 0 and (left := orphans(process.pid)):
+            raise FindingError(f"orphans: {left}")
+        return Ended(process.returncode, printed, said)
+
+    def content(self, ended: Ended) -> Content:
+        """The hash of every file of every version that a run ended with, by key and path, computed here."""
+        versions = json.loads(ended.printed.splitlines()[-1])
+        return {key: hashes(Path(path)) for key, path in versions.items()}
+
+    def reference(self, overrides: Mapping[str, Any]) -> Content:
+        """What an undisturbed run makes."""
+        named = json.dumps(overrides)
+        if named not in self.references:
+            aside = self.directory / "reference"
+            shutil.rmtree(aside, ignore_errors=True)
+            subprocess.run(["cp", "-a", self.directory / "whole" / "store", aside], check=True)
+            self.references[named] = self.content(self.ended(self.start(overrides, store=aside)))
+        return self.references[named]
+
+    def judge(self, overrides: Mapping[str, Any], ended: Ended | None = None) -> str:
+        """The outcome of a run: "same bytes", or the same bytes by the remedy that its one sentence names.
+        Without `ended`, of a new run. Raises FindingError.
+        """
+        ended = ended or self.ended(self.start(overrides))
+        outcome = "same bytes"
+        if ended.status == 2:
+            outcome = "a sentence with a remedy"
+            if "frozen" not in ended.said or ended.said.count("error:") != 1:
+                raise FindingError(f"no remedy: {ended.said[-500:]}")
+            ended = self.ended(self.start(overrides, "--retrain"))
+        if ended.status:
+            raise FindingError(f"exit status {ended.status}: {ended.said[-500:]}")
+        if differing := differences(self.content(ended), self.reference(overrides)):
+            raise FindingError(f"other bytes: {differing}")
+        return outcome
+
+
+def hashes(version: Path) -> dict[str, str]:
+    """Of every file of a version but its manifest, which tells the time."""
+    return {
+        str(path.relative_to(version)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(version.rglob("*"))
+        if path.is_file() and path.name != "manifest.json"
+    }
+
+
+def differences(found: Content, wanted: Content) -> list[str]:
+    return [
+        f"{key}/{name}"
+        for key in sorted(wanted | found)
+        for name in sorted(wanted.get(key, {}) | found.get(key, {}))
+        if found.get(key, {}).get(name) != wanted.get(key, {}).get(name)
+    ]
+
+
+def orphans(session: int) -> list[str]:
+    """Processes that are left of a session."""
+    found = subprocess.run(
+        ["ps", "-s", str(session), "-o", "stat=,args="], capture_output=True, text=True, check=False
+    )
+    return [line for line in found.stdout.splitlines() if not line.startswith("Z")]
+
+
+TRAINING = {
+    "model": {"n_layers": 1, "d_model": 16, "n_heads": 2, "n_kv_heads": 1, "d_ff": 32},
+    "seq_len": 64,
+    "global_batch_tokens": 512,
+    "max_tokens": 512,
+    "optimizer": {"kind": "adamw"},
+    "schedule": {"kind": "cosine", "warmup_tokens": 0},
+    "checkpoint": {"every_tokens": 512},
+    "evaluation": {"every_tokens": 512},
+}
+
+
+def documents() -> list[dict[str, str]]:
+    """Chapters of Python's language reference; one of them twice, and an address to find."""
+    found = [{"id": name, "text": text} for name, text in sorted(topics.items())]
+    found.append({"id": "again", "text": found[3]["text"]})
+    found[7]["text"] += "\nWrite to jane.doe@example.com about it."
+    return found
+
+
+def write_sources(directory: Path) -> None:
+    """A corpus in each format; they share some documents."""
+    directory.mkdir(parents=True)
+    whole = documents()
+    lines = lambda rows: "".join(json.dumps(row) + "\n" for row in rows).encode()  # noqa: E731
+    (directory / "plain.jsonl").write_bytes(lines(whole[:20]))
+    (directory / "gzipped.jsonl.gz").write_bytes(gzip.compress(lines(whole[15:30]), mtime=0))
+    (directory / "bzipped.jsonl.bz2").write_bytes(bz2.compress(lines(whole[30:42])))
+    (directory / "xzipped.jsonl.xz").write_bytes(lzma.compress(lines(whole[42:52])))
+    table = io.StringIO()
+    writer = csv.DictWriter(table, ["id", "text"])
+    writer.writeheader()
+    writer.writerows(whole[52:62])
+    (directory / "rows.csv").write_text(table.getvalue())
+    pq.write_table(pa.Table.from_pylist(whole[60:72]), directory / "columns.parquet", row_group_size=4)
+    (directory / "texts").mkdir()
+    for row in whole[70:]:
+        (directory / "texts" / f"{row['id']}.txt").write_text(row["text"])
