@@ -1,6 +1,5 @@
 """The machine finds what it looks for, and faults that it can draw again by their seed end well."""
 
-
 import pytest
 
 from tests.pipeline.store.test_damage import flip
