@@ -15,7 +15,7 @@ from pipeline.store.files import MANIFEST, Files, StoredFile, reports_on
 from pipeline.store.fingerprint import combined, file_sha256, fingerprint
 from trainer.system.durable import write_atomically
 
-RECORDED_TOOLS = ("groundwork", "numpy", "numba", "pyarrow", "tokenizers", "torch")
+RECORDED_TOOLS = ("groundwork-lm", "numpy", "numba", "pyarrow", "tokenizers", "torch")
 RECORDS = ".parts"  # in a version in the making: its finished parts
 CHECKSUM = "checksum"  # of the rest of the manifest
 
