@@ -39,7 +39,8 @@ def test_a_run_finds_every_kernel_compiled(tmp_path: Path) -> None:
         return {path.name for path in cache.rglob("*.nbc")}
 
     scrubbing = compiled("-m", "pipeline.steps.compile_ahead", "scrubbing")
-    assert {name.partition(".")[0] for name in scrubbing} == {"scan", "rebuild"}
+    modules = {path.stem for path in (ROOT / "pipeline/stages/pii").glob("*.py")}
+    assert scrubbing and {name.partition(".")[0] for name in scrubbing} <= modules
     ahead = compiled("-m", "pipeline.steps.compile_ahead", "later")
     assert ahead > scrubbing
     assert compiled("-c", USES, str(tmp_path)) == ahead

@@ -46,6 +46,12 @@ with StopSignals() as stop:
 
 def stopped(*signals: tuple[signal.Signals, float], ignored: signal.Signals | None = None) -> tuple[int, str]:
     """The exit status and the output of a process that gets signals in a step, each with a pause after it."""
+
+    def as_in_a_terminal() -> None:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # also where nohup started the tests
+        if ignored:
+            signal.signal(ignored, signal.SIG_IGN)
+
     process = subprocess.run(
         [
             sys.executable,
@@ -57,7 +63,7 @@ def stopped(*signals: tuple[signal.Signals, float], ignored: signal.Signals | No
         capture_output=True,
         text=True,
         check=False,
-        preexec_fn=lambda: ignored and signal.signal(ignored, signal.SIG_IGN),
+        preexec_fn=as_in_a_terminal,
     )
     return process.returncode, process.stdout.strip()
 
