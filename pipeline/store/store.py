@@ -26,7 +26,7 @@ from pipeline.store.damage import Damage, DamageError, Look, described, inspect,
 from pipeline.store.draft import Draft
 from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.file_hashes import FileHashes
-from pipeline.store.files import MANIFEST
+from pipeline.store.files import MANIFEST, Files
 from pipeline.store.fingerprint import canonical_json
 from pipeline.store.last_versions import LastVersions, RecipeName
 from pipeline.store.manifest import Version, read_version
@@ -67,16 +67,18 @@ class Store:
     continues with the versions that it made or reused, whatever other runs do to the store.
     """
 
-    def __init__(self, root: Path, recipe: Wanted | None = None):
+    def __init__(self, root: Path, recipe: Wanted | None = None, files: Files | None = None):
         self.root = root
-        self.files = files_in(root)
+        self.files = files or files_in(root)
         self._recipe = recipe
         self._used: dict[str, Version] = {}
         self._last = recipe and LastVersions(self.files, recipe.name)
 
-    def __reduce__(self) -> tuple[type["Store"], tuple[Path]]:
-        """Worker processes write parts, for which they need no recipe."""
-        return Store, (self.root,)
+    def __reduce__(self) -> tuple[type["Store"], tuple[Path, None, Files]]:
+        """Worker processes write parts, for which they need no recipe. On another machine nothing at `root`
+        says that the store is in a bucket.
+        """
+        return Store, (self.root, None, self.files)
 
     @cached_property
     def hashes(self) -> FileHashes:
