@@ -60,7 +60,7 @@ class _News(logging.Filter):
     killed = False  # whether torchrun gave up waiting for a process, which only its log says
 
     def filter(self, record: logging.LogRecord) -> bool:
-        self.killed |= record.msg.startswith("Unable to shutdown process")
+        self.killed |= str(record.msg).startswith("Unable to shutdown process")
         status = record.args[0] if isinstance(record.args, tuple) and record.args else None
         return record.levelno >= logging.ERROR and status not in (USER_ERROR, RESUMABLE)
 
