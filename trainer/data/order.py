@@ -62,10 +62,11 @@ def shares_in_turns(weights: Mapping[str, float]) -> dict[str, float]:
     Raises TrainerError for a corpus whose share the longest cycle would round by more than LARGEST_ERROR.
     """
     turns = mixture_turns(tuple(weights.values()))
-    shares = dict(zip(weights, (turns / turns.sum()).tolist(), strict=True))
+    length, total = int(turns.sum()), sum(weights.values())
+    shares = dict(zip(weights, (turns / length).tolist(), strict=True))
     for name, share in shares.items():
-        wanted = weights[name] / sum(weights.values())
-        if abs(share - wanted) > LARGEST_ERROR * wanted and turns.sum() >= LONGEST_CYCLE:
+        wanted = weights[name] / total
+        if abs(share - wanted) > LARGEST_ERROR * wanted and length >= LONGEST_CYCLE:
             raise TrainerError(
                 f"corpus {name!r} has {wanted:.1g} of the mixture, too little to be read that often in "
                 f"{LONGEST_CYCLE:,} samples: leave the corpus out, or give it a larger weight"
