@@ -232,15 +232,18 @@ def documents() -> list[dict[str, str]]:
     return found
 
 
+def json_lines(rows: list[dict[str, str]]) -> bytes:
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
 def write_sources(directory: Path) -> None:
     """A corpus in each format; they share some documents."""
     directory.mkdir(parents=True)
     whole = documents()
-    lines = lambda rows: "".join(json.dumps(row) + "\n" for row in rows).encode()  # noqa: E731
-    (directory / "plain.jsonl").write_bytes(lines(whole[:20]))
-    (directory / "gzipped.jsonl.gz").write_bytes(gzip.compress(lines(whole[15:30]), mtime=0))
-    (directory / "bzipped.jsonl.bz2").write_bytes(bz2.compress(lines(whole[30:42])))
-    (directory / "xzipped.jsonl.xz").write_bytes(lzma.compress(lines(whole[42:52])))
+    (directory / "plain.jsonl").write_bytes(json_lines(whole[:20]))
+    (directory / "gzipped.jsonl.gz").write_bytes(gzip.compress(json_lines(whole[15:30]), mtime=0))
+    (directory / "bzipped.jsonl.bz2").write_bytes(bz2.compress(json_lines(whole[30:42])))
+    (directory / "xzipped.jsonl.xz").write_bytes(lzma.compress(json_lines(whole[42:52])))
     table = io.StringIO()
     writer = csv.DictWriter(table, ["id", "text"])
     writer.writeheader()

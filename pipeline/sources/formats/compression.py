@@ -52,9 +52,8 @@ class _Bzip2:
 
     def decompress(self, packed: bytes) -> bytes:
         found = [self._inner.decompress(packed)]
-        while (
-            found[-1] and not self.eof
-        ):  # a part of the block at a time; the last call compares the checksum
+        # A part of the block at a time; the last call compares the checksum.
+        while found[-1] and not self.eof:
             found.append(self._inner.decompress(b""))
         return b"".join(found)
 

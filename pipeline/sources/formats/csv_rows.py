@@ -15,8 +15,9 @@ READ_CHARACTERS = 1 << 20  # at a time, of a row that is not kept
 
 
 def read_csv(content: Iterator[bytes], reader: RowReader) -> Iterator[pa.RecordBatch]:
-    """The documents of a CSV file; `row` is the line where the row ends; where a quote
-    never closes, the line where the row begins. Raises what `content` raises."""
+    """The documents of a CSV file; `row` is the line where the row ends; where a quote never closes, the line
+    where the row begins. Raises what `content` raises.
+    """
     csv.field_size_limit(MAX_DOCUMENT_BYTES)  # the default refuses texts over 128 KB
     counted = Counted(content)
     lines = _Lines(counted)
