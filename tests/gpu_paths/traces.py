@@ -22,6 +22,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from trainer.config import ModelConfig, TrainingConfig
 from trainer.model.attention import choose, document_mask, document_numbers, masks_documents
+from trainer.model.attention import documents as documents_module
 from trainer.model import loss as loss_module
 from trainer.model.llama import Llama
 from trainer.model.loss import softmax_loss
@@ -99,6 +100,9 @@ def steps(recipe: str, shards: str = "1", **changes: str) -> dict[str, Any]:
         model.loss_is_compiled = True
         loss_module.compiled_softmax_loss = lambda: torch.compile(
             softmax_loss, dynamic=False, backend="aot_eager"
+        )
+        documents_module.compiled_block_mask = lambda: torch.compile(
+            documents_module.create_block_mask, dynamic=False, backend="aot_eager"
         )
         optimizers = build(model, training.optimizer, holders=world.group)
         for step in range(4):
