@@ -3,7 +3,6 @@ anew.
 """
 
 import random
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -180,24 +179,3 @@ def test_two_processes_decide_as_one(tmp_path: Path) -> None:
     finally:
         engine.close()
     assert content(together) == content(alone)
-
-
-@pytest.mark.slow
-def test_a_million_copies_in_many_parts_leave_one_in_bounded_time(tmp_path: Path) -> None:
-    count, parts = 1_000_000, 8
-    store = Store(tmp_path)
-    copies = {
-        f"p{part}": {f"{part}-{i}": "the same short page again" for i in range(count // parts)}
-        for part in range(parts)
-    }
-    put(store, "copies", copies, batch_rows=50_000)
-    started = time.process_time()
-    version = deduplicate(store, ENGINE, ["copies"], dedup.DedupParams())
-    assert time.process_time() - started < 90
-    assert version.counts == {
-        "documents": count,
-        "kept": 1,
-        "removed": count - 1,
-        "removed/exact": count - 1,
-        "duplicates_of/copies": count - 1,
-    }
