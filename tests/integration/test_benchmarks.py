@@ -54,7 +54,9 @@ def test_a_run_answers_its_benchmarks_and_leaves_their_texts_out_of_its_training
     assert scores["items"] == 40 and scores["chance"] == pytest.approx(1 / 3)
     assert scores["texts_removed"] and scores["metric"] == "accuracy_per_character"
     card = (project.store.current("exported_model").path / "README.md").read_text()
-    assert "## Benchmarks" in card and "| chapters | 40 |" in card and card.count("| yes |") == 1
+    # Fourteen words are more than the model's windows hold where they are long.
+    assert scores["cut"] and f"| chapters | 40 ({scores['cut']} cut) |" in card
+    assert "## Benchmarks" in card and card.count("| yes |") == 1
     with dg.DagsterInstance.from_config(str(project.home)) as instance:
         (entry,) = instance.fetch_materializations(KEY, limit=9).records
         final = max(instance.get_dynamic_partitions("checkpoints"))

@@ -172,7 +172,8 @@ def wilson(right: int, of: int) -> Interval:
     share = right / of
     middle, spread = share + Z * Z / (2 * of), Z * math.sqrt(share * (1 - share) / of + (Z / (2 * of)) ** 2)
     scale = 1 + Z * Z / of
-    return {"value": share, "low": (middle - spread) / scale, "high": (middle + spread) / scale}
+    low, high = (middle - spread) / scale, (middle + spread) / scale
+    return {"value": share, "low": max(0.0, low), "high": min(1.0, high)}  # rounding can go beyond
 
 
 def _mean(values: Sequence[float]) -> Interval:

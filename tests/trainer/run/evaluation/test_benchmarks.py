@@ -144,10 +144,11 @@ def test_scores_stand_beside_chance_and_have_intervals() -> None:
 
 
 def test_intervals_stay_within_0_and_1() -> None:
-    assert wilson(0, 10)["low"] == pytest.approx(0) and wilson(0, 10)["high"] == pytest.approx(
-        0.2775, abs=1e-4
-    )
-    assert wilson(10, 10)["high"] == pytest.approx(1)
+    assert wilson(0, 10) == pytest.approx({"value": 0, "low": 0, "high": 0.2775}, abs=1e-4)
+    for of in range(1, 200):
+        for right in range(of + 1):
+            found = wilson(right, of)
+            assert 0 <= found["low"] < found["high"] <= 1
 
 
 def test_items_with_one_continuation_have_no_accuracy() -> None:
