@@ -62,9 +62,9 @@ DAMAGES = [flip, cut, append, zeros, delete, delete_folder, date]
 
 
 def some_file(folder: Path, chance: random.Random) -> Path:
-    return chance.choice(
-        sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
-    )
+    """One with content, unlike locks, which nothing can damage."""
+    found = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    return chance.choice(sorted(path for path in found if path.stat().st_size))
 
 
 def damaged_store(world: World, chance: random.Random) -> str:
