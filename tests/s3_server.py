@@ -82,7 +82,8 @@ def serving() -> Iterator[S3]:
 @dataclass
 class Proxy:
     """Passes requests on after `latency` seconds. `share` of them goes wrong in one of the `ways`:
-    500, 503, a connection that is cut before the answer or in the middle of it, and a pause of two seconds.
+    500, 503, a connection that is cut before the answer or in the middle of it, a pause of two seconds, and
+    `old`: the first answer that was ever given. `faults`: the way and the path of each.
     """
 
     target: str
@@ -90,16 +91,18 @@ class Proxy:
     share: float = 0.0
     ways: tuple[str, ...] = ("500", "503", "reset", "half", "slow")
     requests: int = 0
-    faults: int = 0
+    faults: list[tuple[str, str]] = field(default_factory=list)
     moved: dict[str, int] = field(default_factory=lambda: {"PUT": 0, "GET": 0})
+    first: dict[tuple[str, str], Any] = field(default_factory=dict)
     _random: random.Random = field(default_factory=lambda: random.Random(1))
 
-    def way(self) -> str:
+    def way(self, path: str) -> str:
         self.requests += 1
         if self._random.random() >= self.share:
             return ""
-        self.faults += 1
-        return self._random.choice(self.ways)
+        way = self._random.choice(self.ways)
+        self.faults.append((way, path))
+        return way
 
 
 @contextmanager
@@ -111,7 +114,7 @@ def proxied(target: S3, **settings: Any) -> Iterator[tuple[S3, Proxy]]:
 
         def pass_on(self) -> None:
             sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            way = proxy.way()
+            way = proxy.way(self.path)
             time.sleep(2.0 if way == "slow" else proxy.latency)
             if way in ("500", "503"):
                 self.answer(int(way), [], b"")
@@ -126,7 +129,11 @@ def proxied(target: S3, **settings: Any) -> Iterator[tuple[S3, Proxy]]:
             content = answer.read()
             proxy.moved["PUT"] += len(sent)
             proxy.moved["GET"] += len(content)
-            self.answer(answer.status, answer.getheaders(), content, half=way == "half" and len(content) > 1)
+            answered = answer.status, answer.getheaders(), content
+            if self.command in ("GET", "HEAD"):
+                first = proxy.first.setdefault((self.command, self.path), answered)
+                answered = first if way == "old" else answered
+            self.answer(*answered, half=way == "half" and len(content) > 1)
             connection.close()
 
         def answer(self, status: int, headers: Any, content: bytes, half: bool = False) -> None:

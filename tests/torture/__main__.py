@@ -10,54 +10,67 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
-from datetime import date
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import Any
 
-from tests.torture.faults import SCENARIOS
+from performance.harness.sidebyside import record
+from tests.torture.scenarios import SCENARIOS
 from tests.torture.world import FindingError, World
 
-RESULTS = Path(__file__).parents[2] / "performance" / "results" / "torture.json"
 WORKERS = 2
+FINDING = "FINDING"
+Trial = dict[str, Any]
 
 
-def trial(world: World, seed: int, wanted: str | None = None) -> dict[str, str | int]:
+def trial(world: World, seed: int, wanted: str | None = None) -> Trial:
     """Draws a scenario and its faults by `seed`; its outcome."""
     chance = random.Random(seed)
     drawn = chance.choice(sorted(SCENARIOS))
     world.restore()
+    done: Trial = {"seed": seed, "scenario": wanted or drawn, "outcome": FINDING, "faults": world.faults}
     try:
-        outcome = SCENARIOS[wanted or drawn](world, chance)
-        return {"seed": seed, "scenario": wanted or drawn, "outcome": outcome}
+        done["outcome"] = SCENARIOS[wanted or drawn](world, chance)
     except FindingError as error:
-        return {"seed": seed, "scenario": wanted or drawn, "outcome": "FINDING", "what": str(error)}
+        done["what"] = str(error)
     except Exception:  # the machine's own mistake is one, too
-        return {
-            "seed": seed,
-            "scenario": wanted or drawn,
-            "outcome": "FINDING",
-            "what": traceback.format_exc(),
-        }
+        done["what"] = traceback.format_exc()
+    return done | {"faults": list(world.faults)}
 
 
-def work(directory: Path, seeds: range, until: float, wanted: str | None) -> list[dict[str, str | int]]:
+def work(directory: Path, seeds: range, until: float, wanted: str | None) -> list[Trial]:
     """Trials in a world of its own until the time is over."""
     world, done = World(directory), []
     world.build()
-    for seed in seeds:
-        if time.monotonic() > until:
-            break
-        done.append(trial(world, seed, wanted))
-        if done[-1]["outcome"] == "FINDING":
-            print(json.dumps(done[-1]), flush=True)
+    with world.services:
+        for seed in seeds:
+            if time.monotonic() > until:
+                break
+            done.append(trial(world, seed, wanted))
+            if done[-1]["outcome"] == FINDING:
+                print(json.dumps(done[-1]), flush=True)
     return done
 
 
-def table(done: list[dict[str, str | int]]) -> str:
-    """Trials by scenario and outcome."""
-    counts = Counter((str(one["scenario"]), str(one["outcome"])) for one in done)
-    rows = [f"{scenario:18} {outcome:26} {count:6}" for (scenario, outcome), count in sorted(counts.items())]
-    return "\n".join([*rows, f"{'all':45} {len(done):6}"])
+def by_kind(done: list[Trial]) -> list[dict[str, Any]]:
+    """Faults by their kind: in which stages, and what became of them."""
+    kinds: dict[str, list[tuple[str, str]]] = {}
+    for one in done:
+        for kind, stage in one["faults"]:
+            kinds.setdefault(kind, []).append((stage, one["outcome"]))
+    return [
+        {
+            "kind": kind,
+            "faults": len(found),
+            "stages": dict(Counter(stage for stage, _ in found).most_common()),
+            "outcomes": dict(Counter(outcome for _, outcome in found).most_common()),
+        }
+        for kind, found in sorted(kinds.items())
+    ]
+
+
+def told(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.items())
 
 
 def main() -> int:
@@ -73,26 +86,20 @@ def main() -> int:
     seeds = [range(first + worker, first + 1_000_000, WORKERS) for worker in range(WORKERS)]
     if options.only is not None:
         seeds = [range(options.only, options.only + 1)]
-    with tempfile.TemporaryDirectory() as directory, ThreadPoolExecutor(WORKERS) as pool:
+    # Processes, because Ray's cluster sets signal handlers, which only a main thread may.
+    with tempfile.TemporaryDirectory() as directory, ProcessPoolExecutor(WORKERS) as pool:
         places = [Path(directory, str(number)) for number in range(len(seeds))]
-        running = [
-            pool.submit(work, place, drawn, until, options.scenario)
-            for place, drawn in zip(places, seeds, strict=True)
-        ]
+        drawn = zip(places, seeds, strict=True)
+        running = [pool.submit(work, place, some, until, options.scenario) for place, some in drawn]
         done = [one for future in running for one in future.result()]
-    print(table(done))
-    found = [one for one in done if one["outcome"] == "FINDING"]
+    rows, found = by_kind(done), [one for one in done if one["outcome"] == FINDING]
+    for row in rows:
+        print(f"{row['kind']:24}{row['faults']:6}  {told(row['outcomes'])}\n{'':32}{told(row['stages'])}")
+    faults = sum(row["faults"] for row in rows)
+    print(f"{len(done)} trials, {faults} faults, {len(found)} findings")
     if options.only is None:
-        counts = Counter(f"{one['scenario']}: {one['outcome']}" for one in done)
-        result = {
-            "date": str(date.today()),
-            "seed": options.seed,
-            "minutes": options.minutes,
-            "trials": len(done),
-            "outcomes": dict(sorted(counts.items())),
-            "findings": found,
-        }
-        RESULTS.write_text(json.dumps(result, indent=2) + "\n")
+        counts = {"seed": options.seed, "minutes": options.minutes, "trials": len(done), "faults": faults}
+        record("torture", counts | {"kinds": rows, "findings": found}, ["pyarrow", "ray", "torch"])
     return 1 if found else 0
 
 

@@ -1,27 +1,33 @@
-"""`python -m tests.torture.chain RECIPE STORE OVERRIDES [--retrain]` makes the data of a recipe without
-Dagster, and prints where each version lies. A mistake of the user's is one line, with exit status 2.
+"""Makes the data of a recipe without Dagster, and prints where each version lies. A mistake of the user's is
+one line, with exit status 2.
 """
 
+import argparse
 import json
 import sys
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 from pipeline.recipe.recipe import load_recipe
 from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.steps.stages import DATA_STAGES, is_asset, made
 from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.store import keys
+from pipeline.store.bucket.files import cache_of
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.errors import PipelineError
 from pipeline.store.store import Store
+from tests.ray_cluster import engine_on
 
 
-def chain(path: Path, root: Path, overrides: dict[str, Any], retrain: bool) -> dict[str, str]:
+def chain(options: argparse.Namespace) -> dict[str, str]:
     """Makes what is not up to date; the directory of each version."""
-    recipe = load_recipe(path, overrides)
-    store, engine = Store(root, RecipeVersions(recipe, load_recipe(path))), LocalEngine(1)
-    with store.in_progress():
+    overrides = json.loads(options.overrides)
+    recipe, written = load_recipe(options.recipe, overrides), load_recipe(options.recipe)
+    root = cache_of(options.store, Path("cache")) if "://" in options.store else Path(options.store)
+    store = Store(root, RecipeVersions(recipe, written))
+    engine = engine_on(options.ray) if options.ray else LocalEngine(1)
+    with store.in_progress(), closing(engine):
         for stage in DATA_STAGES:
             for key in filter(is_asset, stage.keys(recipe)):
                 names = stage.names(key) or ()
@@ -29,13 +35,20 @@ def chain(path: Path, root: Path, overrides: dict[str, Any], retrain: bool) -> d
                     stage.page.make(store, engine, *names, *stage.settings(recipe, *names))
                 elif key == keys.TOKENIZER:
                     fraction = recipe.shards.validation_fraction
-                    tokenizer(store, recipe.name, recipe.corpus_names, recipe.tokenizer, fraction, retrain)
+                    corpora = recipe.corpus_names
+                    tokenizer(store, recipe.name, corpora, recipe.tokenizer, fraction, options.retrain)
         return {key: str(store.current(key).path) for key in made(recipe)}
 
 
-def main(recipe: str, store: str, overrides: str, *options: str) -> int:
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.torture.chain", description=__doc__)
+    parser.add_argument("recipe", type=Path)
+    parser.add_argument("store", help="a directory, or the address of a bucket")
+    parser.add_argument("overrides", help="JSON")
+    parser.add_argument("--retrain", action="store_true", help="make a frozen tokenizer again")
+    parser.add_argument("--ray", metavar="HOST:PORT", help="work on this cluster")
     try:
-        print(json.dumps(chain(Path(recipe), Path(store), json.loads(overrides), "--retrain" in options)))
+        print(json.dumps(chain(parser.parse_args())))
     except PipelineError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -43,4 +56,4 @@ def main(recipe: str, store: str, overrides: str, *options: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(main())

@@ -1,23 +1,25 @@
-"""What can go wrong. Each scenario draws its faults from `chance` alone, disturbs the world and returns the
-outcome, or raises FindingError.
+"""Faults of files, disks, sources, recipes and command lines. Each scenario draws its faults from `chance`
+alone, notes them, disturbs the world and returns the outcome, or raises FindingError.
 """
 
+import argparse
 import json
 import os
 import random
 import shutil
-import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import yaml
 
+from pipeline.cli import COMMANDS, module
 from pipeline.recipe.recipe import load_recipe
-from tests.torture.world import CHANGES, Ended, FindingError, World, differences, documents
+from tests.integration.project import python_topics
+from tests.torture.world import CHANGES, SAME, FindingError, World, differences, outcome_of
 
 
 def flip(path: Path, chance: random.Random) -> None:
@@ -70,14 +72,16 @@ def some_file(folder: Path, chance: random.Random) -> Path:
 def damaged_store(world: World, chance: random.Random) -> str:
     """Any file of the store, a run of a changed recipe, and one of the unchanged recipe."""
     for _ in range(chance.randrange(1, 4)):
-        damage = chance.choice(DAMAGES)
-        damage(some_file(world.store, chance), chance)
+        damage, path = chance.choice(DAMAGES), some_file(world.store, chance)
+        world.fault(f"file: {damage.__name__}", world.stage(path))
+        damage(path, chance)
     return max(world.judge(chance.choice(CHANGES)), world.judge({}))
 
 
 def rotten_store(world: World, chance: random.Random) -> str:
     """A bit that a disk flips leaves size and time as they are: `verify --deep` names it, a run mends it."""
     path = some_file(world.store / chance.choice(["corpora", "dedup", "token_shards"]), chance)
+    world.fault("file: flip of the disk", world.stage(path))
     before = path.stat()
     flip(path, chance)
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
@@ -97,59 +101,8 @@ def stale_partial(world: World, chance: random.Random) -> str:
             shutil.copytree(version, left)
             damage = chance.choice([flip, cut, delete])
             damage(some_file(left, chance), chance)
+            world.fault("half-written version", world.stage(version))
     return max(world.judge(chance.choice(CHANGES)), world.judge({}))
-
-
-def disturbed(world: World, process: "subprocess.Popen[str]", chance: random.Random) -> Ended | None:
-    """Sends a signal at some moment. Returns how a run ended if the signal did not end it."""
-    time.sleep(chance.uniform(0, 8))
-    number = chance.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP])
-    if process.poll() is not None:
-        return world.ended(process)
-    if number == signal.SIGSTOP:
-        os.killpg(process.pid, number)
-        time.sleep(chance.uniform(0, 3))
-        os.killpg(process.pid, signal.SIGCONT)
-        return world.ended(process)
-    process.send_signal(number)
-    world.ended(process)
-    return None
-
-
-def killed(world: World, chance: random.Random) -> str:
-    """A run that is killed, terminated or stopped for a while, perhaps twice, and then run again."""
-    overrides = chance.choice(CHANGES[1:])
-    for _ in range(chance.randrange(1, 3)):
-        if ended := disturbed(world, world.start(overrides), chance):
-            world.judge(overrides, ended)
-    return world.judge(overrides)
-
-
-def crossed(world: World, chance: random.Random) -> str:
-    """Two or three runs with other settings at once; one of them may be killed and is then run again."""
-    chosen = [chance.choice(CHANGES) for _ in range(chance.randrange(2, 4))]
-    processes = []
-    for overrides in chosen:
-        processes.append(world.start(overrides))
-        time.sleep(chance.uniform(0, 3))
-    if chance.random() < 0.4:
-        processes[0].kill()
-    outcomes = []
-    for overrides, process in zip(chosen, processes, strict=True):
-        ended = world.ended(process)
-        outcomes.append(world.judge(overrides, ended if ended.status >= 0 else None))
-    return max(outcomes)
-
-
-def collected(world: World, chance: random.Random) -> str:
-    """`gc --delete` beside a run, after others have left versions behind."""
-    world.judge(chance.choice(CHANGES))
-    overrides = chance.choice(CHANGES)
-    process = world.start(overrides)
-    for _ in range(2):
-        time.sleep(chance.uniform(0, 3))
-        world.command("gc", "--delete")
-    return max(world.judge(overrides, world.ended(process)), world.judge({}))
 
 
 def damaged_source(world: World, chance: random.Random) -> str:
@@ -157,12 +110,12 @@ def damaged_source(world: World, chance: random.Random) -> str:
     path = some_file(world.sources, chance)
     before, whole = path.stat(), path.read_bytes()
     damage = chance.choice([flip, cut, append, zeros])
+    world.fault(f"source: {damage.__name__}", "".join(path.suffixes[-2:]))
     damage(path, chance)
     ended = world.ended(world.start({}))
-    if ended.status not in (0, 2) or (ended.status == 2 and ended.said.count("error:") != 1):
-        raise FindingError(f"exit status {ended.status}: {ended.said[-500:]}")
+    outcome = outcome_of(ended)
     if ended.status == 0 and path.suffix in (".gz", ".bz2", ".xz"):
-        texts = {row["text"] for row in documents()}
+        texts = {row["text"] for row in python_topics()}
         raw = Path(json.loads(ended.printed)[f"corpora/{path.name.split('.')[0]}/raw"])
         for part in (raw / "documents").rglob("*.parquet"):
             if strange := set(pq.read_table(part, columns=["text"])["text"].to_pylist()) - texts:
@@ -170,13 +123,14 @@ def damaged_source(world: World, chance: random.Random) -> str:
     path.write_bytes(whole)
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     world.judge({})
-    return "same bytes" if ended.status == 0 else "a sentence with a remedy"
+    return outcome
 
 
 def edited(world: World, chance: random.Random) -> str:
     """What a run makes of edited corpora, in this store and in a fresh one, is the same."""
     for _ in range(chance.randrange(1, 4)):
         name = chance.choice(["plain.jsonl", "texts"])
+        world.fault("edit of a source", Path(name).suffix or ".txt")
         if name == "texts":
             folder = world.sources / name
             path = some_file(folder, chance)
@@ -191,7 +145,7 @@ def edited(world: World, chance: random.Random) -> str:
         rows = (world.sources / name).read_text().splitlines()
         at = chance.randrange(len(rows))
         new = json.dumps(
-            {"id": f"new{chance.random()}", "text": chance.choice(documents())["text"] + " New."}
+            {"id": f"new{chance.random()}", "text": chance.choice(python_topics())["text"] + " New."}
         )
         rows[at : at + chance.randrange(2)] = [new] * chance.randrange(2)
         (world.sources / name).write_text("".join(f"{row}\n" for row in rows))
@@ -205,7 +159,7 @@ def edited(world: World, chance: random.Random) -> str:
     found = {key: files for key, files in world.content(afresh).items() if _is_before_tokenizer(key)}
     if differing := differences(wanted, found):
         raise FindingError(f"incremental is not full: {differing}")
-    return "same bytes"
+    return SAME
 
 
 def _is_before_tokenizer(key: str) -> bool:
@@ -231,11 +185,11 @@ def full_disk(world: World, chance: random.Random) -> str:
         subprocess.run(["cp", "-a", f"{aside}/.", world.store], check=True)
         mounted(world, ["-o", f"remount,size={size}k", str(world.store)])
         ended = world.ended(world.start(overrides))
-        if ended.status not in (0, 2) or (ended.status == 2 and "No space left" not in ended.said):
-            raise FindingError(f"exit status {ended.status}: {ended.said[-500:]}")
+        world.fault("full disk", world.last_stage())
+        outcome = outcome_of(ended, "No space left")
         mounted(world, ["-o", f"remount,size={2 * used + 100_000}k", str(world.store)])
         world.judge(overrides)
-        return "same bytes" if ended.status == 0 else "a sentence with a remedy"
+        return outcome
     finally:
         subprocess.run(["umount", "-l", world.store], check=True)
 
@@ -247,33 +201,17 @@ def read_only_store(world: World, chance: random.Random) -> str:
         return "not possible here"
     try:
         mounted(world, ["-o", "remount,bind,ro", str(world.store)])
+        world.fault("read-only disk", "store")
         ended = world.ended(world.start(overrides))
-        if ended.status not in (0, 2) or (ended.status == 2 and ended.said.count("error:") != 1):
-            raise FindingError(f"exit status {ended.status}: {ended.said[-500:]}")
+        outcome = outcome_of(ended)
     finally:
         subprocess.run(["umount", "-l", world.store], check=True)
     world.judge(overrides)
-    return "same bytes" if ended.status == 0 else "a sentence with a remedy"
+    return outcome
 
 
 ODD: list[Any] = [
-    0,
-    -1,
-    1,
-    2,
-    10**30,
-    1e300,
-    1e-300,
-    float("nan"),
-    True,
-    None,
-    "",
-    "1e6",
-    "/",
-    "\0",
-    [],
-    {},
-    [0],
+    *(0, -1, 1, 2, 10**30, 1e300, 1e-300, float("nan"), True, None, "", "1e6", "/", "\0", [], {}, [0])
 ]
 
 
@@ -284,27 +222,39 @@ def odd_setting(world: World, chance: random.Random) -> str:
     section = chance.choice(["raw", "scrub", "quality", "dedup", "tokenizer", "shards", "mixture", "engine"])
     changed = settings.get(section, {}) if isinstance(settings.get(section, {}), dict) else {}
     settings[section] = {**changed, chance.choice(sorted(known[section])): chance.choice(ODD)}
+    world.fault("odd setting", section)
     world.recipe.write_text(yaml.safe_dump(settings))
     ended = world.ended(world.start({}))
-    if ended.status not in (0, 2) or (ended.status == 2 and ended.said.count("error:") != 1):
-        raise FindingError(f"{section}: {settings[section]}: exit status {ended.status}: {ended.said[-500:]}")
-    return "carried out" if ended.status == 0 else "a sentence"
+    return outcome_of(ended, named=f"{section}: {settings[section]}: ", well="carried out")
 
 
-Scenario = Callable[[World, random.Random], str]
-SCENARIOS: dict[str, Scenario] = {
-    scenario.__name__: scenario
-    for scenario in (
-        damaged_store,
-        rotten_store,
-        stale_partial,
-        killed,
-        crossed,
-        collected,
-        damaged_source,
-        edited,
-        full_disk,
-        read_only_store,
-        odd_setting,
-    )
-}
+WORDS = ["", "-1", "0", "1", "2", "1e9", "nan", "é\n", "no such", "plain", "corpora/plain/raw", "dedup", "{}"]
+PATHS = ["sources/plain.jsonl", "sources/texts", "sources", "recipe.yaml", "store", "out", "out/new", "."]
+
+
+def odd_arguments(parser: argparse.ArgumentParser, chance: random.Random) -> list[str]:
+    """Some of the parser's options and arguments, with words and paths that may suit them."""
+    drawn: list[str] = []
+    for action in parser._actions:
+        if isinstance(action, argparse._HelpAction) or (not action.required and chance.random() < 0.5):
+            continue
+        if isinstance(action.choices, dict):
+            name = chance.choice(sorted(action.choices))
+            return [*drawn, name, *odd_arguments(action.choices[name], chance)]
+        drawn += [chance.choice(action.option_strings)] if action.option_strings else []
+        if action.nargs != 0:
+            drawn.append(chance.choice([*(action.choices or ()), *WORDS, *PATHS]))
+    return drawn
+
+
+def odd_command(world: World, chance: random.Random) -> str:
+    """A command with arguments as a tired user may type them harms nothing."""
+    name = chance.choice(sorted(COMMANDS))
+    parser = argparse.ArgumentParser()
+    module(name).add_arguments(parser)
+    given = odd_arguments(parser, chance)
+    world.fault("odd command line", name)
+    ended = world.command(name, *given)
+    outcome = outcome_of(ended, named=f"{name} {given}: ", well="carried out")
+    world.judge({})
+    return outcome

@@ -4,7 +4,7 @@ import pytest
 
 from tests.pipeline.store.test_damage import flip
 from tests.torture.__main__ import trial
-from tests.torture.faults import SCENARIOS
+from tests.torture.scenarios import SCENARIOS
 from tests.torture.world import FindingError, World
 
 pytestmark = pytest.mark.slow

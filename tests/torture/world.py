@@ -14,18 +14,24 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from pydoc_data.topics import topics
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-ROOT = Path(__file__).parents[2]
+from pipeline.recipe.recipe import load_recipe
+from pipeline.steps.recipe_versions import RecipeVersions
+from pipeline.steps.training.plan import plan
+from pipeline.store.store import Store
+from tests.integration.project import ROOT, TRAINING, python_topics
+
 SECONDS = 300  # after which a run hangs; compiling the kernels on a busy machine takes two minutes
+SAME, SENTENCE = "same bytes", "a sentence, then same bytes"
 Content = dict[str, dict[str, str]]
 
 # What a recipe is changed to: each makes other versions of some stages.
@@ -56,10 +62,15 @@ class Ended:
 
 @dataclass
 class World:
-    """A directory with sources, a recipe and a store. `store` is made once and put back by `restore`."""
+    """A directory with sources, a recipe and a store. `store` is made once and put back by `restore`.
+
+    `faults`: kind and stage of each fault of this trial. `services`: what is stopped at the end.
+    """
 
     directory: Path
     references: dict[str, Content] = field(default_factory=dict)
+    faults: list[tuple[str, str]] = field(default_factory=list)
+    services: ExitStack = field(default_factory=ExitStack)
 
     @property
     def place(self) -> Path:
@@ -78,6 +89,10 @@ class World:
     def recipe(self) -> Path:
         return self.place / "recipe.yaml"
 
+    @property
+    def training(self) -> Path:
+        return self.place / "training.yaml"
+
     def build(self) -> None:
         """Makes the store of the unchanged recipe."""
         write_sources(self.sources)
@@ -95,32 +110,62 @@ class World:
             "quality": "docs",
             "tokenizer": {"vocab_size": 400},
             "shards": {"validation_fraction": 0.1},
-            "training": TRAINING,
+            "training": TRAINING | {"max_tokens": 65_536, "samples": {"prompts": []}},
         }
         self.recipe.write_text(yaml.safe_dump(settings))
         self.references["{}"] = self.content(self.ended(self.start({})))
+        recipe = load_recipe(self.recipe)
+        run = plan(Store(self.store, RecipeVersions(recipe, recipe)), recipe)
+        self.training.write_text(yaml.safe_dump(run.config.model_dump(mode="json")))
         shutil.copytree(self.place, self.directory / "whole", symlinks=True)
 
     def restore(self) -> None:
+        self.faults.clear()
         shutil.rmtree(self.place, ignore_errors=True)
         subprocess.run(["cp", "-a", self.directory / "whole", self.place], check=True)
 
+    def fault(self, kind: str, stage: str) -> None:
+        self.faults.append((kind, stage))
+
+    def stage(self, path: Path) -> str:
+        """The stage that a file of the store belongs to."""
+        parts = path.relative_to(self.store).parts
+        return parts[2] if parts[0] == "corpora" and len(parts) > 2 else parts[0]
+
+    def last_stage(self) -> str:
+        """The stage that wrote last."""
+        written = {}
+        for path in self.store.glob("*/*/**/*"):
+            with suppress(FileNotFoundError):
+                written[path] = path.stat().st_mtime_ns
+        return self.stage(max(written, key=lambda path: written[path]))
+
     def start(
-        self, overrides: Mapping[str, Any], *options: str, store: Path | None = None
+        self,
+        overrides: Mapping[str, Any],
+        *options: str,
+        store: Path | str | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> "subprocess.Popen[str]":
         """Starts a run, in a session of its own."""
         given = [str(self.recipe), str(store or self.store), json.dumps(overrides), *options]
-        return self._popen("tests.torture.chain", *given)
+        return self._popen("tests.torture.chain", *given, environment=environment)
 
     def command(self, *arguments: str) -> Ended:
         """`python -m pipeline ...`."""
         return self.ended(self._popen("pipeline", *arguments))
 
-    def _popen(self, module: str, *arguments: str) -> "subprocess.Popen[str]":
+    def train(self, run_dir: Path) -> "subprocess.Popen[str]":
+        """`python -m trainer ...` on the token shards of the unchanged recipe."""
+        return self._popen("trainer", str(self.training), f"run_dir={run_dir}")
+
+    def _popen(
+        self, module: str, *arguments: str, environment: Mapping[str, str] | None = None
+    ) -> "subprocess.Popen[str]":
         return subprocess.Popen(
             [sys.executable, "-m", module, *arguments],
-            cwd=ROOT,
-            env=self._environment,
+            cwd=self.place,
+            env=self._environment | (environment or {}),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -135,7 +180,9 @@ class World:
         home = self.directory / "home"
         home.mkdir(exist_ok=True)
         return kept | {
+            "PYTHONPATH": str(ROOT),
             "DAGSTER_HOME": str(home),
+            "HF_ENDPOINT": "http://127.0.0.1:1",
             "GROUNDWORK_RECIPE": str(self.recipe),
             "GROUNDWORK_STORE": str(self.store),
         }
@@ -169,13 +216,13 @@ class World:
         return self.references[named]
 
     def judge(self, overrides: Mapping[str, Any], ended: Ended | None = None) -> str:
-        """The outcome of a run: "same bytes", or the same bytes by the remedy that its one sentence names.
+        """The outcome of a run: the same bytes, at once or by the remedy that its one sentence names.
         Without `ended`, of a new run. Raises FindingError.
         """
         ended = ended or self.ended(self.start(overrides))
-        outcome = "same bytes"
+        outcome = SAME
         if ended.status == 2:
-            outcome = "a sentence with a remedy"
+            outcome = SENTENCE
             if "frozen" not in ended.said or ended.said.count("error:") != 1:
                 raise FindingError(f"no remedy: {ended.said[-500:]}")
             ended = self.ended(self.start(overrides, "--retrain"))
@@ -184,6 +231,15 @@ class World:
         if differing := differences(self.content(ended), self.reference(overrides)):
             raise FindingError(f"other bytes: {differing}")
         return outcome
+
+
+def outcome_of(ended: Ended, remedy: str = "error:", *, named: str = "", well: str = SAME) -> str:
+    """`well`, or that a run was refused in one sentence with `remedy` in it. Raises FindingError."""
+    if ended.status == 0:
+        return well
+    if ended.status == 2 and ended.said.count("error:") == 1 and remedy in ended.said:
+        return SENTENCE
+    raise FindingError(f"{named}exit status {ended.status}: {ended.said[-500:]}")
 
 
 def hashes(version: Path) -> dict[str, str]:
@@ -212,26 +268,6 @@ def orphans(session: int) -> list[str]:
     return [line for line in found.stdout.splitlines() if not line.startswith("Z")]
 
 
-TRAINING = {
-    "model": {"n_layers": 1, "d_model": 16, "n_heads": 2, "n_kv_heads": 1, "d_ff": 32},
-    "seq_len": 64,
-    "global_batch_tokens": 512,
-    "max_tokens": 512,
-    "optimizer": {"kind": "adamw"},
-    "schedule": {"kind": "cosine", "warmup_tokens": 0},
-    "checkpoint": {"every_tokens": 512},
-    "evaluation": {"every_tokens": 512},
-}
-
-
-def documents() -> list[dict[str, str]]:
-    """Chapters of Python's language reference; one of them twice, and an address to find."""
-    found = [{"id": name, "text": text} for name, text in sorted(topics.items())]
-    found.append({"id": "again", "text": found[3]["text"]})
-    found[7]["text"] += "\nWrite to jane.doe@example.com about it."
-    return found
-
-
 def json_lines(rows: list[dict[str, str]]) -> bytes:
     return "".join(json.dumps(row) + "\n" for row in rows).encode()
 
@@ -239,7 +275,7 @@ def json_lines(rows: list[dict[str, str]]) -> bytes:
 def write_sources(directory: Path) -> None:
     """A corpus in each format; they share some documents."""
     directory.mkdir(parents=True)
-    whole = documents()
+    whole = python_topics()
     (directory / "plain.jsonl").write_bytes(json_lines(whole[:20]))
     (directory / "gzipped.jsonl.gz").write_bytes(gzip.compress(json_lines(whole[15:30]), mtime=0))
     (directory / "bzipped.jsonl.bz2").write_bytes(bz2.compress(json_lines(whole[30:42])))

@@ -1,0 +1,89 @@
+"""Buckets whose requests go wrong, and Ray nodes that die, hang or lag."""
+
+import os
+import random
+import signal
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import quote
+
+from tests.ray_cluster import RayCluster, started
+from tests.s3_server import BUCKET, S3, proxied, serving
+from tests.torture.processes import disturbed
+from tests.torture.world import CHANGES, SAME, Ended, World, outcome_of
+
+WHOLE = "whole"
+
+
+def bad_bucket(world: World, chance: random.Random) -> str:
+    """Some requests of a run to its bucket go wrong, and it may be killed. Then a run on another machine
+    ends in the same bytes.
+    """
+    if not hasattr(world, "bucket"):
+        world.bucket = world.services.enter_context(serving())
+        world.ended(_run(world, world.bucket, {}, WHOLE, "first"))
+    server, prefix = world.bucket, f"{chance.getrandbits(64):x}"
+    for key in server.keys(f"{WHOLE}/"):
+        copy = f"{prefix}{key.removeprefix(WHOLE)}"
+        server.client.copy_object(Bucket=BUCKET, Key=copy, CopySource={"Bucket": BUCKET, "Key": key})
+    overrides, share = chance.choice(CHANGES[1:]), chance.choice([0.02, 0.1, 0.3])
+    with proxied(server, share=share, ways=("500", "503", "reset", "half", "slow", "old")) as (bad, proxy):
+        process = _run(world, bad, overrides, prefix, "one")
+        ended = disturbed(world, process, chance) if chance.random() < 0.3 else world.ended(process)
+    for way, path in proxy.faults:
+        below = Path(path.partition("?")[0]).relative_to(f"/{BUCKET}")
+        if below.is_relative_to(prefix):
+            world.fault(f"bucket: {way}", world.stage(world.store / below.relative_to(prefix)))
+    outcome = outcome_of(ended) if ended else SAME
+    ended = world.ended(_run(world, server, overrides, prefix, "another"))
+    return max(outcome, world.judge(overrides, _fetched(world, server, prefix, ended)))
+
+
+def _run(
+    world: World, server: S3, overrides: dict[str, object], prefix: str, cache: str
+) -> "subprocess.Popen[str]":
+    """Starts a run on a machine with an empty cache."""
+    environment = server.environment | {"GROUNDWORK_CACHE": str(world.place / cache)}
+    return world.start(overrides, store=f"s3://{BUCKET}/{prefix}", environment=environment)
+
+
+def _fetched(world: World, server: S3, prefix: str, ended: Ended) -> Ended:
+    """As if the run had made what is in the bucket in a directory."""
+    place, root = world.place / "fetched", world.place / "another" / quote(f"{BUCKET}/{prefix}", safe="")
+    for key in server.keys(f"{prefix}/"):
+        path = place / key.removeprefix(f"{prefix}/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(server.client.get_object(Bucket=BUCKET, Key=key)["Body"].read())
+    return Ended(ended.status, ended.printed.replace(str(root), str(place)), ended.said)
+
+
+def lost_node(world: World, chance: random.Random) -> str:
+    """A node of the Ray cluster on which a run works dies, hangs or lags."""
+    overrides = chance.choice(CHANGES[1:])
+    with started() as cluster:
+        process = world.start(overrides, "--ray", cluster.address)
+        time.sleep(chance.uniform(3, 15))
+        way = chance.choice(["dies", "hangs", "lags"])
+        world.fault(f"Ray node: {way}", world.last_stage())
+        if way == "dies":
+            cluster.kill_node()
+            cluster.add_node()
+        else:
+            _pause(cluster, 15 if way == "hangs" else chance.uniform(0.5, 2))
+        ended = world.ended(process)
+    outcome = outcome_of(ended)
+    return max(outcome, world.judge(overrides, ended if ended.status == 0 else None))
+
+
+def _pause(cluster: RayCluster, seconds: float) -> None:
+    """Stops the newest node for so long; the head gives one up after three seconds."""
+    raylet = cluster.workers[-1][1].all_processes["raylet"][0].process.pid
+    found = subprocess.run(["pgrep", "-P", str(raylet)], capture_output=True, text=True, check=False)
+    pids = [raylet, *map(int, found.stdout.split())]
+    for number, pause in ((signal.SIGSTOP, seconds), (signal.SIGCONT, 0)):
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+        time.sleep(pause)
