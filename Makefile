@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Dagster's commands announce on every start which command will replace them.
 export PYTHONWARNINGS ?= ignore:Function
 
-.PHONY: setup pretrain ui test test-all test-cluster test-gpu-paths torture gpu-report format lock
+.PHONY: setup pretrain ui test test-all test-cluster test-gpu-paths torture mutants gpu-report format lock
 
 setup: .venv/.runtime
 
@@ -37,6 +37,10 @@ test-cluster: .venv/.peers
 
 torture: .venv/.test
 	$(BIN)/python -m tests.torture --minutes $(or $(MINUTES),60) $(if $(SEED),--seed $(SEED))
+
+mutants: .venv/.test
+	@$(BIN)/python -c 'import coverage' 2> /dev/null || .lock/install .lock/mutants.txt
+	$(BIN)/python -m tests.mutants --n $(or $(N),200) $(if $(SEED),--seed $(SEED))
 
 test-gpu-paths: .venv/.triton
 	$(BIN)/pytest --no-skips -n 0 tests/gpu_paths
