@@ -45,7 +45,14 @@ class Worker:
         paths = sysconfig.get_paths(vars={"base": str(place), "platbase": str(place)})
         others = sysconfig.get_paths()["purelib"]
         Path(paths["purelib"], "mutants.pth").write_text(f"{self._code}\n{others}\n")
-        return Path(paths["scripts"], "python")
+        python, own = Path(paths["scripts"], "python"), Path(sysconfig.get_path("scripts"))
+        for script in own.iterdir():  # such as `dagster`, whose first line names its Python
+            text = script.read_bytes() if script.is_file() else b""
+            if text.startswith(f"#!{own}".encode()):
+                other = python.with_name(script.name)
+                other.write_bytes(text.replace(f"{own}/".encode(), f"{python.parent}/".encode(), 1))
+                other.chmod(0o755)
+        return python
 
     def failing(
         self, tests: list[str], seconds: float, mutant: Mutant | None = None, first: bool = True

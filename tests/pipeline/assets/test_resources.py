@@ -1,13 +1,17 @@
 """The engine that a run gets from its recipe."""
 
+import multiprocessing
 import sys
 from pathlib import Path
 
+import dagster as dg
 import pytest
 import yaml
 
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.recipe.recipe import RECIPES, RecipeError
+from pipeline.store.engines.local import LocalEngine
+from trainer.system.history import STORE_VARIABLE
 
 
 def test_a_cluster_without_the_package_names_what_to_install(
@@ -23,3 +27,14 @@ def test_a_cluster_without_the_package_names_what_to_install(
         match=r"engine\.kind ray needs the package ray: run `\.venv/bin/pip install -e '\.\[ray\]'",
     ):
         _ = PipelineResources().engine
+
+
+def test_no_worker_process_outlives_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(STORE_VARIABLE, str(tmp_path / "store"))
+    workshop = PipelineResources()
+    workshop.engine = LocalEngine(workers=2, processes_pay_above=0)
+    before = multiprocessing.active_children()
+    assert sorted(workshop.engine.map(abs, range(-4, 0), input_bytes=1, what="test")) == [1, 2, 3, 4]
+    assert multiprocessing.active_children() != before
+    workshop.teardown_after_execution(dg.build_init_resource_context())
+    assert multiprocessing.active_children() == before

@@ -12,6 +12,7 @@ from hypothesis import settings as bounded
 from hypothesis import strategies as st
 
 from pipeline.cli import COMMANDS, main, module
+from trainer.system.history import STORE_VARIABLE
 
 SECONDS = 60
 PATHS = ["good.jsonl", "bytes.jsonl", "empty.csv", "folder", "folder/*", "good.parquet", "recipe.yaml", "out"]
@@ -71,6 +72,23 @@ def lines(draw: st.DrawFn) -> list[str]:
 
 def too_long(*_: object) -> None:
     raise AssertionError(f"the command took more than {SECONDS} s")
+
+
+def test_a_file_that_cannot_be_written_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "no docs in an installation" / "recipe.md"
+    monkeypatch.setattr("pipeline.cli.recipe.PAGE", page)
+    assert main(["recipe", "--reference"]) == 2
+    assert capsys.readouterr().err == f"error: {page}: No such file or directory\n"
+
+
+def test_the_mixture_of_a_variant_can_be_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(STORE_VARIABLE, str(tmp_path / "store"))
+    assert main(["mixture", "--variant", "unheard-of"]) == 2
+    assert "unheard-of" in capsys.readouterr().err
 
 
 @pytest.mark.slow

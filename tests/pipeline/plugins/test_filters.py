@@ -50,6 +50,16 @@ MODULE = """
         def keep(self, signals, least=0.0):
             return signals["number"] >= least
 
+    @batch_filter(signals={"length": int})
+    class Doubtful:
+        def signals(self, documents):
+            return {"length": pc.utf8_length(documents["text"])}
+
+        def keep(self, signals):
+            if pc.any(pc.equal(signals["length"], 4)).as_py():
+                raise ValueError("four")
+            return pc.not_equal(signals["length"], 2)
+
     @document_filter
     def numeric(document):
         return int(document.text) > 0
@@ -224,3 +234,11 @@ def test_a_mistake_in_the_recipe_is_one_sentence(name: str, params: dict, said: 
 def test_signals_that_cannot_be_stored_are_refused_where_they_are_declared(signals: Any, said: str) -> None:
     with pytest.raises(TypeError, match=said):
         document_filter(signals=signals)
+
+
+def test_thresholds_judge_each_document_though_one_cannot_be_judged() -> None:
+    found = a_filter("Doubtful")
+    measured, _ = found.measure(batch("1", "22", "4444", "333", "22222"))
+    verdicts = found.judge(measured)
+    assert verdicts.keep.tolist() == [True, False, False, True, True]
+    assert verdicts.failed.tolist() == [False, False, True, False, False]

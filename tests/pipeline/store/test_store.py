@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+import shutil
 import time
 from pathlib import Path
 
@@ -108,6 +109,18 @@ def test_an_unchanged_part_of_the_version_before_is_linked_not_made_again(tmp_pa
         after = draft.publish([part, write_part(draft, "b", "changed")])
     assert after.file(part, "table").path.stat().st_ino == before.file(part, "table").path.stat().st_ino
     assert before.file(before.parts[1], "table").read_text() == "two"
+
+
+def test_a_linked_part_survives_a_kill_though_its_version_is_gone(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    before = publish(store, work(source="1"), a="one")
+    part = before.parts[0]
+    with pytest.raises(RuntimeError), store.making(work(source="2")) as draft:
+        assert draft.finished("a", part.fingerprint) == part
+        raise RuntimeError
+    shutil.rmtree(before.path)
+    with store.making(work(source="2")) as draft:
+        assert draft.finished("a", part.fingerprint) == part
 
 
 def test_a_damaged_file_is_not_taken_over_from_the_version_before(tmp_path: Path) -> None:

@@ -24,6 +24,8 @@ def test_a_fall_is_no_spike_and_without_enough_steps_nothing_is() -> None:
     assert not any(flags)
     calm = SpikeDetector((3.0 + 0.01 * (i % 2), 1.0) for i in range(STEPS))
     assert not calm.is_spike(0.1, 0.1)
+    still = SpikeDetector((3.0, 1.0) for _ in range(STEPS))
+    assert not still.is_spike(3.0, 1.0)
 
 
 def test_a_detector_that_goes_on_from_its_history_flags_the_same_steps() -> None:

@@ -10,7 +10,7 @@ from pydoc_data.topics import topics
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -110,6 +110,7 @@ def test_ties_and_repeated_letters_are_merged_in_the_order_of_the_library(
         )
     )
 )
+@example(text="'\u017f it'\u017f '\u017fo")
 def test_text_is_cut_into_the_words_of_the_library(pattern: dict[str, object], text: str) -> None:
     params = bpe.TokenizerParams.model_validate(pattern)
     characters = {shown: byte for byte, shown in enumerate(character_of_each_byte())}

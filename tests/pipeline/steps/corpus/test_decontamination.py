@@ -17,7 +17,7 @@ from pipeline.recipe.evaluation import Decontamination
 from pipeline.recipe.recipe import RecipeError, load_recipe
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
-from pipeline.steps.corpus.decontamination import find, index
+from pipeline.steps.corpus.decontamination import DecontaminationError, find, index
 from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.store import keys
 from pipeline.store.engines.local import LocalEngine
@@ -172,3 +172,11 @@ def test_a_recipe_names_sets_relative_to_itself_and_each_once(tmp_path: Path) ->
     assert loaded.removes_contaminated and not load_recipe(recipe(tmp_path)).removes_contaminated
     with pytest.raises(RecipeError, match="two evaluation sets are named 'exam'"):
         load_recipe(recipe(tmp_path, decontamination={"sets": [one, one]}))
+
+
+def test_a_set_without_a_text_that_is_long_enough_is_named(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "exam.jsonl").write_text(json.dumps({"question": "Too short to say anything."}) + "\n")
+    with pytest.raises(
+        DecontaminationError, match=r"'exam' has no text of \d+ words or more: name the column"
+    ):
+        index(store, ENGINE, params(tmp_path), PiiParams())

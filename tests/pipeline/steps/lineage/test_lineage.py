@@ -21,7 +21,7 @@ from pipeline.cli.lineage import described
 from pipeline.recipe.recipe import load_recipe
 from pipeline.steps.corpus.ingest import collect
 from pipeline.steps.lineage import reproduce
-from pipeline.steps.lineage.checkpoints import Checkpoint, read, run_config
+from pipeline.steps.lineage.checkpoints import Checkpoint, Trained, read, run_config
 from pipeline.steps.training import plan
 from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import ENGINE
@@ -276,3 +276,8 @@ def test_reproduce_finds_the_run_that_an_older_tokenizer_renames(
     made.mkdir(parents=True)
     found = subprocess.run(["bash", "-euc", f"cd {place}; pwd"], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == str(made)
+
+
+def test_a_corpus_of_which_nothing_was_drawn_yet_was_seen_not_at_all() -> None:
+    assets = {"token_shards/first": {"counts": {"train_tokens": 4}}}
+    assert Trained({"training": {"corpus_tokens": {}}, "assets": assets}).epochs("first") == 0

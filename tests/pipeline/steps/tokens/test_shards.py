@@ -24,8 +24,8 @@ from pipeline.steps.corpus.ingest import collect
 from pipeline.steps.corpus.quality import judge
 from pipeline.steps.corpus.scrub import scrub
 from pipeline.steps.dedup.dedup import deduplicate
-from pipeline.steps.tokens.shards import ShardSeries, prefixes, tokenize
-from pipeline.steps.tokens.tokenizer import tokenizer
+from pipeline.steps.tokens.shards import ShardSeries, SplitShards, prefixes, tokenize
+from pipeline.steps.tokens.tokenizer import frozen, tokenizer
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
@@ -109,6 +109,17 @@ def test_shards_of_any_size_hold_the_same_documents_and_say_what_is_in_them(stor
             sum(shard["tokens"] for shard in record["shards"])
             == part.counts["train_tokens"] + part.counts["validation_tokens"]
         )
+
+
+def test_a_document_without_text_is_left_out_and_named(store: Store, tmp_path: Path) -> None:
+    found = frozen(store.current("tokenizer").path)
+    series = SplitShards(
+        tmp_path, "part", bpe.Encoder(found.tokenizer_json, found.boundaries, True), 0.5, 9000
+    )
+    series.write([pa.RecordBatch.from_pydict({"id": ["a", "b", "c", "d"], "text": ["one", "", "two", ""]})])
+    _, counts = series.finish(tmp_path / "shards.json", {})
+    assert series.empty == ["b", "d"] and counts["empty_documents"] == 2
+    assert counts["train_documents"] + counts["validation_documents"] == 2
 
 
 def test_one_process_and_two_write_the_same_bytes(store: Store) -> None:

@@ -63,7 +63,7 @@ def make_shards(store: Store, recipe: Recipe) -> None:
         tokenize(store, ENGINE, name, HELD_OUT)
 
 
-def finish(store: Store, run: plan.Run) -> Version:
+def finish(store: Store, run: plan.Run, seconds: float = 1.0) -> Version:
     """Publishes a run as if its trainer had said that it is done."""
     checkpoint = run.config.run_dir / "checkpoints" / "step-00000032"
     checkpoint.mkdir(parents=True)
@@ -76,7 +76,7 @@ def finish(store: Store, run: plan.Run) -> Version:
         "data_version": run.name,
         "path": str(checkpoint),
     }
-    return plan.finish(store, run, said, seconds=1.0)
+    return plan.finish(store, run, said, seconds)
 
 
 def test_going_back_to_a_finished_run_makes_its_model_the_one_in_use(store: Store) -> None:
@@ -86,6 +86,11 @@ def test_going_back_to_a_finished_run_makes_its_model_the_one_in_use(store: Stor
     found = plan.finished(store, one)
     assert found is not None and found.path == store.current(keys.PRETRAINED_MODEL).path == model.path
     assert plan.result(store, found)["run_dir"] == one.config.run_dir
+
+
+def test_the_seconds_of_a_model_are_those_of_its_trainer(store: Store) -> None:
+    model = finish(store, plan.plan(store, recipe(seed=9)), seconds=5000)
+    assert 5000 <= model.seconds < 5060
 
 
 def test_a_run_whose_checkpoint_is_gone_is_not_taken_for_finished(store: Store) -> None:

@@ -58,6 +58,12 @@ def _id_outside_the_vocabulary(settings: dict[str, Any], tmp_path: Path) -> None
     settings["data"]["corpora"][1]["validation"].append(str(tmp_path / "big"))
 
 
+def _first_id_outside_the_vocabulary(settings: dict[str, Any], tmp_path: Path) -> None:
+    with ShardWriter(tmp_path / "first", np.dtype("uint16")) as writer:
+        writer.add(np.array([300, 1, 2]))
+    settings["data"]["corpora"][1]["validation"].append(str(tmp_path / "first"))
+
+
 def _documents_of_another_tokenizer(settings: dict[str, Any], tmp_path: Path) -> None:
     with ShardWriter(tmp_path / "other", np.dtype("uint16")) as writer:
         writer.add(np.array([1, 50, 60, 0]))
@@ -116,6 +122,10 @@ def test_a_validation_that_takes_long_is_warned_of_with_what_to_change(
         (
             _id_outside_the_vocabulary,
             r"corpus 'code': .*big\.bin: document 1 holds id 300, but the vocabulary has 300",
+        ),
+        (
+            _first_id_outside_the_vocabulary,
+            r"first\.bin: document 0 holds id 300, but the vocabulary has 300",
         ),
         (
             lambda settings, _: settings["data"]["corpora"][0].update(train=["gone"]),

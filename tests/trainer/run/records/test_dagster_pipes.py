@@ -65,7 +65,7 @@ def test_a_run_reports_its_start_metrics_evaluations_checkpoints_and_end_and_che
     sample = next(message for message in found if message["kind"] == "sample")
     start, last, end = found[0], found[-2], found[-1]
     assert start["parameters"] == config.training.model.parameters(300)
-    assert start["resumed_from"] is None
+    assert (start["processes"], start["resumed_from"]) == (1, None)
     assert (last["step"], last["tokens"], len(last["data_version"])) == (12, 12 * 256, 64)
     assert Path(last["path"]).name == "step-00000012"
     assert last["bits_per_byte"] == evaluations[-1]["bits_per_byte"] == end["evaluation"]["bits_per_byte"]

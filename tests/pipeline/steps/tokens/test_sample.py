@@ -1,0 +1,15 @@
+"""What a tokenizer is trained on."""
+
+from collections import Counter
+
+import pyarrow as pa
+
+from pipeline.steps.tokens.tokenizer import sample
+
+
+def test_the_sample_holds_the_first_texts_that_fit_and_its_counts_are_theirs() -> None:
+    for budget, taken in ((1, []), (6, ["abcd"]), (8, ["abcd", "abcd"])):
+        counts: Counter[str] = Counter()
+        texts = sample([pa.array(["abcdef", "abcdef"]), pa.array(["ab"])], 4, budget, counts)
+        assert [text for column in texts for text in column.to_pylist()] == taken
+        assert counts["documents"] == len(taken) and counts["text_bytes"] == len("".join(taken))
