@@ -18,7 +18,7 @@ from queue import Queue
 
 from performance.harness.sidebyside import machine
 from tests.mutants.equivalent import EQUIVALENT
-from tests.mutants.measured import Measured, measure
+from tests.mutants.measured import Measured, measure, mirrored
 from tests.mutants.mutants import ROOT, Mutant, of_file
 from tests.mutants.worker import Worker
 
@@ -42,15 +42,14 @@ def chosen(mutant: Mutant, measured: Measured, budget: float) -> tuple[list[str]
     covering, beside = measured.tests(mutant), measured.beside(mutant.file)
     if not (covering and mutant.ran):
         covering |= beside
-    stem = Path(mutant.file).stem
-    files = {test.partition("::")[0] for test in covering}
-
-    def far(test: str) -> int:
-        """0 for the test file of the mutated file, 1 for its neighbours, 2 for all others."""
-        return (test not in beside) + (f"/test_{stem}.py::" not in test)
-
-    tests, seconds = sorted(measured.changed & files), 0.0
-    for test in sorted(covering, key=lambda test: (far(test), measured.seconds[test])):
+    changed = {
+        file
+        for file in measured.changed
+        if file.startswith(mirrored(mutant.file)) or any(test.startswith(f"{file}::") for test in covering)
+    }
+    tests = sorted(changed)
+    seconds = sum(taken for test, taken in measured.seconds.items() if test.partition("::")[0] in changed)
+    for test in sorted(covering, key=lambda test: (test not in beside, measured.seconds[test])):
         if seconds == 0 or seconds + measured.seconds[test] <= budget:
             tests.append(test)
             seconds += measured.seconds[test]

@@ -38,6 +38,11 @@ def sources() -> dict[str, str]:
     }
 
 
+def mirrored(file: str) -> str:
+    """The folder of the tests of a file of the packages."""
+    return f"tests/{Path(file).parent}/"
+
+
 def _can_run(source: bytes) -> bool:
     nodes = list(ast.walk(ast.parse(source)))
     names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
@@ -112,8 +117,7 @@ class Measured:
 
     def beside(self, file: str) -> set[str]:
         """The tests in the folder that mirrors that of `file`."""
-        folder = f"tests/{Path(file).parent}/"
-        return {test for test in self.seconds if test.startswith(folder)}
+        return {test for test in self.seconds if test.startswith(mirrored(file))}
 
     @cached_property
     def changed(self) -> set[str]:

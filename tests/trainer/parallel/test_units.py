@@ -1,4 +1,4 @@
-"""What FSDP gathers and reduces for a micro-batch, counted in one process of two without starting them."""
+"""What one process of several holds, gathers and reduces, without starting the others."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,13 +7,16 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from trainer.config import ModelConfig, ParallelConfig
 from trainer.model.llama import Llama
+from trainer.parallel.dtensor import in_one_copy
 from trainer.parallel.parallelize import split
 from trainer.parallel.pipeline_parallel import release
+from trainer.parallel.world import DIMENSIONS, World
 from trainer.run.step import Batch, loss_sum
 
 SHAPE = {"n_layers": 3, "d_model": 64, "n_heads": 4, "n_kv_heads": 2, "d_ff": 176, "qk_norm": False}
@@ -95,3 +98,46 @@ def test_a_micro_batch_after_an_evaluation_gathers_what_any_other_does(two_proce
     with Collectives() as after:
         loss_sum(model, batch, "bf16").backward()
     assert after.seen == before.seen
+
+
+def test_tensor_parallel_splits_matrices_by_heads_and_by_the_width_of_the_mlp(two_processes: None) -> None:
+    model = Llama(ModelConfig.model_validate(SHAPE), VOCAB, 32, "math")
+    split(model, init_device_mesh("cpu", (1, 1, 2), mesh_dim_names=DIMENSIONS), ParallelConfig(tp=2), "fp32")
+    for block in model.model.layers:
+        held = {
+            name: tuple(module.weight.to_local().shape)
+            for name, module in block.named_modules()
+            if isinstance(module, torch.nn.Linear)
+        }
+        assert held == {
+            "self_attn.q_proj": (32, 64),
+            "self_attn.k_proj": (16, 64),
+            "self_attn.v_proj": (16, 64),
+            "self_attn.o_proj": (64, 32),
+            "mlp.gate_proj": (88, 64),
+            "mlp.up_proj": (88, 64),
+            "mlp.down_proj": (64, 88),
+        }
+
+
+def test_a_norm_over_processes_takes_of_each_the_part_that_it_holds(two_processes: None) -> None:
+    mesh = init_device_mesh("cpu", (1, 2, 1), mesh_dim_names=DIMENSIONS)
+    world = World(0, 2, torch.device("cpu"), mesh)
+    halved = distribute_tensor(torch.full((8, 8), 3.0), mesh, [Replicate(), Shard(0), Replicate()])
+    assert world.norm([halved]).item() == pytest.approx((32 * 9) ** 0.5)  # of 64 elements, 32 are here
+    whole = distribute_tensor(torch.full((8, 8), 3.0), mesh, [Replicate()] * 3)
+    assert world.norm([whole]).item() == pytest.approx((64 * 9 / 2) ** 0.5)  # both processes count half
+
+
+@pytest.fixture
+def four_processes() -> Iterator[None]:
+    dist.init_process_group("fake", rank=0, world_size=4, store=FakeStore())
+    yield
+    dist.destroy_process_group()
+
+
+def test_a_copy_is_made_of_the_parts_of_one_replica(four_processes: None) -> None:
+    mesh = init_device_mesh("cpu", (2, 2, 1), mesh_dim_names=DIMENSIONS)
+    tensor = distribute_tensor(torch.zeros(8, 8), mesh, [Replicate(), Shard(0), Replicate()])
+    assert [in_one_copy(tensor, 0, other) for other in range(4)] == [True, True, False, False]
+    assert [in_one_copy(tensor, 3, other) for other in range(4)] == [False, False, True, True]
