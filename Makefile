@@ -39,7 +39,7 @@ torture: .venv/.test
 	$(BIN)/python -m tests.torture --minutes $(or $(MINUTES),60) $(if $(SEED),--seed $(SEED))
 
 mutants: .venv/.test
-	@$(BIN)/python -c 'import coverage' 2> /dev/null || .lock/install .lock/mutants.txt
+	@$(BIN)/python -c 'import coverage' 2> /dev/null || .lock/install .lock/coverage.txt
 	$(BIN)/python -m tests.mutants --n $(or $(N),200) $(if $(SEED),--seed $(SEED))
 
 test-gpu-paths: .venv/.triton
@@ -83,3 +83,4 @@ lock:
 	$(COMPILE) --override .lock/torch.txt --override .lock/test.txt --all-extras pyproject.toml -o .lock/peers.txt
 	$(WITHOUT_TORCH) .lock/runtime.txt .lock/test.txt .lock/peers.txt
 	echo uv | $(COMPILE) - -o .lock/uv.txt
+	echo coverage | $(COMPILE) - -o .lock/coverage.txt

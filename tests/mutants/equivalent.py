@@ -1,3 +1,28 @@
 """Mutants that no test can notice, by file and mutated line, and why."""
 
-EQUIVALENT: dict[tuple[str, str], str] = {}
+FASTER = "changes only how long it takes"
+SHOWN = "changes only how something looks"
+
+EQUIVALENT: dict[tuple[str, str], str] = {
+    (
+        "pipeline/sources/formats/text_files.py",
+        "if found >= 1:",
+    ): "half of a window is never 0, and nothing is found before it",
+    (
+        "pipeline/stages/tokenizer/counts.py",
+        "rows[row, HASH] == hashed or _is_word(words, starts, rows[row, WORD], data, i, end)",
+    ): "differs only where two words have the same hash of 64 bits",
+    ("pipeline/store/parts.py", "slower: int = 2,"): FASTER,
+    (
+        "pipeline/steps/plain_files.py",
+        'task = PartTask(PART, "", tuple(stored.files("documents")), 1)',
+    ): "the bytes of a task say only how to share out several",
+    ("trainer/data/loader.py", "name: round(windows.padding, 7)"): SHOWN,
+    ("trainer/run/fit/preflight.py", "if seconds >= SLOW_SECONDS:"): "no two times are equal",
+    (
+        "trainer/run/fit/preflight.py",
+        "for shard in shards[:: -len(shards) // SAMPLED_SHARDS]:",
+    ): "samples as many shards, from the last one",
+    ("trainer/system/figures.py", "for axes in (axes for axes in drawing.axes if axes.images):"): SHOWN,
+    ("trainer/tools/planner/speed.py", "if not (compiles(training, device)):"): FASTER,
+}

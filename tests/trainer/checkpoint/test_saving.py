@@ -4,6 +4,7 @@ asked for.
 
 import errno
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from trainer.config import InitConfig, ModelConfig, RunConfig
 from trainer.model.llama import Llama
 from trainer.parallel.world import World
 from trainer.run.loop import DONE, run
+from trainer.run.session import Session
 from trainer.system.errors import TrainerError
 
 ALONE = World(0, 1, torch.device("cpu"))
@@ -99,3 +101,24 @@ def test_checkpoints_can_come_by_the_clock(settings: dict[str, Any]) -> None:
     config = RunConfig.model_validate(settings)
     assert run(config) == DONE
     assert steps(config) == list(range(1, 13))
+
+
+def test_a_run_whose_checkpoint_cannot_be_saved_ends_before_the_next_is_due(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def slowly(session: Session, windows: torch.Tensor) -> Any:
+        taken.append(session.step)
+        time.sleep(0.3)
+        return take_step(session, windows)
+
+    taken: list[int] = []
+    take_step = Session.take_step
+    monkeypatch.setattr(Session, "take_step", slowly)
+    monkeypatch.setattr(store, "publish", full)
+    settings["training"]["checkpoint"] = {"every_tokens": 4 * 256}
+    with pytest.raises(TrainerError, match="cannot be saved"):
+        run(RunConfig.model_validate(settings))
+    assert taken[-1] < 7
