@@ -19,7 +19,7 @@ import yaml
 from pipeline.cli import COMMANDS, module
 from pipeline.recipe.recipe import load_recipe
 from tests.integration.project import python_topics
-from tests.torture.world import CHANGES, SAME, FindingError, World, differences, outcome_of
+from tests.torture.world import CHANGES, SAME, FindingError, World, differences, outcome_of, worst
 
 
 def flip(path: Path, chance: random.Random) -> None:
@@ -75,7 +75,7 @@ def damaged_store(world: World, chance: random.Random) -> str:
         damage, path = chance.choice(DAMAGES), some_file(world.store, chance)
         world.fault(f"file: {damage.__name__}", world.stage(path))
         damage(path, chance)
-    return max(world.judge(chance.choice(CHANGES)), world.judge({}))
+    return worst(world.judge(chance.choice(CHANGES)), world.judge({}))
 
 
 def rotten_store(world: World, chance: random.Random) -> str:
@@ -88,7 +88,7 @@ def rotten_store(world: World, chance: random.Random) -> str:
     seen = world.command("verify", "--deep")
     if seen.status != 2 or "DAMAGED" not in seen.printed:
         raise FindingError(f"verify --deep does not see {path}: {seen.printed[-500:]}{seen.said[-500:]}")
-    return max(world.judge(chance.choice(CHANGES)), world.judge({}))
+    return worst(world.judge(chance.choice(CHANGES)), world.judge({}))
 
 
 def stale_partial(world: World, chance: random.Random) -> str:
@@ -102,7 +102,7 @@ def stale_partial(world: World, chance: random.Random) -> str:
             damage = chance.choice([flip, cut, delete])
             damage(some_file(left, chance), chance)
             world.fault("half-written version", world.stage(version))
-    return max(world.judge(chance.choice(CHANGES)), world.judge({}))
+    return worst(world.judge(chance.choice(CHANGES)), world.judge({}))
 
 
 def damaged_source(world: World, chance: random.Random) -> str:
@@ -223,9 +223,13 @@ def odd_setting(world: World, chance: random.Random) -> str:
     changed = settings.get(section, {}) if isinstance(settings.get(section, {}), dict) else {}
     settings[section] = {**changed, chance.choice(sorted(known[section])): chance.choice(ODD)}
     world.fault("odd setting", section)
+    written = world.recipe.read_text()
     world.recipe.write_text(yaml.safe_dump(settings))
     ended = world.ended(world.start({}))
-    return outcome_of(ended, named=f"{section}: {settings[section]}: ", well="carried out")
+    outcome = outcome_of(ended, named=f"{section}: {settings[section]}: ", well="carried out")
+    world.recipe.write_text(written)
+    world.judge({})
+    return outcome
 
 
 WORDS = ["", "-1", "0", "1", "2", "1e9", "nan", "é\n", "no such", "plain", "corpora/plain/raw", "dedup", "{}"]

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from tests.ray_cluster import RayCluster, started
 from tests.s3_server import BUCKET, S3, proxied, serving
 from tests.torture.processes import disturbed
-from tests.torture.world import CHANGES, SAME, Ended, World, outcome_of
+from tests.torture.world import CHANGES, SAME, Ended, FindingError, World, outcome_of, worst
 
 WHOLE = "whole"
 
@@ -21,24 +21,42 @@ def bad_bucket(world: World, chance: random.Random) -> str:
     """Some requests of a run to its bucket go wrong, and it may be killed. Then a run on another machine
     ends in the same bytes.
     """
-    if not hasattr(world, "bucket"):
-        world.bucket = world.services.enter_context(serving())
-        world.ended(_run(world, world.bucket, {}, WHOLE, "first"))
-    server, prefix = world.bucket, f"{chance.getrandbits(64):x}"
+    server, prefix = _whole(world), f"{chance.getrandbits(64):x}"
     for key in server.keys(f"{WHOLE}/"):
         copy = f"{prefix}{key.removeprefix(WHOLE)}"
         server.client.copy_object(Bucket=BUCKET, Key=copy, CopySource={"Bucket": BUCKET, "Key": key})
     overrides, share = chance.choice(CHANGES[1:]), chance.choice([0.02, 0.1, 0.3])
     with proxied(server, share=share, ways=("500", "503", "reset", "half", "slow", "old")) as (bad, proxy):
         process = _run(world, bad, overrides, prefix, "one")
-        ended = disturbed(world, process, chance) if chance.random() < 0.3 else world.ended(process)
+        ended = (
+            disturbed(world, process, chance, "in a bucket")
+            if chance.random() < 0.3
+            else world.ended(process)
+        )
     for way, path in proxy.faults:
         below = Path(path.partition("?")[0]).relative_to(f"/{BUCKET}")
         if below.is_relative_to(prefix):
             world.fault(f"bucket: {way}", world.stage(world.store / below.relative_to(prefix)))
     outcome = outcome_of(ended) if ended else SAME
-    ended = world.ended(_run(world, server, overrides, prefix, "another"))
-    return max(outcome, world.judge(overrides, _fetched(world, server, prefix, ended)))
+    ended = _sound(world, server, overrides, prefix, "another")
+    return worst(outcome, world.judge(overrides, _fetched(world, server, prefix, ended)))
+
+
+def _whole(world: World) -> S3:
+    """A server whose bucket holds the store of the unchanged recipe below WHOLE."""
+    if world.bucket is None:
+        server = world.services.enter_context(serving())
+        _sound(world, server, {}, WHOLE, "first")
+        world.bucket = server
+    return world.bucket
+
+
+def _sound(world: World, server: S3, overrides: dict[str, object], prefix: str, cache: str) -> Ended:
+    """A run that nothing disturbs. Raises FindingError: `World.judge` would try a remedy in the directory."""
+    ended = world.ended(_run(world, server, overrides, prefix, cache))
+    if ended.status:
+        raise FindingError(f"in a bucket: exit status {ended.status}: {ended.said[-500:]}")
+    return ended
 
 
 def _run(
@@ -74,7 +92,7 @@ def lost_node(world: World, chance: random.Random) -> str:
             _pause(cluster, 15 if way == "hangs" else chance.uniform(0.5, 2))
         ended = world.ended(process)
     outcome = outcome_of(ended)
-    return max(outcome, world.judge(overrides, ended if ended.status == 0 else None))
+    return worst(outcome, world.judge(overrides, ended if ended.status == 0 else None))
 
 
 def _pause(cluster: RayCluster, seconds: float) -> None:

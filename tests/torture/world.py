@@ -29,6 +29,7 @@ from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.steps.training.plan import plan
 from pipeline.store.store import Store
 from tests.integration.project import ROOT, TRAINING, python_topics
+from tests.s3_server import S3
 
 SECONDS = 300  # after which a run hangs; compiling the kernels on a busy machine takes two minutes
 SAME, SENTENCE = "same bytes", "a sentence, then same bytes"
@@ -64,13 +65,15 @@ class Ended:
 class World:
     """A directory with sources, a recipe and a store. `store` is made once and put back by `restore`.
 
-    `faults`: kind and stage of each fault of this trial. `services`: what is stopped at the end.
+    `faults`: kind and stage of each fault of this trial. `services`: what is stopped at the end. `bucket`: a
+    server whose bucket holds the store of the unchanged recipe, once a trial has needed one.
     """
 
     directory: Path
     references: dict[str, Content] = field(default_factory=dict)
     faults: list[tuple[str, str]] = field(default_factory=list)
     services: ExitStack = field(default_factory=ExitStack)
+    bucket: S3 | None = None
 
     @property
     def place(self) -> Path:
@@ -231,6 +234,11 @@ class World:
         if differing := differences(self.content(ended), self.reference(overrides)):
             raise FindingError(f"other bytes: {differing}")
         return outcome
+
+
+def worst(*outcomes: str) -> str:
+    """Of several runs of a trial."""
+    return SENTENCE if SENTENCE in outcomes else outcomes[0]
 
 
 def outcome_of(ended: Ended, remedy: str = "error:", *, named: str = "", well: str = SAME) -> str:
