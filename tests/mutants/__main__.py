@@ -12,17 +12,15 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from datetime import date
 from pathlib import Path
 from queue import Queue
 
-from performance.harness.sidebyside import machine
+from performance.harness.sidebyside import record
 from tests.mutants.equivalent import EQUIVALENT
 from tests.mutants.measured import Measured, measure, mirrored
 from tests.mutants.mutants import ROOT, Mutant, of_file
 from tests.mutants.worker import Worker
 
-RESULTS = ROOT / "performance" / "results" / "mutants.json"
 PATIENCE = 3.0  # times the seconds that the tests took, for a mutant that hangs
 SOON = 2.0  # seconds; slower tests come last
 UNRUN, SURVIVED, UNDECIDED, KILLED, SAME = "not run", "survived", "undecided", "killed", "equivalent"
@@ -145,8 +143,6 @@ def main() -> int:
     if not options.only:
         head = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
         result = {
-            "date": str(date.today()),
-            "machine": machine(),
             "commit": subprocess.run(head, check=True, capture_output=True, text=True).stdout.strip(),
             "seed": options.seed,
             "n": len(rows),
@@ -154,7 +150,7 @@ def main() -> int:
             "equivalent": [row for row in rows if row["outcome"] == SAME],
             "survivors": survivors,
         }
-        RESULTS.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n")
+        record("mutants", result, ["coverage", "pytest"])
     return 1 if len(survivors) > 0.05 * len(rows) else 0
 
 

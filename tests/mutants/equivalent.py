@@ -23,6 +23,4 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "trainer/run/fit/preflight.py",
         "for shard in shards[:: -len(shards) // SAMPLED_SHARDS]:",
     ): "samples as many shards, from the last one",
-    ("trainer/system/figures.py", "for axes in (axes for axes in drawing.axes if axes.images):"): SHOWN,
-    ("trainer/tools/planner/speed.py", "if not (compiles(training, device)):"): FASTER,
 }
