@@ -25,7 +25,7 @@ def bad_bucket(world: World, chance: random.Random) -> str:
     for key in server.keys(f"{WHOLE}/"):
         copy = f"{prefix}{key.removeprefix(WHOLE)}"
         server.client.copy_object(Bucket=BUCKET, Key=copy, CopySource={"Bucket": BUCKET, "Key": key})
-    overrides, share = chance.choice(CHANGES[1:]), chance.choice([0.02, 0.1, 0.3])
+    overrides, share = chance.choice(CHANGES[1:]), chance.choice([0.02, 0.05, 0.1])
     with proxied(server, share=share, ways=("500", "503", "reset", "half", "slow", "old")) as (bad, proxy):
         process = _run(world, bad, overrides, prefix, "one")
         ended = (
