@@ -220,7 +220,8 @@ class World:
 
     def judge(self, overrides: Mapping[str, Any], ended: Ended | None = None) -> str:
         """The outcome of a run: the same bytes, at once or by the remedy that its one sentence names.
-        Without `ended`, of a new run. Raises FindingError.
+        Without `ended`, of a new run. A damaged tokenizer is trained again by the unchanged recipe, which
+        made it. Raises FindingError.
         """
         ended = ended or self.ended(self.start(overrides))
         outcome = SAME
@@ -228,7 +229,9 @@ class World:
             outcome = SENTENCE
             if "frozen" not in ended.said or ended.said.count("error:") != 1:
                 raise FindingError(f"no remedy: {ended.said[-500:]}")
-            ended = self.ended(self.start(overrides, "--retrain"))
+            ended = self.ended(self.start({}, "--retrain"))
+            if overrides and ended.status == 0:
+                ended = self.ended(self.start(overrides))
         if ended.status:
             raise FindingError(f"exit status {ended.status}: {ended.said[-500:]}")
         if differing := differences(self.content(ended), self.reference(overrides)):
