@@ -70,8 +70,8 @@ def some_file(folder: Path, chance: random.Random) -> Path:
 
 
 def damaged_store(world: World, chance: random.Random) -> str:
-    """Any file of the store, a run of a changed recipe, and one of the unchanged recipe."""
-    for _ in range(chance.randrange(1, 4)):
+    """Any files of the store, a run of a changed recipe, and one of the unchanged recipe."""
+    for _ in range(chance.randrange(1, 8)):
         damage, path = chance.choice(DAMAGES), some_file(world.store, chance)
         world.fault(f"file: {damage.__name__}", world.stage(path))
         damage(path, chance)
@@ -79,15 +79,21 @@ def damaged_store(world: World, chance: random.Random) -> str:
 
 
 def rotten_store(world: World, chance: random.Random) -> str:
-    """A bit that a disk flips leaves size and time as they are: `verify --deep` names it, a run mends it."""
-    path = some_file(world.store / chance.choice(["corpora", "dedup", "token_shards"]), chance)
-    world.fault("file: flip of the disk", world.stage(path))
-    before = path.stat()
-    flip(path, chance)
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    """Bits that a disk flips leave size and time as they are: `verify --deep` sees and a run mends them."""
+    flipped = set()
+    for _ in range(chance.randrange(1, 8)):
+        path = some_file(world.store / chance.choice(["corpora", "dedup", "token_shards"]), chance)
+        before = path.stat()
+        if path not in flipped:  # twice might be as before
+            world.fault("file: flip of the disk", world.stage(path))
+            flip(path, chance)
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        flipped.add(path)
     seen = world.command("verify", "--deep")
-    if seen.status != 2 or "DAMAGED" not in seen.printed:
-        raise FindingError(f"verify --deep does not see {path}: {seen.printed[-500:]}{seen.said[-500:]}")
+    for path in flipped:
+        version = next(above for above in path.parents if (above / "manifest.json").exists())
+        if seen.status != 2 or f"{version.relative_to(world.store)}\n  DAMAGED" not in seen.printed:
+            raise FindingError(f"verify --deep does not see {path}: {seen.printed[-500:]}{seen.said[-500:]}")
     return worst(world.judge(chance.choice(CHANGES)), world.judge({}))
 
 
@@ -210,26 +216,28 @@ def read_only_store(world: World, chance: random.Random) -> str:
     return outcome
 
 
+SECTIONS = ("raw", "scrub", "quality", "dedup", "tokenizer", "shards", "mixture", "engine")
 ODD: list[Any] = [
     *(0, -1, 1, 2, 10**30, 1e300, 1e-300, float("nan"), True, None, "", "1e6", "/", "\0", [], {}, [0])
 ]
 
 
 def odd_setting(world: World, chance: random.Random) -> str:
-    """A recipe with an odd value somewhere: refused in a sentence before anything runs, or carried out."""
-    settings = yaml.safe_load(world.recipe.read_text())
+    """Recipes with an odd value somewhere: refused in a sentence before anything runs, or carried out."""
+    written, outcomes = world.recipe.read_text(), []
     known = load_recipe(world.recipe).model_dump(mode="json")
-    section = chance.choice(["raw", "scrub", "quality", "dedup", "tokenizer", "shards", "mixture", "engine"])
-    changed = settings.get(section, {}) if isinstance(settings.get(section, {}), dict) else {}
-    settings[section] = {**changed, chance.choice(sorted(known[section])): chance.choice(ODD)}
-    world.fault("odd setting", section)
-    written = world.recipe.read_text()
-    world.recipe.write_text(yaml.safe_dump(settings))
-    ended = world.ended(world.start({}))
-    outcome = outcome_of(ended, named=f"{section}: {settings[section]}: ", well="carried out")
+    for _ in range(chance.randrange(1, 5)):
+        settings = yaml.safe_load(written)
+        section = chance.choice(SECTIONS)
+        changed = settings.get(section, {}) if isinstance(settings.get(section, {}), dict) else {}
+        settings[section] = {**changed, chance.choice(sorted(known[section])): chance.choice(ODD)}
+        world.fault("odd setting", section)
+        world.recipe.write_text(yaml.safe_dump(settings))
+        ended = world.ended(world.start({}))
+        outcomes.append(outcome_of(ended, named=f"{section}: {settings[section]}: ", well="carried out"))
     world.recipe.write_text(written)
     world.judge({})
-    return outcome
+    return worst(*outcomes)
 
 
 WORDS = ["", "-1", "0", "1", "2", "1e9", "nan", "é\n", "no such", "plain", "corpora/plain/raw", "dedup", "{}"]
@@ -252,13 +260,15 @@ def odd_arguments(parser: argparse.ArgumentParser, chance: random.Random) -> lis
 
 
 def odd_command(world: World, chance: random.Random) -> str:
-    """A command with arguments as a tired user may type them harms nothing."""
-    name = chance.choice(sorted(COMMANDS))
-    parser = argparse.ArgumentParser()
-    module(name).add_arguments(parser)
-    given = odd_arguments(parser, chance)
-    world.fault("odd command line", name)
-    ended = world.command(name, *given)
-    outcome = outcome_of(ended, named=f"{name} {given}: ", well="carried out")
+    """Commands with arguments as a tired user may type them harm nothing."""
+    outcomes = []
+    for _ in range(chance.randrange(1, 5)):
+        name = chance.choice(sorted(COMMANDS))
+        parser = argparse.ArgumentParser()
+        module(name).add_arguments(parser)
+        given = odd_arguments(parser, chance)
+        world.fault("odd command line", name)
+        ended = world.command(name, *given)
+        outcomes.append(outcome_of(ended, named=f"{name} {given}: ", well="carried out"))
     world.judge({})
-    return outcome
+    return worst(*outcomes)

@@ -107,7 +107,7 @@ def interrupted_training(world: World, chance: random.Random) -> str:
     outcome = SAME
     for _ in range(chance.randrange(1, 4)):
         ended = disturbed(world, world.train(run_dir), chance, "training")
-        if ended and ended.status not in (0, RESUMABLE):
+        if ended and ended.status not in (0, RESUMABLE, USER_ERROR):
             raise FindingError(f"exit status {ended.status}: {ended.said[-500:]}")
         checkpoints = run_dir / "checkpoints"
         if any(checkpoints.glob("step-*")) and chance.random() < 0.4:
@@ -115,7 +115,7 @@ def interrupted_training(world: World, chance: random.Random) -> str:
             world.fault(f"file: {damage.__name__}", "checkpoint")
             damage(path, chance)
     ended = world.ended(world.train(run_dir))
-    if ended.status == USER_ERROR and ended.said.count("trainer:") == 1:
+    if ended.status == USER_ERROR and ended.said.count("Delete the directory to start over") == 1:
         outcome = SENTENCE
         shutil.rmtree(run_dir)
         ended = world.ended(world.train(run_dir))
