@@ -110,6 +110,23 @@ def test_old_runs_go_with_everything_made_from_them_and_lineage_still_answers(
     assert "nothing to remove" in capsys.readouterr().out
 
 
+def test_the_evaluations_of_a_removed_runs_checkpoints_go_with_it_and_so_does_what_names_them(
+    tmp_path: Path, store: Store
+) -> None:
+    runs = [trained(store, seed) for seed in (1, 2)]
+    used = LastVersions(store.files, RecipeName("mine", str(tmp_path / "recipe.yaml")))
+    for run in runs:
+        key = keys.checkpoint_evaluation(f"{run.name}-00000032")
+        with store.making(Work(key, "test", {}, {})) as draft:
+            write_atomically(draft.path / "evaluation.json", "{}")
+            part = Part(key, "test", {"scores": File.of(draft.path / "evaluation.json", draft.path)})
+            used.use(key, draft.publish([part]).path.name)
+    enforce(store, Limits(runs=1))
+    left = f"{runs[1].name}-00000032"
+    assert [path.name for path in (store.root / keys.CHECKPOINT_EVALUATION).iterdir()] == [left]
+    assert [path.name for path in store.root.glob("recipes/*/checkpoint_evaluation/*")] == [left]
+
+
 def test_data_that_only_removed_runs_name_goes_with_them(store: Store, tmp_path: Path) -> None:
     first = trained(store, 1)
     only = store.root / first.config.lineage["assets"]["token_shards/first"]["path"]
