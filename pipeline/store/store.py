@@ -207,6 +207,12 @@ class Store:
         if self._last:
             self._last.use(version.key, version.path.name)
 
+    def go_on_with(self, version: Version) -> None:
+        """This run continues with the version, as the run did that it takes over from. What the recipe uses
+        stays as it is recorded.
+        """
+        self._used[version.key] = version
+
     @contextmanager
     def making(self, work: Work) -> Iterator["Version | Draft"]:
         """Yields the version if it exists already, else a draft to fill and publish. A second process that

@@ -185,6 +185,21 @@ def test_a_change_waits_for_a_run_that_may_follow_it_but_not_for_a_training(site
     assert isinstance(night, dg.SkipReason)
 
 
+def test_a_run_that_is_started_again_goes_on_with_the_corpora_that_it_had_read(site: Site) -> None:
+    (first,) = site.instance.get_runs()
+    before = data_versions(site.project)
+    site.change()
+    site.retokenize()  # another run, between the first and its retry
+    after = data_versions(site.project)
+    retry = {"dagster/parent_run_id": first.run_id, "dagster/root_run_id": first.run_id}
+    shards = dg.AssetKey(["token_shards", "topics"])
+    assert site.retokenize(dg.RunRequest(asset_selection=[shards], tags=retry)) == {"token_shards/topics"}
+    (newest,) = site.instance.fetch_materializations(shards, limit=1).records
+    assert newest.asset_materialization
+    assert newest.asset_materialization.tags["dagster/data_version"] == before["token_shards/topics"]
+    assert data_versions(site.project) == after  # the recipe uses the corpus as it is now
+
+
 @pytest.mark.slow
 def test_the_daemon_notices_and_retokenizes(site: Site) -> None:
     before = data_versions(site.project)

@@ -1,7 +1,7 @@
 """The recipe, the store and the engine as one Dagster resource."""
 
 import re
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from pipeline.recipe import variants
 from pipeline.recipe.overrides import merged
 from pipeline.recipe.recipe import BASE, Recipe, RecipeError, load_recipe, recipe_path, stored_at
 from pipeline.steps.recipe_versions import store_of
+from pipeline.store import keys
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.errors import PipelineError
 from pipeline.store.store import Store, default_store
@@ -31,6 +32,7 @@ if TYPE_CHECKING:  # the extra `ray`
     from pipeline.store.engines.ray import RayEngine
 
 MAX_RETRIES_TAG = "dagster/max_retries"  # Dagster retries a run that failed outside its steps
+PARENT_TAG = "dagster/parent_run_id"
 PARTITION_TAG = "dagster/partition"
 CHECKPOINT = re.compile(r"[0-9a-f]{8}-\d{8,}")
 TAG_LENGTH = 200
@@ -116,6 +118,22 @@ class PipelineResources(dg.ConfigurableResource):
             _restore_unreached_checks(instance, run.run_id)
             raise
         self._in_progress.enter_context(self.store.in_progress())
+        self._take_over(instance, run.tags.get(PARENT_TAG))
+
+    def _take_over(self, instance: dg.DagsterInstance, parent: str | None) -> None:
+        """A run that is started again leaves out the steps that succeeded. It goes on with what those read
+        from the sources, whatever other runs have read since; everything else follows from that.
+        """
+        given = {keys.raw(corpus) for corpus in self.recipe.corpus_names} | {keys.TOKENIZER}
+        while parent and (run := instance.get_run_by_id(parent)):
+            for entry in instance.all_logs(parent, dg.DagsterEventType.ASSET_MATERIALIZATION):
+                made = entry.asset_materialization
+                key = "/".join(made.asset_key.path) if made else ""
+                if made and key in given:
+                    given.remove(key)
+                    with suppress(PipelineError):  # it was removed since, and is read again
+                        self.store.go_on_with(self.store.open(key, str(made.metadata["fingerprint"].value)))
+            parent = run.tags.get(PARENT_TAG)
 
     def _tags(self) -> dict[str, str]:
         """Name, notes and the settings that differ from the recipe."""
