@@ -106,11 +106,18 @@ class LastVersions:
                 yield name
 
     def describe(self) -> None:
-        """Records at the beginning of each run whose versions these are."""
+        """Records at the beginning of each run whose versions these are, and by the file's time when it was.
+        A store that may only be read can still serve a run that makes nothing.
+        """
         path = self._path / DESCRIPTION
         described = {"recipe": self.recipe.file, "changes": self.recipe.changes}
         described |= {"variant": self.recipe.variant} if self.recipe.variant else {}
-        self._write(path, json.dumps(described, indent=1, sort_keys=True))
+        text = json.dumps(described, indent=1, sort_keys=True)
+        try:
+            self._write(path, text)
+        except OSError:
+            if not path.exists() or path.read_text(encoding="utf-8") != text:
+                raise
 
 
 def recorded(files: Files, changes_kept: int = CHANGES_KEPT) -> Iterable[tuple[str, str]]:

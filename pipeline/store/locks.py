@@ -3,7 +3,7 @@
 import fcntl
 import logging
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO
 
@@ -48,5 +48,11 @@ def idle_run(run: Path) -> AbstractContextManager[bool]:
 
 
 def _opened(path: Path) -> IO[str]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return path.open("w")
+    """Where nothing can be written, a lock that is there will do: a run that makes nothing goes on."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open("w")
+    except OSError:
+        with suppress(OSError):
+            return path.open()
+        raise
