@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Dagster's commands announce on every start which command will replace them.
 export PYTHONWARNINGS ?= ignore:Function
 
-.PHONY: setup pretrain ui test test-all test-cluster test-gpu-paths torture mutants gpu-report format lock
+.PHONY: setup pretrain ui test test-all test-cluster test-gpu-paths torture long-run mutants gpu-report format lock
 
 setup: .venv/.runtime
 
@@ -37,6 +37,9 @@ test-cluster: .venv/.peers
 
 torture: .venv/.test
 	$(BIN)/python -m tests.torture --minutes $(or $(MINUTES),60) $(if $(SEED),--seed $(SEED))
+
+long-run: .venv/.test
+	$(BIN)/python -m tests.long_run --minutes $(or $(MINUTES),60) $(if $(SEED),--seed $(SEED))
 
 mutants: .venv/.test
 	@$(BIN)/python -c 'import coverage' 2> /dev/null || .lock/install .lock/coverage.txt
