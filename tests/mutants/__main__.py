@@ -38,8 +38,6 @@ def draw(files: list[str], n: int, seed: int) -> list[Mutant]:
 def chosen(mutant: Mutant, measured: Measured, budget: float) -> tuple[list[str], float]:
     """The tests to run, in their order, and how long they took."""
     covering, beside = measured.tests(mutant), measured.beside(mutant.file)
-    if not (covering and mutant.ran):
-        covering |= beside
     changed = {
         file
         for file in measured.changed
@@ -47,7 +45,9 @@ def chosen(mutant: Mutant, measured: Measured, budget: float) -> tuple[list[str]
     }
     tests = sorted(changed)
     seconds = sum(taken for test, taken in measured.seconds.items() if test.partition("::")[0] in changed)
-    for test in sorted(covering, key=lambda test: (test not in beside, measured.seconds[test])):
+    far = {test: (test not in covering) + (test not in beside) for test in covering | beside}
+    # Coverage misses what a process does that an earlier test has started: hence those beside, too.
+    for test in sorted(far, key=lambda test: (far[test], measured.seconds[test])):
         if seconds == 0 or seconds + measured.seconds[test] <= budget:
             tests.append(test)
             seconds += measured.seconds[test]
