@@ -129,7 +129,7 @@ def retire(store: Store, item: Garbage) -> bool:
             # Only of the evaluations of a checkpoint: no recipe has used the other paths last.
             for record in (store.root / RECIPES).glob(f"*/{_place(store, path)}"):
                 store.files.remove(record)
-                record.unlink()
+                record.unlink(missing_ok=True)
     return nobody_works
 
 
