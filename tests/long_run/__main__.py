@@ -8,7 +8,6 @@ import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -30,7 +29,9 @@ from pipeline.assets.operations.orphaned_runs import UNDER_WAY, process_of
 from pipeline.store.errors import PipelineError
 from tests.integration.project import ROOT, TRAINING, Project, python_topics
 from tests.integration.test_killed_at_random import check_nothing_is_half_published, processes
+from tests.integration.test_ui import free_port
 from tests.long_run.figures import draw, growth, on_disk
+from tests.trainer.parallel.test_killed import children
 
 LIVING = {  # what the command line of a long-lived process holds
     "dagster dev": "bin/dagster dev",
@@ -85,12 +86,11 @@ class Long:
             self.done["questions that the web server did not answer"] += 1
             return {}
 
-    def launch(self, job: str, training: dict[str, Any] | None = None) -> str | None:
-        config = {"resources": {"workshop": {"config": {"training": training or {}}}}}
+    def launch(self, job: str, training: dict[str, Any]) -> None:
+        config = {"resources": {"workshop": {"config": {"training": training}}}}
         of = {"selector": {**LOCATION, "jobName": job}, "runConfigData": config, "mode": "default"}
         answer = self.ask(LAUNCH, of=of).get("launchPipelineExecution") or {}
         self.note(f"{job} launched" if "run" in answer else f"{job} refused: {answer.get('__typename')}")
-        return answer["run"]["runId"] if "run" in answer else None
 
     def sample(self) -> None:
         self.ask(PAGES)
@@ -144,7 +144,8 @@ class Long:
         runs = [int(claim.split()[3]) for run in started if (claim := process_of(run))]
         if target == "run":
             return [pid for pid in runs if pid in found]
-        return [pid for pid, line in found.items() if "spawn_main" in line and _parent(pid) in runs]
+        workers = (pid for run in runs for pid in children(run))
+        return [pid for pid in workers if "spawn_main" in found.get(pid, "")]
 
     def kill(self, target: str, instance: dg.DagsterInstance) -> bool:
         if not (found := self.victims(target, instance)):
@@ -232,12 +233,6 @@ class Long:
         self.sample()
 
 
-def _parent(pid: int) -> int:
-    with suppress(OSError):
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    return 0
-
-
 def project(directory: Path) -> Project:
     """Three corpora, one of them large enough for worker processes; trainings of seconds."""
     corpora = [
@@ -267,9 +262,7 @@ def project(directory: Path) -> Project:
 
 def run(directory: Path, minutes: float, seed: int) -> tuple[Long, list[str]]:
     """The whole run, and what is left of its processes."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
+    port = free_port()
     long = Long(project(directory), random.Random(seed), port)
     long.write("topics", python_topics())
     long.change_all()
@@ -279,9 +272,12 @@ def run(directory: Path, minutes: float, seed: int) -> tuple[Long, list[str]]:
     serving = long.project.serving("dagster", "dev", "--host", "127.0.0.1", "--port", str(port))
     with serving as server, dg.DagsterInstance.from_config(str(long.project.home)) as instance:
         while not long.ask("{ version }"):
+            if server.poll() is not None:
+                raise SystemExit(f"dagster dev ended with {server.returncode}")
             time.sleep(1)
         long.begun = time.monotonic()
         long.done.clear()
+        long.disturbed.clear()
         try:
             long.disturb(60 * minutes, instance)
             long.conclude(instance)
@@ -301,11 +297,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.long_run", description=__doc__)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--keep", type=Path, help="work in this directory, and leave it there")
     options = parser.parse_args()
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each process would compile everything again
     with tempfile.TemporaryDirectory() as directory:
-        long, left = run(options.keep or Path(directory, "project"), options.minutes, options.seed)
+        long, left = run(Path(directory, "project"), options.minutes, options.seed)
     long.findings += [f"left running: {line}" for line in left]
     result = {
         "minutes": options.minutes,
