@@ -144,6 +144,13 @@ def users(files: Files, changes_kept: int = CHANGES_KEPT) -> dict[tuple[str, str
     return found
 
 
+def naming(root: Path, place: str) -> Iterator[Path]:
+    """The records of the version at a place in the store, or of all versions of a key."""
+    key, _, name = place.rpartition("/")
+    yield from (root / RECIPES).glob(f"*/{place}")
+    yield from (record for record in (root / RECIPES).glob(f"*/{key}") if _name_in(record) == name)
+
+
 def damaged(root: Path) -> Iterator[Path]:
     """The records that cannot be read."""
     for path in sorted((root / RECIPES).glob(f"*/{DESCRIPTION}")):

@@ -126,8 +126,7 @@ def retire(store: Store, item: Garbage) -> bool:
             config.unlink()
         for path in item.paths if nobody_works else ():
             _remove(store.files, path)
-            # Only of the evaluations of a checkpoint: no recipe has used the other paths last.
-            for record in (store.root / RECIPES).glob(f"*/{_place(store, path)}"):
+            for record in last_versions.naming(store.root, _place(store, path)):
                 store.files.remove(record)
                 record.unlink(missing_ok=True)
     return nobody_works

@@ -14,7 +14,7 @@ import yaml
 from pipeline.cli import main
 from pipeline.steps.lineage.checkpoints import checkpoint
 from pipeline.steps.training import plan
-from pipeline.store import keys
+from pipeline.store import keys, last_versions
 from pipeline.store.cleanup import gc
 from pipeline.store.cleanup.runs import MADE_FROM_RUN, Limits, old_runs, training_runs
 from pipeline.store.last_versions import LastVersions, RecipeName
@@ -125,6 +125,19 @@ def test_the_evaluations_of_a_removed_runs_checkpoints_go_with_it_and_so_does_wh
     left = f"{runs[1].name}-00000032"
     assert [path.name for path in (store.root / keys.CHECKPOINT_EVALUATION).iterdir()] == [left]
     assert [path.name for path in store.root.glob("recipes/*/checkpoint_evaluation/*")] == [left]
+
+
+def test_no_record_names_a_version_of_a_removed_run(tmp_path: Path, store: Store) -> None:
+    for seed in (1, 2):
+        trained(store, seed)
+        changed = RecipeName(f"mine-{seed}", str(tmp_path / "recipe.yaml"), {"training.seed": seed})
+        for key in MADE_FROM_RUN:
+            LastVersions(store.files, changed).use(key, next(store.newest_first(key)).path.name)
+    before = set(last_versions.recorded(store.files))
+    enforce(store, Limits(runs=1))
+    after = set(last_versions.recorded(store.files))
+    assert len(before - after) == len(MADE_FROM_RUN)
+    assert all((store.root / key / name).exists() for key, name in after)
 
 
 def test_data_that_only_removed_runs_name_goes_with_them(store: Store, tmp_path: Path) -> None:
