@@ -17,17 +17,11 @@ from pipeline.stages.dedup.hashing import mix64
 from pipeline.stages.dedup.normalise import GROWTH, MARK, WORD
 from pipeline.stages.dedup.shingles import BASE, Texts, hash_words, normalise_row, polynomial, texts
 from pipeline.stages.text import decode, equals
-from pipeline.store.params import Params
+from pipeline.store.params import Params, required
 
 VERSION = "decontamination-1"
-HITS_SCHEMA = pa.schema(
-    [
-        pa.field("id", pa.string(), nullable=False),
-        pa.field("set", pa.string(), nullable=False),
-        pa.field("ngram", pa.string(), nullable=False),
-        pa.field("position", pa.int64(), nullable=False),
-        pa.field("hits", pa.int64(), nullable=False),
-    ]
+HITS_SCHEMA = required(
+    id=pa.string(), set=pa.string(), ngram=pa.string(), position=pa.int64(), hits=pa.int64()
 )
 _ONE, _LOW = np.uint64(1), np.uint64(63)
 _BITS_PER_NGRAM = 16  # of the filter before the search: at most one n-gram in 16 passes it by chance

@@ -6,19 +6,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from pipeline.store.params import required
+
 if TYPE_CHECKING:
     from py3langid.langid import LanguageIdentifier
 
 STRETCH = 500  # characters
 VERSION = f"language-1-py3langid-{version('py3langid')}-{STRETCH}"
 
-LANGUAGES_SCHEMA = pa.schema(
-    [
-        pa.field("id", pa.string(), nullable=False),
-        pa.field("language", pa.string(), nullable=False),
-        pa.field("language_confidence", pa.float64(), nullable=False),
-    ]
-)
+LANGUAGES_SCHEMA = required(id=pa.string(), language=pa.string(), language_confidence=pa.float64())
 
 # ISO 639 codes, as the detector names languages. Listed here so that checking a recipe does not load the
 # model, which takes a second.

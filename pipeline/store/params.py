@@ -6,13 +6,16 @@ from trainer.config import Config
 
 MOST = 10**12  # documents, characters or tokens: no corpus needs more, and every kernel can count them
 
+
+def required(**columns: pa.DataType) -> pa.Schema:
+    """A schema of columns by name that hold no null."""
+    return pa.schema([pa.field(name, kind, nullable=False) for name, kind in columns.items()])
+
+
 DOCUMENT_SCHEMA = pa.schema(
     [
-        pa.field("id", pa.string(), nullable=False),
-        pa.field("text", pa.large_string(), nullable=False),
-        pa.field("source", pa.string()),
-        pa.field("url", pa.string()),
-        pa.field("metadata", pa.string()),
+        *required(id=pa.string(), text=pa.large_string()),
+        *(pa.field(name, pa.string()) for name in ("source", "url", "metadata")),
     ]
 )
 

@@ -9,16 +9,16 @@ import pyarrow.compute as pc
 from pipeline.stages.compiled import kernel
 from pipeline.stages.dedup.hashing import murmur128
 from pipeline.stages.dedup.verify import Verified
+from pipeline.store.params import required
 
 EXACT, NEAR = "exact", "near"
 DECISION_SCHEMA = pa.schema(
     [
-        pa.field("id", pa.string(), nullable=False),
-        pa.field("keep", pa.bool_(), nullable=False),
+        *required(id=pa.string(), keep=pa.bool_()),
         pa.field("reason", pa.string()),
         pa.field("duplicate_of", pa.string()),
         pa.field("jaccard", pa.float32()),
-        pa.field("cluster", pa.int64(), nullable=False),
+        *required(cluster=pa.int64()),
     ]
 )
 MEMBER_SCHEMA = pa.schema(

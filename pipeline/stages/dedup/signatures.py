@@ -10,6 +10,7 @@ from pipeline.stages.dedup.hashing import murmur128
 from pipeline.stages.dedup.normalise import count_characters, end_of_character
 from pipeline.stages.dedup.params import DedupParams
 from pipeline.stages.dedup.shingles import Texts, hash_shingles, normalise_row, texts
+from pipeline.store.params import required
 
 _EMPTY = np.uint32(0xFFFFFFFF)
 _F1, _F2 = np.uint32(0x85EBCA6B), np.uint32(0xC2B2AE35)
@@ -30,15 +31,13 @@ def signature_schema(params: DedupParams) -> pa.Schema:
     """`exact`: MurmurHash3 x64 128 of the normalised text. `num_shingles`: with repeats; 0 only for empty
     text. `length`: its characters.
     """
-    return pa.schema(
-        [
-            pa.field("id", pa.string(), nullable=False),
-            pa.field("exact", pa.binary(16), nullable=False),
-            pa.field("num_shingles", pa.int32(), nullable=False),
-            pa.field("length", pa.int64(), nullable=False),
-            pa.field("truncated", pa.bool_(), nullable=False),
-            pa.field("minhash", pa.list_(pa.uint32(), params.num_perm), nullable=False),
-        ]
+    return required(
+        id=pa.string(),
+        exact=pa.binary(16),
+        num_shingles=pa.int32(),
+        length=pa.int64(),
+        truncated=pa.bool_(),
+        minhash=pa.list_(pa.uint32(), params.num_perm),
     )
 
 

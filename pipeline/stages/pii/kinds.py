@@ -7,7 +7,7 @@ import pyarrow as pa
 from pydantic import Field, field_validator
 
 from pipeline.stages.pii.own_patterns import OwnPattern
-from pipeline.store.params import Params
+from pipeline.store.params import Params, required
 
 
 class PiiKind(StrEnum):
@@ -60,14 +60,7 @@ class PiiParams(Params):
         return patterns
 
 
-SPANS_SCHEMA = pa.schema(
-    [
-        pa.field("id", pa.string(), nullable=False),
-        pa.field("kind", pa.string(), nullable=False),
-        pa.field("start", pa.int64(), nullable=False),
-        pa.field("end", pa.int64(), nullable=False),
-    ]
-)
+SPANS_SCHEMA = required(id=pa.string(), kind=pa.string(), start=pa.int64(), end=pa.int64())
 
 # Columns of a span inside the stage: row of the document, pattern, first byte, byte after the last.
 DOCUMENT, PATTERN, START, END = range(4)

@@ -10,15 +10,9 @@ from pydantic import Field, field_validator, model_validator
 from pipeline.plugins.settings import FilterParams, check_names
 from pipeline.stages.language import LANGUAGES
 from pipeline.stages.quality.repetition import DUPLICATE_SIZES, TOP_SIZES
-from pipeline.store.params import MOST, Params
+from pipeline.store.params import MOST, Params, required
 
-VERDICTS_SCHEMA = pa.schema(
-    [
-        pa.field("id", pa.string(), nullable=False),
-        pa.field("keep", pa.bool_(), nullable=False),
-        pa.field("rule", pa.string()),
-    ]
-)
+VERDICTS_SCHEMA = required(id=pa.string(), keep=pa.bool_()).append(pa.field("rule", pa.string()))
 
 Amount = Annotated[int, Field(ge=0, le=MOST)]
 Share = Annotated[float, Field(ge=0, le=1)]

@@ -17,6 +17,7 @@ from pipeline.stages.quality.repetition import DUPLICATE_SIZES, TOP_SIZES, Numbe
 from pipeline.stages.quality.unicode import character_classes
 from pipeline.stages.quality.walk import Count, Words, walk
 from pipeline.stages.text import utf8_arrays
+from pipeline.store.params import required
 
 # Part of the fingerprint. Python's version of Unicode decides what counts as a letter or as white space.
 VERSION = f"quality-4-unicode-{unicodedata.unidata_version}"
@@ -66,12 +67,7 @@ def _type(signal: Counted | tuple[Counted, ...]) -> pa.DataType:
     return pa.bool_() if signal is C4.LOREM_IPSUM or signal is C4.CURLY_BRACKET else pa.int64()
 
 
-SIGNALS_SCHEMA = pa.schema(
-    [
-        pa.field("id", pa.string(), nullable=False),
-        *(pa.field(name, _type(signal), nullable=False) for name, signal in _SIGNALS.items()),
-    ]
-)
+SIGNALS_SCHEMA = required(id=pa.string(), **{name: _type(signal) for name, signal in _SIGNALS.items()})
 
 
 def with_plain_newlines(documents: pa.RecordBatch) -> pa.RecordBatch:

@@ -20,16 +20,15 @@ from pipeline.store.engines.local import Engine
 from pipeline.store.errors import PipelineError
 from pipeline.store.files import StoredFile
 from pipeline.store.manifest import File, Part, Version
+from pipeline.store.params import required
 from pipeline.store.parquet import PartWriter, batches, kept_batches
-from pipeline.store.parts import PartTask, add, derive, part_tasks
+from pipeline.store.parts import PartTask, add, derive, part_tasks, tally
 from pipeline.store.store import Store
 from pipeline.store.work import Work
 
 REASON = "contaminated"
 PART_BYTES = 128_000_000
-VERDICTS_SCHEMA = pa.schema(
-    [pa.field("id", pa.string(), nullable=False), pa.field("keep", pa.bool_(), nullable=False)]
-)
+VERDICTS_SCHEMA = required(id=pa.string(), keep=pa.bool_())
 
 
 class DecontaminationError(PipelineError):
@@ -149,19 +148,11 @@ class _Search:
             for batch in kept_batches(task.inputs[0], list(task.inputs[1:]), ["id", "text"]):
                 hits = decontamination.contamination(batch, against, list(self.names))
                 clean = pc.invert(pc.is_in(batch.column("id"), value_set=hits.column("id")))
+                verdicts = pa.record_batch([batch.column("id"), clean], VERDICTS_SCHEMA)
                 writer.write("contamination", hits)
-                writer.write(
-                    "verdicts",
-                    pa.RecordBatch.from_arrays([batch.column("id"), clean], schema=VERDICTS_SCHEMA),
-                )
+                writer.write("verdicts", verdicts)
                 add(counts, {"documents": batch.num_rows, REASON: batch.num_rows - pc.sum(clean).as_py()})
-                add(
-                    counts,
-                    {
-                        f"{REASON}/{name}": sum(pc.equal(hits.column("set"), name).to_pylist())
-                        for name in self.names
-                    },
-                )
+                add(counts, tally(hits.column("set"), REASON))
         return Part(task.name, task.fingerprint, writer.files, counts)
 
 

@@ -15,6 +15,7 @@ from pipeline.store import keys
 from pipeline.store.engines.local import Engine
 from pipeline.store.files import StoredFile
 from pipeline.store.manifest import File, Part, Version
+from pipeline.store.params import required
 from pipeline.store.parquet import PartWriter, kept_batches
 from pipeline.store.parts import PartTask, derive, part_tasks
 from pipeline.store.store import Store
@@ -25,9 +26,7 @@ Tables = Sequence[tuple[Version, str]]  # (version, table): the text of a corpus
 Corpora = Mapping[str, Tables]  # in the order in which they keep their documents
 
 SCALARS = ["id", "exact", "length"]
-RUN_SCHEMA = pa.schema(
-    [pa.field("key", pa.uint64(), nullable=False), pa.field("row", pa.uint32(), nullable=False)]
-)
+RUN_SCHEMA = required(key=pa.uint64(), row=pa.uint32())
 
 
 @dataclass(frozen=True)
