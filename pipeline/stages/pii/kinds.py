@@ -70,19 +70,8 @@ DOCUMENT, PATTERN, START, END = range(4)
 EMAIL, PHONE, SSN, IPV4, CREDIT_CARD, IBAN, SECRET, IPV6 = range(8)
 ANY_IP = 8  # the index of `ip: all` among the patterns that are wanted
 
-KIND_OF_PATTERN = (
-    PiiKind.EMAIL,
-    PiiKind.PHONE,
-    PiiKind.SSN,
-    PiiKind.IP,
-    PiiKind.CREDIT_CARD,
-    PiiKind.IBAN,
-    PiiKind.SECRET,
-    PiiKind.IP,
-)
-
+KIND_OF_PATTERN = (*PiiKind, PiiKind.IP)
 PLACEHOLDERS = tuple(f"[{kind.upper()}]".encode() for kind in KIND_OF_PATTERN)
-
 EXAMPLES = (
     b"user@example.com",
     b"202-555-0100",

@@ -9,7 +9,6 @@ from pydantic import Field, field_validator, model_validator
 
 from pipeline.plugins.settings import FilterParams, check_names
 from pipeline.stages.language import LANGUAGES
-from pipeline.stages.quality.repetition import DUPLICATE_SIZES, TOP_SIZES
 from pipeline.store.params import MOST, Params, required
 
 VERDICTS_SCHEMA = required(id=pa.string(), keep=pa.bool_()).append(pa.field("rule", pa.string()))
@@ -218,27 +217,15 @@ _OFF: dict[str, Any] = {
     rule: False if rule.startswith("filter_") else None for rule in RULES if rule != LANGUAGE
 }
 
-_GOPHER = (
-    "min_doc_words",
-    "max_doc_words",
-    "min_avg_word_length",
-    "max_avg_word_length",
-    "max_hash_word_ratio",
-    "max_ellipsis_word_ratio",
-    "max_bullet_lines_ratio",
-    "max_ellipsis_lines_ratio",
-    "min_alpha_words_ratio",
-    "min_stop_words",
-)
-_REPETITION = (
-    "max_dup_para_frac",
-    "max_dup_para_char_frac",
-    "max_dup_line_frac",
-    "max_dup_line_char_frac",
-    *(f"max_top_{n}_gram_char_frac" for n in TOP_SIZES),
-    *(f"max_dup_{n}_gram_char_frac" for n in DUPLICATE_SIZES),
-)
-_FINEWEB = ("min_line_punct_ratio", "max_short_line_ratio", "max_char_dup_ratio", "max_new_line_ratio")
+
+def _from_to(first: str, last: str) -> tuple[str, ...]:
+    """The rules of one paper, which stand together in RULES."""
+    return RULES[RULES.index(first) : RULES.index(last) + 1]
+
+
+_GOPHER = _from_to("min_doc_words", "min_stop_words")
+_REPETITION = _from_to("max_dup_para_frac", "max_dup_10_gram_char_frac")
+_FINEWEB = _from_to("min_line_punct_ratio", "max_new_line_ratio")
 
 
 def _only(*defaults: str, **others: Any) -> QualityParams:
