@@ -1,9 +1,9 @@
 """The entries of a recipe that name the user's own code."""
 
 import re
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from pipeline.store.fingerprint import canonical_json
 from pipeline.store.params import Params
@@ -20,6 +20,13 @@ def encodable(params: dict[str, Any]) -> dict[str, Any]:
     return params
 
 
+Arguments = Annotated[
+    dict[str, Any],
+    AfterValidator(encodable),
+    Field(description="Keyword arguments, part of the fingerprint: numbers, texts, lists, mappings."),
+]
+
+
 class PluginParams(Params):
     """A function or class, its version and its parameters."""
 
@@ -29,9 +36,7 @@ class PluginParams(Params):
         description="Part of the fingerprint: a new version runs the code again on every document. Raise it "
         "whenever the code gives other results.",
     )
-    params: dict[str, Any] = Field(
-        default={}, description="Keyword arguments, part of the fingerprint: numbers, texts, lists, mappings."
-    )
+    params: Arguments = Field({})
     name: str = Field("", description="Names the results; the name of the function or class when not set.")
     max_failed_share: float = Field(
         0.01,
@@ -40,8 +45,6 @@ class PluginParams(Params):
         description="Share of a corpus's documents that the code may fail on with an exception. Each is set "
         "aside; above this share the run fails.",
     )
-
-    _params_have_a_stable_encoding = field_validator("params")(encodable)
 
     @model_validator(mode="before")
     @classmethod

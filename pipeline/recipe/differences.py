@@ -5,12 +5,11 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, TypeAdapter
 
+from pipeline.recipe.overrides import Settings, changed
 from pipeline.recipe.recipe import Recipe
 from pipeline.sources import KINDS as SOURCES
 from pipeline.stages.quality import PROFILES
 from pipeline.stages.tokenizer import ExistingTokenizer, TokenizerParams
-
-Settings = dict[str, Any]
 
 
 def of_recipe(recipe: Mapping[str, Any]) -> Settings:
@@ -23,8 +22,8 @@ def of_recipe(recipe: Mapping[str, Any]) -> Settings:
     kind = ExistingTokenizer if "source" in tokenizer else TokenizerParams
     found["tokenizer"] = _of_model(kind, tokenizer)
     profiles = {name: profile.model_dump(mode="json") for name, profile in PROFILES.items()}
-    nearest = min(profiles, key=lambda name: len(_between(quality, profiles[name])))
-    found["quality"] = {"profile": nearest} | _between(quality, profiles[nearest])
+    nearest = min(profiles, key=lambda name: len(changed(quality, profiles[name])))
+    found["quality"] = {"profile": nearest} | changed(quality, profiles[nearest])
     return {name: section for name, section in found.items() if section}
 
 
@@ -49,16 +48,5 @@ def _of_model(model: type[BaseModel], values: Mapping[str, Any]) -> Settings:
         else:
             default = field.get_default(call_default_factory=True, validated_data=dict(values))
             written = TypeAdapter(Any).dump_python(default, mode="json", by_alias=True)
-            if value != written:
-                found[key] = _between(value, written) if isinstance(value, dict) else value
-    return found
-
-
-def _between(values: Mapping[str, Any], defaults: Mapping[str, Any] | None) -> Settings:
-    """The values that differ from `defaults`, section by section; without defaults, those that are set."""
-    found: Settings = {}
-    for key, value in values.items():
-        default = (defaults or {}).get(key)
-        if value != default:
-            found[key] = _between(value, default) if isinstance(value, dict) else value
+            found |= changed({key: value}, {key: written})
     return found

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, ValidationError, field_validator
@@ -10,7 +9,6 @@ from pydantic import Field, ValidationError, field_validator
 from pipeline.sources import SourceConfig
 from pipeline.sources.benchmarks.items import SETS
 from pipeline.sources.benchmarks.source import NamedBenchmark
-from pipeline.sources.source import Anchored
 from pipeline.stages import decontamination
 from pipeline.store.params import Params
 
@@ -21,11 +19,6 @@ BENCHMARKS = "benchmarks"
 def repeated_name(names: Iterable[str]) -> str | None:
     """The first name in the alphabet that occurs more than once, if any."""
     return min((name for name, count in Counter(names).items() if count > 1), default=None)
-
-
-def anchored(source: SourceConfig, directory: Path) -> SourceConfig:
-    """The source with relative paths that start at `directory`."""
-    return source.anchored(directory) if isinstance(source, Anchored) else source
 
 
 class EvaluationParams(Params):
@@ -49,11 +42,6 @@ class EvaluationParams(Params):
         if repeated := repeated_name(one.title for one in benchmarks):
             raise ValueError(f"two benchmarks are named {repeated!r}: leave one of them out, or rename it")
         return benchmarks
-
-    def anchored(self, directory: Path) -> "EvaluationParams":
-        """A copy whose relative paths start at `directory`."""
-        benchmarks = tuple(one.anchored(directory) for one in self.benchmarks)
-        return self.model_copy(update={"benchmarks": benchmarks})
 
 
 def expanded(entries: Any) -> Any:
@@ -118,13 +106,6 @@ class Decontamination(decontamination.NgramParams):
     def ngrams(self) -> decontamination.NgramParams:
         """The settings that decide which documents match."""
         return decontamination.NgramParams(ngram=self.ngram, min_words=self.min_words)
-
-    def anchored(self, directory: Path) -> "Decontamination":
-        """A copy whose relative paths start at `directory`."""
-        sets = tuple(
-            entry.model_copy(update={"source": anchored(entry.source, directory)}) for entry in self.sets
-        )
-        return self.model_copy(update={"sets": sets})
 
     @field_validator("sets")
     @classmethod

@@ -54,6 +54,18 @@ def _long_form(corpus: Any) -> Settings:
     return {"name": name, "source": source.model_dump(mode="json")}
 
 
+def changed(given: Mapping[str, Any], usual: Mapping[str, Any]) -> Settings:
+    """The settings in `given` that differ from those in `usual`, nested alike."""
+    found: Settings = {}
+    for name, value in given.items():
+        before = usual.get(name)
+        if isinstance(value, Mapping) and isinstance(before, Mapping | None):
+            found |= {name: inside} if (inside := changed(value, before or {})) else {}
+        elif value != before:
+            found[name] = value
+    return found
+
+
 def leaves(settings: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any]]:
     """Each value in nested `settings` after its dotted name. An empty mapping is a value."""
     for key, value in settings.items():

@@ -16,7 +16,6 @@ from pipeline.plugins.transforms import Transform, of_corpus
 from pipeline.recipe.evaluation import (
     Decontamination,
     EvaluationParams,
-    anchored,
     repeated_name,
     with_benchmarks_as_sets,
 )
@@ -38,12 +37,12 @@ from pipeline.sources.user_code import PythonConfig
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES, QualityParams
-from pipeline.stages.tokenizer import ExistingTokenizer, TokenizerChoice, TokenizerParams
+from pipeline.stages.tokenizer import TokenizerChoice, TokenizerParams
 from pipeline.store.cleanup.runs import Limits
 from pipeline.store.engines.local import EngineParams
 from pipeline.store.errors import PipelineError
 from pipeline.store.grid import expanded
-from pipeline.store.params import Params
+from pipeline.store.params import Params, anchored
 from trainer.config import TrainingConfig, unused, yaml_file
 
 RECIPES = Path(__file__).parents[1] / "recipes"
@@ -333,7 +332,9 @@ def load_recipe(path: Path, overrides: dict[str, Any] | None = None) -> Recipe:
     except (SourceError, ValueError) as error:
         raise RecipeError(f"{path}: {error}") from None
     _check_own_code(recipe, path)
-    recipe = _anchored(recipe, path.absolute())
+    # Relative paths start at the recipe's directory, wherever the command is run.
+    recipe = anchored(recipe, path.absolute().parent)
+    recipe._file = path.absolute()
     try:
         for benchmark in recipe.evaluation.benchmarks:
             benchmark.check()
@@ -359,20 +360,3 @@ def _check_own_code(recipe: Recipe, path: Path) -> None:
             code.check()
         except PluginError as error:
             raise RecipeError(f"{path}: {where}: {error}") from None
-
-
-def _anchored(recipe: Recipe, file: Path) -> Recipe:
-    """A copy whose relative paths start at the recipe's directory, wherever the command is run."""
-    tokenizer, directory = recipe.tokenizer, file.parent
-    changes = {
-        "corpora": tuple(
-            corpus.model_copy(update={"source": anchored(corpus.source, directory)})
-            for corpus in recipe.corpora
-        ),
-        "tokenizer": tokenizer.anchored(directory) if isinstance(tokenizer, ExistingTokenizer) else tokenizer,
-        "decontamination": recipe.decontamination and recipe.decontamination.anchored(directory),
-        "evaluation": recipe.evaluation.anchored(directory),
-    }
-    copy = recipe.model_copy(update=changes)
-    copy._file = file
-    return copy

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from pipeline.sources import SourceConfig
-from pipeline.store.engines.local import RAY_ADDRESS
+from pipeline.store.engines.local import RayAddress, check_ray
 from pipeline.store.params import MOST, Params
 
 
@@ -175,12 +175,7 @@ class LaunchParams(Params):
         description="For kind `ray`: nodes of the cluster to train on. They need the store and this "
         "environment under the same paths: docs/cluster.md.",
     )
-    address: str = Field(
-        "auto",
-        pattern=RAY_ADDRESS,
-        description="For kind `ray`: host and port of the cluster's head node, such as `10.0.0.1:6379`. "
-        "`auto` takes RAY_ADDRESS, else the cluster of this machine.",
-    )
+    address: RayAddress = "auto"
     command: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
         (),
         description="For kind `command`: a program and its arguments, which end in torchrun and its options, "
@@ -206,7 +201,5 @@ class LaunchParams(Params):
             )
         if self.nproc_per_node > 1 and self.kind == "subprocess":
             raise ValueError(f"nproc_per_node {self.nproc_per_node} needs kind: torchrun")
-        for name in ("nodes", "address"):
-            if self.kind != "ray" and getattr(self, name) != LaunchParams.model_fields[name].default:
-                raise ValueError(f"{name} needs kind: ray; set the kind, or leave out {name}")
+        check_ray(self, self.kind, "nodes", "address")
         return self

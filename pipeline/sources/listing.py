@@ -9,8 +9,9 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_serializer
 
-from pipeline.sources.source import Anchored, SourceError, without_queries
+from pipeline.sources.source import SourceError, without_queries
 from pipeline.sources.source_file import LocalFile, RemoteFile, SourceFile, may_list
+from pipeline.store.params import Anchored
 
 Files = dict[str, SourceFile]
 

@@ -7,30 +7,15 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
-from typing import Protocol, Self
+from typing import Annotated, Protocol
 
 import pyarrow as pa
-from pydantic import PrivateAttr
+from pydantic import Field
 
 from pipeline.store.errors import PipelineError
-from pipeline.store.params import Params
 
 # `*.jsonl?` is a glob: a query has a `=`
 _QUERY = re.compile(r"(\w://[^\s?]*)\?[^\s=]*=\S*?(?=['\"]?(?:\s|$))")
-
-
-class Anchored(Params):
-    """Settings with paths."""
-
-    # private: where relative paths start is not part of a fingerprint
-    _directory: Path = PrivateAttr(default_factory=Path)
-
-    def anchored(self, directory: Path) -> Self:
-        """A copy that resolves relative paths against `directory` instead of the working directory."""
-        anchored = self.model_copy()
-        anchored._directory = directory
-        return anchored
 
 
 @dataclass(frozen=True)
@@ -45,6 +30,16 @@ class Unit:
     fingerprint: str
     bytes: int
     revision: str | None = None
+
+
+MaxDocuments = Annotated[
+    int | None,
+    Field(
+        ge=1,
+        description="Documents to read at most: the first ones, with files in the order of their names. "
+        "When not set, all.",
+    ),
+]
 
 
 class Reason(StrEnum):

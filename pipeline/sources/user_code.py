@@ -3,15 +3,15 @@
 import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import pyarrow as pa
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from pipeline import plugins
 from pipeline.plugins.calling import MESSAGE_CHARACTERS, ordinary
 from pipeline.plugins.loading import RAISED, Code, PluginError, check_arguments, load, message, place
-from pipeline.plugins.settings import encodable
+from pipeline.plugins.settings import Arguments
 from pipeline.sources.documents import Batches, SourceDocument, metadata_json, own_id
 from pipeline.sources.source import Reason, Rejects, SourceError, Unit
 from pipeline.store.params import Params
@@ -30,11 +30,7 @@ class PythonConfig(Params):
     version: str = Field(
         min_length=1, description="Part of the fingerprint: a new version reads every document again."
     )
-    params: dict[str, Any] = Field(
-        default={}, description="Keyword arguments, part of the fingerprint: numbers, texts, lists, mappings."
-    )
-
-    _params_have_a_stable_encoding = field_validator("params")(encodable)
+    params: Arguments = Field({})
 
     def check(self) -> None:
         """Raises PluginError when the code cannot be loaded, or does not take these parameters."""

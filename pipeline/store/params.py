@@ -1,6 +1,10 @@
 """The base of all stage parameters, and the schema of a document."""
 
+from pathlib import Path
+from typing import Any, Self
+
 import pyarrow as pa
+from pydantic import PrivateAttr
 
 from trainer.config import Config
 
@@ -24,3 +28,28 @@ class Params(Config):
     """The parameters of a stage: frozen, since they are part of its fingerprint. An unknown key is an error
     that suggests the nearest known one.
     """
+
+
+class Anchored(Params):
+    """Settings with paths."""
+
+    # private: where relative paths start is not part of a fingerprint
+    _directory: Path = PrivateAttr(default_factory=Path)
+
+    def anchored(self, directory: Path) -> Self:
+        """A copy that resolves relative paths against `directory` instead of the working directory."""
+        copy = self.model_copy()
+        copy._directory = directory
+        return copy
+
+
+def anchored(settings: Any, directory: Path) -> Any:
+    """The settings with each `Anchored` among them anchored at `directory`."""
+    if isinstance(settings, tuple):
+        return tuple(anchored(one, directory) for one in settings)
+    if isinstance(settings, Anchored):
+        return settings.anchored(directory)
+    if not isinstance(settings, Params):
+        return settings
+    inside = {name: anchored(getattr(settings, name), directory) for name in type(settings).model_fields}
+    return settings.model_copy(update=inside)

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import dagster as dg
 from pydantic import BaseModel, Field, create_model
 
-from pipeline.recipe.overrides import leaves
+from pipeline.recipe.overrides import changed, leaves
 from pipeline.recipe.sections import ShardParams
 from pipeline.stages.dedup import DedupParams
 from trainer.config import TrainingConfig
@@ -67,18 +67,6 @@ class DedupKnobs(dg.Config):
 @shows(ShardParams, "validation_fraction")
 class ShardKnobs(dg.Config):
     """Settings of `shards`."""
-
-
-def changed(given: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings in `given` that differ from those in `usual`, nested alike."""
-    found: dict[str, Any] = {}
-    for name, value in given.items():
-        before = usual.get(name)
-        if isinstance(value, Mapping) and isinstance(before, Mapping):
-            found |= {name: inside} if (inside := changed(value, before)) else {}
-        elif value != before:
-            found[name] = value
-    return found
 
 
 def differences(given: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, str]:

@@ -3,33 +3,23 @@
 import re
 from contextlib import ExitStack, suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dagster as dg
 from dagster._core.storage.asset_check_execution_record import COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES
 from pydantic import Field, PrivateAttr
 
 from pipeline.assets.operations import alerts, orphaned_runs
-from pipeline.assets.operations.launchpad import (
-    DedupKnobs,
-    ShardKnobs,
-    TrainingKnobs,
-    changed,
-    differences,
-    values,
-)
+from pipeline.assets.operations.launchpad import DedupKnobs, ShardKnobs, TrainingKnobs, differences, values
 from pipeline.recipe import variants
-from pipeline.recipe.overrides import merged
+from pipeline.recipe.overrides import changed, merged
 from pipeline.recipe.recipe import BASE, Recipe, RecipeError, load_recipe, recipe_path, stored_at
 from pipeline.steps.recipe_versions import store_of
 from pipeline.store import keys
-from pipeline.store.engines.local import LocalEngine
+from pipeline.store.engines.local import Engine, LocalEngine
 from pipeline.store.errors import PipelineError
 from pipeline.store.store import Store, default_store
 from trainer.system.errors import install
-
-if TYPE_CHECKING:  # the extra `ray`
-    from pipeline.store.engines.ray import RayEngine
 
 MAX_RETRIES_TAG = "dagster/max_retries"  # Dagster retries a run that failed outside its steps
 PARENT_TAG = "dagster/parent_run_id"
@@ -82,7 +72,7 @@ class PipelineResources(dg.ConfigurableResource):
         return store_of(self.recipe, self.unchanged_recipe)
 
     @cached_property
-    def engine(self) -> "LocalEngine | RayEngine":
+    def engine(self) -> Engine:
         params = self.recipe.engine
         if params.kind == "local":
             return LocalEngine(params.workers)

@@ -12,7 +12,8 @@ from pydantic import Field
 
 from pipeline.sources.benchmarks.items import Benchmark, Question, of_file, of_package, package_directory
 from pipeline.sources.documents import Batches, SourceDocument, location
-from pipeline.sources.source import Anchored, Rejects, SourceError, Unit
+from pipeline.sources.source import Rejects, SourceError, Unit
+from pipeline.store.params import Anchored
 
 # What a prompt puts before a question or an answer, and no other text has: `Question:`, `Goal:`, `Answer:`.
 LABEL = re.compile(r"^[A-Z][a-z]+:[ \t]*", re.MULTILINE)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
 
 from pipeline.sources.documents import Batches, SourceDocument, location, metadata_json, own_id
-from pipeline.sources.source import Reason
+from pipeline.sources.source import MaxDocuments, Reason
 from pipeline.store.params import Params
 
 Row = dict[str, object]
@@ -39,12 +39,7 @@ class Columns(Params):
         description="Columns to keep as the document's metadata, up to about 4,096 bytes of JSON. When not "
         "set, all columns that are not text, id or URL.",
     )
-    max_documents: int | None = Field(
-        None,
-        ge=1,
-        description="Documents to read at most: the first ones, with files in the order of their names. "
-        "When not set, all.",
-    )
+    max_documents: MaxDocuments = None
 
     @field_validator("text_template")
     @classmethod

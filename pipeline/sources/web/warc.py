@@ -13,7 +13,7 @@ from pipeline.sources.file_by_file import read_files, units_of
 from pipeline.sources.formats.compression import format_of
 from pipeline.sources.formats.streams import BlockStream, Counted, blocks
 from pipeline.sources.listing import Files, Paths, listed
-from pipeline.sources.source import Reason, Rejects, Unit
+from pipeline.sources.source import MaxDocuments, Reason, Rejects, Unit
 from pipeline.sources.source_file import Hash, SourceFile, size_of
 from pipeline.sources.web.pages import PageExtractor
 from pipeline.store.fingerprint import file_sha256
@@ -38,12 +38,7 @@ class WarcConfig(Paths):
         description="Seconds that the extraction of one page may take. A page that takes longer is "
         "set aside.",
     )
-    max_documents: int | None = Field(
-        None,
-        ge=1,
-        description="Documents to read at most: the first ones, with files in the order of their names. "
-        "When not set, all.",
-    )
+    max_documents: MaxDocuments = None
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, PrivateAttr, Tag, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from pipeline.store.errors import PipelineError
-from pipeline.store.params import MOST, Params
+from pipeline.store.params import MOST, Anchored, Params
 
 ALPHABET_SIZE = 256  # every byte is a token, so any text can be encoded
 SPECIALS = 4  # unknown, padding, begin and end of text
@@ -74,7 +74,7 @@ class TokenizerParams(Params):
         return self
 
 
-class ExistingTokenizer(Params):
+class ExistingTokenizer(Anchored):
     """An existing tokenizer, `tokenizer: {from: ...}`, which is copied into the store and frozen."""
 
     source: str = Field(
@@ -99,7 +99,6 @@ class ExistingTokenizer(Params):
         description="Token at the end of every document. When not set, `eos_token` of "
         "its tokenizer_config.json.",
     )
-    _directory: Path = PrivateAttr(default_factory=Path)  # private: its location is not part of its identity
 
     @model_validator(mode="before")
     @classmethod
@@ -107,12 +106,6 @@ class ExistingTokenizer(Params):
         if isinstance(values, dict) and "from" in values:
             return {"source" if key == "from" else key: value for key, value in values.items()}
         return values
-
-    def anchored(self, directory: Path) -> "ExistingTokenizer":
-        """A copy whose relative path starts at `directory` instead of the working directory."""
-        anchored = self.model_copy()
-        anchored._directory = directory
-        return anchored
 
     @property
     def path(self) -> Path:

@@ -14,7 +14,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Generic, Literal, Protocol, Self, TypeVar
+from typing import Annotated, Generic, Literal, Protocol, Self, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -30,11 +30,27 @@ log = logging.getLogger(__name__)
 PROCESSES_PAY_ABOVE = 32_000_000
 REPORT_EVERY_SECONDS = 5.0
 TASK_MEMORY = 1_000_000_000
-RAY_ADDRESS = r"^(auto|[^\s:/]+:\d+)$"
 
 
 class WorkerLostError(PipelineError):
     """A worker process ended before its task did."""
+
+
+RayAddress = Annotated[
+    str,
+    Field(
+        pattern=r"^(auto|[^\s:/]+:\d+)$",
+        description="For kind `ray`: host and port of the cluster's head node, such as `10.0.0.1:6379`. "
+        "`auto` takes RAY_ADDRESS, else the cluster of this machine.",
+    ),
+]
+
+
+def check_ray(params: Params, kind: str, *settings: str) -> None:
+    """Raises ValueError for one of the settings that only a Ray cluster has, without one."""
+    for name in settings if kind != "ray" else ():
+        if getattr(params, name) != type(params).model_fields[name].default:
+            raise ValueError(f"{name} needs kind: ray; set the kind, or leave out {name}")
 
 
 class EngineParams(Params):
@@ -53,12 +69,7 @@ class EngineParams(Params):
         "use. Lower it when memory runs out. For kind `ray`: most tasks at a time. When not set, as many as "
         "the cluster has CPUs for.",
     )
-    address: str = Field(
-        "auto",
-        pattern=RAY_ADDRESS,
-        description="For kind `ray`: host and port of the cluster's head node, such as `10.0.0.1:6379`. "
-        "`auto` takes RAY_ADDRESS, else the cluster of this machine.",
-    )
+    address: RayAddress = "auto"
     task_memory: int = Field(
         TASK_MEMORY,
         ge=100_000_000,
@@ -69,9 +80,7 @@ class EngineParams(Params):
 
     @model_validator(mode="after")
     def _has_no_cluster_unless_ray(self) -> Self:
-        for name in ("address", "task_memory"):
-            if self.kind != "ray" and getattr(self, name) != EngineParams.model_fields[name].default:
-                raise ValueError(f"{name} needs kind: ray; set the kind, or leave out {name}")
+        check_ray(self, self.kind, "address", "task_memory")
         return self
 
 
@@ -85,6 +94,8 @@ class Engine(Protocol):
     def map(
         self, function: Callable[[Task], Result], tasks: Sequence[Task], *, input_bytes: int, what: str
     ) -> Iterator[Result]: ...
+
+    def close(self) -> None: ...
 
 
 class LocalEngine:
