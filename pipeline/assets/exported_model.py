@@ -7,7 +7,7 @@ import dagster as dg
 from pipeline.assets.asset import asset, check_results
 from pipeline.assets.metadata import materialized
 from pipeline.assets.operations.resources import PipelineResources
-from pipeline.reports.images import encoded
+from pipeline.reports.images import as_text
 from pipeline.steps.model import export
 from pipeline.store import keys
 from pipeline.store.cleanup import gc
@@ -30,5 +30,5 @@ def exported_model_asset(workshop: PipelineResources) -> dg.MaterializeResult:
             log.info("retention: removed %s (%s)", item.place, item.why)
     card = version.only("README.md").read_text(encoding="utf-8")
     for picture in version.directory().glob("*.png"):
-        card = card.replace(f"]({picture.name})", f"](data:image/png;base64,{encoded(picture)})")
+        card = card.replace(f"]({picture.name})", f"](data:image/png;base64,{as_text(picture.read_bytes())})")
     return materialized(version, {"model card": dg.MetadataValue.md(card)}, check_results(workshop, version))

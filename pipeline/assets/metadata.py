@@ -6,7 +6,6 @@ from typing import Any
 
 import dagster as dg
 
-from pipeline.reports.images import bars, inline
 from pipeline.store.manifest import Version, breakdown
 
 log = logging.getLogger(__name__)
@@ -57,9 +56,3 @@ def table(
     """Rows by column. `columns`: the types, where there may be no row, or an empty cell in the first."""
     schema = columns and dg.TableSchema([dg.TableColumn(name, kind) for name, kind in columns.items()])
     return dg.MetadataValue.table([dg.TableRecord(dict(row)) for row in rows], schema or None)
-
-
-def chart(version: Version, prefix: str, title: str) -> dict[str, dg.MarkdownMetadataValue]:
-    """The counts named `prefix/...` as a picture called `title`, if there are any."""
-    png = bars(version, prefix, title)
-    return {title: inline(png, title)} if png else {}

@@ -76,8 +76,6 @@ def _reasons_table(by_corpus: Mapping[str, Sequence[Rejection]]) -> dg.TableMeta
 
 
 def _pictures(store: Store, version: Version, corpora: list[str]) -> dict[str, Any]:
-    figures = report.report(store, version, corpora)
-    return {
-        "duplicates": inline(figures["png"], "near duplicates by similarity, duplicates between corpora"),
-        **{name: table(rows) for name, rows in figures["tables"].items() if rows},
-    }
+    found = report.report(store, version, corpora)
+    facts = {"duplicates": inline(found["png"], "near duplicates by similarity, duplicates between corpora")}
+    return facts | ({"largest clusters": table(found["largest"])} if found["largest"] else {})

@@ -6,7 +6,7 @@ import dagster as dg
 
 from pipeline.assets import stage_facts
 from pipeline.assets.asset import asset, asset_key, check_results, user_errors_as_failures
-from pipeline.assets.metadata import breakdown_table, chart, materialized
+from pipeline.assets.metadata import breakdown_table, materialized
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.recipe.recipe import Recipe
 from pipeline.recipe.sections import Corpus
@@ -49,7 +49,6 @@ def _asset(recipe: Recipe, stage: Stage, page: Page, key: str) -> dg.AssetsDefin
             **{label: counts[name] for label, name in page.numbers.items()},
             **{label: breakdown_table(counts, *named) for label, named in page.breakdowns.items()},
             **stage_facts.more(stage.key, workshop, version),
-            **(chart(version, *page.chart) if page.chart else {}),
         }
         return materialized(version, facts, check_results(workshop, version))
 

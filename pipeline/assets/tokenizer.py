@@ -53,9 +53,8 @@ def tokenizer_asset(recipe: Recipe) -> dg.AssetsDefinition:
 def _fit(measured: Mapping[str, Any]) -> dict[str, Any]:
     if not measured:
         return {}
-    title = "bytes per token, and the share of the text that the most frequent entries cover"
     return {
-        "fit": inline(measured["png"], title),
+        "fit": inline(measured["png"], "the share of the text that the most frequent entries cover"),
         "fit by corpus": table(measured["rows"]),
         "entries in no held-out text": measured["unused"],
         "longest entries": ", ".join(map(repr, measured["longest"])),

@@ -16,14 +16,14 @@ from pipeline.store.parquet import beginnings, read_table
 from pipeline.store.store import Store
 from trainer.system import figures
 
-REPORT = "dedup-1"
+REPORT = "dedup-2"
 BINS = 50
 CLUSTERS = 5
 SNIPPET = 160
 
 
 def report(store: Store, version: Version, corpora: Sequence[str]) -> dict[str, Any]:
-    """`png`, and `tables` by title, each a list of rows. Made once for each version."""
+    """`png`, and the `largest` clusters as rows. Made once for each version."""
     made: dict[str, Any] = version.report(
         "dedup", [REPORT, list(corpora)], lambda: _report(store, version, corpora)
     )
@@ -31,22 +31,8 @@ def report(store: Store, version: Version, corpora: Sequence[str]) -> dict[str, 
 
 
 def _report(store: Store, version: Version, corpora: Sequence[str]) -> dict[str, Any]:
-    counts, matrix = similarities(version), between(version, corpora)
-    lost = [
-        {"removed from": name, **dict(zip(corpora, row, strict=True))}
-        for name, row in zip(corpora, matrix.tolist(), strict=True)
-    ]
-    ranges = [
-        {"Jaccard from": i / BINS, "near duplicates": int(count)} for i, count in enumerate(counts) if count
-    ]
-    return {
-        "png": as_text(draw(counts, matrix, corpora)),
-        "tables": {
-            "duplicates between corpora": lost,
-            "near duplicates by similarity": ranges,
-            "largest clusters": largest(store, version),
-        },
-    }
+    drawing = draw(similarities(version), between(version, corpora), corpora)
+    return {"png": as_text(drawing), "largest": largest(store, version)}
 
 
 def similarities(version: Version) -> np.ndarray:
@@ -119,15 +105,7 @@ def draw(counts: np.ndarray, matrix: np.ndarray, corpora: Sequence[str]) -> byte
     bars, table = drawing.subplots(1, 2, width_ratios=(3, 2))
     first = int(np.flatnonzero(counts)[0]) if counts.any() else BINS // 2
     edges = np.linspace(0, 1, BINS + 1)[first:]
-    bars.bar(
-        edges[:-1],
-        counts[first:],
-        width=1 / BINS,
-        align="edge",
-        color=figures.COLOURS[0],
-        edgecolor="white",
-        linewidth=0.5,
-    )
+    bars.bar(edges[:-1], counts[first:], 1 / BINS, align="edge", color=figures.COLOURS[0], edgecolor="white")
     bars.set(
         xlabel="exact Jaccard similarity to the document that stays",
         ylabel="documents",
@@ -145,13 +123,6 @@ def draw(counts: np.ndarray, matrix: np.ndarray, corpora: Sequence[str]) -> byte
     )
     for (row, column), number in np.ndenumerate(matrix):
         dark = number and np.log1p(number) > 0.6 * np.log1p(matrix.max())
-        table.text(
-            column,
-            row,
-            f"{number:,}",
-            ha="center",
-            va="center",
-            color="white" if dark else "black",
-            fontsize=9,
-        )
+        colour = "white" if dark else "black"
+        table.text(column, row, f"{number:,}", ha="center", va="center", color=colour)
     return figures.png(drawing)

@@ -12,7 +12,7 @@ from pipeline.store.manifest import Version
 from pipeline.store.store import Store
 from trainer.system import figures
 
-REPORT = "fit-1"
+REPORT = "fit-2"
 LONGEST = 20
 
 
@@ -53,21 +53,13 @@ def _report(version: Version, usages: Sequence[Usage]) -> dict[str, Any]:
 
 
 def draw(shown: Sequence[Usage]) -> bytes:
-    """A PNG: bytes per token of each corpus, and the share of its text in the most frequent entries."""
-    by_corpus = figures.colours(fit.corpus for fit in shown)
-    colours = [by_corpus[fit.corpus] for fit in shown]
-    drawing = figures.figure(9, 3.6)
-    bars, curves = drawing.subplots(1, 2)
-    rectangles = bars.barh(
-        [fit.corpus for fit in shown], [fit.bytes_per_token for fit in shown], color=colours
-    )
-    bars.bar_label(rectangles, fmt=" %.2f")
-    bars.invert_yaxis()
-    bars.set(
-        title="Bytes per token, held-out text", xlim=(0, 1.15 * max(fit.bytes_per_token for fit in shown))
-    )
-    for fit, colour in zip(shown, colours, strict=True):
+    """A PNG: the share of each corpus's text in the most frequent entries."""
+    colours = figures.colours(fit.corpus for fit in shown)
+    drawing = figures.figure(6, 3.6)
+    curves = drawing.add_subplot()
+    for fit in shown:
         share = np.cumsum(np.sort(fit.counts)[::-1]) / fit.tokens
+        colour = colours[fit.corpus]
         curves.plot(np.arange(1, len(share) + 1), share, color=colour, linewidth=1.6, label=fit.corpus)
     curves.set(
         title="What the most frequent entries make of it",

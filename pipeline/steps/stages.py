@@ -30,10 +30,6 @@ from pipeline.store.store import Store, StoreError
 from pipeline.store.work import Work
 
 
-def _always(recipe: Recipe, *names: str) -> bool:
-    return True
-
-
 def _none(recipe: Recipe, *names: str) -> Sequence[Any]:
     """For a stage that has no settings, or that is made from no other one."""
     return ()
@@ -45,7 +41,7 @@ class Page:
     stand in any text. `make` makes the stage, given the store, the engine, its names and its settings.
 
     `numbers` are counts of a version by their label. `breakdowns` are tables of the counts that begin with a
-    prefix, and `chart` is a picture of such counts with its title.
+    prefix.
     """
 
     make: Callable[..., Version]
@@ -56,7 +52,6 @@ class Page:
     job: str = "corpus"  # the first job that makes it
     numbers: Mapping[str, str] = field(default_factory=dict)
     breakdowns: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    chart: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -74,7 +69,7 @@ class Stage:
     work: Callable[..., Version | Work]
     settings: Callable[..., Sequence[Any]] = _none
     reads: Callable[..., Sequence[str]] = _none
-    wanted: Callable[..., bool] = _always
+    wanted: Callable[..., bool] = lambda recipe, *names: True
     page: Page | None = None
     decisive: Callable[[Recipe], Any] | None = None
 
@@ -252,7 +247,6 @@ DATA_STAGES = (
                 "replaced in metadata": "spans_in_metadata",
             },
             breakdowns={"PII by kind": ("spans", "kind")},
-            chart=("spans", "Personal data by kind"),
         ),
     ),
     Stage(keys.signals("{corpus}"), quality.SIGNALS.work, reads=_scrubbed),
@@ -280,7 +274,6 @@ DATA_STAGES = (
             "The Gopher, C4, FineWeb and plain signals of each document, and its verdict with the first rule "
             "that it fails.",
             numbers={"kept": "kept", "rejected": "rejected"},
-            chart=("rejected", "Rejected documents by rule"),
         ),
     ),
     Stage(
