@@ -96,11 +96,8 @@ class RemoteFile:
         for name in (*TAGS, *TIMES):
             if self.info.get(name):
                 return f"{name.lower()} {self.info[name]} {self.size()}"
-        digest = hashlib.sha256()
         with self.open() as file:
-            while block := file.read(READ_SIZE):
-                digest.update(block)
-        return digest.hexdigest()
+            return hashlib.file_digest(cast(io.BufferedReader, file), "sha256").hexdigest()
 
 
 SourceFile = LocalFile | RemoteFile  # can be opened any number of times

@@ -1,8 +1,8 @@
 """Errors that a user can correct."""
 
-from trainer.system.errors import did_you_mean, first_line
+from trainer.system.errors import did_you_mean, first_line, install
 
-__all__ = ["PipelineError", "did_you_mean", "first_line"]
+__all__ = ["PipelineError", "did_you_mean", "first_line", "install"]
 
 
 class PipelineError(Exception):

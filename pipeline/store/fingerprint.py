@@ -49,8 +49,5 @@ def combined(hashes: Iterable[str]) -> str:
 
 def file_sha256(path: Path) -> str:
     """sha256 of a file's bytes, hex."""
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while block := file.read(READ_SIZE):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()

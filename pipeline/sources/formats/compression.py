@@ -57,13 +57,8 @@ class _Bzip2:
             found.append(self._inner.decompress(b""))
         return b"".join(found)
 
-    @property
-    def eof(self) -> bool:
-        return self._inner.eof
-
-    @property
-    def unused_data(self) -> bytes:
-        return self._inner.unused_data
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
 
 
 def _zstandard() -> Any:

@@ -161,11 +161,8 @@ class HubSource:
         from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
         try:
-            return Path(
-                snapshot_download(
-                    self.config.name, repo_type="dataset", revision=revision, local_files_only=True
-                )
-            )
+            where = {"repo_type": "dataset", "revision": revision, "local_files_only": True}
+            return Path(snapshot_download(self.config.name, **where))
         except (LocalEntryNotFoundError, HFValidationError) as error:
             message = (
                 "is not in the cache of the Hub, and HF_HUB_OFFLINE is set; download it once while online: "
@@ -216,12 +213,12 @@ class HubSource:
         from huggingface_hub import HfApi
 
         sizes, contents = dict.fromkeys(paths, 0), dict.fromkeys(paths, commit)
-        if _offline():
+        for path in paths if _offline() else ():
             # the links of the cache lead to files named by their hash
-            blobs = {path: (self._cached(commit) / path).resolve() for path in paths}
-            return {path: blob.stat().st_size for path, blob in blobs.items()}, {
-                path: blob.name for path, blob in blobs.items()
-            }
+            blob = (self._cached(commit) / path).resolve()
+            sizes[path], contents[path] = blob.stat().st_size, blob.name
+        if _offline():
+            return sizes, contents
         try:
             for start in range(0, len(paths), PATHS_AT_ONCE):
                 some = paths[start : start + PATHS_AT_ONCE]
@@ -266,16 +263,8 @@ def _read(stream: "IterableDataset", reader: RowReader) -> Iterator[pa.RecordBat
 def _settings(builder: "DatasetBuilder") -> str:
     """The settings of the data set's card for reading its files."""
     config = builder.config
-    return " ".join(
-        [
-            type(config).__name__,
-            *(
-                f"{field.name}={getattr(config, field.name)!r}"
-                for field in fields(config)
-                if field.name not in NOT_SETTINGS
-            ),
-        ]
-    )
+    names = [field.name for field in fields(config) if field.name not in NOT_SETTINGS]
+    return " ".join([type(config).__name__, *(f"{name}={getattr(config, name)!r}" for name in names)])
 
 
 def _offline() -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Self
 
 from pipeline.sources.source import Reason, SourceError
+from pipeline.store.errors import install
 
 WORKER = Path(__file__).with_name("page_worker.py")
 # as in page_worker.py, which cannot be imported without resiliparse
@@ -31,9 +32,7 @@ class PageExtractor:
 
     def __init__(self, seconds: float):
         if importlib.util.find_spec("resiliparse") is None:
-            raise SourceError(
-                "reading web archives needs resiliparse and warcio: run `.venv/bin/pip install -e '.[web]'`"
-            )
+            raise SourceError(f"reading web archives needs resiliparse and warcio: run {install('web')}")
         self._seconds = seconds
         self._worker: subprocess.Popen[bytes] | None = None
 
