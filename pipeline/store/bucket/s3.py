@@ -35,6 +35,13 @@ SHA256 = "sha256"
 CHANGED = ("PreconditionFailed", "412")
 CONFLICT = ("ConditionalRequestConflict", "409")
 MISSING = ("NoSuchKey", "404")
+EXPIRED = "the session token has expired: get new credentials"
+OF_CREDENTIALS = {
+    "InvalidAccessKeyId": "the access key is unknown to the server: correct AWS_ACCESS_KEY_ID or the profile",
+    "SignatureDoesNotMatch": "the secret key is not the one of this access key: correct "
+    "AWS_SECRET_ACCESS_KEY or the profile",
+    **dict.fromkeys(("ExpiredToken", "InvalidToken", "ExpiredTokenException"), EXPIRED),
+}
 
 
 class BucketError(PipelineError):
@@ -284,8 +291,9 @@ class Bucket:
         return HTTPError
 
     def _pages(self, operation: str, **arguments: Any) -> Iterator[Any]:
+        paginator = self._client.get_paginator(operation)
         with self._explained():
-            yield from self._client.get_paginator(operation).paginate(Bucket=self._bucket, **arguments)
+            yield from paginator.paginate(Bucket=self._bucket, **arguments)
 
     def _stored(self, key: str, found: dict[str, Any]) -> Stored:
         size = found["Size"] if "Size" in found else found["ContentLength"]
@@ -295,11 +303,7 @@ class Bucket:
     @contextmanager
     def _explained(self) -> Iterator[None]:
         """Turns the errors of the library into one sentence."""
-        try:
-            import botocore.exceptions as known
-        except ModuleNotFoundError:
-            yield  # the sentence for it is that of `_client`
-            return
+        known = self._errors
         try:
             yield
         except known.ClientError as error:
@@ -321,20 +325,10 @@ class Bucket:
 
 def _sentence(url: str, bucket: str, code: str, error: Any) -> str:
     operation, status = error.operation_name, error.response["ResponseMetadata"].get("HTTPStatusCode")
-    match code:
-        case "NoSuchBucket":
-            return (
-                f"there is no bucket {bucket!r}, which the store {url} names: make it, or correct the address"
-            )
-        case "InvalidAccessKeyId":
-            return f"{url}: the access key is unknown to the server: correct AWS_ACCESS_KEY_ID or the profile"
-        case "SignatureDoesNotMatch":
-            return (
-                f"{url}: the secret key is not the one of this access key: correct AWS_SECRET_ACCESS_KEY or "
-                "the profile"
-            )
-        case "ExpiredToken" | "InvalidToken" | "ExpiredTokenException":
-            return f"{url}: the session token has expired: get new credentials"
+    if code == "NoSuchBucket":
+        return f"there is no bucket {bucket!r}, which the store {url} names: make it, or correct the address"
+    if code in OF_CREDENTIALS:
+        return f"{url}: {OF_CREDENTIALS[code]}"
     if status == 403:
         return (
             f"{url}: these credentials may not do {operation} ({code}): let them list, get, put and delete "
