@@ -16,7 +16,6 @@ from pipeline.steps.corpus.failures import described
 from pipeline.steps.corpus.filters import failed_rule
 from pipeline.steps.corpus.quality import reasons
 from pipeline.store import keys
-from pipeline.store.files import StoredFile
 from pipeline.store.manifest import Version
 from pipeline.store.parquet import beginnings, read_table
 from pipeline.store.store import Store
@@ -187,17 +186,13 @@ def _pair(row: Row, texts: Mapping[str, tuple[str, str]]) -> str:
     )
 
 
-def _file(version: Version, part: str, table: str) -> StoredFile:
-    return version.file(next(one for one in version.parts if one.name == part), table)
-
-
 def _rows(version: Version, part: str, table: str, where: pc.Expression | None = None) -> list[Row]:
-    return read_table(_file(version, part, table), filters=where).to_pylist()
+    return read_table(version.named(part, table), filters=where).to_pylist()
 
 
 def _texts(version: Version, part: str, ids: Sequence[str]) -> dict[str, str]:
     """The beginnings of those documents of a part that have these ids."""
-    found = beginnings(_file(version, part, "documents"), ids, CHARACTERS)
+    found = beginnings(version.named(part, "documents"), ids, CHARACTERS)
     return {id_: tables.printable(text) for id_, text in found.items()}
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from pipeline.reports import tables
 from pipeline.reports.comparison import Outcome
+from pipeline.steps.model import benchmark as benchmarks
 from trainer.system import figures
 
 RECIPE, HELD_OUT, SETTINGS = "recipe", "held-out text", "settings that differ"
@@ -20,8 +21,8 @@ def rows(outcomes: Sequence[Outcome]) -> list[dict[str, str]]:
     """A row for each run, all with the same columns. Columns that say nothing are left out: held-out text
     that is the same for all, and what is not known of any run.
     """
-    benchmarks = list(dict.fromkeys(name for one in outcomes for name in one.benchmarks))
-    found = [_row(one, benchmarks) for one in outcomes]
+    answered = list(dict.fromkeys(name for one in outcomes for name in one.benchmarks))
+    found = [_row(one, answered) for one in outcomes]
     silent = {HELD_OUT} if not texts_differ(outcomes) else set()
     silent |= {name for name in ("USD", RECIPE, "on disk") if all(row[name] == "-" for row in found)}
     return [{name: text for name, text in row.items() if name not in silent} for row in found]
@@ -31,7 +32,7 @@ def texts_differ(outcomes: Sequence[Outcome]) -> bool:
     return len({one.held_out for one in outcomes if one.held_out}) > 1
 
 
-def _row(one: Outcome, benchmarks: Sequence[str]) -> dict[str, str]:
+def _row(one: Outcome, answered: Sequence[str]) -> dict[str, str]:
     return {
         "run": one.name,
         RECIPE: one.recipe or "-",
@@ -41,7 +42,7 @@ def _row(one: Outcome, benchmarks: Sequence[str]) -> dict[str, str]:
         "loss": _figure(one.loss, ".4f"),
         "bits per byte": _figure(one.bits_per_byte, ".4f"),
         HELD_OUT: one.held_out or "-",
-        **{name: _accuracy(one, name) for name in benchmarks},
+        **{name: _accuracy(one, name) for name in answered},
         "seconds": _figure(one.seconds, ",.0f"),
         "USD": _figure(one.usd, ".2f"),
         "on disk": _figure(one.on_disk, "d"),
@@ -54,11 +55,7 @@ def _figure(value: float | None, form: str) -> str:
 
 def _accuracy(one: Outcome, benchmark: str) -> str:
     scores = one.benchmarks.get(benchmark)
-    found = scores and scores[scores["metric"]]
-    if not found:
-        return "-"
-    value, low, high = (100 * found[name] for name in ("value", "low", "high"))
-    return f"{value:.1f} ({low:.1f}-{high:.1f})"
+    return benchmarks.shown(scores and scores[scores["metric"]])
 
 
 def lines(outcomes: Sequence[Outcome], columns: int) -> Iterator[str]:

@@ -33,10 +33,8 @@ BIGRAM_TOKENS = {TRAIN: 50_000_000, VALIDATION: 10_000_000}  # of each corpus at
 BLOCK_TOKENS = 8_000_000
 HALF = 0.5
 PII_JUMP = 3.0  # times the previous version's rate: a source has changed, or what looks like personal data
-BYTES_PER_TOKEN = (
-    1.0,
-    12.0,
-)  # below, the tokenizer does not fit the corpus; above, the corpus repeats itself
+# Below, the tokenizer does not fit the corpus; above, the corpus repeats itself.
+BYTES_PER_TOKEN = (1.0, 12.0)
 REPORT, FINITE_REPORT = "checks-1", "finite-2"
 
 

@@ -41,18 +41,14 @@ class RecipeVersions:
         self.name = _name(recipe, written or recipe)
 
     def find(self, store: Store, key: str) -> Version | Work:
-        """The version of `key` that follows from the recipe, or the work that would make it. Raises
-        StoreError when a version that it is made from is missing, or when the recipe has no such stage.
-        """
+        """As `Wanted` says. Raises StoreError also when the recipe has no such stage."""
         stage, names = row_of(key)
         if stage is None or not stage.wanted(self.recipe, *names):
             raise StoreError(f"{key} is not a stage of the recipe {self.recipe.name!r}")
         found = stage.work(store, *names, *stage.settings(self.recipe, *names))
         return found if isinstance(found, Version) else store.find(found) or found
 
-    def asset(self, key: str) -> str:
-        """The key of the asset that makes `key`: mostly itself."""
-        return stages.asset_of(key)
+    asset = staticmethod(stages.asset_of)
 
 
 def store_of(recipe: Recipe, written: Recipe | None = None) -> Store:

@@ -102,6 +102,10 @@ class Version:
         """A file. Nobody else joins paths below a version."""
         return StoredFile(self.path / part.files[table].path, self.store_files)
 
+    def named(self, part: str, table: str) -> StoredFile:
+        """The file of the part with this name."""
+        return self.file(next(one for one in self.parts if one.name == part), table)
+
     def only(self, table: str) -> StoredFile:
         """The file of a version that consists of one part."""
         (part,) = self.parts

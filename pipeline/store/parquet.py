@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import reduce
 from pathlib import Path
-from types import TracebackType
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -46,11 +46,9 @@ class PartWriter:
             self._writers[table].write_batch(batch)
             self.rows[table] += batch.num_rows
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._publishing.__exit__(kind, error, trace)
-        if error is None:
+    def __exit__(self, *error: Any) -> None:
+        self._publishing.__exit__(*error)
+        if error[0] is None:
             self.files = {table: File.of(path, self.directory) for table, path in self._paths.items()}
 
 

@@ -50,13 +50,8 @@ def export_documents(
                         if files.split in splits:
                             rows = batch.filter(pa.array(chosen))
                             files.write(rows)
-                            add(
-                                counts,
-                                {
-                                    f"{files.split}_documents": rows.num_rows,
-                                    f"{files.split}_text_bytes": text_bytes(rows),
-                                },
-                            )
+                            found = {"documents": rows.num_rows, "text_bytes": text_bytes(rows)}
+                            add(counts, {f"{files.split}_{what}": count for what, count in found.items()})
                     progress(text_bytes(batch))
         (directory / "README.md").write_text(_card(directory, corpora), encoding="utf-8")
         record(directory, "parquet", map(store.current, read), counts)
@@ -105,17 +100,6 @@ def _card(out: Path, corpora: Sequence[str]) -> str:
         found = [split for split in ("train", "validation") if any((out / split).glob(f"{pattern}.parquet"))]
         if found:
             lines += [f"- config_name: {name}", "  data_files:"]
-            lines += [
-                line
-                for split in found
-                for line in (f"  - split: {split}", f"    path: {split}/{pattern}.parquet")
-            ]
-    return "\n".join(
-        [
-            *lines,
-            "---",
-            "",
-            "Columns: corpus, id, text, source, url, metadata (JSON). Exported by Groundwork.",
-            "",
-        ]
-    )
+            lines += [f"  - split: {split}\n    path: {split}/{pattern}.parquet" for split in found]
+    lines += ["---", "", "Columns: corpus, id, text, source, url, metadata (JSON). Exported by Groundwork."]
+    return "\n".join(lines) + "\n"

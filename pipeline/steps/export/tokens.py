@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pipeline.steps.export.manifest import record
-from pipeline.steps.tokens.shard_sets import ShardSet, stored, vocabulary
+from pipeline.steps.tokens.shard_sets import ShardSet, stored
 from pipeline.store import keys
 from pipeline.store.atomic import output_directory
 from pipeline.store.errors import PipelineError
@@ -35,7 +35,7 @@ def export_tokens(
     Raises StoreError, ShardSetError, ExportError and OutputError.
     """
     versions = [store.current(keys.token_shards(corpus)) for corpus in corpora]
-    known = vocabulary(store.current(keys.TOKENIZER).directory())
+    tokenizer = store.current(keys.TOKENIZER)
     sets = [shards for version in versions for split in splits if (shards := stored(version, split)).prefixes]
     if not sets:
         raise ExportError(f"{', '.join(corpora)}: there are no tokens in {' or '.join(splits)}")
@@ -44,9 +44,9 @@ def export_tokens(
     with output_directory(out) as directory:
         write(sets, directory, progress)
         (directory / TOKENIZER).mkdir()
-        for path in known.directory.glob("*token*.json"):
+        for path in tokenizer.directory().glob("*token*.json"):
             shutil.copyfile(path, directory / TOKENIZER / path.name)
-        record(directory, FORMAT, [*versions, store.current(keys.TOKENIZER)], counts)
+        record(directory, FORMAT, [*versions, tokenizer], counts)
     return counts
 
 

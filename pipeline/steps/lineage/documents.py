@@ -142,8 +142,8 @@ def locate(store: Store, assets: dict[str, Any], named: str) -> Place | None:
             continue
         part, document = held
         tables = [
-            _file(version(keys.quality(corpus)), part.name, "verdicts"),
-            _file(version(keys.DEDUP), keys.decisions(corpus, part.name), "decisions"),
+            version(keys.quality(corpus)).named(part.name, "verdicts"),
+            version(keys.DEDUP).named(keys.decisions(corpus, part.name), "decisions"),
         ]
         if reason := _rejected(tables, document):
             return Place(corpus, document, reason)
@@ -160,10 +160,6 @@ def _holding(scrubbed: Version, ids: set[str]) -> tuple[Part, str] | None:
         if found.num_rows:
             return part, found.column("id")[0].as_py()
     return None
-
-
-def _file(version: Version, part: str, table: str) -> StoredFile:
-    return next(version.file(one, table) for one in version.parts if one.name == part)
 
 
 def _rejected(tables: list[StoredFile], document: str) -> str | None:
@@ -188,7 +184,7 @@ def _in_shards(
     fraction = shards.manifest["params"]["validation_fraction"]
     validates = bpe.held_out(pa.array([document]), fraction)[0]
     split = VALIDATION if validates else TRAIN
-    empty = set(json.loads(_file(shards, part, "shards").read_text())["empty_documents"])
+    empty = set(json.loads(shards.named(part, "shards").read_text())["empty_documents"])
     if document in empty:
         return Place(corpus, document, "without text")
     ids = pa.concat_arrays([batch.column("id") for batch in kept_batches(documents, tables, ["id"])])

@@ -150,19 +150,22 @@ def table(found: Mapping[str, Scores], marked: str = "{}*") -> list[dict[str, st
     return [_row(name, scores, marked) for name, scores in found.items()]
 
 
+def shown(accuracy: Mapping[str, float] | None) -> str:
+    """An accuracy in percent with its interval."""
+    if not accuracy:
+        return "-"
+    value, low, high = (100 * accuracy[name] for name in ("value", "low", "high"))
+    return f"{value:.1f} ({low:.1f}-{high:.1f})"
+
+
 def _row(name: str, scores: Scores, marked: str) -> dict[str, str]:
     bits, chance, removed = scores["bits_per_byte"], scores["chance"], scores["texts_removed"]
     counted = {"{:,} cut": scores["cut"], "and {:,} too long": scores["too_long"]}
     notes = ", ".join(note.format(count) for note, count in counted.items() if count)
     row = {"benchmark": name, "items": f"{scores['items']:,}{notes and f' ({notes})'}"}
     for title, metric in ACCURACIES.items():
-        found = scores[metric]
-        text = (
-            f"{found['value']:.1%} ({found['low']:.1%}-{found['high']:.1%})".replace("%", "")
-            if found
-            else "-"
-        )
-        row[title] = marked.format(text) if found and metric == scores["metric"] else text
+        text = shown(scores[metric])
+        row[title] = marked.format(text) if scores[metric] and metric == scores["metric"] else text
     return row | {
         "chance": "-" if chance is None else f"{100 * chance:.1f}",
         "bits per byte": f"{bits['value']:.3f}" if bits else "-",

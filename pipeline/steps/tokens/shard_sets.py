@@ -91,7 +91,6 @@ def _recorded(path: Path) -> dict[Path, str]:
 class Vocabulary:
     """A tokenizer to check and show shards with. `ends` is None when its configuration does not name them."""
 
-    directory: Path
     tokenizer: Tokenizer
     ends: Boundaries | None
 
@@ -114,7 +113,7 @@ def vocabulary(path: Path) -> Vocabulary:
     config = file.with_name("tokenizer_config.json")
     settings = config.read_text(encoding="utf-8") if config.is_file() else "{}"
     named = all(json.loads(settings).get(key) for key in ("bos_token", "eos_token"))
-    return Vocabulary(file.parent, tokenizer, boundaries(content, settings) if named else None)
+    return Vocabulary(tokenizer, boundaries(content, settings) if named else None)
 
 
 def vocabulary_beside(path: Path) -> Vocabulary | None:
