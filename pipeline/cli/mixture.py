@@ -17,7 +17,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     recipe, store = opened(options.variant)
-    search.settings(recipe)
     found = search.found(store, recipe, store.current(keys.MIXTURE_SEARCH))
     print("\n".join(tables.lines(report.rows(found))))
     print(textwrap.fill(report.verdict(found), shutil.get_terminal_size().columns))

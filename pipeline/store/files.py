@@ -148,9 +148,8 @@ class Files:
     def remove(self, folder: Path) -> None:
         """Removes the copies of a folder's files that are elsewhere, the manifest first."""
 
-    def abort_old_uploads(self) -> int:
-        """Frees what killed processes left half uploaded. Returns how many uploads."""
-        return 0
+    def abort_old_uploads(self) -> None:
+        """Frees what killed processes left half uploaded."""
 
 
 def reports_on(version: Path) -> Path:

@@ -58,11 +58,9 @@ class Law:
 
 
 def fitted(shares: Array, losses: Array, bootstraps: int, seed: int) -> Law:
-    """The law of [runs, corpora] shares and their losses. Raises LawError without lightgbm, or for fewer than
-    five runs.
+    """The law of [runs, corpora] shares and their losses, of five runs or more. Raises LawError without
+    lightgbm.
     """
-    if len(losses) < 5:
-        raise LawError(f"{len(losses)} runs are too few to fit a law to and to test it: make at least 5")
     logs, random = np.log(losses), np.random.default_rng(seed)
     fits: dict[str, Fit] = {"log-linear": log_linear, "trees": trees}
     held_out = {name: _held_out(fit, shares, logs, seed) for name, fit in fits.items()}

@@ -8,15 +8,13 @@ PRIORS = (1.0, 10.0, 100.0, 1000.0)
 
 
 def loss(train: Iterable[np.ndarray], held_out: np.ndarray, vocab_size: int) -> float:
-    """Nats per token of `held_out` (ids [n], the first not predicted) by pairs counted in the blocks of
-    `train`. ValueError when n < 2.
+    """Nats per token of `held_out` (ids [n], n > 1, the first not predicted) by pairs counted in the blocks
+    of `train`.
 
     p(b | a) = (c(ab) + k p(b)) / (c(a) + k), p(b) with one added to each count (MacKay and Peto 1995), for
     the best k of PRIORS. Only pairs that `held_out` has are counted: memory follows its size and the
     vocabulary's, not that of `train`. About 10 M tokens/s.
     """
-    if len(held_out) < 2:
-        raise ValueError(f"{len(held_out)} tokens hold no pair to predict")
     pairs, occurrences = np.unique(_pairs(held_out), return_counts=True)
     counted = np.zeros(len(pairs), np.int64)
     tokens = np.zeros(vocab_size, np.int64)

@@ -284,13 +284,11 @@ class BucketFiles(Files):
         before = (time.time() - YOUNG_SECONDS) * 1e9
         return {version: size for version, (size, newest) in found.items() if newest < before}
 
-    def abort_old_uploads(self) -> int:
+    def abort_old_uploads(self) -> None:
         """Of uploads in slices."""
-        before = time.time() - YOUNG_SECONDS
-        old = [(key, upload) for key, upload, begun in self.bucket.unfinished() if begun < before]
-        for key, upload in old:
-            self.bucket.abort(key, upload)
-        return len(old)
+        for key, upload, begun in self.bucket.unfinished():
+            if begun < time.time() - YOUNG_SECONDS:
+                self.bucket.abort(key, upload)
 
     def pull_runs(self, run: Path | None = None) -> None:
         """Needs a listing."""

@@ -62,9 +62,7 @@ def test_the_proposal_is_near_the_best_mixture_and_within_its_limits() -> None:
     assert sum(limited.shares.values()) == pytest.approx(1, abs=1e-3)
 
 
-def test_too_few_runs_and_limits_without_room_are_refused() -> None:
-    with pytest.raises(LawError, match="4 runs are too few"):
-        fitted(*runs(4), bootstraps=1, seed=0)
+def test_limits_without_room_are_refused() -> None:
     pytest.importorskip("lightgbm")
     law = fitted(*runs(6), bootstraps=1, seed=0)
     with pytest.raises(LawError, match="max_epochs rules out almost every mixture"):
