@@ -75,16 +75,12 @@ def differences(given: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str,
     return {name: value if isinstance(value, str) else json.dumps(value) for name, value in settings}
 
 
-def values(knobs: type[dg.Config], settings: dict[str, Any]) -> dict[str, Any]:
+def values(knobs: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
     """The value in `settings` of each knob that has one."""
     chosen = {}
     for name, field in knobs.model_fields.items():
         value = settings.get(name)
-        if (
-            isinstance(value, dict)
-            and isinstance(field.annotation, type)
-            and issubclass(field.annotation, dg.Config)
-        ):
+        if isinstance(value, dict):
             value = values(field.annotation, value) or None
         if value is not None:
             chosen[name] = value
