@@ -63,12 +63,11 @@ def _locked(directory: Path) -> Iterator[bool]:
     except OSError:
         yield False
         return
+    mine = True
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         mine = False
-    else:
-        mine = True
     try:
         yield mine
     finally:
