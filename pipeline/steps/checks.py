@@ -349,18 +349,15 @@ def loads(it: Subject) -> Finding:
     found: dict[str, Any] = exported.report(
         "loads", REPORT, lambda: json.loads(run_trainer("check", str(exported.directory())))
     )
-    numbers = {
-        name: found[name] for name in ("tensors", "parameters", "difference") if found[name] is not None
-    }
-    message = f"{found['tensors']} tensors, {found['parameters']:,} parameters, " + (
-        "all finite" if found["finite"] else "NOT ALL FINITE"
-    )
-    if found["difference"] is None:
-        message += "; `transformers` is not installed, so its logits were not compared"
+    difference, allowed = found["difference"], found["allowed_difference"]
+    finite = "all finite" if found["finite"] else "NOT ALL FINITE"
+    message = f"{found['tensors']} tensors, {found['parameters']:,} parameters, {finite}; "
+    numbers = {name: found[name] for name in ("tensors", "parameters")}
+    if difference is None:
+        message += "`transformers` is not installed, so its logits were not compared"
         return Finding(found["finite"], message, numbers)
-    allowed = found["allowed_difference"]
     message += (
-        f"; logits differ from those of `transformers` by at most {found['difference']:.2g}, the limit is "
-        f"{allowed:.0e}"
+        f"logits differ from those of `transformers` by at most {difference:.2g}, the limit is {allowed:.0e}"
     )
-    return Finding(found["finite"] and found["difference"] <= allowed, message, numbers)
+    numbers["difference"] = difference
+    return Finding(found["finite"] and difference <= allowed, message, numbers)

@@ -56,22 +56,15 @@ def index(
         found = decontamination.ngrams(_texts(versions, scrubbing, chains), params.ngrams)
         _check_none_is_empty(names, np.bincount(found.sets, minlength=len(names)), params)
         path = draft.path / "ngrams.arrow"
-        table = pa.table(
-            {
-                name: pa.LargeListArray.from_arrays([0, len(column)], pa.array(column))
-                for name, column in found._asdict().items()
-            }
-        )
+        lists = [pa.LargeListArray.from_arrays([0, len(column)], pa.array(column)) for column in found]
+        table = pa.table(lists, names=list(found._fields))
         with pa.ipc.new_file(str(path), table.schema) as writer:
             writer.write_table(table)
-        counts = {
-            f"documents/{name}": version.counts["documents"]
-            for name, version in zip(names, versions, strict=True)
-        }
+        counts = {"ngrams": len(found.hashes)}
+        for name, version in zip(names, versions, strict=True):
+            counts[f"documents/{name}"] = version.counts["documents"]
         files = {"ngrams": File.of(path, draft.path)}
-        return draft.publish(
-            [Part("ngrams", work.fingerprint, files, {"ngrams": len(found.hashes), **counts})]
-        )
+        return draft.publish([Part("ngrams", work.fingerprint, files, counts)])
 
 
 def index_work(

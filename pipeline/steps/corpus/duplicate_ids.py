@@ -90,13 +90,9 @@ def _without_repeats(
 
 def _listed(draft: Draft, repeats: Sequence[tuple[str, str]], first: Mapping[str, Place]) -> Part:
     """The part with the rejects."""
+    why = "the document with the id {}, which the one in {} keeps"
     records = [
-        {
-            "file": source,
-            "row": None,
-            "reason": "duplicate_id",
-            "detail": f"the document with the id {document}, which the one in {first[document][0]} keeps",
-        }
+        {"file": source, "reason": "duplicate_id", "detail": why.format(document, first[document][0])}
         for source, document in repeats
     ]
     table = pa.RecordBatch.from_pylist(records, schema=REJECTS_SCHEMA)

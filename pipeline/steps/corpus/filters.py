@@ -46,12 +46,8 @@ def measure_work(store: Store, corpus: str, one: Filter) -> Work:
 def _measure(documents: pa.RecordBatch, one: Filter) -> BatchResult:
     signals, failures = one.measure(documents)
     table = failures_table(failures)
-    counts = {
-        "documents": documents.num_rows,
-        "failed": len(failures),
-        **tally(table.column("name"), "failed"),
-    }
-    return {TABLE: signals, "failures": table}, counts
+    counts = {"documents": documents.num_rows, "failed": len(failures)}
+    return {TABLE: signals, "failures": table}, counts | tally(table.column("name"), "failed")
 
 
 def judging(built_in: BatchStep, filters: Sequence[Filter]) -> BatchStep:

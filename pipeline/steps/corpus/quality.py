@@ -155,11 +155,8 @@ def _judge(signals: pa.RecordBatch, *languages: pa.RecordBatch, params: quality.
 
 
 def _judging(params: quality.QualityParams) -> BatchStep:
-    return BatchStep(
-        partial(_judge, params=params),
-        {"verdicts": quality.VERDICTS_SCHEMA},
-        ("documents", "kept", "rejected"),
-    )
+    schemas = {"verdicts": quality.VERDICTS_SCHEMA}
+    return BatchStep(partial(_judge, params=params), schemas, ("documents", "kept", "rejected"))
 
 
 SIGNALS = TextTable("signals", quality.VERSION, _measure, {"signals": quality.SIGNALS_SCHEMA})
