@@ -49,12 +49,15 @@ class RayCluster:
 
     def kill_node(self) -> str:
         """Kills the newest node with all of its processes, and returns its name."""
-        name, node = self.workers[-1]
-        raylet = node.all_processes["raylet"][0].process.pid
-        found = subprocess.run(["pgrep", "-P", str(raylet)], capture_output=True, text=True, check=True)
-        for pid in [raylet, *map(int, found.stdout.split())]:
+        for pid in self.newest_pids():
             os.kill(pid, signal.SIGKILL)
-        return name
+        return self.workers[-1][0]
+
+    def newest_pids(self) -> list[int]:
+        """The processes of the newest node."""
+        raylet = self.workers[-1][1].all_processes["raylet"][0].process.pid
+        found = subprocess.run(["pgrep", "-P", str(raylet)], capture_output=True, text=True, check=True)
+        return [raylet, *map(int, found.stdout.split())]
 
 
 def engine_on(address: str, task_memory: int = 100_000_000) -> "RayEngine":

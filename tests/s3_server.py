@@ -94,7 +94,10 @@ class Proxy:
     faults: list[tuple[str, str]] = field(default_factory=list)
     moved: dict[str, int] = field(default_factory=lambda: {"PUT": 0, "GET": 0})
     first: dict[tuple[str, str], Any] = field(default_factory=dict)
-    _random: random.Random = field(default_factory=lambda: random.Random(1))
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        self._random = random.Random(self.seed)
 
     def way(self, path: str) -> str:
         self.requests += 1

@@ -15,11 +15,32 @@ from pathlib import Path
 from typing import Any
 
 from performance.harness.sidebyside import record
-from tests.torture.scenarios import SCENARIOS
+from tests.torture import faults, processes, services
 from tests.torture.world import FindingError, World
 
 WORKERS = 2
 FINDING = "FINDING"
+SCENARIOS = {
+    scenario.__name__: scenario
+    for scenario in (
+        faults.damaged_store,
+        faults.rotten_store,
+        faults.stale_partial,
+        faults.damaged_source,
+        faults.edited,
+        faults.full_disk,
+        faults.read_only_store,
+        faults.odd_setting,
+        faults.odd_command,
+        processes.killed,
+        processes.crossed,
+        processes.collected,
+        processes.jumping_clock,
+        processes.interrupted_training,
+        services.bad_bucket,
+        services.lost_node,
+    )
+}
 Trial = dict[str, Any]
 
 
@@ -38,7 +59,7 @@ def trial(world: World, seed: int, wanted: str | None = None) -> Trial:
     return done | {"faults": list(world.faults)}
 
 
-def work(directory: Path, seeds: range, until: float, wanted: str | None) -> list[Trial]:
+def work(directory: Path, seeds: range, until: float) -> list[Trial]:
     """Trials in a world of its own until the time is over."""
     world, done = World(directory), []
     world.build()
@@ -46,7 +67,7 @@ def work(directory: Path, seeds: range, until: float, wanted: str | None) -> lis
         for seed in seeds:
             if time.monotonic() > until:
                 break
-            done.append(trial(world, seed, wanted))
+            done.append(trial(world, seed))
             if done[-1]["outcome"] == FINDING:
                 print(json.dumps(done[-1]), flush=True)
     return done
@@ -54,23 +75,17 @@ def work(directory: Path, seeds: range, until: float, wanted: str | None) -> lis
 
 def by_kind(done: list[Trial]) -> list[dict[str, Any]]:
     """Faults by their kind: in which stages, and what became of them."""
-    kinds: dict[str, list[tuple[str, str]]] = {}
-    for one in done:
-        for kind, stage in one["faults"]:
-            kinds.setdefault(kind, []).append((stage, one["outcome"]))
-    return [
-        {
-            "kind": kind,
-            "faults": len(found),
-            "stages": dict(Counter(stage for stage, _ in found).most_common()),
-            "outcomes": dict(Counter(outcome for _, outcome in found).most_common()),
-        }
-        for kind, found in sorted(kinds.items())
-    ]
+    found = [(kind, stage, one["outcome"]) for one in done for kind, stage in one["faults"]]
+    rows = []
+    for kind in sorted({kind for kind, *_ in found}):
+        stages = Counter(stage for that, stage, _ in found if that == kind)
+        outcomes = Counter(outcome for that, _, outcome in found if that == kind)
+        rows.append({"kind": kind, "faults": stages.total(), "stages": stages, "outcomes": outcomes})
+    return rows
 
 
-def told(counts: dict[str, int]) -> str:
-    return ", ".join(f"{name} {count}" for name, count in counts.items())
+def told(counts: Counter[str]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.most_common())
 
 
 def main() -> int:
@@ -78,7 +93,6 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--only", type=int, metavar="SEED", help="one trial, by the seed of its finding")
-    parser.add_argument("--scenario", choices=sorted(SCENARIOS), help="no other one")
     options = parser.parse_args()
     until = time.monotonic() + 60 * options.minutes
     print(f"seed {options.seed}", flush=True)
@@ -90,15 +104,15 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as directory, ProcessPoolExecutor(WORKERS) as pool:
         places = [Path(directory, str(number)) for number in range(len(seeds))]
         drawn = zip(places, seeds, strict=True)
-        running = [pool.submit(work, place, some, until, options.scenario) for place, some in drawn]
+        running = [pool.submit(work, place, some, until) for place, some in drawn]
         done = [one for future in running for one in future.result()]
     rows, found = by_kind(done), [one for one in done if one["outcome"] == FINDING]
     for row in rows:
         print(f"{row['kind']:24}{row['faults']:6}  {told(row['outcomes'])}\n{'':32}{told(row['stages'])}")
-    faults = sum(row["faults"] for row in rows)
-    print(f"{len(done)} trials, {faults} faults, {len(found)} findings")
+    count = sum(row["faults"] for row in rows)
+    print(f"{len(done)} trials, {count} faults, {len(found)} findings")
     if options.only is None:
-        counts = {"seed": options.seed, "minutes": options.minutes, "trials": len(done), "faults": faults}
+        counts = {"seed": options.seed, "minutes": options.minutes, "trials": len(done), "faults": count}
         record("torture", counts | {"kinds": rows, "findings": found}, ["pyarrow", "ray", "torch"])
     return 1 if found else 0
 

@@ -9,16 +9,16 @@ import random
 import shutil
 import subprocess
 import time
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-import yaml
 
 from pipeline.cli import COMMANDS, module
 from pipeline.recipe.recipe import load_recipe
 from tests.integration.project import python_topics
+from tests.pipeline.store.test_damage import flip_in_silence
 from tests.torture.world import CHANGES, SAME, FindingError, World, differences, outcome_of, worst
 
 
@@ -80,20 +80,16 @@ def damaged_store(world: World, chance: random.Random) -> str:
 
 def rotten_store(world: World, chance: random.Random) -> str:
     """Bits that a disk flips leave size and time as they are: `verify --deep` sees and a run mends them."""
-    flipped = set()
-    for _ in range(chance.randrange(1, 8)):
-        path = some_file(world.store / chance.choice(["corpora", "dedup", "token_shards"]), chance)
-        before = path.stat()
-        if path not in flipped:  # twice might be as before
-            world.fault("file: flip of the disk", world.stage(path))
-            flip(path, chance)
-        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-        flipped.add(path)
-    seen = world.command("verify", "--deep")
+    stages = [chance.choice(["corpora", "dedup", "token_shards"]) for _ in range(chance.randrange(1, 8))]
+    flipped = {some_file(world.store / stage, chance) for stage in stages}
+    for path in sorted(flipped):
+        world.fault("file: flip of the disk", world.stage(path))
+        flip_in_silence(path, chance.randrange(path.stat().st_size))
+    seen = world.ended(world.python("pipeline", "verify", "--deep"))
     for path in flipped:
         version = next(above for above in path.parents if (above / "manifest.json").exists())
-        if seen.status != 2 or f"{version.relative_to(world.store)}\n  DAMAGED" not in seen.printed:
-            raise FindingError(f"verify --deep does not see {path}: {seen.printed[-500:]}{seen.said[-500:]}")
+        if seen.returncode != 2 or f"{version.relative_to(world.store)}\n  DAMAGED" not in seen.stdout:
+            raise FindingError(f"verify --deep does not see {path}: {seen.stdout[-500:]}{seen.stderr[-500:]}")
     return worst(world.judge(chance.choice(CHANGES)), world.judge({}))
 
 
@@ -114,20 +110,18 @@ def stale_partial(world: World, chance: random.Random) -> str:
 def damaged_source(world: World, chance: random.Random) -> str:
     """A damaged file of a corpus is set aside, in whole or in part, or named. Then the file is as before."""
     path = some_file(world.sources, chance)
-    before, whole = path.stat(), path.read_bytes()
     damage = chance.choice([flip, cut, append, zeros])
     world.fault(f"source: {damage.__name__}", "".join(path.suffixes[-2:]))
     damage(path, chance)
     ended = world.ended(world.start({}))
     outcome = outcome_of(ended)
-    if ended.status == 0 and path.suffix in (".gz", ".bz2", ".xz"):
+    if ended.returncode == 0 and path.suffix in (".gz", ".bz2", ".xz"):
         texts = {row["text"] for row in python_topics()}
-        raw = Path(json.loads(ended.printed)[f"corpora/{path.name.split('.')[0]}/raw"])
+        raw = Path(json.loads(ended.stdout)[f"corpora/{path.name.split('.')[0]}/raw"])
         for part in (raw / "documents").rglob("*.parquet"):
             if strange := set(pq.read_table(part, columns=["text"])["text"].to_pylist()) - texts:
                 raise FindingError(f"{damage.__name__} of {path.name}: scrambled: {min(strange)[:200]!r}")
-    path.write_bytes(whole)
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    shutil.copy2(world.directory / "whole" / path.relative_to(world.place), path)
     world.judge({})
     return outcome
 
@@ -137,42 +131,30 @@ def edited(world: World, chance: random.Random) -> str:
     for _ in range(chance.randrange(1, 4)):
         name = chance.choice(["plain.jsonl", "texts"])
         world.fault("edit of a source", Path(name).suffix or ".txt")
+        new, text = f"new{chance.random()}", chance.choice(python_topics())["text"] + " New."
         if name == "texts":
-            folder = world.sources / name
-            path = some_file(folder, chance)
-            edit = chance.randrange(3)
-            if edit == 0:
-                path.unlink()
-            elif edit == 1:
-                path.write_text("Changed. " * 40)
-            else:
-                path.rename(folder / f"new{chance.random()}.txt")
-            continue
-        rows = (world.sources / name).read_text().splitlines()
-        at = chance.randrange(len(rows))
-        new = json.dumps(
-            {"id": f"new{chance.random()}", "text": chance.choice(python_topics())["text"] + " New."}
+            path = some_file(world.sources / name, chance)
+            rename = partial(path.rename, path.with_stem(new))
+            chance.choice([path.unlink, partial(path.write_text, text), rename])()
+        else:
+            path = world.sources / name
+            rows = path.read_text().splitlines(keepends=True)
+            at = chance.randrange(len(rows))
+            added = [f"{json.dumps({'id': new, 'text': text})}\n"] * chance.randrange(2)
+            path.write_text("".join([*rows[:at], *added, *rows[at + chance.randrange(2) :]]))
+    found, wanted = (
+        {name: sha for name, sha in made.items() if name.startswith(("corpora/", "dedup/"))}
+        for made in (
+            world.content(world.succeeded(world.start({}, store=store)))
+            for store in (world.store, world.place / "other")
         )
-        rows[at : at + chance.randrange(2)] = [new] * chance.randrange(2)
-        (world.sources / name).write_text("".join(f"{row}\n" for row in rows))
-    there = world.ended(world.start({}))
-    if there.status:
-        raise FindingError(f"exit status {there.status}: {there.said[-500:]}")
-    wanted = {key: files for key, files in world.content(there).items() if _is_before_tokenizer(key)}
-    afresh = world.ended(world.start({}, store=world.place / "other"))
-    if afresh.status:
-        raise FindingError(f"afresh: exit status {afresh.status}: {afresh.said[-500:]}")
-    found = {key: files for key, files in world.content(afresh).items() if _is_before_tokenizer(key)}
-    if differing := differences(wanted, found):
+    )
+    if differing := differences(found, wanted):
         raise FindingError(f"incremental is not full: {differing}")
     return SAME
 
 
-def _is_before_tokenizer(key: str) -> bool:
-    return key.startswith("corpora/") or key == "dedup"
-
-
-def mounted(world: World, options: Sequence[str]) -> bool:
+def mounted(*options: str | Path) -> bool:
     return subprocess.run(["mount", *options], capture_output=True, check=False).returncode == 0
 
 
@@ -181,19 +163,17 @@ def full_disk(world: World, chance: random.Random) -> str:
     overrides, aside = chance.choice(CHANGES[1:]), world.place / "aside"
     world.store.rename(aside)
     world.store.mkdir()
-    used = int(
-        subprocess.run(["du", "-sk", aside], capture_output=True, text=True, check=True).stdout.split()[0]
-    )
-    size = used + chance.randrange(400)
-    if not mounted(world, ["-t", "tmpfs", "-o", f"size={2 * used + 100_000}k", "tmpfs", str(world.store)]):
+    used = int(subprocess.check_output(["du", "-sk", aside], text=True).split()[0])
+    roomy, tight = f"size={2 * used + 100_000}k", f"size={used + chance.randrange(400)}k"
+    if not mounted("-t", "tmpfs", "-o", roomy, "tmpfs", world.store):
         return "not possible here"
     try:
         subprocess.run(["cp", "-a", f"{aside}/.", world.store], check=True)
-        mounted(world, ["-o", f"remount,size={size}k", str(world.store)])
+        mounted("-o", f"remount,{tight}", world.store)
         ended = world.ended(world.start(overrides))
         world.fault("full disk", world.last_stage())
         outcome = outcome_of(ended, "No space left")
-        mounted(world, ["-o", f"remount,size={2 * used + 100_000}k", str(world.store)])
+        mounted("-o", f"remount,{roomy}", world.store)
         world.judge(overrides)
         return outcome
     finally:
@@ -203,10 +183,10 @@ def full_disk(world: World, chance: random.Random) -> str:
 def read_only_store(world: World, chance: random.Random) -> str:
     """The store cannot be written for a while."""
     overrides = chance.choice(CHANGES)
-    if not mounted(world, ["--bind", str(world.store), str(world.store)]):
+    if not mounted("--bind", world.store, world.store):
         return "not possible here"
     try:
-        mounted(world, ["-o", "remount,bind,ro", str(world.store)])
+        mounted("-o", "remount,bind,ro", world.store)
         world.fault("read-only disk", "store")
         ended = world.ended(world.start(overrides))
         outcome = outcome_of(ended)
@@ -224,18 +204,16 @@ ODD: list[Any] = [
 
 def odd_setting(world: World, chance: random.Random) -> str:
     """Recipes with an odd value somewhere: refused in a sentence before anything runs, or carried out."""
-    written, outcomes = world.recipe.read_text(), []
-    known = load_recipe(world.recipe).model_dump(mode="json")
+    written, outcomes = world.project.recipe, []
+    known = load_recipe(world.project.write_recipe()).model_dump(mode="json")
     for _ in range(chance.randrange(1, 5)):
-        settings = yaml.safe_load(written)
         section = chance.choice(SECTIONS)
-        changed = settings.get(section, {}) if isinstance(settings.get(section, {}), dict) else {}
-        settings[section] = {**changed, chance.choice(sorted(known[section])): chance.choice(ODD)}
+        kept = written.get(section, {}) if isinstance(written.get(section, {}), dict) else {}
+        changed = {**kept, chance.choice(sorted(known[section])): chance.choice(ODD)}
+        world.project.recipe = written | {section: changed}
         world.fault("odd setting", section)
-        world.recipe.write_text(yaml.safe_dump(settings))
-        ended = world.ended(world.start({}))
-        outcomes.append(outcome_of(ended, named=f"{section}: {settings[section]}: ", well="carried out"))
-    world.recipe.write_text(written)
+        outcomes.append(outcome_of(world.ended(world.start({})), well="carried out"))
+    world.project.recipe = written
     world.judge({})
     return worst(*outcomes)
 
@@ -268,7 +246,6 @@ def odd_command(world: World, chance: random.Random) -> str:
         module(name).add_arguments(parser)
         given = odd_arguments(parser, chance)
         world.fault("odd command line", name)
-        ended = world.command(name, *given)
-        outcomes.append(outcome_of(ended, named=f"{name} {given}: ", well="carried out"))
+        outcomes.append(outcome_of(world.ended(world.python("pipeline", name, *given)), well="carried out"))
     world.judge({})
     return worst(*outcomes)

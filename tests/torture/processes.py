@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from tests.torture.faults import DAMAGES, some_file
-from tests.torture.world import CHANGES, SAME, SENTENCE, Ended, FindingError, World, worst
+from tests.torture.world import CHANGES, SAME, SENTENCE, Ended, FindingError, World, outcome_of, worst
 from tests.trainer.runs import outcome as trained
 from trainer.system.errors import RESUMABLE, USER_ERROR
 
@@ -60,7 +60,7 @@ def crossed(world: World, chance: random.Random) -> str:
     outcomes = []
     for overrides, process in zip(chosen, processes, strict=True):
         ended = world.ended(process)
-        outcomes.append(world.judge(overrides, ended if ended.status >= 0 else None))
+        outcomes.append(world.judge(overrides, ended if ended.returncode >= 0 else None))
     return worst(*outcomes)
 
 
@@ -72,7 +72,7 @@ def collected(world: World, chance: random.Random) -> str:
     for _ in range(2):
         time.sleep(chance.uniform(0, 3))
         world.fault("gc beside a run", world.last_stage())
-        world.command("gc", "--delete")
+        world.ended(world.python("pipeline", "gc", "--delete"))
     return worst(world.judge(overrides, world.ended(process)), world.judge({}))
 
 
@@ -101,24 +101,22 @@ def interrupted_training(world: World, chance: random.Random) -> str:
     """A training that is interrupted and loses files of its checkpoints ends in the same weights."""
     reference, run_dir = world.directory / "trained", world.place / "run"
     if not reference.exists():
-        ended = world.ended(world.train(reference))
-        if ended.status:
-            raise FindingError(f"undisturbed: exit status {ended.status}: {ended.said[-500:]}")
+        world.succeeded(world.train(reference))
     outcome = SAME
     for _ in range(chance.randrange(1, 4)):
         ended = disturbed(world, world.train(run_dir), chance, "training")
-        if ended and ended.status not in (0, RESUMABLE, USER_ERROR):
-            raise FindingError(f"exit status {ended.status}: {ended.said[-500:]}")
+        if ended and ended.returncode not in (0, RESUMABLE, USER_ERROR):
+            raise FindingError(f"exit status {ended.returncode}: {ended.stderr[-500:]}")
         checkpoints = run_dir / "checkpoints"
         if any(checkpoints.glob("step-*")) and chance.random() < 0.4:
             damage, path = chance.choice(DAMAGES), some_file(checkpoints, chance)
             world.fault(f"file: {damage.__name__}", "checkpoint")
             damage(path, chance)
     ended = world.ended(world.train(run_dir))
-    if ended.status == USER_ERROR and ended.said.count("Delete the directory to start over") == 1:
+    if outcome_of(ended, "Delete the directory to start over") == SENTENCE:
         outcome = SENTENCE
         shutil.rmtree(run_dir)
-        ended = world.ended(world.train(run_dir))
-    if ended.status or trained(run_dir) != trained(reference):
-        raise FindingError(f"exit status {ended.status}, or other weights: {ended.said[-500:]}")
+        world.succeeded(world.train(run_dir))
+    if trained(run_dir) != trained(reference):
+        raise FindingError(f"other weights: {ended.stderr[-500:]}")
     return outcome

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from tests.ray_cluster import RayCluster, started
 from tests.s3_server import BUCKET, S3, proxied, serving
 from tests.torture.processes import disturbed
-from tests.torture.world import CHANGES, SAME, Ended, FindingError, World, outcome_of, worst
+from tests.torture.world import CHANGES, SAME, Ended, World, outcome_of, worst
 
 WHOLE = "whole"
 
@@ -26,19 +26,17 @@ def bad_bucket(world: World, chance: random.Random) -> str:
         copy = f"{prefix}{key.removeprefix(WHOLE)}"
         server.client.copy_object(Bucket=BUCKET, Key=copy, CopySource={"Bucket": BUCKET, "Key": key})
     overrides, share = chance.choice(CHANGES[1:]), chance.choice([0.02, 0.05, 0.1])
-    with proxied(server, share=share, ways=("500", "503", "reset", "half", "slow", "old")) as (bad, proxy):
+    ways = ("500", "503", "reset", "half", "slow", "old")
+    with proxied(server, share=share, ways=ways, seed=chance.getrandbits(32)) as (bad, proxy):
         process = _run(world, bad, overrides, prefix, "one")
-        ended = (
-            disturbed(world, process, chance, "in a bucket")
-            if chance.random() < 0.3
-            else world.ended(process)
-        )
+        disturb = chance.random() < 0.3
+        ended = disturbed(world, process, chance, "in a bucket") if disturb else world.ended(process)
     for way, path in proxy.faults:
         below = Path(path.partition("?")[0]).relative_to(f"/{BUCKET}")
         if below.is_relative_to(prefix):
             world.fault(f"bucket: {way}", world.stage(world.store / below.relative_to(prefix)))
     outcome = outcome_of(ended) if ended else SAME
-    ended = _sound(world, server, overrides, prefix, "another")
+    ended = world.succeeded(_run(world, server, overrides, prefix, "another"))
     return worst(outcome, world.judge(overrides, _fetched(world, server, prefix, ended)))
 
 
@@ -46,17 +44,9 @@ def _whole(world: World) -> S3:
     """A server whose bucket holds the store of the unchanged recipe below WHOLE."""
     if world.bucket is None:
         server = world.services.enter_context(serving())
-        _sound(world, server, {}, WHOLE, "first")
+        world.succeeded(_run(world, server, {}, WHOLE, "first"))
         world.bucket = server
     return world.bucket
-
-
-def _sound(world: World, server: S3, overrides: dict[str, object], prefix: str, cache: str) -> Ended:
-    """A run that nothing disturbs. Raises FindingError: `World.judge` would try a remedy in the directory."""
-    ended = world.ended(_run(world, server, overrides, prefix, cache))
-    if ended.status:
-        raise FindingError(f"in a bucket: exit status {ended.status}: {ended.said[-500:]}")
-    return ended
 
 
 def _run(
@@ -74,7 +64,7 @@ def _fetched(world: World, server: S3, prefix: str, ended: Ended) -> Ended:
         path = place / key.removeprefix(f"{prefix}/")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(server.client.get_object(Bucket=BUCKET, Key=key)["Body"].read())
-    return Ended(ended.status, ended.printed.replace(str(root), str(place)), ended.said)
+    return Ended(ended.args, 0, ended.stdout.replace(str(root), str(place)), ended.stderr)
 
 
 def lost_node(world: World, chance: random.Random) -> str:
@@ -92,14 +82,12 @@ def lost_node(world: World, chance: random.Random) -> str:
             _pause(cluster, 15 if way == "hangs" else chance.uniform(0.5, 2))
         ended = world.ended(process)
     outcome = outcome_of(ended)
-    return worst(outcome, world.judge(overrides, ended if ended.status == 0 else None))
+    return worst(outcome, world.judge(overrides, ended if ended.returncode == 0 else None))
 
 
 def _pause(cluster: RayCluster, seconds: float) -> None:
     """Stops the newest node for so long; the head gives one up after three seconds."""
-    raylet = cluster.workers[-1][1].all_processes["raylet"][0].process.pid
-    found = subprocess.run(["pgrep", "-P", str(raylet)], capture_output=True, text=True, check=False)
-    pids = [raylet, *map(int, found.stdout.split())]
+    pids = cluster.newest_pids()
     for number, pause in ((signal.SIGSTOP, seconds), (signal.SIGCONT, 0)):
         for pid in pids:
             with suppress(ProcessLookupError):

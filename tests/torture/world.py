@@ -16,7 +16,6 @@ import sys
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +24,14 @@ import pyarrow.parquet as pq
 import yaml
 
 from pipeline.recipe.recipe import load_recipe
-from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.steps.training.plan import plan
-from pipeline.store.store import Store
-from tests.integration.project import ROOT, TRAINING, python_topics
+from tests.integration.project import ROOT, TRAINING, Project, python_topics
 from tests.s3_server import S3
 
 SECONDS = 300  # after which a run hangs; compiling the kernels on a busy machine takes two minutes
 SAME, SENTENCE = "same bytes", "a sentence, then same bytes"
-Content = dict[str, dict[str, str]]
+Ended = subprocess.CompletedProcess[str]
+Content = dict[str, str]
 
 # What a recipe is changed to: each makes other versions of some stages.
 CHANGES: list[dict[str, Any]] = [
@@ -52,18 +50,9 @@ class FindingError(Exception):
     """What no disturbance may lead to: other bytes, a traceback, an orphan, a remedy that does not work."""
 
 
-@dataclass(frozen=True)
-class Ended:
-    """A process that ended: its status, what it printed and what it said on stderr."""
-
-    status: int
-    printed: str
-    said: str
-
-
 @dataclass
 class World:
-    """A directory with sources, a recipe and a store. `store` is made once and put back by `restore`.
+    """A project with sources in `place`, which a trial may disturb and `restore` puts back.
 
     `faults`: kind and stage of each fault of this trial. `services`: what is stopped at the end. `bucket`: a
     server whose bucket holds the store of the unchanged recipe, once a trial has needed one.
@@ -75,57 +64,39 @@ class World:
     services: ExitStack = field(default_factory=ExitStack)
     bucket: S3 | None = None
 
-    @property
-    def place(self) -> Path:
-        """What a trial may disturb."""
-        return self.directory / "place"
-
-    @property
-    def store(self) -> Path:
-        return self.place / "store"
-
-    @property
-    def sources(self) -> Path:
-        return self.place / "sources"
-
-    @property
-    def recipe(self) -> Path:
-        return self.place / "recipe.yaml"
-
-    @property
-    def training(self) -> Path:
-        return self.place / "training.yaml"
+    def __post_init__(self) -> None:
+        self.place = self.directory / "place"
+        self.project = Project(self.place)
+        self.store, self.sources = self.project.home / "store", self.place / "sources"
 
     def build(self) -> None:
         """Makes the store of the unchanged recipe."""
         write_sources(self.sources)
-        corpora = [
-            {
-                "name": path.name.split(".")[0],
-                "source": {"kind": "files", "paths": [str(path / "*") if path.is_dir() else str(path)]},
-            }
-            for path in sorted(self.sources.iterdir())
-        ]
-        settings = {
+        self.project.recipe = {
             "name": "torture",
-            "corpora": corpora,
+            "corpora": [
+                {
+                    "name": path.name.split(".")[0],
+                    "source": {"kind": "files", "paths": [str(path / "*") if path.is_dir() else str(path)]},
+                }
+                for path in sorted(self.sources.iterdir())
+            ],
             "raw": {"part_bytes": 60_000},
             "quality": "docs",
             "tokenizer": {"vocab_size": 400},
             "shards": {"validation_fraction": 0.1},
             "training": TRAINING | {"max_tokens": 65_536, "samples": {"prompts": []}},
         }
-        self.recipe.write_text(yaml.safe_dump(settings))
-        self.references["{}"] = self.content(self.ended(self.start({})))
-        recipe = load_recipe(self.recipe)
-        run = plan(Store(self.store, RecipeVersions(recipe, recipe)), recipe)
-        self.training.write_text(yaml.safe_dump(run.config.model_dump(mode="json")))
+        self.references["{}"] = self.content(self.succeeded(self.start({})))
+        run = plan(self.project.store, load_recipe(self.project.write_recipe()))
+        (self.place / "training.yaml").write_text(yaml.safe_dump(run.config.model_dump(mode="json")))
         shutil.copytree(self.place, self.directory / "whole", symlinks=True)
 
     def restore(self) -> None:
         self.faults.clear()
         shutil.rmtree(self.place, ignore_errors=True)
         subprocess.run(["cp", "-a", self.directory / "whole", self.place], check=True)
+        self.project.recipe = yaml.safe_load((self.place / "recipe.yaml").read_text())
 
     def fault(self, kind: str, stage: str) -> None:
         self.faults.append((kind, stage))
@@ -151,44 +122,30 @@ class World:
         environment: Mapping[str, str] | None = None,
     ) -> "subprocess.Popen[str]":
         """Starts a run, in a session of its own."""
-        given = [str(self.recipe), str(store or self.store), json.dumps(overrides), *options]
-        return self._popen("tests.torture.chain", *given, environment=environment)
-
-    def command(self, *arguments: str) -> Ended:
-        """`python -m pipeline ...`."""
-        return self.ended(self._popen("pipeline", *arguments))
+        given = [str(self.project.write_recipe()), str(store or self.store), json.dumps(overrides), *options]
+        return self.python("tests.torture.chain", *given, environment=environment)
 
     def train(self, run_dir: Path) -> "subprocess.Popen[str]":
-        """`python -m trainer ...` on the token shards of the unchanged recipe."""
-        return self._popen("trainer", str(self.training), f"run_dir={run_dir}")
+        """A training on the token shards of the unchanged recipe."""
+        return self.python("trainer", "training.yaml", f"run_dir={run_dir}")
 
-    def _popen(
+    def python(
         self, module: str, *arguments: str, environment: Mapping[str, str] | None = None
     ) -> "subprocess.Popen[str]":
         return subprocess.Popen(
             [sys.executable, "-m", module, *arguments],
             cwd=self.place,
-            env=self._environment | (environment or {}),
+            env={
+                **self.project.environment(),
+                "PYTHONPATH": str(ROOT),
+                "HF_ENDPOINT": "http://127.0.0.1:1",
+                **(environment or {}),
+            },
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
         )
-
-    @cached_property
-    def _environment(self) -> dict[str, str]:
-        kept = {
-            name: value for name, value in os.environ.items() if not name.startswith(("DAGSTER", "GROUND"))
-        }
-        home = self.directory / "home"
-        home.mkdir(exist_ok=True)
-        return kept | {
-            "PYTHONPATH": str(ROOT),
-            "DAGSTER_HOME": str(home),
-            "HF_ENDPOINT": "http://127.0.0.1:1",
-            "GROUNDWORK_RECIPE": str(self.recipe),
-            "GROUNDWORK_STORE": str(self.store),
-        }
 
     def ended(self, process: "subprocess.Popen[str]") -> Ended:
         """Waits for a process. Raises FindingError for a hang, a traceback or an orphan."""
@@ -201,12 +158,22 @@ class World:
             raise FindingError(f"traceback: {said[-1500:]}")
         if process.returncode >= 0 and (left := orphans(process.pid)):
             raise FindingError(f"orphans: {left}")
-        return Ended(process.returncode, printed, said)
+        return Ended(process.args, process.returncode, printed, said)
+
+    def succeeded(self, process: "subprocess.Popen[str]") -> Ended:
+        """Waits for a process. Raises FindingError if it fails, too."""
+        return _without_error(self.ended(process))
 
     def content(self, ended: Ended) -> Content:
-        """The hash of every file of every version that a run ended with, by key and path, computed here."""
-        versions = json.loads(ended.printed.splitlines()[-1])
-        return {key: hashes(Path(path)) for key, path in versions.items()}
+        """The hash, computed here, of every file of every version that a run ended with. Manifests are left
+        out: they tell the time.
+        """
+        return {
+            f"{key}/{path.relative_to(version)}": hashlib.sha256(path.read_bytes()).hexdigest()
+            for key, version in json.loads(ended.stdout.splitlines()[-1]).items()
+            for path in Path(version).rglob("*")
+            if path.is_file() and path.name != "manifest.json"
+        }
 
     def reference(self, overrides: Mapping[str, Any]) -> Content:
         """What an undisturbed run makes."""
@@ -214,8 +181,8 @@ class World:
         if named not in self.references:
             aside = self.directory / "reference"
             shutil.rmtree(aside, ignore_errors=True)
-            subprocess.run(["cp", "-a", self.directory / "whole" / "store", aside], check=True)
-            self.references[named] = self.content(self.ended(self.start(overrides, store=aside)))
+            subprocess.run(["cp", "-a", self.directory / "whole/home/store", aside], check=True)
+            self.references[named] = self.content(self.succeeded(self.start(overrides, store=aside)))
         return self.references[named]
 
     def judge(self, overrides: Mapping[str, Any], ended: Ended | None = None) -> str:
@@ -224,16 +191,11 @@ class World:
         made it. Raises FindingError.
         """
         ended = ended or self.ended(self.start(overrides))
-        outcome = SAME
-        if ended.status == 2:
-            outcome = SENTENCE
-            if "frozen" not in ended.said or ended.said.count("error:") != 1:
-                raise FindingError(f"no remedy: {ended.said[-500:]}")
-            ended = self.ended(self.start({}, "--retrain"))
-            if overrides and ended.status == 0:
-                ended = self.ended(self.start(overrides))
-        if ended.status:
-            raise FindingError(f"exit status {ended.status}: {ended.said[-500:]}")
+        outcome = outcome_of(ended, "frozen")
+        if outcome == SENTENCE:
+            ended = self.succeeded(self.start({}, "--retrain"))
+            if overrides:
+                ended = self.succeeded(self.start(overrides))
         if differing := differences(self.content(ended), self.reference(overrides)):
             raise FindingError(f"other bytes: {differing}")
         return outcome
@@ -244,31 +206,22 @@ def worst(*outcomes: str) -> str:
     return SENTENCE if SENTENCE in outcomes else outcomes[0]
 
 
-def outcome_of(ended: Ended, remedy: str = "error:", *, named: str = "", well: str = SAME) -> str:
+def outcome_of(ended: Ended, remedy: str = "error:", *, well: str = SAME) -> str:
     """`well`, or that a run was refused in one sentence with `remedy` in it. Raises FindingError."""
-    if ended.status == 0:
-        return well
-    if ended.status == 2 and ended.said.count("error:") == 1 and remedy in ended.said:
+    if ended.returncode == 2 and ended.stderr.count("error:") == 1 and remedy in ended.stderr:
         return SENTENCE
-    raise FindingError(f"{named}exit status {ended.status}: {ended.said[-500:]}")
+    _without_error(ended)
+    return well
 
 
-def hashes(version: Path) -> dict[str, str]:
-    """Of every file of a version but its manifest, which tells the time."""
-    return {
-        str(path.relative_to(version)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(version.rglob("*"))
-        if path.is_file() and path.name != "manifest.json"
-    }
+def _without_error(ended: Ended) -> Ended:
+    if ended.returncode:
+        raise FindingError(f"exit status {ended.returncode} of {ended.args[2:]}: {ended.stderr[-500:]}")
+    return ended
 
 
 def differences(found: Content, wanted: Content) -> list[str]:
-    return [
-        f"{key}/{name}"
-        for key in sorted(wanted | found)
-        for name in sorted(wanted.get(key, {}) | found.get(key, {}))
-        if found.get(key, {}).get(name) != wanted.get(key, {}).get(name)
-    ]
+    return sorted(name for name in found | wanted if found.get(name) != wanted.get(name))
 
 
 def orphans(session: int) -> list[str]:
@@ -279,23 +232,22 @@ def orphans(session: int) -> list[str]:
     return [line for line in found.stdout.splitlines() if not line.startswith("Z")]
 
 
-def json_lines(rows: list[dict[str, str]]) -> bytes:
-    return "".join(json.dumps(row) + "\n" for row in rows).encode()
-
-
 def write_sources(directory: Path) -> None:
     """A corpus in each format; they share some documents."""
     directory.mkdir(parents=True)
     whole = python_topics()
-    (directory / "plain.jsonl").write_bytes(json_lines(whole[:20]))
-    (directory / "gzipped.jsonl.gz").write_bytes(gzip.compress(json_lines(whole[15:30]), mtime=0))
-    (directory / "bzipped.jsonl.bz2").write_bytes(bz2.compress(json_lines(whole[30:42])))
-    (directory / "xzipped.jsonl.xz").write_bytes(lzma.compress(json_lines(whole[42:52])))
+    lines = [f"{json.dumps(row)}\n".encode() for row in whole]
     table = io.StringIO()
-    writer = csv.DictWriter(table, ["id", "text"])
-    writer.writeheader()
-    writer.writerows(whole[52:62])
-    (directory / "rows.csv").write_text(table.getvalue())
+    csv.writer(table).writerows([("id", "text"), *(row.values() for row in whole[52:62])])
+    files = {
+        "plain.jsonl": b"".join(lines[:20]),
+        "gzipped.jsonl.gz": gzip.compress(b"".join(lines[15:30]), mtime=0),
+        "bzipped.jsonl.bz2": bz2.compress(b"".join(lines[30:42])),
+        "xzipped.jsonl.xz": lzma.compress(b"".join(lines[42:52])),
+        "rows.csv": table.getvalue().encode(),
+    }
+    for name, content in files.items():
+        (directory / name).write_bytes(content)
     pq.write_table(pa.Table.from_pylist(whole[60:72]), directory / "columns.parquet", row_group_size=4)
     (directory / "texts").mkdir()
     for row in whole[70:]:
