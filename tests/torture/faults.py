@@ -24,8 +24,7 @@ from tests.torture.world import CHANGES, SAME, FindingError, World, differences,
 
 def flip(path: Path, chance: random.Random) -> None:
     content = bytearray(path.read_bytes())
-    if content:
-        content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+    content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
     path.write_bytes(content)
 
 
@@ -101,8 +100,7 @@ def stale_partial(world: World, chance: random.Random) -> str:
         left = version.with_name(f".{version.name}.{chance.choice(['partial', 'tmp', 'damaged-1'])}")
         if not left.exists():
             shutil.copytree(version, left)
-            damage = chance.choice([flip, cut, delete])
-            damage(some_file(left, chance), chance)
+            chance.choice([flip, cut, delete])(some_file(left, chance), chance)
             world.fault("half-written version", world.stage(version))
     return worst(world.judge(chance.choice(CHANGES)), world.judge({}))
 

@@ -81,8 +81,7 @@ def lost_node(world: World, chance: random.Random) -> str:
         else:
             _pause(cluster, 15 if way == "hangs" else chance.uniform(0.5, 2))
         ended = world.ended(process)
-    outcome = outcome_of(ended)
-    return worst(outcome, world.judge(overrides, ended if ended.returncode == 0 else None))
+    return worst(outcome_of(ended), world.judge(overrides, ended if ended.returncode == 0 else None))
 
 
 def _pause(cluster: RayCluster, seconds: float) -> None:
