@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sysconfig
 import venv
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.mutants import plugin
@@ -26,6 +28,8 @@ class Worker:
         for kernels in ("scrubbing", "later"):
             command = [self._python, "-m", "pipeline.steps.compile_ahead", kernels]
             self._ended(command, {"NUMBA_CACHE_DIR": self._kernels}, 600)
+        if not self.is_typed():
+            raise RuntimeError("mypy finds errors without any mutant")
 
     def update(self) -> None:
         """The checkout as it is now, uncommitted changes included."""
@@ -58,12 +62,7 @@ class Worker:
         self, tests: list[str], seconds: float, mutant: Mutant | None = None, first: bool = True
     ) -> list[str] | None:
         """Those of `tests` that fail with `mutant`, or only the first; None where no test can begin."""
-        file = self._code / mutant.file if mutant else None
-        kernels = self._kernels
-        if file and mutant:
-            source, made = file.read_bytes(), file.stat().st_mtime_ns
-            file.write_bytes(source[: mutant.start] + mutant.text.encode() + source[mutant.stop :])
-            kernels = self._kernels_without(mutant.file)
+        kernels = self._kernels_without(mutant.file) if mutant else self._kernels
         chosen, failed = self._directory / "chosen.json", self._directory / "failed.json"
         chosen.write_text(json.dumps(tests))
         failed.write_text("[]")
@@ -76,16 +75,31 @@ class Worker:
         ]
         command += sorted({test.partition("::")[0] for test in tests})
         variables = {plugin.CHOSEN: chosen, plugin.FAILED: failed, "NUMBA_CACHE_DIR": kernels}
-        try:
+        with self._holding(mutant):
             status = self._ended(command, variables, seconds)
-        finally:
-            if file and mutant:
-                file.write_bytes(source)
-                os.utime(file, ns=(made, made))  # by which Python and numba know what they have compiled
         found: list[str] = json.loads(failed.read_text())
         if status == "late":
             return [*found, "time"]
         return found if found or status in (0, 5) else None
+
+    def is_typed(self, mutant: Mutant | None = None) -> bool:
+        """Whether mypy, which is among the default tests, accepts the code."""
+        with self._holding(mutant):
+            return self._ended([self._python, "-m", "mypy"], {}, 900) == 0
+
+    @contextmanager
+    def _holding(self, mutant: Mutant | None) -> Iterator[None]:
+        if mutant is None:
+            yield
+            return
+        file = self._code / mutant.file
+        source, made = file.read_bytes(), file.stat().st_mtime_ns
+        file.write_bytes(source[: mutant.start] + mutant.text.encode() + source[mutant.stop :])
+        try:
+            yield
+        finally:
+            file.write_bytes(source)
+            os.utime(file, ns=(made, made))  # by which Python and numba know what they have compiled
 
     def _kernels_without(self, file: str) -> Path:
         """Compiled kernels, but for those with which numba may have compiled `file`: it would not notice."""
