@@ -22,32 +22,27 @@ SIZES: dict[str, dict[str, int]] = {
 # Rotary embeddings stretched to longer contexts, with the keys of Hugging Face's config.json.
 # Far above what any model uses; beyond it, angles are no longer numbers.
 LARGEST = 1e6
+Stretch = Annotated[float, Field(ge=1, le=LARGEST)]
+Positive = Annotated[float, Field(ge=1 / LARGEST, le=LARGEST)]
 
 
 class LinearScaling(Config):
     """Divides every position by `factor` (Chen et al. 2023)."""
 
     rope_type: Literal["linear"] = Field(description="Selects this method.")
-    factor: float = Field(ge=1, le=LARGEST, description="How many times longer the context gets.")
+    factor: Stretch = Field(description="How many times longer the context gets.")
 
 
 class Llama3Scaling(Config):
     """Divides low frequencies by `factor` and keeps high ones, with a ramp between (Llama 3.1)."""
 
     rope_type: Literal["llama3"] = Field(description="Selects this method.")
-    factor: float = Field(
-        ge=1, le=LARGEST, description="What low frequencies are divided by. 8 in Llama 3.1."
+    factor: Stretch = Field(description="What low frequencies are divided by. 8 in Llama 3.1.")
+    low_freq_factor: Positive = Field(
+        1.0, description="Frequencies with fewer turns than this over the original context count as low."
     )
-    low_freq_factor: float = Field(
-        default=1.0,
-        ge=1 / LARGEST,
-        le=LARGEST,
-        description="Frequencies with fewer turns than this over the original context count as low.",
-    )
-    high_freq_factor: float = Field(
-        default=4.0,
-        ge=1 / LARGEST,
-        le=LARGEST,
+    high_freq_factor: Positive = Field(
+        4.0,
         description="Frequencies with more turns than this over the original context count as high. Must be "
         "greater than `low_freq_factor`.",
     )
@@ -69,28 +64,22 @@ class YarnScaling(Config):
     """Stretches low frequencies only and sharpens attention: YaRN (Peng et al. 2023, arXiv 2309.00071)."""
 
     rope_type: Literal["yarn"] = Field(description="Selects this method.")
-    factor: float = Field(ge=1, le=LARGEST, description="How many times longer the context gets.")
+    factor: Stretch = Field(description="How many times longer the context gets.")
     original_max_position_embeddings: int = Field(
         ge=1, lt=2**63, description="Tokens of context that the model had before."
     )
-    beta_fast: float = Field(
-        default=32.0,
-        ge=1 / LARGEST,
-        le=LARGEST,
+    beta_fast: Positive = Field(
+        32.0,
         description="Frequencies with more turns than this over the original context stay as they are. 32 "
         "in the paper.",
     )
-    beta_slow: float = Field(
-        default=1.0,
-        ge=1 / LARGEST,
-        le=LARGEST,
+    beta_slow: Positive = Field(
+        1.0,
         description="Frequencies with fewer turns than this over the original context are divided by "
         "`factor`. 1 in the paper.",
     )
-    attention_factor: float | None = Field(
-        default=None,
-        ge=1 / LARGEST,
-        le=LARGEST,
+    attention_factor: Positive | None = Field(
+        None,
         description="What the rotated queries and keys are multiplied by. When not set, 0.1 ln(factor) + 1, "
         "as in the paper.",
     )

@@ -2,12 +2,13 @@
 
 from typing import Any
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from trainer.config.model import ModelConfig
+from trainer.config.model import Llama3Scaling, ModelConfig, YarnScaling
 from trainer.model.rope import rotary_tables
 
 SHAPE: dict[str, Any] = {"n_layers": 1, "d_model": 8, "n_heads": 2, "n_kv_heads": 2, "d_ff": 8}
@@ -38,3 +39,10 @@ def test_odd_settings_are_refused_or_give_finite_angles(theta: float, stretched:
         return
     for table in rotary_tables(config, 16):
         assert table.isfinite().all() and table.dtype == torch.float32
+
+
+@pytest.mark.parametrize("number", [1e-6, 1.0, 1e6])
+def test_all_of_the_range_that_gives_finite_angles_is_taken(number: float) -> None:
+    context = {"factor": max(number, 1.0), "original_max_position_embeddings": 1}
+    YarnScaling(rope_type="yarn", beta_fast=number, beta_slow=number, attention_factor=number, **context)
+    Llama3Scaling(rope_type="llama3", low_freq_factor=1e-6, high_freq_factor=max(number, 2e-6), **context)
