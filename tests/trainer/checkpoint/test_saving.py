@@ -3,6 +3,7 @@ asked for.
 """
 
 import errno
+import multiprocessing
 import threading
 import time
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from trainer.checkpoint import publish as store
 from trainer.checkpoint.background import CheckpointWriter, Staging
@@ -58,6 +60,45 @@ def test_what_goes_wrong_in_the_thread_is_told_to_training(tmp_path: Path) -> No
         writer.wait()
     assert list(tmp_path.iterdir()) == []
     writer.close()
+
+
+def save_a_part(rank: int, directory: Path, broken: bool) -> None:
+    dist.init_process_group("gloo", init_method=f"file://{directory}/meeting", rank=rank, world_size=2)
+    world = World(rank, 2, torch.device("cpu"), background=dist.new_group(backend="gloo"))
+    writer = CheckpointWriter(lambda saved: None, world)
+
+    def write(made: Path) -> None:
+        if broken and rank:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        (made / f"part-{rank}").write_text("all of it")
+
+    writer.save(directory / "step-00000001", write, lambda saved: None)
+    try:
+        writer.wait()
+    except TrainerError as error:
+        (directory / f"said-{rank}").write_text(str(error))
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_checkpoint_holds_the_parts_of_all_processes_or_is_not_published(
+    tmp_path: Path, broken: bool
+) -> None:
+    context = multiprocessing.get_context("forkserver")
+    started = [context.Process(target=save_a_part, args=(rank, tmp_path, broken)) for rank in range(2)]
+    for process in started:
+        process.start()
+    for process in started:
+        process.join(120)
+    assert [process.exitcode for process in started] == [0, 0]
+    checkpoint = tmp_path / "step-00000001"
+    if broken:
+        assert not checkpoint.exists()
+        assert "another process could not write its part" in (tmp_path / "said-0").read_text()
+        assert "No space left" in (tmp_path / "said-1").read_text()
+    else:
+        store.verify(checkpoint)
+        assert {path.name for path in checkpoint.glob("part-*")} == {"part-0", "part-1"}
 
 
 @pytest.mark.parametrize("tied", [True, False])
