@@ -9,6 +9,10 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "if found >= 1:",
     ): "half of a window is never 0, and nothing is found before it",
     (
+        "pipeline/stages/quality/c4.py",
+        "if words.starts[word] <= uncited:",
+    ): "no word begins where another ends",
+    (
         "pipeline/stages/tokenizer/counts.py",
         "rows[row, HASH] == hashed or _is_word(words, starts, rows[row, WORD], data, i, end)",
     ): "differs only where two words have the same hash of 64 bits",

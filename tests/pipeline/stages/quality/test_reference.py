@@ -9,10 +9,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pipeline.stages.quality import SIGNALS_SCHEMA, measure
-from pipeline.stages.quality.c4 import MAX_WORD_LENGTH, MIN_LINE_WORDS, PHRASES
-from pipeline.stages.quality.repetition import STOP_WORDS
 from pipeline.stages.quality.unicode import ALNUM, ALPHA, SPACE, SYMBOL, TERMINAL, character_classes
 
+# Raffel et al. 2020, section 2.2, with the numbers of its code; Rae et al. 2021, table A1.
+MIN_LINE_WORDS, MAX_WORD_LENGTH = 3, 1000
+PHRASES = ["lorem ipsum", "javascript", "terms of use", "privacy policy", "cookie policy"]
+PHRASES += ["uses cookies", "use of cookies", "use cookies"]
+STOP_WORDS = ["the", "be", "to", "of", "and", "that", "have", "with"]
 SYMBOLS, TERMINALS = (
     {chr(code_point) for code_point in (character_classes() & flag).nonzero()[0]}
     for flag in (SYMBOL, TERMINAL)
@@ -164,7 +167,15 @@ texts = st.one_of(st.lists(st.sampled_from(FRAGMENTS), max_size=60).map("".join)
 @given(st.lists(texts, min_size=1, max_size=4))
 @example(["a\n \nb\n \nc\n\t", " \n ", " \na\n  ", "\u3000\n\u3000\n\n"])
 @example(["", "\x00. .", "\n", " ", "\n\n\n", "\r\n", "a\r", "a\n\nb\n\na", "\na\na\n"])
-@example(["a b c d. " * 40, "x " * 300, "word " * 5 + "x" * 1001 + " end.", "x" * 1000 + " two end."])
+@example(
+    [
+        "a b c d. " * 40,
+        "x " * 300,
+        "word " * 5 + "x" * 1001 + " end.",
+        "x" * 1000 + " two end.",
+        "Use cookies, end it.",
+    ]
+)
 @example(
     [
         "here it is. [12]",
