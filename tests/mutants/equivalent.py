@@ -21,6 +21,10 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "pipeline/steps/plain_files.py",
         'task = PartTask(PART, "", tuple(stored.files("documents")), 1)',
     ): "the bytes of a task say only how to share out several",
+    (
+        "trainer/data/packing/index.py",
+        "'ends.i64_': np.dtype(\"<i8\"),",
+    ): "names a file that nothing else reads",
     ("trainer/data/loader.py", "name: round(windows.padding, 7)"): SHOWN,
     ("trainer/run/fit/preflight.py", "if seconds >= SLOW_SECONDS:"): "no two times are equal",
     (

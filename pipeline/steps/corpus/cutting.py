@@ -73,4 +73,4 @@ def id_prefixes(batch: pa.RecordBatch) -> np.ndarray:
 
 
 def _text_sizes(batch: pa.RecordBatch) -> np.ndarray:
-    return pc.binary_length(batch.column("text")).to_numpy(zero_copy_only=False).astype(np.int64)
+    return pc.binary_length(batch.column("text")).to_numpy().astype(np.int64)
