@@ -26,6 +26,15 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "'ends.i64_': np.dtype(\"<i8\"),",
     ): "names a file that nothing else reads",
     ("trainer/data/loader.py", "name: round(windows.padding, 7)"): SHOWN,
+    ("trainer/optim/muon.py", "return 2 * short * short // long + short**3"): FASTER,
+    (
+        "trainer/optim/state.py",
+        'stays = slot != "step" and not owners[parameter].defaults.get("fused")',
+    ): "differs only on a GPU",
+    (
+        "trainer/tools/planner/plan.py",
+        'textwrap.fill(text, 100, initial_indent=f"{name:<10}", subsequent_indent=" " * 11)',
+    ): SHOWN,
     ("trainer/run/fit/preflight.py", "if seconds >= SLOW_SECONDS:"): "no two times are equal",
     (
         "trainer/run/fit/preflight.py",

@@ -221,3 +221,13 @@ def test_what_was_reported_on_a_damaged_version_does_not_outlive_it(tmp_path: Pa
     assert made.report("facts", 1, lambda: "of the damaged one") == "of the damaged one"
     made.file(made.parts[0], "table").path.write_text("on")
     assert publish(store, work(), a="one").report("facts", 1, lambda: "of the new one") == "of the new one"
+
+
+def test_what_differs_is_named_and_beyond_four_counted(tmp_path: Path) -> None:
+    store, five = Store(tmp_path), dict.fromkeys("abcde", 1)
+    made = publish(store, work("key", params=five))
+    for changed, said in (
+        (dict.fromkeys("bcde", 1), "a"),
+        (dict.fromkeys("abcde", 2), "a, b, c, d and 1 more"),
+    ):
+        assert list(work("key", params=changed).differences(made.manifest)) == [f"settings ({said})"]

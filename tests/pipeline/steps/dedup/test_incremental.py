@@ -3,7 +3,7 @@ anew.
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -179,3 +179,19 @@ def test_two_processes_decide_as_one(tmp_path: Path) -> None:
     finally:
         engine.close()
     assert content(together) == content(alone)
+
+
+class Noting(LocalEngine):
+    """Notes what it is given to do."""
+
+    def map(self, function: Any, tasks: Sequence[Any], **more: Any) -> Iterator[Any]:
+        self.noted = [*getattr(self, "noted", []), *tasks]
+        return super().map(function, tasks, **more)
+
+
+def test_a_task_holds_the_keys_of_one_band_once_these_are_many(tmp_path: Path) -> None:
+    store, engine = Store(tmp_path), Noting(workers=1)
+    put(store, "a", {"p0": {str(number): text(number, 0) for number in range(12)}})
+    deduplicate(store, engine, ["a"], PARAMS)
+    runs = [task for task in engine.noted if isinstance(task, candidates.RunRange)]
+    assert {len(task.numbers) for task in runs} == {1} and {task.ranges for task in runs} == {2}
