@@ -13,6 +13,10 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "if words.starts[word] <= uncited:",
     ): "no word begins where another ends",
     (
+        "pipeline/stages/quality/repetition.py",
+        "seen[table.ids[i]] = 2",
+    ): "any number but 0 says that it was seen",
+    (
         "pipeline/stages/tokenizer/counts.py",
         "rows[row, HASH] == hashed or _is_word(words, starts, rows[row, WORD], data, i, end)",
     ): "differs only where two words have the same hash of 64 bits",
