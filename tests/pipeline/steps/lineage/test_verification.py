@@ -177,6 +177,17 @@ def test_a_version_that_is_gone_is_damage(mine: Path, capsys: pytest.CaptureFixt
     assert main(["verify"]) == 0
 
 
+def test_what_only_a_checkpoint_was_made_from_is_mended_by_reproducing_it(
+    mine: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flip(a_file(seen_by(mine).current("token_shards/first")), 9)
+    mine.unlink()
+    monkeypatch.delenv("GROUNDWORK_RECIPE")
+    assert main(["verify"]) == 2
+    remedy = "python -m pipeline reproduce 01234567-00000010 -o OUT, since no recipe uses it any more\n"
+    assert f"to mend it    {remedy}" in capsys.readouterr().out
+
+
 def test_the_files_of_a_copied_store_are_read(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copy = mine.parent / "copy"
     shutil.copytree(mine.parent / "store", copy)
