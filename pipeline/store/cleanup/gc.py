@@ -107,7 +107,7 @@ def remove(store: Store, garbage: Iterable[Garbage]) -> list[Garbage]:
         kept = _referenced(store, [])
         for item in garbage:
             if not item.run and item.paths[0] not in kept:
-                _remove(store.files, item.paths[0])
+                _remove(store, item.paths[0])
                 removed.append(item)
     return removed
 
@@ -125,24 +125,25 @@ def retire(store: Store, item: Garbage) -> bool:
             store.files.push(record)
             config.unlink()
         for path in item.paths if nobody_works else ():
-            _remove(store.files, path)
-            for record in last_versions.naming(store.root, _place(store, path)):
-                store.files.remove(record)
-                record.unlink(missing_ok=True)
+            _remove(store, path)
     return nobody_works
 
 
-def _remove(files: Files, path: Path) -> None:
+def _remove(store: Store, path: Path) -> None:
+    """Removes a version, a run or a checkpoint, and the records of recipes that used it last."""
     # The manifest goes first, and then the name, so that nobody opens what is half removed.
     (path / MANIFEST).unlink(missing_ok=True)
     doomed = unpublished(path)
     for folder in (path, reports_on(path)):
-        files.remove(folder)
+        store.files.remove(folder)
     shutil.rmtree(doomed, ignore_errors=True)  # left by a killed process
     if path.exists():
         path.rename(doomed)
     for folder in (doomed, reports_on(path)):
         shutil.rmtree(folder, ignore_errors=True)
+    for record in last_versions.naming(store.root, _place(store, path)):
+        store.files.remove(record)
+        record.unlink(missing_ok=True)
 
 
 def _place(store: Store, path: Path) -> str:

@@ -27,6 +27,8 @@ from pipeline.store.work import Work
 from tests.pipeline.steps.corpora import TEXTS, prepare
 from tests.pipeline.steps.training.test_plan import make_shards, recipe
 
+KEYS = ["corpora/a/raw", "corpora/b/own", "a_table_of_its_own", "tokenizer"]
+
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
@@ -165,7 +167,7 @@ def test_what_a_recipe_or_a_run_can_reach_stays_and_all_else_goes(tmp_path: Path
         file.touch()
         name = RecipeName(f"recipe-{file.stem}", str(file))
         last = LastVersions(Store(root).files, name)
-        key = chance.choice(["corpora/a/raw", "corpora/b/own", "a_table_of_its_own", "tokenizer"])
+        key = chance.choice(KEYS)
         store = Store(root)
         with store.making(Work(key, "test", {"turn": chance.randrange(12)}, {})) as draft:
             version = draft if isinstance(draft, Version) else publish(draft)
@@ -188,6 +190,10 @@ def test_what_a_recipe_or_a_run_can_reach_stays_and_all_else_goes(tmp_path: Path
             there = {path.parent for path in root.rglob("manifest.json")}
             assert kept <= there
             assert {path for path in there - kept if path.parent.name != "tokenizer"} == set()
+            records = (path for key in map("recipes/*/{}".format, KEYS) for path in root.glob(key))
+            for record in records:
+                key = record.relative_to(root / "recipes").as_posix().partition("/")[2]
+                assert root / key / record.read_text().strip() in there
 
 
 def publish(draft: Draft) -> Version:
