@@ -59,10 +59,10 @@ def changed(given: Mapping[str, Any], usual: Mapping[str, Any]) -> Settings:
     found: Settings = {}
     for name, value in given.items():
         before = usual.get(name)
-        if isinstance(value, Mapping) and isinstance(before, Mapping | None):
-            found |= {name: inside} if (inside := changed(value, before or {})) else {}
-        elif value != before:
-            found[name] = value
+        if isinstance(value, Mapping) and isinstance(before, Mapping):
+            found |= {name: inside} if (inside := changed(value, before)) else {}
+        elif value != before:  # a section that is set at all differs from None
+            found[name] = changed(value, {}) if isinstance(value, Mapping) else value
     return found
 
 
