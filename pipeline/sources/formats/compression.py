@@ -57,8 +57,13 @@ class _Bzip2:
             found.append(self._inner.decompress(b""))
         return b"".join(found)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
+    @property
+    def eof(self) -> bool:
+        return self._inner.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._inner.unused_data
 
 
 def _zstandard() -> Any:

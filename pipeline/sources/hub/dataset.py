@@ -212,13 +212,15 @@ class HubSource:
         """
         from huggingface_hub import HfApi
 
-        sizes, contents = dict.fromkeys(paths, 0), dict.fromkeys(paths, commit)
-        for path in paths if _offline() else ():
-            # the links of the cache lead to files named by their hash
-            blob = (self._cached(commit) / path).resolve()
-            sizes[path], contents[path] = blob.stat().st_size, blob.name
         if _offline():
-            return sizes, contents
+            # the links of the cache lead to files named by their hash
+            cached = self._cached(commit)
+            blobs = {path: (cached / path).resolve() for path in paths}
+            return (
+                {path: blob.stat().st_size for path, blob in blobs.items()},
+                {path: blob.name for path, blob in blobs.items()},
+            )
+        sizes, contents = dict.fromkeys(paths, 0), dict.fromkeys(paths, commit)
         try:
             for start in range(0, len(paths), PATHS_AT_ONCE):
                 some = paths[start : start + PATHS_AT_ONCE]
