@@ -10,6 +10,7 @@ import io
 import json
 import lzma
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -206,9 +207,10 @@ def worst(*outcomes: str) -> str:
     return SENTENCE if SENTENCE in outcomes else outcomes[0]
 
 
-def outcome_of(ended: Ended, remedy: str = "error:", *, well: str = SAME) -> str:
+def outcome_of(ended: Ended, remedy: str = "", *, well: str = SAME) -> str:
     """`well`, or that a run was refused in one sentence with `remedy` in it. Raises FindingError."""
-    if ended.returncode == 2 and ended.stderr.count("error:") == 1 and remedy in ended.stderr:
+    refused = re.findall(r"(?m)^(?:.*\berror|trainer): ", ended.stderr)
+    if ended.returncode == 2 and len(refused) == 1 and remedy in ended.stderr:
         return SENTENCE
     _without_error(ended)
     return well
@@ -226,9 +228,7 @@ def differences(found: Content, wanted: Content) -> list[str]:
 
 def orphans(session: int) -> list[str]:
     """Processes that are left of a session."""
-    found = subprocess.run(
-        ["ps", "-s", str(session), "-o", "stat=,args="], capture_output=True, text=True, check=False
-    )
+    found = subprocess.run(["ps", "-s", str(session), "-o", "stat=,args="], capture_output=True, text=True)
     return [line for line in found.stdout.splitlines() if not line.startswith("Z")]
 
 
