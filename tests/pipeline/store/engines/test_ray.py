@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -71,7 +72,8 @@ def test_the_first_error_and_the_warnings_of_a_task_reach_the_run(
         list(engine.map(failing, range(6), input_bytes=1, what="test"))
     assert str(raised.value) == "part 3 is broken: mend it"
     assert "On node worker-" in raised.value.__notes__[0]
-    assert "part 2 is odd (on node worker-" in caplog.text
+    # Two tasks run at a time, so that two of the parts before the broken one have ended.
+    assert len(re.findall(r"part [012] is odd \(on node worker-", caplog.text)) >= 2
     assert signal.getsignal(signal.SIGTERM) == before  # with which Dagster stops the run
 
 
