@@ -50,7 +50,8 @@ to_dedup: list[Asset] = [*map(source_asset, recipe.corpora), *stage_assets(recip
 to_shards: list[Asset] = [*to_dedup, tokenizer_asset(recipe), *stage_assets(recipe, "retokenize")]
 model: list[Asset] = [
     pretrained_model_asset(recipe),
-    evaluation_asset,
+    *stage_assets(recipe, "pretrain"),
+    evaluation_asset(recipe),
     exported_model_asset,
     training_runs_asset,
     *([variant_comparison_asset] if recipe.variants else []),

@@ -17,6 +17,7 @@ from pipeline.assets.metadata import materialized, table
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps.model import benchmark, evaluate
+from pipeline.steps.stages import EVALUATION_TEXTS
 from pipeline.steps.training import plan
 from pipeline.store import keys
 from pipeline.store.manifest import Version
@@ -29,25 +30,30 @@ CHECK = "better_than_chance"
 QUEUED_TAGS = {"dagster/sensor_name", "dagster/backfill"}
 
 
-@asset(
-    keys.EVALUATION,
-    [keys.PRETRAINED_MODEL],
-    evaluate.VERSION,
-    "Bits per byte on all held-out text, for each corpus and compared with `xz -9`, and samples of the "
-    "model's text.",
-    pool=GPU_POOL,
-)
-def evaluation_asset(context: dg.AssetExecutionContext, workshop: PipelineResources) -> dg.MaterializeResult:
+def evaluation_asset(recipe: Recipe) -> dg.AssetsDefinition:
     """The evaluation of the final checkpoint."""
-    store, recipe = workshop.store, workshop.recipe
-    result = plan.result(store, store.current(keys.PRETRAINED_MODEL))
-    record_benchmarks(context.op_execution_context, workshop, checkpoint_name(result["checkpoint"]))
-    version = evaluate.evaluate(store, recipe.training.samples, recipe.evaluation.benchmarks)
-    scores = evaluate.read(version)
-    facts = checkpoints.evaluated(scores) | {"samples": checkpoints.samples_shown(scores["samples"])}
-    if answered := scores.get("benchmarks"):
-        facts["benchmarks"] = benchmark_scores(answered)
-    return materialized(version, facts, check_results(workshop, version))
+
+    @asset(
+        keys.EVALUATION,
+        [keys.PRETRAINED_MODEL, *EVALUATION_TEXTS.keys(recipe)],
+        evaluate.VERSION,
+        "Bits per byte on all held-out text, for each corpus and compared with `xz -9`, and samples of the "
+        "model's text.",
+        pool=GPU_POOL,
+        made_by=evaluate.evaluate,
+    )
+    def _evaluation(context: dg.AssetExecutionContext, workshop: PipelineResources) -> dg.MaterializeResult:
+        store, meant = workshop.store, workshop.recipe
+        result = plan.result(store, store.current(keys.PRETRAINED_MODEL))
+        record_benchmarks(context.op_execution_context, workshop, checkpoint_name(result["checkpoint"]))
+        version = evaluate.evaluate(store, meant.training.samples, meant.evaluation)
+        scores = evaluate.read(version)
+        facts = checkpoints.evaluated(scores) | {"samples": checkpoints.samples_shown(scores["samples"])}
+        if answered := scores.get("benchmarks"):
+            facts["benchmarks"] = benchmark_scores(answered)
+        return materialized(version, facts, check_results(workshop, version))
+
+    return _evaluation
 
 
 def checkpoint_evaluation_spec() -> dg.AssetSpec:
@@ -62,8 +68,8 @@ def checkpoint_evaluation_spec() -> dg.AssetSpec:
 
 def benchmarks_spec(recipe: Recipe) -> list[dg.AssetSpec]:
     """The asset `benchmarks`: one entry for each checkpoint that answered."""
-    named = ", ".join(one.title for one in recipe.evaluation.benchmarks)
-    description = f"How well one checkpoint answers {named}. Training adds the last checkpoint, "
+    named = ", ".join(recipe.evaluation.titles)
+    description = f"How well one checkpoint answers or predicts {named}. Training adds the last checkpoint, "
     description += "the job `evaluate` any other."
     return [_spec(checkpoints.BENCHMARKS_KEY, benchmark.VERSION, description)] if named else []
 
@@ -126,7 +132,7 @@ def evaluate_job(name: str, config: dict[str, Any], used: str) -> dg.JobDefiniti
 
 def benchmarks_check(recipe: Recipe) -> list[dg.AssetChecksDefinition]:
     """The check of `benchmarks`. Each entry brings a result; run by itself it looks at the newest entry."""
-    if not recipe.evaluation.benchmarks:
+    if not recipe.evaluation.titles:
         return []
 
     @dg.asset_check(
@@ -151,12 +157,15 @@ def benchmarks_check(recipe: Recipe) -> list[dg.AssetChecksDefinition]:
 
 
 def _answers(workshop: PipelineResources, checkpoint: str) -> Version:
-    return benchmark.benchmark_checkpoint(workshop.store, checkpoint, workshop.recipe.evaluation.benchmarks)
+    asked = benchmark.of_recipe(workshop.store, workshop.recipe.evaluation)
+    return benchmark.benchmark_checkpoint(workshop.store, checkpoint, asked)
 
 
 def record_benchmarks(context: dg.OpExecutionContext, workshop: PipelineResources, checkpoint: str) -> None:
-    """Lets a checkpoint answer the benchmarks of the recipe, if it names any, and adds the entry."""
-    if not workshop.recipe.evaluation.benchmarks:
+    """Scores a checkpoint on the benchmarks and evaluation texts of the recipe, if it names any, and adds the
+    entry.
+    """
+    if not workshop.recipe.evaluation.titles:
         return
     version = _answers(workshop, checkpoint)
     found = benchmark.read(version)

@@ -20,7 +20,7 @@ def stage_assets(recipe: Recipe, job: str) -> list[dg.AssetsDefinition]:
     """The assets of a recipe that are first made by this job."""
     return [
         _asset(recipe, stage, stage.page, key)
-        for stage in stages.DATA_STAGES
+        for stage in (stages.EVALUATION_TEXTS, *stages.DATA_STAGES)
         if stage.page and stage.page.job == job
         for key in stage.keys(recipe)
     ]
@@ -28,8 +28,9 @@ def stage_assets(recipe: Recipe, job: str) -> list[dg.AssetsDefinition]:
 
 def _asset(recipe: Recipe, stage: Stage, page: Page, key: str) -> dg.AssetsDefinition:
     names = stage.names(key) or ()
-    corpus = names[0] if names else ""
-    shown = {"corpus": corpus, "source": recipe.corpus(corpus).source.kind if corpus else ""}
+    shown = dict(zip(stage.placeholders, names, strict=True))
+    if "corpus" in shown:
+        shown["source"] = recipe.corpus(shown["corpus"]).source.kind
 
     @asset(
         key,

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from pipeline.sources import SourceConfig
 from pipeline.sources.benchmarks.items import SETS
@@ -21,9 +21,30 @@ def repeated_name(names: Iterable[str]) -> str | None:
     return min((name for name, count in Counter(names).items() if count > 1), default=None)
 
 
+class EvaluationText(Params):
+    """A text that every checkpoint is scored on."""
+
+    name: str = Field(
+        pattern=r"^[a-z][a-z0-9_]*$",
+        description="Name of the text in reports: lower-case letters, digits and `_`.",
+    )
+    source: SourceConfig = Field(description="Where it comes from, one of the source kinds.")
+    max_bytes: int = Field(
+        500_000,
+        ge=1_000,
+        description="Bytes of the text that are scored, in windows of 1,024 that are drawn from all of it. "
+        "More give narrower intervals and take longer.",
+    )
+
+
 class EvaluationParams(Params):
     """What a trained model is measured by, besides the loss on held-out text."""
 
+    texts: tuple[EvaluationText, ...] = Field(
+        (),
+        description="Texts whose bits per byte every checkpoint is scored by, so that models with other "
+        "corpora, filters or tokenizers can be compared.",
+    )
     benchmarks: tuple[NamedBenchmark, ...] = Field(
         (),
         description="Benchmarks that checkpoints answer: `easy`, `core` or a list of names, of which "
@@ -42,6 +63,17 @@ class EvaluationParams(Params):
         if repeated := repeated_name(one.title for one in benchmarks):
             raise ValueError(f"two benchmarks are named {repeated!r}: leave one of them out, or rename it")
         return benchmarks
+
+    @model_validator(mode="after")
+    def _titles_are_unique(self) -> "EvaluationParams":
+        if repeated := repeated_name(self.titles):
+            raise ValueError(f"two evaluation texts or benchmarks are named {repeated!r}: rename a text")
+        return self
+
+    @property
+    def titles(self) -> list[str]:
+        """The names of all that checkpoints are scored on."""
+        return [*(one.title for one in self.benchmarks), *(text.name for text in self.texts)]
 
 
 def expanded(entries: Any) -> Any:
@@ -70,16 +102,19 @@ def with_benchmarks_as_sets(recipe: Any) -> Any:
         params = EvaluationParams.model_validate(recipe.get("evaluation") or {})
     except ValidationError:  # which is reported at its own place
         return {**recipe, "decontamination": None}
-    if not params.benchmarks:
+    if not params.titles:
         raise ValueError(
-            "decontamination: benchmarks stands for those of evaluation.benchmarks, which has none"
+            "decontamination: benchmarks stands for those of evaluation.benchmarks and for evaluation.texts, "
+            "but there are none"
         )
-    named = [entry for one in sets for entry in (_sets(params.benchmarks) if one == BENCHMARKS else [one])]
+    named = [entry for one in sets for entry in (_sets(params) if one == BENCHMARKS else [one])]
     return {**recipe, "decontamination": {**section, "sets": named}}
 
 
-def _sets(benchmarks: Iterable[NamedBenchmark]) -> list[dict[str, Any]]:
-    return [{"name": one.title, "source": {"kind": "benchmark", **one.model_dump()}} for one in benchmarks]
+def _sets(params: EvaluationParams) -> list[dict[str, Any]]:
+    benchmarks = {one.title: {"kind": "benchmark", **one.model_dump()} for one in params.benchmarks}
+    sources = benchmarks | {text.name: text.source.model_dump() for text in params.texts}
+    return [{"name": name, "source": source} for name, source in sources.items()]
 
 
 class EvaluationSet(Params):

@@ -87,7 +87,7 @@ class Recipe(Params):
     decontamination: Decontamination | None = Field(
         None,
         description="Evaluation sets to search for in the training text; `benchmarks` stands for those of "
-        "`evaluation.benchmarks`, `decontamination: benchmarks`. When not set, none is.",
+        "`evaluation`, benchmarks and texts: `decontamination: benchmarks`. When not set, none is.",
     )
     dedup: DedupParams = Field(DedupParams(), description="What counts as a duplicate.")
     dedup_guard: DedupGuard = Field(DedupGuard(), description="How much deduplication may remove.")
@@ -348,6 +348,8 @@ def _check_own_code(recipe: Recipe, path: Path) -> None:
     corpora = {f"corpora.{number}.source": corpus.source for number, corpus in enumerate(recipe.corpora)}
     sets = recipe.decontamination.sets if recipe.decontamination else ()
     corpora |= {f"decontamination.sets.{number}.source": one.source for number, one in enumerate(sets)}
+    texts = recipe.evaluation.texts
+    corpora |= {f"evaluation.texts.{number}.source": text.source for number, text in enumerate(texts)}
     named: dict[str, Any] = {
         **{where: source for where, source in corpora.items() if isinstance(source, PythonConfig)},
         **{f"transforms.{number}": Transform(entry) for number, entry in enumerate(recipe.transforms)},

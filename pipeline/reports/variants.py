@@ -12,9 +12,13 @@ RECIPE, HELD_OUT, SETTINGS = "recipe", "held-out text", "settings that differ"
 WIDTH, HEIGHT = 10, 4.6  # inches: as wide as a dialog of the UI
 EXPLAINED = (
     "Loss (nats per token) and bits per byte are those on all held-out text, of a training under way those "
-    "of its last validation. Benchmarks in percent with their 95% intervals (Wilson)."
+    "of its last validation. Benchmarks in percent with their 95% intervals (Wilson), evaluation texts in "
+    "bits per byte with those over their documents."
 )
-OTHER_TEXT = "Losses and bits per byte can be compared where the letter in `held-out text` is the same."
+OTHER_TEXT = (
+    "Losses and bits per byte can be compared where the letter in `held-out text` is the same, those of "
+    "evaluation texts everywhere."
+)
 
 
 def rows(outcomes: Sequence[Outcome]) -> list[dict[str, str]]:
@@ -42,7 +46,7 @@ def _row(one: Outcome, answered: Sequence[str]) -> dict[str, str]:
         "loss": _figure(one.loss, ".4f"),
         "bits per byte": _figure(one.bits_per_byte, ".4f"),
         HELD_OUT: one.held_out or "-",
-        **{name: _accuracy(one, name) for name in answered},
+        **{name: _score(one, name) for name in answered},
         "seconds": _figure(one.seconds, ",.0f"),
         "USD": _figure(one.usd, ".2f"),
         "on disk": _figure(one.on_disk, "d"),
@@ -53,8 +57,11 @@ def _figure(value: float | None, form: str) -> str:
     return "-" if value is None or not math.isfinite(value) else format(value, form)
 
 
-def _accuracy(one: Outcome, benchmark: str) -> str:
-    scores = one.benchmarks.get(benchmark)
+def _score(one: Outcome, name: str) -> str:
+    """The accuracy on a benchmark or, where no answer is wrong, the bits per byte of a text."""
+    scores = one.benchmarks.get(name)
+    if scores and not scores["metric"]:
+        return "{value:.4f} ({low:.4f}-{high:.4f})".format(**scores["bits_per_byte"])
     return benchmarks.shown(scores and scores[scores["metric"]])
 
 

@@ -25,9 +25,7 @@ MODEL_STAGES = (
     Stage(keys.MIXTURE_SEARCH, search.search_work, lambda recipe: [recipe], decisive=lambda recipe: None),
     Stage(keys.PRETRAINED_MODEL, plan.plan_work, lambda recipe: [recipe], decisive=plan.decisive),
     Stage(
-        keys.EVALUATION,
-        evaluate.evaluate_work,
-        lambda recipe: (recipe.training.samples, recipe.evaluation.benchmarks),
+        keys.EVALUATION, evaluate.evaluate_work, lambda recipe: (recipe.training.samples, recipe.evaluation)
     ),
     Stage(keys.EXPORTED_MODEL, export.export_work),
 )
@@ -61,16 +59,20 @@ def store_of(recipe: Recipe, written: Recipe | None = None) -> Store:
 def differing(recipes: Mapping[str, Recipe]) -> list[Stage]:
     """The first asset whose settings are not the same in all recipes, and all that follow it."""
     first, *others = recipes.values()
-    table = (*stages.DATA_STAGES, *MODEL_STAGES)
-    for place, stage in enumerate(table):
+    for place, stage in enumerate(table()):
         if any(stage.deciding(other) != stage.deciding(first) for other in others):
-            return [stage for stage in table[place:] if stages.is_asset(stage.key)]
+            return [stage for stage in table()[place:] if stages.is_asset(stage.key)]
     return []
+
+
+def table() -> tuple[Stage, ...]:
+    """The rows of all that follows from a recipe, in the order in which it is made."""
+    return (stages.EVALUATION_TEXTS, *stages.DATA_STAGES, *MODEL_STAGES)
 
 
 def row_of(key: str) -> tuple[Stage | None, tuple[str, ...]]:
     """The row of a key, and the names in it; no row for a key that a recipe does not decide."""
-    return stages.row_of(key, (*stages.DATA_STAGES, *MODEL_STAGES))
+    return stages.row_of(key, table())
 
 
 def _name(recipe: Recipe, written: Recipe) -> RecipeName:

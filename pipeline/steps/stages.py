@@ -15,12 +15,20 @@ from pipeline.plugins.settings import FilterParams
 from pipeline.recipe.recipe import Recipe
 from pipeline.stages import decontamination as ngrams
 from pipeline.stages import dedup as duplicates
-from pipeline.stages import pii
+from pipeline.stages import pii, text_windows
 from pipeline.stages import quality as rules
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.tokenizer import TokenizerChoice
 from pipeline.steps import compile_ahead
-from pipeline.steps.corpus import decontamination, filters, ingest, quality, scrub, transform
+from pipeline.steps.corpus import (
+    decontamination,
+    evaluation_texts,
+    filters,
+    ingest,
+    quality,
+    scrub,
+    transform,
+)
 from pipeline.steps.dedup import dedup, signatures
 from pipeline.steps.tokens import shards, tokenizer
 from pipeline.store import keys
@@ -56,8 +64,8 @@ class Page:
 
 @dataclass(frozen=True)
 class Stage:
-    """A row of the table. `key` may name `{corpus}`, and then also one of the recipe's own `{filter}`s: these
-    names are what each function gets after the store or the recipe.
+    """A row of the table. `key` may name `{corpus}`, and then also one of the recipe's own `{filter}`s, or
+    `{text}`, an evaluation text: these names are what each function gets after the store or the recipe.
 
     `settings` are those of a recipe for the stage, which `work` and `page.make` get last. `work` gives the
     work that they mean, or the version where no work can be computed. `reads` are the keys that the stage is
@@ -75,11 +83,19 @@ class Stage:
 
     def keys(self, recipe: Recipe) -> Iterator[str]:
         """The keys that a recipe has of this stage."""
-        filters = [entry.name for entry in recipe.quality.filters] if "{filter}" in self.key else [""]
-        for corpus, name in product(recipe.corpus_names if "{corpus}" in self.key else [""], filters):
-            key = self.key.format(corpus=corpus, filter=name)
-            if self.wanted(recipe, *self.names(key) or ()):
-                yield key
+        known = {
+            "corpus": recipe.corpus_names,
+            "filter": [entry.name for entry in recipe.quality.filters],
+            "text": [text.name for text in recipe.evaluation.texts],
+        }
+        for names in product(*(known[placeholder] for placeholder in self.placeholders)):
+            if self.wanted(recipe, *names):
+                yield self.key.format(**dict(zip(self.placeholders, names, strict=True)))
+
+    @property
+    def placeholders(self) -> list[str]:
+        """What a key of this stage names, in its order."""
+        return re.findall(r"{(\w+)}", self.key)
 
     def names(self, key: str) -> tuple[str, ...] | None:
         """The corpus, and the filter, in a key of this stage; None for a key of another one."""
@@ -164,6 +180,9 @@ def _source(recipe: Recipe, corpus: str) -> tuple[Any, int]:
     for one in recipe.decontamination.sets if recipe.decontamination else ():
         if decontamination.set_name(one) == corpus:
             return one.source, decontamination.PART_BYTES
+    for text in recipe.evaluation.texts:
+        if evaluation_texts.corpus_name(text.name) == corpus:
+            return text.source, evaluation_texts.PART_BYTES
     return recipe.corpus(corpus).source, recipe.raw.part_bytes
 
 
@@ -194,6 +213,22 @@ def _searches(recipe: Recipe, *names: str) -> bool:
     return recipe.decontamination is not None
 
 
+# No data is made from it, so that it is no part of the lineage of a checkpoint.
+EVALUATION_TEXTS = Stage(
+    keys.evaluation_text("{text}"),
+    evaluation_texts.cut_work,
+    settings=lambda recipe, name: [text for text in recipe.evaluation.texts if text.name == name],
+    page=Page(
+        evaluation_texts.cut,
+        text_windows.VERSION,
+        "The text `{text}` in windows that do not depend on a tokenizer, neither filtered nor deduplicated. "
+        "Every checkpoint is scored on it, so that models of other corpora or filters can be compared.",
+        kinds=("parquet",),
+        group="model",
+        job="pretrain",
+        numbers={"windows": "windows", "bytes scored": "scored_bytes", "bytes read": "text_bytes"},
+    ),
+)
 # Up to the token shards: what the lineage of a checkpoint records.
 DATA_STAGES = (
     Stage(

@@ -13,6 +13,7 @@ TOKENIZER = "tokenizer"
 MIXTURE_SEARCH = "mixture_search"
 PRETRAINED_MODEL = "pretrained_model"
 EVALUATION = "evaluation"
+EVALUATION_TEXTS = "evaluation_texts"
 CHECKPOINT_EVALUATION = "checkpoint_evaluation"
 BENCHMARKS = "benchmarks"
 EXPORTED_MODEL = "exported_model"
@@ -63,6 +64,10 @@ def filtered(corpus: str, name: str) -> str:
 
 def token_shards(corpus: str) -> str:
     return f"{TOKEN_SHARDS}/{corpus}"
+
+
+def evaluation_text(name: str) -> str:
+    return f"{EVALUATION_TEXTS}/{name}"
 
 
 def checkpoint_evaluation(checkpoint: str) -> str:

@@ -1,17 +1,23 @@
 """A recipe's benchmarks: searched for in the training text, answered by checkpoints, and shown everywhere."""
 
 import json
+import math
 import multiprocessing
 from collections.abc import Callable
 from pathlib import Path
 from pydoc_data.topics import topics
 
 import dagster as dg
+import pyarrow.parquet as pq
 import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from pipeline.cli.summary import summary
+from pipeline.recipe.variants import load
 from pipeline.sources.benchmarks.source import NamedBenchmark
-from pipeline.steps.model.benchmark import benchmark_checkpoint
+from pipeline.steps.model.benchmark import benchmark_checkpoint, named
+from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.store import keys
 from pipeline.store.store import Store
 from pipeline.store.training_runs import saved_steps
@@ -106,7 +112,7 @@ def test_a_killed_benchmark_goes_on_after_the_last_one_that_is_complete(
     ]
     name = saved_steps(store)[-1]
     answering = multiprocessing.get_context("spawn").Process(
-        target=benchmark_checkpoint, args=(Store(store.root), name, wanted)
+        target=benchmark_checkpoint, args=(Store(store.root), name, named(wanted))
     )
     answering.start()
     key = store.directory(keys.benchmarks(name))
@@ -115,6 +121,50 @@ def test_a_killed_benchmark_goes_on_after_the_last_one_that_is_complete(
     answering.join()
     (answers,) = key.glob(".*.partial/short.log_likelihoods.jsonl")
     written = answers.stat().st_mtime_ns
-    version = benchmark_checkpoint(store, name, wanted)
+    version = benchmark_checkpoint(store, name, named(wanted))
     assert (version.path / "short.log_likelihoods.jsonl").stat().st_mtime_ns == written
     assert {part.name: part.counts["items"] for part in version.parts} == {"short": 40, "long": 2000}
+
+
+@pytest.mark.slow
+def test_each_variant_is_scored_on_the_same_text_as_transformers_scores_it(
+    make_project: Callable[[Path], Project], tmp_path: Path
+) -> None:
+    project = make_project(tmp_path / "project")
+    unread = project.directory / "unread.jsonl"
+    rows = [{"id": name, "text": f"{name} {text}"} for name, text in sorted(topics.items())[40:44]]
+    unread.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    text = {"name": "unread", "source": {"kind": "files", "paths": [str(unread)]}, "max_bytes": 8_000}
+    project.recipe |= {
+        "evaluation": {"texts": [text]},
+        "decontamination": "benchmarks",
+        "variants": {"wide": {"tokenizer": {"vocab_size": 400}, "quality": "none"}},
+    }
+    for variant in ("base", "wide"):
+        status, said = project.run("--tags", json.dumps({"dagster/partition": variant}))
+        assert status == 0, said
+        store = Store(project.home / "store", RecipeVersions(load(project.write_recipe(), variant)))
+        assert store.current("corpora/topics/contamination").counts["contaminated/unread"]
+        windows = pq.read_table(store.current("evaluation_texts/unread").only("windows").path)
+        evaluation = json.loads((store.current("evaluation").path / "evaluation.json").read_text())
+        scores = evaluation["benchmarks"]["unread"]
+        assert scores["items"] == windows.num_rows and scores["texts_removed"]
+        wanted = bits_per_byte(store.current("exported_model").path, windows.column("text").to_pylist())
+        assert scores["bits_per_byte"]["value"] == pytest.approx(wanted, rel=1e-4)
+    assert len(list(project.store.directory("evaluation_texts/unread").glob("*/manifest.json"))) == 1
+
+
+def bits_per_byte(exported: Path, windows: list[str]) -> float:
+    """By transformers: each window is the beginning of a document, in pieces where it is long."""
+    model = AutoModelForCausalLM.from_pretrained(exported, dtype=torch.float32)
+    tokenizer, length = AutoTokenizer.from_pretrained(exported), model.config.max_position_embeddings
+    nats = 0.0
+    for window in windows:
+        asked = tokenizer.encode(window, add_special_tokens=False)
+        read, size = [model.config.bos_token_id, *asked], len(asked) if len(asked) <= length else length // 2
+        for at in range(0, len(asked), size):
+            piece = asked[at : at + size]
+            seen = torch.tensor([read[: at + 1 + len(piece)][-(length + 1) :]])
+            logs = model(seen[:, :-1]).logits.log_softmax(-1)[0, -len(piece) :]
+            nats -= float(logs.gather(1, torch.tensor(piece)[:, None]).sum().detach())
+    return nats / math.log(2) / sum(len(window.encode()) for window in windows)

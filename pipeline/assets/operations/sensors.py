@@ -93,7 +93,7 @@ def new_checkpoint_sensor(job: str, training_job: str) -> dg.SensorDefinition:
         evaluated = context.instance.get_materialized_partitions(checkpoints.EVALUATION_KEY)
         # The checkpoint is the run key, so that a failed evaluation is not repeated at every tick.
         requests = [dg.RunRequest(run_key=key, partition_key=key) for key in saved if key not in evaluated]
-        if workshop.recipe.evaluation.benchmarks:  # perhaps since a checkpoint was evaluated
+        if workshop.recipe.evaluation.titles:  # perhaps since a checkpoint was evaluated
             answered = context.instance.get_materialized_partitions(checkpoints.BENCHMARKS_KEY)
             requests += [
                 dg.RunRequest(run_key=f"benchmarks of {key}", partition_key=key)

@@ -1,13 +1,19 @@
 """A checkpoint -> benchmarks/<checkpoint>: how well it answers each benchmark, beside chance."""
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from pipeline.sources.benchmarks.items import Benchmark
+import numpy as np
+
+from pipeline.recipe.evaluation import EvaluationParams, EvaluationText
+from pipeline.sources.benchmarks.items import Benchmark, Question
 from pipeline.sources.benchmarks.source import NamedBenchmark
+from pipeline.steps.corpus import evaluation_texts
 from pipeline.steps.training.launcher import run_trainer
 from pipeline.store import keys
 from pipeline.store.draft import Draft
@@ -19,7 +25,8 @@ from pipeline.store.work import Work
 from trainer.config import load_run_config
 from trainer.system.durable import write_atomically
 
-VERSION = "benchmarks-2"
+VERSION = "benchmarks-3"
+Z = 1.959964  # of a normal distribution, 95% lie within so many standard deviations
 Scores = Mapping[str, Any]
 ACCURACIES = {
     "accuracy": "accuracy",
@@ -34,12 +41,44 @@ EXPLAINED = (
 )
 
 
-def benchmark_checkpoint(store: Store, name: str, wanted: Sequence[NamedBenchmark]) -> Version:
+@dataclass(frozen=True)
+class Asked:
+    """A benchmark, and the source in which decontamination looks for its texts. An evaluation text is one
+    whose items are windows without a context: `documents` then names the document of each.
+    """
+
+    benchmark: Benchmark
+    source: Mapping[str, Any]
+    documents: tuple[str, ...] = ()
+
+
+def of_recipe(store: Store, evaluation: EvaluationParams) -> list[Asked]:
+    """What checkpoints of a recipe are scored on: benchmarks and evaluation texts. Raises SourceError, and
+    StoreError for a text that has not been read yet.
+    """
+    return named(evaluation.benchmarks) + [_of_text(store, text) for text in evaluation.texts]
+
+
+def _of_text(store: Store, text: EvaluationText) -> Asked:
+    windows = evaluation_texts.scored(store, text.name)
+    items = tuple(
+        Question(context="", continuations=(window,), gold=0) for window in windows.column("text").to_pylist()
+    )
+    source = text.source.model_dump(mode="json", by_alias=True)
+    return Asked(Benchmark(text.name, items, None), source, tuple(windows.column("document").to_pylist()))
+
+
+def named(wanted: Iterable[NamedBenchmark]) -> list[Asked]:
+    """Raises SourceError."""
+    return [Asked(one.read(), {"kind": "benchmark", **one.model_dump(mode="json")}) for one in wanted]
+
+
+def benchmark_checkpoint(store: Store, name: str, asked: Sequence[Asked]) -> Version:
     """Lets a checkpoint answer benchmarks. Each is a part, so that one more computes no other again.
 
-    Raises CheckpointGoneError, SourceError and TrainerCommandError.
+    Raises CheckpointGoneError and TrainerCommandError.
     """
-    checkpoint, benchmarks = checkpoint_path(store, name), [one.read() for one in wanted]
+    checkpoint, benchmarks = checkpoint_path(store, name), [one.benchmark for one in asked]
     weights = file_sha256(checkpoint / "manifest.json")
     made_from = {"checkpoint": weights, **{one.name: one.sha256 for one in benchmarks}}
     with store.making(Work(keys.benchmarks(name), VERSION, {}, made_from)) as draft:
@@ -51,10 +90,15 @@ def benchmark_checkpoint(store: Store, name: str, wanted: Sequence[NamedBenchmar
         if unanswered := [one for one in missing if not _raw(draft, one).exists()]:
             precision = load_run_config(checkpoint.parents[1] / "config.yaml").training.precision
             _ask(str(checkpoint), unanswered, f"--precision={precision}", f"--output={draft.path}")
-        facts = _facts(wanted, benchmarks, checkpoint)
-        for one in missing:
-            scores = json.loads(_raw(draft, one).read_text(encoding="utf-8")) | facts[one.name]
-            parts[one.name] = _part(draft, one, fingerprints[one.name], scores)
+        facts = _facts(asked, checkpoint)
+        for one in asked:
+            if one.benchmark in missing:
+                name = one.benchmark.name
+                scores = json.loads(_raw(draft, one.benchmark).read_text(encoding="utf-8")) | facts[name]
+                if one.documents:
+                    answers = draft.path / f"{name}.log_likelihoods.jsonl"
+                    scores |= {"bits_per_byte": _by_document(one, answers), "cut": 0}
+                parts[name] = _part(draft, one.benchmark, fingerprints[name], scores)
         return draft.publish([part for part in parts.values() if part is not None])
 
 
@@ -82,19 +126,32 @@ def _ask(model: str, benchmarks: Iterable[Benchmark], *options: str) -> str:
         return run_trainer("benchmark", model, *map(str, items), *options)
 
 
-def _facts(
-    wanted: Sequence[NamedBenchmark], benchmarks: Iterable[Benchmark], model: Path
-) -> dict[str, dict[str, Any]]:
+def _by_document(asked: Asked, path: Path) -> dict[str, float]:
+    """Bits per byte of all windows of an evaluation text together, with an interval of 95% over documents,
+    since windows of one document are alike: the ratio estimator (Cochran 1977, section 6.13).
+    """
+    _, place = np.unique(asked.documents, return_inverse=True)
+    lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    bits = np.bincount(place, [-line["log_likelihoods"][0] / math.log(2) for line in lines])
+    size = np.bincount(place, [len(item.continuations[0].encode()) for item in asked.benchmark.items])
+    value = float(bits.sum() / size.sum())
+    spread = 0.0
+    if len(bits) > 1:
+        squares = float(((bits - value * size) ** 2).sum())
+        spread = Z * math.sqrt(squares * len(bits) / (len(bits) - 1)) / float(size.sum())
+    return {"value": value, "low": value - spread, "high": value + spread}
+
+
+def _facts(asked: Iterable[Asked], model: Path) -> dict[str, dict[str, Any]]:
     """What is said of each benchmark beside its scores. `texts_removed` is None without a lineage."""
     path = model / "lineage.json"
     removed = removed_sets(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
-    sources = {one.title: one.model_dump(mode="json") for one in wanted}
     return {
-        one.name: {
-            "metric": one.metric,
-            "texts_removed": None if removed is None else sources[one.name] in removed,
+        one.benchmark.name: {
+            "metric": one.benchmark.metric,
+            "texts_removed": None if removed is None else one.source in removed,
         }
-        for one in benchmarks
+        for one in asked
     }
 
 
@@ -102,24 +159,17 @@ def answered(model: str, wanted: Sequence[NamedBenchmark], precision: str) -> di
     """The scores of any model by benchmark: a directory, or a name as the trainer's commands take. Nothing is
     stored. Raises SourceError and TrainerCommandError.
     """
-    benchmarks = [one.read() for one in wanted]
-    said = _ask(model, benchmarks, f"--precision={precision}")
-    facts = _facts(wanted, benchmarks, Path(model))
+    asked = named(wanted)
+    said = _ask(model, [one.benchmark for one in asked], f"--precision={precision}")
+    facts = _facts(asked, Path(model))
     found = {scores.pop("benchmark"): scores for scores in map(json.loads, said.splitlines())}
     return {name: scores | facts[name] for name, scores in found.items()}
 
 
 def removed_sets(lineage: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The benchmarks whose texts were searched for in the training text of a model, and removed."""
+    """The sources whose texts were searched for in the training text of a model, and removed."""
     section = lineage["recipe"].get("decontamination") or {}
-    if section.get("action") != "remove":
-        return []
-    sources = [one["source"] for one in section["sets"]]
-    return [
-        {key: value for key, value in source.items() if key != "kind"}
-        for source in sources
-        if source["kind"] == "benchmark"
-    ]
+    return [one["source"] for one in section["sets"]] if section.get("action") == "remove" else []
 
 
 def read(version: Version) -> dict[str, Scores]:
@@ -134,11 +184,14 @@ def above_chance(scores: Scores) -> bool:
 
 
 def verdict(found: Mapping[str, Scores]) -> tuple[bool, str]:
-    """Whether a model is better than chance on any benchmark, and the sentence that says so."""
+    """Whether a model is better than chance on any benchmark that has wrong answers, and the sentence that
+    says so.
+    """
     comparable = {name: scores for name, scores in found.items() if scores["chance"] is not None}
     better = [name for name, scores in comparable.items() if above_chance(scores)]
     if not comparable:
-        return True, "None of these has wrong answers to choose: there is no chance to compare with."
+        bits = (f"{name} {scores['bits_per_byte']['value']:.3f}" for name, scores in found.items())
+        return True, f"Bits per byte: {', '.join(bits)}."
     if not better:
         return False, "No better than chance yet."
     among = "" if len(better) == len(comparable) else f", not on the other {len(comparable) - len(better)}"
@@ -160,9 +213,8 @@ def shown(accuracy: Mapping[str, float] | None) -> str:
 
 def _row(name: str, scores: Scores, marked: str) -> dict[str, str]:
     bits, chance, removed = scores["bits_per_byte"], scores["chance"], scores["texts_removed"]
-    counted = {"{:,} cut": scores["cut"], "and {:,} too long": scores["too_long"]}
-    notes = ", ".join(note.format(count) for note, count in counted.items() if count)
-    row = {"benchmark": name, "items": f"{scores['items']:,}{notes and f' ({notes})'}"}
+    cut = f" ({scores['cut']:,} cut)" if scores["cut"] else ""
+    row = {"benchmark": name, "items": f"{scores['items']:,}{cut}"}
     for title, metric in ACCURACIES.items():
         text = shown(scores[metric])
         row[title] = marked.format(text) if scores[metric] and metric == scores["metric"] else text

@@ -3,13 +3,13 @@
 import bz2
 import json
 import lzma
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer
 
-from pipeline.sources.benchmarks.source import NamedBenchmark
+from pipeline.recipe.evaluation import EvaluationParams
 from pipeline.steps.model import benchmark
 from pipeline.steps.tokens.existing_tokenizer import CONFIG, TOKENIZER
 from pipeline.steps.training import plan
@@ -28,10 +28,12 @@ from trainer.system.durable import write_atomically
 VERSION = "evaluate-1"
 
 
-def evaluate(store: Store, samples: SamplesConfig, benchmarks: Sequence[NamedBenchmark] = ()) -> Version:
-    """Evaluates the final checkpoint of the recipe's training, also on `benchmarks`: `evaluation.json`."""
+def evaluate(store: Store, samples: SamplesConfig, evaluation: EvaluationParams) -> Version:
+    """Evaluates the final checkpoint of the recipe's training, also on benchmarks and evaluation texts:
+    `evaluation.json`.
+    """
     model = store.current(keys.PRETRAINED_MODEL)
-    with store.making(evaluate_work(store, samples, benchmarks)) as draft:
+    with store.making(evaluate_work(store, samples, evaluation)) as draft:
         if isinstance(draft, Version):
             return draft
         result = plan.result(store, model)
@@ -39,18 +41,16 @@ def evaluate(store: Store, samples: SamplesConfig, benchmarks: Sequence[NamedBen
         facts = _evaluated(store, result["checkpoint"], config, f"--samples={samples.model_dump_json()}")
         size, compressors = compressed_bits_per_byte(held_out_text(load_run_config(config)))
         facts |= {"held_out_bytes": size, "compressors": compressors}
-        if benchmarks:
-            answered = benchmark.benchmark_checkpoint(
-                store, checkpoint_name(result["checkpoint"]), benchmarks
-            )
+        if asked := benchmark.of_recipe(store, evaluation):
+            answered = benchmark.benchmark_checkpoint(store, checkpoint_name(result["checkpoint"]), asked)
             facts["benchmarks"] = benchmark.read(answered)
         return _published(draft, facts, {"held_out_bytes": size})
 
 
-def evaluate_work(store: Store, samples: SamplesConfig, benchmarks: Sequence[NamedBenchmark] = ()) -> Work:
+def evaluate_work(store: Store, samples: SamplesConfig, evaluation: EvaluationParams) -> Work:
     settings: dict[str, Any] = {"samples": samples}
-    if benchmarks:
-        settings["benchmarks"] = [benchmark.VERSION, [one.read().sha256 for one in benchmarks]]
+    if asked := benchmark.of_recipe(store, evaluation):
+        settings["benchmarks"] = [benchmark.VERSION, [one.benchmark.sha256 for one in asked]]
     return Work(keys.EVALUATION, VERSION, settings, store.data_versions([keys.PRETRAINED_MODEL]))
 
 

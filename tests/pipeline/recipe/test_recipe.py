@@ -192,7 +192,7 @@ def test_the_word_benchmarks_stands_for_the_benchmarks_as_evaluation_sets(tmp_pa
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"decontamination": "benchmarks"}, "stands for those of evaluation.benchmarks, which has none"),
+        ({"decontamination": "benchmarks"}, "and for evaluation.texts, but there are none"),
         ({"evaluation": {"benchmarks": [{"name": "a", "path": "a.jsonl"}]}}, "no such file"),
         (
             {"evaluation": {"benchmarks": [{"name": "a", "path": "a"}, {"name": "a", "path": "b"}]}},

@@ -18,7 +18,7 @@ from pipeline.recipe.recipe import BASE, RECIPE_VARIABLE, Recipe, load_recipe
 from pipeline.recipe.variants import load, load_all
 from pipeline.steps import stages
 from pipeline.steps.lineage import record
-from pipeline.steps.recipe_versions import MODEL_STAGES, RecipeVersions, row_of, store_of
+from pipeline.steps.recipe_versions import RecipeVersions, row_of, store_of, table
 from pipeline.steps.stages import DATA_STAGES, asset_of, final_assets, made_of_one_corpus
 from pipeline.store import keys
 from pipeline.store.cleanup import gc
@@ -44,10 +44,9 @@ def test_a_stage_that_the_recipe_does_not_have_is_refused(tmp_path: Path, recipe
 
 
 def test_every_key_of_a_recipe_belongs_to_one_row(recipe: Recipe) -> None:
-    table = (*DATA_STAGES, *MODEL_STAGES)
-    for stage in table:
+    for stage in table():
         for key in stage.keys(recipe):
-            assert [one for one in table if one.names(key) is not None] == [stage]
+            assert [one for one in table() if one.names(key) is not None] == [stage]
     assert row_of("training_runs")[0] is None
 
 

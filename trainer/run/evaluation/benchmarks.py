@@ -4,7 +4,6 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from operator import and_
 from pathlib import Path
 from typing import Any, Literal, TypeGuard
 
@@ -77,7 +76,8 @@ def benchmark(
     """Yields for each file of items its name, without the ending, and the `scores` of the exported model in
     `directory`. With `output`, first writes what belongs to a file there:
     NAME.log_likelihoods.jsonl with those of each item, in order, and then NAME.json with the scores.
-    `cut` counts the scored items of which a context is too long and lost tokens from its beginning.
+    `cut` counts the items of which a context is too long and lost tokens from its beginning, or of which a
+    continuation was computed in pieces.
 
     Raises TrainerError for a bad file before anything is computed.
     """
@@ -90,12 +90,11 @@ def benchmark(
         requests = _requests(tokenizer, items, begin)
         found = iter(log_likelihoods(model, requests, resolved))
         likelihoods = [[next(found) for _ in item.continuations] for item in items]
-        if not all(one is None or math.isfinite(one) for row in likelihoods for one in row):
+        if not all(math.isfinite(one) for row in likelihoods for one in row):
             raise TrainerError(f"{directory}: gives NaN or infinite log-likelihoods on {name}")
         beyond = iter(len(context) + len(asked) > model.max_length + 1 for context, asked in requests)
-        cut = [sum(next(beyond) for _ in item.continuations) > 0 for item in items]
-        scored = [None not in row for row in likelihoods]
-        result = scores(items, likelihoods) | {"cut": sum(map(and_, cut, scored)), "precision": resolved}
+        cut = sum(sum(next(beyond) for _ in item.continuations) > 0 for item in items)
+        result = scores(items, likelihoods) | {"cut": cut, "precision": resolved}
         if output is not None:
             lines = [json.dumps({"log_likelihoods": row}) for row in likelihoods]
             write_atomically(output / f"{name}.log_likelihoods.jsonl", "\n".join(lines) + "\n")
@@ -123,7 +122,7 @@ def _requests(tokenizer: Any, items: Sequence[Question], begin: int | None) -> l
     return requests
 
 
-def scores(items: Sequence[Question], likelihoods: Sequence[Sequence[float | None]]) -> dict[str, Any]:
+def scores(items: Sequence[Question], likelihoods: Sequence[Sequence[float]]) -> dict[str, Any]:
     """The scores of a benchmark, from the log-likelihoods of the continuations of each item.
 
     `accuracy`: how often the right continuation has the largest log-likelihood; `accuracy_per_character` and
@@ -131,28 +130,21 @@ def scores(items: Sequence[Question], likelihoods: Sequence[Sequence[float | Non
     at the beginning (OLMES, Gu et al. 2024, section 3.2). Each has `value`, and `low` and `high`, its Wilson
     interval of 95%. `chance` is the accuracy of a choice by lot. All are None where items have one
     continuation only. `bits_per_byte` is that of the right continuation, the mean over items with its normal
-    interval of 95%. `items` counts those that are scored; `too_long` those with a continuation that does not
-    fit into the model's context.
+    interval of 95%. `items` counts them.
     """
-    fitting = [
-        (item, [one for one in row if one is not None])
-        for item, row in zip(items, likelihoods, strict=True)
-        if None not in row
-    ]
-    found: dict[str, Any] = {"items": len(fitting), "too_long": len(items) - len(fitting), "chance": None}
+    answered = list(zip(items, likelihoods, strict=True))
+    found: dict[str, Any] = {"items": len(items), "chance": None}
     found |= dict.fromkeys(("accuracy", "accuracy_per_character", "accuracy_per_byte", "bits_per_byte"))
-    if not fitting:
-        return found
-    if all(len(item.continuations) > 1 for item, _ in fitting):
-        found["chance"] = sum(1 / len(item.continuations) for item, _ in fitting) / len(fitting)
+    if all(len(item.continuations) > 1 for item in items):
+        found["chance"] = sum(1 / len(item.continuations) for item in items) / len(items)
         for name, sizes in (
             ("accuracy", lambda text: 1),
             ("accuracy_per_character", len),
             ("accuracy_per_byte", _bytes),
         ):
-            right = sum(_chosen(item, row, sizes) == item.gold for item, row in fitting)
-            found[name] = wilson(right, len(fitting))
-    bits = [-row[item.gold] / math.log(2) / _bytes(item.continuations[item.gold]) for item, row in fitting]
+            right = sum(_chosen(item, row, sizes) == item.gold for item, row in answered)
+            found[name] = wilson(right, len(items))
+    bits = [-row[item.gold] / math.log(2) / _bytes(item.continuations[item.gold]) for item, row in answered]
     found["bits_per_byte"] = _mean(bits)
     return found
 

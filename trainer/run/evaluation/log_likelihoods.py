@@ -31,21 +31,23 @@ class _Branches:
 @torch.no_grad()
 def log_likelihoods(
     model: Llama, requests: Sequence[tuple[Tokens, Tokens]], precision: Precision
-) -> list[float | None]:
+) -> list[float]:
     """For each (context, continuation), in tokens, the sum of log p(token) over the continuation, in nats.
 
-    A context that does not fit before its continuation loses tokens from its beginning. None for a
-    continuation that is longer than the model's context.
+    A context that does not fit before its continuation loses tokens from its beginning. A continuation that
+    is longer than the model's context is computed in pieces of half of it, each after what precedes it.
     """
-    results: list[float | None] = [None] * len(requests)
+    results = [0.0] * len(requests)
     whole: dict[Tokens, _Branches] = {}
     cut: dict[Tokens, _Branches] = {}
-    for number, (context, continuation) in enumerate(requests):
-        room = model.max_length - len(continuation) + 1
-        if room > 0:
-            kind = whole if len(context) <= room else cut
-            fitting = context[-room:]
-            kind.setdefault(fitting, _Branches(fitting)).continuations.append((number, continuation))
+    for number, (context, asked) in enumerate(requests):
+        size = len(asked) if len(asked) <= model.max_length else max(1, model.max_length // 2)
+        for at in range(0, len(asked), size):
+            before, piece = context + asked[:at], asked[at : at + size]
+            room = model.max_length - len(piece) + 1
+            kind = whole if len(before) <= room else cut
+            fitting = before[-room:]
+            kind.setdefault(fitting, _Branches(fitting)).continuations.append((number, piece))
     device = model.lm_head.weight.device
     with autocast(precision, device):  # once for all: at its end it forgets the weights in half precision
         for kind in (whole, cut):
@@ -55,7 +57,7 @@ def log_likelihoods(
                 model(torch.tensor([shared], device=device), cache=beginning)
             for batch in _batches(list(kind.values()), POSITIONS[device.type]):
                 for number, value in _computed(model, beginning, batch):
-                    results[number] = value
+                    results[number] += value
     return results
 
 

@@ -101,19 +101,24 @@ def test_what_contexts_share_is_computed_once(
     assert sum(computed) < shots + 20
 
 
-def test_a_continuation_longer_than_the_models_context_is_counted_and_left_out(
+def test_a_continuation_longer_than_the_models_context_is_computed_in_pieces(
     exported: Path, tmp_path: Path
 ) -> None:
-    items = [*ITEMS[:2], {"context": "a", "continuations": [" b", " window" * 60], "gold": 0}]
-    ((_, found),) = benchmark(exported, [written(items, tmp_path / "own.jsonl")], output=tmp_path)
-    assert (found["items"], found["cut"], found["too_long"]) == (2, 0, 1)
-    assert computed_by(tmp_path, "own")[2][1] is None
-
-
-def test_items_whose_context_is_cut_are_counted(exported: Path, tmp_path: Path) -> None:
-    items = [*ITEMS, {"context": SHOTS * 5, "continuations": [" b", " window" * 60], "gold": 0}]
-    ((_, found),) = benchmark(exported, [written(items, tmp_path / "own.jsonl")], output=tmp_path)
-    assert (found["items"], found["cut"], found["too_long"]) == (len(ITEMS), 1, 1)
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(exported), AutoTokenizer.from_pretrained(exported)
+    long = " window" * 60
+    items = [*ITEMS[:2], {"context": "a", "continuations": [" b", long], "gold": 0}]
+    ((_, found),) = benchmark(exported, [written(items, tmp_path / "own.jsonl")], "fp32", tmp_path)
+    assert (found["items"], found["cut"]) == (3, 1)
+    asked = tokenizer.encode(long, add_special_tokens=False)
+    read = [BOT, *tokenizer.encode("a", add_special_tokens=False), *asked]
+    length = model.config.max_position_embeddings
+    wanted, half = 0.0, length // 2
+    for end in range(len(read) - len(asked) + half, len(read) + half, half):
+        piece = min(end, len(read)) - end + half
+        window = torch.tensor([read[:end][-(length + 1) :]])
+        logs = model(window[:, :-1]).logits.log_softmax(-1)[0, -piece:]
+        wanted += float(logs.gather(1, window[0, -piece:, None]).sum())
+    assert computed_by(tmp_path, "own")[2][1] == pytest.approx(wanted, abs=1e-3)
 
 
 def test_lengths_of_continuations_are_characters_or_bytes() -> None:
