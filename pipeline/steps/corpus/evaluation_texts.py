@@ -11,7 +11,6 @@ from pipeline.stages import pii, text_windows
 from pipeline.steps.corpus.ingest import collect
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine
-from pipeline.store.errors import PipelineError
 from pipeline.store.manifest import Part, Version
 from pipeline.store.parquet import PartWriter, batches, read_table
 from pipeline.store.store import Store
@@ -24,13 +23,9 @@ TABLE = "windows"
 SCRUBBED = pii.PiiParams()
 
 
-class EvaluationTextError(PipelineError):
-    """An evaluation text cannot be scored."""
-
-
 def cut(store: Store, engine: Engine, name: str, text: EvaluationText) -> Version:
     """The windows of an evaluation text: table `windows`. The text is read whole and scrubbed, but neither
-    filtered nor deduplicated. Raises SourceError, CorpusError and EvaluationTextError.
+    filtered nor deduplicated. Raises SourceError, and CorpusError when it holds no text.
     """
     raw = collect(store, engine, corpus_name(name), text.source, PART_BYTES)
     with store.making(cut_work(store, name, text)) as draft:
@@ -39,10 +34,6 @@ def cut(store: Store, engine: Engine, name: str, text: EvaluationText) -> Versio
         read = (batch for path in raw.files("documents") for batch in batches(path))
         scrubbed = (pii.scrub(batch, SCRUBBED)[0] for batch in read)
         windows, counts = text_windows.drawn(scrubbed, text.max_bytes)
-        if not counts["windows"]:
-            raise EvaluationTextError(
-                f"evaluation text {name!r} has no text: name the column that holds it, or leave it out"
-            )
         if counts["scored_bytes"] < counts["text_bytes"]:
             log.info(
                 "evaluation text %s: %s of %s bytes are scored (max_bytes)",

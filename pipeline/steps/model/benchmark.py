@@ -97,7 +97,7 @@ def benchmark_checkpoint(store: Store, name: str, asked: Sequence[Asked]) -> Ver
                 scores = json.loads(_raw(draft, one.benchmark).read_text(encoding="utf-8")) | facts[name]
                 if one.documents:
                     answers = draft.path / f"{name}.log_likelihoods.jsonl"
-                    scores |= {"bits_per_byte": _by_document(one, answers), "cut": 0}
+                    scores |= {"bits_per_byte": by_document(one, answers), "cut": 0}
                 parts[name] = _part(draft, one.benchmark, fingerprints[name], scores)
         return draft.publish([part for part in parts.values() if part is not None])
 
@@ -126,7 +126,7 @@ def _ask(model: str, benchmarks: Iterable[Benchmark], *options: str) -> str:
         return run_trainer("benchmark", model, *map(str, items), *options)
 
 
-def _by_document(asked: Asked, path: Path) -> dict[str, float]:
+def by_document(asked: Asked, path: Path) -> dict[str, float]:
     """Bits per byte of all windows of an evaluation text together, with an interval of 95% over documents,
     since windows of one document are alike: the ratio estimator (Cochran 1977, section 6.13).
     """
