@@ -176,6 +176,13 @@ def _scrub(store: Store, engine: Engine, corpus: str, *settings: Any) -> Version
     return scrub.scrub(store, engine, corpus, *settings)
 
 
+def _cut(store: Store, engine: Engine, *settings: Any) -> Version:
+    # It may be the first that scrubs: if it compiled by itself, no kernel would be compiled ahead.
+    compile_ahead.start()
+    compile_ahead.wait_for_scrubbing()
+    return evaluation_texts.cut(store, engine, *settings)
+
+
 def _source(recipe: Recipe, corpus: str) -> tuple[Any, int]:
     for one in recipe.decontamination.sets if recipe.decontamination else ():
         if decontamination.set_name(one) == corpus:
@@ -219,7 +226,7 @@ EVALUATION_TEXTS = Stage(
     evaluation_texts.cut_work,
     settings=lambda recipe, name: [text for text in recipe.evaluation.texts if text.name == name],
     page=Page(
-        evaluation_texts.cut,
+        _cut,
         text_windows.VERSION,
         "The text `{text}` in windows that do not depend on a tokenizer, neither filtered nor deduplicated. "
         "Every checkpoint is scored on it, so that models of other corpora or filters can be compared.",
