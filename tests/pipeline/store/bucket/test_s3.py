@@ -113,6 +113,18 @@ def test_of_two_machines_that_publish_one_version_one_wins(server: S3, tmp_path:
     assert texts(other) == texts(store(tmp_path, "fourth").current("numbers")) == ["one"]
 
 
+def test_a_version_that_another_machine_publishes_meanwhile_gives_its_parts(
+    server: S3, tmp_path: Path
+) -> None:
+    one, two = store(tmp_path), store(tmp_path, "two")
+    with two.making(work()) as draft:
+        published = publish(one, work(), a="one")
+        assert isinstance(draft, Draft)
+        found = draft.finished("a", draft.work.part_fingerprint(["one"]))
+        assert found and draft.publish([found]).reused
+    assert texts(two.current("numbers")) == texts(published) == ["one"]
+
+
 def test_an_unchanged_part_is_copied_by_the_server(server: S3, tmp_path: Path) -> None:
     publish(store(tmp_path), work(source="1"), a="one", b="two")
     with store(tmp_path, "other").making(work(source="2")) as draft:
