@@ -2,10 +2,12 @@
 cluster.
 """
 
+import re
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -82,6 +84,19 @@ def test_too_much_removed_stops_the_tokenizer(
     assert not check.passed and check.blocking
     assert all(words in (check.description or "") for words in said), check.description
     assert [*store.newest_first("dedup")] and not [*store.newest_first("tokenizer")]
+
+
+def test_the_removed_documents_that_are_named_are_copies_of_the_one_that_is_kept(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (check,) = run(
+        tmp_path, monkeypatch, {"max_lost_share": 1, "max_cluster_size": 1}
+    ).get_asset_check_evaluations()
+    named = re.findall(r"(\w+) of corpus 'originals' stands .*? among them (\w+):", check.description or "")
+    (made,) = store.newest_first("dedup")
+    decisions = [row for file in made.files("decisions") for row in pq.read_table(Path(file)).to_pylist()]
+    copies = {(row["duplicate_of"], row["id"]) for row in decisions if not row["keep"]}
+    assert named and copies.issuperset(named)
 
 
 def test_what_is_allowed_goes_on_and_a_guard_is_no_part_of_what_was_made(
