@@ -93,12 +93,12 @@ def benchmark_checkpoint(store: Store, name: str, asked: Sequence[Asked]) -> Ver
         facts = _facts(asked, checkpoint)
         for one in asked:
             if one.benchmark in missing:
-                name = one.benchmark.name
-                scores = json.loads(_raw(draft, one.benchmark).read_text(encoding="utf-8")) | facts[name]
+                title = one.benchmark.name
+                scores = json.loads(_raw(draft, one.benchmark).read_text(encoding="utf-8")) | facts[title]
                 if one.documents:
-                    answers = draft.path / f"{name}.log_likelihoods.jsonl"
+                    answers = draft.path / f"{title}.log_likelihoods.jsonl"
                     scores |= {"bits_per_byte": by_document(one, answers), "cut": 0}
-                parts[name] = _part(draft, one.benchmark, fingerprints[name], scores)
+                parts[title] = _part(draft, one.benchmark, fingerprints[title], scores)
         return draft.publish([part for part in parts.values() if part is not None])
 
 
