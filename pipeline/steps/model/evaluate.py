@@ -49,9 +49,10 @@ def evaluate(store: Store, samples: SamplesConfig, evaluation: EvaluationParams)
 
 def evaluate_work(store: Store, samples: SamplesConfig, evaluation: EvaluationParams) -> Work:
     settings: dict[str, Any] = {"samples": samples}
-    if asked := benchmark.of_recipe(store, evaluation):
-        settings["benchmarks"] = [benchmark.VERSION, [one.benchmark.sha256 for one in asked]]
-    return Work(keys.EVALUATION, VERSION, settings, store.data_versions([keys.PRETRAINED_MODEL]))
+    if evaluation.titles:
+        settings["benchmarks"] = [benchmark.VERSION, [one.read().sha256 for one in evaluation.benchmarks]]
+    texts = (keys.evaluation_text(text.name) for text in evaluation.texts)
+    return Work(keys.EVALUATION, VERSION, settings, store.data_versions([keys.PRETRAINED_MODEL, *texts]))
 
 
 def evaluate_checkpoint(store: Store, name: str) -> Version:
