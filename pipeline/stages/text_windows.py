@@ -45,19 +45,20 @@ def drawn(documents: Iterable[pa.RecordBatch], max_bytes: int) -> tuple[pa.Table
     `max_bytes`.
     """
     kept: list[tuple[int, int, str, int, str]] = []  # a heap: the largest hash first
-    counts = dict.fromkeys(("documents", "text_bytes", "windows"), 0)
+    counts = dict.fromkeys(("documents", "text_bytes"), 0)
     size = number = 0
     for batch in documents:
         for name, text in zip(batch.column("id").to_pylist(), batch.column("text").to_pylist(), strict=True):
             counts["documents"] += 1
             for start, window in windows(text):
-                counts["text_bytes"] += len(window.encode())
+                taken = len(window.encode())
+                counts["text_bytes"] += taken
                 if not window.strip():
                     continue
                 number += 1
                 digest = blake2b(f"{name}:{start}".encode(), digest_size=8).digest()
                 heapq.heappush(kept, (-int.from_bytes(digest), number, name, start, window))
-                size += len(window.encode())
+                size += taken
                 while size - (largest := len(kept[0][-1].encode())) >= max_bytes:
                     heapq.heappop(kept)
                     size -= largest

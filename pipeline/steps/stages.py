@@ -177,8 +177,7 @@ def _scrub(store: Store, engine: Engine, corpus: str, *settings: Any) -> Version
 
 
 def _cut(store: Store, engine: Engine, *settings: Any) -> Version:
-    # It may be the first that scrubs: if it compiled by itself, no kernel would be compiled ahead.
-    compile_ahead.start()
+    compile_ahead.start()  # which does nothing any more once a kernel is compiled
     compile_ahead.wait_for_scrubbing()
     return evaluation_texts.cut(store, engine, *settings)
 
