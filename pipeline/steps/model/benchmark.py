@@ -35,9 +35,9 @@ ACCURACIES = {
 }
 EXPLAINED = (
     "Accuracies in percent with their 95% intervals (Wilson); `by character` and `by byte`: the answer that "
-    "is likeliest for its length. Bits per byte are those of the right answer. `texts removed`: whether "
-    "training text that quotes the benchmark was left out. `cut`: items with a context that is too long and "
-    "lost its beginning."
+    "is likeliest for its length. Bits per byte are those of the right answer, or of an evaluation text. "
+    "`texts removed`: whether training text that quotes the benchmark was left out. `cut`: items with a "
+    "context that is too long and lost its beginning, or with an answer that was computed in pieces."
 )
 
 
