@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.corpora import CORPORA
 from tests.mutants import plugin
 from tests.mutants.mutants import ROOT, Mutant
 
@@ -22,6 +23,8 @@ class Worker:
         self._directory = directory
         self._code, self._kernels = directory / "code", directory / "kernels"
         subprocess.run(["git", "clone", "--quiet", "--shared", ROOT, self._code], check=True)
+        samples = CORPORA.parent
+        Path(directory, samples.name).symlink_to(samples)  # tests look for them beside their checkout
         self._python = self._own_environment()
         self.update()
         self._kernels.mkdir()
