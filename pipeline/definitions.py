@@ -54,7 +54,7 @@ model: list[Asset] = [
     evaluation_asset(recipe),
     exported_model_asset,
     training_runs_asset,
-    *([variant_comparison_asset] if recipe.variants else []),
+    *([variant_comparison_asset] if recipe.all_variants else []),
 ]
 variants = VariantPartitions(recipes)
 to_dedup, to_shards, model = map(variants.partitioned, (to_dedup, to_shards, model))

@@ -1,5 +1,8 @@
 """Compares all training runs of the store in a table, and the variants of the recipe also in a picture."""
 
+from contextlib import suppress
+from typing import Any
+
 import dagster as dg
 
 from pipeline.assets import checkpoints
@@ -7,8 +10,8 @@ from pipeline.assets.asset import asset
 from pipeline.assets.metadata import table
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.recipe import variants
-from pipeline.recipe.recipe import recipe_path
-from pipeline.reports import comparison
+from pipeline.recipe.recipe import BASE, recipe_path
+from pipeline.reports import comparison, decide, verdicts
 from pipeline.reports import variants as report
 from pipeline.reports.images import as_text, inline
 from pipeline.store import keys
@@ -43,10 +46,16 @@ def training_runs_asset(
 )
 def variant_comparison_asset() -> dg.MaterializeResult:
     """The table of all variants; each training updates it."""
-    found = comparison.outcomes(variants.load_all(recipe_path()))
-    return dg.MaterializeResult(
-        metadata={
-            "variants": table(report.rows(found)),
-            "curves": inline(as_text(report.draw(found)), "loss by tokens and by time"),
-        }
-    )
+    recipes = variants.load_all(recipe_path())
+    found = comparison.outcomes(recipes)
+    facts: dict[str, Any] = {
+        "variants": table(report.rows(found)),
+        "curves": inline(as_text(report.draw(found)), "loss by tokens and by time"),
+    }
+    with suppress(decide.DecideError):
+        compared_on = decide.measures(recipes[BASE])
+        arms = decide.arms(recipes, compared_on)
+        if judged := decide.against(compared_on, arms, BASE):
+            facts["verdicts"] = table([*verdicts.summary(arms, judged)])
+            facts["control"] = verdicts.control(arms, judged)
+    return dg.MaterializeResult(metadata=facts)

@@ -20,6 +20,7 @@ COMMANDS = {
     "benchmark": "Let a model answer benchmarks: accuracies with intervals and chance, and bits per byte.",
     "variants": "List the variants of the recipe, or run a job for each of them.",
     "compare": "Compare variants of the recipe, or runs: settings, loss, benchmarks, cost, and curves.",
+    "decide": "Say whether a variant is better, worse or not distinguishable, over seeds and documents.",
     "mixture": "Show the mixture that `mixture.search` proposes, after the job `search_mixture`.",
     "scrub": "Replace personal data and secrets in files: writes OUT/documents.parquet and spans.parquet.",
     "quality": "Measure and judge the quality of each document in files: writes OUT/verdicts.parquet.",

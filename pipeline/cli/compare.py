@@ -10,6 +10,7 @@ from pathlib import Path
 from pipeline.cli.opening import UsageError
 from pipeline.recipe import variants
 from pipeline.recipe.recipe import BASE, recipe_path
+from pipeline.recipe.seeds import families
 from pipeline.reports import comparison
 from pipeline.reports import variants as report
 from pipeline.steps.recipe_versions import store_of
@@ -34,7 +35,7 @@ def run(options: argparse.Namespace) -> None:
     if options.plot.suffix != ".png":
         raise UsageError(f"--plot {options.plot}: the curves are a PNG picture, name a .png file")
     recipes = variants.load_all(recipe_path())
-    if recipes.keys() >= set(options.names):
+    if set(families(list(recipes))) >= set(options.names):
         wanted = options.names or recipes
         shown = [one for one in comparison.outcomes(recipes) if one.name in wanted]
     else:

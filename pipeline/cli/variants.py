@@ -12,6 +12,7 @@ from pipeline.cli.opening import UsageError, check_known
 from pipeline.recipe import variants
 from pipeline.recipe.overrides import leaves
 from pipeline.recipe.recipe import BASE, recipe_path
+from pipeline.recipe.seeds import family
 from pipeline.steps.recipe_versions import differing
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
@@ -30,7 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "names",
         metavar="NAME",
         nargs="*",
-        help="variants, `base` for the recipe as it is written; default: all",
+        help="variants with all of their seeds, `base` for the recipe as it is written; or single seeds, "
+        "`base.2`; default: all",
     )
     runs.add_argument("--job", choices=JOBS, default=JOBS[0], help="default: %(default)s")
     runs.add_argument(
@@ -41,7 +43,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     recipes = variants.load_all(recipe_path())
     if options.action == "run":
-        _run(list(recipes), options.names, options.job, options.at_once)
+        check_known("variants", options.names, recipes)
+        if options.at_once < 1:
+            raise UsageError(f"--at-once {options.at_once}: must be at least 1")
+        chosen = [name for name in recipes if {name, family(name)} & {*options.names}]
+        run_jobs(chosen or list(recipes), options.job, options.at_once)
         return
     stages = differing(recipes)
     if not stages:
@@ -53,18 +59,13 @@ def run(options: argparse.Namespace) -> None:
         print(f"{name:<20}{settings or 'the recipe as it is written'}")
 
 
-def _run(known: Sequence[str], names: Sequence[str], job: str, at_once: int) -> None:
-    """Runs the job once for each variant. The recipe itself comes first and alone, so that the tokenizer,
+def run_jobs(names: Sequence[str], job: str, at_once: int = 1) -> None:
+    """Runs the job once for each variant. The first one runs alone: the recipe itself, so that the tokenizer,
     which all share, is made of its text. Raises VariantsError at the end for the runs that failed.
     """
-    check_known("variants", names, known)
-    if at_once < 1:
-        raise UsageError(f"--at-once {at_once}: must be at least 1")
-    wanted = [name for name in known if name in (names or known)]
     failed = []
     with ThreadPoolExecutor(at_once) as pool:
-        first = [] if names else [wanted.pop(0)]
-        for group in (first, wanted):
+        for group in (names[:1], names[1:]):
             statuses = pool.map(lambda name: _execute(name, job), group)
             failed += [name for name, status in zip(group, statuses, strict=True) if status]
     if failed:

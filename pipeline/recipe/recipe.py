@@ -31,6 +31,7 @@ from pipeline.recipe.sections import (
     RetentionParams,
     ShardParams,
 )
+from pipeline.recipe.seeds import with_seeds
 from pipeline.sources.hub.catalogue import short_form
 from pipeline.sources.source import SourceError
 from pipeline.sources.user_code import PythonConfig
@@ -125,6 +126,14 @@ class Recipe(Params):
         "`lr: {each: [1e-3, 3e-3]}`, a name stands for a variant with each combination. Each variant is a "
         "partition of the assets that depend on what it changes, and shares all others: docs/variants.md.",
     )
+    seeds: int = Field(
+        1,
+        ge=1,
+        exclude=True,  # each seed is a variant
+        description="Runs of the recipe and of each variant that differ in `training.seed` alone, `seed` and "
+        "those after it; a variant may set its own number. They share everything before training, and "
+        "`python -m pipeline decide` needs three of them: docs/decide.md.",
+    )
     # private, because neither the path of a recipe nor the name of a variant is part of its content
     _file: Path = PrivateAttr(default_factory=Path)
     _variant: str = PrivateAttr("")
@@ -217,13 +226,13 @@ class Recipe(Params):
     def _base_is_the_recipe_itself(cls, variants: dict[str, Any]) -> dict[str, Any]:
         if BASE in variants:
             raise ValueError(f"{BASE!r} names the recipe as it is written: rename the variant")
-        expanded(variants)
+        with_seeds(expanded(variants), BASE, 1, 0)
         return variants
 
     @property
     def all_variants(self) -> dict[str, dict[str, Any]]:
-        """The settings of each variant by name, also of those that grids stand for."""
-        return expanded(self.variants)
+        """The settings of each variant by name, also of those that grids and seeds stand for."""
+        return with_seeds(expanded(self.variants), BASE, self.seeds, self.training.seed)
 
     @property
     def weights(self) -> dict[str, float | None]:

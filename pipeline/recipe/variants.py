@@ -9,7 +9,17 @@ from pipeline.recipe.recipe import BASE, Recipe, RecipeError, load_recipe
 from trainer.config import OPERATIONAL
 
 # The sections that do not change what is made.
-WITHOUT_EFFECT = ("name", "dedup_guard", "checks", "store", "engine", "launch", "retention", "variants")
+WITHOUT_EFFECT = (
+    "name",
+    "dedup_guard",
+    "checks",
+    "store",
+    "engine",
+    "launch",
+    "retention",
+    "seeds",
+    "variants",
+)
 
 
 def load(path: Path, variant: str, overrides: dict[str, Any] | None = None) -> Recipe:
@@ -53,7 +63,7 @@ def _loaded(path: Path, written: Recipe, name: str, overrides: dict[str, Any]) -
         recipe = load_recipe(path, merged(given, overrides))
     except RecipeError as error:
         raise RecipeError(f"{place}: {str(error).removeprefix(f'{path}: ')}") from None
-    recipe = recipe.model_copy(update={"variants": {}})
+    recipe = recipe.model_copy(update={"variants": {}, "seeds": 1})
     recipe._variant = name
     check_graph(recipe, written, place)
     return recipe

@@ -9,6 +9,8 @@ from typing import Any, Self, TypeVar
 
 from pipeline.recipe.overrides import leaves
 from pipeline.recipe.recipe import BASE, Recipe
+from pipeline.recipe.seeds import families
+from pipeline.reports import decide
 from pipeline.steps.model import evaluate
 from pipeline.steps.recipe_versions import store_of
 from pipeline.steps.training import plan
@@ -51,7 +53,8 @@ class Outcome:
     same for runs with the same held-out text and tokenizer. `benchmarks`: the scores of each. `seconds`: of
     the trainer in all its attempts, or those in steps during a training and for a run by its name. `usd`:
     None where the recipe names no price. `recipe` and `on_disk`, the number of checkpoints with weights, are
-    known of the runs of a store.
+    known of the runs of a store. `seeds`: the runs of a variant that has several, of which it is the first,
+    with their effort together; `rank`: that among variants, None without enough seeds for a verdict.
     """
 
     name: str
@@ -67,6 +70,8 @@ class Outcome:
     curve: Curve | None = None
     recipe: str = ""
     on_disk: int | None = None
+    seeds: Sequence["Outcome"] = ()
+    rank: int | None = None
 
 
 @dataclass(frozen=True)
@@ -186,11 +191,37 @@ def training_runs(store: Store) -> list[Outcome]:
 
 
 def outcomes(recipes: Mapping[str, Recipe]) -> list[Outcome]:
-    """One for each of the recipes, which are variants of one another, in their order."""
+    """One for each variant, with all of its seeds, in the order of the recipes."""
     found = [_outcome(name, recipe, recipes[BASE]) for name, recipe in recipes.items()]
     texts = [one.held_out for one in found if one.held_out]
     named = {"": "", **dict(zip(texts, letters(texts, operator.eq), strict=True))}
-    return [replace(one, held_out=named[one.held_out]) for one in found]
+    runs = {one.name: replace(one, held_out=named[one.held_out]) for one in found}
+    ranks = _ranks(recipes)
+    return [
+        replace(_together([runs[seed] for seed in seeds]), rank=ranks.get(name))
+        for name, seeds in families(list(recipes)).items()
+    ]
+
+
+def _together(runs: Sequence[Outcome]) -> Outcome:
+    if len(runs) == 1:
+        return runs[0]
+    costs = [one.usd for one in runs if one.usd is not None]
+    return replace(
+        runs[0],
+        done=sum(one.done for one in runs) / len(runs),
+        seconds=sum(one.seconds or 0 for one in runs),
+        usd=sum(costs) if costs else None,
+        seeds=runs,
+    )
+
+
+def _ranks(recipes: Mapping[str, Recipe]) -> dict[str, int]:
+    try:
+        compared_on = decide.measures(recipes[BASE])
+    except (decide.DecideError, StoreError):  # nothing to compare on, or not read yet
+        return {}
+    return decide.ranks(compared_on, decide.arms(recipes, compared_on).values())
 
 
 def _outcome(name: str, recipe: Recipe, written: Recipe) -> Outcome:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from statistics import mean, stdev
 
 from pipeline.reports import tables
 from pipeline.reports.comparison import Outcome
@@ -9,11 +10,14 @@ from pipeline.steps.model import benchmark as benchmarks
 from trainer.system import figures
 
 RECIPE, HELD_OUT, SETTINGS = "recipe", "held-out text", "settings that differ"
+RANK, SEEDS = "rank", "seeds"
 WIDTH, HEIGHT = 10, 4.6  # inches: as wide as a dialog of the UI
 EXPLAINED = (
     "Loss (nats per token) and bits per byte are those on all held-out text, of a training under way those "
     "of its last validation. Benchmarks in percent with their 95% intervals (Wilson), evaluation texts in "
-    "bits per byte with those over their documents."
+    "bits per byte with those over their documents; of several seeds the mean with its standard deviation. "
+    "`rank`: 1, and 1 for each variant that is better by a verdict; those that are not distinguishable share "
+    "a rank."
 )
 OTHER_TEXT = (
     "Losses and bits per byte can be compared where the letter in `held-out text` is the same, those of "
@@ -28,7 +32,9 @@ def rows(outcomes: Sequence[Outcome]) -> list[dict[str, str]]:
     answered = list(dict.fromkeys(name for one in outcomes for name in one.benchmarks))
     found = [_row(one, answered) for one in outcomes]
     silent = {HELD_OUT} if not texts_differ(outcomes) else set()
-    silent |= {name for name in ("USD", RECIPE, "on disk") if all(row[name] == "-" for row in found)}
+    silent |= {
+        name for name in ("USD", RECIPE, "on disk", RANK, SEEDS) if all(row[name] == "-" for row in found)
+    }
     return [{name: text for name, text in row.items() if name not in silent} for row in found]
 
 
@@ -37,14 +43,17 @@ def texts_differ(outcomes: Sequence[Outcome]) -> bool:
 
 
 def _row(one: Outcome, answered: Sequence[str]) -> dict[str, str]:
+    runs = one.seeds or [one]
     return {
         "run": one.name,
+        RANK: _figure(one.rank, "d"),
+        SEEDS: str(len(one.seeds)) if one.seeds else "-",
         RECIPE: one.recipe or "-",
         SETTINGS: one.settings or "-",
         "done": f"{one.done:.0%}",
         "tokens": f"{one.tokens:,}",
-        "loss": _figure(one.loss, ".4f"),
-        "bits per byte": _figure(one.bits_per_byte, ".4f"),
+        "loss": _over_seeds([run.loss for run in runs]),
+        "bits per byte": _over_seeds([run.bits_per_byte for run in runs]),
         HELD_OUT: one.held_out or "-",
         **{name: _score(one, name) for name in answered},
         "seconds": _figure(one.seconds, ",.0f"),
@@ -57,10 +66,23 @@ def _figure(value: float | None, form: str) -> str:
     return "-" if value is None or not math.isfinite(value) else format(value, form)
 
 
+def _over_seeds(values: Sequence[float | None]) -> str:
+    """The mean, with the standard deviation of several."""
+    known = [value for value in values if value is not None]
+    if len(known) < 2:
+        return _figure(known[0] if known else None, ".4f")
+    return f"{mean(known):.4f} ± {stdev(known):.4f}"
+
+
 def _score(one: Outcome, name: str) -> str:
-    """The accuracy on a benchmark or, where no answer is wrong, the bits per byte of a text."""
+    """The accuracy on a benchmark, of several seeds that of the first, or, where no answer is wrong, the bits
+    per byte of a text.
+    """
     scores = one.benchmarks.get(name)
     if scores and not scores["metric"]:
+        if one.seeds:
+            found = [run.benchmarks[name]["bits_per_byte"] for run in one.seeds if name in run.benchmarks]
+            return _over_seeds([bits["value"] for bits in found])
         return "{value:.4f} ({low:.4f}-{high:.4f})".format(**scores["bits_per_byte"])
     return benchmarks.shown(scores and scores[scores["metric"]])
 
@@ -88,8 +110,13 @@ def draw(outcomes: Sequence[Outcome]) -> bytes:
     """
     drawing = figures.figure(WIDTH, HEIGHT)
     over_tokens, over_time = drawing.subplots(1, 2, sharey=True)
-    begun = [(one.name, one.curve) for one in outcomes if one.curve]
-    for number, (variant, curve) in enumerate(begun):
+    begun = [  # further seeds have no place in the legend
+        (number, "_" * seed + one.name, run.curve)
+        for number, one in enumerate(outcomes)
+        for seed, run in enumerate(one.seeds or [one])
+        if run.curve
+    ]
+    for number, variant, curve in begun:
         colour = figures.COLOURS[number % len(figures.COLOURS)]
         style = ("-", "--", ":", "-.")[number // len(figures.COLOURS) % 4]
         time_at = dict(zip(curve.tokens, curve.seconds, strict=True))

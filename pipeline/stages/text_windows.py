@@ -11,11 +11,12 @@ from hashlib import blake2b
 
 import pyarrow as pa
 
-VERSION = "windows-1"
+VERSION = "windows-2"
 WINDOW_BYTES = 1024
 SCHEMA = pa.schema(
     [
         pa.field("document", pa.string(), nullable=False),
+        pa.field("source", pa.string()),
         pa.field("start", pa.int64(), nullable=False),  # in bytes of the document
         pa.field("text", pa.string(), nullable=False),
     ]
@@ -41,14 +42,15 @@ def windows(text: str) -> Iterator[tuple[int, str]]:
 
 def drawn(documents: Iterable[pa.RecordBatch], max_bytes: int) -> tuple[pa.Table, dict[str, int]]:
     """At least `max_bytes` of windows, in their order, and counts of all. A hash of document and place draws
-    them: of a text that grows, most windows stay. Documents have `id` and `text`. Memory is that of
-    `max_bytes`.
+    them: of a text that grows, most windows stay. Documents have `id`, `source` and `text`. Memory is that
+    of `max_bytes`.
     """
-    kept: list[tuple[int, int, str, int, str]] = []  # a heap: the largest hash first
+    kept: list[tuple[int, int, str, str | None, int, str]] = []  # a heap: the largest hash first
     counts = dict.fromkeys(("documents", "text_bytes"), 0)
     size = number = 0
     for batch in documents:
-        for name, text in zip(batch.column("id").to_pylist(), batch.column("text").to_pylist(), strict=True):
+        columns = (batch.column(column).to_pylist() for column in ("id", "source", "text"))
+        for name, source, text in zip(*columns, strict=True):
             counts["documents"] += 1
             for start, window in windows(text):
                 taken = len(window.encode())
@@ -57,12 +59,12 @@ def drawn(documents: Iterable[pa.RecordBatch], max_bytes: int) -> tuple[pa.Table
                     continue
                 number += 1
                 digest = blake2b(f"{name}:{start}".encode(), digest_size=8).digest()
-                heapq.heappush(kept, (-int.from_bytes(digest), number, name, start, window))
+                heapq.heappush(kept, (-int.from_bytes(digest), number, name, source, start, window))
                 size += taken
                 while size - (largest := len(kept[0][-1].encode())) >= max_bytes:
                     heapq.heappop(kept)
                     size -= largest
     rows = [row[2:] for row in sorted(kept, key=lambda row: row[1])]
-    columns = zip(*rows, strict=True) if rows else ((), (), ())
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+    values = zip(*rows, strict=True) if rows else [()] * len(SCHEMA)
+    arrays = [pa.array(column, field.type) for column, field in zip(values, SCHEMA, strict=True)]
     return pa.table(arrays, SCHEMA), counts | {"windows": len(rows), "scored_bytes": size}

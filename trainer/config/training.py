@@ -221,6 +221,13 @@ class TrainingConfig(Config):
         description="Stages that divide the run and may differ in data, window, batch and learning rate, in "
         "order. All have the same number of tokens per micro-batch. An empty list is one stage.",
     )
+    control: Literal["duplicates", "shuffled"] | None = Field(
+        default=None,
+        exclude_if=lambda control: control is None,
+        description="Spoils what the run reads, to make a negative control that must lose against the same "
+        "run without it. `duplicates`: the second half of what a corpus gives repeats the first half. "
+        "`shuffled`: the tokens of each window are in random order.",
+    )
     spikes: SpikesConfig = Field(
         default=SpikesConfig(), description="What happens when loss or gradients jump."
     )

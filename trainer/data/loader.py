@@ -22,6 +22,7 @@ class TrainingData:
     def __init__(self, data: DataConfig, training: TrainingConfig, index_dir: Path) -> None:
         self._data = data
         self._curriculum = training.curriculum
+        self._shuffles = training.control == "shuffled"
         streams = [TokenStream(corpus.train) for corpus in data.corpora]
         self.windows = [
             _windows(corpus, stream, data.bot_id, training, index_dir)
@@ -60,11 +61,15 @@ class TrainingData:
         """
         stage = self._curriculum.stage(step)
         rows = stage.global_batch_size // world_size
-        corpora, numbers = self.order.windows(self._curriculum.samples(step) + rank * rows, rows)
+        first = self._curriculum.samples(step) + rank * rows
+        corpora, numbers = self.order.windows(first, rows)
         batch = np.empty((rows, stage.seq_len + 1), dtype=np.int64)
         for corpus, windows in enumerate(self._cut[stage.seq_len]):
             mine = np.flatnonzero(corpora == corpus)
             windows.read(numbers[mine], batch, mine)
+        if self._shuffles:
+            for sample, row in enumerate(batch, start=first):
+                np.random.default_rng([self.order.seed, sample]).shuffle(row)
         if max(int(batch.max()), ~int(batch.min())) >= self._data.vocab_size:
             check_ids(self._data)
         return batch

@@ -23,6 +23,7 @@ CYCLE, LONGEST_CYCLE = 4096, 1 << 20
 # By how much of itself a share may be rounded, before the cycle grows.
 LARGEST_ERROR = 0.05
 ROUNDS = 4
+NEVER = 1 << 62
 
 
 def permute(numbers: np.ndarray, size: int, key: bytes, backwards: bool = False) -> np.ndarray:
@@ -174,12 +175,18 @@ class SampleOrder:
     ) -> None:
         self.seed, self.names, self.sizes, self.seq_len = seed, list(names), list(sizes), seq_len
         self.part_len = math.gcd(*(segment.seq_len for segment in segments))
+        # Windows of each corpus after which the run reads them all again, in the same order.
+        self._again = [NEVER] * len(sizes)
         self._segments, self._cycles = list(segments), [MixtureCycle(segment.weights) for segment in segments]
         # Where each segment begins in each corpus, in tokens of its permuted windows, epochs concatenated.
         self._begins = [np.zeros(len(sizes), dtype=np.int64)]
         for number, segment in enumerate(self._segments[1:]):
             end = self._begins[-1] + self._tokens(number, segment.first_sample)
             self._begins.append(-(-end // segment.seq_len) * segment.seq_len)
+
+    def repeat_half(self, samples: int) -> None:
+        """Lets the second half of what each corpus gives in `samples` samples repeat the first half."""
+        self._again = [max(1, tokens // (2 * self.seq_len)) for tokens in self.tokens(samples).tolist()]
 
     def tokens(self, samples: int) -> np.ndarray:
         """The tokens of each corpus in the first `samples` samples, int64 [corpora]."""
@@ -210,6 +217,7 @@ class SampleOrder:
         for corpus in np.unique(corpora):
             size = self.sizes[corpus]
             mine = corpora == corpus
+            whole[mine] %= self._again[corpus]
             for epoch in np.unique(whole[mine] // size):
                 chosen = mine & (whole // size == epoch)
                 windows[chosen] = permute(whole[chosen] % size, size, self._key(corpus, epoch))
@@ -228,7 +236,13 @@ class SampleOrder:
         return times
 
     def _passed(self, corpus: int, windows: np.ndarray, part: np.ndarray, tokens: int) -> np.ndarray:
-        """How often each part is in the first `tokens` tokens of the concatenated epochs."""
+        """How often each part is in the first `tokens` tokens that are read of a corpus."""
+        round_tokens = self._again[corpus] * self.seq_len
+        if tokens > round_tokens:
+            rounds, tokens = divmod(tokens, round_tokens)
+            return rounds * self._passed(corpus, windows, part, round_tokens) + self._passed(
+                corpus, windows, part, tokens
+            )
         epochs, rest = divmod(tokens, self.sizes[corpus] * self.seq_len)
         places = permute(windows, self.sizes[corpus], self._key(corpus, epochs), backwards=True)
         return epochs + (places * self.seq_len + part * self.part_len < rest)
@@ -246,4 +260,7 @@ def sample_order(training: TrainingConfig, weights: Mapping[str, float], sizes: 
         segments.append(
             Segment(stage.first_sample, stage.seq_len, tuple(mixed.get(name, 0.0) for name in weights))
         )
-    return SampleOrder(training.seed, list(weights), sizes, training.seq_len, segments)
+    order = SampleOrder(training.seed, list(weights), sizes, training.seq_len, segments)
+    if training.control == "duplicates":
+        order.repeat_half(training.curriculum.samples(training.steps))
+    return order

@@ -25,9 +25,11 @@ from pipeline.store.work import Work
 from trainer.config import load_run_config
 from trainer.system.durable import write_atomically
 
-VERSION = "benchmarks-3"
+VERSION = "benchmarks-4"
 Z = 1.959964  # of a normal distribution, 95% lie within so many standard deviations
+SOURCES = 10  # fewer are not a sample
 Scores = Mapping[str, Any]
+LogLikelihoods = list[list[float]]
 ACCURACIES = {
     "accuracy": "accuracy",
     "by character": "accuracy_per_character",
@@ -44,12 +46,13 @@ EXPLAINED = (
 @dataclass(frozen=True)
 class Asked:
     """A benchmark, and the source in which decontamination looks for its texts. An evaluation text is one
-    whose items are windows without a context: `documents` then names the document of each.
+    whose items are windows without a context: `clusters` then names the cluster of each, items that are more
+    alike than others: those of a source or, of a text with few sources, of a document.
     """
 
     benchmark: Benchmark
     source: Mapping[str, Any]
-    documents: tuple[str, ...] = ()
+    clusters: tuple[str, ...] = ()
 
 
 def of_recipe(store: Store, evaluation: EvaluationParams) -> list[Asked]:
@@ -65,7 +68,9 @@ def _of_text(store: Store, text: EvaluationText) -> Asked:
         Question(context="", continuations=(window,), gold=0) for window in windows.column("text").to_pylist()
     )
     source = text.source.model_dump(mode="json", by_alias=True)
-    return Asked(Benchmark(text.name, items, None), source, tuple(windows.column("document").to_pylist()))
+    many = len(windows.column("source").unique()) >= SOURCES
+    clusters = windows.column("source" if many else "document").to_pylist()
+    return Asked(Benchmark(text.name, items, None), source, tuple(map(str, clusters)))
 
 
 def named(wanted: Iterable[NamedBenchmark]) -> list[Asked]:
@@ -95,9 +100,9 @@ def benchmark_checkpoint(store: Store, name: str, asked: Sequence[Asked]) -> Ver
             if one.benchmark in missing:
                 title = one.benchmark.name
                 scores = json.loads(_raw(draft, one.benchmark).read_text(encoding="utf-8")) | facts[title]
-                if one.documents:
-                    answers = draft.path / f"{title}.log_likelihoods.jsonl"
-                    scores |= {"bits_per_byte": by_document(one, answers), "cut": 0}
+                if one.clusters:
+                    answers = _rows((draft.path / f"{title}.log_likelihoods.jsonl").read_text())
+                    scores |= {"bits_per_byte": by_cluster(one, answers), "cut": 0}
                 parts[title] = _part(draft, one.benchmark, fingerprints[title], scores)
         return draft.publish([part for part in parts.values() if part is not None])
 
@@ -126,13 +131,27 @@ def _ask(model: str, benchmarks: Iterable[Benchmark], *options: str) -> str:
         return run_trainer("benchmark", model, *map(str, items), *options)
 
 
-def by_document(asked: Asked, path: Path) -> dict[str, float]:
-    """Bits per byte of all windows of an evaluation text together, with an interval of 95% over documents,
-    since windows of one document are alike: the ratio estimator (Cochran 1977, section 6.13).
+def _rows(lines: str) -> LogLikelihoods:
+    return [json.loads(line)["log_likelihoods"] for line in lines.splitlines()]
+
+
+def log_likelihoods(store: Store, checkpoint: str, asked: Asked) -> LogLikelihoods | None:
+    """Those of each item, as a checkpoint answered it last; None if it did not."""
+    title = asked.benchmark.name
+    for version in store.newest_first(keys.benchmarks(checkpoint)):
+        made = version.manifest
+        if made["code_version"] == VERSION and made["inputs"].get(title) == asked.benchmark.sha256:
+            part = next(part for part in version.parts if part.name == title)
+            return _rows(version.file(part, "log_likelihoods").read_text())
+    return None
+
+
+def by_cluster(asked: Asked, answers: LogLikelihoods) -> dict[str, float]:
+    """Bits per byte of all windows of an evaluation text together, with an interval of 95% over clusters of
+    windows: the ratio estimator (Cochran 1977, section 6.13).
     """
-    _, place = np.unique(asked.documents, return_inverse=True)
-    lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
-    bits = np.bincount(place, [-line["log_likelihoods"][0] / math.log(2) for line in lines])
+    _, place = np.unique(asked.clusters, return_inverse=True)
+    bits = np.bincount(place, [-row[0] / math.log(2) for row in answers])
     size = np.bincount(place, [len(item.continuations[0].encode()) for item in asked.benchmark.items])
     value = float(bits.sum() / size.sum())
     spread = 0.0

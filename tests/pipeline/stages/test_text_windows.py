@@ -10,7 +10,7 @@ TEXTS = st.lists(st.sampled_from(["word", "é" * 90, "語" * 400, " ", "\n", "x"
 
 
 def batch(texts: dict[str, str]) -> pa.RecordBatch:
-    return pa.record_batch({"id": list(texts), "text": list(texts.values())})
+    return pa.record_batch({"id": list(texts), "source": list(texts), "text": list(texts.values())})
 
 
 @given(TEXTS)

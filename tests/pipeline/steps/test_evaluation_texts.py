@@ -12,7 +12,7 @@ from pipeline.recipe.variants import load_all
 from pipeline.sources.benchmarks.items import Benchmark, Question
 from pipeline.steps.corpus import evaluation_texts
 from pipeline.steps.corpus.ingest import CorpusError
-from pipeline.steps.model.benchmark import Asked, by_document
+from pipeline.steps.model.benchmark import Asked, by_cluster
 from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.steps.stages import final_assets, made
 from pipeline.store import keys
@@ -71,16 +71,15 @@ def test_variants_are_scored_on_the_same_texts(tmp_path: Path) -> None:
         load_all(tmp_path / "recipe.yaml")
 
 
-def test_the_interval_is_that_of_a_bootstrap_over_documents(tmp_path: Path) -> None:
+def test_the_interval_is_that_of_a_bootstrap_over_documents() -> None:
     chance = np.random.default_rng(1)
     documents = np.repeat(np.arange(60), chance.integers(1, 9, 60))
     sizes = chance.integers(200, 1024, len(documents))
     easy = chance.normal(2, 0.3, 60)[documents]  # windows of a document are alike
     bits = sizes * (easy + chance.normal(0, 0.1, len(documents)))
-    path = tmp_path / "log_likelihoods.jsonl"
-    path.write_text("".join(json.dumps({"log_likelihoods": [-one * np.log(2)]}) + "\n" for one in bits))
     items = tuple(Question(context="", continuations=("x" * size,), gold=0) for size in sizes.tolist())
-    found = by_document(Asked(Benchmark("text", items, None), {}, tuple(map(str, documents))), path)
+    asked = Asked(Benchmark("text", items, None), {}, tuple(map(str, documents)))
+    found = by_cluster(asked, [[-one * np.log(2)] for one in bits.tolist()])
     assert found["value"] == pytest.approx(bits.sum() / sizes.sum())
     totals = [np.bincount(documents, weights=one) for one in (bits, sizes)]
     drawn = bootstrap(

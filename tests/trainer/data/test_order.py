@@ -39,9 +39,13 @@ def test_a_permutation_is_undone(size: int, key: bytes) -> None:
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.integers(0, 9000))
-def test_how_often_a_window_was_seen_is_counted_without_going_through_the_order(samples: int) -> None:
+@given(st.integers(0, 9000), st.none() | st.integers(1, 9000))
+def test_how_often_a_window_was_seen_is_counted_without_going_through_the_order(
+    samples: int, repeated: int | None
+) -> None:
     order = SampleOrder(7, ["a", "b"], [101, 17], 8, [Segment(0, 8, (2.0, 1.0))])
+    if repeated is not None:
+        order.repeat_half(repeated)
     corpora, windows = order.windows(0, samples)
     for corpus, size in enumerate(order.sizes):
         assert np.array_equal(
@@ -157,6 +161,28 @@ def test_a_global_batch_is_the_same_on_any_number_of_processes(config: RunConfig
         for world_size in (2, 4, 8):
             together = np.concatenate([data.batch(step, rank, world_size) for rank in range(world_size)])
             assert np.array_equal(alone, together)
+
+
+def test_a_control_of_duplicates_reads_half_of_the_windows_twice(config: RunConfig) -> None:
+    data, control = (
+        TrainingData(one.data, one.training, one.run_dir)
+        for one in (config, config.with_training(control="duplicates"))
+    )
+    steps = config.training.steps
+    read = np.concatenate([data.batch(step, 0, 1) for step in range(steps)])
+    spoilt = np.concatenate([control.batch(step, 0, 1) for step in range(steps)])
+    seen = {row.tobytes() for row in spoilt}
+    assert len(seen) <= len(spoilt) / 2 + 2 * len(config.data.corpora)
+    assert np.array_equal(read[: len(read) // 3], spoilt[: len(read) // 3])
+
+
+def test_a_shuffled_control_reads_the_same_tokens_in_another_order(config: RunConfig) -> None:
+    shuffled = config.with_training(control="shuffled")
+    data, control = (TrainingData(one.data, one.training, one.run_dir) for one in (config, shuffled))
+    read, spoilt = data.batch(3, 0, 1), control.batch(3, 0, 1)
+    assert np.array_equal(np.sort(read), np.sort(spoilt))
+    assert (read == spoilt).mean() < 0.2
+    assert np.array_equal(spoilt, np.concatenate([control.batch(3, rank, 2) for rank in range(2)]))
 
 
 def test_reading_ahead_changes_nothing(config: RunConfig) -> None:

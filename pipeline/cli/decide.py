@@ -1,0 +1,72 @@
+"""decide: says whether a variant of the recipe is better than another one."""
+
+import argparse
+import json
+import shutil
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+
+from pipeline.cli import variants as variant_runs
+from pipeline.cli.opening import check_known
+from pipeline.recipe import variants
+from pipeline.recipe.recipe import BASE, Recipe, recipe_path
+from pipeline.recipe.seeds import families
+from pipeline.reports import decide, tables
+from pipeline.reports import verdicts as report
+from pipeline.store.store import StoreError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "names",
+        metavar="NAME",
+        nargs="*",
+        help="the variant to compare with, `base` for the recipe itself, and those that may be better; "
+        "default: base and all others",
+    )
+    parser.add_argument(
+        "--difference",
+        metavar="BITS",
+        type=float,
+        default=0.004,
+        help="the smallest difference that matters, in bits per byte; default: %(default)s",
+    )
+    parser.add_argument("--run", action="store_true", help="first train the seeds that are missing")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(options: argparse.Namespace) -> None:
+    recipes = variants.load_all(recipe_path())
+    known = list(families(list(recipes)))
+    check_known("variants", options.names, known)
+    base, *others = options.names or known
+    others = others or [name for name in known if name != base]
+    if options.run:
+        _train(recipes, [base, *others])
+    compared_on = decide.measures(recipes[BASE])
+    arms = decide.arms(recipes, compared_on)
+    verdicts = decide.against(compared_on, arms, base)
+    shown = [one for one in verdicts if one.theirs in others]
+    if options.json:
+        print(json.dumps([{**asdict(one), "word": one.word} for one in shown], indent=1))
+        return
+    columns = shutil.get_terminal_size().columns
+    for one in shown:
+        if one.total:
+            print("\n".join(tables.lines(report.rows(one))))
+        told = f"{report.sentence(one)} {report.advice(one, arms, options.difference)}"
+        print(textwrap.fill(told, columns), end="\n\n")
+    for text in (report.control(arms, verdicts), report.EXPLAINED):
+        print(textwrap.fill(text, columns))
+
+
+def _train(recipes: Mapping[str, Recipe], names: Sequence[str]) -> None:
+    """Trains and evaluates the seeds that have not ended. Raises VariantsError."""
+    try:
+        arms = decide.arms(recipes, decide.measures(recipes[BASE]))
+        missing = [seed for name in names for seed in arms[name].missing]
+    except StoreError:  # the first run reads the evaluation texts
+        missing = [seed for name in names for seed in families(list(recipes))[name]]
+    if missing:
+        variant_runs.run_jobs(missing, "pretrain")

@@ -1,0 +1,224 @@
+"""The runs of variants -> verdicts: whether they differ on evaluation texts and benchmarks."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from pipeline.recipe.recipe import Recipe
+from pipeline.recipe.seeds import families
+from pipeline.sources.benchmarks.items import Question
+from pipeline.steps.model import benchmark, verdict
+from pipeline.steps.model.benchmark import Asked, LogLikelihoods
+from pipeline.steps.model.verdict import Array, Difference, Text
+from pipeline.steps.recipe_versions import store_of
+from pipeline.steps.training import plan
+from pipeline.steps.training.effort import Effort
+from pipeline.store import keys
+from pipeline.store.errors import PipelineError
+from pipeline.store.store import StoreError
+from pipeline.store.training_runs import checkpoint_name
+
+SIZES = {
+    "accuracy": lambda text: 1,
+    "accuracy_per_character": len,
+    "accuracy_per_byte": lambda text: len(text.encode()),
+}
+
+
+class DecideError(PipelineError):
+    """There is nothing to compare variants on."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A text or a benchmark that runs are compared on. `place` is the cluster of each window or question,
+    int64, and `sizes` the bytes of each cluster, of a benchmark 1 for each question.
+    """
+
+    asked: Asked
+    place: np.ndarray
+    sizes: Array
+
+    @classmethod
+    def of(cls, asked: Asked) -> "Measure":
+        items = asked.benchmark.items
+        if not asked.clusters:
+            return cls(asked, np.arange(len(items)), np.ones(len(items)))
+        place = np.unique(asked.clusters, return_inverse=True)[1]
+        return cls(asked, place, _sums(place, map(_bytes, items)))
+
+    @property
+    def name(self) -> str:
+        return self.asked.benchmark.name
+
+    @property
+    def is_text(self) -> bool:
+        return bool(self.asked.clusters)
+
+    def bits(self, answers: LogLikelihoods) -> Array:
+        """The bits of each cluster; of a question, bits per byte of the right answer."""
+        rows = zip(self.asked.benchmark.items, answers, strict=True)
+        bits = [-row[item.gold] / math.log(2) / (1 if self.is_text else _bytes(item)) for item, row in rows]
+        return _sums(self.place, bits)
+
+    def wrong(self, answers: LogLikelihoods) -> Array:
+        """1 for each question that was answered wrongly, else 0."""
+        size, found = SIZES[self.asked.benchmark.metric or "accuracy"], []
+        for item, row in zip(self.asked.benchmark.items, answers, strict=True):
+            values = [value / size(text) for value, text in zip(row, item.continuations, strict=True)]
+            found.append(float(values.index(max(values)) != item.gold))
+        return np.array(found)
+
+
+def _sums(place: np.ndarray, values: Iterable[float]) -> Array:
+    return np.bincount(place, list(values)).astype(np.float64)
+
+
+def _bytes(item: Question) -> int:
+    return len(item.continuations[item.gold].encode())
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A variant with its runs, named by their seeds: those that have `ended` and the `missing` ones. `bits`
+    and `wrong` by measure are float64 [ended, clusters]. `seconds` and `usd` are those of a run on average;
+    None where none has ended, or the recipe names no price.
+    """
+
+    name: str
+    control: str | None
+    ended: Sequence[str]
+    missing: Sequence[str]
+    bits: Mapping[str, Array]
+    wrong: Mapping[str, Array]
+    seconds: float | None
+    usd: float | None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """So many `seeds` of both arms were compared, at the level for so many `comparisons`. `rows` are the
+    differences on each measure, `wrong` those of the share of wrong answers. `total` is that on all texts or,
+    without texts, on all benchmarks; None with less than two seeds.
+    """
+
+    ours: str
+    theirs: str
+    seeds: int
+    comparisons: int
+    total: Difference | None
+    rows: Mapping[str, Difference]
+    wrong: Mapping[str, Difference]
+
+    @property
+    def word(self) -> str:
+        enough = self.total is not None and self.seeds >= verdict.LOOKS[0]
+        return self.total.word if self.total and enough else verdict.ALIKE
+
+
+def measures(recipe: Recipe) -> list[Measure]:
+    """What the variants of a recipe are compared on. Raises DecideError where it is nothing, SourceError, and
+    StoreError for a text that has not been read yet.
+    """
+    found = list(map(Measure.of, benchmark.of_recipe(store_of(recipe), recipe.evaluation)))
+    if not found:
+        raise DecideError(
+            "the recipe has nothing to compare variants on: add `evaluation: {texts: [...]}`, docs/decide.md"
+        )
+    return found
+
+
+def arms(recipes: Mapping[str, Recipe], compared_on: Sequence[Measure]) -> dict[str, Arm]:
+    """The variants by name, each with the runs of its seeds."""
+    named = families(list(recipes)).items()
+    return {name: _arm(name, {seed: recipes[seed] for seed in seeds}, compared_on) for name, seeds in named}
+
+
+def _arm(name: str, seeds: Mapping[str, Recipe], compared_on: Sequence[Measure]) -> Arm:
+    answers: dict[str, list[LogLikelihoods]] = {}
+    efforts: list[Effort] = []
+    for seed, recipe in seeds.items():
+        store = store_of(recipe)
+        try:
+            model = store.current(keys.PRETRAINED_MODEL)
+        except StoreError:
+            continue
+        checkpoint = checkpoint_name(plan.result(store, model)["checkpoint"])
+        found = [benchmark.log_likelihoods(store, checkpoint, one.asked) for one in compared_on]
+        if all(found):
+            answers[seed] = [rows for rows in found if rows]
+            efforts.append(Effort.of(model, recipe.launch.usd_per_hour))
+    by_measure = list(zip(compared_on, zip(*answers.values(), strict=True), strict=bool(answers)))
+    return Arm(
+        name,
+        seeds[name].training.control,
+        list(answers),
+        [seed for seed in seeds if seed not in answers],
+        {one.name: np.stack([one.bits(rows) for rows in runs]) for one, runs in by_measure},
+        {
+            one.name: np.stack([one.wrong(rows) for rows in runs])
+            for one, runs in by_measure
+            if one.asked.benchmark.metric
+        },
+        _mean([3600 * effort.hours for effort in efforts]),
+        _mean([effort.usd for effort in efforts if effort.usd is not None]),
+    )
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def compared(arms: Iterable[Arm]) -> list[Arm]:
+    """Those with enough seeds for a verdict."""
+    return [arm for arm in arms if len(arm.ended) >= verdict.LOOKS[0]]
+
+
+def decide(compared_on: Sequence[Measure], ours: Arm, theirs: Arm, comparisons: int) -> Verdict:
+    """Compares the first seeds of two arms, as many as one of LOOKS, or the two that there are."""
+    ended = min(len(ours.ended), len(theirs.ended))
+    seeds = max((number for number in (2, *verdict.LOOKS) if number <= ended), default=ended)
+    if seeds < 2:
+        return Verdict(ours.name, theirs.name, seeds, comparisons, None, {}, {})
+    level, size = verdict.alpha(seeds, comparisons), {one.name: one.sizes for one in compared_on}
+
+    def found(scores: str, names: Iterable[str]) -> Difference:
+        one, other = (getattr(arm, scores) for arm in (ours, theirs))
+        texts = [Text(one[name][:seeds], other[name][:seeds], size[name]) for name in names]
+        return verdict.difference(texts, level)
+
+    return Verdict(
+        ours.name,
+        theirs.name,
+        seeds,
+        comparisons,
+        found("bits", [one.name for one in compared_on if one.is_text] or size),
+        {name: found("bits", [name]) for name in size},
+        {name: found("wrong", [name]) for name in ours.wrong},
+    )
+
+
+def against(compared_on: Sequence[Measure], arms: Mapping[str, Arm], base: str) -> list[Verdict]:
+    """The verdict on each other arm. Looking at several and taking the best is corrected for: as many
+    comparisons are made as variants have enough seeds, but for negative controls.
+    """
+    others = [arm for arm in arms.values() if arm.name != base]
+    number = max(1, sum(arm.control is None for arm in compared(others)))
+    return [decide(compared_on, arms[base], arm, 1 if arm.control else number) for arm in others]
+
+
+def ranks(compared_on: Sequence[Measure], arms: Iterable[Arm]) -> dict[str, int]:
+    """The rank of each arm with enough seeds: 1, and 1 for each arm that is better. All pairs are compared,
+    so arms that nothing tells apart share a rank.
+    """
+    enough = compared(arms)
+    pairs = list(combinations(enough, 2))
+    found = {arm.name: 1 for arm in enough}
+    for ours, theirs in pairs:
+        word = decide(compared_on, ours, theirs, len(pairs)).word
+        if word != verdict.ALIKE:
+            found[ours.name if word == verdict.BETTER else theirs.name] += 1
+    return found

@@ -1,0 +1,113 @@
+"""Verdicts as tables and sentences."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from pipeline.reports.decide import Arm, Verdict
+from pipeline.steps.model import verdict
+from pipeline.steps.model.verdict import Difference
+
+ALL = "all"
+EXPLAINED = (
+    "Differences are in bits per byte, below 0 where the second one is better. Their 95% intervals are over "
+    "documents, or questions, and seeds together. `would be found`: the smallest difference that these runs "
+    "would have shown with probability .8. Benchmarks count by the bits per byte of the right answer; the "
+    "accuracy, in percent, only beside its interval. docs/decide.md."
+)
+
+
+def rows(found: Verdict) -> list[dict[str, str]]:
+    """A row for each text and benchmark, and one for all."""
+    named = dict(found.rows)
+    if found.total and len(named) > 1:
+        named[ALL] = found.total
+    return [
+        {
+            "text": name,
+            "difference": f"{one.value:+.4f}",
+            "interval": f"{one.low:+.4f} to {one.high:+.4f}",
+            "would be found": f"{one.detectable:.4f}",
+            "accuracy": _accuracy(found.wrong.get(name)),
+        }
+        for name, one in named.items()
+    ]
+
+
+def _accuracy(wrong: Difference | None) -> str:
+    return "-" if wrong is None else f"{-100 * wrong.value:+.1f} ± {100 * (wrong.high - wrong.value):.1f}"
+
+
+def sentence(found: Verdict) -> str:
+    """The word, and what it rests on."""
+    if found.word == verdict.ALIKE:
+        said = f"{found.theirs} and {found.ours} are not distinguishable"
+    else:
+        said = f"{found.theirs} is {found.word} than {found.ours}"
+    if not found.total or found.seeds < verdict.LOOKS[0]:
+        return f"{said}: a verdict needs {verdict.LOOKS[0]} seeds of each, {found.seeds} have ended."
+    of_several = f", corrected for {found.comparisons} comparisons" if found.comparisons > 1 else ""
+    total = found.total
+    return (
+        f"{said}: {total.value:+.4f} bits per byte, {total.low:+.4f} to {total.high:+.4f} "
+        f"({found.seeds} seeds of each{of_several})."
+    )
+
+
+def control(arms: Mapping[str, Arm], found: Sequence[Verdict]) -> str:
+    """Whether a negative control lost, without which no verdict is to be trusted."""
+    controls = [one for one in found if arms[one.theirs].control]
+    if not controls:
+        return "No variant is a negative control: `training: {control: duplicates}` makes one that must lose."
+    lost = [one for one in controls if one.word == verdict.WORSE]
+    if not lost:
+        return (
+            f"The negative control {controls[0].theirs} did not lose: these runs cannot tell a worse one, so "
+            "trust no verdict. Train for longer, with more seeds, or on more text."
+        )
+    by = ", ".join(f"{one.theirs} by {one.total.value:.4f} bits per byte" for one in lost if one.total)
+    return f"The negative control lost, as it must: {by}."
+
+
+def advice(found: Verdict, arms: Mapping[str, Arm], wanted: float) -> str:
+    """What it would take to see a difference of `wanted` bits per byte, and what that costs here."""
+    pair = [arms[found.ours], arms[found.theirs]]
+    seconds = [arm.seconds for arm in pair if arm.seconds]
+    if not found.total:
+        return f"Three seeds of each: `seeds: 3`, then --run{_cost(3, pair, seconds)}."
+    if found.total.detectable <= wanted and found.seeds >= verdict.LOOKS[0]:
+        return ""
+    for scale in (1, 4, 16, 64):
+        needed = verdict.seeds_needed(found.total, found.seeds, found.comparisons, wanted, scale)
+        if needed:
+            more = "" if scale == 1 else f" and {scale} times the `max_bytes` of the evaluation texts"
+            return (
+                f"To see a difference of {wanted:g}: `seeds: {needed}`{more}, then --run"
+                f"{_cost(needed, pair, seconds)}."
+            )
+    return (
+        f"No number of seeds up to {verdict.LOOKS[-1]} would show a difference of {wanted:g}: train longer."
+    )
+
+
+def _cost(seeds: int, arms: Sequence[Arm], seconds: Sequence[float]) -> str:
+    runs = sum(max(0, seeds - len(arm.ended)) for arm in arms)
+    if not seconds or not runs:
+        return ""
+    each = sum(seconds) / len(seconds)
+    usd = [arm.usd for arm in arms if arm.usd is not None]
+    price = f", {runs * sum(usd) / len(usd):.2f} USD" if usd else ""
+    return f" ({runs} runs, about {runs * each / 60:,.0f} minutes here{price})"
+
+
+def summary(arms: Mapping[str, Arm], found: Sequence[Verdict]) -> Iterator[dict[str, str]]:
+    """A row for each verdict."""
+    for one in found:
+        total = one.total
+        yield {
+            "variant": f"{one.theirs} (control)" if arms[one.theirs].control else one.theirs,
+            "compared with": one.ours,
+            "verdict": one.word,
+            "seeds": str(one.seeds),
+            "difference": f"{total.value:+.4f}" if total else "-",
+            "interval": f"{total.low:+.4f} to {total.high:+.4f}" if total else "-",
+            "would be found": f"{total.detectable:.4f}" if total else "-",
+        }

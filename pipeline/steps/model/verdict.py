@@ -1,0 +1,122 @@
+"""Whether two arms, each trained with several seeds, differ on the same texts.
+
+Bits y of arm a, seed s and document d are arm + document + (arm x document) + (seed of an arm) + a rest, with
+seeds and documents drawn at random: seeds and documents are crossed, and both count. The variance of the
+difference of the arms' means is estimated from its mean squares (Searle, Casella and McCulloch 1992,
+"Variance Components", chapter 4): that of the means over seeds, which are independent between arms, plus that
+of the differences of documents, which are paired, less the rest, which both hold. Documents enter a text's
+bits per byte by the ratio estimator (Cochran 1977, section 6.13). Degrees of freedom are Satterthwaite's
+(1946), which without documents is Welch's t-test.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+ALPHA, POWER = 0.05, 0.8
+LOOKS = (3, 6, 12, 24, 48)  # a verdict is reached at these numbers of seeds
+SPENT = 0.8  # of what is left of ALPHA, at each look
+BETTER, WORSE, ALIKE = "better", "worse", "not distinguishable"
+
+
+@dataclass(frozen=True)
+class Text:
+    """What two arms need on one text: `ours` and `theirs` in bits, float64 [seeds, documents], and `sizes`,
+    the bytes of each document, float64 [documents].
+    """
+
+    ours: Array
+    theirs: Array
+    sizes: Array
+
+    @property
+    def bytes(self) -> float:
+        return float(self.sizes.sum())
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Bits per byte of theirs less ours. `low` and `high` enclose it, `detectable` is the smallest difference
+    that would have been found with probability POWER. `seeds_variance` and `documents_variance` add up to
+    the squared standard error.
+    """
+
+    value: float
+    low: float
+    high: float
+    detectable: float
+    seeds_variance: float
+    documents_variance: float
+
+    @property
+    def word(self) -> str:
+        return BETTER if self.high < 0 else WORSE if self.low > 0 else ALIKE
+
+
+def alpha(seeds: int, comparisons: int) -> float:
+    """The level of one of several comparisons at this number of seeds: over all of them and all looks, some
+    pair that is alike is called different with a probability of at most ALPHA (Bonferroni).
+    """
+    look = sum(seeds >= needed for needed in LOOKS[1:])
+    return float(ALPHA * SPENT * (1 - SPENT) ** look) / comparisons
+
+
+def difference(texts: Sequence[Text], level: float) -> Difference:
+    """The mean difference on all texts, each counting alike. Every arm has two seeds at least."""
+    arms = [
+        np.mean([getattr(text, arm).sum(1) / text.bytes for text in texts], 0) for arm in ("ours", "theirs")
+    ]
+    value = float(arms[1].mean() - arms[0].mean())
+    terms = [(float(arm.var(ddof=1)) / len(arm), len(arm) - 1) for arm in arms]
+    seeds_variance = sum(variance for variance, _ in terms)
+    documents_variance = max(0.0, sum(map(_of_documents, texts)) / len(texts) ** 2)
+    terms.append((documents_variance, sum(len(text.sizes) - 1 for text in texts)))
+    error = math.sqrt(seeds_variance + documents_variance)
+    if error == 0:
+        return Difference(value, value, value, 0.0, 0.0, 0.0)
+    freedom = error**4 / sum(variance**2 / df for variance, df in terms if df)
+    half, more = _quantile(1 - level / 2, freedom) * error, _quantile(POWER, freedom) * error
+    return Difference(value, value - half, value + half, half + more, seeds_variance, documents_variance)
+
+
+def _of_documents(text: Text) -> float:
+    """The variance of a text's difference that the choice of its documents adds; below 0 by chance."""
+    number = len(text.sizes)
+    if number < 2:
+        return 0.0
+    between = _centred(text.theirs.mean(0) - text.ours.mean(0), text.sizes)
+    found = float((between**2).sum())
+    for arm in (text.ours, text.theirs):
+        rest = np.stack([_centred(row, text.sizes) for row in arm - arm.mean(0)])
+        found -= float((rest**2).sum()) / (len(arm) * (len(arm) - 1))
+    return found * number / (number - 1) / text.bytes**2
+
+
+def _centred(bits: Array, sizes: Array) -> Array:
+    return bits - sizes * (bits.sum() / sizes.sum())
+
+
+def _quantile(probability: float, freedom: float) -> float:
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, probability))
+
+
+def seeds_needed(
+    found: Difference, seeds: int, comparisons: int, wanted: float, scale: int = 1
+) -> int | None:
+    """The smallest number of seeds in LOOKS, at least `seeds`, with which a difference of `wanted` would be
+    found with probability POWER on `scale` times the text, other things being equal; None where no number
+    would do.
+    """
+    for more in (number for number in LOOKS if number >= seeds):
+        error = math.sqrt(found.seeds_variance * seeds / more + found.documents_variance / scale)
+        freedom, level = 2.0 * more - 2, alpha(more, comparisons)
+        if (_quantile(1 - level / 2, freedom) + _quantile(POWER, freedom)) * error <= wanted:
+            return more
+    return None
