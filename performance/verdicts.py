@@ -1,0 +1,199 @@
+"""How often `decide` is wrong: small runs that differ in the seed alone, and a control of half duplicates.
+
+`python -m performance.verdicts --pairs 200 --controls 100 --work DIR` prepares two corpora and two evaluation
+texts once, trains six runs for each pair and three more for each control, no run twice, and gives what they
+scored to the code of `decide`. DIR keeps each run, so that it goes on after a kill.
+"""
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from scipy.stats import binomtest
+
+from performance.harness.sidebyside import documents, record
+from pipeline.recipe.recipe import load_recipe
+from pipeline.reports.decide import Measure, measures
+from pipeline.steps.model import verdict
+from trainer.config import load_run_config
+
+CORPORA = ("enwiki", "techdocs")
+EVALUATED = 8  # every so many documents are evaluation text
+SEEDS = verdict.LOOKS[0]
+PLANTED = (0.004, 0.008, 0.012, 0.016, 0.024, 0.032)
+MODEL = {"n_layers": 2, "d_model": 64, "n_heads": 2, "n_kv_heads": 2, "d_ff": 172, "qk_norm": True}
+TOKENS, BATCH = 102_400, 1_024
+
+
+def recipe(work: Path) -> Path:
+    """Its file, with the text that it reads."""
+    path = work / "recipe.yaml"
+    if path.exists():
+        return path
+    named = {}
+    for name in CORPORA:
+        rows = [json.dumps({"text": row["text"]}) + "\n" for row in documents(name)]
+        random.Random(1).shuffle(rows)
+        for part, chosen in (
+            ("train", rows[len(rows) // EVALUATED :]),
+            ("eval", rows[: len(rows) // EVALUATED]),
+        ):
+            named[name, part] = work / f"{name}_{part}.jsonl"
+            named[name, part].write_text("".join(chosen))
+    sources = {key: {"kind": "files", "paths": [str(file)]} for key, file in named.items()}
+    texts = [
+        {"name": f"{name}_text", "source": sources[name, "eval"], "max_bytes": 100_000} for name in CORPORA
+    ]
+    training = {
+        "model": MODEL,
+        "seq_len": 128,
+        "global_batch_tokens": BATCH,
+        "max_tokens": TOKENS,
+        "micro_batch_size": 8,
+        "threads": 1,
+        "optimizer": {"kind": "muon", "muon_lr": 0.02, "lr": 0.004, "weight_decay": 0},
+        "schedule": {"kind": "wsd", "decay_fraction": 0.6, "min_lr_ratio": 0},
+        "checkpoint": {"every_tokens": TOKENS, "keep_last": 1},
+        "evaluation": {"every_tokens": TOKENS, "max_tokens": 4_096},
+    }
+    found = {
+        "name": "verdicts",
+        "corpora": [{"name": name, "source": sources[name, "train"]} for name in CORPORA],
+        "tokenizer": {"vocab_size": 1024},
+        "evaluation": {"texts": texts},
+        "decontamination": "benchmarks",
+        "training": training,
+    }
+    path.write_text(yaml.safe_dump(found, sort_keys=False))
+    return path
+
+
+def prepared(work: Path) -> tuple[Path, list[Measure]]:
+    """The configuration of a run, and what runs are compared on; `pretrain` makes them once."""
+    os.environ |= {"DAGSTER_HOME": str(work), "GROUNDWORK_RECIPE": str(recipe(work))}
+    if not (configs := list(work.glob("store/runs/*/config.yaml"))):
+        (work / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
+        job = ["job", "execute", "-m", "pipeline.definitions", "-j", "pretrain"]
+        subprocess.run([Path(sys.executable).with_name("dagster"), *job], check=True)
+        configs = list(work.glob("store/runs/*/config.yaml"))
+    return configs[0], measures(load_recipe(recipe(work)))
+
+
+def trained(work: Path, config: Path, texts: list[str], arm: str, seed: int) -> None:
+    """Trains and scores one run: WORK/runs/ARM-SEED.json with the log-likelihood of each window by text."""
+    from trainer.run.evaluation.benchmarks import benchmark
+    from trainer.run.loop import run
+
+    result = work / "runs" / f"{arm}-{seed}.json"
+    if result.exists():
+        return
+    with tempfile.TemporaryDirectory(dir=work) as place:
+        own = {"seed": seed} | ({"control": arm} if arm != "base" else {})
+        settings = load_run_config(config).with_training(**own)
+        assert run(settings.model_copy(update={"run_dir": Path(place), "lineage": {}})) == 0
+        (weights,) = Path(place).glob("checkpoints/*/hf")
+        files = [work / "items" / f"{name}.jsonl" for name in texts]
+        for _ in benchmark(weights, files, "auto", Path(place)):
+            pass
+        answers = {}
+        for name in texts:
+            lines = (Path(place) / f"{name}.log_likelihoods.jsonl").read_text().splitlines()
+            answers[name] = [json.loads(line)["log_likelihoods"] for line in lines]
+        result.with_suffix(".tmp").write_text(json.dumps(answers))
+        result.with_suffix(".tmp").rename(result)
+
+
+def scores(work: Path, compared_on: list[Measure], arm: str, number: int) -> dict[str, np.ndarray]:
+    """The bits of each cluster by text, float64 [number, clusters]."""
+    runs = [json.loads((work / "runs" / f"{arm}-{seed}.json").read_text()) for seed in range(number)]
+    return {one.name: np.stack([one.bits(run[one.name]) for run in runs]) for one in compared_on}
+
+
+Arm = dict[str, np.ndarray]
+
+
+def judged(compared_on: list[Measure], ours: Arm, theirs: Arm, planted: float = 0.0) -> verdict.Difference:
+    """The verdict on two arms, where the second one needs `planted` bits per byte more than it did."""
+    texts = [
+        verdict.Text(ours[one.name], theirs[one.name] + planted * one.sizes, one.sizes) for one in compared_on
+    ]
+    return verdict.difference(texts, verdict.alpha(SEEDS, 1))
+
+
+def share(words: list[str]) -> dict[str, Any]:
+    """How often a pair was called different, with the binomial interval of 95% (Wilson)."""
+    different = sum(word != verdict.ALIKE for word in words)
+    interval = binomtest(different, len(words)).proportion_ci(method="wilson")
+    return {
+        "of": len(words),
+        "different": different,
+        "interval": [round(interval.low, 4), round(interval.high, 4)],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m performance.verdicts", description=__doc__)
+    parser.add_argument("--pairs", type=int, default=200)
+    parser.add_argument("--controls", type=int, default=100)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--work", type=Path, required=True)
+    options = parser.parse_args()
+    work = options.work.absolute()
+    for folder in ("runs", "items"):
+        (work / folder).mkdir(parents=True, exist_ok=True)
+    config, compared_on = prepared(work)
+    texts = [one.name for one in compared_on]
+    for one in compared_on:
+        (work / "items" / f"{one.name}.jsonl").write_text(one.asked.benchmark.lines)
+    wanted = [("base", seed) for seed in range(2 * SEEDS * options.pairs)]
+    wanted += [("duplicates", seed) for seed in range(SEEDS * options.controls)]
+    with ProcessPoolExecutor(options.processes) as pool:
+        for done in [pool.submit(trained, work, config, texts, *one) for one in wanted]:
+            done.result()
+    base = scores(work, compared_on, "base", 2 * SEEDS * options.pairs)
+    control = scores(work, compared_on, "duplicates", SEEDS * options.controls)
+
+    def arm(of: Arm, number: int) -> Arm:
+        return {name: rows[SEEDS * number : SEEDS * (number + 1)] for name, rows in of.items()}
+
+    pairs = [(arm(base, 2 * number), arm(base, 2 * number + 1)) for number in range(options.pairs)]
+    alike = [judged(compared_on, *pair) for pair in pairs]
+    controls = [
+        judged(compared_on, arm(base, number), arm(control, number)) for number in range(options.controls)
+    ]
+    total = np.mean([base[one.name].sum(1) / one.sizes.sum() for one in compared_on], 0)
+    record(
+        "verdicts",
+        {
+            "run": {"tokens": TOKENS, "steps": TOKENS // BATCH, "model": MODEL, "seeds": SEEDS},
+            "bits_per_byte": {
+                "mean": round(float(total.mean()), 4),
+                "sd": round(float(total.std(ddof=1)), 5),
+            },
+            "alike": share([one.word for one in alike]),
+            "half_width": round(float(np.median([one.high - one.value for one in alike])), 4),
+            "detectable": round(float(np.median([one.detectable for one in alike])), 4),
+            "duplicates": {
+                **share([one.word for one in controls]),
+                "difference": round(float(np.mean([one.value for one in controls])), 4),
+            },
+            "planted": {
+                str(planted): share([judged(compared_on, *pair, planted).word for pair in pairs])
+                for planted in PLANTED
+            },
+        },
+        ["torch", "numpy"],
+    )
+
+
+if __name__ == "__main__":
+    main()
