@@ -14,7 +14,6 @@ from pipeline.recipe.recipe import BASE, Recipe, recipe_path
 from pipeline.recipe.seeds import families
 from pipeline.reports import decide, tables
 from pipeline.reports import verdicts as report
-from pipeline.store.store import StoreError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,8 +45,8 @@ def run(options: argparse.Namespace) -> None:
         _train(recipes, [base, *others])
     compared_on = decide.measures(recipes[BASE])
     arms = decide.arms(recipes, compared_on)
-    verdicts = decide.against(compared_on, arms, base)
-    shown = [one for one in verdicts if one.theirs in others]
+    verdicts = {one.theirs: one for one in decide.against(compared_on, arms, base)}
+    shown = [verdicts[name] for name in others]
     if options.json:
         print(json.dumps([{**asdict(one), "word": one.word} for one in shown], indent=1))
         return
@@ -57,7 +56,7 @@ def run(options: argparse.Namespace) -> None:
             print("\n".join(tables.lines(report.rows(one))))
         told = f"{report.sentence(one)} {report.advice(one, arms, options.difference)}"
         print(textwrap.fill(told, columns), end="\n\n")
-    for text in (report.control(arms, verdicts), report.EXPLAINED):
+    for text in (report.control(arms, [*verdicts.values()]), report.EXPLAINED):
         print(textwrap.fill(text, columns))
 
 
@@ -66,7 +65,7 @@ def _train(recipes: Mapping[str, Recipe], names: Sequence[str]) -> None:
     try:
         arms = decide.arms(recipes, decide.measures(recipes[BASE]))
         missing = [seed for name in names for seed in arms[name].missing]
-    except StoreError:  # the first run reads the evaluation texts
+    except decide.DecideError:  # the first run reads the evaluation texts
         missing = [seed for name in names for seed in families(list(recipes))[name]]
     if missing:
         variant_runs.run_jobs(missing, "pretrain")

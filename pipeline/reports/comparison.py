@@ -219,7 +219,7 @@ def _together(runs: Sequence[Outcome]) -> Outcome:
 def _ranks(recipes: Mapping[str, Recipe]) -> dict[str, int]:
     try:
         compared_on = decide.measures(recipes[BASE])
-    except (decide.DecideError, StoreError):  # nothing to compare on, or not read yet
+    except decide.DecideError:
         return {}
     return decide.ranks(compared_on, decide.arms(recipes, compared_on).values())
 

@@ -29,7 +29,7 @@ SIZES = {
 
 
 class DecideError(PipelineError):
-    """There is nothing to compare variants on."""
+    """There is nothing to compare variants on, yet or at all."""
 
 
 @dataclass(frozen=True)
@@ -120,10 +120,13 @@ class Verdict:
 
 
 def measures(recipe: Recipe) -> list[Measure]:
-    """What the variants of a recipe are compared on. Raises DecideError where it is nothing, SourceError, and
-    StoreError for a text that has not been read yet.
+    """What the variants of a recipe are compared on. Raises SourceError, and DecideError where there is
+    nothing, or a text has not been read yet.
     """
-    found = list(map(Measure.of, benchmark.of_recipe(store_of(recipe), recipe.evaluation)))
+    try:
+        found = list(map(Measure.of, benchmark.of_recipe(store_of(recipe), recipe.evaluation)))
+    except StoreError as error:
+        raise DecideError(f"nothing has been trained yet, --run trains it: {error}") from None
     if not found:
         raise DecideError(
             "the recipe has nothing to compare variants on: add `evaluation: {texts: [...]}`, docs/decide.md"
@@ -197,7 +200,7 @@ def decide(compared_on: Sequence[Measure], ours: Arm, theirs: Arm, comparisons: 
         comparisons,
         found("bits", [one.name for one in compared_on if one.is_text] or size),
         {name: found("bits", [name]) for name in size},
-        {name: found("wrong", [name]) for name in ours.wrong},
+        {one.name: found("wrong", [one.name]) for one in compared_on if one.asked.benchmark.metric},
     )
 
 

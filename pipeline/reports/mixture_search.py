@@ -22,15 +22,22 @@ def rows(found: Found) -> list[dict[str, str]]:
 def verdict(found: Found) -> str:
     """How far the law is to be trusted, and what it predicts."""
     errors = ", ".join(f"{name} {error:.2%}" for name, error in found["errors"].items())
-    gain = 1 - found["loss"] / found["loss_of_proportions"]
+    gain, low, high = found["gain"]
+    edge = (
+        f" At the edge of what was tried, where a law knows least: {', '.join(found['edge'])}."
+        if found["edge"]
+        else ""
+    )
+    nothing = "" if low > 0 else " So it may be no better than those."
     return (
         f"Law: {found['law']} (errors on runs that were held out: {errors}; rank correlation there "
         f"{found['rank']:.2f}). It predicts a loss of {found['loss']:.4f} for small runs of the proposal, "
-        f"{gain:.2%} below the {found['loss_of_proportions']:.4f} of the recipe's shares."
+        f"{gain:.2%} ({low:.2%} to {high:.2%}) below the {found['loss_of_proportions']:.4f} of the recipe's "
+        f"shares.{nothing}{edge} `python -m pipeline decide base proposed --run` checks it."
     )
 
 
 def as_recipe(found: Found) -> str:
     """The proposal as a variant."""
     shares = ", ".join(f"{name}: {{weight: {share:g}}}" for name, share in found["shares"].items())
-    return f"variants:\n  proposed: {{corpora: {{{shares}}}}}"
+    return f"seeds: 3\nvariants:\n  proposed: {{corpora: {{{shares}}}}}"

@@ -6,31 +6,28 @@ A limit decides whether a run continues, never what is made.
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from pipeline.recipe.recipe import Recipe
 from pipeline.stages.quality import LANGUAGE, QualityParams
 from pipeline.steps.corpus.quality import reasons
 from pipeline.steps.dedup.limits import alarms, by_corpus
-from pipeline.steps.model import bigram, evaluate
+from pipeline.steps.model import evaluate
+from pipeline.steps.tokens import bigram
 from pipeline.steps.tokens.shards import prefixes
 from pipeline.steps.training import plan
 from pipeline.steps.training.launcher import run_trainer
 from pipeline.store import keys
 from pipeline.store.damage import Look, described, inspect, remedy
-from pipeline.store.keys import SPLITS, TRAIN, VALIDATION
+from pipeline.store.keys import SPLITS
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
-from trainer.data.shards import Shard, ShardError, TokenStream
+from trainer.data.shards import Shard, ShardError
 from trainer.system.history import RunHistory
 
-BIGRAM_TOKENS = {TRAIN: 50_000_000, VALIDATION: 10_000_000}  # of each corpus at most
-BLOCK_TOKENS = 8_000_000
 HALF = 0.5
 PII_JUMP = 3.0  # times the previous version's rate: a source has changed, or what looks like personal data
 # Below, the tokenizer does not fit the corpus; above, the corpus repeats itself.
@@ -303,7 +300,7 @@ def beats_a_bigram_model(it: Subject) -> Finding:
     nats = tokens = 0.0
     for key in map(keys.token_shards, keys.corpora_with_shards(assets)):
         version = store.open(key, Path(assets[key]["path"]).name)
-        found = _bigram(version, vocab_size)
+        found = bigram.of_shards(version, vocab_size)
         if found is not None:
             nats, tokens = nats + found["loss"] * found["tokens"], tokens + found["tokens"]
     ours, theirs = evaluate.read(evaluation)["loss"], nats / max(tokens, 1)
@@ -311,33 +308,6 @@ def beats_a_bigram_model(it: Subject) -> Finding:
     if ours >= theirs:
         message += ": the model is worse than the counts. Train on more tokens, or change the learning rate"
     return Finding(ours < theirs, message, {"loss": ours, "bigram loss": theirs})
-
-
-def _bigram(shards: Version, vocab_size: int) -> dict[str, float] | None:
-    """The loss of the bigram model and how many held-out tokens it predicts; None if no tokens are held out.
-    Counted once for each version.
-    """
-    made_from = [REPORT, vocab_size, BIGRAM_TOKENS]
-    return shards.report("bigram", made_from, lambda: _counted(shards, vocab_size))
-
-
-def _counted(version: Version, vocab_size: int) -> dict[str, float] | None:
-    """As `_bigram`, on at most BIGRAM_TOKENS."""
-    held_out, trained_on = (TokenStream(prefixes(version, split)) for split in (VALIDATION, TRAIN))
-    size = min(held_out.num_tokens, BIGRAM_TOKENS[VALIDATION])
-    if size < 2 or not trained_on.num_tokens:
-        return None
-    return {
-        "loss": bigram.loss(_blocks(trained_on), held_out.window(0, size), vocab_size),
-        "tokens": size - 1,
-    }
-
-
-def _blocks(stream: TokenStream) -> Iterator[np.ndarray]:
-    """Blocks of tokens. Each begins with the last token of the one before, so that no pair is lost."""
-    until = min(stream.num_tokens, BIGRAM_TOKENS[TRAIN])
-    for start in range(0, until, BLOCK_TOKENS):
-        yield stream.window(start, min(BLOCK_TOKENS + 1, until - start))
 
 
 @check(keys.EXPORTED_MODEL)

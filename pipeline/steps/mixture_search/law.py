@@ -22,7 +22,7 @@ Array = NDArray[np.float64]
 Prediction = Callable[[Array], Array]
 Fit = Callable[[Array, Array], Prediction]
 
-VERSION = "law-1"
+VERSION = "law-2"
 OFFSET = 0.01  # keeps the logarithm of a share of 0 finite, and treats smaller shares alike
 PENALTIES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 FOLDS = 10
@@ -33,6 +33,8 @@ LEAST = 0.002  # a share that the order of samples can still give
 CANDIDATES = 20_000
 BEST = 100  # candidates whose mean is proposed, as in RegMix
 INTERVAL = (2.5, 97.5)
+LEVEL = 0.95
+EDGE = 0.9  # of the largest share that was tried
 LEAF = 20  # least runs in a leaf, fewer where there are few runs
 
 
@@ -55,6 +57,27 @@ class Law:
     def predict(self, shares: Array) -> Array:
         """The loss at [n, corpora] shares."""
         return np.exp(np.mean([fit(shares) for fit in self.bootstrapped], axis=0))
+
+
+def check(losses: Array, of_seeds: Array, bigrams: float) -> None:
+    """Raises LawError for runs that no law can be fitted to: `losses` of mixtures, none of which beats the
+    corpus' `bigrams`, or which differ no more than those `of_seeds` do, three or more of one mixture (F-test
+    of their variances).
+    """
+    from scipy.stats import f
+
+    if losses.min() >= bigrams:
+        raise LawError(
+            f"the small runs have learnt nothing: their best loss, {losses.min():.3f}, is not below the "
+            f"{bigrams:.3f} of a bigram model. Raise mixture.search.training.max_tokens"
+        )
+    ratio = losses.var(ddof=1) / max(of_seeds.var(ddof=1), 1e-12)
+    if ratio < f.ppf(LEVEL, len(losses) - 1, len(of_seeds) - 1):
+        raise LawError(
+            "the mixtures are not distinguishable: their losses have a standard deviation of "
+            f"{losses.std(ddof=1):.4f}, those of seeds of one mixture {of_seeds.std(ddof=1):.4f}. Raise "
+            "mixture.search.training.max_tokens"
+        )
 
 
 def fitted(shares: Array, losses: Array, bootstraps: int, seed: int) -> Law:
@@ -139,7 +162,8 @@ def rank_correlation(ours: Array, theirs: Array) -> float:
 @dataclass(frozen=True)
 class Proposal:
     """The proposed share of each corpus with its 95% interval, and the losses that the law predicts there and
-    at the proportions.
+    at the proportions. `gain`: by which share of it the proposal lowers the loss, with its 95% interval.
+    `edge`: the corpora whose share is as large as the limit allows.
     """
 
     shares: Mapping[str, float]
@@ -147,6 +171,8 @@ class Proposal:
     high: Mapping[str, float]
     loss: float
     loss_of_proportions: float
+    gain: tuple[float, float, float]
+    edge: list[str]
 
 
 def mixtures(proportions: Array, number: int, seed: int) -> Array:
@@ -176,6 +202,17 @@ def proposed(law: Law, names: Sequence[str], proportions: Array, most: Array, se
         raise LawError("mixture.max_epochs rules out almost every mixture: raise it, or add text")
     best = np.stack([candidates[np.argsort(fit(candidates))[:BEST]].mean(0) for fit in law.bootstrapped])
     shares, (low, high) = best.mean(0), np.percentile(best, INTERVAL, axis=0)
-    losses = law.predict(np.stack([shares, proportions]))
+    low, high = np.minimum(low, shares), np.maximum(high, shares)  # the mean of skewed fits lies outside
+    points = np.stack([shares, proportions])
+    losses = law.predict(points)
+    gains = [1 - np.exp(np.subtract(*fit(points))) for fit in law.bootstrapped]
     named = [dict(zip(names, row.round(4).tolist(), strict=True)) for row in (shares, low, high)]
-    return Proposal(named[0], named[1], named[2], float(losses[0]), float(losses[1]))
+    return Proposal(
+        named[0],
+        named[1],
+        named[2],
+        float(losses[0]),
+        float(losses[1]),
+        gain=(float(1 - losses[0] / losses[1]), *np.percentile(gains, INTERVAL).tolist()),
+        edge=[name for name, share, limit in zip(names, shares, most, strict=True) if share >= EDGE * limit],
+    )

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import os
 import shutil
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from pipeline.recipe.overrides import merged
 from pipeline.recipe.recipe import Recipe, RecipeError
 from pipeline.recipe.sections import SearchParams
 from pipeline.steps.mixture_search import law
+from pipeline.steps.tokens import bigram
 from pipeline.steps.training import mixture, plan
 from pipeline.steps.training.launcher import run_trainer
 from pipeline.store import keys
@@ -26,7 +28,8 @@ from trainer.config import OPERATIONAL, RunConfig, TrainingConfig
 from trainer.system.durable import write_atomically
 from trainer.system.history import RunHistory
 
-VERSION = "mixture-search-2"
+VERSION = "mixture-search-3"
+REPEATS = 2  # further seeds of the run with the proportions, to know how far seeds alone differ
 BOOTSTRAPS = 100
 PROPORTIONS = "weights"  # what the shares of the recipe follow from
 
@@ -45,11 +48,13 @@ def search(store: Store, recipe: Recipe) -> Version:
             return draft
         config = plan.plan(store, small(recipe)).config
         planned = []
-        for number, shares in enumerate(mixtures(store, recipe)):
+        drawn, seed = mixtures(store, recipe), config.training.seed
+        repeated = [(drawn[0], seed + number) for number in range(1, REPEATS + 1)]
+        for number, (shares, own_seed) in enumerate([*((one, seed) for one in drawn), *repeated]):
             corpora = [one.model_copy(update={"weight": shares[one.name]}) for one in config.data.corpora]
             data = config.data.model_copy(update={"corpora": corpora})
             own = {"run_dir": draft.path / "runs" / f"{number:03d}", "lineage": {}, "data": data}
-            planned.append(config.model_copy(update=own))
+            planned.append(config.model_copy(update=own).with_training(seed=own_seed))
         cores = len(os.sched_getaffinity(0))
         with ThreadPoolExecutor(max(1, cores // (config.training.threads or cores))) as pool:
             found = list(pool.map(_train, planned))
@@ -148,8 +153,11 @@ def found(store: Store, recipe: Recipe, version: Version) -> dict[str, Any]:
 
     def make() -> dict[str, Any]:
         runs = json.loads(version.only("runs").read_text(encoding="utf-8"))
-        shares = np.array([[run["shares"][name] for name in tokens] for run in runs])
+        shares = np.array([[run["shares"][name] for name in tokens] for run in runs[:-REPEATS]])
         losses = np.array([aimed_at(run["losses"], target) for run in runs])
+        bigrams = {name: _bigram(store, name) for name in runs[0]["losses"]}
+        law.check(losses[:-REPEATS], losses[[0, *range(-REPEATS, 0)]], aimed_at(bigrams, target))
+        losses = losses[:-REPEATS]
         seed, tried = recipe.training.seed, shares.max(0)  # beyond which a law would only guess
         fitted = law.fitted(shares, losses, BOOTSTRAPS, seed)
         chosen = law.proposed(
@@ -164,6 +172,13 @@ def found(store: Store, recipe: Recipe, version: Version) -> dict[str, Any]:
         }
 
     return version.report("proposal", [law.VERSION, target, most], make)
+
+
+def _bigram(store: Store, name: str) -> float:
+    """The held-out loss of a corpus' bigrams, nats per token."""
+    entries = store.current(keys.TOKENIZER).counts["entries"]
+    found = bigram.of_shards(store.current(keys.token_shards(name)), entries)
+    return found["loss"] if found else math.inf
 
 
 def aimed_at(losses: Mapping[str, float], target: Mapping[str, float] | None) -> float:

@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 
 ALPHA, POWER = 0.05, 0.8
 LOOKS = (3, 6, 12, 24, 48)  # a verdict is reached at these numbers of seeds
-SPENT = 0.8  # of what is left of ALPHA, at each look
+SPENT = 0.6  # of what is left of ALPHA, at each look
 BETTER, WORSE, ALIKE = "better", "worse", "not distinguishable"
 
 
@@ -80,8 +80,8 @@ def difference(texts: Sequence[Text], level: float) -> Difference:
     if error == 0:
         return Difference(value, value, value, 0.0, 0.0, 0.0)
     freedom = error**4 / sum(variance**2 / df for variance, df in terms if df)
-    half, more = _quantile(1 - level / 2, freedom) * error, _quantile(POWER, freedom) * error
-    return Difference(value, value - half, value + half, half + more, seeds_variance, documents_variance)
+    half, detectable = (factor * error for factor in _factors(level, freedom))
+    return Difference(value, value - half, value + half, detectable, seeds_variance, documents_variance)
 
 
 def _of_documents(text: Text) -> float:
@@ -101,10 +101,14 @@ def _centred(bits: Array, sizes: Array) -> Array:
     return bits - sizes * (bits.sum() / sizes.sum())
 
 
-def _quantile(probability: float, freedom: float) -> float:
-    from scipy.special import stdtrit
+def _factors(level: float, freedom: float) -> tuple[float, float]:
+    """Half the width of an interval, and what is found with probability POWER, in standard errors: of the
+    noncentral t distribution, since the standard error is itself estimated.
+    """
+    from scipy.special import nctdtrinc, stdtrit
 
-    return float(stdtrit(freedom, probability))
+    half = float(stdtrit(freedom, 1 - level / 2))
+    return half, float(nctdtrinc(freedom, 1 - POWER, half))
 
 
 def seeds_needed(
@@ -116,7 +120,6 @@ def seeds_needed(
     """
     for more in (number for number in LOOKS if number >= seeds):
         error = math.sqrt(found.seeds_variance * seeds / more + found.documents_variance / scale)
-        freedom, level = 2.0 * more - 2, alpha(more, comparisons)
-        if (_quantile(1 - level / 2, freedom) + _quantile(POWER, freedom)) * error <= wanted:
+        if _factors(alpha(more, comparisons), 2.0 * more - 2)[1] * error <= wanted:
             return more
     return None

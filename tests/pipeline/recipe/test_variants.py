@@ -91,6 +91,9 @@ def test_stages_are_shared_up_to_the_first_that_a_variant_changes(
         ({"x_1": FASTER, "x": {"seed": {"each": [1]}}}, ": x_1: two variants are named 'x_1'"),
         ({"x": {"training": {"optimizer": {"lr": {"each": [-1]}}}}}, ".x_1: training.optimizer.lr: must be"),
         ({"x": {"training": {"seed": {"each": [1, "1_"]}}}}, ": x: two variants are named 'x_1'"),
+        ({"x": FASTER | {"seeds": 0}}, ": x.seeds: must be a number from 1 on, not 0"),
+        ({"x": FASTER | {"seeds": "3"}}, ": x.seeds: must be a number from 1 on, not '3'"),
+        ({"x": {"training": {"seed": "a"}, "seeds": 2}}, ".x: training.seed: must be a whole number"),
     ],
 )
 def test_a_wrong_variant_is_refused_with_its_place_in_the_file(
@@ -100,6 +103,25 @@ def test_a_wrong_variant_is_refused_with_its_place_in_the_file(
     with pytest.raises(RecipeError) as refused:
         load_all(path)
     assert str(refused.value).startswith(f"{path}: variants{told}")
+
+
+def test_seeds_are_variants_that_differ_in_the_seed_alone(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.yaml"
+    path.write_text(yaml.safe_dump({**RECIPE, "seeds": 2, "variants": {"faster": FASTER | {"seeds": 3}}}))
+    recipes = load_all(path)
+    assert list(recipes) == [BASE, "base.2", "faster", "faster.2", "faster.3"]
+    first = RECIPE["training"].get("seed", 0)
+    assert [one.training.seed - first for one in recipes.values()] == [0, 1, 0, 1, 2]
+    assert [one.training.optimizer.lr for one in recipes.values()] == [0.003, 0.003, 0.01, 0.01, 0.01]
+    assert recipes["faster.3"].variant == "faster.3"
+    assert keys.stage(differing(recipes)[0].key) == "pretrained_model"
+    assert load(path, "faster.2") == recipes["faster.2"]
+
+
+def test_seeds_change_nothing_of_the_recipe_that_has_them(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.yaml"
+    path.write_text(yaml.safe_dump({**RECIPE, "seeds": 3}))
+    assert load(path, BASE).model_dump() == load(written(tmp_path), BASE).model_dump()
 
 
 def test_a_grid_is_a_variant_for_each_combination_but_that_of_the_recipe(tmp_path: Path) -> None:

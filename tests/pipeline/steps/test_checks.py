@@ -15,7 +15,7 @@ from pipeline.stages.tokenizer import TokenizerParams
 from pipeline.steps import checks
 from pipeline.steps.corpus.quality import judge
 from pipeline.steps.dedup.dedup import deduplicate
-from pipeline.steps.model import bigram
+from pipeline.steps.tokens import bigram
 from pipeline.steps.tokens.shards import prefixes, tokenize
 from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.steps.training import plan

@@ -6,7 +6,9 @@ import pytest
 from pipeline.steps.mixture_search.law import (
     LEAST,
     Array,
+    Law,
     LawError,
+    check,
     fitted,
     log_linear,
     mixtures,
@@ -57,9 +59,31 @@ def test_the_proposal_is_near_the_best_mixture_and_within_its_limits() -> None:
     assert best == pytest.approx([1 / 3] * 3, abs=0.12)
     assert loss(best) < loss(PROPORTIONS)
     assert all(found.low[name] <= found.shares[name] <= found.high[name] for name in NAMES)
+    gain, low, high = found.gain
+    assert 0 < low <= gain <= high
+    assert low <= 1 - loss(best) / loss(PROPORTIONS) <= high * 1.2
+    assert found.edge == []
     limited = proposed(law, NAMES, PROPORTIONS, np.array([1, 1, 0.1]), seed=0)
     assert limited.shares["code"] <= 0.1
+    assert limited.edge == ["code"]
     assert sum(limited.shares.values()) == pytest.approx(1, abs=1e-3)
+
+
+def test_an_interval_holds_the_proposal_also_where_almost_all_fits_reach_the_limit() -> None:
+    steps = tuple(lambda points, at=at: -np.minimum(points[:, 0], at) for at in [0.4, *[1.0] * 60])
+    found = proposed(Law("", {}, 1.0, steps), NAMES, PROPORTIONS, np.array([0.8, 1, 1]), seed=0)
+    assert found.low["books"] <= found.shares["books"] <= found.high["books"]
+    assert found.edge == ["books"]
+
+
+def test_no_law_is_fitted_to_noise_or_to_runs_that_have_learnt_nothing() -> None:
+    chance = np.random.default_rng(3)
+    seeds, apart = chance.normal(3, 0.002, 3), chance.normal(3, 0.05, 24)
+    check(apart, seeds, bigrams=3.1)
+    with pytest.raises(LawError, match=r"best loss, 2\.\d+, is not below the 2\.500 of a bigram model"):
+        check(apart, seeds, bigrams=2.5)
+    with pytest.raises(LawError, match=r"the mixtures are not distinguishable: .* those of seeds"):
+        check(chance.normal(3, 0.002, 24), seeds, bigrams=3.1)
 
 
 def test_limits_without_room_are_refused() -> None:

@@ -1,10 +1,41 @@
 """A bigram model of tokens, which a trained model must beat."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from pipeline.steps.tokens.shards import prefixes
+from pipeline.store.keys import TRAIN, VALIDATION
+from pipeline.store.manifest import Version
+from trainer.data.shards import TokenStream
+
+VERSION = "checks-1"
+MOST_TOKENS = {TRAIN: 50_000_000, VALIDATION: 10_000_000}  # of each corpus
+BLOCK_TOKENS = 8_000_000
 PRIORS = (1.0, 10.0, 100.0, 1000.0)
+
+
+def of_shards(shards: Version, vocab_size: int) -> dict[str, float] | None:
+    """The loss of the bigram model and how many held-out tokens it predicts, of at most MOST_TOKENS; None if
+    no tokens are held out. Counted once for each version.
+    """
+    made_from = [VERSION, vocab_size, MOST_TOKENS]
+    return shards.report("bigram", made_from, lambda: _counted(shards, vocab_size))
+
+
+def _counted(version: Version, vocab_size: int) -> dict[str, float] | None:
+    held_out, trained_on = (TokenStream(prefixes(version, split)) for split in (VALIDATION, TRAIN))
+    size = min(held_out.num_tokens, MOST_TOKENS[VALIDATION])
+    if size < 2 or not trained_on.num_tokens:
+        return None
+    return {"loss": loss(_blocks(trained_on), held_out.window(0, size), vocab_size), "tokens": size - 1}
+
+
+def _blocks(stream: TokenStream) -> Iterator[np.ndarray]:
+    """Blocks of tokens. Each begins with the last token of the one before, so that no pair is lost."""
+    until = min(stream.num_tokens, MOST_TOKENS[TRAIN])
+    for start in range(0, until, BLOCK_TOKENS):
+        yield stream.window(start, min(BLOCK_TOKENS + 1, until - start))
 
 
 def loss(train: Iterable[np.ndarray], held_out: np.ndarray, vocab_size: int) -> float:

@@ -1,0 +1,132 @@
+"""Arms of several seeds: verdicts against one of them, ranks, controls, and what more would take."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from pipeline.reports import decide, verdicts
+from pipeline.reports.decide import Arm, Measure
+from pipeline.sources.benchmarks.items import Benchmark, Question
+from pipeline.steps.model.benchmark import Asked
+
+TEXT = Measure.of(
+    Asked(
+        Benchmark(
+            "text", tuple(Question(context="", continuations=("x" * 100,), gold=0) for _ in range(30)), None
+        ),
+        {},
+        tuple(str(number // 2) for number in range(30)),
+    )
+)
+QUIZ = Measure.of(
+    Asked(
+        Benchmark(
+            "quiz",
+            tuple(
+                Question(context="a", continuations=(" yes", " no"), gold=number % 2) for number in range(20)
+            ),
+            "accuracy",
+        ),
+        {},
+    )
+)
+
+
+def arm(name: str, bits_per_byte: float, seeds: int = 3, control: str | None = None, wanted: int = 3) -> Arm:
+    chance = np.random.default_rng([seeds, *name.encode()])
+    runs = bits_per_byte + chance.normal(0, 0.001, (seeds, 1)) + chance.normal(0, 0.001, (seeds, 15))
+    names = [name, *(f"{name}.{number}" for number in range(2, wanted + 1))]
+    quiz = chance.normal(1, 0.1, (seeds, 20))
+    wrong = (chance.random((seeds, 20)) < 0.5).astype(float)
+    return Arm(
+        name,
+        control,
+        names[:seeds],
+        names[seeds:],
+        {"text": runs * TEXT.sizes, "quiz": quiz} if seeds else {},
+        {"quiz": wrong} if seeds else {},
+        60.0 if seeds else None,
+        None,
+    )
+
+
+def named(*arms: Arm) -> dict[str, Arm]:
+    return {one.name: one for one in arms}
+
+
+def words(arms: dict[str, Arm], compared_on: Sequence[Measure] = (TEXT, QUIZ)) -> dict[str, str]:
+    return {one.theirs: one.word for one in decide.against(compared_on, arms, "base")}
+
+
+def test_each_variant_gets_a_word_by_its_evaluation_texts() -> None:
+    arms = named(arm("base", 2), arm("good", 1.9), arm("bad", 2.1), arm("same", 2))
+    assert words(arms) == {"good": "better", "bad": "worse", "same": "not distinguishable"}
+    (found, *_) = decide.against([TEXT, QUIZ], arms, "base")
+    assert verdicts.sentence(found).startswith("good is better than base: -0.1")
+    assert "corrected for 3 comparisons" in verdicts.sentence(found)
+    rows = {row["text"]: row for row in verdicts.rows(found)}
+    assert rows["all"]["difference"] == rows["text"]["difference"]
+    assert rows["text"]["accuracy"] == "-" and "±" in rows["quiz"]["accuracy"]
+
+
+def test_more_comparisons_widen_the_intervals_and_controls_do_not() -> None:
+    few = named(arm("base", 2), arm("other", 2.01))
+    more = few | named(*(arm(f"v{number}", 2) for number in range(9)))
+    controlled = few | named(arm("spoilt", 2.2, control="duplicates"))
+    width = {
+        len(arms): verdict.total.high - verdict.total.low
+        for arms in (few, more, controlled)
+        for verdict in decide.against([TEXT], arms, "base")[:1]
+        if verdict.total
+    }
+    assert width[len(more)] > 1.3 * width[len(few)]
+    assert width[len(controlled)] == width[len(few)]
+
+
+def test_too_few_seeds_give_no_verdict_but_say_what_is_missing() -> None:
+    arms = named(arm("base", 2, seeds=2), arm("other", 1, seeds=2), arm("none", 1, seeds=0))
+    assert words(arms) == {"other": "not distinguishable", "none": "not distinguishable"}
+    other, none = decide.against([TEXT], arms, "base")
+    assert "a verdict needs 3 seeds of each, 2 have ended" in verdicts.sentence(other)
+    assert verdicts.advice(none, arms, 0.004) == (
+        "Three seeds of each: `seeds: 3`, then --run (4 runs, about 4 minutes here)."
+    )
+
+
+def test_what_was_seen_with_more_seeds_than_a_look_takes_waits_for_the_next_look() -> None:
+    arms = named(arm("base", 2, seeds=5, wanted=6), arm("other", 2, seeds=4, wanted=6))
+    assert decide.against([TEXT], arms, "base")[0].seeds == 3
+
+
+def test_advice_names_seeds_and_their_cost() -> None:
+    arms = named(arm("base", 2), arm("other", 2.001))
+    (found,) = decide.against([TEXT], arms, "base")
+    assert found.word == "not distinguishable"
+    assert verdicts.advice(found, arms, 1.0) == ""
+    told = verdicts.advice(found, arms, 0.002)
+    assert told.startswith("To see a difference of 0.002: `seeds: ") and "minutes here" in told
+    assert "train longer" in verdicts.advice(found, arms, 1e-7)
+
+
+def test_a_control_that_did_not_lose_takes_trust_from_every_verdict() -> None:
+    arms = named(arm("base", 2), arm("half", 2.1, control="duplicates"))
+    assert "lost, as it must: half by 0.09" in verdicts.control(arms, decide.against([TEXT], arms, "base"))
+    arms = named(arm("base", 2), arm("half", 2, control="duplicates"))
+    assert "half did not lose" in verdicts.control(arms, decide.against([TEXT], arms, "base"))
+    arms = named(arm("base", 2))
+    assert "No variant is a negative control" in verdicts.control(arms, [])
+
+
+def test_only_what_differs_has_another_rank() -> None:
+    arms = [arm("base", 2), arm("same", 2), arm("good", 1.9), arm("bad", 2.2), arm("few", 1, seeds=2)]
+    assert decide.ranks([TEXT], arms) == {"good": 1, "base": 2, "same": 2, "bad": 4}
+
+
+def test_a_question_counts_by_its_right_answer_and_is_wrong_where_another_is_likelier() -> None:
+    answers = [[-3.0, -2.0] if number < 15 else [-2.0, -3.0] for number in range(20)]
+    bits = QUIZ.bits(answers)
+    assert bits[0] == pytest.approx(3 / np.log(2) / len(" yes"))
+    assert bits[1] == pytest.approx(2 / np.log(2) / len(" no"))
+    # even ones are right with " yes", the likelier of the last five; odd ones with " no"
+    assert QUIZ.wrong(answers).tolist() == [float((number % 2 == 0) == (number < 15)) for number in range(20)]
