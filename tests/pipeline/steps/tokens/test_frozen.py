@@ -101,5 +101,8 @@ def test_a_recipe_that_was_renamed_says_so_and_one_in_another_file_trains_its_ow
     mine.write_text(yaml.safe_dump(renamed | {"name": "mine-2"}))
     with pytest.raises(TokenizerError, match="this recipe was called 'mine' when it was made"):
         train(mine)
+    other_settings = renamed | {"name": "mine-3", "tokenizer": {"vocab_size": 310}}
+    mine.write_text(yaml.safe_dump(other_settings))
+    assert train(mine).path != before.path
     mine.write_text(text)
     assert train(mine).path == before.path

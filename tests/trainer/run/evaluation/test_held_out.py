@@ -4,13 +4,14 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from trainer.checkpoint.state import read_state
 from trainer.config import InitConfig, RunConfig, SamplesConfig
 from trainer.data.shards import TokenStream
-from trainer.data.windows import held_out
+from trainer.data.windows import PADDING, held_out
 from trainer.model.llama import Llama
 from trainer.parallel.world import World
 from trainer.run.evaluation.held_out import evaluate, evaluate_checkpoint
@@ -88,6 +89,16 @@ def test_a_validation_with_a_cap_reads_a_fixed_subset_spread_over_every_corpus(
         assert corpus["loss"] == pytest.approx(nats / corpus["validation_tokens"], rel=1e-6)
         per_byte = (stream.num_tokens - 1) / part.corpus.validation_bytes
         assert corpus["bits_per_byte"] == pytest.approx(corpus["loss"] * per_byte / math.log(2), rel=0.01)
+
+
+def test_processes_share_the_windows_between_them(settings: dict[str, Any]) -> None:
+    for part in held_out(RunConfig.model_validate(settings).data, 32):
+        (alone,) = part.batches(len(part.numbers), 0, 1)
+        ranks = [list(part.batches(2, rank, 2)) for rank in range(2)]
+        assert len(ranks[0]) == len(ranks[1])
+        together = np.concatenate([batch for batches in zip(*ranks, strict=True) for batch in batches])
+        assert np.array_equal(together[: len(alone)], alone)
+        assert (together[len(alone) :] == PADDING).all()
 
 
 def test_a_micro_batch_larger_than_the_held_out_text_computes_no_empty_windows(

@@ -28,6 +28,8 @@ def test_no_other_size_is_better_for_the_same_compute() -> None:
 
 def test_what_the_law_was_not_fitted_to_is_extrapolated() -> None:
     assert law.covers(1e9, 20e9)
+    assert law.covers(law.FITTED_PARAMETERS[1], law.FITTED_TOKENS[1])
+    assert law.covers(law.FITTED_PARAMETERS[0], law.FITTED_TOKENS[0])
     assert not law.covers(1e6, 20e9) and not law.covers(1e9, 1e12)
     # The smallest recipe: above the loss of guessing one of 4,096 tokens.
     assert law.expected_loss(1e6, 4e5) > 8.3 and not law.covers(1e6, 4e5, law.EXTRAPOLATED_BY)
