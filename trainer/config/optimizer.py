@@ -7,9 +7,8 @@ from pydantic import Field
 
 from trainer.config.base import Config
 
-OptimizerKind = Literal["adamw", "adamw_8bit", "adafactor", "lion", "sophia", "muon"]
+OptimizerKind = Literal["adamw", "adamw_8bit", "muon"]
 DecayRate = Annotated[float, Field(ge=0, lt=1)]
-USUAL_BETAS = {"lion": (0.9, 0.99), "sophia": (0.965, 0.99)}
 
 
 class ParameterGroup(Config):
@@ -41,9 +40,7 @@ class OptimizerConfig(Config):
     kind: OptimizerKind = Field(
         default="muon",
         description="The optimizer. `muon`: Muon (Jordan et al. 2024) for the matrices inside blocks and "
-        "AdamW for the rest. `adamw_8bit`: AdamW with its moments in 8 bits; needs torchao. `sophia`: "
-        "Sophia-G (Liu et al. 2023). `lion` (Chen et al. 2023) and `adafactor` (Shazeer and Stern 2018) "
-        "need less memory than AdamW.",
+        "AdamW for the rest. `adamw_8bit`: AdamW with its moments in 8 bits; needs torchao.",
     )
     lr: float = Field(
         default_factory=lambda settings: 2e-3 if settings["kind"] == "muon" else 3e-3,
@@ -57,11 +54,9 @@ class OptimizerConfig(Config):
         "the first group that it matches. When not set, none; with `muon`, unless the model has "
         "`tie_embeddings`, 25 times the rate for the embedding and 1.5 times for the head.",
     )
-    betas: tuple[DecayRate, DecayRate] | None = Field(
-        default=None,
-        description="Decay rates (0 to 1) of two moving averages: of the gradient, and of its square or the "
-        "curvature. When not set, those usual for the kind: 0.9 and 0.95, for lion 0.9 and 0.99, for sophia "
-        "0.965 and 0.99.",
+    betas: tuple[DecayRate, DecayRate] = Field(
+        default=(0.9, 0.95),
+        description="Decay rates (0 to 1) of AdamW's moving averages: of the gradient, and of its square.",
     )
     eps: float = Field(
         default=1e-8,
@@ -86,16 +81,6 @@ class OptimizerConfig(Config):
         gt=0,
         description="Peak learning rate of Muon, for the matrices inside blocks. Only used with `muon`.",
     )
-    sophia_rho: float = Field(
-        default=0.04,
-        gt=0,
-        description="Clipping of Sophia: an element moves by the full learning rate where |momentum| "
-        "exceeds rho times the curvature. Only used with `sophia`.",
-    )
-
-    @property
-    def resolved_betas(self) -> tuple[float, float]:
-        return self.betas or USUAL_BETAS.get(self.kind, (0.9, 0.95))
 
 
 class ScheduleConfig(Config):

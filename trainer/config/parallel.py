@@ -6,11 +6,7 @@ from trainer.config.base import Config
 from trainer.config.model import ModelConfig
 
 # Optimizers that cannot update a model that is split over processes, and why.
-UNSPLITTABLE = {
-    "lion": "rounding can flip the signs that it applies, and results were not compared with one process",
-    "adafactor": "its moments are means over entire rows and columns",
-    "adamw_8bit": "its moments are quantised in blocks that a split may cut",
-}
+UNSPLITTABLE = {"adamw_8bit": "its moments are quantised in blocks that a split may cut"}
 
 
 class ParallelConfig(Config):
@@ -84,5 +80,5 @@ class ParallelConfig(Config):
         if self.splits_model and optimizer in UNSPLITTABLE:
             raise ValueError(
                 f"optimizer.kind {optimizer} cannot update a split model ({UNSPLITTABLE[optimizer]}): "
-                "choose adamw, sophia or muon, or leave parallel.dp_shard, tp and pp at 1"
+                "choose adamw or muon, or leave parallel.dp_shard, tp and pp at 1"
             )

@@ -1,17 +1,11 @@
 """Settings that belong to others, and decide nothing without them."""
 
-from typing import Any, get_args
+from typing import Any
 
-from trainer.config.optimizer import OptimizerKind
 from trainer.config.training import TrainingConfig
 
 # The kinds that use a setting; others ignore it.
-OF_OPTIMIZERS = {
-    "betas": tuple(kind for kind in get_args(OptimizerKind) if kind != "adafactor"),
-    "eps": ("adamw", "adamw_8bit", "muon"),
-    "muon_lr": ("muon",),
-    "sophia_rho": ("sophia",),
-}
+OF_OPTIMIZERS: dict[str, tuple[str, ...]] = {"muon_lr": ("muon",)}
 OF_SCHEDULES = {"decay": ("wsd",), "decay_fraction": ("wsd",), "min_lr_ratio": ("cosine", "linear", "wsd")}
 
 

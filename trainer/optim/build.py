@@ -15,9 +15,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.optim import AdamW, Optimizer
 
 from trainer.config import OptimizerConfig, ParameterGroup
-from trainer.optim.by_parameter import Adafactor, Lion
 from trainer.optim.muon import Muon
-from trainer.optim.sophia import SophiaG
 from trainer.parallel.dtensor import is_split
 from trainer.system.errors import TrainerError, install
 
@@ -97,19 +95,13 @@ def _rate_and_decay(name: str, parameter: nn.Parameter, config: OptimizerConfig)
 
 
 def _optimizer(groups: list[dict[str, Any]], config: OptimizerConfig) -> Optimizer:
-    if config.kind == "lion":
-        return Lion(groups, config.resolved_betas)
-    if config.kind == "sophia":
-        return SophiaG(groups, config.resolved_betas, config.sophia_rho)
-    if config.kind == "adafactor":
-        return Adafactor(groups)
     if config.kind == "adamw_8bit":
         return _adamw_8bit(groups, config)
     return _adamw(groups, config)
 
 
 def _adamw(groups: list[dict[str, Any]], config: OptimizerConfig) -> Optimizer:
-    return AdamW(groups, betas=config.resolved_betas, eps=config.eps, fused=True)
+    return AdamW(groups, betas=config.betas, eps=config.eps, fused=True)
 
 
 def _adamw_8bit(groups: list[dict[str, Any]], config: OptimizerConfig) -> Optimizer:
@@ -119,7 +111,7 @@ def _adamw_8bit(groups: list[dict[str, Any]], config: OptimizerConfig) -> Optimi
         raise TrainerError(
             f"training.optimizer.kind adamw_8bit needs torchao: run {install('torchao')}, or set it to adamw"
         ) from error
-    return AdamW8bit(groups, betas=config.resolved_betas, eps=config.eps)
+    return AdamW8bit(groups, betas=config.betas, eps=config.eps)
 
 
 def set_learning_rates(optimizers: list[Optimizer], factor: float) -> None:

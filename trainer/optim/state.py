@@ -45,8 +45,7 @@ def load_state_tensors(
         parameter = parameters[name]
         slot, _, part = slot.partition(".")
         full = local_tensor(parameter).shape
-        # a count, a moment of each weight, the means of rows and those of columns
-        shapes = (torch.Size(()), full, full[:-1], full[:-2] + full[-1:])
+        shapes = (torch.Size(()), full)  # a count, a moment of each weight
         if part in ("", "codes") and value.shape not in shapes:
             raise ValueError(
                 f"optimizer state {key} has shape {tuple(value.shape)}, its parameter "

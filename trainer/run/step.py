@@ -15,7 +15,6 @@ from trainer.model.llama import Llama
 from trainer.model.loss import IGNORED, summed_cross_entropy
 from trainer.model.precision import LossScale, Precision, autocast
 from trainer.optim.build import set_learning_rates
-from trainer.optim.sophia import draw_tokens, draws, estimating
 from trainer.parallel.dtensor import local_tensor
 from trainer.parallel.world import World
 from trainer.run.spikes import SpikeDetector
@@ -28,15 +27,13 @@ class Batch:
 
     `tokens` and `targets` are int64 [rows, seq_len]; a target that is not predicted is IGNORED.
     `documents` [rows, seq_len] numbers the documents of each row; None when they may attend to each other.
-    `dropout_keys` [rows, 2] are those of `trainer.model.dropout`; None without dropout. `draws` [rows,
-    seq_len] belong to a resampled batch only.
+    `dropout_keys` [rows, 2] are those of `trainer.model.dropout`; None without dropout.
     """
 
     tokens: torch.Tensor
     targets: torch.Tensor
     documents: torch.Tensor | None = None
     dropout_keys: torch.Tensor | None = None
-    draws: torch.Tensor | None = None
 
     @classmethod
     def of(
@@ -73,21 +70,6 @@ class Batch:
         return replace(
             self, **{name: tensor[chosen] for name, tensor in tensors.items() if tensor is not None}
         )
-
-    def resampled(self, seed: int, first_sample: int) -> Self:
-        """The batch with the text's targets replaced by tokens that the model draws itself.
-
-        The draws are a function of `seed` and each row's sample number, which counts from `first_sample`.
-        """
-        return replace(self, draws=draws(seed, first_sample, len(self), self.seq_len).to(self.tokens.device))
-
-    def targets_for(self, model: Llama, hidden: torch.Tensor) -> torch.Tensor:
-        """The targets [rows * seq_len] of the final hidden states [rows * seq_len, d_model]."""
-        targets = self.targets.flatten()
-        if self.draws is None:
-            return targets
-        drawn = draw_tokens(hidden, model.lm_head.weight, self.draws.flatten(), model.vocab_size)
-        return torch.where(targets == IGNORED, IGNORED, drawn)
 
 
 def _documents(read: torch.Tensor, bot_id: int) -> torch.Tensor:
@@ -160,13 +142,6 @@ def train_step(
     batch = context.batch(windows)
     predicted = world.sum(batch.predicted)
 
-    for sophia in estimating(optimizers, context.step):
-        resampled = batch.resampled(training.seed, context.first_sample(len(batch)))
-        _fill_gradients(model, resampled, predicted, context)
-        if _clipped_norm(model, None, world).item() < math.inf:
-            sophia.update_curvature(predicted)
-        sophia.zero_grad(set_to_none=True)
-
     total = _fill_gradients(model, batch, predicted, context)
     norm = _clipped_norm(model, training.optimizer.max_grad_norm, world)
     # Read together: on a GPU each read waits for all that was launched.
@@ -215,13 +190,11 @@ def add_gradients(
     summed loss in float64, not scaled.
     """
     training, factor = context.training, context.loss_scale.value * context.world.loss_factor
-    # Sophia's estimate is of the cross-entropy alone.
-    z_loss = training.z_loss if batch.draws is None else 0.0
     total = torch.zeros((), dtype=torch.float64, device=batch.tokens.device)
 
     def micro_batch_loss(hidden: torch.Tensor, rows: slice | torch.Tensor) -> torch.Tensor:
         with autocast(model.precision, hidden.device):
-            loss = _head_loss(model, hidden, batch.rows(rows), z_loss)
+            loss = _head_loss(model, hidden, batch.rows(rows), training.z_loss)
         total.add_(loss.detach())
         return loss * factor / divisor
 
@@ -245,7 +218,7 @@ def loss_sum(model: Llama, batch: Batch, precision: Precision, z_loss: float = 0
 
 def _head_loss(model: Llama, hidden: torch.Tensor, batch: Batch, z_loss: float) -> torch.Tensor:
     hidden = hidden.flatten(0, 1)
-    targets = batch.targets_for(model, hidden)
+    targets = batch.targets.flatten()
     return summed_cross_entropy(
         hidden, model.lm_head.weight, targets, model.vocab_size, z_loss, model.loss_is_compiled
     )

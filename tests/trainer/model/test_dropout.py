@@ -29,7 +29,7 @@ def test_its_share_of_elements_is_dropped_independently_of_place_sample_and_neig
 
 def gradients(settings: dict[str, Any], compiled: bool = False, **training: Any) -> dict[str, torch.Tensor]:
     """What the first step adds to the momentum of each weight."""
-    optimizer = {"kind": "lion", "betas": [0.5, 0.5], "max_grad_norm": None}
+    optimizer = {"kind": "adamw", "betas": [0.5, 0.5], "max_grad_norm": None}
     config = {
         **settings["training"],
         "dropout": SHARE,

@@ -22,7 +22,7 @@ ALONE = World(0, 1, torch.device("cpu"))
 BATCH_TOKENS, STEPS = 512, 80
 # In nats per token; guessing is 5.7, and words drawn at random cannot be foretold below about 1.43.
 BELOW = 1.7
-RATES = {"adamw": 0.01, "adamw_8bit": 0.01, "adafactor": 0.02, "lion": 0.006, "sophia": 0.01, "muon": 0.01}
+RATES = {"adamw": 0.01, "adamw_8bit": 0.01, "muon": 0.01}
 SCHEDULES: dict[str, dict[str, Any]] = {
     "cosine": {"kind": "cosine"},
     "linear": {"kind": "linear"},

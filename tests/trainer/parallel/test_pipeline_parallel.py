@@ -31,7 +31,6 @@ RUNS = {
         {"pp": 3},
         {"micro_batch_size": 1, "averaging": {"kind": "ema", "half_life_tokens": 512}},
     ),
-    "what sophia draws": (2, {"pp": 2}, {"optimizer": {"kind": "sophia", "lr": 3e-4}}),
     "copies": (
         4,
         {"pp": 2},
