@@ -65,7 +65,9 @@ def _train(recipes: Mapping[str, Recipe], names: Sequence[str]) -> None:
     try:
         arms = decide.arms(recipes, decide.measures(recipes[BASE]))
         missing = [seed for name in names for seed in arms[name].missing]
-    except decide.NothingTrainedError:
+    except decide.DecideError:
+        if not recipes[BASE].evaluation.titles:
+            raise
         missing = [seed for name in names for seed in families(list(recipes))[name]]
     if missing:
         variant_runs.run_jobs(missing, "pretrain")

@@ -29,11 +29,7 @@ SIZES = {
 
 
 class DecideError(PipelineError):
-    """There is nothing to compare variants on."""
-
-
-class NothingTrainedError(DecideError):
-    """The first training has yet to read the evaluation texts."""
+    """There is nothing to compare variants on, yet or at all."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +126,7 @@ def measures(recipe: Recipe) -> list[Measure]:
     try:
         found = list(map(Measure.of, benchmark.of_recipe(store_of(recipe), recipe.evaluation)))
     except StoreError as error:
-        raise NothingTrainedError(f"nothing has been trained yet, --run trains it: {error}") from None
+        raise DecideError(f"nothing has been trained yet, --run trains it: {error}") from None
     if not found:
         raise DecideError(
             "the recipe has nothing to compare variants on: add `evaluation: {texts: [...]}`, docs/decide.md"

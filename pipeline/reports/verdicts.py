@@ -6,7 +6,6 @@ from pipeline.reports.decide import Arm, Verdict
 from pipeline.steps.model import verdict
 from pipeline.steps.model.verdict import Difference
 
-ALL = "all"
 EXPLAINED = (
     "Differences are in bits per byte, below 0 where the second one is better. Their 95% intervals are over "
     "documents, or questions, and seeds together. `would be found`: the smallest difference that these runs "
@@ -19,17 +18,19 @@ def rows(found: Verdict) -> list[dict[str, str]]:
     """A row for each text and benchmark, and one for all."""
     named = dict(found.rows)
     if found.total and len(named) > 1:
-        named[ALL] = found.total
+        named["all"] = found.total
     return [
-        {
-            "text": name,
-            "difference": f"{one.value:+.4f}",
-            "interval": f"{one.low:+.4f} to {one.high:+.4f}",
-            "would be found": f"{one.detectable:.4f}",
-            "accuracy": _accuracy(found.wrong.get(name)),
-        }
+        {"text": name, **_shown(one), "accuracy": _accuracy(found.wrong.get(name))}
         for name, one in named.items()
     ]
+
+
+def _shown(one: Difference) -> dict[str, str]:
+    return {
+        "difference": f"{one.value:+.4f}",
+        "interval": f"{one.low:+.4f} to {one.high:+.4f}",
+        "would be found": f"{one.detectable:.4f}",
+    }
 
 
 def _accuracy(wrong: Difference | None) -> str:
@@ -101,13 +102,11 @@ def _cost(seeds: int, arms: Sequence[Arm], seconds: Sequence[float]) -> str:
 def summary(arms: Mapping[str, Arm], found: Sequence[Verdict]) -> Iterator[dict[str, str]]:
     """A row for each verdict."""
     for one in found:
-        total = one.total
+        name = f"{one.theirs} (control)" if arms[one.theirs].control else one.theirs
+        shown = _shown(one.total or verdict.UNKNOWN)
         yield {
-            "variant": f"{one.theirs} (control)" if arms[one.theirs].control else one.theirs,
+            "variant": name,
             "compared with": one.ours,
             "verdict": one.word,
             "seeds": str(one.seeds),
-            "difference": f"{total.value:+.4f}" if total else "-",
-            "interval": f"{total.low:+.4f} to {total.high:+.4f}" if total else "-",
-            "would be found": f"{total.detectable:.4f}" if total else "-",
-        }
+        } | shown

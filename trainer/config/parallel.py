@@ -5,9 +5,6 @@ from pydantic import Field
 from trainer.config.base import Config
 from trainer.config.model import ModelConfig
 
-# Optimizers that cannot update a model that is split over processes, and why.
-UNSPLITTABLE = {"adamw_8bit": "its moments are quantised in blocks that a split may cut"}
-
 
 class ParallelConfig(Config):
     """How several processes share the work: a copy of the model takes `dp_shard` x `tp` x `pp` of them. There
@@ -77,8 +74,8 @@ class ParallelConfig(Config):
                 "parallel.pp puts the embedding and the head on different processes, so they cannot share "
                 "weights: set model.tie_embeddings to false, or leave pp at 1"
             )
-        if self.splits_model and optimizer in UNSPLITTABLE:
+        if self.splits_model and optimizer == "adamw_8bit":
             raise ValueError(
-                f"optimizer.kind {optimizer} cannot update a split model ({UNSPLITTABLE[optimizer]}): "
-                "choose adamw or muon, or leave parallel.dp_shard, tp and pp at 1"
+                "optimizer.kind adamw_8bit cannot update a split model (its moments are quantised in blocks "
+                "that a split may cut): choose adamw or muon, or leave parallel.dp_shard, tp and pp at 1"
             )

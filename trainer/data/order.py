@@ -240,9 +240,8 @@ class SampleOrder:
         round_tokens = self._again[corpus] * self.seq_len
         if tokens > round_tokens:
             rounds, tokens = divmod(tokens, round_tokens)
-            return rounds * self._passed(corpus, windows, part, round_tokens) + self._passed(
-                corpus, windows, part, tokens
-            )
+            each = self._passed(corpus, windows, part, round_tokens)
+            return rounds * each + self._passed(corpus, windows, part, tokens)
         epochs, rest = divmod(tokens, self.sizes[corpus] * self.seq_len)
         places = permute(windows, self.sizes[corpus], self._key(corpus, epochs), backwards=True)
         return epochs + (places * self.seq_len + part * self.part_len < rest)

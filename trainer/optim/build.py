@@ -35,7 +35,7 @@ def build(
     parameters = dict(model.named_parameters())
     _check_patterns(list(names or parameters), config.groups)
     if config.kind != "muon":
-        return [_optimizer(_groups(parameters, config), config)]
+        return [_adamw(_groups(parameters, config), config)]
     hidden = {name: parameter for name, parameter in parameters.items() if _is_hidden_matrix(name, parameter)}
     rest = {name: parameter for name, parameter in parameters.items() if name not in hidden}
     return [Muon(_groups(hidden, config), holders), _adamw(_groups(rest, config), config)]
@@ -94,17 +94,9 @@ def _rate_and_decay(name: str, parameter: nn.Parameter, config: OptimizerConfig)
     return lr * group.lr_multiplier, decay
 
 
-def _optimizer(groups: list[dict[str, Any]], config: OptimizerConfig) -> Optimizer:
-    if config.kind == "adamw_8bit":
-        return _adamw_8bit(groups, config)
-    return _adamw(groups, config)
-
-
 def _adamw(groups: list[dict[str, Any]], config: OptimizerConfig) -> Optimizer:
-    return AdamW(groups, betas=config.betas, eps=config.eps, fused=True)
-
-
-def _adamw_8bit(groups: list[dict[str, Any]], config: OptimizerConfig) -> Optimizer:
+    if config.kind != "adamw_8bit":
+        return AdamW(groups, betas=config.betas, eps=config.eps, fused=True)
     try:
         from torchao.optim import AdamW8bit
     except ImportError as error:

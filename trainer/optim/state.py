@@ -45,8 +45,7 @@ def load_state_tensors(
         parameter = parameters[name]
         slot, _, part = slot.partition(".")
         full = local_tensor(parameter).shape
-        shapes = (torch.Size(()), full)  # a count, a moment of each weight
-        if part in ("", "codes") and value.shape not in shapes:
+        if part in ("", "codes") and value.shape not in (torch.Size(()), full):  # a count, or of each weight
             raise ValueError(
                 f"optimizer state {key} has shape {tuple(value.shape)}, its parameter "
                 f"{tuple(parameter.shape)}"

@@ -60,9 +60,8 @@ class Law:
 
 
 def check(losses: Array, of_seeds: Array, bigrams: float) -> None:
-    """Raises LawError for runs that no law can be fitted to: `losses` of mixtures, none of which beats the
-    corpus' `bigrams`, or which differ no more than those `of_seeds` do, three or more of one mixture (F-test
-    of their variances).
+    """Raises LawError where no law can be fitted: no loss of a mixture is below that of `bigrams`, or they
+    differ no more than those `of_seeds` of one mixture do (F-test of their variances).
     """
     from scipy.stats import f
 

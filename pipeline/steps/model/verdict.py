@@ -58,6 +58,9 @@ class Difference:
         return BETTER if self.high < 0 else WORSE if self.low > 0 else ALIKE
 
 
+UNKNOWN = Difference(*[math.nan] * 6)
+
+
 def alpha(seeds: int, comparisons: int) -> float:
     """The level of one of several comparisons at this number of seeds: over all of them and all looks, some
     pair that is alike is called different with a probability of at most ALPHA (Bonferroni).
