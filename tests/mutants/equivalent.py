@@ -35,6 +35,15 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "'ends.i64_': np.dtype(\"<i8\"),",
     ): "names a file that nothing else reads",
     ("trainer/data/loader.py", "name: round(windows.padding, 7)"): SHOWN,
+    ("pipeline/reports/dedup.py", "pass"): SHOWN,
+    ("pipeline/reports/variants.py", "pass"): SHOWN,
+    ("pipeline/steps/stages.py", "numbers={'contaminated_': decontamination.REASON},"): SHOWN,
+    ("pipeline/assets/mixture_search.py", "'law_': report.verdict(found),"): SHOWN,
+    (
+        "pipeline/steps/mixture_search/law.py",
+        'settings |= {"num_threads": 1, "deterministic": True, \'seed_\': 0, "verbosity": -1}',
+    ): "trees that draw no samples use no seed",
+    ("trainer/system/gpus.py", '"h200": _gpu("H200", 990, 141, 3.50),'): ROUGH,
     ("trainer/optim/muon.py", "return 2 * short * short // long + short**3"): FASTER,
     (
         "trainer/optim/state.py",

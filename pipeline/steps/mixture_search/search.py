@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import yaml
+from pydantic import ValidationError
 
 from pipeline.recipe.overrides import merged
 from pipeline.recipe.recipe import Recipe, RecipeError
@@ -24,7 +25,7 @@ from pipeline.store import keys
 from pipeline.store.manifest import File, Part, Version
 from pipeline.store.store import Store
 from pipeline.store.work import Work
-from trainer.config import OPERATIONAL, RunConfig, TrainingConfig
+from trainer.config import OPERATIONAL, RunConfig, TrainingConfig, format_validation_error
 from trainer.system.durable import write_atomically
 from trainer.system.history import RunHistory
 
@@ -98,8 +99,8 @@ def small(recipe: Recipe) -> Recipe:
     plain = recipe.mixture.model_copy(update={"search": None})
     try:
         checked = TrainingConfig.model_validate(training)
-    except ValueError as error:
-        raise RecipeError(f"mixture.search.training: {error}") from None
+    except ValidationError as error:
+        raise RecipeError(f"mixture.search.training: {format_validation_error(error)}") from None
     return recipe.model_copy(update={"training": checked, "mixture": plain})
 
 

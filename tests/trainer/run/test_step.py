@@ -40,6 +40,13 @@ def assert_same_weights(ours: Llama, theirs: Llama, tolerance: float) -> None:
         torch.testing.assert_close(mine, other, rtol=tolerance, atol=tolerance, msg=name)
 
 
+def test_documents_are_told_apart_where_they_are_masked(settings: dict[str, Any]) -> None:
+    for masked in (True, False):
+        settings["training"]["document_masking"] = masked
+        session = new_session(RunConfig.model_validate(settings))
+        assert (session.bot_id is not None) == (session.context.bot_id is not None) == masked
+
+
 @pytest.mark.parametrize("micro_batch_size", [1, 2, 4])
 def test_accumulation_gives_the_update_of_the_whole_batch(
     settings: dict[str, Any], micro_batch_size: int

@@ -13,6 +13,7 @@ from tests.pipeline.steps.training.test_process_group import is_running
 from tests.trainer.runs import ROOT, start, write_config
 from trainer.system.errors import RESUMABLE
 from trainer.system.run_directory import RunDirectory
+from trainer.system.signals import STOPPING, StopSignals
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
@@ -77,6 +78,13 @@ def test_a_second_ctrl_c_ends_a_run_that_does_not_get_to_save() -> None:
 def test_a_closed_terminal_saves_unless_the_run_was_to_outlive_it() -> None:
     assert stopped((signal.SIGHUP, 0)) == (0, "saved")
     assert stopped((signal.SIGHUP, 0), ignored=signal.SIGHUP) == (0, "undisturbed")
+
+
+def test_signals_mean_afterwards_what_they_did_before() -> None:
+    before = {number: signal.getsignal(number) for number in STOPPING}
+    with StopSignals():
+        assert {number: signal.getsignal(number) for number in STOPPING} != before
+    assert {number: signal.getsignal(number) for number in STOPPING} == before
 
 
 PARENT = """

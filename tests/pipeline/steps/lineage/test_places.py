@@ -1,0 +1,47 @@
+"""Where a document lies in the token shards, of a corpus of many parts."""
+
+import json
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from pipeline.sources.files import FilesConfig
+from pipeline.stages.pii import PiiParams
+from pipeline.stages.quality import PROFILES
+from pipeline.steps.corpus.ingest import collect
+from pipeline.steps.corpus.quality import judge
+from pipeline.steps.corpus.scrub import scrub
+from pipeline.steps.lineage import record
+from pipeline.steps.lineage.documents import locate
+from pipeline.steps.tokens.shards import prefixes
+from pipeline.store import keys
+from pipeline.store.parquet import read_table
+from pipeline.store.store import Store
+from tests.pipeline.steps.corpora import ENGINE, TEXTS
+from tests.pipeline.steps.training.test_plan import make_shards, recipe
+from trainer.data.shards import TokenStream
+
+
+def test_the_place_of_each_document_holds_its_text(tmp_path: Path) -> None:
+    store, found = Store(tmp_path / "store"), recipe("first")
+    (tmp_path / "first.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
+    collect(store, ENGINE, "first", FilesConfig(paths=("first.jsonl",)).anchored(tmp_path), 20_000)
+    scrub(store, ENGINE, "first", PiiParams())
+    judge(store, ENGINE, "first", PROFILES["docs"])
+    make_shards(store, found)
+    shards, scrubbed = store.current(keys.token_shards("first")), store.current(keys.scrubbed("first"))
+    assert len(scrubbed.parts) > 3
+    assets = record.of_recipe(store, found)["assets"]
+    tokenizer = Tokenizer.from_file(str(store.current(keys.TOKENIZER).directory() / "tokenizer.json"))
+    splits = set()
+    for file in scrubbed.files("documents"):
+        for row in read_table(file, columns=["id", "text"]).to_pylist():
+            place = locate(store, assets, row["id"])
+            assert place is not None
+            if place.rejected:
+                continue
+            stream = TokenStream(prefixes(shards, place.split))
+            tokens = stream.window(place.begin, place.end - place.begin)[1:-1].tolist()
+            assert tokenizer.decode(tokens, skip_special_tokens=False) == row["text"]
+            splits.add(place.split)
+    assert splits == set(keys.SPLITS)
