@@ -21,10 +21,11 @@ import yaml
 from scipy.stats import binomtest
 
 from performance.harness.sidebyside import documents, record
+from pipeline.recipe.overrides import merged
 from pipeline.recipe.recipe import load_recipe
 from pipeline.reports.decide import Measure, measures
 from pipeline.steps.model import verdict
-from trainer.config import load_run_config
+from trainer.config import RunConfig, load_run_config
 
 CORPORA = ("enwiki", "techdocs")
 EVALUATED = 8  # every so many documents are evaluation text
@@ -79,17 +80,27 @@ def recipe(work: Path) -> Path:
 
 def prepared(work: Path) -> tuple[Path, list[Measure]]:
     """The configuration of a run, and what runs are compared on; `pretrain` makes them once."""
+    work.mkdir(parents=True, exist_ok=True)
     os.environ |= {"DAGSTER_HOME": str(work), "GROUNDWORK_RECIPE": str(recipe(work))}
     if not (configs := list(work.glob("store/runs/*/config.yaml"))):
         (work / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
         job = ["job", "execute", "-m", "pipeline.definitions", "-j", "pretrain"]
         subprocess.run([Path(sys.executable).with_name("dagster"), *job], check=True)
         configs = list(work.glob("store/runs/*/config.yaml"))
-    return configs[0], measures(load_recipe(recipe(work)))
+    compared_on = measures(load_recipe(recipe(work)))
+    for folder in ("runs", "items"):
+        (work / folder).mkdir(exist_ok=True)
+    for one in compared_on:
+        (work / "items" / f"{one.name}.jsonl").write_text(one.asked.benchmark.lines)
+    return configs[0], compared_on
 
 
-def trained(work: Path, config: Path, texts: list[str], arm: str, seed: int) -> None:
-    """Trains and scores one run: WORK/runs/ARM-SEED.json with the log-likelihood of each window by text."""
+def trained(
+    work: Path, config: Path, texts: list[str], arm: str, seed: int, training: dict[str, Any] | None = None
+) -> None:
+    """Trains and scores one run: WORK/runs/ARM-SEED.json with the log-likelihood of each window by text. The
+    arm `duplicates` is the control; any other has the settings in `training`.
+    """
     from trainer.run.evaluation.benchmarks import benchmark
     from trainer.run.loop import run
 
@@ -97,9 +108,10 @@ def trained(work: Path, config: Path, texts: list[str], arm: str, seed: int) -> 
     if result.exists():
         return
     with tempfile.TemporaryDirectory(dir=work) as place:
-        own = {"seed": seed} | ({"control": arm} if arm != "base" else {})
-        settings = load_run_config(config).with_training(**own)
-        assert run(settings.model_copy(update={"run_dir": Path(place), "lineage": {}})) == 0
+        settings = load_run_config(config).model_dump(mode="json") | {"run_dir": place, "lineage": {}}
+        own = {"control": arm} if arm == "duplicates" else {}
+        settings["training"] = merged(settings["training"], {"seed": seed, **own, **(training or {})})
+        assert run(RunConfig.model_validate(settings)) == 0
         (weights,) = Path(place).glob("checkpoints/*/hf")
         files = [work / "items" / f"{name}.jsonl" for name in texts]
         for _ in benchmark(weights, files, "auto", Path(place)):
@@ -148,12 +160,8 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     options = parser.parse_args()
     work = options.work.absolute()
-    for folder in ("runs", "items"):
-        (work / folder).mkdir(parents=True, exist_ok=True)
     config, compared_on = prepared(work)
     texts = [one.name for one in compared_on]
-    for one in compared_on:
-        (work / "items" / f"{one.name}.jsonl").write_text(one.asked.benchmark.lines)
     wanted = [("base", seed) for seed in range(2 * SEEDS * options.pairs)]
     wanted += [("duplicates", seed) for seed in range(SEEDS * options.controls)]
     with ProcessPoolExecutor(options.processes) as pool:
