@@ -12,7 +12,7 @@ from pipeline.cli.opening import UsageError, check_known
 from pipeline.recipe import variants
 from pipeline.recipe.overrides import leaves
 from pipeline.recipe.recipe import BASE, recipe_path
-from pipeline.recipe.seeds import family
+from pipeline.recipe.seeds import families, family
 from pipeline.steps.recipe_versions import differing
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
@@ -53,10 +53,11 @@ def run(options: argparse.Namespace) -> None:
     if not stages:
         raise UsageError(f"{recipe_path()}: the recipe has no `variants`: docs/variants.md")
     print(f"shared by all: everything before {keys.stage(stages[0].key)}")
-    for name in recipes:
+    for name, seeds in families(list(recipes)).items():
         given = recipes[BASE].all_variants.get(name, {})
         settings = ", ".join(f"{setting} {value}" for setting, value in leaves(given))
-        print(f"{name:<20}{settings or 'the recipe as it is written'}")
+        shown = name if len(seeds) == 1 else f"{name} ({len(seeds)} seeds)"
+        print(f"{shown:<20}{settings or 'the recipe as it is written'}")
 
 
 def run_jobs(names: Sequence[str], job: str, at_once: int = 1) -> None:
