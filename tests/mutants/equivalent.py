@@ -25,6 +25,10 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "pipeline/stages/tokenizer/counts.py",
         "rows[row, HASH] == hashed or _is_word(words, starts, rows[row, WORD], data, i, end)",
     ): "differs only where two words have the same hash of 64 bits",
+    ("pipeline/sources/formats/csv_rows.py", "if self._row <= MAX_DOCUMENT_BYTES:"): ROUGH,
+    ("pipeline/sources/formats/jsonl.py", "begun, size = list[bytes](), 1"): ROUGH,
+    ("pipeline/steps/compile_ahead.py", "pass"): FASTER,
+    ("pipeline/assets/pretrained_model.py", '"hours": round(effort.hours, 4),'): SHOWN,
     ("pipeline/store/parts.py", "slower: int = 2,"): FASTER,
     (
         "pipeline/steps/plain_files.py",

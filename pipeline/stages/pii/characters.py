@@ -197,9 +197,9 @@ def is_continued(data: np.ndarray, p: int, end: int, hi: int, kinds: int) -> boo
 
 @borrowing
 def stands_alone(data: np.ndarray, p: int, end: int, hi: int) -> bool:
-    """Whether `p:end` touches no letter, no digit, and no hyphen or dot that joins it to another digit."""
-    if word_before(data, p):
-        return False
+    """Whether `p:end`, with no letter or digit before it, touches none behind it, and no hyphen or dot that
+    joins it to another digit.
+    """
     if p > 0 and (data[p - 1] == byte.HYPHEN or data[p - 1] == byte.DOT) and digit_before(data, p - 1):
         return False
     return not is_continued(data, p, end, hi, DASH | DOT)

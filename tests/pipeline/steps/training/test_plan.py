@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from pipeline.recipe.recipe import Recipe, load_recipe
-from pipeline.recipe.sections import ShardParams
+from pipeline.recipe.sections import SearchParams, ShardParams
 from pipeline.stages.dedup import DedupParams
 from pipeline.steps import checks
 from pipeline.steps.dedup.dedup import deduplicate
@@ -77,6 +77,13 @@ def finish(store: Store, run: plan.Run, seconds: float = 1.0) -> Version:
         "path": str(checkpoint),
     }
     return plan.finish(store, run, said, seconds)
+
+
+def test_a_search_for_a_mixture_changes_no_training(store: Store) -> None:
+    written = recipe()
+    searching = written.mixture.model_copy(update={"search": SearchParams()})
+    changed = written.model_copy(update={"mixture": searching})
+    assert plan.plan_work(store, changed) == plan.plan_work(store, written)
 
 
 def test_going_back_to_a_finished_run_makes_its_model_the_one_in_use(store: Store) -> None:
