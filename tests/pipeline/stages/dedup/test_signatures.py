@@ -109,6 +109,13 @@ def test_exact_hashes_are_equal_exactly_where_the_normalised_texts_are(texts):
             assert (hashes[i] == hashes[j]) == (normal[i] == normal[j])
 
 
+def test_every_character_is_compared_as_its_casefolded_form():
+    upper = [character for character in map(chr, range(0x20000)) if character.casefold() != character]
+    folded = [unicodedata.normalize("NFC", character).casefold() for character in upper]
+    assert max(upper) > "\U00010000"
+    assert exact_of(*upper) == exact_of(*folded)
+
+
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.text(alphabet=ODD_CHARACTERS, max_size=80), min_size=1, max_size=10), st.integers(0, 9))
 def test_a_signature_does_not_depend_on_the_batch_that_it_is_computed_in(texts, cut):
