@@ -181,7 +181,7 @@ def test_a_document_number_rises_at_each_beginning() -> None:
 def test_the_backend_of_a_cpu_follows_from_precision_and_length() -> None:
     cpu, bf16 = torch.device("cpu"), torch.bfloat16
     assert choose("auto", cpu, bf16, 512, 64, masked=False) == "math"
-    assert choose("auto", cpu, bf16, 1024, 64, masked=True) == "sdpa"
+    assert choose("auto", cpu, bf16, 513, 64, masked=True) == "sdpa"
     assert [choose("auto", cpu, torch.float32, length, 64, masked=False) for length in (256, 257)] == [
         "math",
         "sdpa",
