@@ -1,7 +1,7 @@
 """How far runs lie apart that differ in the seed alone, by the size of the model and by tokens.
 
-`python -m performance.seed_spread --work DIR` trains six seeds of each and draws a figure. DIR keeps the runs,
-and may be that of `performance.verdicts`.
+`python -m performance.seed_spread --work DIR` trains six seeds of each and draws a figure. DIR keeps the
+runs, and may be that of `performance.verdicts`.
 """
 
 import argparse

@@ -56,8 +56,8 @@ def run(options: argparse.Namespace) -> None:
             print("\n".join(tables.lines(report.rows(one))))
         told = f"{report.sentence(one)} {report.advice(one, arms, options.difference)}"
         print(textwrap.fill(told, columns), end="\n\n")
-    for text in (report.control(arms, [*verdicts.values()]), report.EXPLAINED):
-        print(textwrap.fill(text, columns))
+    for text in (report.control(arms, [*verdicts.values()]), report.quoted(recipes[BASE]), report.EXPLAINED):
+        print(textwrap.fill(text, columns), end="\n" if text else "")
 
 
 def _train(recipes: Mapping[str, Recipe], names: Sequence[str]) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from pipeline.recipe.recipe import Recipe
 from pipeline.reports.decide import Arm, Verdict
 from pipeline.steps.model import verdict
 from pipeline.steps.model.verdict import Difference
@@ -51,6 +52,14 @@ def sentence(found: Verdict) -> str:
         f"{said}: {total.value:+.4f} bits per byte, {total.low:+.4f} to {total.high:+.4f} "
         f"({found.seeds} seeds of each{of_several})."
     )
+
+
+def quoted(recipe: Recipe) -> str:
+    """The evaluation texts that training text may quote; empty if it may quote none."""
+    removing = recipe.decontamination if recipe.removes_contaminated else None
+    searched = [one.source for one in removing.sets] if removing else []
+    names = ", ".join(text.name for text in recipe.evaluation.texts if text.source not in searched)
+    return names and f"Training text may quote {names}: `decontamination: benchmarks` removes what does."
 
 
 def control(arms: Mapping[str, Arm], found: Sequence[Verdict]) -> str:

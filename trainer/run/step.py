@@ -142,7 +142,15 @@ def train_step(
     batch = context.batch(windows)
     predicted = world.sum(batch.predicted)
 
-    total = _fill_gradients(model, batch, predicted, context)
+    # Gradients are summed over micro-batches and processes, so each term is divided by the global number of
+    # targets, once.
+    total = add_gradients(model, batch, context, predicted)
+    world.sum_gradients(model)
+    if loss_scale.value != 1:
+        for parameter in model.parameters():
+            if parameter.grad is not None:
+                parameter.grad /= loss_scale.value
+    total = world.sum(world.from_last_stage(total)) / predicted
     norm = _clipped_norm(model, training.optimizer.max_grad_norm, world)
     # Read together: on a GPU each read waits for all that was launched.
     loss, grad_norm = torch.stack([total, norm.double()]).tolist()
@@ -163,24 +171,6 @@ def train_step(
             optimizer.step()
         optimizer.zero_grad(set_to_none=True)
     return StepResult(loss, grad_norm, factor, skipped=not taken, spike=spike)
-
-
-def _fill_gradients(
-    model: Llama, batch: Batch, predicted: torch.Tensor, context: StepContext
-) -> torch.Tensor:
-    """Computes the gradients of the mean loss over the `predicted` targets of all processes; returns that
-    loss in float64. Neither is scaled any more.
-    """
-    world, scale = context.world, context.loss_scale.value
-    # Gradients are summed over micro-batches and processes, so each term is divided by the global number of
-    # targets, once.
-    total = add_gradients(model, batch, context, predicted)
-    world.sum_gradients(model)
-    if scale != 1:
-        for parameter in model.parameters():
-            if parameter.grad is not None:
-                parameter.grad /= scale
-    return world.sum(world.from_last_stage(total)) / predicted
 
 
 def add_gradients(

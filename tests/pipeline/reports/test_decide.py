@@ -5,10 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from pipeline.recipe.recipe import Recipe
 from pipeline.reports import decide, verdicts
 from pipeline.reports.decide import Arm, Measure
 from pipeline.sources.benchmarks.items import Benchmark, Question
 from pipeline.steps.model.benchmark import Asked
+from tests.pipeline.steps.training.test_plan import recipe
 
 TEXT = Measure.of(
     Asked(
@@ -116,6 +118,16 @@ def test_a_control_that_did_not_lose_takes_trust_from_every_verdict() -> None:
     assert "half did not lose" in verdicts.control(arms, decide.against([TEXT], arms, "base"))
     arms = named(arm("base", 2))
     assert "No variant is a negative control" in verdicts.control(arms, [])
+
+
+def test_texts_that_were_not_searched_for_in_the_training_text_are_named() -> None:
+    text = {"name": "unread", "source": {"kind": "files", "paths": ["unread.jsonl"]}}
+    written = {**recipe().model_dump(mode="json", by_alias=True), "evaluation": {"texts": [text]}}
+    told = verdicts.quoted(Recipe.model_validate(written))
+    assert told.startswith("Training text may quote unread")
+    for section in ("benchmarks", {"sets": "benchmarks", "action": "report"}):
+        said = verdicts.quoted(Recipe.model_validate(written | {"decontamination": section}))
+        assert said == ("" if section == "benchmarks" else told)
 
 
 def test_only_what_differs_has_another_rank() -> None:
