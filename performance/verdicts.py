@@ -20,17 +20,19 @@ import numpy as np
 import yaml
 from scipy.stats import binomtest
 
-from performance.harness.sidebyside import documents, record
+from performance.harness.sidebyside import ROOT, documents, record
 from pipeline.recipe.overrides import merged
 from pipeline.recipe.recipe import load_recipe
 from pipeline.reports.decide import Measure, measures
 from pipeline.steps.model import verdict
 from trainer.config import RunConfig, load_run_config
+from trainer.system import figures
 
 CORPORA = ("enwiki", "techdocs")
 EVALUATED = 8  # every so many documents are evaluation text
 SEEDS = verdict.LOOKS[0]
-PLANTED = (0.004, 0.008, 0.012, 0.016, 0.024, 0.032)
+PLANTED = (0.0, 0.002, 0.004, 0.008, 0.012, 0.016, 0.024)
+FIGURE = ROOT / ".images" / "power.png"
 MODEL = {"n_layers": 2, "d_model": 64, "n_heads": 2, "n_kv_heads": 2, "d_ff": 172, "qk_norm": True}
 TOKENS, BATCH = 102_400, 1_024
 
@@ -138,7 +140,7 @@ def judged(compared_on: list[Measure], ours: Arm, theirs: Arm, planted: float = 
     texts = [
         verdict.Text(ours[one.name], theirs[one.name] + planted * one.sizes, one.sizes) for one in compared_on
     ]
-    return verdict.difference(texts, verdict.alpha(SEEDS, 1))
+    return verdict.difference(texts, verdict.alpha(len(texts[0].ours), 1))
 
 
 def share(words: list[str]) -> dict[str, Any]:
@@ -150,6 +152,20 @@ def share(words: list[str]) -> dict[str, Any]:
         "different": different,
         "interval": [round(interval.low, 4), round(interval.high, 4)],
     }
+
+
+def draw(planted: dict[int, dict[float, dict[str, Any]]]) -> None:
+    """How often a planted difference was found, a line for each number of seeds."""
+    drawing = figures.figure(7, 4)
+    axes = drawing.subplots()
+    for colour, (seeds, found) in zip(figures.COLOURS, planted.items(), strict=False):
+        rates = [one["different"] / one["of"] for one in found.values()]
+        axes.plot(list(found), rates, "o-", color=colour, label=f"{seeds} seeds of each")
+    axes.axhline(verdict.ALPHA, color="grey", linewidth=0.8, linestyle=":")
+    axes.set(xlabel="planted difference (bits per byte)", ylabel="called different", ylim=(0, 1.03))
+    axes.grid(alpha=0.25)
+    axes.legend(frameon=False)
+    FIGURE.write_bytes(figures.png(drawing))
 
 
 def main() -> None:
@@ -170,14 +186,24 @@ def main() -> None:
     base = scores(work, compared_on, "base", 2 * SEEDS * options.pairs)
     control = scores(work, compared_on, "duplicates", SEEDS * options.controls)
 
-    def arm(of: Arm, number: int) -> Arm:
-        return {name: rows[SEEDS * number : SEEDS * (number + 1)] for name, rows in of.items()}
+    def arm(of: Arm, number: int, seeds: int = SEEDS) -> Arm:
+        return {name: rows[seeds * number : seeds * (number + 1)] for name, rows in of.items()}
 
-    pairs = [(arm(base, 2 * number), arm(base, 2 * number + 1)) for number in range(options.pairs)]
-    alike = [judged(compared_on, *pair) for pair in pairs]
+    def pairs(seeds: int) -> list[tuple[Arm, Arm]]:
+        number = SEEDS * options.pairs // seeds
+        return [(arm(base, 2 * one, seeds), arm(base, 2 * one + 1, seeds)) for one in range(number)]
+
+    alike = [judged(compared_on, *pair) for pair in pairs(SEEDS)]
     controls = [
         judged(compared_on, arm(base, number), arm(control, number)) for number in range(options.controls)
     ]
+    planted = {
+        seeds: {
+            more: share([judged(compared_on, *pair, more).word for pair in pairs(seeds)]) for more in PLANTED
+        }
+        for seeds in verdict.LOOKS
+    }
+    draw(planted)
     total = np.mean([base[one.name].sum(1) / one.sizes.sum() for one in compared_on], 0)
     record(
         "verdicts",
@@ -194,10 +220,7 @@ def main() -> None:
                 **share([one.word for one in controls]),
                 "difference": round(float(np.mean([one.value for one in controls])), 4),
             },
-            "planted": {
-                str(planted): share([judged(compared_on, *pair, planted).word for pair in pairs])
-                for planted in PLANTED
-            },
+            "found by seeds and by the difference that was planted": planted,
         },
         ["torch", "numpy"],
     )
