@@ -10,10 +10,10 @@ from pathlib import Path
 from pipeline.cli.opening import UsageError
 from pipeline.recipe import variants
 from pipeline.recipe.recipe import BASE, recipe_path
-from pipeline.recipe.seeds import families
 from pipeline.reports import comparison
 from pipeline.reports import variants as report
 from pipeline.steps.recipe_versions import store_of
+from pipeline.store.seeds import families
 from trainer.system.durable import write_atomically
 
 

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from pipeline.cli import variants as variant_runs
-from pipeline.cli.opening import check_known
+from pipeline.cli.opening import UsageError, check_known
 from pipeline.recipe import variants
 from pipeline.recipe.recipe import BASE, Recipe, recipe_path
-from pipeline.recipe.seeds import families
 from pipeline.reports import decide, tables
 from pipeline.reports import verdicts as report
+from pipeline.store.seeds import families
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,9 +40,12 @@ def run(options: argparse.Namespace) -> None:
     known = list(families(list(recipes)))
     check_known("variants", options.names, known)
     base, *others = options.names or known
-    others = others or [name for name in known if name != base]
+    others = list(dict.fromkeys(others)) or [name for name in known if name != base]
+    if base in others:
+        raise UsageError(f"{base} is compared with itself: name it once")
     if options.run:
-        _train(recipes, [base, *others])
+        controls = [name for name in known if recipes[name].training.control]
+        _train(recipes, list(dict.fromkeys([base, *others, *controls])))
     compared_on = decide.measures(recipes[BASE])
     arms = decide.arms(recipes, compared_on)
     verdicts = {one.theirs: one for one in decide.against(compared_on, arms, base)}
@@ -56,8 +59,9 @@ def run(options: argparse.Namespace) -> None:
             print("\n".join(tables.lines(report.rows(one))))
         told = f"{report.sentence(one)} {report.advice(one, arms, options.difference)}"
         print(textwrap.fill(told, columns), end="\n\n")
-    for text in (report.control(arms, [*verdicts.values()]), report.quoted(recipes[BASE]), report.EXPLAINED):
-        print(textwrap.fill(text, columns), end="\n" if text else "")
+    quoted = {report.quoted(recipes[name]) for name in [base, *others]} - {""}
+    for text in (report.control(arms, [*verdicts.values()]), *sorted(quoted), report.EXPLAINED):
+        print(textwrap.fill(text, columns))
 
 
 def _train(recipes: Mapping[str, Recipe], names: Sequence[str]) -> None:
@@ -68,6 +72,7 @@ def _train(recipes: Mapping[str, Recipe], names: Sequence[str]) -> None:
     except decide.DecideError:
         if not recipes[BASE].evaluation.titles:
             raise
-        missing = [seed for name in names for seed in families(list(recipes))[name]]
+        # The tokenizer is made of the text of the recipe itself, not of a variant's.
+        missing = [BASE, *(seed for name in names for seed in families(list(recipes))[name] if seed != BASE)]
     if missing:
         variant_runs.run_jobs(missing, "pretrain")

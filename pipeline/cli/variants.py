@@ -12,10 +12,10 @@ from pipeline.cli.opening import UsageError, check_known
 from pipeline.recipe import variants
 from pipeline.recipe.overrides import leaves
 from pipeline.recipe.recipe import BASE, recipe_path
-from pipeline.recipe.seeds import families, family
 from pipeline.steps.recipe_versions import differing
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
+from pipeline.store.seeds import families, family
 
 JOBS = ("pretrain", "retokenize", "corpus")
 

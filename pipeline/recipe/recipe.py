@@ -31,7 +31,6 @@ from pipeline.recipe.sections import (
     RetentionParams,
     ShardParams,
 )
-from pipeline.recipe.seeds import with_seeds
 from pipeline.sources.hub.catalogue import short_form
 from pipeline.sources.source import SourceError
 from pipeline.sources.user_code import PythonConfig
@@ -39,10 +38,10 @@ from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES, QualityParams
 from pipeline.stages.tokenizer import TokenizerChoice, TokenizerParams
+from pipeline.store import seeds
 from pipeline.store.cleanup.runs import Limits
 from pipeline.store.engines.local import EngineParams
 from pipeline.store.errors import PipelineError
-from pipeline.store.grid import expanded
 from pipeline.store.params import Params, anchored
 from trainer.config import TrainingConfig, unused, yaml_file
 
@@ -55,7 +54,7 @@ class RecipeError(PipelineError):
 
 
 STORE_ADDRESS = r"^s3://[a-z0-9][a-z0-9.-]+(/[^/]+)*/?$"
-BASE = "base"  # the recipe as it is written, beside its variants
+BASE = seeds.BASE
 VariantName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 
 
@@ -226,13 +225,13 @@ class Recipe(Params):
     def _base_is_the_recipe_itself(cls, variants: dict[str, Any]) -> dict[str, Any]:
         if BASE in variants:
             raise ValueError(f"{BASE!r} names the recipe as it is written: rename the variant")
-        with_seeds(expanded(variants), BASE, 1, 0)
+        seeds.all_variants(variants)
         return variants
 
     @property
     def all_variants(self) -> dict[str, dict[str, Any]]:
         """The settings of each variant by name, also of those that grids and seeds stand for."""
-        return with_seeds(expanded(self.variants), BASE, self.seeds, self.training.seed)
+        return seeds.all_variants(self.variants, self.seeds, self.training.seed)
 
     @property
     def weights(self) -> dict[str, float | None]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from pipeline.recipe.overrides import merged
 from pipeline.recipe.recipe import BASE, Recipe, RecipeError, load_recipe
+from pipeline.store.seeds import family
 from trainer.config import OPERATIONAL
 
 # The sections that do not change what is made.
@@ -37,16 +38,22 @@ def load(path: Path, variant: str, overrides: dict[str, Any] | None = None) -> R
 
 def load_all(path: Path) -> dict[str, Recipe]:
     """The recipe as BASE, and each of its variants by name. Raises RecipeError for a variant that is invalid,
-    changes the graph, or makes the same as the recipe or another variant. Of a grid, the combination that
-    is the recipe itself is left out.
+    changes the graph or what variants are scored on, or makes the same as the recipe or another variant. Of
+    a grid, the combination that is the recipe itself is left out, with its seeds.
     """
     written = load_recipe(path)
     found = {BASE: written}
     made = {_decisive(written): "the recipe"}
+    left_out = ""
     for name in written.all_variants:
+        if family(name) == left_out:
+            continue
         variant = _loaded(path, written, name, {})
+        if variant.evaluation != written.evaluation:
+            raise RecipeError(f"{path}: variants.{name}: `evaluation` is that of the recipe for all variants")
         same = made.setdefault(_decisive(variant), f"variants.{name}")
-        if same == "the recipe" and name not in written.variants:
+        if same == "the recipe" and name not in written.variants and family(name) == name:
+            left_out = name
             continue
         if same != f"variants.{name}":
             raise RecipeError(

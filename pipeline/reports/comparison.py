@@ -9,7 +9,6 @@ from typing import Any, Self, TypeVar
 
 from pipeline.recipe.overrides import leaves
 from pipeline.recipe.recipe import BASE, Recipe
-from pipeline.recipe.seeds import families
 from pipeline.reports import decide
 from pipeline.steps.model import evaluate
 from pipeline.steps.recipe_versions import store_of
@@ -18,6 +17,7 @@ from pipeline.steps.training.effort import Effort
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.keys import RUNS
+from pipeline.store.seeds import families
 from pipeline.store.store import Store, StoreError
 from pipeline.store.training_runs import run_histories, run_named, saved_steps
 from trainer.data.shards import Shard, ShardError, bin_path

@@ -8,7 +8,6 @@ from itertools import combinations
 import numpy as np
 
 from pipeline.recipe.recipe import Recipe
-from pipeline.recipe.seeds import families
 from pipeline.sources.benchmarks.items import Question
 from pipeline.steps.model import benchmark, verdict
 from pipeline.steps.model.benchmark import Asked, LogLikelihoods
@@ -18,6 +17,7 @@ from pipeline.steps.training import plan
 from pipeline.steps.training.effort import Effort
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
+from pipeline.store.seeds import families
 from pipeline.store.store import StoreError
 from pipeline.store.training_runs import checkpoint_name
 
@@ -126,7 +126,7 @@ def measures(recipe: Recipe) -> list[Measure]:
     try:
         found = list(map(Measure.of, benchmark.of_recipe(store_of(recipe), recipe.evaluation)))
     except StoreError as error:
-        raise DecideError(f"nothing has been trained yet, --run trains it: {error}") from None
+        raise DecideError(f"no run has been scored on all evaluation texts, --run trains: {error}") from None
     if not found:
         raise DecideError(
             "the recipe has nothing to compare variants on: add `evaluation: {texts: [...]}`, docs/decide.md"

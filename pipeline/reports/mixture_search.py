@@ -23,7 +23,7 @@ def verdict(found: Found) -> str:
     """How far the law is to be trusted, and what it predicts."""
     errors = ", ".join(f"{name} {error:.2%}" for name, error in found["errors"].items())
     gain, low, high = found["gain"]
-    edge = f" At the edge of what was tried: {', '.join(found['edge'])}." if found["edge"] else ""
+    edge = f" At the edge of what was tried or allowed: {', '.join(found['edge'])}." if found["edge"] else ""
     nothing = "" if low > 0 else " So it may be no better than those."
     return (
         f"Law: {found['law']} (errors on runs that were held out: {errors}; rank correlation there "

@@ -29,7 +29,7 @@ def rows(outcomes: Sequence[Outcome]) -> list[dict[str, str]]:
     """A row for each run, all with the same columns. Columns that say nothing are left out: held-out text
     that is the same for all, and what is not known of any run.
     """
-    answered = list(dict.fromkeys(name for one in outcomes for name in one.benchmarks))
+    answered = list(dict.fromkeys(name for one in outcomes for run in _runs(one) for name in run.benchmarks))
     found = [_row(one, answered) for one in outcomes]
     silent = {HELD_OUT} if not texts_differ(outcomes) else set()
     silent |= {
@@ -43,11 +43,11 @@ def texts_differ(outcomes: Sequence[Outcome]) -> bool:
 
 
 def _row(one: Outcome, answered: Sequence[str]) -> dict[str, str]:
-    runs = one.seeds or [one]
+    runs = _runs(one)
     return {
         "run": one.name,
         RANK: _figure(one.rank, "d"),
-        SEEDS: str(len(one.seeds)) if one.seeds else "-",
+        SEEDS: f"{len(runs)} of {len(one.seeds)}" if one.seeds else "-",
         RECIPE: one.recipe or "-",
         SETTINGS: one.settings or "-",
         "done": f"{one.done:.0%}",
@@ -62,27 +62,31 @@ def _row(one: Outcome, answered: Sequence[str]) -> dict[str, str]:
     }
 
 
+def _runs(one: Outcome) -> Sequence[Outcome]:
+    """Those that figures are means of: of several seeds the ones that are done, if any is."""
+    return [run for run in one.seeds if run.done == 1] or one.seeds[:1] or [one]
+
+
 def _figure(value: float | None, form: str) -> str:
     return "-" if value is None or not math.isfinite(value) else format(value, form)
 
 
 def _over_seeds(values: Sequence[float | None]) -> str:
     """The mean, with the standard deviation of several."""
-    known = [value for value in values if value is not None]
+    known = [value for value in values if value is not None and math.isfinite(value)]
     if len(known) < 2:
         return _figure(known[0] if known else None, ".4f")
     return f"{mean(known):.4f} ± {stdev(known):.4f}"
 
 
 def _score(one: Outcome, name: str) -> str:
-    """The accuracy on a benchmark, of several seeds that of the first, or, where no answer is wrong, the bits
-    per byte of a text.
-    """
-    scores = one.benchmarks.get(name)
+    """The accuracy on a benchmark, in percent, or, where no answer is wrong, the bits per byte of a text."""
+    found = [run.benchmarks[name] for run in _runs(one) if name in run.benchmarks]
+    scores = found[0] if found else None
+    if one.seeds and scores:
+        metric, unit = scores["metric"] or "bits_per_byte", 100 if scores["metric"] else 1
+        return _over_seeds([unit * run[metric]["value"] for run in found])
     if scores and not scores["metric"]:
-        if one.seeds:
-            found = [run.benchmarks[name]["bits_per_byte"] for run in one.seeds if name in run.benchmarks]
-            return _over_seeds([bits["value"] for bits in found])
         return "{value:.4f} ({low:.4f}-{high:.4f})".format(**scores["bits_per_byte"])
     return benchmarks.shown(scores and scores[scores["metric"]])
 

@@ -8,10 +8,10 @@ from pipeline.steps.model import verdict
 from pipeline.steps.model.verdict import Difference
 
 EXPLAINED = (
-    "Differences are in bits per byte, below 0 where the second one is better. Their 95% intervals are over "
-    "documents, or questions, and seeds together. `would be found`: the smallest difference that these runs "
-    "would have shown with probability .8. Benchmarks count by the bits per byte of the right answer; the "
-    "accuracy, in percent, only beside its interval. docs/decide.md."
+    "Differences are in bits per byte, below 0 where the second one is better. Intervals are over documents, "
+    "or questions, and seeds together, 95% over all comparisons and looks. `would be found`: the smallest "
+    "difference that these runs would have shown with probability .8. Benchmarks count by the bits per byte "
+    "of the right answer; the accuracy, in percent, only beside its interval. docs/decide.md."
 )
 
 
@@ -67,14 +67,18 @@ def control(arms: Mapping[str, Arm], found: Sequence[Verdict]) -> str:
     controls = [one for one in found if arms[one.theirs].control]
     if not controls:
         return "No variant is a negative control: `training: {control: duplicates}` makes one that must lose."
-    lost = [one for one in controls if one.word == verdict.WORSE]
-    if not lost:
+    return " ".join(map(_of_control, controls))
+
+
+def _of_control(one: Verdict) -> str:
+    if not one.total or one.seeds < verdict.LOOKS[0]:
+        return f"The negative control {one.theirs} has not been trained with {verdict.LOOKS[0]} seeds yet."
+    if one.word != verdict.WORSE:
         return (
-            f"The negative control {controls[0].theirs} did not lose: these runs cannot tell a worse one, so "
-            "trust no verdict. Train for longer, with more seeds, or on more text."
+            f"The negative control {one.theirs} did not lose: these runs cannot tell a worse one, so trust "
+            "no verdict. Train for longer, with more seeds, or on more text."
         )
-    by = ", ".join(f"{one.theirs} by {one.total.value:.4f} bits per byte" for one in lost if one.total)
-    return f"The negative control lost, as it must: {by}."
+    return f"The negative control {one.theirs} lost, as it must, by {one.total.value:.4f} bits per byte."
 
 
 def advice(found: Verdict, arms: Mapping[str, Arm], wanted: float) -> str:
@@ -88,11 +92,9 @@ def advice(found: Verdict, arms: Mapping[str, Arm], wanted: float) -> str:
     for scale in (1, 4, 16, 64):
         needed = verdict.seeds_needed(found.total, found.seeds, found.comparisons, wanted, scale)
         if needed:
-            more = "" if scale == 1 else f" and {scale} times the `max_bytes` of the evaluation texts"
-            return (
-                f"To see a difference of {wanted:g}: `seeds: {needed}`{more}, then --run"
-                f"{_cost(needed, pair, seconds)}."
-            )
+            more = "" if scale == 1 else f" and {scale} times the documents"
+            cost = _cost(needed, pair, seconds)
+            return f"To see a difference of {wanted:g}: `seeds: {needed}`{more}, then --run{cost}."
     return (
         f"No number of seeds up to {verdict.LOOKS[-1]} would show a difference of {wanted:g}: train longer."
     )

@@ -18,8 +18,8 @@ import yaml
 from pipeline.store.bucket.s3 import NONE_YET
 from pipeline.store.errors import PipelineError
 from pipeline.store.files import Files
-from pipeline.store.grid import expanded
 from pipeline.store.keys import RECIPES, TOKENIZER
+from pipeline.store.seeds import all_variants
 from trainer.system.durable import write_atomically
 
 DESCRIPTION = "recipe.json"
@@ -190,7 +190,7 @@ def _is_gone(recipe: RecipeName) -> bool:
         return not file.exists()
     try:
         settings = yaml.load(file.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
-        return recipe.variant not in expanded(settings.get("variants") or {})
+        return recipe.variant not in all_variants(settings.get("variants") or {}, settings.get("seeds", 1))
     except (OSError, ValueError, yaml.YAMLError, AttributeError, TypeError):
         return False  # somebody is editing it
 

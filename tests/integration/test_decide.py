@@ -33,7 +33,7 @@ def test_missing_seeds_are_trained_and_a_control_loses(
 ) -> None:
     project.enter(monkeypatch)
     assert main(["decide"]) == 2
-    assert "nothing has been trained yet, --run trains it" in capfd.readouterr().err
+    assert "no run has been scored on all evaluation texts, --run trains" in capfd.readouterr().err
     assert main(["variants", "run", "base", "spoilt.2"]) == 0
     assert main(["decide"]) == 0
     said = capfd.readouterr().out
@@ -44,7 +44,7 @@ def test_missing_seeds_are_trained_and_a_control_loses(
     said = " ".join(capfd.readouterr().out.split())
     assert said.count("pretrain ") == 2  # spoilt and spoilt.3
     assert "spoilt is worse than base: +" in said
-    assert "The negative control lost, as it must: spoilt by " in said
+    assert "The negative control spoilt lost, as it must, by " in said
     runs = list((project.home / "store" / "runs").glob("*/config.yaml"))
     assert len(runs) == 6
     for shared in ("tokenizer", "dedup", "corpora/topics/scrubbed", "token_shards/topics"):

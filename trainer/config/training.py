@@ -225,8 +225,8 @@ class TrainingConfig(Config):
         default=None,
         exclude_if=lambda control: control is None,
         description="Spoils what the run reads, to make a negative control that must lose against the same "
-        "run without it. `duplicates`: the second half of what a corpus gives repeats the first half. "
-        "`shuffled`: the tokens of each window are in random order.",
+        "run without it. `duplicates`: the second half of what a corpus gives repeats the first half, "
+        "and at most half of each corpus is read. `shuffled`: the tokens of each window are in random order.",
     )
     spikes: SpikesConfig = Field(
         default=SpikesConfig(), description="What happens when loss or gradients jump."

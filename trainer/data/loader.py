@@ -69,7 +69,8 @@ class TrainingData:
             windows.read(numbers[mine], batch, mine)
         if self._shuffles:
             for sample, row in enumerate(batch, start=first):
-                np.random.default_rng([self.order.seed, sample]).shuffle(row)
+                text = (row >= 0) & (row != self._data.bot_id)  # no padding, and documents stay apart
+                row[text] = np.random.default_rng([self.order.seed, sample]).permutation(row[text])
         if max(int(batch.max()), ~int(batch.min())) >= self._data.vocab_size:
             check_ids(self._data)
         return batch

@@ -185,8 +185,14 @@ class SampleOrder:
             self._begins.append(-(-end // segment.seq_len) * segment.seq_len)
 
     def repeat_half(self, samples: int) -> None:
-        """Lets the second half of what each corpus gives in `samples` samples repeat the first half."""
-        self._again = [max(1, tokens // (2 * self.seq_len)) for tokens in self.tokens(samples).tolist()]
+        """Lets a run of so many `samples` read half as many different windows, and at most half of each
+        corpus: the second half of what a corpus gives repeats the first half.
+        """
+        tokens = self.tokens(samples).tolist()
+        self._again = [
+            max(1, min(one // self.seq_len, size) // 2)
+            for one, size in zip(tokens, self.sizes, strict=True)
+        ]
 
     def tokens(self, samples: int) -> np.ndarray:
         """The tokens of each corpus in the first `samples` samples, int64 [corpora]."""

@@ -54,6 +54,13 @@ class Asked:
     source: Mapping[str, Any]
     clusters: tuple[str, ...] = ()
 
+    @property
+    def sha256(self) -> str:
+        """The hash of all that decides its scores and their intervals."""
+        return (
+            fingerprint([self.benchmark.sha256, *self.clusters]) if self.clusters else self.benchmark.sha256
+        )
+
 
 def of_recipe(store: Store, evaluation: EvaluationParams) -> list[Asked]:
     """What checkpoints of a recipe are scored on: benchmarks and evaluation texts. Raises SourceError, and
@@ -85,11 +92,11 @@ def benchmark_checkpoint(store: Store, name: str, asked: Sequence[Asked]) -> Ver
     """
     checkpoint, benchmarks = checkpoint_path(store, name), [one.benchmark for one in asked]
     weights = file_sha256(checkpoint / "manifest.json")
-    made_from = {"checkpoint": weights, **{one.name: one.sha256 for one in benchmarks}}
+    made_from = {"checkpoint": weights, **{one.benchmark.name: one.sha256 for one in asked}}
     with store.making(Work(keys.benchmarks(name), VERSION, {}, made_from)) as draft:
         if isinstance(draft, Version):
             return draft
-        fingerprints = {one.name: fingerprint([VERSION, weights, one.sha256]) for one in benchmarks}
+        fingerprints = {one.benchmark.name: fingerprint([VERSION, weights, one.sha256]) for one in asked}
         parts = {one.name: draft.finished(one.name, fingerprints[one.name]) for one in benchmarks}
         missing = [one for one in benchmarks if parts[one.name] is None]
         if unanswered := [one for one in missing if not _raw(draft, one).exists()]:
@@ -140,7 +147,7 @@ def log_likelihoods(store: Store, checkpoint: str, asked: Asked) -> LogLikelihoo
     title = asked.benchmark.name
     for version in store.newest_first(keys.benchmarks(checkpoint)):
         made = version.manifest
-        if made["code_version"] == VERSION and made["inputs"].get(title) == asked.benchmark.sha256:
+        if made["code_version"] == VERSION and made["inputs"].get(title) == asked.sha256:
             part = next(part for part in version.parts if part.name == title)
             return _rows(version.file(part, "log_likelihoods").read_text())
     return None

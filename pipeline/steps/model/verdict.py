@@ -5,8 +5,8 @@ seeds and documents drawn at random: seeds and documents are crossed, and both c
 difference of the arms' means is estimated from its mean squares (Searle, Casella and McCulloch 1992,
 "Variance Components", chapter 4): that of the means over seeds, which are independent between arms, plus that
 of the differences of documents, which are paired, less the rest, which both hold. Documents enter a text's
-bits per byte by the ratio estimator (Cochran 1977, section 6.13). Degrees of freedom are Satterthwaite's
-(1946), which without documents is Welch's t-test.
+bits per byte by the ratio estimator, whose variance is that of the jackknife (Cochran 1977, sections 6.13 and
+6.17). Degrees of freedom are Satterthwaite's (1946), which without documents is Welch's t-test.
 """
 
 import math
@@ -43,7 +43,7 @@ class Text:
 class Difference:
     """Bits per byte of theirs less ours. `low` and `high` enclose it, `detectable` is the smallest difference
     that would have been found with probability POWER. `seeds_variance` and `documents_variance` add up to
-    the squared standard error.
+    the squared standard error, which has `freedom` degrees of freedom.
     """
 
     value: float
@@ -52,13 +52,14 @@ class Difference:
     detectable: float
     seeds_variance: float
     documents_variance: float
+    freedom: float
 
     @property
     def word(self) -> str:
         return BETTER if self.high < 0 else WORSE if self.low > 0 else ALIKE
 
 
-UNKNOWN = Difference(*[math.nan] * 6)
+UNKNOWN = Difference(*[math.nan] * 7)
 
 
 def alpha(seeds: int, comparisons: int) -> float:
@@ -75,16 +76,23 @@ def difference(texts: Sequence[Text], level: float) -> Difference:
         np.mean([getattr(text, arm).sum(1) / text.bytes for text in texts], 0) for arm in ("ours", "theirs")
     ]
     value = float(arms[1].mean() - arms[0].mean())
-    terms = [(float(arm.var(ddof=1)) / len(arm), len(arm) - 1) for arm in arms]
+    terms: list[tuple[float, float]] = [(float(arm.var(ddof=1)) / len(arm), len(arm) - 1) for arm in arms]
     seeds_variance = sum(variance for variance, _ in terms)
-    documents_variance = max(0.0, sum(map(_of_documents, texts)) / len(texts) ** 2)
-    terms.append((documents_variance, sum(len(text.sizes) - 1 for text in texts)))
+    of_texts = [_of_documents(text) / len(texts) ** 2 for text in texts]
+    documents_variance = max(0.0, sum(of_texts))
+    # A long document counts as several of the others: so many in all.
+    terms += [
+        (max(0.0, variance), text.bytes**2 / float((text.sizes**2).sum()) - 1)
+        for variance, text in zip(of_texts, texts, strict=True)
+    ]
     error = math.sqrt(seeds_variance + documents_variance)
     if error == 0:
-        return Difference(value, value, value, 0.0, 0.0, 0.0)
-    freedom = error**4 / sum(variance**2 / df for variance, df in terms if df)
+        return Difference(value, value, value, 0.0, 0.0, 0.0, 0.0)
+    # Less than one, of a text that is mostly one document, has no quantiles worth computing.
+    freedom = max(1.0, error**4 / sum(variance**2 / df for variance, df in terms if df > 0))
     half, detectable = (factor * error for factor in _factors(level, freedom))
-    return Difference(value, value - half, value + half, detectable, seeds_variance, documents_variance)
+    low, high = value - half, value + half
+    return Difference(value, low, high, detectable, seeds_variance, documents_variance, freedom)
 
 
 def _of_documents(text: Text) -> float:
@@ -97,11 +105,12 @@ def _of_documents(text: Text) -> float:
     for arm in (text.ours, text.theirs):
         rest = np.stack([_centred(row, text.sizes) for row in arm - arm.mean(0)])
         found -= float((rest**2).sum()) / (len(arm) * (len(arm) - 1))
-    return found * number / (number - 1) / text.bytes**2
+    return found * (number - 1) / number / text.bytes**2
 
 
 def _centred(bits: Array, sizes: Array) -> Array:
-    return bits - sizes * (bits.sum() / sizes.sum())
+    """What each document changes, as if the text were without it."""
+    return (bits - sizes * (bits.sum() / sizes.sum())) / (1 - sizes / sizes.sum())
 
 
 def _factors(level: float, freedom: float) -> tuple[float, float]:
@@ -117,12 +126,13 @@ def _factors(level: float, freedom: float) -> tuple[float, float]:
 def seeds_needed(
     found: Difference, seeds: int, comparisons: int, wanted: float, scale: int = 1
 ) -> int | None:
-    """The smallest number of seeds in LOOKS, at least `seeds`, with which a difference of `wanted` would be
-    found with probability POWER on `scale` times the text, other things being equal; None where no number
-    would do.
+    """The smallest number of seeds in LOOKS, more than `seeds` on the same text, with which a difference of
+    `wanted` would be found with probability POWER on `scale` times the documents, other things being equal;
+    None where no number would do.
     """
-    for more in (number for number in LOOKS if number >= seeds):
+    for more in (number for number in LOOKS if number > seeds or (number == seeds and scale > 1)):
         error = math.sqrt(found.seeds_variance * seeds / more + found.documents_variance / scale)
-        if _factors(alpha(more, comparisons), 2.0 * more - 2)[1] * error <= wanted:
+        freedom = found.freedom * (more - 1) / (seeds - 1)
+        if _factors(alpha(more, comparisons), freedom)[1] * error <= wanted:
             return more
     return None

@@ -29,6 +29,7 @@ RECIPE: dict[str, Any] = {
 }
 FASTER = {"training": {"optimizer": {"lr": 0.01}}}
 STRICT = {"quality": "gopher"}
+MINE = {"name": "mine", "path": __file__}
 WEIGHED = {"corpora": {"books": {"weight": 3}, "tinystories": {"weight": 1}}}
 
 
@@ -91,6 +92,8 @@ def test_stages_are_shared_up_to_the_first_that_a_variant_changes(
         ({"x_1": FASTER, "x": {"seed": {"each": [1]}}}, ": x_1: two variants are named 'x_1'"),
         ({"x": {"training": {"optimizer": {"lr": {"each": [-1]}}}}}, ".x_1: training.optimizer.lr: must be"),
         ({"x": {"training": {"seed": {"each": [1, "1_"]}}}}, ": x: two variants are named 'x_1'"),
+        ({"x": {"evaluation": {"benchmarks": []}}}, ".x: makes the same as the recipe"),
+        ({"x": FASTER | {"evaluation": {"benchmarks": [MINE]}}}, ".x: `evaluation` is that of the recipe"),
         ({"x": FASTER | {"seeds": 0}}, ": x.seeds: must be a number from 1 on, not 0"),
         ({"x": FASTER | {"seeds": "3"}}, ": x.seeds: must be a number from 1 on, not '3'"),
         ({"x": {"training": {"seed": "a"}, "seeds": 2}}, ".x: training.seed: must be a whole number"),
@@ -116,6 +119,26 @@ def test_seeds_are_variants_that_differ_in_the_seed_alone(tmp_path: Path) -> Non
     assert recipes["faster.3"].variant == "faster.3"
     assert keys.stage(differing(recipes)[0].key) == "pretrained_model"
     assert load(path, "faster.2") == recipes["faster.2"]
+
+
+def test_of_a_grid_with_seeds_the_recipe_itself_is_left_out_with_its_seeds(tmp_path: Path) -> None:
+    each = {"training": {"optimizer": {"lr": {"each": [0.003, 0.01]}}}}
+    path = tmp_path / "recipe.yaml"
+    for seeds, grid, names in (
+        (2, each, [BASE, "base.2", "lr_0_01", "lr_0_01.2"]),
+        (1, each | {"seeds": 2}, [BASE, "lr_0_01", "lr_0_01.2"]),
+    ):
+        path.write_text(yaml.safe_dump({**RECIPE, "seeds": seeds, "variants": {"lr": grid}}))
+        assert list(load_all(path)) == names
+
+
+def test_a_seed_that_is_the_recipe_is_refused(tmp_path: Path) -> None:
+    first = RECIPE["training"].get("seed", 0)
+    path = written(tmp_path, before={"training": {"seed": first + 1}, "seeds": 2})
+    assert list(load_all(path)) == [BASE, "before", "before.2"]
+    path.write_text(path.read_text().replace(f"seed: {first + 1}", f"seed: {first}") + "seeds: 2\n")
+    with pytest.raises(RecipeError, match=r"variants\.before: makes the same as the recipe"):
+        load_all(path)
 
 
 def test_seeds_change_nothing_of_the_recipe_that_has_them(tmp_path: Path) -> None:

@@ -109,13 +109,23 @@ def test_advice_names_seeds_and_their_cost() -> None:
     told = verdicts.advice(found, arms, 0.002)
     assert told.startswith("To see a difference of 0.002: `seeds: ") and "minutes here" in told
     assert "train longer" in verdicts.advice(found, arms, 1e-7)
+    for number in range(40):  # what has been done is never advised
+        arms = named(arm("base", 2), arm(f"v{number}", 2))
+        (found,) = decide.against([TEXT], arms, "base")
+        assert "`seeds: 3`, then" not in verdicts.advice(found, arms, 0.004)
 
 
 def test_a_control_that_did_not_lose_takes_trust_from_every_verdict() -> None:
     arms = named(arm("base", 2), arm("half", 2.1, control="duplicates"))
-    assert "lost, as it must: half by 0.09" in verdicts.control(arms, decide.against([TEXT], arms, "base"))
+    assert "half lost, as it must, by 0.09" in verdicts.control(arms, decide.against([TEXT], arms, "base"))
     arms = named(arm("base", 2), arm("half", 2, control="duplicates"))
     assert "half did not lose" in verdicts.control(arms, decide.against([TEXT], arms, "base"))
+    arms = named(arm("base", 2), arm("half", 2, control="duplicates"), arm("mixed", 2.2, control="shuffled"))
+    told = verdicts.control(arms, decide.against([TEXT], arms, "base"))
+    assert "half did not lose" in told and "mixed lost, as it must" in told
+    arms = named(arm("base", 2), arm("half", 2, seeds=1, control="duplicates"))
+    told = verdicts.control(arms, decide.against([TEXT], arms, "base"))
+    assert told == "The negative control half has not been trained with 3 seeds yet."
     arms = named(arm("base", 2))
     assert "No variant is a negative control" in verdicts.control(arms, [])
 

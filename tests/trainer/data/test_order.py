@@ -176,6 +176,26 @@ def test_a_control_of_duplicates_reads_half_of_the_windows_twice(config: RunConf
     assert np.array_equal(read[: len(read) // 3], spoilt[: len(read) // 3])
 
 
+@pytest.mark.parametrize("epochs", [0.5, 1, 1.5, 2, 3, 4])
+def test_a_control_of_duplicates_never_reads_more_than_half_of_a_corpus(epochs: float) -> None:
+    orders = [SampleOrder(7, ["a"], [100], 8, [Segment(0, 8, (1.0,))]) for _ in range(2)]
+    samples = round(100 * epochs)
+    orders[1].repeat_half(samples)
+    plain, control = (len(np.unique(order.windows(0, samples)[1])) for order in orders)
+    assert control == plain / 2
+
+
+def test_a_shuffled_control_leaves_padding_and_the_beginnings_of_documents(config: RunConfig) -> None:
+    packed = config.with_training(control="shuffled", packing="best_fit")
+    control = TrainingData(packed.data, packed.training, packed.run_dir)
+    plain = TrainingData(config.data, config.with_training(packing="best_fit").training, packed.run_dir)
+    for step in range(3):
+        read, spoilt = plain.batch(step, 0, 1), control.batch(step, 0, 1)
+        stays = (read < 0) | (read == config.data.bot_id)
+        assert stays.any() and np.array_equal(read[stays], spoilt[stays])
+        assert not np.array_equal(read, spoilt)
+
+
 def test_a_shuffled_control_reads_the_same_tokens_in_another_order(config: RunConfig) -> None:
     shuffled = config.with_training(control="shuffled")
     data, control = (TrainingData(one.data, one.training, one.run_dir) for one in (config, shuffled))
