@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
 from pipeline.cli import main
 from pipeline.store import last_versions
@@ -63,3 +64,14 @@ def test_a_damaged_record_is_named_and_nothing_is_removed(
     assert f"{record} is damaged, so it cannot be told which versions" in capsys.readouterr().err
     assert main(["verify"]) == 2
     assert f"DAMAGED  {used._path / record} is not a record" in capsys.readouterr().out
+
+
+def test_what_the_seeds_of_a_variant_use_is_kept_as_long_as_the_file_has_them(tmp_path: Path) -> None:
+    recipe = tmp_path / "mine.yaml"
+    written = {"seeds": 2, "variants": {"fast": {"seeds": 3}, "lr": {"x": {"each": [1, 2]}}}}
+    recipe.write_text(yaml.safe_dump(written))
+    files = files_in(tmp_path / "store")
+    for number, variant in enumerate(["", "base.2", "fast.3", "lr_1.2", "base.3", "fast.4", "gone", "gone.2"]):
+        name = RecipeName(f"mine-{number:08x}", str(recipe), variant=variant)
+        LastVersions(files, name).use("dedup", f"{number:016x}")
+    assert {int(version, 16) for _, version in last_versions.recorded(files)} == {0, 1, 2, 3}
