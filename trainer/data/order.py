@@ -190,8 +190,7 @@ class SampleOrder:
         """
         tokens = self.tokens(samples).tolist()
         self._again = [
-            max(1, min(one // self.seq_len, size) // 2)
-            for one, size in zip(tokens, self.sizes, strict=True)
+            max(1, min(one // self.seq_len, size) // 2) for one, size in zip(tokens, self.sizes, strict=True)
         ]
 
     def tokens(self, samples: int) -> np.ndarray:
