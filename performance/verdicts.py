@@ -194,9 +194,18 @@ def main() -> None:
         return [(arm(base, 2 * one, seeds), arm(base, 2 * one + 1, seeds)) for one in range(number)]
 
     alike = [judged(compared_on, *pair) for pair in pairs(SEEDS)]
-    controls = [
-        judged(compared_on, arm(base, number), arm(control, number)) for number in range(options.controls)
-    ]
+    controls = {
+        seeds: [
+            (arm(base, one, seeds), arm(control, one, seeds))
+            for one in range(SEEDS * options.controls // seeds)
+        ]
+        for seeds in verdict.LOOKS
+    }
+    lost = {
+        seeds: share([judged(compared_on, *pair).word for pair in found])
+        for seeds, found in controls.items()
+        if found
+    }
     planted = {
         seeds: {
             more: share([judged(compared_on, *pair, more).word for pair in pairs(seeds)]) for more in PLANTED
@@ -216,9 +225,14 @@ def main() -> None:
             "alike": share([one.word for one in alike]),
             "half_width": round(float(np.median([one.high - one.value for one in alike])), 4),
             "detectable": round(float(np.median([one.detectable for one in alike])), 4),
-            "duplicates": {
-                **share([one.word for one in controls]),
-                "difference": round(float(np.mean([one.value for one in controls])), 4),
+            "control of half duplicates found, by seeds": lost,
+            "on one text, with three seeds": {
+                one.name: {
+                    "sd": round(float((base[one.name].sum(1) / one.sizes.sum()).std(ddof=1)), 5),
+                    "alike": share([judged([one], *pair).word for pair in pairs(SEEDS)]),
+                    "control found": share([judged([one], *pair).word for pair in controls[SEEDS]]),
+                }
+                for one in compared_on
             },
             "found by seeds and by the difference that was planted": planted,
         },
