@@ -47,7 +47,7 @@ def _row(one: Outcome, answered: Sequence[str]) -> dict[str, str]:
     return {
         "run": one.name,
         RANK: _figure(one.rank, "d"),
-        SEEDS: f"{len(runs)} of {len(one.seeds)}" if one.seeds else "-",
+        SEEDS: f"{sum(run.done == 1 for run in runs)} of {len(one.seeds)}" if one.seeds else "-",
         RECIPE: one.recipe or "-",
         SETTINGS: one.settings or "-",
         "done": f"{one.done:.0%}",

@@ -1,5 +1,7 @@
 """The table of variants: one row each, whatever state it is in."""
 
+from dataclasses import replace
+
 from pipeline.reports.comparison import Curve, Outcome
 from pipeline.reports.variants import OTHER_TEXT, draw, lines, rows
 
@@ -30,6 +32,21 @@ def test_the_table_fits_a_narrow_terminal_without_its_benchmarks() -> None:
     wide, narrow = (list(lines([DONE, OTHER], columns)) for columns in (200, 90))
     assert "piqa" in wide[0] and "piqa" not in narrow[0]
     assert [line for line in narrow if line.split() == ["run", "piqa"]]
+
+
+def test_seeds_are_one_row_with_the_mean_of_those_that_are_done() -> None:
+    other, nan = replace(DONE, loss=3.3, bits_per_byte=1.7), replace(DONE, loss=float("nan"))
+    (row,) = rows([replace(DONE, seeds=(DONE, other, BEGUN))])
+    assert (row["seeds"], row["loss"], row["bits per byte"]) == (
+        "2 of 3",
+        "3.2000 ± 0.1414",
+        "1.6000 ± 0.1414",
+    )
+    assert row["piqa"] == "40.0000 ± 0.0000"
+    (row,) = rows([replace(BEGUN, seeds=(BEGUN, PLANNED))])
+    assert (row["seeds"], row["loss"]) == ("0 of 2", "3.5000")
+    (row,) = rows([replace(DONE, seeds=(nan, other))])
+    assert row["loss"] == "3.3000"
 
 
 def test_curves_are_drawn_also_before_any_training() -> None:
