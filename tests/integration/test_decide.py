@@ -61,6 +61,6 @@ def test_missing_seeds_are_trained_and_a_control_loses(
     losses = [seed["loss"] for seed in base["seeds"]]
     assert len(set(losses)) == 3
     monkeypatch.setenv("COLUMNS", "400")
-    assert main(["compare"]) == 0
+    assert main(["compare", "--plot", str(project.directory / "compare.png")]) == 0
     (header, row, *_) = capfd.readouterr().out.splitlines()
     assert f"{sum(losses) / 3:.4f} ± " in row and "rank" in header
