@@ -33,7 +33,6 @@ def main() -> None:
     options = parser.parse_args()
     work = options.work.absolute()
     config, compared_on = prepared(work)
-    texts = [one.name for one in compared_on]
     settings = {
         (shape, tokens): {
             "model": model,
@@ -47,7 +46,7 @@ def main() -> None:
     }
     with ProcessPoolExecutor(options.processes) as pool:
         runs = [
-            pool.submit(trained, work, config, texts, "-".join(map(str, name)), seed, own)
+            pool.submit(trained, work, config, "-".join(map(str, name)), seed, own)
             for name, own in settings.items()
             for seed in range(SEEDS)
         ]

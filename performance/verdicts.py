@@ -97,9 +97,7 @@ def prepared(work: Path) -> tuple[Path, list[Measure]]:
     return configs[0], compared_on
 
 
-def trained(
-    work: Path, config: Path, texts: list[str], arm: str, seed: int, training: dict[str, Any] | None = None
-) -> None:
+def trained(work: Path, config: Path, arm: str, seed: int, training: dict[str, Any] | None = None) -> None:
     """Trains and scores one run: WORK/runs/ARM-SEED.json with the log-likelihood of each window by text. The
     arm `duplicates` is the control; any other has the settings in `training`.
     """
@@ -115,11 +113,11 @@ def trained(
         settings["training"] = merged(settings["training"], {"seed": seed, **own, **(training or {})})
         assert run(RunConfig.model_validate(settings)) == 0
         (weights,) = Path(place).glob("checkpoints/*/hf")
-        files = [work / "items" / f"{name}.jsonl" for name in texts]
+        files = sorted((work / "items").glob("*.jsonl"))
         for _ in benchmark(weights, files, "auto", Path(place)):
             pass
         answers = {}
-        for name in texts:
+        for name in (file.stem for file in files):
             lines = (Path(place) / f"{name}.log_likelihoods.jsonl").read_text().splitlines()
             answers[name] = [json.loads(line)["log_likelihoods"] for line in lines]
         result.with_suffix(".tmp").write_text(json.dumps(answers))
@@ -177,11 +175,10 @@ def main() -> None:
     options = parser.parse_args()
     work = options.work.absolute()
     config, compared_on = prepared(work)
-    texts = [one.name for one in compared_on]
     wanted = [("base", seed) for seed in range(2 * SEEDS * options.pairs)]
     wanted += [("duplicates", seed) for seed in range(SEEDS * options.controls)]
     with ProcessPoolExecutor(options.processes) as pool:
-        for done in [pool.submit(trained, work, config, texts, *one) for one in wanted]:
+        for done in [pool.submit(trained, work, config, *one) for one in wanted]:
             done.result()
     base = scores(work, compared_on, "base", 2 * SEEDS * options.pairs)
     control = scores(work, compared_on, "duplicates", SEEDS * options.controls)
