@@ -1,6 +1,5 @@
 """Compares all training runs of the store in a table, and the variants of the recipe also in a picture."""
 
-from contextlib import suppress
 from typing import Any
 
 import dagster as dg
@@ -47,15 +46,13 @@ def training_runs_asset(
 def variant_comparison_asset() -> dg.MaterializeResult:
     """The table of all variants; each training updates it."""
     recipes = variants.load_all(recipe_path())
-    found = comparison.outcomes(recipes)
+    compared_on, arms = decide.evidence(recipes)
+    found = comparison.outcomes(recipes, decide.ranks(compared_on, arms.values()))
     facts: dict[str, Any] = {
         "variants": table(report.rows(found)),
         "curves": inline(as_text(report.draw(found)), "loss by tokens and by time"),
     }
-    with suppress(decide.DecideError):
-        compared_on = decide.measures(recipes[BASE])
-        arms = decide.arms(recipes, compared_on)
-        if judged := decide.against(compared_on, arms, BASE):
-            facts["verdicts"] = table([*verdicts.summary(arms, judged)])
-            facts["control"] = verdicts.control(arms, judged)
+    if arms and (judged := decide.against(compared_on, arms, BASE)):
+        facts["verdicts"] = table([*verdicts.summary(arms, judged)])
+        facts["control"] = verdicts.control(arms, judged)
     return dg.MaterializeResult(metadata=facts)

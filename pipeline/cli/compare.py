@@ -10,7 +10,7 @@ from pathlib import Path
 from pipeline.cli.opening import UsageError
 from pipeline.recipe import variants
 from pipeline.recipe.recipe import BASE, recipe_path
-from pipeline.reports import comparison
+from pipeline.reports import comparison, decide
 from pipeline.reports import variants as report
 from pipeline.steps.recipe_versions import store_of
 from pipeline.store.seeds import families
@@ -35,9 +35,11 @@ def run(options: argparse.Namespace) -> None:
     if options.plot.suffix != ".png":
         raise UsageError(f"--plot {options.plot}: the curves are a PNG picture, name a .png file")
     recipes = variants.load_all(recipe_path())
-    if set(families(list(recipes))) >= set(options.names):
+    if set(families(recipes)) >= set(options.names):
         wanted = options.names or recipes
-        shown = [one for one in comparison.outcomes(recipes) if one.name in wanted]
+        compared_on, arms = decide.evidence(recipes)
+        ranks = decide.ranks(compared_on, arms.values())
+        shown = [one for one in comparison.outcomes(recipes, ranks) if one.name in wanted]
     else:
         shown = comparison.of_runs(store_of(recipes[BASE]), options.names)
     if options.json:

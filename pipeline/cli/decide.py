@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     recipes = variants.load_all(recipe_path())
-    known = list(families(list(recipes)))
+    known = list(families(recipes))
     check_known("variants", options.names, known)
     base, *others = options.names or known
     others = list(dict.fromkeys(others)) or [name for name in known if name != base]
@@ -73,6 +73,6 @@ def _train(recipes: Mapping[str, Recipe], names: Sequence[str]) -> None:
         if not recipes[BASE].evaluation.titles:
             raise
         # The tokenizer is made of the text of the recipe itself, not of a variant's.
-        missing = [BASE, *(seed for name in names for seed in families(list(recipes))[name] if seed != BASE)]
+        missing = [BASE, *(seed for name in names for seed in families(recipes)[name] if seed != BASE)]
     if missing:
         variant_runs.run_jobs(missing, "pretrain")

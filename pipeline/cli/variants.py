@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> None:
     if not stages:
         raise UsageError(f"{recipe_path()}: the recipe has no `variants`: docs/variants.md")
     print(f"shared by all: everything before {keys.stage(stages[0].key)}")
-    for name, seeds in families(list(recipes)).items():
+    for name, seeds in families(recipes).items():
         given = recipes[BASE].all_variants.get(name, {})
         settings = ", ".join(f"{setting} {value}" for setting, value in leaves(given))
         shown = name if len(seeds) == 1 else f"{name} ({len(seeds)} seeds)"

@@ -9,7 +9,6 @@ from typing import Any, Self, TypeVar
 
 from pipeline.recipe.overrides import leaves
 from pipeline.recipe.recipe import BASE, Recipe
-from pipeline.reports import decide
 from pipeline.steps.model import evaluate
 from pipeline.steps.recipe_versions import store_of
 from pipeline.steps.training import plan
@@ -190,16 +189,15 @@ def training_runs(store: Store) -> list[Outcome]:
     ]
 
 
-def outcomes(recipes: Mapping[str, Recipe]) -> list[Outcome]:
-    """One for each variant, with all of its seeds, in the order of the recipes."""
+def outcomes(recipes: Mapping[str, Recipe], ranks: Mapping[str, int]) -> list[Outcome]:
+    """One for each variant, with all of its seeds and its rank, if any, in the order of the recipes."""
     found = [_outcome(name, recipe, recipes[BASE]) for name, recipe in recipes.items()]
     texts = [one.held_out for one in found if one.held_out]
     named = {"": "", **dict(zip(texts, letters(texts, operator.eq), strict=True))}
     runs = {one.name: replace(one, held_out=named[one.held_out]) for one in found}
-    ranks = _ranks(recipes)
     return [
         replace(_together([runs[seed] for seed in seeds]), rank=ranks.get(name))
-        for name, seeds in families(list(recipes)).items()
+        for name, seeds in families(recipes).items()
     ]
 
 
@@ -214,14 +212,6 @@ def _together(runs: Sequence[Outcome]) -> Outcome:
         usd=sum(costs) if costs else None,
         seeds=runs,
     )
-
-
-def _ranks(recipes: Mapping[str, Recipe]) -> dict[str, int]:
-    try:
-        compared_on = decide.measures(recipes[BASE])
-    except decide.DecideError:
-        return {}
-    return decide.ranks(compared_on, decide.arms(recipes, compared_on).values())
 
 
 def _outcome(name: str, recipe: Recipe, written: Recipe) -> Outcome:

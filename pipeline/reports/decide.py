@@ -7,7 +7,7 @@ from itertools import combinations
 
 import numpy as np
 
-from pipeline.recipe.recipe import Recipe
+from pipeline.recipe.recipe import BASE, Recipe
 from pipeline.sources.benchmarks.items import Question
 from pipeline.steps.model import benchmark, verdict
 from pipeline.steps.model.benchmark import Asked, LogLikelihoods
@@ -136,8 +136,17 @@ def measures(recipe: Recipe) -> list[Measure]:
 
 def arms(recipes: Mapping[str, Recipe], compared_on: Sequence[Measure]) -> dict[str, Arm]:
     """The variants by name, each with the runs of its seeds."""
-    named = families(list(recipes)).items()
+    named = families(recipes).items()
     return {name: _arm(name, {seed: recipes[seed] for seed in seeds}, compared_on) for name, seeds in named}
+
+
+def evidence(recipes: Mapping[str, Recipe]) -> tuple[list[Measure], dict[str, Arm]]:
+    """What variants are compared on, and their arms; both empty where there is nothing yet."""
+    try:
+        compared_on = measures(recipes[BASE])
+    except DecideError:
+        return [], {}
+    return compared_on, arms(recipes, compared_on)
 
 
 def _arm(name: str, seeds: Mapping[str, Recipe], compared_on: Sequence[Measure]) -> Arm:

@@ -1,6 +1,6 @@
 """Runs that differ in the seed alone: `seeds: 3` stands for two more variants beside each."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from pipeline.store.grid import expanded
@@ -36,6 +36,6 @@ def family(name: str) -> str:
     return name.partition(MARK)[0]
 
 
-def families(names: Sequence[str]) -> dict[str, list[str]]:
+def families(names: Collection[str]) -> dict[str, list[str]]:
     """The variants by the one of which they are seeds, in the order of their seeds."""
     return {first: [name for name in names if family(name) == first] for first in map(family, names)}
