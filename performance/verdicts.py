@@ -28,13 +28,24 @@ from pipeline.steps.model import verdict
 from trainer.config import RunConfig, load_run_config
 from trainer.system import figures
 
-CORPORA = ("enwiki", "techdocs")
+CORPORA = ("enwiki", "books")
+PAGE = 4_000
 EVALUATED = 8  # every so many documents are evaluation text
 SEEDS = verdict.LOOKS[0]
 PLANTED = (0.0, 0.002, 0.004, 0.008, 0.012, 0.016, 0.024)
 FIGURE = ROOT / ".images" / "power.png"
 MODEL = {"n_layers": 2, "d_model": 64, "n_heads": 2, "n_kv_heads": 2, "d_ff": 172, "qk_norm": True}
 TOKENS, BATCH = 102_400, 1_024
+
+
+def pages(text: str) -> list[str]:
+    """A text in pieces of about PAGE characters, each of whole paragraphs."""
+    found = [""]
+    for paragraph in text.split("\n\n"):
+        if len(found[-1]) > PAGE:
+            found.append("")
+        found[-1] += paragraph + "\n\n"
+    return found
 
 
 def recipe(work: Path) -> Path:
@@ -44,7 +55,7 @@ def recipe(work: Path) -> Path:
         return path
     named = {}
     for name in CORPORA:
-        rows = [json.dumps({"text": row["text"]}) + "\n" for row in documents(name)]
+        rows = [json.dumps({"text": page}) + "\n" for row in documents(name) for page in pages(row["text"])]
         random.Random(1).shuffle(rows)
         for part, chosen in (
             ("train", rows[len(rows) // EVALUATED :]),
@@ -63,7 +74,7 @@ def recipe(work: Path) -> Path:
         "max_tokens": TOKENS,
         "micro_batch_size": 8,
         "threads": 1,
-        "optimizer": {"kind": "muon", "muon_lr": 0.02, "lr": 0.004, "weight_decay": 0},
+        "optimizer": {"kind": "muon", "muon_lr": 0.01, "lr": 0.004, "weight_decay": 0},
         "schedule": {"kind": "wsd", "decay_fraction": 0.6, "min_lr_ratio": 0},
         "checkpoint": {"every_tokens": TOKENS, "keep_last": 1},
         "evaluation": {"every_tokens": TOKENS, "max_tokens": 4_096},
