@@ -15,4 +15,4 @@ from trainer.config.run import (
     override,
     run_identity,
 )
-from trainer.config.training import AveragingConfig, ExponentialAverage, SamplesConfig, TrainingConfig
+from trainer.config.training import AveragingConfig, SamplesConfig, TrainingConfig

@@ -1,7 +1,7 @@
 """A recipe's `training` section: everything about a run except its data."""
 
 from collections.abc import Collection
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
@@ -102,26 +102,13 @@ class SpikesConfig(Config):
     )
 
 
-class ExponentialAverage(Config):
+class AveragingConfig(Config):
     """An exponential moving average of the weights after each step; at the beginning of a run, their plain
     mean. Takes memory for one more copy of the weights.
     """
 
-    kind: Literal["ema"] = Field(description="Selects this average.")
+    kind: Literal["ema"] = Field(default="ema", description="Exponential, the only kind.")
     half_life_tokens: int = Field(ge=1, description="Tokens after which weights count half in the average.")
-
-
-class LastAverage(Config):
-    """The mean of the weights at the last `k` multiples of `every_tokens` (Kaddour 2022, arXiv 2209.14981).
-    Takes memory for `k` more copies of the weights.
-    """
-
-    kind: Literal["last_k"] = Field(description="Selects this average.")
-    k: int = Field(ge=2, description="How many weights are averaged.")
-    every_tokens: int = Field(ge=1, description="Tokens between the weights that are averaged.")
-
-
-AveragingConfig = Annotated[ExponentialAverage | LastAverage, Field(discriminator="kind")]
 
 
 class TrainingConfig(Config):
@@ -320,12 +307,11 @@ class TrainingConfig(Config):
 
     @model_validator(mode="after")
     def _averaging_fits_into_the_run(self) -> Self:
-        for key in ("half_life_tokens", "every_tokens"):
-            tokens = getattr(self.averaging, key, 0)
-            if tokens > self.max_tokens:
-                raise ValueError(
-                    f"averaging.{key} {tokens} is more than max_tokens {self.max_tokens}: lower it"
-                )
+        if self.averaging and self.averaging.half_life_tokens > self.max_tokens:
+            raise ValueError(
+                f"averaging.half_life_tokens {self.averaging.half_life_tokens} is more than max_tokens "
+                f"{self.max_tokens}: lower it"
+            )
         return self
 
     @model_validator(mode="after")

@@ -93,7 +93,8 @@ def restore(session: Session, checkpoint: Path) -> None:
         optimizer.state.clear()
     state.restore(checkpoint, session.model, session.optimizers)
     weight_averaging.put_back(session.optimizers)
-    weight_averaging.drop_others(session.training.averaging, session.optimizers)
+    if session.training.averaging is None:
+        weight_averaging.drop(session.optimizers)
     session.step, session.loss, session.evaluation = saved["step"], saved["loss"], saved["evaluation"]
     session.loss_scale = LossScale.of(session.plan.precision).resumed_from(LossScale(**saved["loss_scale"]))
     session.spikes = SpikeDetector(map(tuple, saved["spike_history"]))

@@ -23,10 +23,7 @@ from trainer.system.durable import read_json_lines
 
 ALONE = World(0, 1, torch.device("cpu"))
 STEP_TOKENS = 256
-KINDS: dict[str, dict[str, Any]] = {
-    "ema": {"kind": "ema", "half_life_tokens": 2 * STEP_TOKENS},
-    "last_k": {"kind": "last_k", "k": 3, "every_tokens": 2 * STEP_TOKENS},
-}
+AVERAGING = {"half_life_tokens": 2 * STEP_TOKENS}
 Weights = dict[str, torch.Tensor]
 
 
@@ -43,9 +40,7 @@ def course(settings: dict[str, Any], steps: int) -> tuple[Session, list[Weights]
     return session, seen
 
 
-def expected(kind: str, seen: list[Weights], name: str) -> torch.Tensor:
-    if kind == "last_k":
-        return torch.stack([one[name].double() for one in seen[1::2][-3:]]).mean(0)
+def expected(seen: list[Weights], name: str) -> torch.Tensor:
     # of so few steps none counts for less yet
     average = torch.stack([one[name].double() for one in seen[:3]]).mean(0)
     for one in seen[3:]:
@@ -53,28 +48,25 @@ def expected(kind: str, seen: list[Weights], name: str) -> torch.Tensor:
     return average
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_average_is_the_stated_one_and_training_does_not_know_of_it(
-    settings: dict[str, Any], kind: str
-) -> None:
+def test_the_average_is_the_stated_one_and_training_does_not_know_of_it(settings: dict[str, Any]) -> None:
     _, without = course(settings, 9)
-    settings["training"]["averaging"] = KINDS[kind]
+    settings["training"]["averaging"] = AVERAGING
     session, seen = course(settings, 9)
     for ours, theirs in zip(seen, without, strict=True):
         assert all(torch.equal(ours[name], theirs[name]) for name in ours)
     with use_averaged_weights(session.optimizers):
         inside = weights(session)
     for name, weight in inside.items():
-        torch.testing.assert_close(weight.double(), expected(kind, seen, name), rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(weight.double(), expected(seen, name), rtol=1e-5, atol=1e-6)
     assert all(torch.equal(weight, seen[-1][name]) for name, weight in weights(session).items())
 
 
-@pytest.mark.parametrize(("kind", "optimizer"), [("ema", "muon"), ("last_k", "adamw")])
+@pytest.mark.parametrize("optimizer", ["muon", "adamw"])
 def test_a_resumed_run_ends_in_the_same_average_which_is_evaluated_and_exported(
-    settings: dict[str, Any], kind: str, optimizer: str
+    settings: dict[str, Any], optimizer: str
 ) -> None:
     """With dropout, which drops the same after it is resumed."""
-    settings["training"] |= {"averaging": KINDS[kind], "optimizer": {"kind": optimizer}, "dropout": 0.1}
+    settings["training"] |= {"averaging": AVERAGING, "optimizer": {"kind": optimizer}, "dropout": 0.1}
     config = RunConfig.model_validate(settings)
     assert run(config) == DONE
     whole = outcome(config.run_dir)
@@ -99,27 +91,19 @@ def test_a_resumed_run_ends_in_the_same_average_which_is_evaluated_and_exported(
     assert outcome(config.run_dir) == whole
 
 
-@pytest.mark.parametrize(
-    ("kind", "later"),
-    [("last_k", None), ("ema", {"kind": "last_k", "k": 2, "every_tokens": 2 * STEP_TOKENS})],
-)
-def test_an_average_that_is_no_longer_wanted_is_not_evaluated_or_exported(
-    settings: dict[str, Any], kind: str, later: dict[str, Any] | None
-) -> None:
+def test_an_average_that_is_no_longer_wanted_is_not_evaluated_or_exported(settings: dict[str, Any]) -> None:
     settings["training"] |= {
-        "averaging": KINDS[kind],
+        "averaging": AVERAGING,
         "max_tokens": 8 * STEP_TOKENS,
         "checkpoint": {"every_tokens": 8 * STEP_TOKENS},
     }
     assert run(RunConfig.model_validate(settings)) == DONE
-    settings["training"] |= {"averaging": later, "max_tokens": 12 * STEP_TOKENS}
+    settings["training"] |= {"averaging": None, "max_tokens": 12 * STEP_TOKENS}
     config = RunConfig.model_validate(settings)
     assert run(config, allow_changes=True) == DONE
     checkpoint = store.existing(config.run_dir / "checkpoints")[-1]
     slots = {key.partition("/")[0] for key in load_file(checkpoint / "optimizer.safetensors")}
-    assert {slot for slot in slots if slot.startswith(("average", "recent", "trained"))} == (
-        {"recent_0", "recent_1", "trained"} if later else set()
-    )
+    assert slots.isdisjoint(("average", "trained"))
 
 
 def test_an_average_that_the_run_is_too_short_for_is_refused(settings: dict[str, Any]) -> None:

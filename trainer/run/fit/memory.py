@@ -84,12 +84,10 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def copies_with_averages(training: TrainingConfig) -> int:
-    """Copies of the weights in the optimizers' state while a checkpoint is made.
-
-    Each average is one, and the weights in training are another.
+    """Copies of the weights in the optimizers' state while a checkpoint is made: their average, and those in
+    training.
     """
-    averages = len(weight_averaging.slots(training.averaging))
-    return averages + 1 if averages else 0
+    return 2 if training.averaging else 0
 
 
 def is_ample(free: int, training: TrainingConfig, vocab_size: int, validation_windows: int = 0) -> bool:
@@ -163,8 +161,8 @@ class Footprint:
         weights, optimizer, activations = step[:3]
         most = max(step.forward_and_backward, step.update)
         peak = max(most, validating)
-        # With averages the copy holds the weights in training too. In the process they take the place of the
-        # gradients, which are gone by then.
+        # With an average the copy holds the weights in training too. In the process they take the place of
+        # the gradients, which are gone by then.
         trained = weights if self.training.averaging else 0
         copy = weights + optimizer + trained
         beside = LIBRARY_BYTES + int(HOLES * (peak + copy))
@@ -263,7 +261,7 @@ def _step(training: TrainingConfig, vocab_size: int, accumulates: bool, windows:
             for optimizer in optimizers:
                 optimizer.step()
             if training.averaging is not None:
-                weight_averaging.fill(training.averaging, optimizers)
+                weight_averaging.update(training.averaging, optimizers, 0, 1)
             update, state = live.peak, live.now - 2 * weights
             if not accumulates:
                 model.zero_grad(set_to_none=True)  # gradients replace activations

@@ -80,10 +80,7 @@ def test_each_part_follows_what_it_is_made_of(settings: dict[str, Any]) -> None:
     assert is_ample(10**9, config.training, 300)
 
 
-@pytest.mark.parametrize(
-    "averaging",
-    [None, {"kind": "ema", "half_life_tokens": 512}, {"kind": "last_k", "k": 3, "every_tokens": 256}],
-)
+@pytest.mark.parametrize("averaging", [None, {"half_life_tokens": 512}])
 def test_what_a_checkpoint_is_written_from_is_counted_with_averages_too(
     settings: dict[str, Any], averaging: dict[str, Any] | None
 ) -> None:

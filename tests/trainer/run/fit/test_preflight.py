@@ -155,10 +155,7 @@ def test_a_run_that_cannot_work_says_why_and_touches_nothing(
     assert not config.run_dir.exists()
 
 
-@pytest.mark.parametrize(
-    "averaging",
-    [None, {"kind": "ema", "half_life_tokens": 512}, {"kind": "last_k", "k": 3, "every_tokens": 512}],
-)
+@pytest.mark.parametrize("averaging", [None, {"half_life_tokens": 512}])
 def test_checkpoints_take_the_room_that_was_asked_for(
     settings: dict[str, Any],
     averaging: dict[str, Any] | None,
