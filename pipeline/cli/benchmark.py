@@ -29,7 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--on",
         metavar="A,B",
         default="easy",
-        help="easy, core, names that --list shows, and files of your own, mine.jsonl; default: %(default)s",
+        help="easy, core, names that --list shows, and files of your own, mine.jsonl; or `recipe`, the "
+        "benchmarks and evaluation texts of the recipe; default: %(default)s",
     )
     parser.add_argument(
         "--precision",
@@ -48,12 +49,18 @@ def run(options: argparse.Namespace) -> None:
             print(f"{name}: {', '.join(members)}")
         print("\n".join(known_names()))
         return
-    wanted = _wanted(options.on)
+    if options.on == "recipe":
+        recipe, store = opened(options.variant)
+        asked = benchmark.of_recipe(store, recipe.evaluation)
+        if not asked:
+            raise UsageError("--on recipe: the recipe has no `evaluation` with benchmarks or texts")
+    else:
+        asked = benchmark.named(_wanted(options.on))
     if options.model:
         model = model_named(whole_store(), options.model)
     else:
         model = opened(options.variant)[1].current(keys.EXPORTED_MODEL).directory()
-    found = benchmark.answered(str(model), wanted, options.precision)
+    found = benchmark.answered(str(model), asked, options.precision)
     if options.json:
         print(json.dumps(found, indent=1))
         return

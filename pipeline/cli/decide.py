@@ -1,6 +1,7 @@
 """decide: says whether a variant of the recipe is better than another one."""
 
 import argparse
+import contextlib
 import json
 import shutil
 import textwrap
@@ -45,7 +46,19 @@ def run(options: argparse.Namespace) -> None:
         raise UsageError(f"{base} is compared with itself: name it once")
     if options.run:
         controls = [name for name in known if recipes[name].training.control]
-        _train(recipes, list(dict.fromkeys([base, *others, *controls])))
+        try:
+            _train(recipes, list(dict.fromkeys([base, *others, *controls])))
+        except variant_runs.VariantsError:
+            with contextlib.suppress(decide.DecideError):
+                _show(options, recipes, base, others)
+            raise
+    _show(options, recipes, base, others)
+
+
+def _show(
+    options: argparse.Namespace, recipes: Mapping[str, Recipe], base: str, others: Sequence[str]
+) -> None:
+    """Prints the verdicts on the runs that have ended."""
     compared_on = decide.measures(recipes[BASE])
     arms = decide.arms(recipes, compared_on)
     verdicts = {one.theirs: one for one in decide.against(compared_on, arms, base)}

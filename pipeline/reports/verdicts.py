@@ -75,8 +75,10 @@ def _of_control(one: Verdict) -> str:
         return f"The negative control {one.theirs} has not been trained with {verdict.LOOKS[0]} seeds yet."
     if one.word != verdict.WORSE:
         return (
-            f"The negative control {one.theirs} did not lose: these runs cannot tell a worse one, so trust "
-            "no verdict. Train for longer, with more seeds, or on more text."
+            f"The negative control {one.theirs} did not lose ({one.total.value:+.4f} bits per byte, "
+            f"{one.total.low:+.4f} to {one.total.high:+.4f}): these runs do not show a change that is known "
+            "to hurt, so trust no verdict on a difference that is not much larger. Train for longer, with "
+            "more seeds, or on more text."
         )
     return f"The negative control {one.theirs} lost, as it must, by {one.total.value:.4f} bits per byte."
 

@@ -13,6 +13,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from pipeline.cli import main
 from pipeline.cli.summary import summary
 from pipeline.recipe.variants import load
 from pipeline.sources.benchmarks.source import NamedBenchmark
@@ -128,7 +129,10 @@ def test_a_killed_benchmark_goes_on_after_the_last_one_that_is_complete(
 
 @pytest.mark.slow
 def test_each_variant_is_scored_on_the_same_text_as_transformers_scores_it(
-    make_project: Callable[[Path], Project], tmp_path: Path
+    make_project: Callable[[Path], Project],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     project = make_project(tmp_path / "project")
     unread = project.directory / "unread.jsonl"
@@ -151,6 +155,10 @@ def test_each_variant_is_scored_on_the_same_text_as_transformers_scores_it(
         assert scores["items"] == windows.num_rows and scores["texts_removed"]
         wanted = bits_per_byte(store.current("exported_model").path, windows.column("text").to_pylist())
         assert scores["bits_per_byte"]["value"] == pytest.approx(wanted, rel=1e-4)
+    project.enter(monkeypatch)
+    capfd.readouterr()
+    assert main(["benchmark", "--on", "recipe", "--variant", "wide", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["unread"] == scores
     assert len(list(project.store.directory("evaluation_texts/unread").glob("*/manifest.json"))) == 1
 
 

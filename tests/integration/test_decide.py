@@ -50,13 +50,20 @@ def test_missing_seeds_are_trained_and_a_control_loses(
     for shared in ("tokenizer", "dedup", "corpora/topics/scrubbed", "token_shards/topics"):
         assert len(list((project.home / "store" / shared).glob("[!.]*/manifest.json"))) == 1
 
+    project.recipe["variants"]["empty"] = {"seeds": 1, "quality": {"min_doc_words": 90_000}}
+    project.enter(monkeypatch)
+    assert main(["decide", "--run"]) == 2
+    said, complaint = capfd.readouterr()
+    assert "spoilt is worse than base: +" in " ".join(said.split())
+    assert "failed: empty" in complaint
+
     assert main(["decide", "base", "spoilt", "--json"]) == 0
     (found,) = json.loads(capfd.readouterr().out)
     assert (found["word"], found["seeds"], found["comparisons"]) == ("worse", 3, 1)
     assert found["rows"]["unread"] == found["total"]
 
     assert main(["compare", "--json"]) == 0
-    base, spoilt = json.loads(capfd.readouterr().out)
+    base, _, spoilt = json.loads(capfd.readouterr().out)
     assert (base["rank"], spoilt["rank"]) == (1, 2)
     losses = [seed["loss"] for seed in base["seeds"]]
     assert len(set(losses)) == 3

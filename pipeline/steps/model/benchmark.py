@@ -99,24 +99,30 @@ def benchmark_checkpoint(store: Store, name: str, asked: Sequence[Asked]) -> Ver
         fingerprints = {one.benchmark.name: fingerprint([VERSION, weights, one.sha256]) for one in asked}
         parts = {one.name: draft.finished(one.name, fingerprints[one.name]) for one in benchmarks}
         missing = [one for one in benchmarks if parts[one.name] is None]
-        if unanswered := [one for one in missing if not _raw(draft, one).exists()]:
+        if unanswered := [one for one in missing if not _raw(draft.path, one).exists()]:
             precision = load_run_config(checkpoint.parents[1] / "config.yaml").training.precision
             _ask(str(checkpoint), unanswered, f"--precision={precision}", f"--output={draft.path}")
         facts = _facts(asked, checkpoint)
         for one in asked:
             if one.benchmark in missing:
                 title = one.benchmark.name
-                scores = json.loads(_raw(draft, one.benchmark).read_text(encoding="utf-8")) | facts[title]
-                if one.clusters:
-                    answers = _rows((draft.path / f"{title}.log_likelihoods.jsonl").read_text())
-                    scores |= {"bits_per_byte": by_cluster(one, answers), "cut": 0}
+                scores = _scored(draft.path, one) | facts[title]
                 parts[title] = _part(draft, one.benchmark, fingerprints[title], scores)
         return draft.publish([part for part in parts.values() if part is not None])
 
 
-def _raw(draft: Draft, benchmark: Benchmark) -> Path:
+def _raw(directory: Path, benchmark: Benchmark) -> Path:
     """What the trainer wrote, perhaps before it was killed."""
-    return draft.path / f"{benchmark.name}.json"
+    return directory / f"{benchmark.name}.json"
+
+
+def _scored(directory: Path, asked: Asked) -> dict[str, Any]:
+    """The scores in a directory to which the trainer wrote them."""
+    scores: dict[str, Any] = json.loads(_raw(directory, asked.benchmark).read_text(encoding="utf-8"))
+    if asked.clusters:
+        answers = _rows((directory / f"{asked.benchmark.name}.log_likelihoods.jsonl").read_text())
+        scores |= {"bits_per_byte": by_cluster(asked, answers), "cut": 0}
+    return scores
 
 
 def _part(draft: Draft, benchmark: Benchmark, made_from: str, scores: dict[str, Any]) -> Part:
@@ -129,13 +135,12 @@ def _part(draft: Draft, benchmark: Benchmark, made_from: str, scores: dict[str, 
     return part
 
 
-def _ask(model: str, benchmarks: Iterable[Benchmark], *options: str) -> str:
-    """What `python -m trainer benchmark` prints."""
+def _ask(model: str, benchmarks: Iterable[Benchmark], *options: str) -> None:
     with TemporaryDirectory() as directory:
         items = [Path(directory) / f"{one.name}.jsonl" for one in benchmarks]
         for path, one in zip(items, benchmarks, strict=True):
             path.write_text(one.lines, encoding="utf-8")
-        return run_trainer("benchmark", model, *map(str, items), *options)
+        run_trainer("benchmark", model, *map(str, items), *options)
 
 
 def _rows(lines: str) -> LogLikelihoods:
@@ -181,15 +186,16 @@ def _facts(asked: Iterable[Asked], model: Path) -> dict[str, dict[str, Any]]:
     }
 
 
-def answered(model: str, wanted: Sequence[NamedBenchmark], precision: str) -> dict[str, Scores]:
+def answered(model: str, asked: Sequence[Asked], precision: str) -> dict[str, Scores]:
     """The scores of any model by benchmark: a directory, or a name as the trainer's commands take. Nothing is
-    stored. Raises SourceError and TrainerCommandError.
+    stored. Raises TrainerCommandError.
     """
-    asked = named(wanted)
-    said = _ask(model, [one.benchmark for one in asked], f"--precision={precision}")
     facts = _facts(asked, Path(model))
-    found = {scores.pop("benchmark"): scores for scores in map(json.loads, said.splitlines())}
-    return {name: scores | facts[name] for name, scores in found.items()}
+    with TemporaryDirectory() as output:
+        _ask(model, [one.benchmark for one in asked], f"--precision={precision}", f"--output={output}")
+        return {
+            name: _scored(Path(output), one) | facts[name] for one in asked if (name := one.benchmark.name)
+        }
 
 
 def removed_sets(lineage: Mapping[str, Any]) -> list[dict[str, Any]]:
