@@ -107,7 +107,6 @@ class AveragingConfig(Config):
     mean. Takes memory for one more copy of the weights.
     """
 
-    kind: Literal["ema"] = Field(default="ema", description="Exponential, the only kind.")
     half_life_tokens: int = Field(ge=1, description="Tokens after which weights count half in the average.")
 
 

@@ -159,7 +159,7 @@ def test_a_shipped_recipe_names_its_schema_and_follows_it(
         {"tokenizer": {"vocab_size": "8_192"}},
         {"training": TRAINING | {"model": {"size": "171m", "qk_norm": True}}},
         {"training": TRAINING | {"optimizer": {"lr": "1e-4"}, "compile": "auto"}},
-        {"training": TRAINING | {"averaging": {"kind": "ema", "half_life_tokens": 2048}}},
+        {"training": TRAINING | {"averaging": {"half_life_tokens": 2048}}},
     ],
 )
 def test_the_schema_takes_what_the_loader_takes(

@@ -44,7 +44,7 @@ def everything(settings: dict[str, Any]) -> dict[str, Any]:
     schedule = {"kind": "cosine", "warmup_tokens": 0}
     stages = [{"name": "a", "share": 0.5, "weights": {"prose": 1}, "schedule": schedule}, {"name": "b"}]
     scaling = {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 16}
-    dumped["training"] |= {"stages": stages, "averaging": {"kind": "ema", "half_life_tokens": 256}}
+    dumped["training"] |= {"stages": stages, "averaging": {"half_life_tokens": 256}}
     dumped["training"]["model"]["rope_scaling"] = scaling
     dumped["training"]["samples"]["prompts"] = ["the"]
     return dumped

@@ -107,6 +107,6 @@ def test_an_average_that_is_no_longer_wanted_is_not_evaluated_or_exported(settin
 
 
 def test_an_average_that_the_run_is_too_short_for_is_refused(settings: dict[str, Any]) -> None:
-    settings["training"]["averaging"] = {"kind": "ema", "half_life_tokens": 10_000_000}
+    settings["training"]["averaging"] = {"half_life_tokens": 10_000_000}
     with pytest.raises(ValidationError, match=r"averaging.half_life_tokens 10000000 is more than max_tokens"):
         RunConfig.model_validate(settings)

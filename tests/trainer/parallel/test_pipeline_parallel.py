@@ -29,7 +29,7 @@ RUNS = {
     "three processes": (
         3,
         {"pp": 3},
-        {"micro_batch_size": 1, "averaging": {"kind": "ema", "half_life_tokens": 512}},
+        {"micro_batch_size": 1, "averaging": {"half_life_tokens": 512}},
     ),
     "copies": (
         4,
