@@ -26,11 +26,7 @@ RUNS = {
             ]
         },
     ),
-    "three processes": (
-        3,
-        {"pp": 3},
-        {"micro_batch_size": 1, "averaging": {"half_life_tokens": 512}},
-    ),
+    "three processes": (3, {"pp": 3}, {"micro_batch_size": 1, "averaging": {"half_life_tokens": 512}}),
     "copies": (
         4,
         {"pp": 2},
