@@ -55,17 +55,15 @@ def record(
     run: plan.Run,
     message: Mapping[str, Any],
     samples: Sequence[Mapping[str, Any]],
-) -> bool:
-    """Adds the entry of a checkpoint that the trainer reports, with its text samples. Returns False if it is
-    recorded already with the same content.
+) -> None:
+    """Adds the entry of a checkpoint that the trainer reports, with its text samples, unless it is recorded
+    already with the same content.
     """
     key = f"{run.name}-{message['step']:08d}"
     context.instance.add_dynamic_partitions(CHECKPOINTS.name or "", [key])
-    is_new = not _is_recorded(context.instance, key, message)
-    if is_new:
+    if not _is_recorded(context.instance, key, message):
         _log_entry(context, run, key, message, samples)
     update_weights(context.instance, Store(run.config.run_dir.parents[1]))
-    return is_new
 
 
 def _is_recorded(instance: dg.DagsterInstance, key: str, message: Mapping[str, Any]) -> bool:

@@ -11,7 +11,7 @@ import dagster as dg
 from pipeline.assets import checkpoints
 from pipeline.assets.asset import StoppedError
 from pipeline.assets.operations import alerts
-from pipeline.reports.images import inline_png
+from pipeline.assets.progress import Progress
 from pipeline.steps.training import plan
 from pipeline.steps.training.effort import Stopwatch
 from pipeline.steps.training.launcher import Launcher
@@ -42,7 +42,7 @@ class TrainerProcess:
         self._handled = 0  # how many messages of this attempt
         self._messages: Callable[[], Sequence[Mapping[str, Any]]] = tuple  # all of this attempt
         self._stopwatch = Stopwatch(run.config.run_dir)
-        self._speed = 0.0  # tokens/s, as last reported
+        self._progress = Progress(context, run)
         self._spike_alert_at = 0.0
         self._wanted = True
         self._ask_at = self._catch_up_at = 0.0
@@ -54,6 +54,11 @@ class TrainerProcess:
         Raises TrainingError or RetriableError with the reason when training does not get there, and
         StoppedError with the step that was saved when somebody stops it.
         """
+        with self._progress:
+            self._try()
+        return self._stopwatch.seconds
+
+    def _try(self) -> None:
         for left in reversed(range(ATTEMPTS)):
             try:
                 self._attempt()
@@ -67,7 +72,6 @@ class TrainerProcess:
                 raise StoppedError(self._stopped()) from None
             finally:
                 self._stopwatch.save()
-        return self._stopwatch.seconds
 
     def _attempt(self) -> None:
         config = self.run.write_config()
@@ -157,32 +161,18 @@ class TrainerProcess:
         kind, step = message["kind"], message.get("step")
         if kind == "checkpoint":
             samples = [sample for sample in self._samples if sample["step"] == step]
-            if checkpoints.record(self.context, self.run, message, samples):
-                self._observe(message)
+            checkpoints.record(self.context, self.run, message, samples)
             self.last_checkpoint = message
             # Samples of later steps can arrive first: a checkpoint is written while training continues.
             self._samples = [sample for sample in self._samples if sample["step"] > message["step"]]
         elif kind == "sample":
             self._samples.append(message)
-        elif kind == "metrics":
-            self._speed = message["tokens_per_second"]
-            if message["spike"]:
-                self._alert_of_spike(message)
+        elif kind == "metrics" and message["spike"]:
+            self._alert_of_spike(message)
         # Each error once, however often torchrun restarts.
         elif kind == "error" and message["message"] not in self._reasons:
             self._reasons.append(message["message"])
-
-    def _observe(self, message: Mapping[str, Any]) -> None:
-        """Shows how far training has come on the page of its asset, where Dagster plots the numbers."""
-        picture = self.run.config.run_dir / "loss.png"
-        metadata = {
-            "step": message["step"],
-            "tokens": message["tokens"],
-            **checkpoints.scores(message),
-            **({"tokens/s": round(self._speed)} if self._speed else {}),
-            **({"loss curve": inline_png(picture, "loss curve")} if picture.exists() else {}),
-        }
-        self.context.log_event(dg.AssetObservation(self.context.asset_key, metadata=metadata))
+        self._progress.take(message)
 
     def _alert_of_spike(self, message: Mapping[str, Any]) -> None:
         """Logs each spike, and sends one alert in SPIKE_ALERT_SECONDS."""

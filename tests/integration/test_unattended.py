@@ -74,6 +74,7 @@ def test_a_finished_training_is_told_to_the_webhook_with_its_figures_and_a_reuse
 
     @dg.asset(config_schema={"reused": bool})
     def pretrained_model(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
+        context.log_event(dg.AssetMaterialization("pretrained_model", metadata={"status": "training"}))
         return dg.MaterializeResult(metadata={**figures, "cost USD": 1.25, **context.op_config})
 
     succeeded = dg.DagsterEventType.RUN_SUCCESS
@@ -193,6 +194,10 @@ def test_the_page_of_a_job_lists_each_run_once_wherever_it_was_started(tmp_path:
         assert sorted(run.run_id for run in instance.get_runs(of_the_page)) == sorted(
             run.run_id for run in runs
         )
+        # The first page of the UI shows the runs of each code location.
+        found = [instance.get_run_by_id(run.run_id) for run in runs]
+        assert [one and one.remote_job_origin for one in found] == [from_ui, from_ui]
+        assert [one and one.tags.get("dagster/max_retries") for one in found] == [None, "0"]
 
 
 def of_module(name: str) -> JobPythonOrigin:

@@ -47,7 +47,7 @@ def report_training(context: dg.RunStatusSensorContext) -> None:
         if event is None or event.asset_key != dg.AssetKey(keys.PRETRAINED_MODEL):
             continue
         metadata = {name: entry.value for name, entry in event.metadata.items()}
-        if not metadata["reused"]:
+        if metadata.get("reused") is False:  # an entry of a training under way does not say
             text = f"{_shown_name(run)} ({run.run_id[:8]}) trained a model: {_figures(metadata)}"
             context.log.info(text)
             send(text, context.log, job=run.job_name, run_id=run.run_id)

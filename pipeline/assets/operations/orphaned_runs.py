@@ -9,12 +9,17 @@ import platform
 from pathlib import Path
 
 import dagster as dg
+from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
+from dagster._core.storage.legacy_storage import LegacyRunStorage
+from dagster._core.storage.runs.schema import RunsTable
+from dagster._core.storage.runs.sql_run_storage import SqlRunStorage
 
 log = logging.getLogger(__name__)
 
 # Dagster's UI hides tags that begin with `.dagster/`
 PROCESS_TAG = ".dagster/groundwork_process"
 REPOSITORY_TAG = ".dagster/repository"
+MAX_RETRIES_TAG = "dagster/max_retries"  # Dagster retries a run that failed outside its steps
 ENDED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 UNDER_WAY = [status for status in dg.DagsterRunStatus if status not in ENDED]
 DEFINITIONS = "pipeline.definitions"
@@ -42,12 +47,30 @@ def _is_gone(process: str) -> bool:
 
 
 def claim(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
-    """Tags the run with this process, which executes it, and with the code location, without which a run
-    from a terminal is missing from the UI's pages on jobs. Dagster stores that tag itself for a run from the
-    UI; stored twice, the run would be listed twice.
+    """Tags the run with this process, which executes it, and gives a run from a terminal what one from the UI
+    has from the beginning: a code location, without which the UI's first page leaves it out.
     """
-    location = {} if run.remote_job_origin else {REPOSITORY_TAG: f"__repository__@{DEFINITIONS}"}
-    instance.add_run_tags(run.run_id, location | {PROCESS_TAG: f"{run.run_id} {this_process()}"})
+    tags = {PROCESS_TAG: f"{run.run_id} {this_process()}"}
+    if run.remote_job_origin is None:
+        # A run from the UI would be listed twice; one from a terminal is repeated by a person.
+        tags |= {REPOSITORY_TAG: f"__repository__@{DEFINITIONS}", MAX_RETRIES_TAG: "0"}
+    instance.add_run_tags(run.run_id, tags)
+    stored = instance.get_run_by_id(run.run_id)
+    if stored and stored.remote_job_origin is None:
+        _store_origin(instance, stored)
+
+
+def _store_origin(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
+    """Dagster takes an origin only where it starts a run itself."""
+    repository = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin(DEFINITIONS), "__repository__")
+    run = run._replace(remote_job_origin=RemoteJobOrigin(repository, run.job_name))
+    storage = instance.run_storage
+    if isinstance(storage, LegacyRunStorage):
+        storage = storage._storage.run_storage
+    if isinstance(storage, SqlRunStorage):
+        row = RunsTable.c.run_id == run.run_id
+        with storage.connect() as connection:
+            connection.execute(RunsTable.update().where(row).values(run_body=dg.serialize_value(run)))
 
 
 def process_of(run: dg.DagsterRun) -> str | None:

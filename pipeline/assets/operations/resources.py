@@ -21,7 +21,6 @@ from pipeline.store.errors import PipelineError
 from pipeline.store.store import Store, default_store
 from trainer.system.errors import install
 
-MAX_RETRIES_TAG = "dagster/max_retries"  # Dagster retries a run that failed outside its steps
 PARENT_TAG = "dagster/parent_run_id"
 PARTITION_TAG = "dagster/partition"
 CHECKPOINT = re.compile(r"[0-9a-f]{8}-\d{8,}")
@@ -104,7 +103,7 @@ class PipelineResources(dg.ConfigurableResource):
         try:
             instance.add_run_tags(run.run_id, self._tags())
         except PipelineError:
-            instance.add_run_tags(run.run_id, {MAX_RETRIES_TAG: "0"})
+            instance.add_run_tags(run.run_id, {orphaned_runs.MAX_RETRIES_TAG: "0"})
             _restore_unreached_checks(instance, run.run_id)
             raise
         self._in_progress.enter_context(self.store.in_progress())

@@ -11,13 +11,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import dagster as dg
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from pipeline.assets import trainer_process
+from pipeline.assets import progress, trainer_process
 from pipeline.assets.asset import user_errors_as_failures
 from pipeline.assets.checkpoints import KEY
 from pipeline.recipe.sections import LaunchParams
@@ -262,15 +263,53 @@ def test_a_checkpoint_that_was_deleted_and_is_saved_again_has_a_new_entry(
             assert len(instance.fetch_materializations(KEY, limit=9).records) == entries
 
 
-def test_the_page_of_the_model_shows_each_checkpoint_while_training_continues(trains: Train) -> None:
-    metrics = {"kind": "metrics", "step": 8, "tokens": 4096, "loss": 6.0, "grad_norm": 1.0, "spike": False}
-    metrics |= {"tokens_per_second": 1234.4, "eta_seconds": 1.0}
+METRICS = {"kind": "metrics", "step": 8, "tokens": 4096, "loss": 6.0, "grad_norm": 1.0, "spike": False}
+METRICS |= {"tokens_per_second": 1234.4, "eta_seconds": 90.0}
+
+
+def shown(instance: dg.DagsterInstance) -> list[dict[str, Any]]:
+    """What the page of the model has shown, the newest last."""
+    found = instance.fetch_materializations(dg.AssetKey("model"), limit=99).records
+    entries = [one.asset_materialization for one in reversed(found)]
+    return [{name: data.value for name, data in one.metadata.items()} for one in entries if one]
+
+
+def test_the_page_of_the_model_shows_the_run_while_it_trains(
+    trains: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "LEAST_SECONDS", 0)
+    monkeypatch.setattr(progress, "SHARE", 1e9)
+    evaluation = {"kind": "evaluation", "step": 8, "tokens": 4096, "loss": 5.0, "bits_per_byte": 3.0}
+    evaluation |= {"perplexity": 148.4}
+    sample = {"kind": "sample", "step": 8, "tokens": 4096, "prompt": "Return the", "text": "value of x"}
     with dg.DagsterInstance.ephemeral() as instance:
-        assert trains(sends(metrics, {**LAST, "step": 8, "tokens": 4096}, LAST), instance).success
-        found = instance.fetch_observations(dg.AssetKey("model"), limit=9).records
-        shown = [record.asset_observation.metadata for record in found if record.asset_observation]
-    assert [one["step"].value for one in shown] == [32, 8]
-    assert shown[1]["validation loss"].value == 5.0 and shown[1]["tokens/s"].value == 1234
+        assert trains(sends(METRICS, evaluation, sample, LAST), instance).success
+        first, *_, last, end = shown(instance)
+    assert first["status"] == "training, 25% done, 1.5 min left"
+    assert (first["training loss"], first["tokens/s"], first["step"]) == (6.0, 1234, 8)
+    assert last["validation loss"] == 5.0 and "value of x" in last["sample"]
+    assert end == {}  # what the asset itself says of the model
+
+
+def test_the_page_of_the_model_says_why_a_training_ended(trains: Train) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        said = {"kind": "error", "message": "the loss is not a number"}
+        assert not trains(sends(METRICS, said) + "\nsys.exit(2)", instance).success
+        assert shown(instance)[-1]["status"].endswith("exit status 2. the loss is not a number")
+
+
+def test_a_long_training_adds_few_entries(trains: Train, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    entries: list[float] = []
+    monkeypatch.setattr(progress.Progress, "_show", lambda self, status: entries.append(clock[0]))
+    config = SimpleNamespace(config=SimpleNamespace(training=SimpleNamespace(max_tokens=10**6)))
+    following = progress.Progress(dg.build_asset_context(), config)  # type: ignore[arg-type]
+    for second in range(0, 7 * 24 * 3600, 5):
+        clock[0] = second
+        following.take(METRICS)
+    assert sum(one < 3600 for one in entries) <= 120 and len(entries) <= 300
+    assert entries[-1] > 6.7 * 24 * 3600
 
 
 def test_spikes_are_logged_and_one_alert_is_sent(
