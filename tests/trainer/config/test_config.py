@@ -180,10 +180,10 @@ def test_an_override_reaches_into_a_named_size_and_a_section_that_is_not_there(t
     settings = example()
     settings["training"]["model"] = "tiny"
     settings["training"]["averaging"] = None
-    averaging = ("training.averaging.kind=ema", "training.averaging.half_life_tokens=64")
-    config = load(tmp_path, settings, "training.model.qk_norm=true", *averaging)
+    averaging = "training.averaging.half_life_tokens=64"
+    config = load(tmp_path, settings, "training.model.qk_norm=true", averaging)
     assert config.training.model.qk_norm and config.training.model.n_layers == 4
-    assert config.training.averaging and config.training.averaging.kind == "ema"
+    assert config.training.averaging and config.training.averaging.half_life_tokens == 64
 
 
 def test_the_parameter_count_is_that_of_llama_7b() -> None:
