@@ -7,7 +7,6 @@ import dagster as dg
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
 from pipeline.assets.checkpoints import checkpoint_spec
-from pipeline.assets.comparison import training_runs_asset, variant_comparison_asset
 from pipeline.assets.evaluation import (
     benchmarks_check,
     benchmarks_spec,
@@ -16,6 +15,7 @@ from pipeline.assets.evaluation import (
     evaluation_asset,
 )
 from pipeline.assets.exported_model import exported_model_asset
+from pipeline.assets.leaderboard import leaderboard_spec
 from pipeline.assets.mixture_search import mixture_search_assets
 from pipeline.assets.operations.console import console, explain_on_exit, use_by_default
 from pipeline.assets.operations.resources import PipelineResources, launchpad
@@ -53,8 +53,6 @@ model: list[Asset] = [
     *stage_assets(recipe, "pretrain"),
     evaluation_asset(recipe),
     exported_model_asset,
-    training_runs_asset,
-    *([variant_comparison_asset] if recipe.all_variants else []),
 ]
 variants = VariantPartitions(recipes)
 to_dedup, to_shards, model = map(variants.partitioned, (to_dedup, to_shards, model))
@@ -95,6 +93,7 @@ defs = dg.Definitions(
         *model,
         *searching,
         checkpoint_spec(recipe),
+        leaderboard_spec(),
         checkpoint_evaluation_spec(),
         *benchmarks_spec(recipe),
     ],

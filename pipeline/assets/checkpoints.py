@@ -97,7 +97,7 @@ def _log_entry(
         **_lineage(saved),
         "on disk": "yes",
         "path": dg.MetadataValue.path(message["path"]),
-        "training run": run.name,
+        "training run": run.config.name,
     }
     context.log_event(
         dg.AssetMaterialization(

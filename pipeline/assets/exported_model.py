@@ -4,6 +4,7 @@ import logging
 
 import dagster as dg
 
+from pipeline.assets import checkpoints, leaderboard
 from pipeline.assets.asset import asset, check_results
 from pipeline.assets.metadata import materialized
 from pipeline.assets.operations.resources import PipelineResources
@@ -22,12 +23,16 @@ log = logging.getLogger(__name__)
     "The final checkpoint as files that `transformers` loads, with a model card and its lineage.",
     kinds=["huggingface"],
 )
-def exported_model_asset(workshop: PipelineResources) -> dg.MaterializeResult:
+def exported_model_asset(
+    context: dg.AssetExecutionContext, workshop: PipelineResources
+) -> dg.MaterializeResult:
     """Hugging Face files and a model card."""
     version = export.export(workshop.store)
     for item in gc.retirable(workshop.store, workshop.recipe.limits):
         if gc.retire(workshop.store, item):
             log.info("retention: removed %s (%s)", item.place, item.why)
+    checkpoints.update_weights(context.instance, workshop.store)
+    leaderboard.update(context.instance, workshop.store)
     card = version.only("README.md").read_text(encoding="utf-8")
     for picture in version.directory().glob("*.png"):
         card = card.replace(f"]({picture.name})", f"](data:image/png;base64,{as_text(picture.read_bytes())})")

@@ -33,7 +33,7 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
         pool=GPU_POOL,
     )
     def _asset(context: dg.AssetExecutionContext, workshop: PipelineResources) -> dg.MaterializeResult:
-        run = plan.plan(workshop.store, workshop.recipe)
+        run = plan.plan(workshop.store, workshop.recipe, workshop.called)
         # before training: afterwards, other shards may be in use
         mixture = table(map(asdict, plan.contributions(workshop.store, workshop.recipe)))
         version = plan.finished(workshop.store, run)

@@ -67,7 +67,7 @@ class Progress:
             "step": self._last["step"],
             "tokens": self._last["tokens"],
             **({"sample": checkpoints.samples_shown([self._sample])} if self._sample else {}),
-            "training run": self._run.name,
+            "training run": self._run.config.name,
         }
         context = self._context
         context.log_event(

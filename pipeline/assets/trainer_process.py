@@ -177,7 +177,7 @@ class TrainerProcess:
     def _alert_of_spike(self, message: Mapping[str, Any]) -> None:
         """Logs each spike, and sends one alert in SPIKE_ALERT_SECONDS."""
         facts = f"loss {message['loss']:.3f}, gradient norm {message['grad_norm']:.3f}"
-        text = f"training {self.run.name}: loss spike at step {message['step']}: {facts}"
+        text = f"training {self.run.config.name}: loss spike at step {message['step']}: {facts}"
         self.context.log.warning(text)
         now = time.monotonic()
         if now >= self._spike_alert_at:

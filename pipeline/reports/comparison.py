@@ -1,6 +1,7 @@
 """Training runs side by side, as variants of a recipe or by their names: settings, scores, cost, curves."""
 
 import hashlib
+import logging
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,7 +13,7 @@ from pipeline.recipe.recipe import BASE, Recipe
 from pipeline.steps.model import evaluate
 from pipeline.steps.recipe_versions import store_of
 from pipeline.steps.training import plan
-from pipeline.steps.training.effort import Effort
+from pipeline.steps.training.effort import Effort, spent
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.keys import RUNS
@@ -21,7 +22,9 @@ from pipeline.store.store import Store, StoreError
 from pipeline.store.training_runs import run_histories, run_named, saved_steps
 from trainer.data.shards import Shard, ShardError, bin_path
 from trainer.system.errors import TrainerError
-from trainer.system.history import RunHistory, differing
+from trainer.system.history import NAME_LENGTH, RunHistory, differing
+
+log = logging.getLogger(__name__)
 
 # UTF-8 bytes, documents and a hash of the token ids; the last two are None where the shards are not on disk.
 Facts = tuple[int, int | None, str | None]
@@ -50,10 +53,10 @@ class Outcome:
     """What came of a run. `settings`: those that differ. Scores are those on all held-out text, or during a
     training, and for a run by its name, those of its last validation; None before. `held_out`: a letter, the
     same for runs with the same held-out text and tokenizer. `benchmarks`: the scores of each. `seconds`: of
-    the trainer in all its attempts, or those in steps during a training and for a run by its name. `usd`:
-    None where the recipe names no price. `recipe` and `on_disk`, the number of checkpoints with weights, are
-    known of the runs of a store. `seeds`: the runs of a variant that has several, of which it is the first,
-    with their effort together; `rank`: that among variants, None without enough seeds for a verdict.
+    the trainer in all its attempts, for a run outside of a store those in steps. `usd`: None where the recipe
+    names no price. `recipe`, and the names of the `checkpoints` on disk, are known of the runs of a store.
+    `seeds`: the runs of a variant that has several, of which it is the first, with their effort together;
+    `rank`: that among variants, None without enough seeds for a verdict. `run`: its name in the UI.
     """
 
     name: str
@@ -68,9 +71,10 @@ class Outcome:
     usd: float | None = None
     curve: Curve | None = None
     recipe: str = ""
-    on_disk: int | None = None
+    checkpoints: Sequence[str] | None = None
     seeds: Sequence["Outcome"] = ()
     rank: int | None = None
+    run: str = ""
 
 
 @dataclass(frozen=True)
@@ -135,7 +139,7 @@ def of_runs(store: Store, names: Sequence[str]) -> list[Outcome]:
         raise ComparisonError(
             f"{unstarted[0]}: metrics.jsonl has no steps: not a run directory, or its run has not begun"
         )
-    shown = [run.name for run in histories]
+    shown = [run.title for run in histories]
     if len(set(shown)) < len(shown):  # then their paths tell them apart
         shown = [str(run.path) for run in histories]
     return list(map(_so_far, histories, shown, settings, texts))
@@ -144,7 +148,7 @@ def of_runs(store: Store, names: Sequence[str]) -> list[Outcome]:
 def _so_far(run: RunHistory, name: str, settings: str, text: str) -> Outcome:
     """What came of a run up to its last step."""
     if not run.steps:
-        return Outcome(name, settings, held_out=text)
+        return Outcome(name, settings, held_out=text, run=run.name)
     tokens, seconds, validations = run.tokens, run.seconds, run.validations
     last = (validations or [{}])[-1]
     curve = Curve(
@@ -162,8 +166,9 @@ def _so_far(run: RunHistory, name: str, settings: str, text: str) -> Outcome:
         last.get("loss"),
         last.get("bits_per_byte"),
         text,
-        seconds=seconds[-1],
+        seconds=spent(run.path) or seconds[-1],
         curve=curve,
+        run=run.name,
     )
 
 
@@ -174,19 +179,68 @@ def differences(settings: Sequence[Mapping[str, str]]) -> list[str]:
 
 
 def training_runs(store: Store) -> list[Outcome]:
-    """The runs in a store, the newest first, with the settings in which the runs of a recipe differ."""
-    runs = run_histories(store)
+    """The runs in a store, the newest first, with the settings in which the runs of a recipe differ. Leaves
+    out, with a warning, a run whose configuration cannot be read.
+    """
+    runs = [run for run in run_histories(store) if _is_readable(run)]
     runs.sort(key=lambda run: -run.directory.config.stat().st_mtime_ns)
     settings: dict[str, str] = {}
     for recipe in {run.recipe for run in runs}:
         alike = {run.name: run.settings for run in runs if run.recipe == recipe}
         settings |= zip(alike, differences([*alike.values()]), strict=True)
-    saved = [name.partition("-")[0] for name in saved_steps(store)]
-    found = [_so_far(run, run.name, settings[run.name], "") for run in runs]
+    saved = saved_steps(store)
     return [
-        replace(one, recipe=run.recipe, on_disk=saved.count(run.name))
-        for one, run in zip(found, runs, strict=True)
+        replace(
+            _so_far(run, run.title, settings[run.name], ""),
+            recipe=run.recipe,
+            checkpoints=[name for name in saved if name.startswith(run.name)],
+        )
+        for run in runs
     ]
+
+
+def _is_readable(run: RunHistory) -> bool:
+    try:
+        return bool(run.config)
+    except TrainerError as error:
+        log.warning("%s", error)
+        return False
+
+
+def leaderboard(store: Store, recipes: Mapping[str, Recipe], ranks: Mapping[str, int]) -> list[Outcome]:
+    """All runs of a store: first the variants of the recipe, the best one first and their seeds together,
+    then the others, the newest first. All have the scores on all held-out text, as far as they are known.
+    """
+    scores = _evaluations(store)
+    runs = {one.run: _with(scores.get(one.run), one) for one in training_runs(store)}
+    if len(recipes) == 1:
+        return [*runs.values()]
+    variants = sorted(outcomes(recipes, ranks), key=lambda one: one.rank or len(recipes))
+    own = {seed.run for one in variants for seed in (one, *one.seeds)}
+    shown = [
+        replace(one, checkpoints=runs[one.run].checkpoints, recipe=runs[one.run].recipe)
+        if one.run in runs
+        else one
+        for one in variants
+    ]
+    return [*shown, *(one for name, one in runs.items() if name not in own)]
+
+
+def _with(scores: Mapping[str, Any] | None, one: Outcome) -> Outcome:
+    if scores is None:
+        return one
+    loss, bits, answered = scores["loss"], scores["bits_per_byte"], scores.get("benchmarks") or {}
+    return replace(one, loss=loss, bits_per_byte=bits, benchmarks=answered)
+
+
+def _evaluations(store: Store) -> dict[str, dict[str, Any]]:
+    """The scores of finished runs on all held-out text, by the names of the runs."""
+    models = {one.data_version: one.fingerprint for one in store.newest_first(keys.PRETRAINED_MODEL)}
+    found: dict[str, dict[str, Any]] = {}
+    for version in store.newest_first(keys.EVALUATION):
+        run = models.get(version.manifest["inputs"][keys.PRETRAINED_MODEL], "")[:NAME_LENGTH]
+        found.setdefault(run, evaluate.read(version))
+    return found
 
 
 def outcomes(recipes: Mapping[str, Recipe], ranks: Mapping[str, int]) -> list[Outcome]:

@@ -10,14 +10,17 @@ from pipeline.steps.model import benchmark as benchmarks
 from trainer.system import figures
 
 RECIPE, HELD_OUT, SETTINGS = "recipe", "held-out text", "settings that differ"
-RANK, SEEDS = "rank", "seeds"
+RANK, SEEDS, KEPT, HOURS = "rank", "seeds", "checkpoints", "hours"
+NARROW = ("run", RANK, "bits per byte", "loss", "done", HOURS)
+LONGEST = 24  # characters of a name beside those columns
+INLINE = 1000  # characters of markdown that the UI shows at once
 WIDTH, HEIGHT = 10, 4.6  # inches: as wide as a dialog of the UI
 EXPLAINED = (
-    "Loss (nats per token) and bits per byte are those on all held-out text, of a training under way those "
-    "of its last validation. Benchmarks in percent with their 95% intervals (Wilson), evaluation texts in "
-    "bits per byte with those over their documents; of several seeds the mean with its standard deviation. "
-    "`rank`: 1, and 1 for each variant that is better by a verdict; those that are not distinguishable share "
-    "a rank."
+    "Loss (nats per token) and bits per byte are those on all held-out text, before it was evaluated those "
+    "of the last validation. Hours are those of the trainer in all attempts. Benchmarks in percent with "
+    "their 95% intervals (Wilson), evaluation texts in bits per byte with those over their documents; of "
+    "several seeds the mean with its standard deviation. `rank`: 1, and 1 for each variant that is better by "
+    "a verdict; those that are not distinguishable share a rank."
 )
 OTHER_TEXT = (
     "Losses and bits per byte can be compared where the letter in `held-out text` is the same, those of "
@@ -32,9 +35,7 @@ def rows(outcomes: Sequence[Outcome]) -> list[dict[str, str]]:
     answered = list(dict.fromkeys(name for one in outcomes for run in _runs(one) for name in run.benchmarks))
     found = [_row(one, answered) for one in outcomes]
     silent = {HELD_OUT} if not texts_differ(outcomes) else set()
-    silent |= {
-        name for name in ("USD", RECIPE, "on disk", RANK, SEEDS) if all(row[name] == "-" for row in found)
-    }
+    silent |= {name for name in ("USD", RECIPE, KEPT, RANK, SEEDS) if all(row[name] == "-" for row in found)}
     return [{name: text for name, text in row.items() if name not in silent} for row in found]
 
 
@@ -56,9 +57,9 @@ def _row(one: Outcome, answered: Sequence[str]) -> dict[str, str]:
         "bits per byte": _over_seeds([run.bits_per_byte for run in runs]),
         HELD_OUT: one.held_out or "-",
         **{name: _score(one, name) for name in answered},
-        "seconds": _figure(one.seconds, ",.0f"),
+        HOURS: _figure(one.seconds and one.seconds / 3600, ",.2f"),
         "USD": _figure(one.usd, ".2f"),
-        "on disk": _figure(one.on_disk, "d"),
+        KEPT: "-" if one.checkpoints is None else str(len(one.checkpoints) or "deleted"),
     }
 
 
@@ -106,6 +107,32 @@ def lines(outcomes: Sequence[Outcome], columns: int) -> Iterator[str]:
             yield from tables.lines(table, ["run", name])
     if texts_differ(outcomes):
         yield OTHER_TEXT
+
+
+def markdown(outcomes: Sequence[Outcome], shown: Sequence[str] = ()) -> str:
+    """The columns `shown`, else all, with a link from each run to its newest checkpoint that is on disk."""
+    table = rows(outcomes)
+    names = [name for name in shown or table[0] if name in table[0]]
+    lines = [names, ["---"] * len(names), *([row[name] for name in names] for row in table)]
+    for one, line in zip(outcomes, lines[2:], strict=True):
+        if shown and len(line[0]) > LONGEST:
+            line[0] = f"{line[0][: LONGEST - 10]}… {one.run}"
+        if one.checkpoints:
+            page = f"/assets/checkpoint?view=partitions&partition={one.checkpoints[-1]}"
+            line[0] = f"[{line[0]}]({page})"
+    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
+
+
+def inline(outcomes: Sequence[Outcome]) -> Iterator[tuple[str, str]]:
+    """The columns that the page of an asset has room for, in tables that are short enough to be shown there
+    without a click, each with its first and last place.
+    """
+    first, last = 0, 1
+    while first < len(outcomes):
+        while last < len(outcomes) and len(markdown(outcomes[first : last + 1], NARROW)) < INLINE:
+            last += 1
+        yield f"{first + 1}-{last}", markdown(outcomes[first:last], NARROW)
+        first, last = last, last + 1
 
 
 def draw(outcomes: Sequence[Outcome]) -> bytes:

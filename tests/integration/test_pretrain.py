@@ -101,13 +101,18 @@ def test_each_checkpoint_is_an_entry_with_the_versions_it_was_made_from(finished
     assert lineage["recipe"]["name"] == "tiny"
 
 
-def test_the_run_is_in_the_table_of_training_runs(finished: Project) -> None:
-    event = materializations(finished, ["training_runs"])[0]
-    (row,) = event.metadata["runs"].value.records
+def test_the_run_is_on_the_leaderboard(finished: Project) -> None:
+    metadata = materializations(finished, ["leaderboard"])[0].metadata
+    header, _, row = (
+        line.strip("| ").split(" | ") for line in metadata["all runs, all columns"].value.strip().splitlines()
+    )
+    found = dict(zip(header, row, strict=True))
     bits = materializations(finished, ["evaluation"])[0].metadata["bits per byte"].value
-    shown = {"recipe": "tiny", "tokens": "16,384", "done": "100%", "on disk": "2"}
-    assert shown.items() <= row.data.items()
-    assert float(row.data["bits per byte"]) == pytest.approx(bits, abs=1e-3)
+    shown = {"recipe": "tiny", "tokens": "16,384", "done": "100%", "checkpoints": "2"}
+    assert shown.items() <= found.items()
+    assert float(found["bits per byte"]) == pytest.approx(bits, abs=1e-4)
+    run = finished.store.current("pretrained_model").fingerprint[:8]
+    assert found["run"].startswith(f"[tiny {run}](/assets/checkpoint?view=partitions&partition={run}-")
 
 
 def test_transformers_opens_the_export_and_its_logits_are_the_trainers(finished: Project) -> None:

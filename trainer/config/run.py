@@ -22,6 +22,9 @@ class RunConfig(Config):
     run_dir: AbsolutePath = Field(description="Directory of the run's checkpoints, metrics and plots.")
     data: DataConfig = Field(description="What the run learns from.")
     training: TrainingConfig = Field(description="The model and how it is trained.")
+    name: str = Field(
+        default="", description="What people call the run; when empty, what its directory is called."
+    )
     project: str | None = Field(
         default=None, description="Project or experiment under which trackers list the run."
     )

@@ -47,6 +47,11 @@ class RunHistory:
         name = name[:NAME_LENGTH] if STORED.fullmatch(name) else name
         return name if self.until_step is None else f"{name}-{self.until_step:08d}"
 
+    @property
+    def title(self) -> str:
+        """What people call the run, with its name in the UI: `mine strict 6ddca120`."""
+        return self.config.get("name") or self.name
+
     @cached_property
     def config(self) -> dict[str, Any]:
         """Raises TrainerError when the file is not the configuration of a run."""
@@ -108,7 +113,7 @@ class RunHistory:
             kept = {name: value for name, value in recipe.items() if name not in NOT_COMPARED}
             return flat(kept | {"training": self.config["training"]})
         settings = flat(
-            {key: value for key, value in self.config.items() if key not in ("run_dir", "lineage")}
+            {key: value for key, value in self.config.items() if key not in ("run_dir", "name", "lineage")}
         )
         paths = {"data.tokenizer"}
         for key in (key for key, value in settings.items() if key.endswith(".content") and value != "null"):

@@ -25,6 +25,7 @@ PARENT_TAG = "dagster/parent_run_id"
 PARTITION_TAG = "dagster/partition"
 CHECKPOINT = re.compile(r"[0-9a-f]{8}-\d{8,}")
 TAG_LENGTH = 200
+SHOWN_SETTINGS = 2  # in the name of a run
 PLANNED = dg.DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED
 EVALUATED = dg.DagsterEventType.ASSET_CHECK_EVALUATION
 KNOBS: dict[str, type[dg.Config]] = {"training": TrainingKnobs, "dedup": DedupKnobs, "shards": ShardKnobs}
@@ -124,14 +125,26 @@ class PipelineResources(dg.ConfigurableResource):
                         self.store.go_on_with(self.store.open(key, str(made.metadata["fingerprint"].value)))
             parent = run.tags.get(PARENT_TAG)
 
-    def _tags(self) -> dict[str, str]:
-        """Name, notes and the settings that differ from the recipe."""
+    @cached_property
+    def _differences(self) -> dict[str, str]:
+        """The settings of this run that differ from the recipe or the variant, by path."""
         now, usual = self.recipe.model_dump(mode="json"), self.unchanged_recipe.model_dump(mode="json")
         changes = {name: value for name, value in self.changes.items() if now.get(name) != usual.get(name)}
+        return differences(changes, usual)
+
+    @property
+    def called(self) -> str:
+        """The name of this run, or else its recipe, its variant and the first settings that it was given."""
+        given = [f"{path.rpartition('.')[2]} {value}" for path, value in self._differences.items()]
+        variant = [] if self._variant == BASE else [self._variant]
+        return self.name or " ".join([self.recipe.name, *variant, *given[:SHOWN_SETTINGS]])
+
+    def _tags(self) -> dict[str, str]:
+        """Name, notes and the settings that differ from the recipe."""
         named = {"name": self.name, "notes": self.notes}
         return {
             **{name: text for name, text in named.items() if text},
-            **{path: text[:TAG_LENGTH] for path, text in differences(changes, usual).items()},
+            **{path: text[:TAG_LENGTH] for path, text in self._differences.items()},
         }
 
     def release_data(self) -> None:

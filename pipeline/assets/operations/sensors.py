@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from pipeline.assets import checkpoints
+from pipeline.assets import checkpoints, leaderboard
 from pipeline.assets.asset import asset_key
 from pipeline.assets.operations import alerts, orphaned_runs
 from pipeline.assets.operations.resources import PipelineResources
@@ -88,6 +88,7 @@ def new_checkpoint_sensor(job: str, training_job: str) -> dg.SensorDefinition:
     )
     def _sensor(context: dg.SensorEvaluationContext, workshop: PipelineResources) -> dg.SensorResult:
         saved = checkpoints.update_weights(context.instance, workshop.store)
+        leaderboard.update(context.instance, workshop.store)
         if any(_trains(run, training_job) for run in orphaned_runs.under_way(context.instance)):
             return dg.SensorResult(skip_reason="a training run is in progress")
         evaluated = context.instance.get_materialized_partitions(checkpoints.EVALUATION_KEY)

@@ -34,12 +34,17 @@ class Effort:
         return f"{self.tokens:,} tokens in {self.hours:.2f} h, {self.tokens_per_second:,} tokens/s{cost}"
 
 
+def spent(run_dir: Path) -> float:
+    """The seconds that all attempts of a training have taken so far."""
+    path = run_dir / NAME
+    return float(json.loads(path.read_text())) if path.exists() else 0.0
+
+
 class Stopwatch:
     """Runs from now on, and adds the seconds that earlier attempts saved in the same run directory."""
 
     def __init__(self, run_dir: Path):
-        self._path = run_dir / NAME
-        self._earlier = float(json.loads(self._path.read_text())) if self._path.exists() else 0.0
+        self._path, self._earlier = run_dir / NAME, spent(run_dir)
         self._started = time.monotonic()
 
     @property

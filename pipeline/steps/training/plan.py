@@ -22,6 +22,7 @@ from pipeline.store.store import Store
 from pipeline.store.work import Work
 from trainer.config import OPERATIONAL, CorpusShards, DataConfig, RunConfig
 from trainer.system.durable import write_atomically
+from trainer.system.history import NAME_LENGTH
 
 VERSION = "train-2"
 RESULTS = ("step", "tokens", "loss", "validation_loss", "bits_per_byte", "data_version")
@@ -43,7 +44,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        return self.work.fingerprint[:8]
+        return self.work.fingerprint[:NAME_LENGTH]
 
     @property
     def config_path(self) -> Path:
@@ -56,14 +57,15 @@ class Run:
         return self.config_path
 
 
-def plan(store: Store, recipe: Recipe) -> Run:
-    """The run that the recipe describes on its shards. Raises TrainingError when there is nothing to
-    train or validate on.
+def plan(store: Store, recipe: Recipe, name: str = "") -> Run:
+    """The run that the recipe describes on its shards, called `name` or as the recipe. Raises TrainingError
+    when there is nothing to train or validate on.
     """
     tokenizer, shards, work = store.current(keys.TOKENIZER), _shards(store, recipe), plan_work(store, recipe)
     training = initial_weights.located(recipe)
     config = RunConfig(
         run_dir=store.root / RUNS / work.fingerprint[:16],
+        name=f"{name or recipe.name} {work.fingerprint[:NAME_LENGTH]}",
         data=_data(tokenizer, shards, recipe),
         training=training,
         project=recipe.name,

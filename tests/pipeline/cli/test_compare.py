@@ -29,7 +29,7 @@ def write_run(
     run: Path, settings: dict[str, Any], losses: list[float | None], speeds: list[float] | None = None
 ) -> Path:
     """A run with a record for each loss, of 100 tokens each, and a validation at its end."""
-    run.mkdir(parents=True)
+    run.mkdir(parents=True, exist_ok=True)
     (run / "config.yaml").write_text(yaml.safe_dump(settings))
     lines: list[dict[str, Any]] = [
         {"kind": "train", "step": step, "tokens": 100 * step, "loss": loss, "tokens_per_second": speed}
@@ -168,9 +168,9 @@ def test_the_table_of_all_runs_shows_what_differs_within_a_recipe(tmp_path: Path
     saved = tmp_path / "store/runs" / ("a" * 16) / "checkpoints/step-00000001/manifest.json"
     saved.parent.mkdir(parents=True)
     saved.touch()
-    runs = {run.name: run for run in comparison.training_runs(store)}
+    runs = {run.run: run for run in comparison.training_runs(store)}
     assert runs["a" * 8].loss == 3.1 and runs["b" * 8].bits_per_byte is None and runs["b" * 8].tokens == 0
-    shown = {name: (run.recipe, run.settings, run.on_disk) for name, run in runs.items()}
+    shown = {name: (run.recipe, run.settings, len(run.checkpoints or ())) for name, run in runs.items()}
     assert shown == {
         "a" * 8: ("mine", "training.seed 0", 1),
         "b" * 8: ("mine", "training.seed 1", 0),

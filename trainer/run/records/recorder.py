@@ -1,6 +1,7 @@
 """Records a run's metrics, loss curve and progress, and reports them to Dagster. In the main process only."""
 
 import logging
+import re
 import time
 from typing import Any
 
@@ -21,6 +22,7 @@ from trainer.system.history import RunHistory
 from trainer.system.run_directory import RunDirectory
 
 LOG_INTERVAL_SECONDS = 10.0
+LONGEST_FOLDER = 100  # characters
 
 log = logging.getLogger("trainer")
 
@@ -32,7 +34,11 @@ class Recorder:
         self._session, self._directory, self._reporter = session, directory, reporter
         self._sinks = Sinks(session.config, session.plan.identity, directory.sinks, session.step > 0)
         self.metrics = MetricsLog(
-            directory.metrics, directory.tensorboard, session.step, session.metrics_bytes, self._sinks
+            directory.metrics,
+            directory.tensorboard / _as_folder(session.config.name),
+            session.step,
+            session.metrics_bytes,
+            self._sinks,
         )
         self._started, self._started_tokens = time.monotonic(), session.tokens
         self._last_line = self._started
@@ -145,6 +151,11 @@ class Recorder:
         """Plots the loss so far, read back from disk: a long run does not hold it in memory."""
         self.metrics.flush()
         draw_losses(RunHistory(self._directory.path))
+
+
+def _as_folder(name: str) -> str:
+    """TensorBoard shows a run by its path."""
+    return re.sub(r"[^\w .-]", "_", name)[:LONGEST_FOLDER].strip(". ")
 
 
 def draw_losses(run: RunHistory) -> None:

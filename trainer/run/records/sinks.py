@@ -37,7 +37,7 @@ Finish = Callable[[bool], object]  # takes whether the run reached its last step
 Tracker = tuple[Log, Finish]
 
 
-def _wandb(project: str, run_dir: Path, run_id: str, settings: dict[str, Any]) -> Tracker:
+def _wandb(project: str, name: str, run_dir: Path, run_id: str, settings: dict[str, Any]) -> Tracker:
     import wandb
 
     # Neither the command line, nor the host, nor the git remote, nor the console leaves the machine.
@@ -45,13 +45,7 @@ def _wandb(project: str, run_dir: Path, run_id: str, settings: dict[str, Any]) -
         console="off", disable_code=True, disable_git=True, silent=True, x_disable_meta=True
     )
     run = wandb.init(
-        project=project,
-        id=run_id,
-        name=run_dir.name,
-        config=settings,
-        dir=run_dir,
-        resume="allow",
-        settings=private,
+        project=project, id=run_id, name=name, config=settings, dir=run_dir, resume="allow", settings=private
     )
     # Steps after the checkpoint that a run resumes from are there already.
     return (
@@ -60,17 +54,17 @@ def _wandb(project: str, run_dir: Path, run_id: str, settings: dict[str, Any]) -
     )
 
 
-def _trackio(project: str, run_dir: Path, run_id: str, settings: dict[str, Any]) -> Tracker:
+def _trackio(project: str, name: str, run_dir: Path, run_id: str, settings: dict[str, Any]) -> Tracker:
     import trackio
 
     # By its name trackio finds it again.
-    named = {"project": project, "name": f"{run_dir.name}-{run_id}", "config": settings}
+    named = {"project": project, "name": f"{name}-{run_id}", "config": settings}
     # In a context of its own, or trackio would finish the run a second time when Python exits.
     run = copy_context().run(trackio.init, **named, resume="allow", embed=False)
     return lambda numbers, step: run.log(numbers, step=step), lambda complete: run.finish()
 
 
-def _mlflow(project: str, run_dir: Path, run_id: str, settings: dict[str, Any]) -> Tracker:
+def _mlflow(project: str, name: str, run_dir: Path, run_id: str, settings: dict[str, Any]) -> Tracker:
     if not os.environ.get("MLFLOW_TRACKING_URI"):
         raise TrainerError(
             "set the environment variable MLFLOW_TRACKING_URI to the server or the database, for example "
@@ -88,7 +82,7 @@ def _mlflow(project: str, run_dir: Path, run_id: str, settings: dict[str, Any]) 
         run = known[0].info.run_id
         client.update_run(run, status="RUNNING")
     else:
-        run = client.create_run(place, run_name=run_dir.name, tags={MLFLOW_TAG: run_id}).info.run_id
+        run = client.create_run(place, run_name=name, tags={MLFLOW_TAG: run_id}).info.run_id
         params = [Param(key, value) for key, value in flat(settings).items()]
         for start in range(0, len(params), 100):  # as many as a request may have
             client.log_batch(run, params=params[start : start + 100])
@@ -126,9 +120,10 @@ class Sinks:
         for kind in config.training.sinks:
             open_tracker, variable = TRACKERS[kind]
             project = os.environ.get(variable) or config.project or "groundwork"
+            name = config.name or config.run_dir.name
             try:
                 with redirect_stdout(io.StringIO()):
-                    self._opened[kind] = open_tracker(project, config.run_dir, run_id, settings)
+                    self._opened[kind] = open_tracker(project, name, config.run_dir, run_id, settings)
             except Exception as error:  # each tracker raises its own
                 problem = f"training.sinks: {kind} cannot be opened: {_reason(error)}"
                 if not resumed:

@@ -1,0 +1,86 @@
+"""One table of all training runs of the store, which is brought up to date whenever something has changed."""
+
+import math
+from typing import Any
+
+import dagster as dg
+
+from pipeline.assets.metadata import table
+from pipeline.recipe import variants
+from pipeline.recipe.recipe import BASE, recipe_path
+from pipeline.reports import comparison, decide, verdicts
+from pipeline.reports import variants as report
+from pipeline.reports.images import as_text, inline
+from pipeline.store import keys
+from pipeline.store.fingerprint import fingerprint
+from pipeline.store.store import Store
+
+KEY = dg.AssetKey("leaderboard")
+VERSION_TAG = "dagster/data_version"
+# What it shows follows from these files of the store.
+SHOWN = (
+    "runs/*/config.yaml",
+    "runs/*/checkpoints/*/manifest.json",
+    f"{keys.PRETRAINED_MODEL}/*/manifest.json",
+    f"{keys.EVALUATION}/*/manifest.json",
+    f"{keys.CHECKPOINT_EVALUATION}/*/*/manifest.json",
+    f"{keys.BENCHMARKS}/*/*/manifest.json",
+)
+GROWTH = 1.1  # of a run's metrics, after which its row is written again
+CURVES, LISTED = 12, 50  # runs
+
+
+def leaderboard_spec() -> dg.AssetSpec:
+    """The asset `leaderboard`: runs and the sensor of checkpoints add entries, nothing materializes it."""
+    return dg.AssetSpec(
+        KEY,
+        deps=[keys.PRETRAINED_MODEL, keys.EVALUATION],
+        group_name="model",
+        kinds={"table"},
+        description="All training runs in the store: first the variants of the recipe, the best one first, "
+        "then other runs, the newest first, with the settings in which they differ. Each run links to its "
+        "newest checkpoint. "
+        f"{report.EXPLAINED} {report.OTHER_TEXT}",
+    )
+
+
+def update(instance: dg.DagsterInstance, store: Store) -> None:
+    """Adds an entry if what it would show has changed."""
+    stamp = _stamp(store)
+    last = instance.get_latest_materialization_event(KEY)
+    if (
+        last
+        and last.asset_materialization
+        and (last.asset_materialization.tags or {}).get(VERSION_TAG) == stamp
+    ):
+        return
+    entry = dg.AssetMaterialization(KEY, metadata=_facts(store), tags={VERSION_TAG: stamp})
+    instance.report_runless_asset_event(entry)
+
+
+def _stamp(store: Store) -> str:
+    store.files.pull_runs()
+    names = sorted(str(path) for pattern in SHOWN for path in store.root.glob(pattern))
+    grown = [
+        f"{path} {math.log(path.stat().st_size + 1, GROWTH):.0f}"
+        for path in sorted(store.root.glob("runs/*/metrics.jsonl"))
+    ]
+    return fingerprint([str(recipe_path()), recipe_path().read_text(encoding="utf-8"), names, grown])
+
+
+def _facts(store: Store) -> dict[str, Any]:
+    recipes = variants.load_all(recipe_path())
+    compared_on, arms = decide.evidence(recipes)
+    found = comparison.leaderboard(store, recipes, decide.ranks(compared_on, arms.values()))
+    if not found:
+        return {"leaderboard": "no model has been trained yet"}
+    facts: dict[str, Any] = {
+        **{place: dg.MetadataValue.md(text) for place, text in report.inline(found[:LISTED])},
+        "curves": inline(as_text(report.draw(found[:CURVES])), "loss by tokens and by time"),
+        # A text as short as those above would be shown with them, and cut.
+        "all runs, all columns": dg.MetadataValue.md(report.markdown(found).ljust(report.INLINE)),
+    }
+    if arms and (judged := decide.against(compared_on, arms, BASE)):
+        facts["verdicts"] = table([*verdicts.summary(arms, judged)])
+        facts["control"] = verdicts.control(arms, judged)
+    return facts

@@ -1,0 +1,102 @@
+"""What the UI shows of variants and runs side by side."""
+
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+import yaml
+
+from pipeline.assets import leaderboard
+from pipeline.recipe.recipe import RECIPE_VARIABLE
+from pipeline.store.store import Store, default_store
+from tests.integration.project import TRAINING
+from tests.pipeline.cli.test_compare import changed, write_run
+from trainer.system.history import STORE_VARIABLE
+
+RECIPE: dict[str, Any] = {
+    "name": "mine",
+    "corpora": [{"name": "docs", "source": {"kind": "files", "paths": ["docs.jsonl"]}}],
+    "quality": "docs",
+    "training": TRAINING,
+}
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    monkeypatch.setenv(RECIPE_VARIABLE, str(tmp_path / "recipe.yaml"))
+    monkeypatch.setenv(STORE_VARIABLE, str(tmp_path / "store"))
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(RECIPE))
+    return default_store()
+
+
+def entries(instance: dg.DagsterInstance) -> list[dict[str, Any]]:
+    """The newest first."""
+    found = instance.fetch_materializations(leaderboard.KEY, limit=99).records
+    made = [one.asset_materialization for one in found]
+    return [{name: data.value for name, data in one.metadata.items()} for one in made if one]
+
+
+def trained(store: Store, digit: str, steps: int = 1, **training: Any) -> Path:
+    run = store.root / "runs" / (digit * 16)
+    config = changed("training", **training) | {"name": f"mine {digit * 8}"}
+    write_run(run, config | {"lineage": {"recipe": {"name": "mine"}}}, [3.0] * steps)
+    return run
+
+
+def test_an_entry_is_added_when_something_has_changed_and_only_then(store: Store) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        leaderboard.update(instance, store)
+        assert entries(instance)[0]["leaderboard"] == "no model has been trained yet"
+        run = trained(store, "a")
+        for _ in range(2):
+            leaderboard.update(instance, store)
+        shown, _ = entries(instance)
+        assert "| mine aaaaaaaa | 1.5000 | 3.1000 |" in shown["1-1"]
+        assert "data:image/png" in shown["curves"]
+        saved = run / "checkpoints/step-00000001/manifest.json"
+        saved.parent.mkdir(parents=True)
+        saved.touch()
+        leaderboard.update(instance, store)
+        shown, *_ = entries(instance)
+        link = "[mine aaaaaaaa](/assets/checkpoint?view=partitions&partition=aaaaaaaa-00000001)"
+        assert link in shown["1-1"] and link in shown["all runs, all columns"]
+        saved.unlink()
+        leaderboard.update(instance, store)
+        assert "deleted" in entries(instance)[0]["all runs, all columns"] and len(entries(instance)) == 4
+
+
+def test_a_training_adds_an_entry_for_each_tenth_that_its_metrics_have_grown(store: Store) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        for steps in range(1, 201):
+            trained(store, "a", steps)
+            leaderboard.update(instance, store)
+        assert 20 < len(entries(instance)) < 70
+
+
+def test_variants_stand_above_other_runs_before_any_is_trained(store: Store, tmp_path: Path) -> None:
+    trained(store, "a")
+    written = RECIPE | {"variants": {"strict": {"quality": "gopher"}}}
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(written))
+    with dg.DagsterInstance.ephemeral() as instance:
+        leaderboard.update(instance, store)
+        lines = entries(instance)[0]["1-3"].splitlines()[2:]
+    assert [line.split("|")[1].strip() for line in lines] == ["base", "strict", "mine aaaaaaaa"]
+
+
+def test_many_runs_are_shown_without_a_click(store: Store) -> None:
+    for digit in "0123456789abcdef":
+        saved = trained(store, digit) / "checkpoints/step-00000001/manifest.json"
+        saved.parent.mkdir(parents=True)
+        saved.touch()
+    broken = store.root / "runs" / ("0b" * 8) / "config.yaml"
+    broken.parent.mkdir()
+    broken.touch()
+    with dg.DagsterInstance.ephemeral() as instance:
+        leaderboard.update(instance, store)
+        (shown,) = entries(instance)
+    tables = {name: text for name, text in shown.items() if name[0].isdigit()}
+    assert min(tables).startswith("1-") and [*tables][-1].endswith("-16") and len(tables) > 1
+    assert all(len(text) < 1000 for text in tables.values())
+    assert sum(text.count("\n") - 1 for text in tables.values()) == 16
+    assert len(shown["all runs, all columns"]) >= 1000  # else it would be shown, and cut
