@@ -24,6 +24,7 @@ from trainer.config import (
 )
 from trainer.system import launch
 from trainer.system.errors import NOT_PASSED, USER_ERROR, ToldByMainError, TrainerError, in_every_process
+from trainer.system.history import MODEL_NAMES
 from trainer.system.signals import stop_with_parent
 
 
@@ -82,10 +83,6 @@ def _with_environment(arguments: list[str]) -> None:
 
 SEEDS = 1 << 63
 PRECISIONS = get_args(TrainingConfig.model_fields["precision"].annotation)
-_MODEL = (
-    "directory of an exported model, of a checkpoint or of a run (its newest checkpoint), or the name of a "
-    "run (6ddca120) or checkpoint (6ddca120-00000020) in the UI"
-)
 
 
 def _train(arguments: list[str]) -> int:
@@ -116,7 +113,7 @@ def _evaluate(arguments: list[str]) -> int:
         prog="python -m trainer evaluate", description="Print validation losses of a checkpoint as JSON."
     )
     add = parser.add_argument
-    add("checkpoint", metavar="CHECKPOINT", help=f"{_MODEL}; an exported model has no held-out text")
+    add("--model", metavar="NAME", required=True, help=f"{MODEL_NAMES}; an export has no held-out text")
     add("--config", type=Path, help="default: the config.yaml of the checkpoint's run directory")
     example = '{"prompts": ["Once upon a time"], "temperature": 0.7}'
     add("--samples", metavar="JSON", help=f"also print samples, for example {example}")
@@ -126,7 +123,7 @@ def _evaluate(arguments: list[str]) -> int:
         samples = _samples(lambda: SamplesConfig.model_validate_json(options.samples))
     from trainer.tools.named import checkpoint_named
 
-    checkpoint = checkpoint_named(options.checkpoint)
+    checkpoint = checkpoint_named(options.model)
     config = load_run_config(options.config or checkpoint.resolve().parent.parent / "config.yaml")
     from trainer.run.evaluation.held_out import evaluate_checkpoint
 
@@ -141,7 +138,7 @@ def _benchmark(arguments: list[str]) -> int:
         "benchmark` knows benchmarks by name and prints a table.",
     )
     add = parser.add_argument
-    add("model", metavar="MODEL", help=_MODEL)
+    add("--model", metavar="NAME", required=True, help=MODEL_NAMES)
     line = '{"context": "The sky is", "continuations": [" blue", " green"], "gold": 0}'
     add("files", nargs="+", type=Path, metavar="FILE.jsonl", help=f"items, one in a line: {line}")
     add("--precision", choices=PRECISIONS, default="auto", help="default: %(default)s")
@@ -163,7 +160,7 @@ def _generate(arguments: list[str]) -> int:
         prog="python -m trainer generate", description="Print a prompt and a model's continuation of it."
     )
     add = parser.add_argument
-    add("model", metavar="MODEL", help=_MODEL)
+    add("--model", metavar="NAME", required=True, help=MODEL_NAMES)
     add("--prompt", required=True)
     add("--max-new-tokens", type=int, default=defaults.max_new_tokens)
     add("--temperature", type=float, default=defaults.temperature, help="0 takes the likeliest token")
@@ -195,11 +192,10 @@ def _samples(parse: Callable[[], SamplesConfig]) -> SamplesConfig:
 
 def _check(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m trainer check", description="Check an exported model and print the result as JSON."
+        prog="python -m trainer check",
+        description="Check a model, with `transformers` too where installed, and print the result as JSON.",
     )
-    parser.add_argument(
-        "model", metavar="MODEL", help=f"{_MODEL}. Compared with `transformers` if it is installed"
-    )
+    parser.add_argument("--model", metavar="NAME", required=True, help=MODEL_NAMES)
     options = parser.parse_args(arguments)
     from trainer.tools.named import model_named
 

@@ -16,7 +16,7 @@ COMMANDS = {
     "push": "Upload the exported model with its card and lineage to the Hugging Face hub, privately.",
     "lineage": "Show what a checkpoint was made from, or which checkpoints saw a corpus or a document.",
     "reproduce": "Print the commands that make a checkpoint again, byte for byte, and write their files.",
-    "summary": "Show the path of the newest model, its scores, two samples, and how to open the UI.",
+    "summary": "Show a model: its path, training, scores and two samples, and how to open the UI.",
     "benchmark": "Let a model answer benchmarks: accuracies with intervals and chance, and bits per byte.",
     "variants": "List the variants of the recipe, or run a job for each of them.",
     "compare": "Compare variants of the recipe, or runs: settings, loss, benchmarks, cost, and curves.",

@@ -7,24 +7,16 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from pipeline.cli.opening import UsageError, add_variant, opened, whole_store
+from pipeline.cli.opening import UsageError, add_model, chosen_model, opened
 from pipeline.recipe.evaluation import EvaluationParams
 from pipeline.reports import tables
 from pipeline.sources.benchmarks.items import SETS, known_names
 from pipeline.sources.benchmarks.source import NamedBenchmark
 from pipeline.steps.model import benchmark
-from pipeline.store import keys
-from pipeline.store.training_runs import model_named
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "model",
-        metavar="MODEL",
-        nargs="?",
-        help="directory of an exported model, of a checkpoint or of a run, or a name in the UI; default: the "
-        "recipe's model",
-    )
+    add_model(parser)
     parser.add_argument(
         "--on",
         metavar="A,B",
@@ -38,7 +30,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="of matrix products; default: bf16 where the hardware multiplies it, else fp32",
     )
-    add_variant(parser)
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--list", action="store_true", help="print the names of all benchmarks")
 
@@ -56,11 +47,7 @@ def run(options: argparse.Namespace) -> None:
             raise UsageError("--on recipe: the recipe has no `evaluation` with benchmarks or texts")
     else:
         asked = benchmark.named(_wanted(options.on))
-    if options.model:
-        model = model_named(whole_store(), options.model)
-    else:
-        model = opened(options.variant)[1].current(keys.EXPORTED_MODEL).directory()
-    found = benchmark.answered(str(model), asked, options.precision)
+    found = benchmark.answered(chosen_model(options).path, asked, options.precision)
     if options.json:
         print(json.dumps(found, indent=1))
         return

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from pipeline.cli.opening import UsageError, add_variant, check_known, opened
+from pipeline.cli.opening import UsageError, add_model, check_known, chosen_model, opened
 from pipeline.reports import tables
 from pipeline.steps.export.documents import export_documents
 from pipeline.steps.export.gguf import export_gguf
@@ -27,13 +27,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format",
         metavar="F",
         required=True,
-        help="parquet: the kept documents; megatron: the token shards; gguf: the exported model. "
+        help="parquet: the kept documents; megatron: the token shards; gguf: a model. "
         "For datatrove, llm.c and nanoGPT see examples/other_token_formats.py",
     )
     parser.add_argument(
         "-o", "--out", metavar="OUT", type=Path, required=True, help="the directory to create"
     )
-    add_variant(parser)
+    add_model(parser)
     parser.add_argument("--corpus", metavar="C", nargs="+", help="export these corpora only")
     parser.add_argument("--split", choices=SPLITS, help="export this split only")
 
@@ -42,6 +42,9 @@ def run(options: argparse.Namespace) -> None:
     check_known("--format", [options.format], READERS)
     if options.format == GGUF and (options.corpus or options.split):
         raise UsageError("--format gguf exports a model: leave out --corpus and --split")
+    if options.format != GGUF and options.model:
+        raise UsageError("--model names a model: give --format gguf")
+    model = chosen_model(options) if options.format == GGUF else None
     recipe, store = opened(options.variant)
     check_known("--corpus", options.corpus or (), recipe.corpus_names)
     corpora = [name for name in recipe.corpus_names if name in (options.corpus or recipe.corpus_names)]
@@ -51,8 +54,8 @@ def run(options: argparse.Namespace) -> None:
         if options.format == PARQUET:
             held_out = recipe.shards.validation_fraction
             counts = export_documents(store, corpora, splits, held_out, options.out, bar.update)
-        elif options.format == GGUF:
-            counts = export_gguf(store, options.out, bar.update)
+        elif model:
+            counts = export_gguf(model.path, model.made_from, options.out, bar.update)
         else:
             counts = export_tokens(store, corpora, splits, options.out, bar.update)
     print("\n".join(tables.counts((name.replace("_", " "), number) for name, number in counts.items())))

@@ -1,7 +1,12 @@
-"""What a command is about: the recipe or one of its variants, its store, a checkpoint in it."""
+"""What a command is about: the recipe or one of its variants, its store, a model or checkpoint in it."""
 
 import argparse
+import sys
 from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from time import gmtime, strftime
+from typing import TextIO
 
 from pipeline.recipe import variants
 from pipeline.recipe.recipe import BASE, Recipe, recipe_path, stored_at
@@ -10,12 +15,42 @@ from pipeline.steps.recipe_versions import store_of
 from pipeline.steps.training import plan
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
+from pipeline.store.files import MANIFEST
+from pipeline.store.fingerprint import file_sha256
+from pipeline.store.manifest import Version
 from pipeline.store.store import Store, default_store
-from pipeline.store.training_runs import checkpoint_name
+from pipeline.store.training_runs import checkpoint_name, model_named, run_histories
+from trainer.system.history import MODEL_NAMES, NAME_LENGTH, STEP, RunHistory
+
+NEWER_SHOWN = 3  # names
 
 
 class UsageError(PipelineError):
     """An option has an unknown or impossible value."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """`path`: an export or, where there is none, a checkpoint. `run`: the training up to it, None for a model
+    from elsewhere; `trained` and `exported`: what was made of a run that ended with it.
+    """
+
+    path: Path
+    run: RunHistory | None = None
+    trained: Version | None = None
+    exported: Version | None = None
+
+    @property
+    def made_from(self) -> dict[str, str]:
+        """The data version of the export, else of the checkpoint."""
+        if self.exported:
+            return {self.exported.key: self.exported.data_version}
+        return {self.run.name: file_sha256(self.path / MANIFEST)} if self.run else {}
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", metavar="NAME", help=f"{MODEL_NAMES}; default: the model of the recipe")
+    add_variant(parser)
 
 
 def add_variant(parser: argparse.ArgumentParser) -> None:
@@ -53,6 +88,54 @@ def named_checkpoint(store: Store, options: argparse.Namespace) -> Checkpoint:
     _, own = opened(options.variant)
     model = plan.result(own, own.current(keys.PRETRAINED_MODEL))
     return checkpoint(store, checkpoint_name(model["checkpoint"]))
+
+
+def chosen_model(options: argparse.Namespace, out: TextIO | None = None) -> Model:
+    """The model that was named, else that of the recipe or its variant; then a line in `out`, by default
+    standard error, says which one it is and which ones are newer. Raises PipelineError.
+    """
+    if options.model and options.variant:
+        raise UsageError("give one of --model and --variant")
+    if options.model:
+        return _named(whole_store(), options.model)
+    _, store = opened(options.variant)
+    model = store.current(keys.PRETRAINED_MODEL)
+    since = model.manifest["finished"]
+    line = f"Run {model.path.name[:NAME_LENGTH]}, variant {options.variant or BASE}, trained {since}"
+    times = _times(store)
+    if newer := sorted((name for name in times if times[name] > since), key=times.__getitem__, reverse=True):
+        ones = "newer ones were" if newer[1:] else "newer one was"
+        line += f"; {len(newer)} {ones} trained with other settings: {', '.join(newer[:NEWER_SHOWN])}"
+        line += "; --model NAME takes one"
+    print(line, file=out or sys.stderr)
+    return _named(store, str(store.current(keys.EXPORTED_MODEL).path))
+
+
+def _times(store: Store) -> dict[str, str]:
+    """When each training with a checkpoint ended or, if it has not, when it was last begun."""
+    ended = {one.path.name: one.manifest["finished"] for one in store.newest_first(keys.PRETRAINED_MODEL)}
+    return {
+        run.name: ended.get(run.path.name)
+        or strftime("%Y-%m-%dT%H:%M:%SZ", gmtime(run.directory.config.stat().st_mtime))
+        for run in run_histories(store)
+        if run.checkpoints()
+    }
+
+
+def _named(store: Store, text: str) -> Model:
+    """Of a run that ended, the export; of any other, the newest checkpoint."""
+    path = model_named(store, text)
+    models = {one.data_version: one for one in store.newest_first(keys.PRETRAINED_MODEL)}
+    for exported in store.newest_first(keys.EXPORTED_MODEL):
+        if trained := models.get(exported.manifest["inputs"][keys.PRETRAINED_MODEL]):
+            run = RunHistory(store.root / keys.RUNS / trained.path.name, trained.counts["steps"])
+            final = run.directory.checkpoints / f"step-{run.until_step:08d}"
+            if path.resolve() in (exported.path.resolve(), final.resolve()):
+                return Model(exported.directory(), run, trained, exported)
+    if not any((path / place).is_file() for place in ("config.json", "hf/config.json")):
+        raise UsageError(f"{text}: no model is there. Give {MODEL_NAMES}")
+    step = STEP.fullmatch(path.name)
+    return Model(path, RunHistory(path.parents[1], int(step[1])) if step else None)
 
 
 def check_known(option: str, names: Iterable[str], known: Iterable[str]) -> None:

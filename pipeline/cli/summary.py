@@ -1,17 +1,18 @@
-"""summary: shows the newest model."""
+"""summary: shows a model, by default that of the recipe."""
 
 import argparse
 import os
 import shlex
+import sys
 from pathlib import Path
+from typing import Any
 
-from pipeline.cli.opening import add_variant, opened
+from pipeline.cli.opening import Model, add_model, chosen_model, opened, whole_store
 from pipeline.recipe.recipe import RECIPE_VARIABLE, recipe_path
 from pipeline.reports import tables
 from pipeline.steps.model import benchmark, evaluate
 from pipeline.steps.training.effort import Effort
 from pipeline.store import keys
-from pipeline.store.keys import RUNS
 from pipeline.store.store import Store
 from trainer.system.history import STORE_VARIABLE
 
@@ -19,26 +20,34 @@ CHECKOUT = Path(__file__).parents[2]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_variant(parser)
+    add_model(parser)
 
 
 def run(options: argparse.Namespace) -> None:
-    recipe, store = opened(options.variant)
-    print(summary(store, recipe.launch.usd_per_hour))
+    model = chosen_model(options, sys.stdout)
+    price = None if options.model else opened(options.variant)[0].launch.usd_per_hour
+    print(summary(whole_store(), model, price))
 
 
-def summary(store: Store, usd_per_hour: float | None = None) -> str:
+def summary(store: Store, model: Model, usd_per_hour: float | None) -> str:
     """The path of the model, what training it took, its bits per byte compared with xz, samples, and how to
-    open the UI. `usd_per_hour`: the price of the machine, if it is known.
+    open the UI, as far as they are known. `usd_per_hour`: the price of the machine.
     """
-    exported = store.current(keys.EXPORTED_MODEL)
-    evaluation = evaluate.read(store.current(keys.EVALUATION))
-    bits, held_out = evaluation["bits_per_byte"], evaluation["held_out_bytes"]
-    xz = evaluation["compressors"]["xz -9"]
+    evaluation = _scores(store, model)
+    effort = Effort.of(model.trained, usd_per_hour) if model.trained else None
+    if effort is None and model.run and model.run.steps:
+        effort = Effort(model.run.tokens[-1], model.run.seconds[-1] / 3600, None)
+    bits = evaluation.get("bits_per_byte")
+    validation = "unknown" if bits is None else f"{bits:.3f} bits per byte"
+    if "compressors" in evaluation:
+        xz, held_out = evaluation["compressors"]["xz -9"], evaluation["held_out_bytes"]
+        validation += f" on {held_out:,} held-out bytes; xz -9 needs {xz:.3f}"
+    elif "step" in evaluation:
+        validation += f" at step {evaluation['step']:,}, during training"
     lines = [
-        f"Model        {exported.directory()}",
-        f"Training     {Effort.of(store.current(keys.PRETRAINED_MODEL), usd_per_hour)}",
-        f"Validation   {bits:.3f} bits per byte on {held_out:,} held-out bytes; xz -9 needs {xz:.3f}",
+        f"Model        {model.path}",
+        f"Training     {effort or 'unknown'}",
+        f"Validation   {validation}",
     ]
     if answered := evaluation.get("benchmarks"):
         lines += [
@@ -46,7 +55,7 @@ def summary(store: Store, usd_per_hour: float | None = None) -> str:
             "",
             *tables.lines(benchmark.table(answered)),
         ]
-    for sample in evaluation["samples"][:2]:
+    for sample in evaluation.get("samples", [])[:2]:
         lines += [
             "",
             f"Sample for {sample['prompt']!r}:",
@@ -57,9 +66,21 @@ def summary(store: Store, usd_per_hour: float | None = None) -> str:
         "The graph, every stage and every checkpoint, at http://127.0.0.1:3000:",
         f"    {ui_command()}",
         "The curves of all trainings, also while they run, at http://127.0.0.1:6006:",
-        f"    tensorboard --logdir {shlex.quote(str(store.root / RUNS))}",
+        f"    tensorboard --logdir {shlex.quote(str(store.root / keys.RUNS))}",
     ]
     return "\n".join(lines)
+
+
+def _scores(store: Store, model: Model) -> dict[str, Any]:
+    """The evaluation of an export or a checkpoint, else the last validation before it."""
+    if model.run is None:
+        return {}
+    made_from = model.exported and model.exported.manifest["inputs"][keys.EVALUATION]
+    key = keys.EVALUATION if made_from else keys.checkpoint_evaluation(model.run.name)
+    for one in store.newest_first(key):
+        if made_from in (None, one.data_version):
+            return evaluate.read(one)
+    return (model.run.validations or [{}])[-1]
 
 
 def ui_command() -> str:

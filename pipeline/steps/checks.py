@@ -317,7 +317,7 @@ def loads(it: Subject) -> Finding:
     """
     exported = it.version
     found: dict[str, Any] = exported.report(
-        "loads", REPORT, lambda: json.loads(run_trainer("check", str(exported.directory())))
+        "loads", REPORT, lambda: json.loads(run_trainer("check", f"--model={exported.directory()}"))
     )
     difference, allowed = found["difference"], found["allowed_difference"]
     finite = "all finite" if found["finite"] else "NOT ALL FINITE"

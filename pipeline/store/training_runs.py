@@ -27,8 +27,8 @@ def run_histories(store: Store) -> list[RunHistory]:
 
 
 def run_named(store: Store, text: str) -> RunHistory:
-    """A training run by a path, or by its name in the UI; of a checkpoint, the run up to its step. Raises
-    UnknownRunError.
+    """A run by its path or name in the UI; of a checkpoint, the run up to its step. Raises UnknownRunError,
+    and CheckpointGoneError for a run that was removed.
     """
     try:
         path = history.path_of(text)
@@ -37,6 +37,11 @@ def run_named(store: Store, text: str) -> RunHistory:
         store.files.pull_runs()
         return history.find(store.root / RUNS, text)
     except TrainerError as error:
+        if deleted_run(store, text.partition("-")[0]):
+            raise CheckpointGoneError(
+                f"{text} is not on disk: its training run was removed by `gc` or by `retention`. "
+                "`python -m pipeline lineage RUN-STEP` says what a checkpoint was made from"
+            ) from None
         raise UnknownRunError(str(error)) from None
 
 
@@ -55,34 +60,24 @@ def saved_steps(store: Store) -> list[str]:
 
 
 def checkpoint_path(store: Store, name: str) -> Path:
-    """The directory of a checkpoint. Raises CheckpointGoneError when it was deleted, as all but the newest
-    `keep_last` are, or never existed, and UnknownRunError when several runs may be meant.
+    """The directory of a checkpoint by its path or its name in the UI, of a run that of its newest. Raises
+    CheckpointGoneError when it was deleted, as all but the newest `keep_last` are, or never existed.
     """
-    digits, _, step = name.rpartition("-")
-    run = run_beginning(store, digits) if step.isdigit() else None
-    path = run.checkpoints().get(int(step)) if run else None
-    if path is None:
-        if deleted_run(store, digits):
-            raise CheckpointGoneError(
-                f"checkpoint {name!r} is not on disk: its training run was removed by `gc` or by "
-                f"`retention`. `python -m pipeline lineage {name}` says what it was made from"
-            )
+    try:
+        return store.files.fetch_folder(run_named(store, name).newest_checkpoint)
+    except (TrainerError, UnknownRunError):
         kept = ", ".join(saved_steps(store)[-5:]) or "none"
         raise CheckpointGoneError(
             f"checkpoint {name!r} is not on disk: `checkpoint.keep_last` sets how many stay. On disk: {kept}"
-        )
-    return store.files.fetch_folder(path)
+        ) from None
 
 
 def model_named(store: Store, text: str) -> Path:
-    """A path as it is given; by a name in the UI, the directory of a checkpoint, of a run that of its newest.
-    Raises UnknownRunError and CheckpointGoneError.
-    """
-    if Path(text).exists() or not history.NAME.fullmatch(text):
-        return Path(text)
+    """As `checkpoint_path`; a path that leads to no run stays as it is given."""
     run = run_named(store, text)
-    step = run.until_step or max(run.checkpoints(), default=0)
-    return checkpoint_path(store, f"{run.path.name}-{step:08d}")
+    if (Path(text) / "config.json").is_file() or not run.directory.config.is_file():
+        return Path(text)
+    return checkpoint_path(store, text)
 
 
 def checkpoint_name(checkpoint: Path) -> str:

@@ -10,7 +10,8 @@ import torch
 import yaml
 from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 
-from pipeline.cli.summary import summary, ui_command
+from pipeline.cli import main
+from pipeline.cli.summary import ui_command
 from tests.integration.project import ROOT, Project
 from trainer.config import SamplesConfig
 from trainer.hf import load_model
@@ -160,12 +161,16 @@ def test_a_second_run_recomputes_nothing(finished: Project) -> None:
     assert finished.content() == before
 
 
-def test_the_summary_says_where_the_model_is_and_how_good_it_is(finished: Project) -> None:
-    said = summary(finished.store)
+def test_the_summary_says_where_the_model_is_and_how_good_it_is(
+    finished: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    finished.enter(monkeypatch)
+    assert main(["summary"]) == 0
+    said = capsys.readouterr().out
     assert str(finished.store.current("exported_model").path) in said
     assert "bits per byte" in said and "xz -9" in said and "Return the" in said
     assert "Training     16,384 tokens in 0.0" in said and " tokens/s\n" in said
-    assert f"tensorboard --logdir {finished.store.root}/runs\n" in said + "\n"
+    assert f"tensorboard --logdir {finished.store.root}/runs\n" in said
 
 
 def test_the_summary_prints_the_command_that_shows_this_recipe_and_this_store(

@@ -23,6 +23,10 @@ from trainer.system.run_directory import RunDirectory
 STORE_VARIABLE = "GROUNDWORK_STORE"
 NAME_LENGTH = 8  # hex digits of a run's directory in its name
 NAME = re.compile(r"([0-9a-f]{4,})(?:[-/](\d{1,9}))?")
+MODEL_NAMES = (
+    "the directory of an exported model, of a checkpoint or of a run, or the name in the UI of a run "
+    "(6ddca120) or of a checkpoint (6ddca120-00000020); a run stands for its newest checkpoint"
+)
 STORED = re.compile(r"[0-9a-f]{16}")
 STEP = re.compile(r"step-(\d{8,})")
 MANIFEST = "manifest.json"  # written last: a checkpoint without it is not complete

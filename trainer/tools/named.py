@@ -5,11 +5,7 @@ from pathlib import Path
 
 from trainer.system import history
 from trainer.system.errors import TrainerError
-from trainer.system.history import RunHistory
-
-KINDS = (
-    "the directory of an exported model, of a checkpoint or of a run, or a name in the UI such as 6ddca120"
-)
+from trainer.system.history import MODEL_NAMES, RunHistory
 
 
 def model_named(text: str) -> Path:
@@ -26,13 +22,13 @@ def model_named(text: str) -> Path:
             )
         path = history.find(Path(store).absolute() / "runs", text).newest_checkpoint
     if not path.exists():
-        raise TrainerError(f"{text}: does not exist. Give {KINDS}")
+        raise TrainerError(f"{text}: does not exist. Give {MODEL_NAMES}")
     for place in _places(path):
         if (place / "config.json").is_file():
             return place
     inside = sorted(child.parent.name for child in path.glob("*/config.json"))
     hint = f"; it holds several: {', '.join(inside[-history.SHOWN :])}" if inside else ""
-    raise TrainerError(f"{text}: no model is there{hint}. Give {KINDS}")
+    raise TrainerError(f"{text}: no model is there{hint}. Give {MODEL_NAMES}")
 
 
 def checkpoint_named(text: str) -> Path:

@@ -54,7 +54,7 @@ def export_documents(
                             add(counts, {f"{files.split}_{what}": count for what, count in found.items()})
                     progress(text_bytes(batch))
         (directory / "README.md").write_text(_card(directory, corpora), encoding="utf-8")
-        record(directory, "parquet", map(store.current, read), counts)
+        record(directory, "parquet", store.data_versions(read), counts)
     return counts
 
 

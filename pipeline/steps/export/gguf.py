@@ -1,4 +1,4 @@
-"""The exported model as one GGUF file, which llama.cpp and what is built on it read.
+"""A model as one GGUF file, which llama.cpp and what is built on it read.
 
 Names and layouts follow llama.cpp's own converter (convert_hf_to_gguf.py). Weights stay fp32, as in the
 export; llama.cpp's `llama-quantize` makes smaller files of it.
@@ -15,10 +15,8 @@ from safetensors import safe_open
 
 from pipeline.stages.tokenizer.train import LLAMA3_PATTERN, SINGLE_DIGITS_PATTERN
 from pipeline.steps.export.manifest import record
-from pipeline.store import keys
 from pipeline.store.atomic import output_directory
 from pipeline.store.errors import PipelineError
-from pipeline.store.store import Store
 from trainer.system.errors import install
 
 if TYPE_CHECKING:
@@ -41,18 +39,20 @@ class GgufError(PipelineError):
     """The model or its tokenizer cannot be written as GGUF."""
 
 
-def export_gguf(store: Store, out: Path, progress: Callable[[int], object]) -> dict[str, int]:
-    """Makes `out`: the exported model in use as `<recipe>.gguf`, and `export.json`. Returns the numbers of
+def export_gguf(
+    model: Path, made_from: Mapping[str, str], out: Path, progress: Callable[[int], object]
+) -> dict[str, int]:
+    """Makes `out`: an export or a checkpoint as `<recipe>.gguf`, and `export.json`. Returns the numbers of
     tensors and parameters. `progress` is told the bytes that were written.
 
-    Memory is that of one tensor. Raises StoreError, GgufError and OutputError.
+    Memory is that of one tensor. Raises GgufError and OutputError.
     """
-    version = store.current(keys.EXPORTED_MODEL)
-    lineage = json.loads(version.only("lineage.json").read_text(encoding="utf-8"))
+    lineage = json.loads((model / "lineage.json").read_text(encoding="utf-8"))
+    name = lineage.get("recipe", {}).get("name", model.name)
+    weights = model / "hf" if (model / "hf").is_dir() else model
     with output_directory(out) as directory:
-        name = lineage["recipe"]["name"]
-        counts = write(version.directory(), directory / f"{name}.gguf", name, progress)
-        record(directory, FORMAT, [version], counts)
+        counts = write(weights, directory / f"{name}.gguf", name, progress)
+        record(directory, FORMAT, made_from, counts)
     return counts
 
 

@@ -19,11 +19,10 @@ def push(model: Path, repository: str, public: bool) -> str:
     from huggingface_hub import HfApi
 
     try:
+        (model / "config.json").stat()  # a checkpoint has a lineage, too
         lineage = json.loads((model / "lineage.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise PushError(
-            f"{model} is not an exported model ({error}): give the directory that `summary` prints"
-        ) from error
+        raise PushError(f"{model} is not an exported model ({error}): give a run that has ended") from error
     hub = HfApi(library_name="groundwork")
     try:
         hub.create_repo(repository, private=not public, exist_ok=True)

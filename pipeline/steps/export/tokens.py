@@ -34,8 +34,8 @@ def export_tokens(
 
     Raises StoreError, ShardSetError, ExportError and OutputError.
     """
-    versions = [store.current(keys.token_shards(corpus)) for corpus in corpora]
-    tokenizer = store.current(keys.TOKENIZER)
+    read = list(map(keys.token_shards, corpora))
+    versions, tokenizer = list(map(store.current, read)), store.current(keys.TOKENIZER)
     sets = [shards for version in versions for split in splits if (shards := stored(version, split)).prefixes]
     if not sets:
         raise ExportError(f"{', '.join(corpora)}: there are no tokens in {' or '.join(splits)}")
@@ -46,7 +46,7 @@ def export_tokens(
         (directory / TOKENIZER).mkdir()
         for path in tokenizer.directory().glob("*token*.json"):
             shutil.copyfile(path, directory / TOKENIZER / path.name)
-        record(directory, FORMAT, [*versions, tokenizer], counts)
+        record(directory, FORMAT, store.data_versions([*read, keys.TOKENIZER]), counts)
     return counts
 
 

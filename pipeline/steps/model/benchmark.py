@@ -101,7 +101,7 @@ def benchmark_checkpoint(store: Store, name: str, asked: Sequence[Asked]) -> Ver
         missing = [one for one in benchmarks if parts[one.name] is None]
         if unanswered := [one for one in missing if not _raw(draft.path, one).exists()]:
             precision = load_run_config(checkpoint.parents[1] / "config.yaml").training.precision
-            _ask(str(checkpoint), unanswered, f"--precision={precision}", f"--output={draft.path}")
+            _ask(checkpoint, unanswered, f"--precision={precision}", f"--output={draft.path}")
         facts = _facts(asked, checkpoint)
         for one in asked:
             if one.benchmark in missing:
@@ -135,12 +135,12 @@ def _part(draft: Draft, benchmark: Benchmark, made_from: str, scores: dict[str, 
     return part
 
 
-def _ask(model: str, benchmarks: Iterable[Benchmark], *options: str) -> None:
+def _ask(model: Path, benchmarks: Iterable[Benchmark], *options: str) -> None:
     with TemporaryDirectory() as directory:
         items = [Path(directory) / f"{one.name}.jsonl" for one in benchmarks]
         for path, one in zip(items, benchmarks, strict=True):
             path.write_text(one.lines, encoding="utf-8")
-        run_trainer("benchmark", model, *map(str, items), *options)
+        run_trainer("benchmark", *map(str, items), f"--model={model}", *options)
 
 
 def _rows(lines: str) -> LogLikelihoods:
@@ -186,11 +186,9 @@ def _facts(asked: Iterable[Asked], model: Path) -> dict[str, dict[str, Any]]:
     }
 
 
-def answered(model: str, asked: Sequence[Asked], precision: str) -> dict[str, Scores]:
-    """The scores of any model by benchmark: a directory, or a name as the trainer's commands take. Nothing is
-    stored. Raises TrainerCommandError.
-    """
-    facts = _facts(asked, Path(model))
+def answered(model: Path, asked: Sequence[Asked], precision: str) -> dict[str, Scores]:
+    """The scores of any model by benchmark. Nothing is stored. Raises TrainerCommandError."""
+    facts = _facts(asked, model)
     with TemporaryDirectory() as output:
         _ask(model, [one.benchmark for one in asked], f"--precision={precision}", f"--output={output}")
         return {

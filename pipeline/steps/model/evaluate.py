@@ -74,7 +74,7 @@ def _evaluated(store: Store, checkpoint: Path, config: Path, *options: str) -> d
     prefixes = [prefix for corpus in data.corpora for prefix in corpus.validation]
     shards = [path(prefix) for prefix in prefixes for path in (bin_path, idx_path)]
     store.files.fetch_all([*shards, data.tokenizer / TOKENIZER, data.tokenizer / CONFIG])
-    return json.loads(run_trainer("evaluate", str(checkpoint), "--config", str(config), *options))
+    return json.loads(run_trainer("evaluate", f"--model={checkpoint}", "--config", str(config), *options))
 
 
 def _published(draft: Draft, facts: dict[str, Any], counts: dict[str, int]) -> Version:

@@ -147,7 +147,7 @@ def test_a_model_in_several_files_is_checked_beside_transformers(
         tmp_path / "shards", max_shard_size="20KB"
     )
     assert len(list((tmp_path / "shards").glob("*.safetensors"))) > 1
-    assert COMMANDS["check"]([str(tmp_path / "shards")]) == 0
+    assert COMMANDS["check"](["--model", str(tmp_path / "shards")]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["tensors"] == len(list(model.parameters())) and found[
         "parameters"

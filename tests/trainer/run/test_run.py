@@ -354,7 +354,7 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_evaluate_and_generate_are_commands(finished_once: Path, capsys: pytest.CaptureFixture[str]) -> None:
     checkpoint = str(finished_once / "checkpoints/step-00000012")
     samples = '{"prompts": ["the model", "a"], "max_new_tokens": 5}'
-    assert main(["evaluate", checkpoint, "--samples", samples]) == 0
+    assert main(["evaluate", "--model", checkpoint, "--samples", samples]) == 0
     found, saved = (
         json.loads(capsys.readouterr().out),
         json.loads((Path(checkpoint) / "state.json").read_text())["evaluation"],
@@ -364,15 +364,21 @@ def test_evaluate_and_generate_are_commands(finished_once: Path, capsys: pytest.
     texts = []
     for _ in range(2):
         options = ["--prompt", "the model", "--max-new-tokens", "5", "--seed", "3"]
-        assert main(["generate", checkpoint, *options]) == 0
+        assert main(["generate", "--model", checkpoint, *options]) == 0
         texts.append(capsys.readouterr().out)
     assert texts[0].startswith("the model")
     assert texts[0] == texts[1]
-    elsewhere = ["evaluate", str(finished_once / "nowhere"), "--config", str(finished_once / "config.yaml")]
+    elsewhere = [
+        "evaluate",
+        "--model",
+        str(finished_once / "nowhere"),
+        "--config",
+        str(finished_once / "config.yaml"),
+    ]
     assert main(elsewhere) == 2
     assert "nowhere: does not exist. Give the directory of" in capsys.readouterr().err
-    assert main(["generate", checkpoint, "--prompt", "the", "--temperature", "-1"]) == 2
-    assert main(["evaluate", checkpoint, "--samples", '{"temprature": 1}']) == 2
+    assert main(["generate", "--model", checkpoint, "--prompt", "the", "--temperature", "-1"]) == 2
+    assert main(["evaluate", "--model", checkpoint, "--samples", '{"temprature": 1}']) == 2
     said = capsys.readouterr().err.splitlines()
     assert (
         len(said) == 2
@@ -386,11 +392,11 @@ def test_a_check_that_is_not_passed_is_told_apart_by_its_exit_status(
     finished: RunConfig, capsys: pytest.CaptureFixture[str]
 ) -> None:
     export = finished.run_dir / "checkpoints/step-00000012/hf"
-    assert main(["check", str(export)]) == 0 and json.loads(capsys.readouterr().out)["passed"]
+    assert main(["check", "--model", str(export)]) == 0 and json.loads(capsys.readouterr().out)["passed"]
     weights = load_file(export / "model.safetensors")
     weights["model.norm.weight"][0] = float("nan")
     save_file(weights, export / "model.safetensors", metadata={"format": "pt"})
-    assert main(["check", str(export)]) == 3 and not json.loads(capsys.readouterr().out)["passed"]
+    assert main(["check", "--model", str(export)]) == 3 and not json.loads(capsys.readouterr().out)["passed"]
 
 
 def test_settings_given_relative_to_a_directory_hold_from_any(

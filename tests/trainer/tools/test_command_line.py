@@ -16,10 +16,10 @@ from trainer.system import launch
 
 OPTIONS = {
     "": ["--allow-changes", "--profile"],
-    "evaluate": ["--config", "--samples"],
-    "generate": ["--prompt", "--max-new-tokens", "--temperature", "--top-k", "--top-p", "--seed"],
-    "benchmark": ["--precision", "--output"],
-    "check": [],
+    "evaluate": ["--model", "--config", "--samples"],
+    "generate": ["--model", "--prompt", "--max-new-tokens", "--temperature", "--top-k", "--top-p", "--seed"],
+    "benchmark": ["--model", "--precision", "--output"],
+    "check": ["--model"],
     "plan": ["--params", "--gpu", "--gpus", "--mfu", "--price", "--tokens", "--vocab-size"],
 }
 VALUES = [
@@ -97,5 +97,5 @@ def test_a_command_line_ends_in_its_status_or_in_a_sentence(folder: Path) -> Non
 
 
 def test_a_seed_of_more_than_64_bits_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["generate", "nowhere", "--prompt", "the", "--seed", "9" * 30]) == 2
+    assert main(["generate", "--model", "nowhere", "--prompt", "the", "--seed", "9" * 30]) == 2
     assert "does not fit into 64 bits" in capsys.readouterr().err

@@ -30,7 +30,7 @@ def test_a_model_is_found_by_its_run_a_checkpoint_an_export_or_its_name_in_the_u
     def written(model: Path | str) -> str:
         capsys.readouterr()
         arguments = ["--prompt", "the model", "--max-new-tokens", "12", "--temperature", "0"]
-        assert main(["generate", str(model), *arguments]) == 0
+        assert main(["generate", "--model", str(model), *arguments]) == 0
         return capsys.readouterr().out
 
     text = written(last)
@@ -41,7 +41,7 @@ def test_a_model_is_found_by_its_run_a_checkpoint_an_export_or_its_name_in_the_u
     capsys.readouterr()
     scores = []
     for named in (last / "hf", "6ddca120-00000012"):
-        assert main(["evaluate", str(named)]) == 0
+        assert main(["evaluate", "--model", str(named)]) == 0
         scores.append(json.loads(capsys.readouterr().out))
     assert all(found == scores[0] for found in scores)
 
@@ -51,7 +51,7 @@ def test_a_directory_without_a_model_is_refused_with_what_is_wanted(
 ) -> None:
     def refused(command: str, named: Path | str) -> str:
         prompt = ["--prompt", "the"] if command == "generate" else []
-        assert main([command, str(named), *prompt]) == USER_ERROR
+        assert main([command, "--model", str(named), *prompt]) == USER_ERROR
         return capsys.readouterr().err
 
     exports = tmp_path / "store/exported_model"
@@ -73,5 +73,5 @@ def test_a_store_in_a_bucket_is_refused_with_the_command_that_finds_the_run(
     for name, value in launch.environment(1).items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("GROUNDWORK_STORE", "s3://bucket/x")
-    assert main(["check", "6ddca120"]) == USER_ERROR
+    assert main(["check", "--model", "6ddca120"]) == USER_ERROR
     assert "GROUNDWORK_STORE is s3://bucket/x, and the trainer reads directories" in capsys.readouterr().err

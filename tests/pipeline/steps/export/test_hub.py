@@ -89,6 +89,12 @@ def test_a_wrong_token_is_one_sentence_without_the_token(push: Push) -> None:
     assert len(said.strip().splitlines()) == 1
 
 
-def test_a_directory_that_is_not_an_export_is_refused(push: Push, tmp_path: Path) -> None:
+def test_a_directory_that_is_not_an_export_is_refused(hub: UploadHub, push: Push, tmp_path: Path) -> None:
     status, said = push(directory=tmp_path)
-    assert status == 2 and "is not an exported model" in said
+    assert status == 2 and "no model is there. Give the directory of an exported model" in said
+    checkpoint = tmp_path / "run" / "checkpoints" / "step-00000004"
+    (checkpoint / "hf").mkdir(parents=True)
+    (checkpoint / "hf" / "config.json").write_bytes(FILES["config.json"])
+    (checkpoint / "lineage.json").write_bytes(FILES["lineage.json"])
+    status, said = push(directory=checkpoint)
+    assert status == 2 and "is not an exported model" in said and not hub.files

@@ -106,6 +106,9 @@ def test_old_runs_go_with_everything_made_from_them_and_lineage_still_answers(
     with pytest.raises(CheckpointGoneError, match="its training run was removed"):
         checkpoint_path(store, f"{first.name}-00000032")
     capsys.readouterr()
+    for gone in (first.name, f"{first.name}-00000032"):
+        assert main(["summary", "--model", gone]) == 2
+        assert f"{gone} is not on disk: its training run was removed by `gc`" in capsys.readouterr().err
     assert main(["gc", "--keep", "2"]) == 0
     assert "nothing to remove" in capsys.readouterr().out
 
