@@ -5,16 +5,16 @@ with the evidence and their text after scrubbing.
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
 
 import pyarrow.compute as pc
 
 from pipeline.cli.opening import UsageError, add_variant, check_known, opened
 from pipeline.reports import tables
 from pipeline.stages.quality import RULES
-from pipeline.steps.corpus.failures import described
+from pipeline.steps.corpus import removed
 from pipeline.steps.corpus.filters import failed_rule
 from pipeline.steps.corpus.quality import reasons
+from pipeline.steps.corpus.removed import Row
 from pipeline.store import keys
 from pipeline.store.manifest import Version
 from pipeline.store.parquet import beginnings, read_table
@@ -24,8 +24,6 @@ DUPLICATES = ("exact", "near")
 CONTAMINATED = "contaminated"
 CHARACTERS = 400
 AT_ONCE = 100  # duplicates whose texts are looked for in one pass over the corpora
-NOT_SIGNALS = {"id", "failed", "keep", "reason"}  # the other columns in the table of a filter
-Row = dict[str, Any]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -87,58 +85,8 @@ def _counted(store: Store, corpora: Sequence[str]) -> list[dict[str, str]]:
 
 def _rejected(store: Store, rule: str, corpora: Sequence[str]) -> Iterator[str]:
     """The documents rejected by `rule`: id, signals with their thresholds, and the beginning of the text."""
-    for corpus in corpora:
-        verdicts, scrubbed = store.current(keys.quality(corpus)), store.current(keys.scrubbed(corpus))
-        evidence = _evidence(rule, verdicts.manifest["params"])
-        if evidence is None:
-            continue
-        measured = store.current(keys.of_corpus(corpus, evidence.stage))
-        for part in verdicts.parts:
-            rows = _rows(verdicts, part.name, "verdicts", pc.field("rule") == rule)
-            if not rows:
-                continue
-            ids = [row["id"] for row in rows]
-            if evidence.table == "failures":
-                mine = (pc.field("name") == rule.partition(".")[0]) & pc.field("id").isin(ids)
-                failures = [
-                    row for one in (measured, verdicts) for row in _rows(one, part.name, "failures", mine)
-                ]
-                found = {row["id"]: described(row) for row in failures}
-            else:
-                signals = _rows(measured, part.name, evidence.table, pc.field("id").isin(ids))
-                found = {row["id"]: _named(evidence.of(row)) for row in signals}
-            texts = _texts(scrubbed, part.name, ids)
-            for row in rows:
-                reason = ", ".join(filter(None, (row.get("reason"), found[row["id"]], evidence.limits)))
-                yield f"{corpus} {row['id']}\n{reason}\n{texts[row['id']]}"
-
-
-class _Evidence(NamedTuple):
-    """Where the evidence for a rule is stored, in some columns or in all; and the limits of the rule."""
-
-    stage: str
-    table: str
-    limits: str
-    columns: tuple[str, ...] = ()
-
-    def of(self, row: Row) -> Row:
-        """The signals in a row."""
-        return {n: value for n, value in row.items() if n in (self.columns or row.keys() - NOT_SIGNALS)}
-
-
-def _evidence(rule: str, params: Mapping[str, Any]) -> _Evidence | None:
-    """The evidence for a rule. None if verdicts with these `params` do not use the rule."""
-    name, _, error = rule.partition(".")
-    for own in params.get("filters", ()):
-        if own["name"] == name:
-            stage, limits = f"{keys.FILTERS}/{name}", _named(own["params"])
-            return _Evidence(stage, "failures", "") if error else _Evidence(stage, "signals", limits)
-    if rule == "language" and params.get("languages") is not None:
-        limits = _named({name: params[name] for name in ("languages", "min_language_confidence")})
-        return _Evidence("languages", "languages", limits, ("language", "language_confidence"))
-    if rule not in params:
-        return None  # languages are not detected, or the filter was added to the recipe later
-    return _Evidence("signals", "signals", _named({rule: params[rule]}), (rule.partition("_")[2],))
+    for one in removed.rejected(store, rule, corpora, CHARACTERS):
+        yield f"{one.corpus} {one.id}\n{one.evidence}\n{tables.printable(one.text)}"
 
 
 def _contaminated(store: Store, corpora: Sequence[str]) -> Iterator[str]:
@@ -163,9 +111,9 @@ def _duplicates(store: Store, reason: str, known: Sequence[str], corpora: Sequen
     for part in decisions.parts:
         if keys.decided_corpus(part.name) not in corpora:
             continue
-        removed = _rows(decisions, part.name, "decisions", pc.field("reason") == reason)
-        for start in range(0, len(removed), AT_ONCE):
-            rows = removed[start : start + AT_ONCE]
+        duplicates = _rows(decisions, part.name, "decisions", pc.field("reason") == reason)
+        for start in range(0, len(duplicates), AT_ONCE):
+            rows = duplicates[start : start + AT_ONCE]
             wanted = [row[name] for row in rows for name in ("id", "duplicate_of")]
             texts = {
                 id_: (corpus, text)
@@ -178,10 +126,10 @@ def _duplicates(store: Store, reason: str, known: Sequence[str], corpora: Sequen
 
 def _pair(row: Row, texts: Mapping[str, tuple[str, str]]) -> str:
     gone = ("?", "(no longer in the store)")
-    from_corpus, removed = texts.get(row["id"], gone)
+    from_corpus, lost = texts.get(row["id"], gone)
     to_corpus, kept = texts.get(row["duplicate_of"], gone)
     return (
-        f"removed {from_corpus} {row['id']}: {row['reason']}, Jaccard {row['jaccard']:.3f}\n{removed}\n"
+        f"removed {from_corpus} {row['id']}: {row['reason']}, Jaccard {row['jaccard']:.3f}\n{lost}\n"
         f"kept {to_corpus} {row['duplicate_of']}, which stands for {row['cluster']} documents\n{kept}"
     )
 
@@ -194,13 +142,3 @@ def _texts(version: Version, part: str, ids: Sequence[str]) -> dict[str, str]:
     """The beginnings of those documents of a part that have these ids."""
     found = beginnings(version.named(part, "documents"), ids, CHARACTERS)
     return {id_: tables.printable(text) for id_, text in found.items()}
-
-
-def _named(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} = {_value(value)}" for name, value in values.items())
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, list):
-        return " ".join(map(str, value))
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -14,6 +14,7 @@ from pipeline.recipe import differences
 from pipeline.reports import tables
 from pipeline.steps.lineage.checkpoints import Checkpoint, Sighting, that_saw
 from pipeline.steps.lineage.documents import Seen, Untraceable, seen
+from pipeline.steps.lineage.record import described_commit
 from pipeline.store import keys
 from pipeline.store.manifest import breakdown
 
@@ -80,7 +81,7 @@ def described(checkpoint: Checkpoint, width: int = 100) -> Iterator[str]:
     yield entry("path", f"{checkpoint.path}{deleted}")
     variant = f", variant {lineage['variant']}" if "variant" in lineage else ""
     yield entry("recipe", f"{recipe['name']}{variant}")
-    yield entry("code", _code(lineage["git_commit"]))
+    yield entry("code", described_commit(lineage["git_commit"]))
     libraries = ", ".join(f"{name} {version}" for name, version in sorted(checkpoint.libraries.items()))
     yield entry("libraries", libraries or "unknown, the step was deleted")
     if recipe["training"].get("pretrained"):
@@ -106,13 +107,6 @@ def _entry(label: str, text: str, width: int) -> str:
     lines = _wrap(text, max(width - LABEL, 40)) or [""]
     first = [f"{label:<{LABEL - 1}} {lines.pop(0)}"] if len(label) < LABEL else [label]
     return "\n".join([*first, *(" " * LABEL + line for line in lines)])
-
-
-def _code(commit: str | None) -> str:
-    if commit is None:
-        return "unknown, not a git checkout"
-    changed = ", with uncommitted changes" if commit.endswith("-dirty") else ""
-    return f"commit {commit.removesuffix('-dirty')}{changed}"
 
 
 def _weights(lineage: Mapping[str, Any]) -> str:

@@ -56,3 +56,11 @@ def git_commit() -> str | None:
     except FileNotFoundError:
         return None
     return described.stdout.strip() or None
+
+
+def described_commit(commit: str | None) -> str:
+    """The commit of a lineage in words."""
+    if commit is None:
+        return "unknown, not a git checkout"
+    changed = ", with uncommitted changes" if commit.endswith("-dirty") else ""
+    return f"commit {commit.removesuffix('-dirty')}{changed}"
