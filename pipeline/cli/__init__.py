@@ -17,6 +17,7 @@ COMMANDS = {
     "lineage": "Show what a checkpoint was made from, or which checkpoints saw a corpus or a document.",
     "reproduce": "Print the commands that make a checkpoint again, byte for byte, and write their files.",
     "summary": "Show a model: its path, training, scores and two samples, and how to open the UI.",
+    "report": "Write one HTML page to send: data, removals with examples, scores, lineage, what laws ask.",
     "benchmark": "Let a model answer benchmarks: accuracies with intervals and chance, and bits per byte.",
     "variants": "List the variants of the recipe, or run a job for each of them.",
     "compare": "Compare variants of the recipe, or runs: settings, loss, benchmarks, cost, and curves.",

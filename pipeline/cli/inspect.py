@@ -11,10 +11,8 @@ import pyarrow.compute as pc
 from pipeline.cli.opening import UsageError, add_variant, check_known, opened
 from pipeline.reports import tables
 from pipeline.stages.quality import RULES
-from pipeline.steps.corpus import removed
 from pipeline.steps.corpus.filters import failed_rule
-from pipeline.steps.corpus.quality import reasons
-from pipeline.steps.corpus.removed import Row
+from pipeline.steps.corpus.quality import Row, reasons, rejected
 from pipeline.store import keys
 from pipeline.store.manifest import Version
 from pipeline.store.parquet import beginnings, read_table
@@ -85,8 +83,8 @@ def _counted(store: Store, corpora: Sequence[str]) -> list[dict[str, str]]:
 
 def _rejected(store: Store, rule: str, corpora: Sequence[str]) -> Iterator[str]:
     """The documents rejected by `rule`: id, signals with their thresholds, and the beginning of the text."""
-    for one in removed.rejected(store, rule, corpora, CHARACTERS):
-        yield f"{one.corpus} {one.id}\n{one.evidence}\n{tables.printable(one.text)}"
+    for corpus, id_, reason, text in rejected(store, rule, corpora, CHARACTERS):
+        yield f"{corpus} {id_}\n{reason}\n{tables.printable(text)}"
 
 
 def _contaminated(store: Store, corpora: Sequence[str]) -> Iterator[str]:

@@ -19,8 +19,8 @@ from pipeline.store.files import MANIFEST
 from pipeline.store.fingerprint import file_sha256
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store, default_store
-from pipeline.store.training_runs import checkpoint_name, model_named, run_histories
-from trainer.system.history import MODEL_NAMES, NAME_LENGTH, STEP, RunHistory
+from pipeline.store.training_runs import model_named, run_histories
+from trainer.system.history import MODEL_NAMES, STEP, RunHistory
 
 NEWER_SHOWN = 3  # names
 
@@ -85,9 +85,7 @@ def named_checkpoint(store: Store, options: argparse.Namespace) -> Checkpoint:
     """The checkpoint that was named, or the last one of a variant. Raises PipelineError."""
     if options.checkpoint:
         return checkpoint(store, options.checkpoint)
-    _, own = opened(options.variant)
-    model = plan.result(own, own.current(keys.PRETRAINED_MODEL))
-    return checkpoint(store, checkpoint_name(model["checkpoint"]))
+    return plan.last_checkpoint(opened(options.variant)[1])
 
 
 def chosen_model(options: argparse.Namespace, out: TextIO | None = None) -> Model:
@@ -101,7 +99,8 @@ def chosen_model(options: argparse.Namespace, out: TextIO | None = None) -> Mode
     _, store = opened(options.variant)
     model = store.current(keys.PRETRAINED_MODEL)
     since = model.manifest["finished"]
-    line = f"Run {model.path.name[:NAME_LENGTH]}, variant {options.variant or BASE}, trained {since}"
+    run = RunHistory(store.root / keys.RUNS / model.path.name)
+    line = f"Run {run.title}, variant {options.variant or BASE}, trained {since}"
     times = _times(store)
     if newer := sorted((name for name in times if times[name] > since), key=times.__getitem__, reverse=True):
         ones = "newer ones were" if newer[1:] else "newer one was"

@@ -95,7 +95,7 @@ Seen in {this}training:
 All {evaluation["held_out_bytes"]:,} bytes of held-out text, none of it seen in {this}training, in
 bits per byte and, for each token, as perplexity (less is better):
 
-{_bits_per_byte(evaluation)}
+{_table(("", "bits per byte", "perplexity"), bits_per_byte(evaluation))}
 
 {_benchmarks(evaluation.get("benchmarks"))}## Samples
 
@@ -215,14 +215,14 @@ def _seen(lineage: dict[str, Any]) -> str:
     return _table(("corpus", "tokens", "epochs"), rows)
 
 
-def _bits_per_byte(evaluation: Mapping[str, Any]) -> str:
+def bits_per_byte(evaluation: Mapping[str, Any], marked: str = "**{}**") -> list[list[str]]:
+    """What the model, `marked`, and compressors need for the held-out text, and the model by corpus."""
     compressors = [[name, f"{bits:.3f}", ""] for name, bits in evaluation["compressors"].items()]
-    rows = [
-        _scores("**this model**", evaluation),
+    return [
+        _scores(marked.format("this model"), evaluation),
         *compressors,
         *(_scores(f"this model, {name}", found) for name, found in evaluation["per_corpus"].items()),
     ]
-    return _table(("", "bits per byte", "perplexity"), rows)
 
 
 def _benchmarks(found: Mapping[str, Any] | None) -> str:

@@ -11,6 +11,7 @@ import yaml
 
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps.lineage import record
+from pipeline.steps.lineage.checkpoints import Checkpoint, checkpoint
 from pipeline.steps.tokens.shards import named
 from pipeline.steps.tokens.tokenizer import frozen
 from pipeline.steps.training import initial_weights, mixture
@@ -19,6 +20,7 @@ from pipeline.store.errors import PipelineError
 from pipeline.store.keys import RUNS
 from pipeline.store.manifest import File, Part, Version
 from pipeline.store.store import Store
+from pipeline.store.training_runs import checkpoint_name
 from pipeline.store.work import Work
 from trainer.config import OPERATIONAL, CorpusShards, DataConfig, RunConfig
 from trainer.system.durable import write_atomically
@@ -191,3 +193,9 @@ def result(store: Store, model: Version) -> dict[str, Any]:
     facts = json.loads(model.only("result").read_text(encoding="utf-8"))
     store.files.pull_runs(store.root / facts["run_dir"])
     return facts | {name: store.root / facts[name] for name in ("checkpoint", "run_dir")}
+
+
+def last_checkpoint(store: Store) -> Checkpoint:
+    """The final checkpoint of the run that the recipe describes."""
+    final = result(store, store.current(keys.PRETRAINED_MODEL))["checkpoint"]
+    return checkpoint(store, checkpoint_name(final))

@@ -1,0 +1,81 @@
+"""What laws ask of training data, filled in where a lineage tells, marked where only the provider knows: the
+template of July 2025 for Article 53(1)(d) of the AI Act, Regulation (EU) 2024/1689, and section 3111(a) of
+California's Civil Code (AB 2013). The fields are in regulators.yaml.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pipeline.reports.html import Html, element, joined, table
+from pipeline.sources.hub.catalogue import ready_made
+from pipeline.sources.listing import is_url
+from pipeline.steps.lineage.checkpoints import Checkpoint
+from pipeline.steps.model import funnel
+from pipeline.steps.model.model_card import SOURCES, base_name
+from pipeline.store import keys
+from pipeline.store.manifest import breakdown
+
+FIELDS = Path(__file__).with_name("regulators.yaml")
+GAP = "to be filled in by the provider"
+DAY = len("2025-07-24")  # of a time
+
+
+def fields(checkpoint: Checkpoint) -> Html:
+    """For each law its name and a table of its fields."""
+    facts, pieces = _facts(checkpoint), []
+    for law in yaml.safe_load(FIELDS.read_text(encoding="utf-8")):
+        answers = [[one["at"], one["field"], _answer(facts, **one)] for one in law["fields"]]
+        pieces += [element("h3", law["title"]), element("p", law["law"])]
+        pieces.append(table(("", "field", "answer"), answers))
+    return joined(pieces)
+
+
+def _answer(facts: Mapping[str, Any], known: str = "", gap: str | None = None, **_: str) -> Html:
+    mark = [] if gap is None else [element("mark", GAP, f": {gap}" if gap else "")]
+    return joined([known.format(**facts), " " if known else "", *mark])
+
+
+def source(lineage: Mapping[str, Any], corpus: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Where a corpus comes from, its revision and licence, as far as they are known. Files are named without
+    their directories, which would show where the author keeps them.
+    """
+    settings, inputs = corpus["source"], lineage["assets"][keys.raw(corpus["name"])]["inputs"]
+    names = [path if is_url(path) else Path(path).name for path in settings.get("paths", ())]
+    names += filter(None, (settings.get(name) for name in ("name", "config", "split", "object")))
+    known = {(one.source.name, one.source.config): one.licence for one in ready_made()}
+    licence = known.get((settings.get("name"), settings.get("config")), "unknown")
+    place = ", ".join([SOURCES.get(settings["kind"], "Hugging Face hub"), *names])
+    return place, inputs.get("revision", "-"), licence
+
+
+def _facts(one: Checkpoint) -> dict[str, Any]:
+    """What the fields in regulators.yaml name in braces."""
+    recipe, assets = one.lineage["recipe"], one.lineage["assets"]
+    sources = {corpus["name"]: source(one.lineage, corpus) for corpus in recipe["corpora"]}
+    days = [assets[keys.raw(name)]["finished"][:DAY] for name in sources]
+    counts = Counter[str]()
+    for name, left in funnel.of_lineage(one.lineage).items():
+        found = assets[keys.scrubbed(name)]["counts"] | assets[keys.quality(name)]["counts"]
+        counts.update(found | left)
+    return {
+        "checkpoint": one,
+        "recipe": recipe,
+        "base": base_name(one.lineage) or "none, training started from random weights",
+        "counts": counts,
+        "first": min(days),
+        "last": max(days),
+        "languages": listed(breakdown(counts, "languages")),
+        "personal": listed(breakdown(counts, "spans")),
+        "sources": "; ".join(f"{name}, {place}" for name, (place, _, _) in sources.items()),
+        "licences": "; ".join(f"{name} {licence}" for name, (_, _, licence) in sources.items()),
+        "transforms": ", ".join(entry["name"] for entry in recipe.get("transforms", ())) or "none",
+    }
+
+
+def listed(counts: Mapping[str, int]) -> str:
+    """Counts in words, such as `email 12, phone 3`."""
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items()) or "none"
