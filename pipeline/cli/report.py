@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from pipeline.cli.opening import add_variant, opened
+from pipeline.cli.opening import UsageError, add_variant, opened
 from pipeline.reports.regulators import GAP
 from pipeline.reports.report import report
 from trainer.system.durable import write_atomically
@@ -17,6 +17,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
+    if options.out.suffix != ".html":
+        raise UsageError(f"-o {options.out}: the report is a page, name a .html file")
     recipe, store = opened(options.variant)
     page = report(store, recipe)
     write_atomically(options.out, page)

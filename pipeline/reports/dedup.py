@@ -19,7 +19,7 @@ from trainer.system import figures
 
 REPORT = "dedup-2"
 BINS = 50
-CLUSTERS = 5
+CLUSTERS, PAIRS = 5, 3
 SNIPPET = 160
 
 
@@ -91,27 +91,22 @@ def _examples(version: Version, kept: Sequence[str]) -> dict[str, tuple[str, str
     return examples
 
 
-def near_pairs(
-    store: Store, version: Version, corpora: Sequence[str], number: int, characters: int
-) -> list[Row]:
-    """Near duplicates, drawn at random: `jaccard`, and the beginnings of `removed` and of `kept`."""
+def near_pairs(store: Store, version: Version, corpora: Sequence[str]) -> list[Row]:
+    """Some near duplicates, drawn at random: `jaccard`, and the beginnings of `removed` and of `kept`."""
     near = pc.field("reason") == "near"
-    files = version.files("decisions")
-    pairs = drawn((row for file in files for row in read_table(file, filters=near).to_pylist()), number)
-    ids = [pair[name] for pair in pairs for name in ("id", "duplicate_of")]
-    texts = _beginnings(store, corpora, ids, characters)
+    rows = (row for path in version.files("decisions") for row in read_table(path, filters=near).to_pylist())
+    pairs = drawn(rows, PAIRS)
+    texts = _beginnings(store, corpora, [pair[name] for pair in pairs for name in ("id", "duplicate_of")])
     return [pair | {"removed": texts[pair["id"]], "kept": texts[pair["duplicate_of"]]} for pair in pairs]
 
 
-def _beginnings(
-    store: Store, corpora: Sequence[str], ids: Sequence[str], characters: int = SNIPPET
-) -> dict[str, str]:
+def _beginnings(store: Store, corpora: Sequence[str], ids: Sequence[str]) -> dict[str, str]:
     """The beginning of the scrubbed text of these documents, on one line."""
     texts: dict[str, str] = {}
     for corpus in sorted(set(corpora)):
         for file in store.current(keys.scrubbed(corpus)).files("documents"):
-            texts |= beginnings(file, ids, 2 * characters)
-    return {name: " ".join(text.split())[:characters] for name, text in texts.items()}
+            texts |= beginnings(file, ids, 2 * SNIPPET)
+    return {name: " ".join(text.split())[:SNIPPET] for name, text in texts.items()}
 
 
 def draw(counts: np.ndarray, matrix: np.ndarray, corpora: Sequence[str]) -> bytes:

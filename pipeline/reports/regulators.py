@@ -28,15 +28,10 @@ def fields(checkpoint: Checkpoint) -> Html:
     """For each law its name and a table of its fields."""
     facts, pieces = _facts(checkpoint), []
     for law in yaml.safe_load(FIELDS.read_text(encoding="utf-8")):
-        answers = [[one["at"], one["field"], _answer(facts, **one)] for one in law["fields"]]
-        pieces += [element("h3", law["title"]), element("p", law["law"])]
-        pieces.append(table(("", "field", "answer"), answers))
+        answers = {field: joined([answer.format(**facts)]) for field, answer in law["fields"].items()}
+        rows = [[field, Html(answer.replace(GAP, element("mark", GAP)))] for field, answer in answers.items()]
+        pieces += [element("h3", law["title"]), element("p", law["law"]), table(("field", "answer"), rows)]
     return joined(pieces)
-
-
-def _answer(facts: Mapping[str, Any], known: str = "", gap: str | None = None, **_: str) -> Html:
-    mark = [] if gap is None else [element("mark", GAP, f": {gap}" if gap else "")]
-    return joined([known.format(**facts), " " if known else "", *mark])
 
 
 def source(lineage: Mapping[str, Any], corpus: Mapping[str, Any]) -> tuple[str, str, str]:
@@ -44,12 +39,13 @@ def source(lineage: Mapping[str, Any], corpus: Mapping[str, Any]) -> tuple[str, 
     their directories, which would show where the author keeps them.
     """
     settings, inputs = corpus["source"], lineage["assets"][keys.raw(corpus["name"])]["inputs"]
-    names = [path if is_url(path) else Path(path).name for path in settings.get("paths", ())]
+    named = (*settings.get("paths", ()), *settings.get("packages", ()))
+    names = [one if is_url(one) else Path(one).name for one in named]
     names += filter(None, (settings.get(name) for name in ("name", "config", "split", "object")))
-    known = {(one.source.name, one.source.config): one.licence for one in ready_made()}
+    known = {(it.source.name, it.source.config): it.licence for it in ready_made()}
     licence = known.get((settings.get("name"), settings.get("config")), "unknown")
     place = ", ".join([SOURCES.get(settings["kind"], "Hugging Face hub"), *names])
-    return place, inputs.get("revision", "-"), licence
+    return place, inputs.get("revision", "none"), licence
 
 
 def _facts(one: Checkpoint) -> dict[str, Any]:
@@ -62,6 +58,7 @@ def _facts(one: Checkpoint) -> dict[str, Any]:
         found = assets[keys.scrubbed(name)]["counts"] | assets[keys.quality(name)]["counts"]
         counts.update(found | left)
     return {
+        "gap": GAP,
         "checkpoint": one,
         "recipe": recipe,
         "base": base_name(one.lineage) or "none, training started from random weights",

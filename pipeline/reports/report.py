@@ -24,8 +24,8 @@ from trainer.system.history import RunHistory
 
 PAGE = Path(__file__).with_suffix(".html")
 CHARACTERS = 300  # of a document
-OF_EACH_RULE, PAIRS, SAMPLES = 2, 3, 2
-COUNTED = (stages.DOCUMENTS, stages.BYTES, stages.TOKENS)
+OF_EACH_RULE, SAMPLES = 2, 2
+STAGES = stages.DOCUMENTS + stages.BYTES + stages.TOKENS
 NOT_YET = joined(["Not made yet: run ", element("code", "dagster job execute -j pretrain"), "."])
 
 
@@ -52,9 +52,8 @@ def head(store: Store, _: Sequence[str]) -> Html:
         ["Model", f"{parameters:,} parameters, trained on {one.tokens:,} tokens"],
         ["Held-out text", f"{found['held_out_bytes']:,} bytes: {fit}"],
         ["Trained", store.current(keys.PRETRAINED_MODEL).manifest["finished"]],
-        ["Checkpoint", f"{one.name} of run {one.run.name}"],
     ]
-    return table(("", ""), rows)
+    return table(("Checkpoint", f"{one.name} of run {one.run.name}"), rows)
 
 
 def curves(store: Store, _: Sequence[str]) -> Html:
@@ -71,9 +70,9 @@ def curves(store: Store, _: Sequence[str]) -> Html:
 def funnel(store: Store, corpora: Sequence[str]) -> Html:
     """What was left of each corpus after each stage."""
     found = stages.funnel(corpora, lambda key: store.current(key).counts)
-    rows = [[[name, *(row[one] for one in names)] for name, row in found.items()] for names in COUNTED]
-    tables = (table(("corpus", *names), counted) for names, counted in zip(COUNTED, rows, strict=True))
-    return joined([picture(stages.draw(found), "Documents and bytes after each stage"), *tables])
+    rows = [[stage, *(row[stage] for row in found.values())] for stage in STAGES]
+    drawing = picture(stages.draw(found), "Documents and bytes after each stage")
+    return joined([drawing, table(("", *found), rows)])
 
 
 def removed(store: Store, corpora: Sequence[str]) -> Html:
@@ -90,9 +89,10 @@ def removed(store: Store, corpora: Sequence[str]) -> Html:
         [name, regulators.listed(breakdown(n, "spans")), n["spans_in_url"], n["spans_in_metadata"]]
         for name, n in counts.items()
     ]
+    decisions = store.current(keys.DEDUP)
     pairs = [
         quote(f"{what}, Jaccard similarity {one['jaccard']:.3f}", one[what])
-        for one in dedup.near_pairs(store, store.current(keys.DEDUP), corpora, PAIRS, CHARACTERS)
+        for one in dedup.near_pairs(store, decisions, corpora)
         for what in ("removed", "kept")
     ]
     return joined(
@@ -102,8 +102,9 @@ def removed(store: Store, corpora: Sequence[str]) -> Html:
             *rejected,
             element("h3", "Personal data and secrets that were replaced"),
             table(("corpus", "in text", "in addresses", "in metadata"), replaced),
-            element("h3", "Near duplicates"),
-            element("div", *pairs, kind="pairs") if pairs else element("p", "None were found."),
+            element("h3", "Duplicates of other documents"),
+            element("p", f"Removed: {regulators.listed(breakdown(decisions.counts, 'removed'))}."),
+            element("div", *pairs, kind="pairs"),
         ]
     )
 
