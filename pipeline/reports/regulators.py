@@ -15,7 +15,7 @@ from pipeline.sources.hub.catalogue import ready_made
 from pipeline.sources.listing import is_url
 from pipeline.steps.lineage.checkpoints import Checkpoint
 from pipeline.steps.model import funnel
-from pipeline.steps.model.model_card import SOURCES, base_name
+from pipeline.steps.model.model_card import SHOWN, SOURCES, base_name
 from pipeline.store import keys
 from pipeline.store.manifest import breakdown
 
@@ -34,18 +34,18 @@ def fields(checkpoint: Checkpoint) -> Html:
     return joined(pieces)
 
 
-def source(lineage: Mapping[str, Any], corpus: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Where a corpus comes from, its revision and licence, as far as they are known. Files are named without
-    their directories, which would show where the author keeps them.
+def source(lineage: Mapping[str, Any], corpus: Mapping[str, Any]) -> list[str]:
+    """Where a corpus comes from, its revision and licence, as far as they are known, and its data version.
+    Files are named without their directories, which would show where the author keeps them.
     """
-    settings, inputs = corpus["source"], lineage["assets"][keys.raw(corpus["name"])]["inputs"]
+    settings, raw = corpus["source"], lineage["assets"][keys.raw(corpus["name"])]
     named = (*settings.get("paths", ()), *settings.get("packages", ()))
     names = [one if is_url(one) else Path(one).name for one in named]
     names += filter(None, (settings.get(name) for name in ("name", "config", "split", "object")))
     known = {(it.source.name, it.source.config): it.licence for it in ready_made()}
     licence = known.get((settings.get("name"), settings.get("config")), "unknown")
     place = ", ".join([SOURCES.get(settings["kind"], "Hugging Face hub"), *names])
-    return place, inputs.get("revision", "none"), licence
+    return [place, raw["inputs"].get("revision", "none"), licence, raw["data_version"][:SHOWN]]
 
 
 def _facts(one: Checkpoint) -> dict[str, Any]:
@@ -67,8 +67,8 @@ def _facts(one: Checkpoint) -> dict[str, Any]:
         "last": max(days),
         "languages": listed(breakdown(counts, "languages")),
         "personal": listed(breakdown(counts, "spans")),
-        "sources": "; ".join(f"{name}, {place}" for name, (place, _, _) in sources.items()),
-        "licences": "; ".join(f"{name} {licence}" for name, (_, _, licence) in sources.items()),
+        "sources": "; ".join(f"{name}, {place}" for name, (place, *_) in sources.items()),
+        "licences": "; ".join(f"{name} {licence}" for name, (_, _, licence, _) in sources.items()),
         "transforms": ", ".join(entry["name"] for entry in recipe.get("transforms", ())) or "none",
     }
 

@@ -14,7 +14,7 @@ from pipeline.steps.corpus.quality import examples, reasons
 from pipeline.steps.lineage.record import described_commit
 from pipeline.steps.model import benchmark, evaluate, training_plots
 from pipeline.steps.model import funnel as stages
-from pipeline.steps.model.model_card import SHOWN, bits_per_byte
+from pipeline.steps.model.model_card import bits_per_byte
 from pipeline.steps.training import plan
 from pipeline.store import keys
 from pipeline.store.manifest import breakdown
@@ -137,12 +137,8 @@ def _interval(bits: Mapping[str, float] | None) -> dict[str, str]:
 def lineage(store: Store, _: Sequence[str]) -> Html:
     """Where each corpus comes from, the code, and how to make all of it again."""
     one = plan.last_checkpoint(store)
-    assets, corpora = one.lineage["assets"], one.lineage["recipe"]["corpora"]
-    versions = [assets[keys.raw(corpus["name"])]["data_version"][:SHOWN] for corpus in corpora]
-    rows = [
-        [corpus["name"], *regulators.source(one.lineage, corpus), version]
-        for corpus, version in zip(corpora, versions, strict=True)
-    ]
+    corpora = one.lineage["recipe"]["corpora"]
+    rows = [[corpus["name"], *regulators.source(one.lineage, corpus)] for corpus in corpora]
     libraries = ", ".join(f"{name} {version}" for name, version in sorted(one.libraries.items()))
     code = f"Code: {described_commit(one.lineage['git_commit'])}. Libraries: {libraries}."
     again = element(
