@@ -36,11 +36,11 @@ class ShardError(TrainerError):
 
 
 def bin_path(prefix: Path) -> Path:
-    return prefix.with_name(prefix.name + ".bin")
+    return Path(f"{prefix}.bin")
 
 
 def idx_path(prefix: Path) -> Path:
-    return prefix.with_name(prefix.name + ".idx")
+    return Path(f"{prefix}.idx")
 
 
 class Shard:
