@@ -57,12 +57,16 @@ class BatchStep:
         """Writes one part of a version. Reads the files of `task` in step, one batch of each at a time."""
         counts = dict.fromkeys(self.counted, 0)
         with PartWriter(directory, task.name, self.schemas) as writer:
-            for inputs in zip(*(batches(path, self.columns) for path in task.inputs), strict=True):
-                tables, counted = self.function(*inputs)
+            for tables, counted in self.results(task.inputs):
                 for table, rows in tables.items():
                     writer.write(table, rows)
                 add(counts, counted)
         return Part(task.name, task.fingerprint, writer.files, counts)
+
+    def results(self, inputs: Sequence[StoredFile]) -> Iterator[BatchResult]:
+        """What `function` returns for each batch of the files."""
+        for each in zip(*(batches(path, self.columns) for path in inputs), strict=True):
+            yield self.function(*each)
 
 
 def derive(

@@ -50,17 +50,14 @@ def judge(store: Store, engine: Engine, corpus: str, params: quality.QualityPara
     tables = [(SIGNALS.make(store, engine, corpus), "signals")]
     if params.languages is not None:
         tables.append((LANGUAGES.make(store, engine, corpus), "languages"))
-    filters = [Filter(entry) for entry in params.filters]
-    tables += [(filtering.measure(store, engine, corpus, one), filtering.TABLE) for one in filters]
+    for entry in params.filters:
+        tables.append((filtering.measure(store, engine, corpus, Filter(entry)), filtering.TABLE))
     work = judge_work(store, corpus, params)
-    tasks = part_tasks(work, tables)
-    if not filters:
-        verdicts = derive(store, engine, work, tasks, _judging(params).write_part)
-    else:
-        limits = FailureLimits(corpus, tables[0][0].counts["documents"], params.filters)
-        step = filtering.judging(_judging(params), filters)
-        verdicts = derive(store, engine, work, tasks, step.write_part, limits.watch)
-        limits.check(verdicts.parts, verdicts)
+    limits = FailureLimits(corpus, tables[0][0].counts["documents"], params.filters)
+    verdicts = derive(
+        store, engine, work, part_tasks(work, tables), _judging(params).write_part, limits.watch
+    )
+    limits.check(verdicts.parts, verdicts)
     if not verdicts.counts["kept"]:
         rules = ", ".join(f"{reason.rule}: {reason.documents}" for reason in reasons(verdicts)[1:])
         raise AllRejectedError(
@@ -205,6 +202,15 @@ def measured(corpus: str, params: quality.QualityParams) -> list[str]:
     return [keys.signals(corpus), *languages, *(keys.filtered(corpus, one.name) for one in params.filters)]
 
 
+def judge_again(store: Store, params: quality.QualityParams, corpus: str, part: str) -> pa.Table:
+    """`id, rule` of the documents of a part, judged by other thresholds on what has been measured."""
+    tables = {keys.languages(corpus): "languages"}
+    inputs = [store.current(key).named(part, tables.get(key, "signals")) for key in measured(corpus, params)]
+    step = _judging(params)
+    found = [result["verdicts"] for result, _ in step.results(inputs)]
+    return pa.Table.from_batches(found, step.schemas["verdicts"]).select(["id", "rule"])
+
+
 def judging_documents(params: quality.QualityParams) -> BatchStep:
     """Measures and judges in one step, without storing signals for other thresholds.
 
@@ -251,8 +257,11 @@ def _judge(signals: pa.RecordBatch, *languages: pa.RecordBatch, params: quality.
 
 
 def _judging(params: quality.QualityParams) -> BatchStep:
+    """Takes the tables of `measured` in their order."""
     schemas = {"verdicts": quality.VERDICTS_SCHEMA}
-    return BatchStep(partial(_judge, params=params), schemas, ("documents", "kept", "rejected"))
+    built_in = BatchStep(partial(_judge, params=params), schemas, ("documents", "kept", "rejected"))
+    filters = [Filter(entry) for entry in params.filters]
+    return filtering.judging(built_in, filters) if filters else built_in
 
 
 SIGNALS = TextTable("signals", quality.VERSION, _measure, {"signals": quality.SIGNALS_SCHEMA})
