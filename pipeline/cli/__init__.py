@@ -26,7 +26,7 @@ COMMANDS = {
     "scrub": "Replace personal data and secrets in files: writes OUT/documents.parquet and spans.parquet.",
     "quality": "Measure and judge the quality of each document in files: writes OUT/verdicts.parquet.",
     "dedup": "Find exact and near duplicates in files and verify each: writes OUT/decisions.parquet.",
-    "inspect": "Count the documents that quality rejected, or show those that a rule or dedup removed.",
+    "inspect": "Count what quality rejects or would reject; show documents that it or dedup removed or kept.",
     "inspect-shards": "Count documents and tokens of token shards, show the first, or check for damage.",
     "gc": "List what nothing needs: versions, and training runs beyond a limit; with --delete remove it.",
     "disk": "Show how much disk each part of the store takes, what names it, and what `gc` would remove.",

@@ -1,139 +1,258 @@
-"""inspect: counts the documents that quality rejected, or shows those that quality rejected or dedup removed,
-with the evidence and their text after scrubbing.
+"""inspect: how much the rules of quality reject, now, with other thresholds or in a variant; and documents at
+random that were rejected, removed by dedup or kept, with the evidence.
 """
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from textwrap import fill
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.cli.opening import UsageError, add_variant, check_known, opened
-from pipeline.reports import tables
+from pipeline.recipe import variants
+from pipeline.recipe.recipe import BASE, Recipe, RecipeError, recipe_path
+from pipeline.reports import rejections, tables
+from pipeline.reports.evidence import judged
+from pipeline.reports.rejections import Amounts, Column, Place, Row
 from pipeline.stages.quality import RULES
 from pipeline.steps.corpus.filters import failed_rule
-from pipeline.steps.corpus.quality import Row, reasons, rejected
+from pipeline.steps.corpus.quality import judge_again, reasons
 from pipeline.store import keys
 from pipeline.store.manifest import Version
 from pipeline.store.parquet import beginnings, read_table
-from pipeline.store.store import Store
+from pipeline.store.store import Store, StoreError
+from trainer.config.run import override
+from trainer.system.errors import TrainerError
 
+KEPT = "kept"
 DUPLICATES = ("exact", "near")
 CONTAMINATED = "contaminated"
 CHARACTERS = 400
-AT_ONCE = 100  # duplicates whose texts are looked for in one pass over the corpora
+WIDTH = 100  # of the many signals of a kept document
+Draw = Callable[..., Iterator[tuple[Place, list[Row]]]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    view = parser.add_mutually_exclusive_group()
+    view.add_argument(
         "rule",
         metavar="RULE",
         nargs="?",
-        help="show the documents of this quality rule, of a filter of your own (FILTER.error: where it "
-        "raised), or of `exact`, `near` or `contaminated`; default: count the documents of every "
-        "quality rule",
+        help="show documents of this quality rule or filter of your own (FILTER.error: where it raised), and "
+        "half as many kept ones; or of `kept`, `exact`, `near` or `contaminated`; default: count the "
+        "documents of every quality rule",
     )
+    view.add_argument("--by", choices=["language"], help="count the kept documents of each language")
+    view.add_argument(
+        "--what-if",
+        metavar="SETTING=VALUE",
+        action="append",
+        help="count what each rule would reject with another setting of `quality`; can be repeated",
+    )
+    view.add_argument("--against", metavar="V", help="show what a variant, or `base`, judges differently")
     add_variant(parser)
     parser.add_argument("--corpus", metavar="C", help="look at this corpus only")
-    parser.add_argument(
-        "--limit", metavar="N", type=int, default=10, help="how many documents to show; default: %(default)s"
-    )
+    number = partial(parser.add_argument, metavar="N", type=int)
+    number("--limit", default=10, help="how many documents to show; default: %(default)s")
+    number("--seed", default=0, help="another number draws other documents; default: %(default)s")
 
 
 def run(options: argparse.Namespace) -> None:
     recipe, store = opened(options.variant)
     corpora = [options.corpus] if options.corpus is not None else recipe.corpus_names
     check_known("--corpus", corpora, recipe.corpus_names)
-    rule = options.rule
-    if rule is None:
-        print("\n".join(tables.lines(_counted(store, corpora))))
-        return
-    own = [entry.name for entry in recipe.quality.filters]
-    check_known("RULE", [rule], [*RULES, *own, *map(failed_rule, own), *DUPLICATES, CONTAMINATED])
-    if options.limit < 1:
-        raise UsageError(f"--limit {options.limit}: must be at least 1")
-    if rule == CONTAMINATED:
-        found = _contaminated(store, corpora)
-    elif rule in DUPLICATES:
-        found = _duplicates(store, rule, recipe.corpus_names, corpora)
+    for option, least in (("limit", 1), ("seed", 0)):
+        if (given := getattr(options, option)) < least:
+            raise UsageError(f"--{option} {given}: must be at least {least}")
+    draw = partial(rejections.sample, size=options.limit, seed=options.seed)
+    if options.by:
+        lines = _by_language(recipe, store, corpora)
+    elif options.what_if:
+        lines = _what_if(recipe, store, corpora, options.what_if, draw)
+    elif options.against is not None:
+        lines = _against(recipe, store, corpora, options.against, draw)
+    elif options.rule is not None:
+        lines = _documents(recipe, store, corpora, options.rule, draw)
     else:
-        found = _rejected(store, rule, corpora)
-    shown = list(islice(found, options.limit))
-    print(
-        "".join(f"{entry}\n\n" for entry in shown) or f"{rule}: no document of {', '.join(corpora)}\n", end=""
+        lines = _counted(store, corpora)
+    for line in lines:
+        print(line)
+
+
+def _counted(store: Store, corpora: list[str]) -> Iterator[str]:
+    """The kept and the rejected documents by corpus and rule, with an id for `documents.parquet`."""
+    ids = {(c, one.rule): one.examples for c in corpora for one in reasons(store.current(keys.quality(c)))}
+    found = rejections.totals(store, corpora, "rule")
+    whole = rejections.summed(found, 0)
+    rows = (
+        (key[0], key[1] or KEPT, *_shares(found[key], whole[key[:1]]), "".join(ids[key][:1]))
+        for key in _ordered(found, corpora)
     )
+    return tables.table("corpus,verdict,documents,share,of bytes,example", rows)
 
 
-def _counted(store: Store, corpora: Sequence[str]) -> list[dict[str, str]]:
-    """The kept and the rejected documents by corpus and rule, with example ids to search for in
-    `documents.parquet`.
-    """
-    return [
-        {
-            "corpus": corpus,
-            "verdict": reason.rule or "kept",
-            "documents": f"{reason.documents:,}",
-            "share": f"{reason.share:.1%}",
-            "examples": " ".join(reason.examples),
-        }
-        for corpus in corpora
-        for reason in reasons(store.current(keys.quality(corpus)))
-    ]
+def _ordered(amounts: Amounts, corpora: list[str]) -> list[tuple[Any, ...]]:
+    """By corpus, first what is kept, then by the number of documents."""
+    return sorted(amounts, key=lambda key: (corpora.index(key[0]), bool(key[1]), -amounts[key][0], str(key)))
 
 
-def _rejected(store: Store, rule: str, corpora: Sequence[str]) -> Iterator[str]:
-    """The documents rejected by `rule`: id, signals with their thresholds, and the beginning of the text."""
-    for corpus, id_, reason, text in rejected(store, rule, corpora, CHARACTERS):
-        yield f"{corpus} {id_}\n{reason}\n{tables.printable(text)}"
+def _by_language(recipe: Recipe, store: Store, corpora: list[str]) -> Iterator[str]:
+    """What is kept of each language in each corpus."""
+    if recipe.quality.languages is None:
+        raise UsageError("--by language: no language was detected: set `quality.languages` and run `corpus`")
+    detected = partial(_read, store, keys.languages, "languages", "language")
+    found = rejections.totals(store, corpora, "language", "keep", language=detected)
+    whole = rejections.summed(found, 0, 1)
+    order = _ordered(whole, corpora)
+    rows = ((*key, f"{whole[key][0]:,}", *_shares(found[*key, True], whole[key])) for key in order)
+    return tables.table("corpus,language,documents,kept,share,of bytes", rows)
 
 
-def _contaminated(store: Store, corpora: Sequence[str]) -> Iterator[str]:
-    """The documents that quote an evaluation set: id, set, quoted words, and the beginning of the text."""
+def _shares(amount: np.ndarray, whole: np.ndarray) -> tuple[str, ...]:
+    """A number of documents, and what share of the documents and bytes it is."""
+    return f"{amount[0]:,}", *(f"{share:.1%}" for share in amount / np.maximum(whole, 1))
+
+
+def _read(store: Store, key: Callable[[str], str], table: str, name: str, corpus: str, part: str) -> pa.Table:
+    return read_table(store.current(key(corpus)).named(part, table), ["id", name])
+
+
+def _what_if(recipe: Recipe, store: Store, corpora: list[str], asked: list[str], draw: Draw) -> Iterator[str]:
+    """What changes with other thresholds. Raises UsageError where more would have to be measured."""
+    path = recipe_path()
+    given: dict[str, Any] = {}
+    try:
+        for change in asked:
+            override(given, f"quality.{change}")
+        params = variants.load(path, recipe.variant or BASE, given).quality
+    except (TrainerError, RecipeError) as error:
+        raise UsageError(f"--what-if: {str(error).removeprefix(f'{path}: ')}") from None
+    if params.filters != recipe.quality.filters or (params.languages and not recipe.quality.languages):
+        raise UsageError(
+            "--what-if: this needs languages or filters that have not been measured: set them in a variant, "
+            "run the job `corpus` for it, and name it in --against"
+        )
+    return _differences(store, corpora, ("now", "then"), partial(judge_again, store, params), draw, None)
+
+
+def _against(recipe: Recipe, store: Store, corpora: list[str], variant: str, draw: Draw) -> Iterator[str]:
+    """What a variant judges differently. Raises UsageError if its verdicts are missing or on other text."""
+    this, (_, other) = recipe.variant or BASE, opened(variant)
+    if variant == this:
+        raise UsageError(f"--against {variant}: this is the recipe itself: name another variant")
     for corpus in corpora:
-        hits, scrubbed = store.current(keys.contamination(corpus)), store.current(keys.scrubbed(corpus))
-        for part in hits.parts:
-            rows = _rows(hits, part.name, "contamination")
-            texts = _texts(scrubbed, part.name, [row["id"] for row in rows])
-            for row in rows:
-                quoted = tables.printable(row["ngram"]).strip()
-                yield (
-                    f"{corpus} {row['id']}\nquotes {row['set']}: {quoted!r}, at {row['hits']} places\n"
-                    f"{texts[row['id']]}"
-                )
+        text = [keys.scrubbed(corpus)]
+        try:
+            other.current(keys.quality(corpus))
+        except StoreError as error:
+            remedy = f"python -m pipeline variants run {variant} --job corpus"
+            raise UsageError(f"--against {variant}: {error}: `{remedy}`") from None
+        if store.data_versions(text) != other.data_versions(text):
+            raise UsageError(
+                f"--against {variant}: the scrubbed text of {corpus} differs, so the verdicts cannot be "
+                "compared: name a variant that changes `quality` alone"
+            )
+    judge = partial(_read, other, keys.quality, "verdicts", "rule")
+    return _differences(store, corpora, (this, variant), judge, draw, other)
 
 
-def _duplicates(store: Store, reason: str, known: Sequence[str], corpora: Sequence[str]) -> Iterator[str]:
-    """The documents that dedup removed for `reason`, each followed by the document that was kept instead."""
-    decisions = store.current(keys.DEDUP)
-    scrubbed = {corpus: store.current(keys.scrubbed(corpus)) for corpus in known}
-    for part in decisions.parts:
-        if keys.decided_corpus(part.name) not in corpora:
-            continue
-        duplicates = _rows(decisions, part.name, "decisions", pc.field("reason") == reason)
-        for start in range(0, len(duplicates), AT_ONCE):
-            rows = duplicates[start : start + AT_ONCE]
-            wanted = [row[name] for row in rows for name in ("id", "duplicate_of")]
-            texts = {
-                id_: (corpus, text)
-                for corpus, version in scrubbed.items()
-                for other in version.parts
-                for id_, text in _texts(version, other.name, wanted).items()
-            }
-            yield from (_pair(row, texts) for row in rows)
+def _differences(
+    store: Store, corpora: list[str], names: tuple[str, str], judge: Column, draw: Draw, other: Store | None
+) -> Iterator[str]:
+    """What each rule rejects by the verdicts in `store` and by those that `judge` gives, and documents that
+    only one of them keeps, with evidence where `other` is the store of the latter.
+    """
+    found = rejections.totals(store, corpora, "rule", "then", then=judge)
+    before, after = rejections.summed(found, 0, 1), rejections.summed(found, 0, 2)
+    order = _ordered(after | before, corpora)
+    rows = [(key[0], key[1] or KEPT, *_numbers(before[key], after[key])) for key in order]
+    yield from tables.table("corpus,verdict,{0},{0} bytes,{1},{1} bytes".format(*names), rows)
+    both = partial(rejections.verdicts, store, corpora, then=judge)
+    for keeps, rejects, judging in ((1, 2, other), (2, 1, other and store)):
+        yield f"\nkept {names[keeps - 1]}, rejected {names[rejects - 1]}:"
+        changed = (key for key in _ordered(found, corpora) if key[rejects] and not key[keeps])
+        rows = [(key[0], key[rejects], *_numbers(found[key])) for key in changed]
+        yield from tables.table("corpus,rule,documents,bytes", rows) if rows else ["no document"]
+        kept, rejected = (("", "rule", "then")[place] for place in (keeps, rejects))
+        for place, drawn in draw(both(), pc.field(kept).is_null() & pc.field(rejected).is_valid()):
+            ruled = [row | {"rule": row[rejected]} for row in drawn]
+            if judging:
+                yield from (f"\n{entry}" for entry in _judged(judging, place, ruled))
+            else:
+                yield from (f"    {place[0]} {row['id']} {row['rule']}" for row in ruled)
 
 
-def _pair(row: Row, texts: Mapping[str, tuple[str, str]]) -> str:
+def _numbers(*amounts: np.ndarray) -> Iterator[str]:
+    return (f"{number:,}" for amount in amounts for number in amount)
+
+
+def _documents(recipe: Recipe, store: Store, corpora: list[str], rule: str, draw: Draw) -> Iterator[str]:
+    """Documents that `rule` rejected or removed, or that are kept."""
+    own = [entry.name for entry in recipe.quality.filters]
+    check_known("RULE", [rule], [*RULES, *own, *map(failed_rule, own), *DUPLICATES, CONTAMINATED, KEPT])
+    verdicts = partial(rejections.verdicts, store, corpora)
+    if rule in DUPLICATES:
+        decisions = rejections.stored(store, [""], lambda _: keys.DEDUP, "decisions")
+        removed = (one for one in decisions if keys.decided_corpus(one[0][1]) in corpora)
+        drawn = [row for _, rows in draw(removed, pc.field("reason") == rule) for row in rows]
+        entries = _duplicates(store, recipe.corpus_names, drawn)
+    elif rule == CONTAMINATED:
+        hits = rejections.stored(store, corpora, keys.contamination, "contamination")
+        entries = (text for one in draw(hits, pc.scalar(True)) for text in _contaminated(store, *one))
+    else:
+        which = pc.field("keep") if rule == KEPT else pc.field("rule") == rule
+        entries = (text for one in draw(verdicts(), which) for text in _judged(store, *one))
+    shown = 0
+    for entry in entries:
+        shown += 1
+        yield f"{entry}\n"
+    if not shown:
+        yield f"{rule}: no document of {', '.join(corpora)}"
+    elif rule not in (*DUPLICATES, CONTAMINATED, KEPT):
+        yield "kept, at random:\n"
+        for place, rows in draw(verdicts(), pc.field("keep"), size=(shown + 1) // 2):
+            kept = [row | {"rule": rule} for row in rows]
+            yield from (f"{entry}\n" for entry in _judged(store, place, kept))
+
+
+def _contaminated(store: Store, place: Place, rows: Sequence[Row]) -> Iterator[str]:
+    """Documents that quote an evaluation set: id, set, quoted words, and the beginning of the text."""
+    corpus, part = place
+    texts = _texts(store.current(keys.scrubbed(corpus)), part, [row["id"] for row in rows])
+    for row in rows:
+        quoted = tables.printable(row["ngram"]).strip()
+        quotes = f"quotes {row['set']}: {quoted!r}, at {row['hits']} places"
+        yield f"{corpus} {row['id']}\n{quotes}\n{texts[row['id']]}"
+
+
+def _duplicates(store: Store, corpora: Sequence[str], rows: Sequence[Row]) -> Iterator[str]:
+    """Documents that dedup removed, each followed by the document of `corpora` that was kept instead."""
+    wanted = [row[name] for row in rows for name in ("id", "duplicate_of")]
+    texts = {
+        id_: (corpus, text)
+        for corpus in corpora
+        for version in [store.current(keys.scrubbed(corpus))]
+        for part in version.parts
+        for id_, text in _texts(version, part.name, wanted).items()
+    }
     gone = ("?", "(no longer in the store)")
-    from_corpus, lost = texts.get(row["id"], gone)
-    to_corpus, kept = texts.get(row["duplicate_of"], gone)
-    return (
-        f"removed {from_corpus} {row['id']}: {row['reason']}, Jaccard {row['jaccard']:.3f}\n{lost}\n"
-        f"kept {to_corpus} {row['duplicate_of']}, which stands for {row['cluster']} documents\n{kept}"
-    )
+    for row in rows:
+        from_corpus, removed = texts.get(row["id"], gone)
+        to_corpus, kept = texts.get(row["duplicate_of"], gone)
+        yield (
+            f"removed {from_corpus} {row['id']}: {row['reason']}, Jaccard {row['jaccard']:.3f}\n{removed}\n"
+            f"kept {to_corpus} {row['duplicate_of']}, which stands for {row['cluster']} documents\n{kept}"
+        )
 
 
-def _rows(version: Version, part: str, table: str, where: pc.Expression | None = None) -> list[Row]:
-    return read_table(version.named(part, table), filters=where).to_pylist()
+def _judged(store: Store, place: Place, rows: Sequence[Row]) -> Iterator[str]:
+    for id_, reason, text in judged(store, place, rows, CHARACTERS):
+        said = reason if all(row["rule"] for row in rows) else fill(reason, WIDTH)
+        yield "\n".join(filter(None, (f"{place[0]} {id_}", said, tables.printable(text))))
 
 
 def _texts(version: Version, part: str, ids: Sequence[str]) -> dict[str, str]:

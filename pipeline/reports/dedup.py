@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.reports import rejections
 from pipeline.reports.images import as_text
-from pipeline.steps.corpus.quality import Row, drawn
 from pipeline.steps.dedup.dedup import DUPLICATES_OF
 from pipeline.steps.dedup.limits import by_corpus, largest_clusters
 from pipeline.store import keys
@@ -91,11 +91,11 @@ def _examples(version: Version, kept: Sequence[str]) -> dict[str, tuple[str, str
     return examples
 
 
-def near_pairs(store: Store, version: Version, corpora: Sequence[str]) -> list[Row]:
+def near_pairs(store: Store, corpora: Sequence[str]) -> list[dict[str, Any]]:
     """Some near duplicates, drawn at random: `jaccard`, and the beginnings of `removed` and of `kept`."""
-    near = pc.field("reason") == "near"
-    rows = (row for path in version.files("decisions") for row in read_table(path, filters=near).to_pylist())
-    pairs = drawn(rows, PAIRS)
+    decisions = rejections.stored(store, [""], lambda _: keys.DEDUP, "decisions")
+    drawn = rejections.sample(decisions, pc.field("reason") == "near", PAIRS, 0)
+    pairs = [row for _, rows in drawn for row in rows]
     texts = _beginnings(store, corpora, [pair[name] for pair in pairs for name in ("id", "duplicate_of")])
     return [pair | {"removed": texts[pair["id"]], "kept": texts[pair["duplicate_of"]]} for pair in pairs]
 

@@ -7,10 +7,13 @@ from datetime import date
 from pathlib import Path
 from string import Template
 
+import pyarrow.compute as pc
+
 from pipeline.recipe.recipe import Recipe
-from pipeline.reports import dedup, regulators
+from pipeline.reports import dedup, regulators, rejections
+from pipeline.reports.evidence import judged
 from pipeline.reports.html import Html, element, joined, picture, quote, table
-from pipeline.steps.corpus.quality import examples, reasons
+from pipeline.steps.corpus.quality import reasons
 from pipeline.steps.lineage.record import described_commit
 from pipeline.steps.model import benchmark, evaluate, training_plots
 from pipeline.steps.model import funnel as stages
@@ -80,9 +83,12 @@ def removed(store: Store, corpora: Sequence[str]) -> Html:
     verdicts = [(name, one) for name in corpora for one in reasons(store.current(keys.quality(name)))]
     rows = [[name, one.rule or "kept", one.documents, f"{one.share:.1%}"] for name, one in verdicts]
     rejected = [
-        quote(f"{rule}, {corpus}: {evidence}", text)
+        quote(f"{rule}, {place[0]}: {evidence}", text)
         for rule in dict.fromkeys(one.rule for _, one in verdicts if one.rule)
-        for corpus, _, evidence, text in examples(store, rule, corpora, OF_EACH_RULE, CHARACTERS)
+        for place, rows in rejections.sample(
+            rejections.verdicts(store, corpora), pc.field("rule") == rule, OF_EACH_RULE, 0
+        )
+        for _, evidence, text in judged(store, place, rows, CHARACTERS)
     ]
     counts = {name: store.current(keys.scrubbed(name)).counts for name in corpora}
     replaced = [
@@ -92,7 +98,7 @@ def removed(store: Store, corpora: Sequence[str]) -> Html:
     decisions = store.current(keys.DEDUP)
     pairs = [
         quote(f"{what}, Jaccard similarity {one['jaccard']:.3f}", one[what])
-        for one in dedup.near_pairs(store, decisions, corpora)
+        for one in dedup.near_pairs(store, corpora)
         for what in ("removed", "kept")
     ]
     return joined(

@@ -17,6 +17,11 @@ def lines(rows: Sequence[Mapping[str, str]], shown: Sequence[str] = ()) -> Itera
         yield "  ".join(cells).rstrip()
 
 
+def table(names: str, rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """As `lines`, with the names in one text, separated by commas."""
+    return lines([dict(zip(names.split(","), row, strict=True)) for row in rows], names.split(","))
+
+
 def counts(rows: Iterable[tuple[str, int]]) -> Iterator[str]:
     """Names and numbers, a line for each."""
     return (f"{name:<32}{number:>14,}" for name, number in rows)

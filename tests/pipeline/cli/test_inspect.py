@@ -1,9 +1,12 @@
-"""`python -m pipeline inspect`: what was removed, why, and how it begins."""
+"""`python -m pipeline inspect`: what was removed, why, how it begins, and what other rules would remove."""
 
 import json
+import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -14,12 +17,13 @@ from pipeline.sources.documents import document_id, own_id
 from pipeline.sources.files import FilesConfig
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
-from pipeline.stages.quality import PROFILES
+from pipeline.stages.quality import PROFILES, QualityParams
 from pipeline.steps.corpus.ingest import collect
 from pipeline.steps.corpus.quality import judge
 from pipeline.steps.corpus.scrub import scrub
 from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.store.engines.local import LocalEngine
+from pipeline.store.parquet import read_table
 from pipeline.store.store import Store
 
 PLAIN, ENGINE = PROFILES["plain"], LocalEngine(1)
@@ -55,12 +59,14 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def scrubbed(store: Store, path: Path, *documents: dict[str, str]) -> None:
+def scrubbed(
+    store: Store, path: Path, *documents: dict[str, str], part_bytes: int = 1_000_000, **scrubbing: Any
+) -> None:
     """Stores a corpus of these documents, named as the file, up to scrubbing."""
     path.write_text("".join(json.dumps(document) + "\n" for document in documents))
     source = FilesConfig(paths=(path.name,)).anchored(path.parent)
-    collect(store, ENGINE, path.stem, source, part_bytes=1_000_000)
-    scrub(store, ENGINE, path.stem, PiiParams())
+    collect(store, ENGINE, path.stem, source, part_bytes=part_bytes)
+    scrub(store, ENGINE, path.stem, PiiParams(**scrubbing))
 
 
 @pytest.fixture
@@ -92,23 +98,29 @@ def test_a_rule_shows_its_documents_with_the_signal_the_threshold_and_the_scrubb
         f"{named('notes', 'short')}\nwords = 2, min_words = 128\n    Ask "
         f"[EMAIL].\N{REPLACEMENT CHARACTER}[2J",
         f"{named('letters', 'brief')}\nwords = 2, min_words = 128\n    Dear all.",
+        "kept, at random:",
+        entries[-1],
     ]
+    assert re.fullmatch(r"\w+ \w{32}\nwords = 20[02], min_words = 128\n    word0 word1 .*", entries[-1])
 
 
 def test_without_a_rule_it_counts_what_each_rule_of_each_corpus_rejected(
     inspect: Callable[..., tuple[int, str]],
 ) -> None:
     def row(corpus: str, name: str) -> list[str]:
-        return [corpus, "min_words", "1", share[corpus], document_id(corpus, own_id(name))]
+        return [corpus, "min_words", "1", *shares[corpus], document_id(corpus, own_id(name))]
 
-    share = {"notes": "50.0%", "letters": "33.3%"}
+    short = len("Ask [EMAIL].\x1b[2J")
+    of_notes = short / (short + len(TEXT) + 9)
+    of_letters = 9 / (9 + 2 * len(TEXT) + 9)
+    shares = {"notes": ("50.0%", f"{of_notes:.1%}"), "letters": ("33.3%", f"{of_letters:.1%}")}
     status, said = inspect()
     lines = [line.split() for line in said.splitlines()]
-    assert (status, lines[0]) == (0, ["corpus", "verdict", "documents", "share", "examples"])
+    assert (status, lines[0]) == (0, ["corpus", "verdict", "documents", "share", "of", "bytes", "example"])
     assert lines[1:] == [
-        ["notes", "kept", "1", "50.0%"],
+        ["notes", "kept", "1", "50.0%", f"{1 - of_notes:.1%}"],
         row("notes", "short"),
-        ["letters", "kept", "2", "66.7%"],
+        ["letters", "kept", "2", "66.7%", f"{1 - of_letters:.1%}"],
         row("letters", "brief"),
     ]
     assert [line.split() for line in inspect("--corpus", "notes")[1].splitlines()] == lines[:3]
@@ -137,8 +149,9 @@ def test_a_document_in_another_language_is_shown_with_what_was_detected(
 
 def test_one_corpus_and_so_many_documents(inspect: Callable[..., tuple[int, str]]) -> None:
     assert named("letters", "brief") in inspect("min_words", "--corpus", "letters")[1]
-    assert inspect("min_words", "--corpus", "letters")[1].count("min_words") == 1
-    assert inspect("min_words", "--limit", "1")[1].count("min_words") == 1
+    for narrower in (("--corpus", "letters"), ("--limit", "1")):
+        rejected, kept = inspect("min_words", *narrower)[1].split("kept, at random:")
+        assert rejected.count("words = 2, min_words") == kept.count(", min_words") == 1
 
 
 @pytest.mark.parametrize(("reason", "removed"), [("exact", "copy"), ("near", "almost")])
@@ -165,12 +178,22 @@ def test_a_rule_that_rejected_nothing_says_so(inspect: Callable[..., tuple[int, 
             "error: --corpus: unknown 'diaries'; choose from notes, letters",
         ),
         (["min_words", "--limit", "0"], "error: --limit 0"),
+        (["min_words", "--seed", "-1"], "error: --seed -1: must be at least 0"),
+        (["--by", "language"], "error: --by language: no language was detected: set `quality.languages`"),
+        (
+            ["--what-if", "min_wordz=20"],
+            "error: --what-if: quality: unknown key 'min_wordz': did you mean 'min_words'?\n",
+        ),
+        (["--what-if", "min_words=-1"], "error: --what-if: quality.min_words: must be at least 0, not -1\n"),
+        (["--what-if", "languages=[en]"], "error: --what-if: this needs languages or filters that have not "),
+        (["--against", "base"], "error: --against base: this is the recipe itself"),
+        (["--against", "strict"], "error: {recipe}: no variant is named 'strict'; choose from base"),
     ],
 )
 def test_a_mistake_is_named(arguments: list[str], says: str, inspect: Callable[..., tuple[int, str]]) -> None:
     status, said = inspect(*arguments)
     assert status == 2
-    assert said.startswith(says)
+    assert said.startswith(says.format(recipe=os.environ["GROUNDWORK_RECIPE"]))
 
 
 def test_text_newer_than_the_verdicts_is_not_shown_with_them(
@@ -190,3 +213,272 @@ def test_text_newer_than_the_verdicts_is_not_shown_with_them(
         "error: corpora/notes/signals has not been made for this recipe yet, the newest version has other "
         "inputs (corpora/notes/scrubbed): materialize corpora/notes/quality first\n",
     )
+
+
+PART_BYTES = 4_000
+JUDGED = PROFILES["plain"].model_copy(update={"min_words": 30, "languages": ("en",)})
+STRICT = {"min_words": 45, "max_mean_word_length": 5.1}
+SENTENCES = {
+    "en": "The committee met again to hear what the engineers had found",
+    "de": "Der Ausschuss hörte noch einmal, was die Leute gefunden hatten",
+}
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two corpora of several parts, judged by a recipe, and one of them by a variant that scrubs nothing."""
+    directory = tmp_path_factory.mktemp("many")
+    names = ("talks", "mails")
+    recipe = yaml.safe_load((RECIPES / "default.yaml").read_text())
+    recipe["corpora"] = [
+        {"name": name, "source": {"kind": "files", "paths": [f"{name}.jsonl"]}} for name in names
+    ]
+    recipe |= {"raw": {"part_bytes": PART_BYTES}, "scrub": {}, "dedup": {}}
+    recipe["quality"] = {"profile": "plain", "min_words": 30, "languages": ["en"]}
+    recipe["variants"] = {
+        "strict": {"quality": STRICT},
+        "lax": {"scrub": {"kinds": []}},
+        "unmade": {"quality": {"min_words": 77}},
+    }
+    (directory / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    store = Store(directory / "store")
+    for corpus in names:
+        texts = [
+            " ".join([SENTENCES["de" if number % 5 == 0 else "en"]] * (1 + number % 6))
+            + "".join(f" {corpus}-{number}-{word}" for word in range(number % 7))
+            for number in range(60)
+        ]
+        texts[7] += " jane.doe@example.org"
+        rows = [{"id": str(number), "text": text} for number, text in enumerate(texts)]
+        path = directory / f"{corpus}.jsonl"
+        if corpus == "talks":
+            scrubbed(store, path, *rows, part_bytes=PART_BYTES, kinds=())
+            judge(store, ENGINE, corpus, JUDGED)
+        scrubbed(store, path, *rows, part_bytes=PART_BYTES)
+        judge(store, ENGINE, corpus, JUDGED)
+    return directory
+
+
+@pytest.fixture
+def inspect_many(
+    many: Path, monkeypatch: pytest.MonkeyPatch, inspect: Callable[..., tuple[int, str]]
+) -> Callable[..., tuple[int, str]]:
+    monkeypatch.setenv("GROUNDWORK_RECIPE", str(many / "recipe.yaml"))
+    monkeypatch.setenv("GROUNDWORK_STORE", str(many / "store"))
+    return inspect
+
+
+def verdicts(many: Path, corpus: str, **changes: object) -> dict[str, str | None]:
+    """The rule, or None, of each document of a corpus, from the quality stage with these settings."""
+    store = Store(many / "store")
+    params = QualityParams.model_validate(JUDGED.model_dump() | changes)
+    rows = [
+        row
+        for file in judge(store, ENGINE, corpus, params).files("verdicts")
+        for row in read_table(file).to_pylist()
+    ]
+    return {row["id"]: row["rule"] for row in rows}
+
+
+def stored(many: Path, corpus: str) -> list[tuple[str, str, str]]:
+    """Id, part and scrubbed text of each document of a corpus."""
+    version = Store(many / "store").current(f"corpora/{corpus}/scrubbed")
+    return [
+        (row["id"], part.name, row["text"])
+        for part in version.parts
+        for row in read_table(version.file(part, "documents")).to_pylist()
+    ]
+
+
+def table(said: str) -> list[list[str]]:
+    """The cells of the rows of a table, which ends at an empty line."""
+    return [line.split() for line in said.partition("\n\n")[0].splitlines()[1:]]
+
+
+def entries(said: str) -> list[str]:
+    """The ids of the documents that are shown."""
+    return re.findall(r"^\s*(?:talks|mails) (\w{32})\b", said, flags=re.MULTILINE)
+
+
+def counted(many: Path, corpus: str, rules: dict[str, str | None]) -> dict[str, tuple[str, str]]:
+    """The documents and bytes of each verdict, as they are printed."""
+    sizes = {id_: len(text.encode()) for id_, _, text in stored(many, corpus)}
+    return {
+        rule or "kept": (f"{len(found):,}", f"{sum(sizes[id_] for id_ in found):,}")
+        for rule in {*rules.values()}
+        for found in [[id_ for id_, one in rules.items() if one == rule]]
+    }
+
+
+def test_shares_of_documents_and_bytes_add_up(
+    many: Path, inspect_many: Callable[..., tuple[int, str]]
+) -> None:
+    rows = table(inspect_many()[1])
+    for corpus in ("talks", "mails"):
+        expected = counted(many, corpus, verdicts(many, corpus))
+        size = sum(len(text.encode()) for *_, text in stored(many, corpus))
+        shown = {
+            verdict: (documents, of_bytes)
+            for name, verdict, documents, _, of_bytes, *_ in rows
+            if name == corpus
+        }
+        assert len(shown) > 2
+        assert shown == {
+            verdict: (documents, f"{int(amount.replace(',', '')) / size:.1%}")
+            for verdict, (documents, amount) in expected.items()
+        }
+        for share in (3, 4):
+            assert sum(float(row[share][:-1]) for row in rows if row[0] == corpus) == pytest.approx(
+                100, abs=0.2
+            )
+
+
+def test_of_each_language_it_counts_what_is_kept_in_documents_and_bytes(
+    many: Path, inspect_many: Callable[..., tuple[int, str]]
+) -> None:
+    rules = verdicts(many, "talks")
+    sizes = {id_: len(text.encode()) for id_, _, text in stored(many, "talks")}
+    english = {id_ for id_, _, text in stored(many, "talks") if SENTENCES["en"] in text}
+    kept = {id_ for id_, rule in rules.items() if rule is None}
+    of_bytes = sum(sizes[id_] for id_ in kept) / sum(sizes[id_] for id_ in english)
+    assert kept < english
+    assert table(inspect_many("--by", "language", "--corpus", "talks")[1]) == [
+        ["talks", "en", "48", str(len(kept)), f"{len(kept) / 48:.1%}", f"{of_bytes:.1%}"],
+        ["talks", "de", "12", "0", "0.0%", "0.0%"],
+    ]
+
+
+def test_documents_are_drawn_from_all_parts_by_the_seed(
+    many: Path, inspect_many: Callable[..., tuple[int, str]]
+) -> None:
+    place = {id_: (corpus, part) for corpus in ("talks", "mails") for id_, part, _ in stored(many, corpus)}
+    rules = verdicts(many, "talks") | verdicts(many, "mails")
+    rejected = {id_ for id_, rule in rules.items() if rule == "min_words"}
+    assert len({place[id_] for id_ in rejected}) > 4
+
+    def drawn(seed: int, what: str = "min_words", limit: int = 6) -> list[str]:
+        return entries(inspect_many(what, "--seed", str(seed), "--limit", str(limit))[1])
+
+    assert drawn(1) == drawn(1)
+    ids = [drawn(seed) for seed in range(30)]
+    assert len({frozenset(one) for one in ids}) == 30
+    assert {id_ for one in ids for id_ in one[:6]} == rejected
+    for one in ids:
+        assert len({*one}) == len(one) == 9
+        assert all(rules[id_] == ("min_words" if n < 6 else None) for n, id_ in enumerate(one))
+    assert max(len({place[id_] for id_ in one[:6]}) for one in ids) > 3
+    kept = drawn(0, "kept", 1000)
+    assert sorted(kept) == sorted(id_ for id_, rule in rules.items() if rule is None)
+
+
+def test_kept_documents_are_shown_with_every_signal_that_judges_them(
+    many: Path, inspect_many: Callable[..., tuple[int, str]]
+) -> None:
+    said = inspect_many("kept", "--limit", "1")[1]
+    (id_,) = entries(said)
+    (text,) = [text for corpus in ("talks", "mails") for one, _, text in stored(many, corpus) if one == id_]
+    assert f"\n    {text[:400]}\n" in said
+    assert f"\nwords = {len(text.split())}, mean_word_length = " in said
+    assert re.findall(r"(\w+)\s=", said) == [
+        "words",
+        "mean_word_length",
+        "special_character_share",
+        "unique_word_share",
+        "language",
+        "language_confidence",
+    ]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"min_words": 20},
+        STRICT,
+        {"languages": ["en", "de"], "min_words": 12},
+        {"languages": None},
+        {"min_words": None, "max_words": 40},
+    ],
+    ids=str,
+)
+def test_what_if_counts_what_the_stage_would_reject(
+    many: Path, inspect_many: Callable[..., tuple[int, str]], changes: dict[str, object]
+) -> None:
+    given = [f"--what-if={name}={json.dumps(value)}" for name, value in changes.items()]
+    status, said = inspect_many(*given, "--limit", "1000")
+    assert status == 0
+    lost, gained = set(), set()
+    for corpus in ("talks", "mails"):
+        now, then = verdicts(many, corpus), verdicts(many, corpus, **changes)
+        assert now != then
+        amounts = counted(many, corpus, now), counted(many, corpus, then)
+        shown = {verdict: ((a, b), (c, d)) for name, verdict, a, b, c, d in table(said) if name == corpus}
+        assert shown == {
+            verdict: tuple(one.get(verdict, ("0", "0")) for one in amounts)
+            for verdict in {*amounts[0], *amounts[1]}
+        }
+        lost |= {(id_, then[id_]) for id_ in now if now[id_] is None and then[id_]}
+        gained |= {(id_, now[id_]) for id_ in now if now[id_] and then[id_] is None}
+    assert lost | gained
+    changed = said.split("kept now, rejected then:")[1].split("kept then, rejected now:")
+    for part, expected in zip(changed, (lost, gained), strict=True):
+        assert {*re.findall(r"^    \w+ (\w{32}) (\w+)$", part, flags=re.MULTILINE)} == expected
+
+
+def test_a_what_if_reads_no_text_a_second_time(
+    many: Path, inspect_many: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    before = inspect_many("--what-if", "min_words=20")
+    shutil.copytree(many / "store", tmp_path / "store")
+    for file in (tmp_path / "store" / "corpora").glob("*/scrubbed/*/documents/*.parquet"):
+        file.write_bytes(bytes(file.stat().st_size))
+    monkeypatch.setenv("GROUNDWORK_STORE", str(tmp_path / "store"))
+    assert inspect_many("--what-if", "min_words=20") == before
+    for sizes in (tmp_path / "store" / "corpora").glob("*/scrubbed/.*.reports"):
+        shutil.rmtree(sizes)
+    assert inspect_many("--what-if", "min_words=20")[0] == 2
+
+
+def test_against_a_variant_shows_what_only_one_of_the_two_keeps(
+    many: Path, inspect_many: Callable[..., tuple[int, str]]
+) -> None:
+    ours, theirs = verdicts(many, "talks"), verdicts(many, "talks", **STRICT)
+    lost = {id_: theirs[id_] for id_ in ours if ours[id_] is None and theirs[id_]}
+    assert len({*lost.values()}) == 2
+    status, said = inspect_many("--against", "strict", "--corpus", "talks", "--limit", "1000")
+    assert status == 0
+    only_ours, only_theirs = said.split("kept base, rejected strict:")[1].split("kept strict, rejected base:")
+    expected = counted(many, "talks", lost)
+    rows = [["talks", rule, *amount] for rule, amount in expected.items()]
+    assert table(only_ours)[1:] == sorted(rows, key=lambda row: -int(row[2]))
+    assert sorted(entries(only_ours)) == sorted(lost)
+    for id_, _, text in stored(many, "talks"):
+        if lost.get(id_) == "min_words":
+            shown = f"talks {id_}\nwords = {len(text.split())}, min_words = 45\n    {text[:400]}\n"
+            assert shown in only_ours
+    assert only_theirs == "\nno document\n"
+    back = inspect_many("--against", "base", "--variant", "strict", "--corpus", "talks")[1]
+    assert table(back.split("kept base, rejected strict:")[1]) == table(only_ours)
+
+
+@pytest.mark.parametrize(
+    ("variant", "corpus", "says"),
+    [
+        (
+            "unmade",
+            "mails",
+            "error: --against unmade: corpora/mails/quality has not been made for this recipe yet, .* first: "
+            "`python -m pipeline variants run unmade --job corpus`$",
+        ),
+        (
+            "lax",
+            "talks",
+            "error: --against lax: the scrubbed text of talks differs, so the verdicts cannot be compared: ",
+        ),
+    ],
+)
+def test_verdicts_that_cannot_be_compared_are_refused(
+    variant: str, corpus: str, says: str, inspect_many: Callable[..., tuple[int, str]]
+) -> None:
+    status, said = inspect_many("--against", variant, "--corpus", corpus)
+    assert status == 2
+    assert re.match(says, said)

@@ -14,7 +14,7 @@ from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
 from pipeline.steps.corpus.ingest import collect
-from pipeline.steps.corpus.quality import drawn, judge
+from pipeline.steps.corpus.quality import judge
 from pipeline.steps.corpus.scrub import scrub
 from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.store.engines.local import LocalEngine
@@ -101,11 +101,3 @@ def test_whatever_is_put_into_html_is_escaped_once() -> None:
         assert tag not in made
         assert "&amp;lt;" not in made
         assert '""' not in made.replace('base64,"', "")
-
-
-def test_examples_are_drawn_the_same_whatever_the_order_of_the_documents() -> None:
-    rows = [{"id": str(number)} for number in range(100)]
-    first = drawn(rows, 3)
-    assert drawn(reversed(rows), 3) == first
-    assert first != rows[:3]
-    assert drawn(rows[:2], 3) in (rows[:2], rows[1::-1])

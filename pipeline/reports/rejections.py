@@ -1,0 +1,86 @@
+"""How many documents and bytes quality rejects, by its verdicts or by others; rows drawn at random."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from heapq import nsmallest
+from itertools import groupby, repeat
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.store import keys
+from pipeline.store.parquet import batches, read_table
+from pipeline.store.store import Store
+
+Row = dict[str, Any]
+Place = tuple[str, str]  # a corpus, and a part of it
+Tables = Iterable[tuple[Place, pa.Table]]  # one part at a time: memory follows the part
+Column = Callable[[str, str], pa.Table]  # of a corpus and a part: ids, and a value for each
+Amounts = defaultdict[tuple[Any, ...], np.ndarray]  # documents, and the UTF-8 bytes of their scrubbed text
+
+SIZES = pa.schema([("id", pa.string()), ("bytes", pa.int64())])
+
+
+def stored(store: Store, corpora: Iterable[str], key: Callable[[str], str], table: str) -> Tables:
+    """A table of a stage of each corpus."""
+    for corpus in corpora:
+        version = store.current(key(corpus))
+        yield from (((corpus, part.name), read_table(version.file(part, table))) for part in version.parts)
+
+
+def verdicts(store: Store, corpora: Iterable[str], **columns: Column) -> Tables:
+    """The verdicts on all documents, with further columns, joined on the id."""
+    for place, rows in stored(store, corpora, keys.quality, "verdicts"):
+        for name, column in columns.items():
+            ids, values = column(*place).columns
+            rows = rows.append_column(name, values.take(pc.index_in(rows["id"], ids)))
+        yield place, rows
+
+
+def totals(store: Store, corpora: Iterable[str], *by: str, **columns: Column) -> Amounts:
+    """The amounts by corpus and by the values of columns of `verdicts`."""
+    found: Amounts = defaultdict(partial(np.zeros, 2, int))
+    for (corpus, _), rows in verdicts(store, corpora, bytes=partial(_sizes, store), **columns):
+        for row in rows.group_by([*by]).aggregate([("id", "count"), ("bytes", "sum")]).to_pylist():
+            found[corpus, *(row[name] for name in by)] += row["id_count"], row["bytes_sum"]
+    return found
+
+
+def _sizes(store: Store, corpus: str, part: str) -> pa.Table:
+    """SIZES of the texts of a part, which are read the first time only."""
+    scrubbed = store.current(keys.scrubbed(corpus))
+
+    def measure() -> dict[str, list[Any]]:
+        documents = batches(scrubbed.named(part, "documents"), ["id", "text"])
+        sizes = ([one.column("id"), pc.binary_length(one.column("text"))] for one in documents)
+        return pa.Table.from_batches((pa.record_batch(one, SIZES) for one in sizes), SIZES).to_pydict()
+
+    return pa.table(scrubbed.report(f"bytes-{part}", "bytes-1", measure), SIZES)
+
+
+def summed(amounts: Amounts, *places: int) -> Amounts:
+    """The amounts by these places of their keys alone."""
+    found: Amounts = defaultdict(amounts.default_factory)
+    for key, amount in amounts.items():
+        found[tuple(key[place] for place in places)] += amount
+    return found
+
+
+def sample(tables: Tables, which: pc.Expression, size: int, seed: int) -> Iterator[tuple[Place, list[Row]]]:
+    """At most `size` rows of those that pass `which`, each as likely as any other. The same seed draws the
+    same rows.
+    """
+    random = np.random.default_rng(seed)
+    drawn: list[tuple[float, tuple[int, Place], Row]] = []
+    for number, (place, table) in enumerate(tables):
+        rows = table.filter(which)
+        draws = random.random(rows.num_rows)
+        first = draws.argsort()[:size]
+        found = zip(draws[first], repeat((number, place)), rows.take(first).to_pylist(), strict=False)
+        drawn = nsmallest(size, [*drawn, *found], key=itemgetter(0))
+    for (_, place), each in groupby(sorted(drawn, key=itemgetter(1)), key=itemgetter(1)):
+        yield place, [row for *_, row in each]
