@@ -18,7 +18,7 @@ from pipeline.assets.exported_model import exported_model_asset
 from pipeline.assets.leaderboard import leaderboard_spec
 from pipeline.assets.mixture_search import mixture_search_assets
 from pipeline.assets.operations.console import console, explain_on_exit, use_by_default
-from pipeline.assets.operations.resources import PipelineResources, launchpad
+from pipeline.assets.operations.resources import with_values_of
 from pipeline.assets.operations.sensors import (
     corpora_changed_sensor,
     disk_nearly_full,
@@ -58,9 +58,9 @@ variants = VariantPartitions(recipes)
 to_dedup, to_shards, model = map(variants.partitioned, (to_dedup, to_shards, model))
 searching = mixture_search_assets(recipe)
 
-# The log format of `console` in the terminal, and the recipe's main settings as fields of the Launchpad.
-CONFIG: dict[str, Any] = {"loggers": {"console": {"config": {}}}, "resources": launchpad(recipe)}
-checking = verify_job("verify", {"loggers": CONFIG["loggers"]}, SHOWN)
+# The log format of `console` in the terminal.
+CONFIG: dict[str, Any] = {"loggers": {"console": {"config": {}}}}
+checking = verify_job("verify", CONFIG, SHOWN)
 
 
 def update_job(name: str, made: list[Asset], what: str) -> UnresolvedAssetJobDefinition:
@@ -76,13 +76,13 @@ jobs: list[dg.JobDefinition | UnresolvedAssetJobDefinition] = [
         "retokenize", to_shards, "Updates the corpora and their token shards, and keeps the tokenizer."
     ),
 ]
-jobs += [evaluate_job("evaluate", {"loggers": CONFIG["loggers"]}, SHOWN), checking]
+jobs += [evaluate_job("evaluate", CONFIG, SHOWN), checking]
 if searching:
     jobs.append(
         dg.define_asset_job(
             "search_mixture",
             searching,
-            config={"loggers": CONFIG["loggers"]},
+            config=CONFIG,
             description=f"Looks for a better mixture with small runs on the token shards. {SHOWN}",
         )
     )
@@ -107,7 +107,7 @@ defs = dg.Definitions(
         disk_nearly_full,
     ],
     schedules=[nightly_schedule("retokenize", [asset.key for asset in to_shards]), daily_schedule(checking)],
-    resources={"workshop": PipelineResources()},
+    resources={"workshop": with_values_of(recipe)},
     loggers={"console": console},
     # Each stage uses every core itself, so a process for each step would only add its start-up time.
     executor=dg.in_process_executor,

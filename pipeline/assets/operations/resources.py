@@ -49,8 +49,12 @@ class PipelineResources(dg.ConfigurableResource):
 
     @cached_property
     def recipe(self) -> Recipe:
-        path = recipe_path()
-        recipe = variants.load(path, self._variant, self.changes)
+        path, _ = recipe_path(), self.unchanged_recipe  # a mistake in the file names the file
+        try:
+            recipe = variants.load(path, self._variant, self.changes)
+        except RecipeError as error:
+            said = str(error).removeprefix(f"{path}: ")
+            raise RecipeError(f"the settings of this run, from the Launchpad or -c: {said}") from None
         variants.check_graph(recipe, load_recipe(path), str(path))
         return recipe
 
@@ -186,7 +190,8 @@ def _restore_unreached_checks(instance: dg.DagsterInstance, run_id: str) -> None
                 instance.report_runless_asset_event(record.event.dagster_event.asset_check_evaluation_data)
 
 
-def launchpad(recipe: Recipe) -> dict[str, Any]:
-    """The settings of the workshop with which the Launchpad opens: the recipe's values of the knobs."""
+def with_values_of(recipe: Recipe) -> PipelineResources:
+    """With the recipe's values of the knobs as their defaults, with which the Launchpad opens."""
     settings = recipe.model_dump(mode="json")
-    return {"workshop": {"config": {name: values(knobs, settings[name]) for name, knobs in KNOBS.items()}}}
+    given: dict[str, Any] = {name: knobs(**values(knobs, settings[name])) for name, knobs in KNOBS.items()}
+    return PipelineResources(**given)

@@ -1,6 +1,18 @@
 """What the Launchpad's fields say of a run."""
 
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+from dagster._core.snap.snap_to_yaml import default_values_yaml_from_type_snap
+
 from pipeline.assets.operations.launchpad import differences
+from pipeline.assets.operations.resources import PipelineResources, with_values_of
+from pipeline.recipe.recipe import RECIPE_VARIABLE, RecipeError, load_recipe
+from pipeline.recipe.variants import load_all
+from tests.integration.project import TRAINING
+from tests.pipeline.assets.test_leaderboard import RECIPE
 
 
 def test_only_the_settings_that_differ_from_the_recipe_are_named_with_their_paths() -> None:
@@ -17,3 +29,47 @@ def test_only_the_settings_that_differ_from_the_recipe_are_named_with_their_path
         "training.samples.prompts": '["a"]',
         "quality.profile": "docs",
     }
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A recipe with a variant."""
+    path = tmp_path / "recipe.yaml"
+    path.write_text(yaml.safe_dump(RECIPE | {"variants": {"fast": {"training": {"seed": 5}}}}))
+    monkeypatch.setenv(RECIPE_VARIABLE, str(path))
+    return path
+
+
+def test_the_launchpad_opens_with_the_values_of_the_recipe_also_beside_variants(file: Path) -> None:
+    @dg.asset(partitions_def=dg.StaticPartitionsDefinition(list(load_all(file))))
+    def model(workshop: PipelineResources) -> None: ...
+
+    workshop = with_values_of(load_recipe(file))
+    job = dg.Definitions(
+        assets=[model], jobs=[dg.define_asset_job("train", [model])], resources={"workshop": workshop}
+    ).resolve_job_def("train")
+    snapshot = job.get_job_snapshot()
+    schema, root = snapshot.config_schema_snapshot, snapshot.mode_def_snaps[0].root_config_key
+    opened = yaml.safe_load(default_values_yaml_from_type_snap(schema, schema.get_config_snap(root or "")))
+    training = opened["resources"]["workshop"]["config"]["training"]
+    assert training["max_tokens"] == TRAINING["max_tokens"]
+    assert training["model"].items() <= TRAINING["model"].items()
+    assert workshop.recipe == load_recipe(file)
+
+
+def test_a_value_that_is_refused_names_the_run_and_not_the_file(file: Path) -> None:
+    with pytest.raises(RecipeError, match=r"^the settings of this run, from the Launchpad or -c: training"):
+        _ = PipelineResources(overrides={"training": {"seq_len": 1}}).recipe
+    file.write_text(file.read_text().replace("seed: 5", "sed: 5"))
+    with pytest.raises(RecipeError, match=r"recipe.yaml: variants.fast"):
+        load_all(file)
+
+
+def test_a_run_is_called_by_its_name_or_by_its_recipe_variant_and_settings(file: Path) -> None:
+    recipe = load_recipe(file)
+    assert PipelineResources().called == "mine"
+    assert PipelineResources(name="first try").called == "first try"
+    assert PipelineResources(overrides={"training": {"seed": 7}}).called == "mine seed 7"
+    variant = with_values_of(recipe)
+    variant._variant = "fast"
+    assert variant.called == "mine fast" and variant.recipe.training.seed == 5
