@@ -21,7 +21,8 @@ pretrain: setup
 	@$(BIN)/dagster job execute -j pretrain && $(BIN)/python -m pipeline summary
 
 ui: setup
-	$(BIN)/dagster dev --host 127.0.0.1 --port 3000 --module-name pipeline.definitions
+	@echo "The graph, every stage and every checkpoint: http://127.0.0.1:3000"
+	$(BIN)/dagster dev --log-level warning --host 127.0.0.1 --port 3000 --module-name pipeline.definitions
 
 test: .venv/.test
 	$(BIN)/ruff check .

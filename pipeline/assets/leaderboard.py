@@ -5,6 +5,7 @@ from typing import Any
 
 import dagster as dg
 
+from pipeline.assets import checkpoints
 from pipeline.assets.metadata import table
 from pipeline.recipe import variants
 from pipeline.recipe.recipe import BASE, recipe_path
@@ -14,6 +15,7 @@ from pipeline.reports.images import as_text, inline
 from pipeline.store import keys
 from pipeline.store.fingerprint import fingerprint
 from pipeline.store.store import Store
+from pipeline.store.training_runs import saved_steps
 
 KEY = dg.AssetKey("leaderboard")
 VERSION_TAG = "dagster/data_version"
@@ -28,6 +30,7 @@ SHOWN = (
 )
 GROWTH = 1.1  # of a run's metrics, after which its row is written again
 CURVES, LISTED = 12, 50  # runs
+NAMED = 300  # checkpoints
 
 
 def leaderboard_spec() -> dg.AssetSpec:
@@ -54,7 +57,7 @@ def update(instance: dg.DagsterInstance, store: Store) -> None:
         and (last.asset_materialization.tags or {}).get(VERSION_TAG) == stamp
     ):
         return
-    entry = dg.AssetMaterialization(KEY, metadata=_facts(store), tags={VERSION_TAG: stamp})
+    entry = dg.AssetMaterialization(KEY, metadata=_facts(instance, store), tags={VERSION_TAG: stamp})
     instance.report_runless_asset_event(entry)
 
 
@@ -68,7 +71,7 @@ def _stamp(store: Store) -> str:
     return fingerprint([str(recipe_path()), recipe_path().read_text(encoding="utf-8"), names, grown])
 
 
-def _facts(store: Store) -> dict[str, Any]:
+def _facts(instance: dg.DagsterInstance, store: Store) -> dict[str, Any]:
     recipes = variants.load_all(recipe_path())
     compared_on, arms = decide.evidence(recipes)
     found = comparison.leaderboard(store, recipes, decide.ranks(compared_on, arms.values()))
@@ -79,8 +82,33 @@ def _facts(store: Store) -> dict[str, Any]:
         "curves": inline(as_text(report.draw(found[:CURVES])), "loss by tokens and by time"),
         # A text as short as those above would be shown with them, and cut.
         "all runs, all columns": dg.MetadataValue.md(report.markdown(found).ljust(report.INLINE)),
+        "checkpoints": dg.MetadataValue.md(_checkpoints(instance, store).ljust(report.INLINE)),
     }
     if arms and (judged := decide.against(compared_on, arms, BASE)):
         facts["verdicts"] = table([*verdicts.summary(arms, judged)])
         facts["control"] = verdicts.control(arms, judged)
     return facts
+
+
+def _checkpoints(instance: dg.DagsterInstance, store: Store) -> str:
+    """The checkpoints that were saved last, those of the newest run first: validation losses, and which are
+    kept and evaluated.
+    """
+    evaluated = instance.get_materialized_partitions(checkpoints.EVALUATION_KEY)
+    known, kept = instance.get_dynamic_partitions(checkpoints.CHECKPOINTS.name or ""), set(saved_steps(store))
+    runs = comparison.readable(store)
+    order = {run.name: number for number, run in enumerate(runs)}
+    losses = {
+        f"{run.name}-{one['step']:08d}": f"{one['loss']:.4f}"
+        for run in runs[:CURVES]
+        for one in run.validations
+    }
+    shown = sorted(known, key=lambda name: (order.get(name.partition("-")[0], len(order)), name))[:NAMED]
+    lines = [
+        f"| [{name}](/assets/checkpoint?view=partitions&partition={name}) | {losses.get(name, '-')} "
+        f"| {'kept' if name in kept else 'deleted'} | {'yes' if name in evaluated else 'no'} |"
+        for name in shown
+    ]
+    return "\n".join(
+        ["| checkpoint | validation loss | weights | evaluated |", "| --- | --- | --- | --- |", *lines]
+    )

@@ -49,16 +49,17 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
         result = plan.result(workshop.store, version)
         effort = Effort.of(version, workshop.recipe.launch.usd_per_hour)  # over all attempts
         facts = {
+            "loss curve": inline_png(run.config.run_dir / "loss.png", "loss curve"),
+            **_pictures(run, version),
+            **checkpoints.scores(result),
             "step": result["step"],
             "tokens": result["tokens"],
-            **checkpoints.scores(result),
             "tokens/s": effort.tokens_per_second,
             "hours": round(effort.hours, 3),
             **({} if effort.usd is None else {"cost USD": round(effort.usd, 2)}),
             "mixture": mixture,
+            "training run": run.config.name,
             "checkpoint": dg.MetadataValue.path(result["checkpoint"]),
-            "loss curve": inline_png(run.config.run_dir / "loss.png", "loss curve"),
-            **_pictures(run, version),
         }
         run_bytes = bytes_below([run.config.run_dir])
         return materialized(version, facts, check_results(workshop, version), run_bytes)

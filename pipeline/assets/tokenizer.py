@@ -33,7 +33,7 @@ def tokenizer_asset(recipe: Recipe) -> dg.AssetsDefinition:
         "A byte-level BPE tokenizer, `tokenizer.json`. It is frozen: when the corpora change it stays the "
         "same, until a run sets `retrain`.",
         kinds=["huggingface"],
-        group="mixture",
+        group="all_corpora",
     )
     def _asset(workshop: PipelineResources, config: TokenizerConfig) -> dg.MaterializeResult:
         recipe, store = workshop.recipe, workshop.store

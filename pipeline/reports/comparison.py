@@ -179,11 +179,8 @@ def differences(settings: Sequence[Mapping[str, str]]) -> list[str]:
 
 
 def training_runs(store: Store) -> list[Outcome]:
-    """The runs in a store, the newest first, with the settings in which the runs of a recipe differ. Leaves
-    out, with a warning, a run whose configuration cannot be read.
-    """
-    runs = [run for run in run_histories(store) if _is_readable(run)]
-    runs.sort(key=lambda run: -run.directory.config.stat().st_mtime_ns)
+    """The runs in a store, the newest first, with the settings in which the runs of a recipe differ."""
+    runs = readable(store)
     settings: dict[str, str] = {}
     for recipe in {run.recipe for run in runs}:
         alike = {run.name: run.settings for run in runs if run.recipe == recipe}
@@ -197,6 +194,14 @@ def training_runs(store: Store) -> list[Outcome]:
         )
         for run in runs
     ]
+
+
+def readable(store: Store) -> list[RunHistory]:
+    """The runs in a store, the newest first. Leaves out, with a warning, a run whose configuration cannot be
+    read.
+    """
+    found = [run for run in run_histories(store) if _is_readable(run)]
+    return sorted(found, key=lambda run: -run.directory.config.stat().st_mtime_ns)
 
 
 def _is_readable(run: RunHistory) -> bool:

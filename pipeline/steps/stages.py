@@ -327,7 +327,7 @@ DATA_STAGES = (
             ngrams.VERSION,
             "The word n-grams of the evaluation sets, which are then searched for in the corpora.",
             kinds=("numba",),
-            group="mixture",
+            group="all_corpora",
             numbers={"n-grams": "ngrams"},
             breakdowns={"documents by set": ("documents", "set")},
         ),
@@ -363,7 +363,7 @@ DATA_STAGES = (
             duplicates.VERSION,
             "Exact and near duplicates across all corpora. MinHash-LSH finds candidates; a document is "
             "removed only after its exact Jaccard similarity was computed.",
-            group="mixture",
+            group="all_corpora",
             numbers={"kept": "kept", "removed": "removed"},
             breakdowns={"removed by reason": ("removed", "reason")},
         ),

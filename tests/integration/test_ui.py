@@ -120,7 +120,7 @@ def _wait_for(port: int, server: "subprocess.Popen[bytes]", log: Path) -> None:
 
 def test_a_person_makes_a_stage_stops_a_training_goes_on_and_looks_at_a_checkpoint(cockpit: Cockpit) -> None:
     cockpit.open("/asset-groups")
-    for group in ("stdlib", "mixture", "token_shards", "model"):
+    for group in ("stdlib", "all_corpora", "token_shards", "model"):
         cockpit.sees(group)
 
     before = cockpit.newest_run().run_id

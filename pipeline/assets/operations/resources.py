@@ -111,6 +111,8 @@ class PipelineResources(dg.ConfigurableResource):
             instance.add_run_tags(run.run_id, {orphaned_runs.MAX_RETRIES_TAG: "0"})
             _restore_unreached_checks(instance, run.run_id)
             raise
+        if context.log:
+            context.log.info(f"run {run.run_id[:8]} of {self.called} begins")
         self._in_progress.enter_context(self.store.in_progress())
         self._take_over(instance, run.tags.get(PARENT_TAG))
 

@@ -5,7 +5,7 @@ import dagster as dg
 from pipeline.assets import checkpoints, leaderboard
 from pipeline.assets.asset import asset_key
 from pipeline.assets.operations import alerts, orphaned_runs
-from pipeline.assets.operations.resources import PipelineResources
+from pipeline.assets.operations.resources import PARTITION_TAG, PipelineResources
 from pipeline.steps.lineage import source_state
 from pipeline.steps.lineage.source_state import Observed, State
 from pipeline.store import keys
@@ -92,8 +92,16 @@ def new_checkpoint_sensor(job: str, training_job: str) -> dg.SensorDefinition:
         if any(_trains(run, training_job) for run in orphaned_runs.under_way(context.instance)):
             return dg.SensorResult(skip_reason="a training run is in progress")
         evaluated = context.instance.get_materialized_partitions(checkpoints.EVALUATION_KEY)
-        # The checkpoint is the run key, so that a failed evaluation is not repeated at every tick.
-        requests = [dg.RunRequest(run_key=key, partition_key=key) for key in saved if key not in evaluated]
+        # The checkpoint is the run key, so that a failed evaluation is repeated once and not at every tick.
+        missing = [key for key in saved if key not in evaluated]
+        requests = [dg.RunRequest(run_key=key, partition_key=key) for key in missing]
+        requests += [
+            dg.RunRequest(run_key=f"{key} again", partition_key=key)
+            for key in missing
+            if context.instance.get_runs_count(
+                dg.RunsFilter(job_name=job, tags={PARTITION_TAG: key}, statuses=[dg.DagsterRunStatus.FAILURE])
+            )
+        ]
         if workshop.recipe.evaluation.titles:  # perhaps since a checkpoint was evaluated
             answered = context.instance.get_materialized_partitions(checkpoints.BENCHMARKS_KEY)
             requests += [

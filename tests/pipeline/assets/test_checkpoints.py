@@ -20,6 +20,7 @@ from pipeline.assets.checkpoints import (
 from pipeline.assets.evaluation import checkpoint_evaluation_spec, evaluate_job
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.operations.sensors import new_checkpoint_sensor
+from pipeline.recipe.recipe import RECIPES
 from pipeline.store.store import Store
 from tests.integration.project import TRAINING
 from trainer.system.history import STORE_VARIABLE
@@ -116,6 +117,25 @@ def test_a_kept_checkpoint_answers_benchmarks_that_a_recipe_named_after_its_eval
     assert isinstance(result, dg.SensorResult)
     asked = {(request.run_key, request.partition_key) for request in result.run_requests or ()}
     assert asked == {(THIRD, THIRD), (f"benchmarks of {FIRST}", FIRST)}
+
+
+def test_an_evaluation_that_failed_is_asked_for_once_more(
+    store: Store, instance: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GROUNDWORK_RECIPE", str(RECIPES / "tiny.yaml"))
+
+    def asked() -> set[str | None]:
+        with dg.build_sensor_context(instance, resources={"workshop": PipelineResources()}) as context:
+            result = new_checkpoint_sensor("evaluate", "pretrain")(context)
+        assert isinstance(result, dg.SensorResult)
+        return {request.run_key for request in result.run_requests or () if request.partition_key == FIRST}
+
+    assert asked() == {FIRST}
+    shutil.rmtree(directory(store, FIRST))
+    evaluation(instance, {"dagster/partition": FIRST})
+    (directory(store, FIRST)).mkdir(parents=True)
+    (directory(store, FIRST) / "manifest.json").touch()
+    assert asked() == {FIRST, f"{FIRST} again"}  # Dagster starts a run for a key once
 
 
 def evaluation(instance: dg.DagsterInstance, tags: dict[str, str]) -> dg.ExecuteInProcessResult:

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from pipeline.assets import leaderboard
+from pipeline.assets.checkpoints import EVALUATION_KEY
 from pipeline.recipe.recipe import RECIPE_VARIABLE
 from pipeline.store.store import Store, default_store
 from tests.integration.project import TRAINING
@@ -57,8 +58,16 @@ def test_an_entry_is_added_when_something_has_changed_and_only_then(store: Store
         saved = run / "checkpoints/step-00000001/manifest.json"
         saved.parent.mkdir(parents=True)
         saved.touch()
+        names = ["aaaaaaaa-00000001", "aaaaaaaa-00000002"]
+        instance.add_dynamic_partitions("checkpoints", names)
+        instance.report_runless_asset_event(dg.AssetMaterialization(EVALUATION_KEY, partition=names[1]))
         leaderboard.update(instance, store)
         shown, *_ = entries(instance)
+        page = "/assets/checkpoint?view=partitions&partition"
+        assert [line.strip() for line in shown["checkpoints"].splitlines()[2:]] == [
+            f"| [{names[0]}]({page}={names[0]}) | 3.1000 | kept | no |",
+            f"| [{names[1]}]({page}={names[1]}) | - | deleted | yes |",
+        ]
         link = "[mine aaaaaaaa](/assets/checkpoint?view=partitions&partition=aaaaaaaa-00000001)"
         assert link in shown["1-1"] and link in shown["all runs, all columns"]
         saved.unlink()
