@@ -1,5 +1,6 @@
 """One table of all training runs of the store, which is brought up to date whenever something has changed."""
 
+import logging
 import math
 from typing import Any
 
@@ -13,9 +14,13 @@ from pipeline.reports import comparison, decide, verdicts
 from pipeline.reports import variants as report
 from pipeline.reports.images import as_text, inline
 from pipeline.store import keys
+from pipeline.store.errors import PipelineError
 from pipeline.store.fingerprint import fingerprint
 from pipeline.store.store import Store
 from pipeline.store.training_runs import saved_steps
+from trainer.system.errors import TrainerError
+
+log = logging.getLogger(__name__)
 
 KEY = dg.AssetKey("leaderboard")
 VERSION_TAG = "dagster/data_version"
@@ -48,8 +53,16 @@ def leaderboard_spec() -> dg.AssetSpec:
 
 
 def update(instance: dg.DagsterInstance, store: Store) -> None:
-    """Adds an entry if what it would show has changed."""
-    stamp = _stamp(store)
+    """Adds an entry if what it would show has changed. A store or a recipe that cannot be read now fails no
+    run: it is logged.
+    """
+    try:
+        _update(instance, store, _stamp(store))
+    except (PipelineError, TrainerError, OSError) as error:
+        log.warning("the leaderboard was not brought up to date: %s", error)
+
+
+def _update(instance: dg.DagsterInstance, store: Store, stamp: str) -> None:
     last = instance.get_latest_materialization_event(KEY)
     if (
         last

@@ -150,7 +150,8 @@ def _commands(one: Checkpoint, notes: list[str], out: Path, relative_to: Path) -
     )
     yield f"make -C {code} setup PYTHON=python{python.rpartition('.')[0]}"
     yield f"cd {code}"
-    yield f"mkdir {shlex.quote(str(out / 'home'))}"
+    home = shlex.quote(str(out / "home"))
+    yield f"mkdir {home} && cp dagster_home/dagster.yaml {home}"
     variables = {
         "DAGSTER_HOME": out / "home",
         STORE_VARIABLE: out / "home" / "store",

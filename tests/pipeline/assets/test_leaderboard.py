@@ -75,6 +75,17 @@ def test_an_entry_is_added_when_something_has_changed_and_only_then(store: Store
         assert "deleted" in entries(instance)[0]["all runs, all columns"] and len(entries(instance)) == 4
 
 
+def test_a_recipe_that_is_broken_meanwhile_fails_no_run(
+    store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    trained(store, "a")
+    with dg.DagsterInstance.ephemeral() as instance:
+        for text in ("name: [", None):
+            (tmp_path / "recipe.yaml").write_text(text) if text else (tmp_path / "recipe.yaml").unlink()
+            leaderboard.update(instance, store)
+        assert not entries(instance) and caplog.text.count("was not brought up to date") == 2
+
+
 def test_a_training_adds_an_entry_for_each_tenth_that_its_metrics_have_grown(store: Store) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
         for steps in range(1, 201):
