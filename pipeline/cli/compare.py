@@ -26,13 +26,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "of a checkpoint (6ddca120-00000020) the run up to its step; default: all variants",
     )
     parser.add_argument(
-        "--plot", type=Path, default=Path("compare.png"), metavar="FILE.png", help="default: %(default)s"
+        "--plot", type=Path, metavar="FILE.png", help="also draw the curves over tokens and over time"
     )
     parser.add_argument("--json", action="store_true", help="print JSON, with the curves, and draw nothing")
 
 
 def run(options: argparse.Namespace) -> None:
-    if options.plot.suffix != ".png":
+    if options.plot and options.plot.suffix != ".png":
         raise UsageError(f"--plot {options.plot}: the curves are a PNG picture, name a .png file")
     recipes = variants.load_all(recipe_path())
     if set(families(recipes)) >= set(options.names):
@@ -48,5 +48,6 @@ def run(options: argparse.Namespace) -> None:
     columns = shutil.get_terminal_size().columns
     print("\n".join(report.lines(shown, columns)))
     print(textwrap.fill(report.EXPLAINED, columns))
-    write_atomically(options.plot, report.draw(shown))
-    print(f"\nCurves: {options.plot}")
+    if options.plot:
+        write_atomically(options.plot, report.draw(shown))
+        print(f"\nCurves: {options.plot}")
