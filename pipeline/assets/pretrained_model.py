@@ -10,7 +10,7 @@ from pipeline.assets.metadata import materialized, table
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.trainer_process import TrainerProcess
 from pipeline.recipe.recipe import Recipe
-from pipeline.reports.images import as_text, inline, inline_png
+from pipeline.reports.images import as_text, inline, inline_png, sparkline
 from pipeline.steps.model import funnel, training_plots
 from pipeline.steps.stages import final_assets
 from pipeline.steps.training import plan
@@ -49,6 +49,7 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
         result = plan.result(workshop.store, version)
         effort = Effort.of(version, workshop.recipe.launch.usd_per_hour)  # over all attempts
         facts = {
+            "loss": sparkline(RunHistory(run.config.run_dir).losses, "loss"),
             "loss curve": inline_png(run.config.run_dir / "loss.png", "loss curve"),
             **_pictures(run, version),
             **checkpoints.scores(result),

@@ -9,9 +9,10 @@ import dagster as dg
 
 from pipeline.assets import checkpoints
 from pipeline.assets.asset import StoppedError
-from pipeline.reports.images import inline_png
+from pipeline.reports.images import inline_png, sparkline
 from pipeline.steps.training import plan
 from pipeline.store.errors import PipelineError
+from trainer.system.history import RunHistory
 
 LEAST_SECONDS, SHARE = 15.0, 30  # between two entries; of the time so far, where that is more
 
@@ -61,6 +62,7 @@ class Progress:
         picture = self._run.config.run_dir / "loss.png"
         metadata = {
             "status": status,
+            "loss so far": sparkline(RunHistory(self._run.config.run_dir).losses, "loss"),
             **({"loss curve": inline_png(picture, "loss curve")} if picture.exists() else {}),
             **checkpoints.scores(self._scores),
             "tokens/s": round(self._last["tokens_per_second"]),

@@ -226,7 +226,7 @@ def test_a_bad_setting_is_one_line_and_one_failed_run_that_the_job_lists(
     override.write_text(yaml.safe_dump({"resources": {"workshop": {"config": config}}}))
     status, said = finished.run("-c", str(override))
     problem = "training: unknown key 'optimiser': did you mean 'optimizer'?"
-    assert (status, said) == (1, f"error: {finished.directory / 'recipe.yaml'}: {problem}\n")
+    assert (status, said) == (1, f"error: the settings of this run, from the Launchpad or -c: {problem}\n")
     with dg.DagsterInstance.from_config(str(finished.home)) as instance:
         (run,) = instance.get_runs(limit=1)
         assert run.status is dg.DagsterRunStatus.FAILURE and run.tags["dagster/will_retry"] == "false"

@@ -23,6 +23,7 @@ from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.operations.sensors import disk_nearly_full, run_failed, training_finished
 from pipeline.store.errors import PipelineError
 from tests.integration.project import ROOT, Project
+from tests.pipeline.assets.test_launchpad import opened
 
 
 @pytest.fixture
@@ -287,7 +288,7 @@ def test_the_ui_says_which_recipe_and_store_it_shows_and_where_the_code_is(
 def test_the_launchpad_starts_with_the_recipes_own_settings(
     finished: Project, definitions: dg.Definitions
 ) -> None:
-    shown = (definitions.resolve_job_def("pretrain").run_config or {})["resources"]["workshop"]["config"]
+    shown = opened(definitions.resolve_job_def("pretrain"))
     training = finished.recipe["training"]
     for name in ("max_tokens", "seq_len", "seed"):
         assert shown["training"][name] == training[name]
@@ -314,7 +315,7 @@ def test_bad_settings_are_refused_with_the_reason_before_anything_runs(
     assert not result.success
     assert not [event for event in result.all_events if event.is_step_start]
     problem = "training: max_tokens 1000 is not a multiple of global_batch_tokens 512; set it to 1024"
-    assert said == f"{finished.directory / 'recipe.yaml'}: {problem}"
+    assert said == f"the settings of this run, from the Launchpad or -c: {problem}"
 
 
 def test_each_checkpoint_that_is_kept_is_evaluated_once(

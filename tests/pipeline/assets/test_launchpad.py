@@ -1,6 +1,7 @@
 """What the Launchpad's fields say of a run."""
 
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -40,6 +41,14 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+def opened(job: dg.JobDefinition) -> dict[str, Any]:
+    """The settings of the workshop with which the Launchpad opens."""
+    snapshot = job.get_job_snapshot()
+    schema, root = snapshot.config_schema_snapshot, snapshot.mode_def_snaps[0].root_config_key
+    shown = yaml.safe_load(default_values_yaml_from_type_snap(schema, schema.get_config_snap(root or "")))
+    return dict(shown["resources"]["workshop"]["config"])
+
+
 def test_the_launchpad_opens_with_the_values_of_the_recipe_also_beside_variants(file: Path) -> None:
     @dg.asset(partitions_def=dg.StaticPartitionsDefinition(list(load_all(file))))
     def model(workshop: PipelineResources) -> None: ...
@@ -48,10 +57,7 @@ def test_the_launchpad_opens_with_the_values_of_the_recipe_also_beside_variants(
     job = dg.Definitions(
         assets=[model], jobs=[dg.define_asset_job("train", [model])], resources={"workshop": workshop}
     ).resolve_job_def("train")
-    snapshot = job.get_job_snapshot()
-    schema, root = snapshot.config_schema_snapshot, snapshot.mode_def_snaps[0].root_config_key
-    opened = yaml.safe_load(default_values_yaml_from_type_snap(schema, schema.get_config_snap(root or "")))
-    training = opened["resources"]["workshop"]["config"]["training"]
+    training = opened(job)["training"]
     assert training["max_tokens"] == TRAINING["max_tokens"]
     assert training["model"].items() <= TRAINING["model"].items()
     assert workshop.recipe == load_recipe(file)
