@@ -7,10 +7,9 @@ from typing import Any
 import dagster as dg
 
 from pipeline.assets import checkpoints
-from pipeline.assets.metadata import table
 from pipeline.recipe import variants
 from pipeline.recipe.recipe import BASE, recipe_path
-from pipeline.reports import comparison, decide, verdicts
+from pipeline.reports import comparison, decide, tables, verdicts
 from pipeline.reports import variants as report
 from pipeline.reports.images import as_text, inline
 from pipeline.store import keys
@@ -36,6 +35,7 @@ SHOWN = (
 GROWTH = 1.1  # of a run's metrics, after which its row is written again
 CURVES, LISTED = 12, 50  # runs
 NAMED = 300  # checkpoints
+JUDGED = ("variant", "verdict", "difference", "interval", "would be found")  # each compared with the recipe
 
 
 def leaderboard_spec() -> dg.AssetSpec:
@@ -98,7 +98,7 @@ def _facts(instance: dg.DagsterInstance, store: Store) -> dict[str, Any]:
         "checkpoints": dg.MetadataValue.md(_checkpoints(instance, store).ljust(report.INLINE)),
     }
     if arms and (judged := decide.against(compared_on, arms, BASE)):
-        facts["verdicts"] = table([*verdicts.summary(arms, judged)])
+        facts["verdicts"] = dg.MetadataValue.md(tables.markdown([*verdicts.summary(arms, judged)], JUDGED))
         facts["control"] = verdicts.control(arms, judged)
     return facts
 
@@ -117,11 +117,13 @@ def _checkpoints(instance: dg.DagsterInstance, store: Store) -> str:
         for one in run.validations
     }
     shown = sorted(known, key=lambda name: (order.get(name.partition("-")[0], len(order)), name))[:NAMED]
-    lines = [
-        f"| [{name}](/assets/checkpoint?view=partitions&partition={name}) | {losses.get(name, '-')} "
-        f"| {'kept' if name in kept else 'deleted'} | {'yes' if name in evaluated else 'no'} |"
+    rows = [
+        {
+            "checkpoint": f"[{name}]({report.CHECKPOINT}{name})",
+            "validation loss": losses.get(name, "-"),
+            "weights": "kept" if name in kept else "deleted",
+            "evaluated": "yes" if name in evaluated else "no",
+        }
         for name in shown
     ]
-    return "\n".join(
-        ["| checkpoint | validation loss | weights | evaluated |", "| --- | --- | --- | --- |", *lines]
-    )
+    return tables.markdown(rows) if rows else "none has been saved"

@@ -22,6 +22,13 @@ def table(names: str, rows: Iterable[Sequence[str]]) -> Iterator[str]:
     return lines([dict(zip(names.split(","), row, strict=True)) for row in rows], names.split(","))
 
 
+def markdown(rows: Sequence[Mapping[str, str]], shown: Sequence[str] = ()) -> str:
+    """The columns `shown`, as far as there are any, else all."""
+    names = [name for name in shown or rows[0] if name in rows[0]]
+    lines = [names, ["---"] * len(names), *([row[name] for name in names] for row in rows)]
+    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
+
+
 def counts(rows: Iterable[tuple[str, int]]) -> Iterator[str]:
     """Names and numbers, a line for each."""
     return (f"{name:<32}{number:>14,}" for name, number in rows)

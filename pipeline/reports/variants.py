@@ -11,7 +11,8 @@ from trainer.system import figures
 
 RECIPE, HELD_OUT, SETTINGS = "recipe", "held-out text", "settings that differ"
 RANK, SEEDS, KEPT, HOURS = "rank", "seeds", "checkpoints", "hours"
-NARROW = ("run", RANK, "bits per byte", "loss", "done", HOURS)
+NARROW = ("run", RANK, "bits per byte", "done", HOURS)
+CHECKPOINT = "/assets/checkpoint?view=partitions&partition="  # its page, without its name
 LONGEST = 24  # characters of a name beside those columns
 INLINE = 1000  # characters of markdown that the UI shows at once
 WIDTH, HEIGHT = 10, 4.6  # inches: as wide as a dialog of the UI
@@ -112,15 +113,12 @@ def lines(outcomes: Sequence[Outcome], columns: int) -> Iterator[str]:
 def markdown(outcomes: Sequence[Outcome], shown: Sequence[str] = ()) -> str:
     """The columns `shown`, else all, with a link from each run to its newest checkpoint that is on disk."""
     table = rows(outcomes)
-    names = [name for name in shown or table[0] if name in table[0]]
-    lines = [names, ["---"] * len(names), *([row[name] for name in names] for row in table)]
-    for one, line in zip(outcomes, lines[2:], strict=True):
-        if shown and len(line[0]) > LONGEST:
-            line[0] = f"{line[0][: LONGEST - 10]}… {one.run}"
+    for one, row in zip(outcomes, table, strict=True):
+        if shown and len(row["run"]) > LONGEST:
+            row["run"] = f"{row['run'][: LONGEST - 10]}… {one.run}"
         if one.checkpoints:
-            page = f"/assets/checkpoint?view=partitions&partition={one.checkpoints[-1]}"
-            line[0] = f"[{line[0]}]({page})"
-    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
+            row["run"] = f"[{row['run']}]({CHECKPOINT}{one.checkpoints[-1]})"
+    return tables.markdown(table, shown)
 
 
 def inline(outcomes: Sequence[Outcome]) -> Iterator[tuple[str, str]]:
