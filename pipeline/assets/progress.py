@@ -9,7 +9,7 @@ import dagster as dg
 
 from pipeline.assets import checkpoints
 from pipeline.assets.asset import StoppedError
-from pipeline.reports.images import inline_png, sparkline
+from pipeline.reports.images import sparkline
 from pipeline.steps.training import plan
 from pipeline.store.errors import PipelineError
 from trainer.system.history import RunHistory
@@ -20,7 +20,7 @@ LEAST_SECONDS, SHARE = 15.0, 30  # between two entries; of the time so far, wher
 class Progress:
     """Adds entries to the asset while its run trains: the page of an asset shows the newest entry, and
     observations only of an asset that has none. They become rarer: about 100 in the first hour, 250 in a
-    week.
+    week, of a few kB each.
     """
 
     def __init__(self, context: dg.AssetExecutionContext, run: plan.Run):
@@ -59,11 +59,9 @@ class Progress:
             self._show(f"training, {share:.0%} done, {self._last['eta_seconds'] / 60:.1f} min left")
 
     def _show(self, status: str) -> None:
-        picture = self._run.config.run_dir / "loss.png"
         metadata = {
             "status": status,
             "loss so far": sparkline(RunHistory(self._run.config.run_dir).losses, "loss"),
-            **({"loss curve": inline_png(picture, "loss curve")} if picture.exists() else {}),
             **checkpoints.scores(self._scores),
             "tokens/s": round(self._last["tokens_per_second"]),
             "step": self._last["step"],
