@@ -76,13 +76,15 @@ def test_a_finished_training_is_told_to_the_webhook_with_its_figures_and_a_reuse
     @dg.asset(config_schema={"reused": bool})
     def pretrained_model(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         context.log_event(dg.AssetMaterialization("pretrained_model", metadata={"status": "training"}))
-        return dg.MaterializeResult(metadata={**figures, "cost USD": 1.25, **context.op_config})
+        named = {"training run": "mine seed 7 0123abcd"}
+        return dg.MaterializeResult(metadata={**figures, **named, "cost USD": 1.25, **context.op_config})
 
     succeeded = dg.DagsterEventType.RUN_SUCCESS
     with dg.DagsterInstance.ephemeral() as instance:
         for reused in (False, True):
             config = {"ops": {"pretrained_model": {"config": {"reused": reused}}}}
-            result = dg.materialize([pretrained_model], instance=instance, run_config=config)
+            tags = {"dagster/partition": "strict.2"}
+            result = dg.materialize([pretrained_model], instance=instance, run_config=config, tags=tags)
             event = next(event for event in result.all_events if event.event_type is succeeded)
             context = dg.build_run_status_sensor_context(
                 "training_finished", event, instance, result.dagster_run
@@ -90,9 +92,9 @@ def test_a_finished_training_is_told_to_the_webhook_with_its_figures_and_a_reuse
             training_finished(context)
     (message,) = received
     told = "validation loss 3.2500, 1.5000 bits per byte, 16,384 tokens in 0.5 h, 9 tokens/s, 1.25 USD"
-    assert message["text"].endswith(f" trained a model: {told}")
+    assert message["text"].endswith(f" trained mine seed 7 0123abcd: {told}")
     # "Materialize all" starts a run without a job, which Dagster gives a name such as `__ASSET_JOB`
-    assert message["text"].startswith("Groundwork: a run of chosen assets (")
+    assert message["text"].startswith("Groundwork: a run of chosen assets of strict.2 (")
 
 
 def test_a_disk_that_becomes_full_is_one_alert(

@@ -48,14 +48,19 @@ def report_training(context: dg.RunStatusSensorContext) -> None:
             continue
         metadata = {name: entry.value for name, entry in event.metadata.items()}
         if metadata.get("reused") is False:  # an entry of a training under way does not say
-            text = f"{_shown_name(run)} ({run.run_id[:8]}) trained a model: {_figures(metadata)}"
+            model = metadata.get("training run", "a model")
+            text = f"{_shown_name(run)} ({run.run_id[:8]}) trained {model}: {_figures(metadata)}"
             context.log.info(text)
             send(text, context.log, job=run.job_name, run_id=run.run_id)
 
 
 def _shown_name(run: dg.DagsterRun) -> str:
-    """The job, or what to call a run without one: Dagster's own name of it says nothing to a person."""
-    return "a run of chosen assets" if run.job_name.startswith("__") else run.job_name
+    """The job, or what to call a run without one: Dagster's own name of it says nothing to a person. With the
+    name that the run was given or its partition: a variant, or a checkpoint.
+    """
+    job = "a run of chosen assets" if run.job_name.startswith("__") else run.job_name
+    of = run.tags.get("name") or run.tags.get("dagster/partition")
+    return f"{job} of {of}" if of else job
 
 
 def _message(error: SerializableErrorInfo) -> str:
