@@ -100,7 +100,9 @@ class PipelineResources(dg.ConfigurableResource):
         self._variant = _variant_of(run)
         if (problem := alerts.low_disk(default_store(stored_at()).root)) and context.log:
             context.log.warning(problem)
-        if not (instance and run):
+        stored = instance.get_run_by_id(run.run_id) if instance and run else None
+        # `dagster job execute` sets resources up once more for the result of a run that has ended.
+        if not (instance and run) or (stored and stored.is_finished):
             _ = self.recipe
             return
         orphaned_runs.report(instance)
