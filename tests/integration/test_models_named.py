@@ -69,7 +69,7 @@ def trained(project: Project, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Cap
 
 def test_the_summary_says_which_run_it_shows_and_which_trainings_are_newer(trained: Trained) -> None:
     out, _ = trained.told("summary")
-    line = rf"Run {trained.first}, variant base, trained 20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ"
+    line = rf"Run tiny {trained.first}, variant base, trained 20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ"
     newer = f"; 1 newer one was trained with other settings: {trained.name}; --model NAME takes one"
     assert re.fullmatch(line + re.escape(newer), out.splitlines()[0])
     assert f"Model        {trained.own.current(keys.EXPORTED_MODEL).path}\n" in out
@@ -98,7 +98,9 @@ def test_the_newest_training_is_not_told_of_newer_ones(trained: Trained) -> None
     finally:
         trained.project.recipe["training"] |= {"optimizer": {"kind": "adamw", "lr": 3e-3}}
         trained.project.write_recipe()
-    assert re.fullmatch(rf"Run {trained.name}, variant base, trained [\d:TZ-]+", out.splitlines()[0])
+    assert re.fullmatch(
+        rf"Run tiny lr 0.01 {trained.name}, variant base, trained [\d:TZ-]+", out.splitlines()[0]
+    )
 
 
 def test_the_summary_shows_the_run_that_is_named(trained: Trained) -> None:
@@ -134,7 +136,7 @@ def test_a_named_model_is_exported_as_gguf(trained: Trained, tmp_path: Path) -> 
 
     own = tmp_path / "own"
     _, err = trained.told("export", "--format", "gguf", "-o", own)
-    assert err.startswith(f"Run {trained.first}, variant base, trained ")
+    assert err.startswith(f"Run tiny {trained.first}, variant base, trained ")
     assert json.loads((own / "export.json").read_text())["made_from"] == {
         keys.EXPORTED_MODEL: trained.own.current(keys.EXPORTED_MODEL).data_version
     }
@@ -166,7 +168,7 @@ def test_a_named_model_is_pushed_and_a_checkpoint_is_not(
         pushed = hub.files["me/tiny"]["model.safetensors"]
         assert pushed == (trained.exported.path / "model.safetensors").read_bytes()
         out, err = trained.told("push", "me/own")
-        assert out.startswith(hub.url) and f"Run {trained.first}, variant base, trained " in err
+        assert out.startswith(hub.url) and f"Run tiny {trained.first}, variant base, trained " in err
         assert hub.files["me/own"]["model.safetensors"] != pushed
         hub.shutdown()
 
@@ -174,7 +176,7 @@ def test_a_named_model_is_pushed_and_a_checkpoint_is_not(
 def test_a_named_model_answers_benchmarks(trained: Trained, tmp_path: Path) -> None:
     on = ("benchmark", "--on", ask(tmp_path / "chapters.jsonl", words=9), "--json")
     out, err = trained.told(*on)
-    assert err.startswith(f"Run {trained.first}, variant base, trained ")
+    assert err.startswith(f"Run tiny {trained.first}, variant base, trained ")
     scores = {"": json.loads(out)["chapters"]}
     for name in (trained.name, str(trained.exported.path), trained.before):
         scores[name] = json.loads(trained.told(*on, "--model", name)[0])["chapters"]
