@@ -53,8 +53,12 @@ class RunHistory:
 
     @property
     def title(self) -> str:
-        """What people call the run, with its name in the UI: `mine strict 6ddca120`."""
-        return self.config.get("name") or self.name
+        """What people call the run, with its name in the UI: `mine strict 6ddca120`. A beginning has its
+        step, too.
+        """
+        named: str = self.config.get("name", "")
+        step = "" if self.until_step is None else f"-{self.until_step:08d}"
+        return f"{named}{step}" if named else self.name
 
     @cached_property
     def config(self) -> dict[str, Any]:

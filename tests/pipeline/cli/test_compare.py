@@ -111,6 +111,11 @@ def test_runs_and_checkpoints_are_found_by_their_names_in_the_ui(said: Any, tmp_
         write_run(tmp_path / "store/runs" / name, SETTINGS, [5.0, 4.0, 3.0])
     rows = json.loads(said("6ddca120", "6ddca120-00000002", "--json"))
     assert [(row["name"], row["tokens"]) for row in rows] == [("6ddca120", 300), ("6ddca120-00000002", 200)]
+    write_run(
+        tmp_path / "store/runs/77aa77aa77aa77aa", SETTINGS | {"name": "first 77aa77aa"}, [5.0, 4.0, 3.0]
+    )
+    rows = json.loads(said("77aa77aa-00000001", "77aa77aa-00000002", "--json"))
+    assert [row["name"] for row in rows] == ["first 77aa77aa-00000001", "first 77aa77aa-00000002"]
     assert "may be 6ddca1201f00aa11 or 6ddcffff1f00aa11: add digits" in said("6ddc", status=2)
     unknown = said("0123abcd", status=2)
     assert "no run of this name in" in unknown and "The newest runs: 6ddc" in unknown
