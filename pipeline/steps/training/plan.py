@@ -24,7 +24,8 @@ from pipeline.store.training_runs import checkpoint_name
 from pipeline.store.work import Work
 from trainer.config import OPERATIONAL, CorpusShards, DataConfig, RunConfig
 from trainer.system.durable import write_atomically
-from trainer.system.history import NAME_LENGTH
+from trainer.system.errors import TrainerError
+from trainer.system.history import NAME_LENGTH, RunHistory
 
 VERSION = "train-2"
 RESULTS = ("step", "tokens", "loss", "validation_loss", "bits_per_byte", "data_version")
@@ -64,16 +65,26 @@ def plan(store: Store, recipe: Recipe, name: str = "") -> Run:
     when there is nothing to train or validate on.
     """
     tokenizer, shards, work = store.current(keys.TOKENIZER), _shards(store, recipe), plan_work(store, recipe)
-    training = initial_weights.located(recipe)
+    training, run_dir = initial_weights.located(recipe), store.root / RUNS / work.fingerprint[:16]
     config = RunConfig(
-        run_dir=store.root / RUNS / work.fingerprint[:16],
-        name=f"{name or recipe.name} {work.fingerprint[:NAME_LENGTH]}",
+        run_dir=run_dir,
+        name=_first_name(run_dir) or f"{name or recipe.name} {work.fingerprint[:NAME_LENGTH]}",
         data=_data(tokenizer, shards, recipe),
         training=training,
         project=recipe.name,
         lineage=record.of_recipe(store, recipe) | initial_weights.origin(store, training),
     )
     return Run(work, config)
+
+
+def _first_name(run_dir: Path) -> str:
+    """The name with which a training began, which it keeps when it goes on: trackers find its curves by it.
+    Empty if it has not begun.
+    """
+    try:
+        return str(RunHistory(run_dir).config["name"])
+    except (TrainerError, KeyError):
+        return ""
 
 
 def plan_work(store: Store, recipe: Recipe) -> Work:

@@ -95,6 +95,15 @@ def test_going_back_to_a_finished_run_makes_its_model_the_one_in_use(store: Stor
     assert plan.result(store, found)["run_dir"] == one.config.run_dir
 
 
+def test_a_training_keeps_the_name_with_which_it_began(store: Store) -> None:
+    begun = plan.plan(store, recipe(seed=21), "first try")
+    assert begun.config.name == f"first try {begun.name}"
+    begun.write_config()
+    assert plan.plan(store, recipe(seed=21), "again").config.name == begun.config.name
+    begun.config_path.write_text("not a configuration")
+    assert plan.plan(store, recipe(seed=21)).config.name == f"{recipe().name} {begun.name}"
+
+
 def test_the_seconds_of_a_model_are_those_of_its_trainer(store: Store) -> None:
     model = finish(store, plan.plan(store, recipe(seed=9)), seconds=5000)
     assert 5000 <= model.seconds < 5060
