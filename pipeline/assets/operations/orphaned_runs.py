@@ -55,8 +55,7 @@ def claim(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
         # A run from the UI would be listed twice; one from a terminal is repeated by a person.
         tags |= {REPOSITORY_TAG: f"__repository__@{DEFINITIONS}", MAX_RETRIES_TAG: "0"}
     instance.add_run_tags(run.run_id, tags)
-    stored = instance.get_run_by_id(run.run_id)
-    if stored and stored.remote_job_origin is None:
+    if run.remote_job_origin is None and (stored := instance.get_run_by_id(run.run_id)):
         _store_origin(instance, stored)
 
 

@@ -49,7 +49,8 @@ class PipelineResources(dg.ConfigurableResource):
 
     @cached_property
     def recipe(self) -> Recipe:
-        path, _ = recipe_path(), self.unchanged_recipe  # a mistake in the file names the file
+        path = recipe_path()
+        _ = self.unchanged_recipe  # a mistake in the file names the file
         try:
             recipe = variants.load(path, self._variant, self.changes)
         except RecipeError as error:
@@ -98,11 +99,12 @@ class PipelineResources(dg.ConfigurableResource):
         """
         instance, run = context.instance, context.run
         self._variant = _variant_of(run)
+        stored = instance.get_run_by_id(run.run_id) if instance and run else None
+        if stored and stored.is_finished:
+            return  # `dagster job execute` sets resources up once more for its result
         if (problem := alerts.low_disk(default_store(stored_at()).root)) and context.log:
             context.log.warning(problem)
-        stored = instance.get_run_by_id(run.run_id) if instance and run else None
-        # `dagster job execute` sets resources up once more for the result of a run that has ended.
-        if not (instance and run) or (stored and stored.is_finished):
+        if not (instance and run):
             _ = self.recipe
             return
         orphaned_runs.report(instance)
