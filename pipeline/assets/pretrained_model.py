@@ -49,9 +49,8 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
         result = plan.result(workshop.store, version)
         effort = Effort.of(version, workshop.recipe.launch.usd_per_hour)  # over all attempts
         facts = {
-            "loss": sparkline(RunHistory(run.config.run_dir).losses, "loss"),
-            "loss curve": inline_png(run.config.run_dir / "loss.png", "loss curve"),
             **_pictures(run, version),
+            "loss curve": inline_png(run.config.run_dir / "loss.png", "loss curve"),
             **checkpoints.scores(result),
             "step": result["step"],
             "tokens": result["tokens"],
@@ -69,12 +68,17 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
 
 
 def _pictures(run: plan.Run, version: Version) -> dict[str, dg.MarkdownMetadataValue]:
-    def draw() -> dict[str, str]:
-        curves = training_plots.draw(RunHistory(run.config.run_dir))
-        return {
-            "curves": as_text(curves),
-            "from source to tokens": as_text(funnel.draw(funnel.of_lineage(run.config.lineage))),
-        }
+    """Drawn once for each version: a long run has many metrics to read."""
 
-    pictures = version.report("training", "training-2", draw)
-    return {title: inline(png, title) for title, png in pictures.items()}
+    def draw() -> dict[str, str]:
+        history = RunHistory(run.config.run_dir)
+        stages = funnel.draw(funnel.of_lineage(run.config.lineage))
+        drawn = {
+            "loss": sparkline(history.losses, "loss"),
+            "curves": inline(as_text(training_plots.draw(history)), "curves"),
+            "from source to tokens": inline(as_text(stages), "from source to tokens"),
+        }
+        return {title: str(markdown.value) for title, markdown in drawn.items()}
+
+    pictures = version.report("training", "training-3", draw)
+    return {title: dg.MetadataValue.md(markdown) for title, markdown in pictures.items()}
