@@ -2,6 +2,7 @@
 
 import logging
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import dagster as dg
@@ -16,8 +17,9 @@ from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.fingerprint import fingerprint
 from pipeline.store.store import Store
-from pipeline.store.training_runs import saved_steps
+from pipeline.store.training_runs import checkpoint_name
 from trainer.system.errors import TrainerError
+from trainer.system.history import RunHistory
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +89,8 @@ def _stamp(store: Store) -> str:
 def _facts(instance: dg.DagsterInstance, store: Store) -> dict[str, Any]:
     recipes = variants.load_all(recipe_path())
     compared_on, arms = decide.evidence(recipes)
-    found = comparison.leaderboard(store, recipes, decide.ranks(compared_on, arms.values()))
+    runs = comparison.readable(store)
+    found = comparison.leaderboard(store, runs, recipes, decide.ranks(compared_on, arms.values()))
     if not found:
         return {"leaderboard": "no model has been trained yet"}
     facts: dict[str, Any] = {
@@ -95,7 +98,7 @@ def _facts(instance: dg.DagsterInstance, store: Store) -> dict[str, Any]:
         "curves": inline(as_text(report.draw(found[:CURVES])), "loss by tokens and by time"),
         # A text as short as those above would be shown with them, and cut.
         "all runs, all columns": dg.MetadataValue.md(report.markdown(found).ljust(report.INLINE)),
-        "checkpoints": dg.MetadataValue.md(_checkpoints(instance, store).ljust(report.INLINE)),
+        "checkpoints": dg.MetadataValue.md(_checkpoints(instance, runs).ljust(report.INLINE)),
     }
     if arms and (judged := decide.against(compared_on, arms, BASE)):
         facts["verdicts"] = dg.MetadataValue.md(tables.markdown([*verdicts.summary(arms, judged)], JUDGED))
@@ -103,13 +106,13 @@ def _facts(instance: dg.DagsterInstance, store: Store) -> dict[str, Any]:
     return facts
 
 
-def _checkpoints(instance: dg.DagsterInstance, store: Store) -> str:
+def _checkpoints(instance: dg.DagsterInstance, runs: Sequence[RunHistory]) -> str:
     """The checkpoints that were saved last, those of the newest run first: validation losses, and which are
     kept and evaluated.
     """
     evaluated = instance.get_materialized_partitions(checkpoints.EVALUATION_KEY)
-    known, kept = instance.get_dynamic_partitions(checkpoints.CHECKPOINTS.name or ""), set(saved_steps(store))
-    runs = comparison.readable(store)
+    known = instance.get_dynamic_partitions(checkpoints.CHECKPOINTS.name or "")
+    kept = {checkpoint_name(path) for run in runs for path in run.checkpoints().values()}
     order = {run.name: number for number, run in enumerate(runs)}
     losses = {
         f"{run.name}-{one['step']:08d}": f"{one['loss']:.4f}"

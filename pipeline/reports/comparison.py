@@ -19,7 +19,7 @@ from pipeline.store.errors import PipelineError
 from pipeline.store.keys import RUNS
 from pipeline.store.seeds import families
 from pipeline.store.store import Store, StoreError
-from pipeline.store.training_runs import run_histories, run_named, saved_steps
+from pipeline.store.training_runs import checkpoint_name, run_histories, run_named
 from trainer.data.shards import Shard, ShardError, bin_path
 from trainer.system.errors import TrainerError
 from trainer.system.history import NAME_LENGTH, RunHistory, differing
@@ -178,19 +178,17 @@ def differences(settings: Sequence[Mapping[str, str]]) -> list[str]:
     return [", ".join(f"{name} {one.get(name, 'not set')}" for name in names) for one in settings]
 
 
-def training_runs(store: Store) -> list[Outcome]:
-    """The runs in a store, the newest first, with the settings in which the runs of a recipe differ."""
-    runs = readable(store)
+def training_runs(runs: Sequence[RunHistory]) -> list[Outcome]:
+    """What came of the runs of a store, with the settings in which the runs of a recipe differ."""
     settings: dict[str, str] = {}
     for recipe in {run.recipe for run in runs}:
         alike = {run.name: run.settings for run in runs if run.recipe == recipe}
         settings |= zip(alike, differences([*alike.values()]), strict=True)
-    saved = saved_steps(store)
     return [
         replace(
             _so_far(run, run.title, settings[run.name], ""),
             recipe=run.recipe,
-            checkpoints=[name for name in saved if name.startswith(run.name)],
+            checkpoints=list(map(checkpoint_name, run.checkpoints().values())),
         )
         for run in runs
     ]
@@ -212,12 +210,15 @@ def _is_readable(run: RunHistory) -> bool:
         return False
 
 
-def leaderboard(store: Store, recipes: Mapping[str, Recipe], ranks: Mapping[str, int]) -> list[Outcome]:
-    """All runs of a store: first the variants of the recipe, the best one first and their seeds together,
-    then the others, the newest first. All have the scores on all held-out text, as far as they are known.
+def leaderboard(
+    store: Store, histories: Sequence[RunHistory], recipes: Mapping[str, Recipe], ranks: Mapping[str, int]
+) -> list[Outcome]:
+    """All runs of a store, of which these are the `histories`: first the variants of the recipe, the best one
+    first and their seeds together, then the others, the newest first. All have the scores on all held-out
+    text, as far as they are known.
     """
     scores = _evaluations(store)
-    runs = {one.run: _with(scores.get(one.run), one) for one in training_runs(store)}
+    runs = {one.run: _with(scores.get(one.run), one) for one in training_runs(histories)}
     if len(recipes) == 1:
         return [*runs.values()]
     variants = sorted(outcomes(recipes, ranks), key=lambda one: one.rank or len(recipes))

@@ -173,7 +173,7 @@ def test_the_table_of_all_runs_shows_what_differs_within_a_recipe(tmp_path: Path
     saved = tmp_path / "store/runs" / ("a" * 16) / "checkpoints/step-00000001/manifest.json"
     saved.parent.mkdir(parents=True)
     saved.touch()
-    runs = {run.run: run for run in comparison.training_runs(store)}
+    runs = {run.run: run for run in comparison.training_runs(comparison.readable(store))}
     assert runs["a" * 8].loss == 3.1 and runs["b" * 8].bits_per_byte is None and runs["b" * 8].tokens == 0
     shown = {name: (run.recipe, run.settings, len(run.checkpoints or ())) for name, run in runs.items()}
     assert shown == {
