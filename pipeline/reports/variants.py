@@ -60,7 +60,7 @@ def _row(one: Outcome, answered: Sequence[str]) -> dict[str, str]:
         **{name: _score(one, name) for name in answered},
         HOURS: _figure(one.seconds and one.seconds / 3600, ",.2f"),
         "USD": _figure(one.usd, ".2f"),
-        KEPT: "-" if one.checkpoints is None else str(len(one.checkpoints) or "deleted"),
+        KEPT: "-" if one.checkpoints is None else str(len(one.checkpoints) or "none"),
     }
 
 

@@ -72,7 +72,12 @@ def test_an_entry_is_added_when_something_has_changed_and_only_then(store: Store
         assert link in shown["1-1"] and link in shown["all runs, all columns"]
         saved.unlink()
         leaderboard.update(instance, store)
-        assert "deleted" in entries(instance)[0]["all runs, all columns"] and len(entries(instance)) == 4
+        assert entries(instance)[0]["all runs, all columns"].rstrip().endswith("| none |")
+        assert (
+            f"[{names[0]}]({page}={names[0]}) | 3.1000 | deleted | no |"
+            in entries(instance)[0]["checkpoints"]
+        )
+        assert len(entries(instance)) == 4
 
 
 def test_a_recipe_that_is_broken_meanwhile_fails_no_run(
