@@ -101,7 +101,10 @@ class PipelineResources(dg.ConfigurableResource):
         self._variant = _variant_of(run)
         stored = instance.get_run_by_id(run.run_id) if instance and run else None
         if stored and stored.is_finished:
-            return  # `dagster job execute` sets resources up once more for its result
+            # `dagster job execute` sets resources up once more for its result: what makes the recipe invalid
+            # is then what a person reads in the terminal.
+            _ = self.recipe
+            return
         if (problem := alerts.low_disk(default_store(stored_at()).root)) and context.log:
             context.log.warning(problem)
         if not (instance and run):
