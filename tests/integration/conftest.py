@@ -1,5 +1,6 @@
 """Projects that the tests of whole runs start from."""
 
+import copy
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +28,7 @@ def make_project() -> Callable[[Path], Project]:
             "quality": "docs",
             "tokenizer": {"vocab_size": 512},
             "shards": {"validation_fraction": 0.1},
-            "training": TRAINING,
+            "training": copy.deepcopy(TRAINING),  # a test may change its own
         }
         return Project(directory, recipe)
 
