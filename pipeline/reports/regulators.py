@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from markupsafe import Markup
 
-from pipeline.reports.html import Html, element, joined, table
 from pipeline.sources.hub.catalogue import ready_made
 from pipeline.sources.listing import is_url
 from pipeline.steps.lineage.checkpoints import Checkpoint
@@ -24,14 +24,13 @@ GAP = "to be filled in by the provider"
 DAY = len("2025-07-24")  # of a time
 
 
-def fields(checkpoint: Checkpoint) -> Html:
-    """For each law its name and a table of its fields."""
-    facts, pieces = _facts(checkpoint), []
-    for law in yaml.safe_load(FIELDS.read_text(encoding="utf-8")):
-        answers = {field: joined([answer.format(**facts)]) for field, answer in law["fields"].items()}
-        rows = [[field, Html(answer.replace(GAP, element("mark", GAP)))] for field, answer in answers.items()]
-        pieces += [element("h3", law["title"]), element("p", law["law"]), table(("field", "answer"), rows)]
-    return joined(pieces)
+def laws(checkpoint: Checkpoint) -> list[dict[str, Any]]:
+    """The `title` of each law, what it is (`law`), and its `fields`, each with the answer in HTML."""
+    facts = _facts(checkpoint)
+    found: list[dict[str, Any]] = yaml.safe_load(FIELDS.read_text(encoding="utf-8"))
+    for law in found:
+        law["fields"] = [(name, Markup(text).format(**facts)) for name, text in law["fields"].items()]
+    return found
 
 
 def source(lineage: Mapping[str, Any], corpus: Mapping[str, Any]) -> list[str]:
@@ -58,7 +57,7 @@ def _facts(one: Checkpoint) -> dict[str, Any]:
         found = assets[keys.scrubbed(name)]["counts"] | assets[keys.quality(name)]["counts"]
         counts.update(found | left)
     return {
-        "gap": GAP,
+        "gap": Markup(f"<mark>{GAP}</mark>"),
         "checkpoint": one,
         "recipe": recipe,
         "base": base_name(one.lineage) or "none, training started from random weights",

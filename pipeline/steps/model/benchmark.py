@@ -250,6 +250,6 @@ def _row(name: str, scores: Scores, marked: str) -> dict[str, str]:
         row[title] = marked.format(text) if scores[metric] and metric == scores["metric"] else text
     return row | {
         "chance": "-" if chance is None else f"{100 * chance:.1f}",
-        "bits per byte": f"{bits['value']:.3f}" if bits else "-",
+        "bits per byte": "{value:.3f} ({low:.3f}-{high:.3f})".format(**bits) if bits else "-",
         "texts removed": "unknown" if removed is None else "yes" if removed else "NO",
     }

@@ -8,7 +8,6 @@ import yaml
 
 from pipeline.cli import main
 from pipeline.recipe.recipe import RECIPES
-from pipeline.reports.html import element, picture, quote, table
 from pipeline.sources.files import FilesConfig
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
@@ -92,12 +91,3 @@ def test_only_a_file_for_a_page_is_overwritten(
     assert main(["report", "-o", str(project / name) if name else name]) == 2
     assert "name a .html file" in capsys.readouterr().err
     assert (project / "recipe.yaml").read_text() == written
-
-
-def test_whatever_is_put_into_html_is_escaped_once() -> None:
-    tag = "<script>&"
-    assert element("p", tag, element("b", tag)) == "<p>&lt;script&gt;&amp;<b>&lt;script&gt;&amp;</b></p>"
-    for made in (quote(tag, tag), picture(b"", f'"{tag}'), table([tag], [[tag]]), table([tag], [[1_000]])):
-        assert tag not in made
-        assert "&amp;lt;" not in made
-        assert '""' not in made.replace('base64,"', "")
