@@ -29,9 +29,7 @@ def test_c4_leaves_the_text_that_datatrove_leaves(corpus: str) -> None:
         columns | {"id": [str(n) for n in range(len(texts))], "text": texts}, schema=DOCUMENT_SCHEMA
     )
     left = edit(documents, EditParams(rules=("policy", "c4", "citations")))[0].column("text").to_pylist()
-    peer = filters.C4QualityFilter(
-        min_num_sentences=-1, filter_lorem_ipsum=False, filter_curly_bracket=False
-    )
+    peer = filters.C4QualityFilter(min_num_sentences=-1, filter_lorem_ipsum=False, filter_curly_bracket=False)
     same = 0
     for text, ours in zip(texts, left, strict=True):
         document = data.Document(text=text, id="")

@@ -20,7 +20,7 @@ from pipeline.stages.text import utf8_arrays
 from pipeline.store.params import required
 
 # Part of the fingerprint. Python's version of Unicode decides what counts as a letter or as white space.
-VERSION = f"quality-4-unicode-{unicodedata.unidata_version}"
+VERSION = f"quality-5-unicode-{unicodedata.unidata_version}"
 
 _RETURN = ord("\r")
 MAX_DOCUMENT_BYTES = 2**31 - 1  # n-grams are numbered by 32 bits
@@ -90,7 +90,8 @@ class DocumentTooLongError(ValueError):
 def measure(documents: pa.RecordBatch) -> pa.RecordBatch:
     r"""All signals of each document: columns `id` and `text` in, SIGNALS_SCHEMA out, row by row.
 
-    Words are those of `str.split()`, lengths are in characters (code points), and a share of nothing is 0.
+    Words are those of `str.split()`, but of a script without spaces each character, with its marks. Lengths
+    are in characters (code points), and a share of nothing is 0.
     Definitions:
 
     - plain: `words`, `mean_word_length` (characters), `special_character_share` (neither alphanumeric nor

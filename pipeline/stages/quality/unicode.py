@@ -1,6 +1,7 @@
 """One byte of flags per code point for the quality kernels."""
 
 import re
+import unicodedata
 from functools import cache
 
 import numpy as np
@@ -13,6 +14,8 @@ ALPHA = 4  # str.isalpha()
 ALNUM = 8  # str.isalnum()
 SYMBOL = 16  # punctuation in the sense of the Gopher rules: a word of these alone does not count as a word
 TERMINAL = 32  # ends a sentence, in any script
+ALONE = 64  # of a script without spaces between words
+JOINED = 128  # a mark on a character of such a script
 
 BREAKS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 
@@ -31,6 +34,11 @@ _SYMBOL_RANGES = (
     "0-8 b-1f 22-2d 2f 3a-3e 40 5b-60 7b-9f ab b4 bb 2013-2014 2019 201c-201e 2026 2236 "
     "2501 25ba 3001 3008-300d 3010-3011 ff05 ff08-ff09 ff0c ff11 ff1a-ff1b ff5e " + _TERMINAL_RANGES
 )
+# Han, kana, bopomofo, Thai, Lao, Tibetan, Myanmar and Khmer
+_ALONE_RANGES = (
+    "e01-e4e e81-ede f40-fbc 1000-109f 1780-17d3 3005-3007 3041-30ff 3105-312f 31f0-31ff 3400-4dbf 4e00-9fff "
+    "a9e0-a9fe aa60-aa7f f900-faff ff66-ff9d 20000-323af"
+)
 
 
 @cache
@@ -48,7 +56,15 @@ def character_classes() -> np.ndarray:
     flags[[ord(character) for character in BREAKS]] |= BREAK
     for ranges, flag in ((_TERMINAL_RANGES, TERMINAL), (_SYMBOL_RANGES, SYMBOL)):
         for first_to_last in ranges.split():
-            first, _, last = first_to_last.partition("-")
-            flags[int(first, 16) : int(last or first, 16) + 1] |= flag
+            flags[slice(*_bounds(first_to_last))] |= flag
+    for first_to_last in _ALONE_RANGES.split():
+        for code in range(*_bounds(first_to_last)):
+            if unicodedata.category(chr(code))[0] in "LM":
+                flags[code] |= JOINED if unicodedata.category(chr(code))[0] == "M" else ALONE
     flags.setflags(write=False)
     return flags
+
+
+def _bounds(first_to_last: str) -> tuple[int, int]:
+    first, _, last = first_to_last.partition("-")
+    return int(first, 16), int(last or first, 16) + 1

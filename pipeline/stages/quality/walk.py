@@ -7,7 +7,7 @@ import numpy as np
 
 from pipeline.stages.compiled import borrowing
 from pipeline.stages.quality.octets import hash_and_characters
-from pipeline.stages.quality.unicode import ALNUM, ALPHA, BREAK, SPACE, SYMBOL, TERMINAL
+from pipeline.stages.quality.unicode import ALNUM, ALONE, ALPHA, BREAK, JOINED, SPACE, SYMBOL, TERMINAL
 from pipeline.stages.text import decode
 
 SHORT_LINE = 30  # characters (FineWeb)
@@ -36,7 +36,9 @@ class Count(IntEnum):
 
 
 class Words(NamedTuple):
-    """The words of str.split() and the lines of str.splitlines() that hold words."""
+    """The words of str.split(), where each character of a script without spaces is a word, and the lines of
+    str.splitlines() that hold words.
+    """
 
     hashes: np.ndarray  # uint64; a million distinct words collide with probability 3e-8
     starts: np.ndarray  # int32, positions in the document
@@ -90,6 +92,21 @@ def walk(data: np.ndarray, classes: np.ndarray, words: Words, counts: np.ndarray
         else:
             code_point, width = decode(data, position, stop)
             flags = classes[code_point]
+        # A character of a script without spaces is a word of its own, with its marks.
+        if length and (flags & (SPACE | ALONE) or (last & ALONE and not flags & JOINED)):
+            word_characters += length
+            words.hashes[word_count] = hash_and_characters(data, word_start, position)[0]
+            words.starts[word_count] = word_start
+            words.stops[word_count] = position
+            words.symbols_only[word_count] = symbols_only
+            word_count += 1
+            words.characters[word_count] = word_characters
+            alphabetic += seen & ALPHA != 0
+            if not symbols_only:
+                doc_words += 1
+                doc_word_characters += length
+            ends_in_ellipsis = dots >= ELLIPSIS_DOTS or previous == _ELLIPSIS
+            length = dots = 0
         if not flags & SPACE:
             if length == 0:
                 seen, symbols_only, word_start = 0, True, position
@@ -103,39 +120,24 @@ def walk(data: np.ndarray, classes: np.ndarray, words: Words, counts: np.ndarray
             hashes += code_point == _HASH
             dots = dots + 1 if code_point == _DOT else 0
             ellipses += (dots > 0 and dots % ELLIPSIS_DOTS == 0) or code_point == _ELLIPSIS
-        else:
-            if length:
-                word_characters += length
-                words.hashes[word_count] = hash_and_characters(data, word_start, position)[0]
-                words.starts[word_count] = word_start
-                words.stops[word_count] = position
-                words.symbols_only[word_count] = symbols_only
-                word_count += 1
-                words.characters[word_count] = word_characters
-                alphabetic += seen & ALPHA != 0
-                if not symbols_only:
-                    doc_words += 1
-                    doc_word_characters += length
-                ends_in_ellipsis = dots >= ELLIPSIS_DOTS or previous == _ELLIPSIS
-                length = dots = 0
-            if flags & BREAK:
-                of_return = code_point == _NEWLINE and previous == _RETURN and position < stop
-                if (not of_return) and (position < stop or characters > line_start):
-                    lines += 1
-                    if not line_is_empty:
-                        words.line_words[lines_with_words] = word_count
-                        lines_with_words += 1
-                        bullet_lines += is_bullet
-                        ellipsis_lines += ends_in_ellipsis
-                line_is_empty, line_start = True, characters + 1
-                if code_point == _NEWLINE:
-                    newlines += position < stop
-                    if not text_line_is_empty:
-                        text_lines += 1
-                        punctuated += last & TERMINAL != 0
-                        short += characters - text_line_start <= SHORT_LINE
-                    text_line_is_empty, text_line_start = True, characters + 1
-        last = flags
+        elif flags & BREAK:
+            of_return = code_point == _NEWLINE and previous == _RETURN and position < stop
+            if (not of_return) and (position < stop or characters > line_start):
+                lines += 1
+                if not line_is_empty:
+                    words.line_words[lines_with_words] = word_count
+                    lines_with_words += 1
+                    bullet_lines += is_bullet
+                    ellipsis_lines += ends_in_ellipsis
+            line_is_empty, line_start = True, characters + 1
+            if code_point == _NEWLINE:
+                newlines += position < stop
+                if not text_line_is_empty:
+                    text_lines += 1
+                    punctuated += last & TERMINAL != 0
+                    short += characters - text_line_start <= SHORT_LINE
+                text_line_is_empty, text_line_start = True, characters + 1
+        last = flags | ALONE if flags & JOINED and last & ALONE else flags
         characters += position < stop
         position += width
     counts[Count.CHARACTERS] = characters

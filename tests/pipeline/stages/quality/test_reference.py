@@ -2,6 +2,7 @@
 
 import re
 import sys
+import unicodedata
 from collections import Counter
 
 import pyarrow as pa
@@ -26,10 +27,33 @@ SENTENCE_END = re.compile(
 )
 TRAILING_CITATIONS = re.compile(r"(?:\s*(?:\[[0-9]*\]|\[edit\]|\[citation needed\]))*\s*\Z")
 LOWER_ASCII = {code_point: code_point + 32 for code_point in range(ord("A"), ord("Z") + 1)}
+UNSPACED = re.compile(
+    "CJK|HIRAGANA|KATAKANA|IDEOGRAPHIC|BOPOMOFO|THAI|LAO|TIBETAN|MYANMAR|KHMER|HALFWIDTH KATAKANA"
+)
+
+
+def split(text: str) -> list[str]:
+    """The words of str.split(); of a script without spaces each letter, with its marks."""
+    found: list[str] = []
+    before = " "  # the last character that is no mark of such a script
+    for character in text:
+        kind = unicodedata.category(character)[0] if UNSPACED.match(unicodedata.name(character, "")) else ""
+        if character.isspace():
+            before = " "
+        elif kind == "M" and before != " ":
+            found[-1] += character
+        else:
+            alone = kind == "L"
+            if before in ("alone", " ") or alone:
+                found.append(character)
+            else:
+                found[-1] += character
+            before = "alone" if alone else "joined"
+    return found
 
 
 def reference(text: str) -> dict[str, object]:
-    words = text.split()
+    words = split(text)
     characters = len(text)
     doc_words = [word for word in words if any(character not in SYMBOLS for character in word)]
     lines = text.splitlines()
@@ -87,7 +111,7 @@ def _repeated(text: str, words: list[str]) -> dict[str, object]:
 def _c4(lines: list[str]) -> dict[str, object]:
     sentences, lorem_ipsum, curly_bracket = 0, False, False
     for line in map(str.strip, lines):
-        words, uncited = line.split(), TRAILING_CITATIONS.sub("", line)
+        words, uncited = split(line), TRAILING_CITATIONS.sub("", line)
         if not uncited.endswith((".", "?", "!", '"', "'", "\u201d", "\u2019")) or uncited.endswith("..."):
             continue
         if len(words) < MIN_LINE_WORDS or max(map(len, words)) > MAX_WORD_LENGTH:
@@ -98,7 +122,7 @@ def _c4(lines: list[str]) -> dict[str, object]:
             continue
         curly_bracket |= "{" in line
         if not any(phrase in lower for phrase in PHRASES[2:]):
-            sentences += _sentences(words[: len(uncited.split())])
+            sentences += _sentences(words[: len(split(uncited))])
     return {"lorem_ipsum": lorem_ipsum, "curly_bracket": curly_bracket, "num_sentences": sentences}
 
 
@@ -157,6 +181,7 @@ FRAGMENTS = [
         "J. ",
         "one two three. ",
     ),
+    *("日本語。", "กำลังน้ำ", "ひらがな", "ਅ", "မြန်"),
     *("international", "thirteen-year-old ", "#hashtag#", "12345678", "eight...", "eight....sixteen "),
     *("Lorem IPSUM", "JavaScript", "use cookies", "reuses  cookies", "Privacy Policy"),
 ]
