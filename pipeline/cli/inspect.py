@@ -102,8 +102,10 @@ def _ordered(amounts: Amounts, corpora: list[str]) -> list[tuple[Any, ...]]:
 
 def _by_language(recipe: Recipe, store: Store, corpora: list[str]) -> Iterator[str]:
     """What is kept of each language in each corpus."""
-    if recipe.quality.languages is None:
-        raise UsageError("--by language: no language was detected: set `quality.languages` and run `corpus`")
+    if not recipe.quality.detects:
+        raise UsageError(
+            "--by language: no language was detected: set `quality.by_language` or `languages` and run `corpus`"
+        )
     detected = partial(_read, store, keys.languages, "languages", "language")
     found = rejections.totals(store, corpora, "language", "keep", language=detected)
     whole = rejections.summed(found, 0, 1)
@@ -131,7 +133,7 @@ def _what_if(recipe: Recipe, store: Store, corpora: list[str], asked: list[str],
         params = variants.load(path, recipe.variant or BASE, given).quality
     except (TrainerError, RecipeError) as error:
         raise UsageError(f"--what-if: {str(error).removeprefix(f'{path}: ')}") from None
-    if params.filters != recipe.quality.filters or (params.languages and not recipe.quality.languages):
+    if params.filters != recipe.quality.filters or (params.detects and not recipe.quality.detects):
         raise UsageError(
             "--what-if: this needs languages or filters that have not been measured: set them in a variant, "
             "run the job `corpus` for it, and name it in --against"

@@ -295,7 +295,7 @@ DATA_STAGES = (
         keys.languages("{corpus}"),
         quality.LANGUAGES.work,
         reads=_scrubbed,
-        wanted=lambda recipe, corpus: bool(recipe.quality.languages),
+        wanted=lambda recipe, corpus: recipe.quality.detects,
     ),
     Stage(
         keys.filtered("{corpus}", "{filter}"),

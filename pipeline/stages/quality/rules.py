@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from pipeline.plugins.settings import FilterParams, check_names
 from pipeline.stages.language import LANGUAGES
+from pipeline.stages.quality.by_language import limits
 from pipeline.store.params import MOST, Params, required
 
 VERDICTS_SCHEMA = required(id=pa.string(), keep=pa.bool_()).append(pa.field("rule", pa.string()))
@@ -52,7 +53,15 @@ class QualityParams(Params):
         "likely language (py3langid) is one of them. When not set, languages are not detected.",
     )
     min_language_confidence: Share = Field(
-        0.5, description="Least probability (0 to 1) of the detected language. Only used with `languages`."
+        0.5,
+        description="Least probability (0 to 1) of the detected language, with `languages` and `by_language`.",
+    )
+    by_language: bool = Field(
+        False,
+        exclude_if=lambda value: not value,  # so that stores made before it keep their names
+        description="Whether each language has its own thresholds and stop words, those of FineWeb-2, where "
+        "their rules are on; those here are for English. A rule is not applied to a language without a "
+        "value for it, nor, but for repetition, to text whose language is not sure.",
     )
     min_words: Amount | None = Field(1, description="Fewest words, split at white space.")
     max_words: Amount | None = Field(None, description="Most words, split at white space.")
@@ -170,6 +179,11 @@ class QualityParams(Params):
         (), description="Filters of your own, after the built-in rules: docs/your-own-code.md."
     )
 
+    @property
+    def detects(self) -> bool:
+        """Whether the language of each document is needed."""
+        return self.by_language or self.languages is not None
+
     @field_validator("filters")
     @classmethod
     def _filters_have_names_of_their_own(cls, filters: tuple[FilterParams, ...]) -> tuple[FilterParams, ...]:
@@ -286,7 +300,11 @@ def judge(
     first_broken = np.full(signals.num_rows, kept)
     for index, rule in enumerate(RULES):
         is_language = rule == LANGUAGE
-        broken = _in_other_languages(languages, params) if is_language else _broken(signals, rule, params)
+        broken = (
+            _in_other_languages(languages, params)
+            if is_language
+            else _broken(signals, rule, params, languages)
+        )
         if broken is not None:
             first_broken[broken & (first_broken == kept)] = index
     names = pa.array(rules, pa.string()).take(pa.array(first_broken))
@@ -295,7 +313,9 @@ def judge(
     )
 
 
-def _broken(signals: pa.RecordBatch, rule: str, params: QualityParams) -> np.ndarray | None:
+def _broken(
+    signals: pa.RecordBatch, rule: str, params: QualityParams, languages: pa.RecordBatch | None
+) -> np.ndarray | None:
     """bool[documents], true where the rule is broken; None if it is off."""
     threshold = getattr(params, rule)
     side, _, name = rule.partition("_")
@@ -304,6 +324,8 @@ def _broken(signals: pa.RecordBatch, rule: str, params: QualityParams) -> np.nda
     values = _column(signals, name)
     if side == "filter":
         return values
+    if params.by_language and languages is not None:
+        threshold = limits(rule, threshold, languages, params.min_language_confidence)
     if side == "min":
         return values < threshold
     above = values > threshold

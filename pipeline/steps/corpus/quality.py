@@ -40,7 +40,7 @@ def judge(store: Store, engine: Engine, corpus: str, params: quality.QualityPara
     loaded or fails on more documents than allowed.
     """
     tables = [(SIGNALS.make(store, engine, corpus), "signals")]
-    if params.languages is not None:
+    if params.detects:
         tables.append((LANGUAGES.make(store, engine, corpus), "languages"))
     for entry in params.filters:
         tables.append((filtering.measure(store, engine, corpus, Filter(entry)), filtering.TABLE))
@@ -102,7 +102,7 @@ def judge_work(store: Store, corpus: str, params: quality.QualityParams) -> Work
 
 def measured(corpus: str, params: quality.QualityParams) -> list[str]:
     """The keys of the tables that the verdicts are made from."""
-    languages = [keys.languages(corpus)] if params.languages is not None else []
+    languages = [keys.languages(corpus)] if params.detects else []
     return [keys.signals(corpus), *languages, *(keys.filtered(corpus, one.name) for one in params.filters)]
 
 
@@ -120,7 +120,7 @@ def judging_documents(params: quality.QualityParams) -> BatchStep:
 
     The table `verdicts` also holds the language (if `params` name languages) and every signal.
     """
-    beside = [*([language.LANGUAGES_SCHEMA] if params.languages else []), quality.SIGNALS_SCHEMA]
+    beside = [*([language.LANGUAGES_SCHEMA] if params.detects else []), quality.SIGNALS_SCHEMA]
     fields = (field for schema in beside for field in schema if field.name != "id")
     schema = pa.schema([*quality.VERDICTS_SCHEMA, *fields])
     return BatchStep(partial(_judge_documents, params=params, schema=schema), {"verdicts": schema})
@@ -130,7 +130,7 @@ def _judge_documents(
     documents: pa.RecordBatch, params: quality.QualityParams, schema: pa.Schema
 ) -> BatchResult:
     tables = dict(_measure(documents)[0])
-    if params.languages:
+    if params.detects:
         tables |= _detect(documents)[0]
     verdicts, counts = _judge(*tables.values(), params=params)
     found = {
