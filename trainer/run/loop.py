@@ -169,9 +169,7 @@ def _train(
     batches = Prefetcher(session.plan.data, world.data_rank, world.data_size)
     stopping = False
     # Only the first step makes the optimizer's state: the dry run did not.
-    said: AbstractContextManager[None] = explained(
-        "the first step, which adds the optimizer's state,", "training.micro_batch_size"
-    )
+    said: AbstractContextManager[None] = explained("the first step, which adds the optimizer's state,")
     garbage = GarbageCollection(world.device.type == "cuda")
     ended = time.perf_counter()
     try:
