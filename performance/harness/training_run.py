@@ -13,8 +13,6 @@ from harness.turns import Turns
 from pipeline.stages import tokenizer as bpe
 from trainer.data.shard_writer import ShardWriter
 
-PARAMS = bpe.TokenizerParams()
-
 
 def write(
     directory: Path, tokenizer: Tokenizer, train: Iterable[str], validation: str, training: dict[str, Any]
@@ -23,9 +21,9 @@ def write(
     between [BOT] and [EOT].
     """
     (directory / "tokenizer").mkdir()
-    for name, content in bpe.files(tokenizer, PARAMS).items():
+    for name, content in bpe.files(tokenizer).items():
         (directory / "tokenizer" / name).write_text(content)
-    begin, end = tokenizer.token_to_id(PARAMS.begin_of_text), tokenizer.token_to_id(PARAMS.end_of_text)
+    begin, end = (tokenizer.token_to_id(bpe.SPECIALS[key]) for key in ("bos_token", "eos_token"))
     for name, texts in (("train", train), ("validation", [validation])):
         with ShardWriter(directory / name, np.dtype("<u2")) as writer:
             for text in texts:

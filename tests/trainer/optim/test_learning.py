@@ -27,9 +27,7 @@ SCHEDULES: dict[str, dict[str, Any]] = {
     "cosine": {"kind": "cosine"},
     "linear": {"kind": "linear"},
     "constant": {"kind": "constant"},
-    "wsd, linear": {"kind": "wsd", "decay": "linear"},
-    "wsd, sqrt": {"kind": "wsd", "decay": "sqrt"},
-    "wsd, cosine": {"kind": "wsd", "decay": "cosine"},
+    "wsd": {"kind": "wsd"},
 }
 
 
