@@ -60,10 +60,8 @@ class ParallelConfig(Config):
                     f"parallel.tp {self.tp} does not divide {name} {size}: choose a tp that divides n_heads, "
                     "n_kv_heads, d_ff and seq_len"
                 )
-        if self.tp > 1 and (dropout or model.attention_sinks):
-            raise ValueError(
-                "parallel.tp cannot split dropout or model.attention_sinks: leave tp at 1, or turn both off"
-            )
+        if self.tp > 1 and dropout:
+            raise ValueError("parallel.tp cannot split dropout: leave tp at 1, or turn dropout off")
         if self.pp > model.n_layers:
             raise ValueError(
                 f"parallel.pp {self.pp} is more than n_layers {model.n_layers}, and each process needs a "

@@ -52,11 +52,6 @@ def resolve(config: RunConfig, world: World) -> Plan:
     data = TrainingData(config.data, training, config.run_dir / "packing")
     if training.threads:
         torch.set_num_threads(training.threads)
-    if world.is_main and training.model.not_stock:
-        log.warning(
-            "no architecture in transformers has %s: the exported model can only be read by this trainer",
-            " and ".join(training.model.not_stock),
-        )
     precision = precisions.resolve(training.precision, world.device)
     attention = attention_for(training, precision, world)
     pretrained = None
@@ -72,13 +67,7 @@ def attention_for(training: TrainingConfig, precision: Precision, world: World) 
     model, dtype, masked = training.model, AUTOCAST.get(precision, torch.float32), training.document_masking
     chosen = world.from_main(
         lambda: choose(
-            training.attention,
-            world.device,
-            dtype,
-            training.seq_len,
-            model.head_dim,
-            bool(masked),
-            model.attention_sinks,
+            training.attention, world.device, dtype, training.seq_len, model.head_dim, bool(masked)
         )
     )
     if chosen == "flash":

@@ -200,17 +200,15 @@ class Footprint:
 
 
 def _as_on_gpu(training: TrainingConfig) -> TrainingConfig:
-    """The settings that keep on a CPU what the kernels of a GPU keep. SDPA does not have attention sinks.
-    What it keeps grows with the tokens, not with their square, so short windows are measured.
+    """The settings that keep on a CPU what the kernels of a GPU keep. What SDPA keeps grows with the tokens,
+    not with their square, so short windows are measured.
     """
-    model = training.model.model_copy(update={"attention_sinks": False})
     precision = "fp32" if training.precision in ("fp32", "tf32") else "bf16"
     return training.model_copy(
         update={
             "precision": precision,
             "attention": "sdpa",
             "document_masking": False,
-            "model": model,
             "seq_len": min(training.seq_len, MEASURED_LEN),
         }
     )
@@ -228,7 +226,6 @@ def _step(training: TrainingConfig, vocab_size: int, accumulates: bool, windows:
         training.seq_len,
         training.model.head_dim,
         masked,
-        training.model.attention_sinks,
     )
     with FakeTensorMode(), device:
         shape = training.model.model_copy(update={"n_layers": layers})
