@@ -7,7 +7,7 @@ from pydantic import Field
 
 from trainer.config.base import Config
 
-OptimizerKind = Literal["adamw", "adamw_8bit", "muon"]
+OptimizerKind = Literal["adamw", "muon"]
 DecayRate = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -40,13 +40,13 @@ class OptimizerConfig(Config):
     kind: OptimizerKind = Field(
         default="muon",
         description="The optimizer. `muon`: Muon (Jordan et al. 2024) for the matrices inside blocks and "
-        "AdamW for the rest. `adamw_8bit`: AdamW with its moments in 8 bits; needs torchao.",
+        "AdamW for the rest.",
     )
     lr: float = Field(
         default_factory=lambda settings: 2e-3 if settings["kind"] == "muon" else 3e-3,
         gt=0,
         description="Peak learning rate, reached after the warmup. With `muon`, that of AdamW. When not set, "
-        "0.002 with `muon` and 0.003 with any other kind; start lower from existing weights.",
+        "0.002 with `muon` and 0.003 with `adamw`; start lower from existing weights.",
     )
     groups: list[ParameterGroup] = Field(
         default_factory=list,
@@ -68,7 +68,7 @@ class OptimizerConfig(Config):
         ge=0,
         description="Decoupled weight decay: each step takes away this share of a weight, times the "
         "learning rate. Applies to matrices, not to norms and embeddings, unless a group sets it. When not "
-        "set, 0 with `muon` and 0.1 with any other kind.",
+        "set, 0 with `muon` and 0.1 with `adamw`.",
     )
     max_grad_norm: float | None = Field(
         default=1.0,

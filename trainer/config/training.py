@@ -318,7 +318,7 @@ class TrainingConfig(Config):
     @model_validator(mode="after")
     def _can_be_split(self) -> Self:
         for stage in self.curriculum.stages:
-            self.parallel.check(self.model, stage.seq_len, self.optimizer.kind, self.dropout)
+            self.parallel.check(self.model, stage.seq_len, self.dropout)
         return self
 
     def check_corpora(self, names: Collection[str]) -> None:

@@ -232,10 +232,7 @@ def _step(training: TrainingConfig, vocab_size: int, accumulates: bool, windows:
         model = Llama(
             shape, vocab_size, training.seq_len, backend, training.activation_checkpointing, training.dropout
         )
-        # The update with 8-bit moments is compiled, which fake tensors do not support.
-        in_8_bit = training.optimizer.kind == "adamw_8bit"
-        in_fp32 = {"kind": "adamw"} if in_8_bit else {}
-        optimizers = build(model, training.optimizer.model_copy(update=in_fp32))
+        optimizers = build(model, training.optimizer)
         tokens = torch.zeros(windows, training.seq_len + 1, dtype=torch.int64)
         with _LiveBytes() as live:
             weights = live.count(model.parameters())
@@ -253,8 +250,7 @@ def _step(training: TrainingConfig, vocab_size: int, accumulates: bool, windows:
             loss = loss_sum(model, Batch.of(tokens, 0 if masked else None, keys), precision)
             activations = live.now - before
             loss.backward()
-            less = 3 * weights // 2 if in_8_bit else 0  # two moments of one byte each, measured as fp32
-            return _Bytes(weights, state - less, activations, live.peak - less, update - less)
+            return _Bytes(weights, state, activations, live.peak, update)
 
 
 class _LiveBytes(TorchDispatchMode):
