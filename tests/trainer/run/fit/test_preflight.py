@@ -282,7 +282,7 @@ def test_a_validation_reads_no_more_windows_at_a_time_than_fit_in_training(
 def test_what_the_first_batch_fails_with_is_explained(error: Any, says: str) -> None:
     if error is BackendCompilerFailed:
         error = BackendCompilerFailed(lambda: None, RuntimeError("no C++ compiler"), None)
-    with pytest.raises(TrainerError, match=says), rehearsal.explained("a batch", "a.setting"):
+    with pytest.raises(TrainerError, match=says), rehearsal.explained("a batch"):
         raise error
 
 
