@@ -1,7 +1,7 @@
 """A tokenizer to train, or one that exists."""
 
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
@@ -43,8 +43,8 @@ class TokenizerParams(Params):
     )
     single_digits: bool = Field(
         False,
-        description="Whether each digit is a token of its own, as in Qwen 2. Helps with arithmetic and "
-        "makes numbers longer.",
+        description="Whether each digit is a token of its own, as in Qwen 2; with `llama3` only. Helps with "
+        "arithmetic and makes numbers longer.",
     )
     sample_bytes: int = Field(
         1_000_000_000,
@@ -53,6 +53,12 @@ class TokenizerParams(Params):
         description="UTF-8 bytes of text to train on, taken from the corpora in proportion to their size, "
         "from each at least a tenth of an even split. At most 10 GB, because pair counts are 32-bit.",
     )
+
+    @model_validator(mode="after")
+    def _llama3_splits_digits(self) -> Self:
+        if self.single_digits and self.pattern != "llama3":
+            raise ValueError("single_digits needs pattern llama3: set it, or leave out single_digits")
+        return self
 
 
 class ExistingTokenizer(Anchored):

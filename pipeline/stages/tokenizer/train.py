@@ -76,12 +76,7 @@ def pre_tokenizer(params: TokenizerParams) -> pre_tokenizers.PreTokenizer:
         return pre_tokenizers.Sequence(
             [split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
         )
-    by_word = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    return (
-        pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), by_word])
-        if params.single_digits
-        else by_word
-    )
+    return pre_tokenizers.ByteLevel(add_prefix_space=False)
 
 
 def files(tokenizer: Tokenizer) -> dict[str, str]:
