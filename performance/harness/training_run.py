@@ -1,7 +1,8 @@
 """A training run on given text: tokenizer, shards, and the configuration that `python -m trainer` reads."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -51,13 +52,15 @@ def paced(config: Path, *overrides: str) -> None:
     """
     from trainer.config import load_run_config
     from trainer.run import loop
+    from trainer.system.prefetch import ahead
 
     turns = Turns()
 
-    class Paced(loop.Prefetcher):
-        def batch(self, step: int) -> np.ndarray:
-            turns.next()
-            return super().batch(step)
+    def in_turns(batches: Iterator[np.ndarray]) -> Generator[np.ndarray]:
+        with closing(ahead(batches)) as coming:
+            while True:
+                turns.next()
+                yield next(coming)
 
-    loop.Prefetcher = Paced  # type: ignore[misc]
+    loop.ahead = in_turns
     loop.run(load_run_config(config, list(overrides)))

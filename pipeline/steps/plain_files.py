@@ -34,10 +34,10 @@ from pipeline.store.manifest import Part, Version
 from pipeline.store.params import DOCUMENT_SCHEMA
 from pipeline.store.parquet import PartWriter, batches, kept_batches
 from pipeline.store.parts import BatchStep, Counts, PartTask, add, derive, part_tasks, text_bytes
-from pipeline.store.prefetch import ahead
 from pipeline.store.store import Store
 from pipeline.store.work import Work
 from trainer.system.durable import sync, write_atomically
+from trainer.system.prefetch import ahead
 
 CORPUS = "files"
 PART = "part"
