@@ -129,7 +129,7 @@ def _run(
             )
             stack.callback(recorder.close)
         saver = Saver(session, directory, recorder.metrics if recorder else None, reporter)
-        stack.callback(saver.close)
+        stack.callback(saver.writer.close)
         tracing = (
             stack.enter_context(profiler(directory.profile, session.step))
             if profile and world.is_main
@@ -203,14 +203,15 @@ def _train(
             if stopping or saver.is_due():
                 saver.save()
                 ended = time.perf_counter()
-            saver.poll()
+            saver.writer.poll()
             garbage.after_step(session.step)
             if tracing is not None:
                 tracing.step()
     finally:
         batches.close()
         garbage.close()
-    saver.wait()
+    saver.writer.wait()
+    world.barrier()
     if stopping:
         log.info("stopped at step %d of %d; run again to resume", session.step, training.steps)
         return RESUMABLE

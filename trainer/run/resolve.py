@@ -2,7 +2,7 @@
 
 import logging
 from dataclasses import dataclass, replace
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import torch
 
@@ -48,7 +48,7 @@ def resolve(config: RunConfig, world: World) -> Plan:
     masked = masks_documents(config.training.document_masking, world.device)
     config = config.with_training(document_masking=masked)
     training = config.training
-    contents: Any = world.from_main(lambda: preflight.check(config, world))
+    contents = world.from_main(lambda: preflight.check(config, world))
     data = TrainingData(config.data, training, config.run_dir / "packing")
     if training.threads:
         torch.set_num_threads(training.threads)
@@ -74,4 +74,4 @@ def attention_for(training: TrainingConfig, precision: Precision, world: World) 
         kernels = flash.activate(world.device, model.head_dim)
         if world.is_main:
             log.info("attention flash runs with the kernels of %s", kernels)
-    return cast(Backend, chosen)
+    return chosen
