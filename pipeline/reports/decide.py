@@ -8,6 +8,7 @@ from itertools import combinations
 import numpy as np
 
 from pipeline.recipe.recipe import BASE, Recipe
+from pipeline.sources.benchmarks.items import Question
 from pipeline.steps.model import benchmark, verdict
 from pipeline.steps.model.benchmark import Asked, LogLikelihoods
 from pipeline.steps.model.verdict import Array, Difference, Text
@@ -19,7 +20,6 @@ from pipeline.store.errors import PipelineError
 from pipeline.store.seeds import families
 from pipeline.store.store import StoreError
 from pipeline.store.training_runs import checkpoint_name
-from trainer.data.questions import Question
 
 SIZES = {
     "accuracy": lambda text: 1,

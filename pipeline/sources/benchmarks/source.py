@@ -10,11 +10,10 @@ from typing import ClassVar, Literal
 import pyarrow as pa
 from pydantic import Field
 
-from pipeline.sources.benchmarks.items import Benchmark, of_file, of_package, package_directory
+from pipeline.sources.benchmarks.items import Benchmark, Question, of_file, of_package, package_directory
 from pipeline.sources.documents import Batches, SourceDocument, location
 from pipeline.sources.source import Rejects, SourceError, Unit
 from pipeline.store.params import Anchored
-from trainer.data.questions import Question
 
 # What a prompt puts before a question or an answer, and no other text has: `Question:`, `Goal:`, `Answer:`.
 LABEL = re.compile(r"^[A-Z][a-z]+:[ \t]*", re.MULTILINE)

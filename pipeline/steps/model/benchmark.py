@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.recipe.evaluation import EvaluationParams, EvaluationText
-from pipeline.sources.benchmarks.items import Benchmark
+from pipeline.sources.benchmarks.items import Benchmark, Question
 from pipeline.sources.benchmarks.source import NamedBenchmark
 from pipeline.steps.corpus import evaluation_texts
 from pipeline.steps.training.launcher import run_trainer
@@ -23,7 +23,6 @@ from pipeline.store.store import Store
 from pipeline.store.training_runs import checkpoint_path
 from pipeline.store.work import Work
 from trainer.config import load_run_config
-from trainer.data.questions import Question
 from trainer.system.durable import write_atomically
 
 VERSION = "benchmarks-4"

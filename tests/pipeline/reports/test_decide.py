@@ -8,10 +8,9 @@ import pytest
 from pipeline.recipe.recipe import Recipe
 from pipeline.reports import decide, verdicts
 from pipeline.reports.decide import Arm, Measure
-from pipeline.sources.benchmarks.items import Benchmark
+from pipeline.sources.benchmarks.items import Benchmark, Question
 from pipeline.steps.model.benchmark import Asked
 from tests.pipeline.steps.training.test_plan import recipe
-from trainer.data.questions import Question
 
 TEXT = Measure.of(
     Asked(

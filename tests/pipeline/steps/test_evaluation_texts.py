@@ -9,7 +9,7 @@ from scipy.stats import bootstrap
 
 from pipeline.recipe.recipe import Recipe, RecipeError, load_recipe
 from pipeline.recipe.variants import load_all
-from pipeline.sources.benchmarks.items import Benchmark
+from pipeline.sources.benchmarks.items import Benchmark, Question
 from pipeline.steps.corpus import evaluation_texts
 from pipeline.steps.corpus.ingest import CorpusError
 from pipeline.steps.model.benchmark import Asked, by_cluster
@@ -20,7 +20,6 @@ from pipeline.store.engines.local import LocalEngine
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
 from tests.integration.project import TRAINING
-from trainer.data.questions import Question
 
 MAIL = "Write to jane.doe@gmail.com. "
 

@@ -90,7 +90,7 @@ def test_a_bad_item_is_named_with_file_and_line(tmp_path: Path, item: dict[str, 
     path = written(tmp_path / "own.jsonl", SKY, item)
     with pytest.raises(SourceError) as raised:
         of_file("own", path)
-    assert str(raised.value).startswith(f"benchmark 'own': {path}:2: ") and said in str(raised.value)
+    assert str(raised.value).startswith(f"{path}:2: ") and said in str(raised.value)
 
 
 def test_a_relative_path_starts_at_the_recipes_directory_and_is_checked_early(tmp_path: Path) -> None:
