@@ -8,8 +8,8 @@ import hashlib
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -29,6 +29,7 @@ from trainer.run.records.dagster_pipes import Reporter
 from trainer.run.records.recorder import Recorder
 from trainer.run.resolve import resolve
 from trainer.run.session import Session, build_session
+from trainer.system.prefetch import ahead
 from trainer.system.run_directory import RunDirectory
 
 VOCAB = 8192
@@ -60,7 +61,7 @@ MILLION = 1_000_000
 # What the loop waits for, by the name that the report gives it.
 WAITS = {
     "step": (Session, "take_step"),
-    "reading": (loop.Prefetcher, "batch"),
+    "logging before": (loop.Recorder, "before_step"),
     "weights": (Session, "weight_norm"),
     "logging": (loop.Recorder, "step"),
     "saving": (loop.Saver, "save"),
@@ -93,7 +94,7 @@ def waits(
     shape: dict[str, Any], batch_tokens: int, steps: int, save_every_steps: int
 ) -> dict[str, list[float]]:
     """Milliseconds of each of WAITS in a run, call by call."""
-    taken: dict[str, list[float]] = {name: [] for name in WAITS}
+    taken: dict[str, list[float]] = {name: [] for name in (*WAITS, "reading")}
 
     def timed(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def measured(*arguments: Any, **options: Any) -> Any:
@@ -105,9 +106,15 @@ def waits(
 
         return measured
 
+    def read_ahead(batches: Iterator[Any]) -> Generator[Any]:
+        with closing(ahead(batches)) as coming:
+            while True:
+                yield timed("reading", next)(coming)
+
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         for name, (owner, method) in WAITS.items():
             stack.enter_context(mock.patch.object(owner, method, timed(name, getattr(owner, method))))
+        stack.enter_context(mock.patch.object(loop, "ahead", read_ahead))
         loop.run(settings(Path(folder), shape, batch_tokens, steps, save_every_steps))
     return taken
 

@@ -47,7 +47,7 @@ def main() -> None:
 
 def tokens_per_byte(pieces: list[str], megabytes: float, vocab_size: int, held_out: list[str]) -> float:
     params = bpe.TokenizerParams(vocab_size=vocab_size)
-    trained = bpe.files(bpe.train(first(pieces, megabytes), params), params)
+    trained = bpe.files(bpe.train(first(pieces, megabytes), params))
     ends = bpe.boundaries(trained["tokenizer.json"], trained["tokenizer_config.json"])
     encoder = bpe.Encoder(trained["tokenizer.json"], ends, fast=True)
     ids, _ = encoder.encode(pa.array(held_out, pa.large_string()))

@@ -58,7 +58,7 @@ def by_tokenizers(path: Path, vocab_size: int, pattern: str) -> str:
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,
         min_frequency=2,
-        special_tokens=bpe.TokenizerParams().specials,
+        special_tokens=list(bpe.SPECIALS.values()),
         initial_alphabet=sorted(ByteLevel.alphabet()),
         show_progress=False,
     )
@@ -81,7 +81,7 @@ def merges_of(trained: Tokenizer) -> str:
 def by_gigatoken(path: Path, vocab_size: int, pattern: str) -> str:
     from gigatoken import ParquetFileSource, train_bpe
 
-    _, merges = train_bpe(ParquetFileSource([path]), vocab_size, bpe.TokenizerParams().specials)
+    _, merges = train_bpe(ParquetFileSource([path]), vocab_size, list(bpe.SPECIALS.values()))
     return fingerprint(merges)
 
 
@@ -90,9 +90,7 @@ def by_rustbpe(path: Path, vocab_size: int, pattern: str) -> str:
 
     trainer = rustbpe.Tokenizer()
     texts = (text for batch in batches(path) for text in batch.to_pylist())
-    trainer.train_from_iterator(
-        texts, vocab_size - len(bpe.TokenizerParams().specials), pattern=LLAMA3_PATTERN
-    )
+    trainer.train_from_iterator(texts, vocab_size - len(list(bpe.SPECIALS.values())), pattern=LLAMA3_PATTERN)
     return fingerprint([(token, b"") for token, _ in trainer.get_mergeable_ranks()])
 
 

@@ -148,7 +148,7 @@ def _tiktoken(prepared: Path) -> Any:
     ranks = {
         bytes(shown[character] for character in token): number
         for token, number in vocabulary.items()
-        if token not in PARAMS.specials
+        if token not in bpe.SPECIALS.values()
     }
     return tiktoken.Encoding("ours", pat_str=LLAMA3_PATTERN, mergeable_ranks=ranks, special_tokens={})
 

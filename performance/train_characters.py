@@ -27,6 +27,7 @@ from harness.sidebyside import CORPORA, ROOT, record
 from peers.train import Work, nanogpt, validation_loss
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
+from pipeline.stages import tokenizer as bpe
 from trainer.system import launch
 from trainer.system.durable import read_json_lines
 
@@ -59,8 +60,8 @@ TRAINING: dict[str, Any] = {
 
 def characters(known: Sequence[str]) -> Tokenizer:
     """One token for each of these characters."""
-    vocabulary = {token: number for number, token in enumerate([*training_run.PARAMS.specials, *known])}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, training_run.PARAMS.unknown))
+    vocabulary = {token: number for number, token in enumerate([*bpe.SPECIALS.values(), *known])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, bpe.SPECIALS["unk_token"]))
     tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
     tokenizer.decoder = decoders.Fuse()
     return tokenizer

@@ -35,10 +35,11 @@ from pipeline.sources.files import FilesConfig, FilesSource
 from pipeline.stages import tokenizer as bpe
 from trainer.config import RunConfig, load_run_config
 from trainer.config import depth as laws
-from trainer.data.loader import Prefetcher, TrainingData
+from trainer.data.loader import TrainingData
 from trainer.data.shards import bin_path
 from trainer.system import launch
 from trainer.system.durable import read_json_lines
+from trainer.system.prefetch import ahead
 
 HELD_OUT = 100  # one in so many documents
 WARMUP, TIMED = 3, 8
@@ -183,10 +184,10 @@ def run_nanochat(config: RunConfig, steps: int, clone: str, device: str) -> Repo
     )
     forward = torch.compile(model, dynamic=False) if on_gpu else model
     data = TrainingData(config.data, training, config.run_dir / "packing")
-    batches, seconds = Prefetcher(data, 0, 1), []
+    batches, seconds = ahead(data.batch(step, 0, 1) for step in range(steps)), []
     for step in range(steps):
         started = time.perf_counter()
-        windows = torch.from_numpy(batches.batch(step)).to(device)
+        windows = torch.from_numpy(next(batches)).to(device)
         for rows in windows.split(training.micro_batch_size):
             loss = forward(rows[:, :-1].contiguous(), rows[:, 1:].contiguous())
             (loss * len(rows) / len(windows)).backward()

@@ -1,7 +1,8 @@
 """A training run on given text: tokenizer, shards, and the configuration that `python -m trainer` reads."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,6 @@ from harness.turns import Turns
 from pipeline.stages import tokenizer as bpe
 from trainer.data.shard_writer import ShardWriter
 
-PARAMS = bpe.TokenizerParams()
-
 
 def write(
     directory: Path, tokenizer: Tokenizer, train: Iterable[str], validation: str, training: dict[str, Any]
@@ -23,9 +22,9 @@ def write(
     between [BOT] and [EOT].
     """
     (directory / "tokenizer").mkdir()
-    for name, content in bpe.files(tokenizer, PARAMS).items():
+    for name, content in bpe.files(tokenizer).items():
         (directory / "tokenizer" / name).write_text(content)
-    begin, end = tokenizer.token_to_id(PARAMS.begin_of_text), tokenizer.token_to_id(PARAMS.end_of_text)
+    begin, end = (tokenizer.token_to_id(bpe.SPECIALS[key]) for key in ("bos_token", "eos_token"))
     for name, texts in (("train", train), ("validation", [validation])):
         with ShardWriter(directory / name, np.dtype("<u2")) as writer:
             for text in texts:
@@ -53,13 +52,15 @@ def paced(config: Path, *overrides: str) -> None:
     """
     from trainer.config import load_run_config
     from trainer.run import loop
+    from trainer.system.prefetch import ahead
 
     turns = Turns()
 
-    class Paced(loop.Prefetcher):
-        def batch(self, step: int) -> np.ndarray:
-            turns.next()
-            return super().batch(step)
+    def in_turns(batches: Iterator[np.ndarray]) -> Generator[np.ndarray]:
+        with closing(ahead(batches)) as coming:
+            while True:
+                turns.next()
+                yield next(coming)
 
-    loop.Prefetcher = Paced  # type: ignore[misc]
+    loop.ahead = in_turns
     loop.run(load_run_config(config, list(overrides)))

@@ -34,10 +34,10 @@ from pipeline.store.manifest import Part, Version
 from pipeline.store.params import DOCUMENT_SCHEMA
 from pipeline.store.parquet import PartWriter, batches, kept_batches
 from pipeline.store.parts import BatchStep, Counts, PartTask, add, derive, part_tasks, text_bytes
-from pipeline.store.prefetch import ahead
 from pipeline.store.store import Store
 from pipeline.store.work import Work
 from trainer.system.durable import sync, write_atomically
+from trainer.system.prefetch import ahead
 
 CORPUS = "files"
 PART = "part"
@@ -117,8 +117,8 @@ def train_tokenizer(files: FilesConfig, out: Path, progress: Read, params: bpe.T
         counts: Counts = {"documents": 0, "text_bytes": 0}
         with closing(ahead(iter(documents))) as stream:  # the sample may end before the files do
             texts = (batch.column("text") for batch in stream)
-            trained = bpe.train(sample(texts, params.max_document_chars, params.sample_bytes, counts), params)
-        _write(bpe.files(trained, params), directory)
+            trained = bpe.train(sample(texts, params.sample_bytes, counts), params)
+        _write(bpe.files(trained), directory)
     return documents.outcome(counts, [out])
 
 

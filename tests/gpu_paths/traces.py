@@ -71,13 +71,7 @@ def steps(recipe: str, shards: str = "1", **changes: str) -> dict[str, Any]:
         precision = resolve(training.precision, GPU)
         masked = masks_documents(training.document_masking, GPU)
         attention = choose(
-            training.attention,
-            GPU,
-            AUTOCAST[precision],
-            training.seq_len,
-            training.model.head_dim,
-            masked,
-            training.model.attention_sinks,
+            training.attention, GPU, AUTOCAST[precision], training.seq_len, training.model.head_dim, masked
         )
         with GPU:
             model = Llama(

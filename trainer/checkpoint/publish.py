@@ -4,15 +4,12 @@ size and sha256 of every file.
 
 import hashlib
 import json
-import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 from trainer.system.durable import atomic_directory, unpublished
-
-MANIFEST = "manifest.json"
-NAME = re.compile(r"step-(\d{8,})")
+from trainer.system.history import MANIFEST, STEP
 
 
 class CheckpointError(Exception):
@@ -24,7 +21,7 @@ def directory_for(checkpoints: Path, step: int) -> Path:
 
 
 def step_of(checkpoint: Path) -> int:
-    match = NAME.fullmatch(checkpoint.name)
+    match = STEP.fullmatch(checkpoint.name)
     if match is None:
         raise CheckpointError(f"{checkpoint}: not a checkpoint: its name must be step-<8 digits>")
     return int(match[1])
@@ -81,7 +78,7 @@ def existing(checkpoints: Path) -> list[Path]:
     """Checkpoint directories from the oldest step to the newest, not verified."""
     if not checkpoints.is_dir():
         return []
-    return sorted((path for path in checkpoints.iterdir() if NAME.fullmatch(path.name)), key=step_of)
+    return sorted((path for path in checkpoints.iterdir() if STEP.fullmatch(path.name)), key=step_of)
 
 
 def newest_valid(checkpoints: Path) -> tuple[Path | None, list[str]]:

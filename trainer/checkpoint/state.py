@@ -14,7 +14,7 @@ No random state is stored: initialisation is keyed by parameter, the order and d
 
 import json
 import platform
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatch
 from importlib.metadata import version
 from pathlib import Path
@@ -30,7 +30,6 @@ from trainer.checkpoint.publish import CheckpointError
 from trainer.checkpoint.sharded_safetensors import SavedTensors, TensorPart, save_parts
 from trainer.config import RunConfig, config_hash
 from trainer.model.llama import Llama
-from trainer.model.precision import LossScale
 from trainer.optim.state import load_state_tensors, state_tensors
 from trainer.parallel.dtensor import is_first_holder, local_slices, local_tensor
 from trainer.parallel.world import World
@@ -40,38 +39,18 @@ OPTIMIZER_FILES = "optimizer*.safetensors"
 
 
 @dataclass(frozen=True)
-class Progress:
-    """The progress of a run after `step` steps.
-
-    `spike_history` is that of SpikeDetector, `metrics_bytes` the length of metrics.jsonl. `changes` lists the
-    settings that changed since step 0.
-    """
-
-    step: int
-    tokens: int
-    samples: int
-    corpus_tokens: dict[str, int]
-    loss: float
-    loss_scale: LossScale
-    evaluation: dict[str, Any] | None = None
-    spike_history: list[tuple[float, float]] = field(default_factory=list)
-    metrics_bytes: int = 0
-    changes: list[dict[str, Any]] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
 class Snapshot:
     """What one process writes of a checkpoint, in host memory.
 
     If the model is split, only the main process has the `model`, and each process has `parts` of the
-    optimizer's state.
+    optimizer's state. `progress` is that of the run, as state.json has it.
     """
 
     model: Llama | None
     optimizer: dict[str, torch.Tensor]
     optimizer_file: str
     parts: dict[str, TensorPart]
-    progress: Progress
+    progress: dict[str, Any]
     config: RunConfig
     identity: dict[str, Any]
 
@@ -80,7 +59,7 @@ class Snapshot:
         cls,
         model: Llama,
         optimizers: list[Optimizer],
-        progress: Progress,
+        progress: dict[str, Any],
         config: RunConfig,
         identity: dict[str, Any],
         staging: Staging,
@@ -111,16 +90,13 @@ class Snapshot:
             return
         data, progress = self.config.data, self.progress
         hf.export(self.model, data.tokenizer, data.bot_id, data.eot_id, directory / "hf")
-        if progress.tokens == self.config.training.max_tokens:
+        if progress["tokens"] == self.config.training.max_tokens:
             # Only now does training hold no gradients, so that a second model fits.
             hf.check_export(self.model, directory / "hf")
         identity = {"config_hash": config_hash(self.identity), "meaning": self.identity}
-        _write_json(directory / "state.json", {**asdict(progress), **identity})
+        _write_json(directory / "state.json", {**progress, **identity})
         training: dict[str, Any] = {
-            "step": progress.step,
-            "tokens": progress.tokens,
-            "corpus_tokens": progress.corpus_tokens,
-            "changes": progress.changes,
+            **{name: progress[name] for name in ("step", "tokens", "corpus_tokens", "changes")},
             "config_hash": config_hash(self.identity),
             "config": self.config.training.model_dump(mode="json"),
             "libraries": {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},

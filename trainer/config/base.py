@@ -3,9 +3,16 @@
 import re
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, ClassVar, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from trainer.system.errors import did_you_mean
 
@@ -28,14 +35,24 @@ AbsolutePath = Annotated[Path, AfterValidator(absolute_path)]
 
 
 class Config(BaseModel):
-    """Frozen. An unknown key is an error that names the nearest key."""
+    """Frozen. An unknown key is an error that names the nearest key.
+
+    `constants` were settings once. They stay in the dump, so that runs and versions keep their names, and
+    what was written with these values can be read; with another value they are unknown keys.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    constants: ClassVar[dict[str, Any]] = {}
+
+    @model_serializer(mode="wrap")
+    def _with_constants(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {**dump(self), **self.constants}
 
     @model_validator(mode="before")
     @classmethod
     def _name_the_nearest_key(cls, values: Any) -> Any:
         if isinstance(values, dict):
+            values = dict(one for one in values.items() if one not in cls.constants.items())
             for key in values.keys() - cls.model_fields.keys():
                 hint = did_you_mean(str(key), cls.model_fields, f"use {', '.join(cls.model_fields)}")
                 raise ValueError(f"unknown key {key!r}: {hint}")

@@ -1,7 +1,7 @@
 """The shape of the model and its first weights."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -36,28 +36,13 @@ class LinearScaling(Config):
 class Llama3Scaling(Config):
     """Divides low frequencies by `factor` and keeps high ones, with a ramp between (Llama 3.1)."""
 
+    # Frequencies with fewer turns over the original context count as low, with more as high, in all releases.
+    constants: ClassVar = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
     rope_type: Literal["llama3"] = Field(description="Selects this method.")
     factor: Stretch = Field(description="What low frequencies are divided by. 8 in Llama 3.1.")
-    low_freq_factor: Positive = Field(
-        1.0, description="Frequencies with fewer turns than this over the original context count as low."
-    )
-    high_freq_factor: Positive = Field(
-        4.0,
-        description="Frequencies with more turns than this over the original context count as high. Must be "
-        "greater than `low_freq_factor`.",
-    )
     original_max_position_embeddings: int = Field(
         ge=1, lt=2**63, description="Tokens of context that the model had before."
     )
-
-    @model_validator(mode="after")
-    def _frequencies_are_ordered(self) -> Self:
-        if self.high_freq_factor <= self.low_freq_factor:
-            raise ValueError(
-                f"high_freq_factor {self.high_freq_factor} must be greater than low_freq_factor "
-                f"{self.low_freq_factor}: change one"
-            )
-        return self
 
 
 class YarnScaling(Config):
@@ -93,6 +78,7 @@ class ModelConfig(Config):
     tokenizer.
     """
 
+    constants: ClassVar = {"attention_sinks": False}
     n_layers: int = Field(ge=1, description="Number of transformer blocks.")
     d_model: int = Field(
         ge=1,
@@ -138,12 +124,6 @@ class ModelConfig(Config):
         "stable at high learning rates. The weights of a Llama have no such norms: set it to false to start "
         "from them.",
     )
-    attention_sinks: bool = Field(
-        default=False,
-        description="Whether each head has a learned logit that takes part in its softmax and is then "
-        "dropped, so that a head can attend to nothing (gpt-oss). With it, only this trainer can read "
-        "the model.",
-    )
 
     @model_validator(mode="before")
     @classmethod
@@ -180,17 +160,11 @@ class ModelConfig(Config):
             )
         return self
 
-    @property
-    def not_stock(self) -> list[str]:
-        """The settings in use that Llama and Qwen3 in `transformers` do not have."""
-        return ["attention_sinks"] if self.attention_sinks else []
-
     def parameters(self, vocab_size: int) -> int:
         """Trainable parameters, without the padding of the vocabulary."""
         embeddings = vocab_size * self.d_model * (1 if self.tie_embeddings else 2)
         block = self._block_matrices() + 2 * self.d_model
         block += 2 * self.head_dim if self.qk_norm else 0
-        block += self.n_heads if self.attention_sinks else 0
         return embeddings + block * self.n_layers + self.d_model
 
     def flops_per_token(self, vocab_size: int, seq_len: int, causal: bool = False) -> int:

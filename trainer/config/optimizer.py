@@ -1,13 +1,13 @@
 """The optimizer and the schedule of its learning rate."""
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from trainer.config.base import Config
 
-OptimizerKind = Literal["adamw", "adamw_8bit", "muon"]
+OptimizerKind = Literal["adamw", "muon"]
 DecayRate = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -40,13 +40,13 @@ class OptimizerConfig(Config):
     kind: OptimizerKind = Field(
         default="muon",
         description="The optimizer. `muon`: Muon (Jordan et al. 2024) for the matrices inside blocks and "
-        "AdamW for the rest. `adamw_8bit`: AdamW with its moments in 8 bits; needs torchao.",
+        "AdamW for the rest.",
     )
     lr: float = Field(
         default_factory=lambda settings: 2e-3 if settings["kind"] == "muon" else 3e-3,
         gt=0,
         description="Peak learning rate, reached after the warmup. With `muon`, that of AdamW. When not set, "
-        "0.002 with `muon` and 0.003 with any other kind; start lower from existing weights.",
+        "0.002 with `muon` and 0.003 with `adamw`; start lower from existing weights.",
     )
     groups: list[ParameterGroup] = Field(
         default_factory=list,
@@ -68,7 +68,7 @@ class OptimizerConfig(Config):
         ge=0,
         description="Decoupled weight decay: each step takes away this share of a weight, times the "
         "learning rate. Applies to matrices, not to norms and embeddings, unless a group sets it. When not "
-        "set, 0 with `muon` and 0.1 with any other kind.",
+        "set, 0 with `muon` and 0.1 with `adamw`.",
     )
     max_grad_norm: float | None = Field(
         default=1.0,
@@ -86,11 +86,12 @@ class OptimizerConfig(Config):
 class ScheduleConfig(Config):
     """The course of the learning rate over the run: a linear warmup, then the schedule."""
 
+    constants: ClassVar = {"decay": "linear"}
     kind: Literal["cosine", "linear", "constant", "wsd"] = Field(
         default="wsd",
         description="How the learning rate falls after the warmup. `cosine`, `linear`: to the end of the "
-        "run. `constant`: not at all. `wsd` (warmup, stable, decay): flat, then over the last "
-        "`decay_fraction` of the run as `decay` says.",
+        "run. `constant`: not at all. `wsd` (warmup, stable, decay): flat, then in a line over the last "
+        "`decay_fraction` of the run.",
     )
     warmup_tokens: int = Field(
         default_factory=int,
@@ -111,11 +112,6 @@ class ScheduleConfig(Config):
         gt=0,
         le=1,
         description="Share (0 to 1) of the run over which the learning rate falls. Only used with `wsd`.",
-    )
-    decay: Literal["linear", "sqrt", "cosine"] = Field(
-        default="linear",
-        description="Shape of the fall: a line, 1 - sqrt (Hägele et al. 2024) or a cosine. Only used "
-        "with `wsd`.",
     )
 
     def check(self, tokens: int, where: str = "") -> None:
@@ -138,15 +134,8 @@ class ScheduleConfig(Config):
         if self.kind == "constant":
             left = 1.0
         elif self.kind == "wsd":
-            decay_tokens = self.decay_fraction * max_tokens
-            left = _left(self.decay, max(0.0, 1 - (max_tokens - tokens) / decay_tokens))
+            left = 1 - max(0.0, 1 - (max_tokens - tokens) / (self.decay_fraction * max_tokens))
         else:
-            left = _left(self.kind, (tokens - warmup) / max(1, max_tokens - warmup))
+            done = (tokens - warmup) / max(1, max_tokens - warmup)
+            left = 0.5 * (1 + math.cos(math.pi * done)) if self.kind == "cosine" else 1 - done
         return self.min_lr_ratio + (1 - self.min_lr_ratio) * left
-
-
-def _left(shape: str, done: float) -> float:
-    """Falls from 1 to 0 as `done` goes from 0 to 1. `sqrt` is the 1 - sqrt decay of Hägele et al. 2024."""
-    if shape == "cosine":
-        return 0.5 * (1 + math.cos(math.pi * done))
-    return 1 - (math.sqrt(done) if shape == "sqrt" else done)

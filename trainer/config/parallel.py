@@ -47,8 +47,8 @@ class ParallelConfig(Config):
         """Whether each process holds only a part of the model."""
         return self.dp_shard > 1 or self.tp > 1 or self.pp > 1
 
-    def check(self, model: ModelConfig, seq_len: int, optimizer: str, dropout: float) -> None:
-        """Raises ValueError when this model and optimizer cannot be split like this."""
+    def check(self, model: ModelConfig, seq_len: int, dropout: float) -> None:
+        """Raises ValueError when this model cannot be split like this."""
         for name, size in (
             ("n_heads", model.n_heads),
             ("n_kv_heads", model.n_kv_heads),
@@ -60,10 +60,8 @@ class ParallelConfig(Config):
                     f"parallel.tp {self.tp} does not divide {name} {size}: choose a tp that divides n_heads, "
                     "n_kv_heads, d_ff and seq_len"
                 )
-        if self.tp > 1 and (dropout or model.attention_sinks):
-            raise ValueError(
-                "parallel.tp cannot split dropout or model.attention_sinks: leave tp at 1, or turn both off"
-            )
+        if self.tp > 1 and dropout:
+            raise ValueError("parallel.tp cannot split dropout: leave tp at 1, or turn dropout off")
         if self.pp > model.n_layers:
             raise ValueError(
                 f"parallel.pp {self.pp} is more than n_layers {model.n_layers}, and each process needs a "
@@ -73,9 +71,4 @@ class ParallelConfig(Config):
             raise ValueError(
                 "parallel.pp puts the embedding and the head on different processes, so they cannot share "
                 "weights: set model.tie_embeddings to false, or leave pp at 1"
-            )
-        if self.splits_model and optimizer == "adamw_8bit":
-            raise ValueError(
-                "optimizer.kind adamw_8bit cannot update a split model (its moments are quantised in blocks "
-                "that a split may cut): choose adamw or muon, or leave parallel.dp_shard, tp and pp at 1"
             )

@@ -46,7 +46,9 @@ class EvaluationConfig(Config):
 
     every_tokens: int = Field(ge=1, description="Tokens between evaluations on the held-out text.")
     micro_batch_size: int = Field(
-        default=8, ge=1, description="Windows that are evaluated at a time. Lower it when memory runs out."
+        default=8,
+        ge=1,
+        description="Windows that are evaluated at a time: at most those of a micro-batch, which fit.",
     )
     max_tokens: int | None = Field(
         default=None,
@@ -316,7 +318,7 @@ class TrainingConfig(Config):
     @model_validator(mode="after")
     def _can_be_split(self) -> Self:
         for stage in self.curriculum.stages:
-            self.parallel.check(self.model, stage.seq_len, self.optimizer.kind, self.dropout)
+            self.parallel.check(self.model, stage.seq_len, self.dropout)
         return self
 
     def check_corpora(self, names: Collection[str]) -> None:

@@ -1,6 +1,5 @@
-"""Reads batches from token shards: each process its own part of each global batch, one step ahead."""
+"""Reads batches from token shards: each process its own part of each global batch."""
 
-from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
 
@@ -108,26 +107,3 @@ def _windows(
         return PackedRows(stream, training.seq_len, bot_id, index_dir)
     except (OSError, ShardError) as error:
         raise TrainerError(f"corpus {corpus.name!r} cannot be packed: {error}") from error
-
-
-class Prefetcher:
-    """Reads the next batch in a thread while the current step is computed."""
-
-    def __init__(self, data: TrainingData, rank: int, world_size: int) -> None:
-        self._data, self._rank, self._world_size = data, rank, world_size
-        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="batches")
-        self._next: tuple[int, Future[np.ndarray]] | None = None
-
-    def batch(self, step: int) -> np.ndarray:
-        """As TrainingData.batch; starts to read step + 1 before it returns."""
-        if self._next is None or self._next[0] != step:
-            self._next = (step, self._submit(step))
-        batch = self._next[1].result()
-        self._next = (step + 1, self._submit(step + 1))
-        return batch
-
-    def _submit(self, step: int) -> Future[np.ndarray]:
-        return self._pool.submit(self._data.batch, step, self._rank, self._world_size)
-
-    def close(self) -> None:
-        self._pool.shutdown(wait=True, cancel_futures=True)

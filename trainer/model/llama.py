@@ -77,7 +77,6 @@ class Attention(nn.Module):
         self.o_proj = nn.Linear(config.n_heads * config.head_dim, config.d_model, bias=False)
         self.q_norm = RMSNorm(config.head_dim, config.norm_eps) if config.qk_norm else nn.Identity()
         self.k_norm = RMSNorm(config.head_dim, config.norm_eps) if config.qk_norm else nn.Identity()
-        self.sinks = nn.Parameter(torch.empty(config.n_heads)) if config.attention_sinks else None
 
     def forward(
         self,
@@ -95,7 +94,7 @@ class Attention(nn.Module):
         value = value.view(heads).transpose(1, 2)
         if cache is not None:
             key, value = cache.extend(key, value)
-        mixed = attention(query, key, value, self.backend, mask, self.sinks)
+        mixed = attention(query, key, value, self.backend, mask)
         return self.o_proj(mixed.transpose(1, 2).reshape(batch, length, -1))
 
 
@@ -303,7 +302,7 @@ class Llama(nn.Module):
         """
         for name, parameter in self.named_parameters():
             if parameter.ndim == 1:
-                parameter.fill_(0.0 if name.endswith("sinks") else 1.0)
+                parameter.fill_(1.0)
             elif config.zero_output and name.endswith(("o_proj.weight", "down_proj.weight")):
                 parameter.zero_()
             else:

@@ -49,9 +49,8 @@ def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tenso
 def _llama3(frequencies: torch.Tensor, scaling: Llama3Scaling) -> torch.Tensor:
     # In Hugging Face's order of operations: one rounding changes the cosine at position 20,000 by 0.001.
     turns = scaling.original_max_position_embeddings / (2 * math.pi / frequencies)
-    kept = ((turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor)).clamp(
-        0, 1
-    )
+    low, high = scaling.constants["low_freq_factor"], scaling.constants["high_freq_factor"]
+    kept = ((turns - low) / (high - low)).clamp(0, 1)
     return kept * frequencies + (1 - kept) * frequencies / scaling.factor
 
 

@@ -10,14 +10,14 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.optim import AdamW, Optimizer
 
 from trainer.config import OptimizerConfig, ParameterGroup
 from trainer.optim.muon import Muon
 from trainer.parallel.dtensor import is_split
-from trainer.system.errors import TrainerError, install
+from trainer.system.errors import TrainerError
 
 
 def build(
@@ -95,22 +95,11 @@ def _rate_and_decay(name: str, parameter: nn.Parameter, config: OptimizerConfig)
 
 
 def _adamw(groups: list[dict[str, Any]], config: OptimizerConfig) -> Optimizer:
-    if config.kind != "adamw_8bit":
-        return AdamW(groups, betas=config.betas, eps=config.eps, fused=True)
-    try:
-        from torchao.optim import AdamW8bit
-    except ImportError as error:
-        raise TrainerError(
-            f"training.optimizer.kind adamw_8bit needs torchao: run {install('torchao')}, or set it to adamw"
-        ) from error
-    return AdamW8bit(groups, betas=config.betas, eps=config.eps)
+    return AdamW(groups, betas=config.betas, eps=config.eps, fused=True)
 
 
 def set_learning_rates(optimizers: list[Optimizer], factor: float) -> None:
     """Sets the learning rate of each group to `factor` times its peak."""
     for optimizer in optimizers:
         for group in optimizer.param_groups:
-            if isinstance(group["lr"], Tensor):  # a new float would recompile a compiled step
-                group["lr"].fill_(group["base_lr"] * factor)
-            else:
-                group["lr"] = group["base_lr"] * factor
+            group["lr"] = group["base_lr"] * factor

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -30,6 +31,8 @@ DIMENSIONS = ("dp_replicate", "dp_shard", "tp")
 DATA = DIMENSIONS[:2]
 STAGES = "pp"  # outermost: pipeline stages communicate least
 SIOCGIFADDR = 0x8915  # linux/sockios.h
+
+Made = TypeVar("Made")
 
 log = logging.getLogger("trainer")
 
@@ -109,7 +112,7 @@ class World:
         dist.all_reduce(least, dist.ReduceOp.MIN)
         return int(least.item())
 
-    def from_main(self, make: Callable[[], object]) -> object:
+    def from_main(self, make: Callable[[], Made]) -> Made:
         """What `make` returns in the main process, on every process; a TrainerError is raised in all of them.
         Only the main process calls `make`.
         """
@@ -128,7 +131,7 @@ class World:
             dist.broadcast_object_list(box, src=0, device=self.device)
             if box[1] is not None:
                 raise ToldByMainError(box[1])
-        return box[0]
+        return cast(Made, box[0])
 
     def norm(self, tensors: Iterable[torch.Tensor]) -> torch.Tensor:
         """The global L2 norm of `tensors` (weights or gradients), however they are split."""

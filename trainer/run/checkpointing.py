@@ -29,7 +29,7 @@ class Saver:
         self._session, self._directory, self._metrics = session, directory, metrics
         self._reporter = reporter
         self._writes = session.world.is_main or session.world.mesh is not None
-        self._writer = CheckpointWriter(self._announce, session.world)
+        self.writer = CheckpointWriter(self._announce, session.world)
         self._staging = Staging()
         self._last = time.monotonic()
 
@@ -52,26 +52,14 @@ class Saver:
         if not self._writes:
             return
         session = self._session
-        self._writer.wait()
+        self.writer.wait()
         # The checkpoint holds the length of the metrics, so they must be on disk before it.
         metrics_bytes = self._metrics.sync() if self._metrics is not None else 0
         snapshot = session.snapshot(self._staging, metrics_bytes)
         retire = partial(store.retire, keep_last=session.training.checkpoint.keep_last, stays=session.stays)
-        self._writer.save(
+        self.writer.save(
             store.directory_for(self._directory.checkpoints, session.step), snapshot.write, retire
         )
-
-    def poll(self) -> None:
-        """Reports a checkpoint that was committed since. Raises TrainerError if it could not be saved."""
-        self._writer.poll()
-
-    def wait(self) -> None:
-        """Waits until every process has committed its checkpoint, then does as `poll`."""
-        self._writer.wait()
-        self._session.world.barrier()
-
-    def close(self) -> None:
-        self._writer.close()
 
     def _announce(self, checkpoint: Path) -> None:
         if not self._session.world.is_main:

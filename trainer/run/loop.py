@@ -8,6 +8,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from itertools import count
 from pathlib import Path
 
 import torch
@@ -16,7 +17,6 @@ import yaml
 from trainer.checkpoint import publish as store
 from trainer.checkpoint.publish import CheckpointError
 from trainer.config import RunConfig
-from trainer.data.loader import Prefetcher
 from trainer.optim.weight_averaging import use_averaged_weights
 from trainer.parallel.world import World, join, leave
 from trainer.run import resume
@@ -35,6 +35,7 @@ from trainer.run.session import Session
 from trainer.run.step import NotFiniteError
 from trainer.system.durable import write_atomically
 from trainer.system.errors import RESUMABLE, TrainerError, in_every_process
+from trainer.system.prefetch import ahead
 from trainer.system.run_directory import RunDirectory
 from trainer.system.signals import StoppedEarlyError, StopSignals
 
@@ -128,7 +129,7 @@ def _run(
             )
             stack.callback(recorder.close)
         saver = Saver(session, directory, recorder.metrics if recorder else None, reporter)
-        stack.callback(saver.close)
+        stack.callback(saver.writer.close)
         tracing = (
             stack.enter_context(profiler(directory.profile, session.step))
             if profile and world.is_main
@@ -166,12 +167,11 @@ def _train(
     reached = session.step and session.passes(training.evaluation.every_tokens)
     if reached and session.evaluation is None:  # a signal prevented it before
         _evaluate(session, recorder, stop)
-    batches = Prefetcher(session.plan.data, world.data_rank, world.data_size)
+    data, rank, size = session.plan.data, world.data_rank, world.data_size
+    batches = ahead(data.batch(step, rank, size) for step in count(session.step))
     stopping = False
     # Only the first step makes the optimizer's state: the dry run did not.
-    said: AbstractContextManager[None] = explained(
-        "the first step, which adds the optimizer's state,", "training.micro_batch_size"
-    )
+    said: AbstractContextManager[None] = explained("the first step, which adds the optimizer's state,")
     garbage = GarbageCollection(world.device.type == "cuda")
     ended = time.perf_counter()
     try:
@@ -179,7 +179,7 @@ def _train(
             if recorder is not None:
                 recorder.before_step()
             asked = time.perf_counter()
-            windows = torch.from_numpy(batches.batch(session.step))
+            windows = torch.from_numpy(next(batches))
             waited = time.perf_counter() - asked
             try:
                 with said:
@@ -203,14 +203,15 @@ def _train(
             if stopping or saver.is_due():
                 saver.save()
                 ended = time.perf_counter()
-            saver.poll()
+            saver.writer.poll()
             garbage.after_step(session.step)
             if tracing is not None:
                 tracing.step()
     finally:
         batches.close()
         garbage.close()
-    saver.wait()
+    saver.writer.wait()
+    world.barrier()
     if stopping:
         log.info("stopped at step %d of %d; run again to resume", session.step, training.steps)
         return RESUMABLE

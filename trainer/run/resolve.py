@@ -2,7 +2,7 @@
 
 import logging
 from dataclasses import dataclass, replace
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import torch
 
@@ -48,15 +48,10 @@ def resolve(config: RunConfig, world: World) -> Plan:
     masked = masks_documents(config.training.document_masking, world.device)
     config = config.with_training(document_masking=masked)
     training = config.training
-    contents: Any = world.from_main(lambda: preflight.check(config, world))
+    contents = world.from_main(lambda: preflight.check(config, world))
     data = TrainingData(config.data, training, config.run_dir / "packing")
     if training.threads:
         torch.set_num_threads(training.threads)
-    if world.is_main and training.model.not_stock:
-        log.warning(
-            "no architecture in transformers has %s: the exported model can only be read by this trainer",
-            " and ".join(training.model.not_stock),
-        )
     precision = precisions.resolve(training.precision, world.device)
     attention = attention_for(training, precision, world)
     pretrained = None
@@ -72,17 +67,11 @@ def attention_for(training: TrainingConfig, precision: Precision, world: World) 
     model, dtype, masked = training.model, AUTOCAST.get(precision, torch.float32), training.document_masking
     chosen = world.from_main(
         lambda: choose(
-            training.attention,
-            world.device,
-            dtype,
-            training.seq_len,
-            model.head_dim,
-            bool(masked),
-            model.attention_sinks,
+            training.attention, world.device, dtype, training.seq_len, model.head_dim, bool(masked)
         )
     )
     if chosen == "flash":
         kernels = flash.activate(world.device, model.head_dim)
         if world.is_main:
             log.info("attention flash runs with the kernels of %s", kernels)
-    return cast(Backend, chosen)
+    return chosen

@@ -34,8 +34,7 @@ def find(plan: Plan, world: World, checkpoints: Path, allow_changes: bool = Fals
     Raises TrainerError if no checkpoint is valid or the newest belongs to a run with other settings, unless
     `allow_changes` accepts them. A collective.
     """
-    found = world.from_main(lambda: _newest(plan, checkpoints, allow_changes))
-    return found if isinstance(found, Path) else None
+    return world.from_main(lambda: _newest(plan, checkpoints, allow_changes))
 
 
 def _newest(plan: Plan, checkpoints: Path, allow_changes: bool) -> Path | None:

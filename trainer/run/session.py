@@ -1,7 +1,7 @@
 """A run in memory: the model, its optimizers, its data, and how many steps are done; and how it is built."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -141,18 +141,18 @@ class Session:
         """The contents of a checkpoint of the current step, copied into `staging`, with averaged weights if
         there are any. A collective if the model is split.
         """
-        progress = state.Progress(
-            step=self.step,
-            tokens=self.tokens,
-            samples=self.curriculum.samples(self.step),
-            corpus_tokens=self.corpus_tokens(),
-            loss=self.loss,
-            loss_scale=replace(self.loss_scale),
-            evaluation=self.evaluation,
-            spike_history=self.spikes.history,
-            metrics_bytes=metrics_bytes,
-            changes=self.changes,
-        )
+        progress = {
+            "step": self.step,
+            "tokens": self.tokens,
+            "samples": self.curriculum.samples(self.step),
+            "corpus_tokens": self.corpus_tokens(),
+            "loss": self.loss,
+            "loss_scale": asdict(self.loss_scale),
+            "evaluation": self.evaluation,
+            "spike_history": self.spikes.history,
+            "metrics_bytes": metrics_bytes,
+            "changes": self.changes,
+        }
         with weight_averaging.use_averaged_weights(self.optimizers):
             return state.Snapshot.take(
                 self.model, self.optimizers, progress, self.config, self.plan.identity, staging, self.world

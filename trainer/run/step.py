@@ -193,7 +193,7 @@ def add_gradients(
     return total
 
 
-def loss_sum(model: Llama, batch: Batch, precision: Precision, z_loss: float = 0.0) -> torch.Tensor:
+def loss_sum(model: Llama, batch: Batch, precision: Precision) -> torch.Tensor:
     """The summed loss of the batch's targets in nats.
 
     In a pipeline only the processes with the last stage know it; in the others it is zero, without gradients
@@ -203,7 +203,7 @@ def loss_sum(model: Llama, batch: Batch, precision: Precision, z_loss: float = 0
         hidden = model(batch.tokens, batch.documents)
         if not model.has_head:
             return hidden.new_zeros(())
-        return _head_loss(model, hidden, batch, z_loss)
+        return _head_loss(model, hidden, batch, z_loss=0.0)
 
 
 def _head_loss(model: Llama, hidden: torch.Tensor, batch: Batch, z_loss: float) -> torch.Tensor:

@@ -1,12 +1,16 @@
 """The settings of deduplication, which are part of its fingerprint."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from pipeline.store.params import MOST, Params
+from pipeline.store.params import Params
 
 VERSION = "dedup-2"
+SEED = 1  # of the MinHash permutations
+# Of a document, that its MinHash covers. Exact copies are found by their full text, whatever its length, and
+# candidates are verified on it.
+MAX_CHARS = 500_000
 
 
 class DedupParams(Params):
@@ -14,6 +18,7 @@ class DedupParams(Params):
     every candidate is verified exactly.
     """
 
+    constants: ClassVar = {"seed": SEED, "max_chars": MAX_CHARS}
     threshold: float = Field(
         0.8,
         gt=0,
@@ -48,14 +53,6 @@ class DedupParams(Params):
         le=1024,
         description="MinHash values per band. More rows give fewer candidates, so less work, and miss more "
         "duplicates near the threshold.",
-    )
-    seed: int = Field(1, ge=0, lt=2**32, description="Seed of the MinHash permutations.")
-    max_chars: int = Field(
-        500_000,
-        ge=1,
-        le=MOST,
-        description="Characters of a document that its MinHash covers. Exact copies are found by their full "
-        "text, and candidates are verified on it, whatever the length.",
     )
 
     @property

@@ -51,7 +51,7 @@ def texts(column: pa.Array) -> Texts:
 
 
 def shingle_sets(documents: pa.RecordBatch, params: DedupParams) -> ShingleSets:
-    """The shingles of each document, for the verification of candidates. `max_chars` limits signatures only.
+    """The shingles of each document, for the verification of candidates. MAX_CHARS limits signatures only.
 
     8 bytes for each distinct shingle, about 1.4 times the text. Linear time; the largest document sets the
     scratch memory, 7 times its bytes.

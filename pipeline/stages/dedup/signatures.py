@@ -8,7 +8,7 @@ import pyarrow as pa
 from pipeline.stages.compiled import borrowing, kernel
 from pipeline.stages.dedup.hashing import murmur128
 from pipeline.stages.dedup.normalise import count_characters, end_of_character
-from pipeline.stages.dedup.params import DedupParams
+from pipeline.stages.dedup.params import MAX_CHARS, SEED, DedupParams
 from pipeline.stages.dedup.shingles import Texts, hash_shingles, normalise_row, texts
 from pipeline.store.params import required
 
@@ -44,7 +44,7 @@ def signature_schema(params: DedupParams) -> pa.Schema:
 def signatures(documents: pa.RecordBatch, params: DedupParams) -> pa.RecordBatch:
     """The signature of each document, in order, as `signature_schema`: 29 + 4 * num_perm bytes and the id.
 
-    `exact` covers the whole text, the MinHash its first `max_chars` normalised characters (`truncated` where
+    `exact` covers the whole text, the MinHash its first MAX_CHARS normalised characters (`truncated` where
     that is not all), so equal `exact` means equal `minhash`. Empty text (nothing but white space) has no
     shingles and a MinHash of all ones.
     """
@@ -57,8 +57,8 @@ def signatures(documents: pa.RecordBatch, params: DedupParams) -> pa.RecordBatch
         truncated=np.zeros(rows, np.bool_),
         minhash=np.empty((rows, params.num_perm), np.uint32),
     )
-    a, b = permutations(params.num_perm, params.seed)
-    _hash_texts(column, params.ngram, params.max_chars, a, b, found)
+    a, b = permutations(params.num_perm)
+    _hash_texts(column, params.ngram, a, b, found)
     return pa.RecordBatch.from_arrays(
         [
             documents.column("id").cast(pa.string()),
@@ -72,11 +72,11 @@ def signatures(documents: pa.RecordBatch, params: DedupParams) -> pa.RecordBatch
     )
 
 
-def permutations(num_perm: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def permutations(num_perm: int) -> tuple[np.ndarray, np.ndarray]:
     """The factors a (odd) and terms b of h -> a * h + b mod 2^32, uint32[num_perm]: datasketch 2.0's
     `affine32`.
     """
-    generator = np.random.RandomState(seed)
+    generator = np.random.RandomState(SEED)
     a = generator.randint(0, 1 << 31, num_perm, dtype=np.uint32) * np.uint32(2) + np.uint32(1)
     return a, generator.randint(0, 1 << 32, num_perm, dtype=np.uint32)
 
@@ -108,16 +108,14 @@ def minhash_row(shingles: np.ndarray, count: int, a: np.ndarray, b: np.ndarray, 
 
 
 @kernel
-def _hash_texts(
-    texts: Texts, ngram: int, max_chars: int, a: np.ndarray, b: np.ndarray, out: _Signatures
-) -> None:
+def _hash_texts(texts: Texts, ngram: int, a: np.ndarray, b: np.ndarray, out: _Signatures) -> None:
     for row in range(len(texts.offsets) - 1):
         size = normalise_row(texts, row)
         out.length[row] = count_characters(texts.text, size)
         out.exact[row, 0], out.exact[row, 1] = murmur128(texts.blocks, size)
-        out.truncated[row] = out.length[row] > max_chars
+        out.truncated[row] = out.length[row] > MAX_CHARS
         if out.truncated[row]:
-            size = end_of_character(texts.text, size, max_chars)
+            size = end_of_character(texts.text, size, MAX_CHARS)
             for i in range(size, size + 16):
                 texts.text[i] = 0
         out.num_shingles[row] = hash_shingles(texts, size, ngram)

@@ -3,6 +3,8 @@
 from pipeline.stages.tokenizer.encode import Boundaries, Encoder, MismatchError, boundaries, unsupported
 from pipeline.stages.tokenizer.params import (
     KINDS,
+    MAX_DOCUMENT_CHARS,
+    SPECIALS,
     ExistingTokenizer,
     TokenizerChoice,
     TokenizerError,

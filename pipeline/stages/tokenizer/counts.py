@@ -11,10 +11,10 @@ from tokenizers import Regex, pre_tokenizers
 from pipeline.stages.compiled import borrowing, kernel
 from pipeline.stages.text import CODE_POINTS, decode, equals, utf8_arrays
 
-LLAMA3, GPT2, GPT2_SINGLE_DIGITS = range(3)
+LLAMA3, GPT2 = range(2)
 
 # The classes of characters in pre-tokenization patterns, asked of the library that encodes.
-LETTER, NUMBER, WHITE, BREAK, OTHER, NOT_A_DIGIT = 1, 2, 4, 8, 16, 32
+LETTER, NUMBER, WHITE, BREAK, OTHER = 1, 2, 4, 8, 16
 CLASSES = {r"\p{L}": LETTER, r"\p{N}": NUMBER, r"\s": WHITE}
 SURROGATES = range(0xD800, 0xE000)
 LETTERS_END = 0x40000  # the planes after it have no letters, numbers or spaces
@@ -42,22 +42,14 @@ class CountedWords(NamedTuple):
 
 
 @cache
-def classes(digits: bool) -> np.ndarray:
-    """The class of every code point, uint8[0x110000]; NOT_A_DIGIT only if `digits`."""
+def classes() -> np.ndarray:
+    """The class of every code point, uint8[0x110000]."""
     found = np.full(CODE_POINTS, OTHER, np.uint8)
     for pattern, flag in CLASSES.items():
         members = pre_tokenizers.Split(Regex(f"{pattern}+"), behavior="removed", invert=True)
         for block, characters in _blocks():
             for _, (start, stop) in members.pre_tokenize_str(characters):
                 found[block + start : block + stop] = flag
-    if digits:
-        # the code points that `Digits`, the library's pre-tokenizer, leaves together with their neighbours
-        together = np.ones(CODE_POINTS, np.bool_)
-        digit = pre_tokenizers.Digits(individual_digits=True)
-        for block, characters in _blocks():
-            for text, (start, _) in digit.pre_tokenize_str("a".join(characters) + "a"):
-                together[block + start // 2] &= len(text) > 1
-        found[together] |= NOT_A_DIGIT
     found[[ord("\r"), ord("\n")]] |= BREAK
     found.setflags(write=False)
     return found
@@ -153,15 +145,6 @@ def _word_end(data: np.ndarray, i: int, stop: int, of: np.ndarray, pattern: int,
 
 
 @borrowing
-def _piece_end(data: np.ndarray, i: int, stop: int, of: np.ndarray, pattern: int) -> int:
-    """Where the text that is cut into words by itself ends: each digit is, and what stands between digits."""
-    if pattern != GPT2_SINGLE_DIGITS:
-        return stop
-    end = _run_end(data, i, stop, of, NOT_A_DIGIT, stop)
-    return end if end > i else i + _at(data, i, stop, of)[1]
-
-
-@borrowing
 def _hash(data: np.ndarray, start: int, end: int) -> np.uint64:
     """FNV-1a, its upper half mixed into the lower."""
     value = np.uint64(0xCBF29CE484222325)
@@ -210,13 +193,11 @@ def _count(
     """
     i = place[1]
     for document in range(place[0], len(offsets) - 1):
-        stop = i
-        while i < offsets[document + 1]:
+        stop = offsets[document + 1]
+        while i < stop:
             if 2 * known >= len(rows):
                 place[0], place[1] = document, i
                 return known
-            if i == stop:
-                stop = _piece_end(data, i, offsets[document + 1], of, pattern)
             end = _word_end(data, i, stop, of, pattern, most_digits)
             hashed = _hash(data, i, end)
             row = np.int64(hashed & np.uint64(len(rows) - 1))
@@ -241,9 +222,9 @@ def count_words(texts: Iterable[pa.Array], pattern: str, single_digits: bool) ->
     rows = np.zeros((FIRST_ROWS, 3), np.uint64)
     words, starts = np.empty(0, np.uint8), np.zeros(1, np.int64)
     known = 0
-    kind = LLAMA3 if pattern == "llama3" else GPT2_SINGLE_DIGITS if single_digits else GPT2
+    kind = LLAMA3 if pattern == "llama3" else GPT2
     most_digits = UNLIMITED if pattern == "gpt2" else 1 if single_digits else 3
-    of = classes(digits=kind == GPT2_SINGLE_DIGITS)
+    of = classes()
     for column in texts:
         data, offsets = utf8_arrays(column)
         room = int(offsets[-1] - offsets[0])

@@ -1,15 +1,18 @@
 """A tokenizer to train, or one that exists."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from pipeline.store.errors import PipelineError
-from pipeline.store.params import MOST, Anchored, Params
+from pipeline.store.params import Anchored, Params
 
 ALPHABET_SIZE = 256  # every byte is a token, so any text can be encoded
-SPECIALS = 4  # unknown, padding, begin and end of text
+# The first two are for other programs: no text needs the one, and the trainer does not pad.
+SPECIALS = {"unk_token": "[UNK]", "pad_token": "[PAD]", "bos_token": "[BOT]", "eos_token": "[EOT]"}
+# Of a document, against text without spaces, which would be one huge word.
+MAX_DOCUMENT_CHARS = 10_000
 
 
 class TokenizerError(PipelineError):
@@ -23,11 +26,15 @@ class VocabularyError(TokenizerError):
 class TokenizerParams(Params):
     """A byte-level BPE vocabulary and the sample that it is trained on."""
 
+    constants: ClassVar = {
+        **dict(zip(("unknown", "padding", "begin_of_text", "end_of_text"), SPECIALS.values(), strict=True)),
+        "max_document_chars": MAX_DOCUMENT_CHARS,
+    }
     vocab_size: int = Field(
         8192,
-        ge=ALPHABET_SIZE + SPECIALS,
+        ge=ALPHABET_SIZE + len(SPECIALS),
         le=1_000_000,
-        description="Entries of the vocabulary, the 4 special tokens included.",
+        description="Entries of the vocabulary, `[UNK]`, `[PAD]`, `[BOT]` and `[EOT]` included.",
     )
     pattern: Literal["gpt2", "llama3"] = Field(
         "llama3",
@@ -36,18 +43,9 @@ class TokenizerParams(Params):
     )
     single_digits: bool = Field(
         False,
-        description="Whether each digit is a token of its own, as in Qwen 2. Helps with arithmetic and "
-        "makes numbers longer.",
+        description="Whether each digit is a token of its own, as in Qwen 2; with `llama3` only. Helps with "
+        "arithmetic and makes numbers longer.",
     )
-    unknown: str = Field(
-        "[UNK]", description="Special token for unknown input. A byte-level vocabulary never produces it."
-    )
-    padding: str = Field(
-        "[PAD]",
-        description="Padding token, for other programs that open the tokenizer; the trainer does not use it.",
-    )
-    begin_of_text: str = Field("[BOT]", description="Special token at the beginning of every document.")
-    end_of_text: str = Field("[EOT]", description="Special token at the end of every document.")
     sample_bytes: int = Field(
         1_000_000_000,
         gt=0,
@@ -55,22 +53,11 @@ class TokenizerParams(Params):
         description="UTF-8 bytes of text to train on, taken from the corpora in proportion to their size, "
         "from each at least a tenth of an even split. At most 10 GB, because pair counts are 32-bit.",
     )
-    max_document_chars: int = Field(
-        10_000,
-        gt=0,
-        le=MOST,
-        description="Characters of a document that the training of the tokenizer reads. Protects against "
-        "text without spaces, which would be one huge word.",
-    )
-
-    @property
-    def specials(self) -> list[str]:
-        return [self.unknown, self.padding, self.begin_of_text, self.end_of_text]
 
     @model_validator(mode="after")
-    def _specials_differ(self) -> "TokenizerParams":
-        if len(set(self.specials)) < SPECIALS:
-            raise ValueError(f"the four special tokens must differ, got {self.specials}")
+    def _llama3_splits_digits(self) -> Self:
+        if self.single_digits and self.pattern != "llama3":
+            raise ValueError("single_digits needs pattern llama3: set it, or leave out single_digits")
         return self
 
 

@@ -10,7 +10,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from pipeline.stages.tokenizer.counts import count_words
 from pipeline.stages.tokenizer.merges import merge
-from pipeline.stages.tokenizer.params import ALPHABET_SIZE, TokenizerParams, VocabularyError
+from pipeline.stages.tokenizer.params import ALPHABET_SIZE, SPECIALS, TokenizerParams, VocabularyError
 
 LEAST = 2  # occurrences of a pair that is merged
 
@@ -35,14 +35,10 @@ def train(
     `vocab_size`.
     """
     characters = character_of_each_byte()
-    entries = list(dict.fromkeys([*params.specials, *sorted(characters)]))
+    entries = [*SPECIALS.values(), *sorted(characters)]
     of_character = {character: byte for byte, character in enumerate(characters)}
     ids = np.array([entries.index(character) for character in characters])
-    # A special token with a character that stands for no byte is never the outcome of a merge.
-    known = [
-        bytes(of_character[character] for character in entry) if set(entry) <= of_character.keys() else b""
-        for entry in entries
-    ]
+    known = [bytes(map(of_character.__getitem__, entry)) for entry in entries]
     words = count_words(texts, params.pattern, params.single_digits)
     tokens, merges = merge(words, known, ids, params.vocab_size, LEAST, progress)
     if len(tokens) < params.vocab_size:
@@ -60,7 +56,7 @@ def train(
     tokenizer = Tokenizer(model)
     tokenizer.pre_tokenizer = pre_tokenizer(params)
     tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens(params.specials)
+    tokenizer.add_special_tokens(list(SPECIALS.values()))
     return tokenizer
 
 
@@ -80,28 +76,19 @@ def pre_tokenizer(params: TokenizerParams) -> pre_tokenizers.PreTokenizer:
         return pre_tokenizers.Sequence(
             [split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
         )
-    by_word = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    return (
-        pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), by_word])
-        if params.single_digits
-        else by_word
-    )
+    return pre_tokenizers.ByteLevel(add_prefix_space=False)
 
 
-def files(tokenizer: Tokenizer, params: TokenizerParams) -> dict[str, str]:
+def files(tokenizer: Tokenizer) -> dict[str, str]:
     """The files that `transformers.AutoTokenizer` opens, by name."""
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "unk_token": params.unknown,
-        "pad_token": params.padding,
-        "bos_token": params.begin_of_text,
-        "eos_token": params.end_of_text,
+        **SPECIALS,
         "clean_up_tokenization_spaces": False,
         "model_max_length": int(1e30),
     }
-    specials = {name: config[name] for name in ("unk_token", "pad_token", "bos_token", "eos_token")}
     return {
         "tokenizer.json": tokenizer.to_str(pretty=True),
         "tokenizer_config.json": json.dumps(config, indent=2),
-        "special_tokens_map.json": json.dumps(specials, indent=2),
+        "special_tokens_map.json": json.dumps(SPECIALS, indent=2),
     }

@@ -63,12 +63,7 @@ def write(model: Path, path: Path, name: str, progress: Callable[[int], object])
     except ModuleNotFoundError:
         raise GgufError(f"--format gguf needs the package gguf: run {install('gguf')}") from None
     config = json.loads((model / "config.json").read_text(encoding="utf-8"))
-    architecture = ARCHITECTURES.get(config["architectures"][0])
-    if architecture is None:
-        raise GgufError(
-            f"{model}: llama.cpp does not compute a {config['architectures'][0]}; it takes "
-            f"{' and '.join(ARCHITECTURES)}"
-        )
+    architecture = ARCHITECTURES[config["architectures"][0]]
     factors = _rope_factors(config)
     if factors is not None and architecture != "llama":
         raise GgufError(

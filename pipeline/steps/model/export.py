@@ -15,11 +15,9 @@ from pipeline.steps.tokens.existing_tokenizer import CONFIG, TOKENIZER
 from pipeline.steps.training import plan
 from pipeline.steps.training.effort import Effort
 from pipeline.store import keys
-from pipeline.store.errors import PipelineError
 from pipeline.store.manifest import File, Part, Version
 from pipeline.store.store import Store
 from pipeline.store.work import Work
-from trainer.config import ModelConfig
 from trainer.system.durable import write_atomically
 from trainer.system.history import RunHistory
 
@@ -29,8 +27,6 @@ VERSION = "export-5"
 def export(store: Store) -> Version:
     """Copies the Hugging Face files of the final checkpoint, prepares the tokenizer for prompts, and adds a
     `README.md`.
-
-    Raises PipelineError when no architecture of transformers computes the model.
     """
     model, evaluation = store.current(keys.PRETRAINED_MODEL), store.current(keys.EVALUATION)
     with store.making(export_work(store)) as draft:
@@ -38,12 +34,6 @@ def export(store: Store) -> Version:
             return draft
         result = plan.result(store, model)
         lineage = json.loads((result["checkpoint"] / "lineage.json").read_text(encoding="utf-8"))
-        if not_stock := ModelConfig.model_validate(lineage["training"]["config"]["model"]).not_stock:
-            raise PipelineError(
-                f"{result['checkpoint']} cannot be exported: no architecture of transformers has "
-                f"training.model.{' and '.join(not_stock)}. Train without it to export, or use the "
-                "checkpoint with `python -m trainer evaluate` and `generate`"
-            )
         checkpoint = store.files.fetch_folder(result["checkpoint"])
         shutil.copytree(checkpoint / "hf", draft.path, dirs_exist_ok=True)
         _prepare_tokenizer(draft.path)

@@ -22,12 +22,12 @@ from pipeline.store.keys import SPLITS, TRAIN, VALIDATION
 from pipeline.store.manifest import File, Part, Version
 from pipeline.store.parquet import Readable, kept_batches
 from pipeline.store.parts import PartTask, derive
-from pipeline.store.prefetch import ahead
 from pipeline.store.store import Store
 from pipeline.store.work import Work
 from trainer.data.shard_writer import ShardWriter, token_dtype
 from trainer.data.shards import bin_path, idx_path
 from trainer.system.durable import write_atomically
+from trainer.system.prefetch import ahead
 
 VERSION = "shards-2"
 # One process encodes on all cores and reads ahead, so two are faster only on so many times more input than in

@@ -85,7 +85,7 @@ def tokenizer(
             counts = {"documents": 0, "text_bytes": 0}
             sampled = _sample(store, corpora, params, validation_fraction, counts)
             trained = bpe.train(sampled, params, TimeLeft("tokenizer: %.0f of %.0f merges").reach)
-            return _publish(draft, bpe.files(trained, params), counts)
+            return _publish(draft, bpe.files(trained), counts)
 
 
 def _sample(
@@ -103,7 +103,7 @@ def _sample(
         share = budget / max(sizes[corpus], 1)
         chosen = partial(_chosen, validation_fraction=validation_fraction, share=share)
         texts = map(chosen, kept_documents(store, corpus))
-        for column in sample(texts, params.max_document_chars, budget, counts):
+        for column in sample(texts, budget, counts):
             yield column
             reading.reach(counts["text_bytes"] / 1e6, sum(budgets.values()) / 1e6)
 
@@ -114,12 +114,10 @@ def _chosen(documents: pa.RecordBatch, validation_fraction: float, share: float)
     return documents.column("text").filter(pa.array(taken))
 
 
-def sample(
-    texts: Iterable[pa.Array], max_document_chars: int, budget: int, counts: Counts
-) -> Iterator[pa.Array]:
-    """Yields the first texts that fit into `budget` bytes, each cut to `max_document_chars`; counts them."""
+def sample(texts: Iterable[pa.Array], budget: int, counts: Counts) -> Iterator[pa.Array]:
+    """Yields the first texts that fit into `budget` bytes, each cut to MAX_DOCUMENT_CHARS; counts them."""
     for column in texts:
-        cut = pc.utf8_slice_codeunits(column, 0, max_document_chars)
+        cut = pc.utf8_slice_codeunits(column, 0, bpe.MAX_DOCUMENT_CHARS)
         used = np.cumsum(pc.binary_length(cut).to_numpy())
         fitting = int(np.searchsorted(used, budget, side="right"))
         size = int(used[fitting - 1]) if fitting else 0
@@ -172,7 +170,7 @@ def in_store(store: Store, recipe: str, params: bpe.TokenizerChoice) -> Version 
 def _has_settings(version: Version, params: bpe.TokenizerChoice) -> bool:
     """Whether a tokenizer was made with these settings, apart from defaults of later versions."""
     theirs, ours = version.manifest["params"].get("tokenizer"), params.model_dump()
-    later = ours.keys() - theirs.keys()
+    later = type(params).model_fields.keys() - theirs.keys()
     defaults = {name: type(params).model_fields[name].get_default() for name in later}
     return {**theirs, **defaults} == json.loads(canonical_json(ours))
 
@@ -183,7 +181,7 @@ def _check(store: Store, version: Version, params: bpe.TokenizerChoice) -> None:
     code_version = version.manifest["code_version"]
     if code_version != bpe.VERSION:
         raise _frozen(version, f"it was made by an earlier version of this program ({code_version})")
-    if later := params.model_dump().keys() - version.manifest["params"]["tokenizer"].keys():
+    if later := type(params).model_fields.keys() - version.manifest["params"]["tokenizer"].keys():
         raise _frozen(version, f"it was made before tokenizer.{min(later)} was a setting")
 
 

@@ -108,7 +108,8 @@ class RayEngine:
                             finished[index] = future.result().result()
                         except LOST as error:
                             losses[index] += 1
-                            _report(error, what, _name(tasks[index], index), losses[index])
+                            part = str(getattr(tasks[index], "name", index))
+                            _report(error, what, part, losses[index])
                             waiting.append(index)
                     if not done:
                         self._warn_of_lacking_nodes(what)
@@ -250,10 +251,6 @@ def _report(error: Exception, what: str, part: str, losses: int) -> None:
             "or lower raw.part_bytes, and run again"
         ) from error
     log.warning("%s: part %s was lost%s and runs again: %s", what, part, node, reason)
-
-
-def _name(task: object, index: int) -> str:
-    return str(getattr(task, "name", index))
 
 
 def _room(memory: int) -> dict[str, int]:

@@ -21,14 +21,6 @@ AT = (1, 50, 100, 101, 400, 550, 700, 1000)
         ({"kind": "linear", "min_lr_ratio": 0}, [0.01, 0.5, 1, 899 / 900, 600 / 900, 0.5, 300 / 900, 0]),
         ({"kind": "constant"}, [0.01, 0.5, 1, 1, 1, 1, 1, 1]),
         ({"kind": "wsd", "min_lr_ratio": 0}, [0.01, 0.5, 1, 1, 1, 0.75, 0.5, 0]),
-        (
-            {"kind": "wsd", "decay": "sqrt", "min_lr_ratio": 0},
-            [0.01, 0.5, 1, 1, 1, 0.5, 1 - math.sqrt(0.5), 0],
-        ),
-        (
-            {"kind": "wsd", "decay": "cosine", "min_lr_ratio": 0.1},
-            [0.01, 0.5, 1, 1, 1, 0.1 + 0.45 * (1 + math.cos(math.pi / 4)), 0.55, 0.1],
-        ),
     ],
 )
 def test_the_courses_go_through_their_golden_points(

@@ -202,19 +202,3 @@ def test_the_exported_configuration_gives_the_model_back(tmp_path: Path, corpus_
     (tmp_path / "hf" / "config.json").write_text(json.dumps([])[:-1])
     with pytest.raises(TrainerError, match=r"config\.json"):
         hf.load_model(tmp_path / "hf", torch.device("cpu"))
-
-
-def test_a_model_that_transformers_does_not_compute_is_refused_there_and_read_here(
-    tmp_path: Path, corpus_dir: Path
-) -> None:
-    model = make(qk_norm=True, attention_sinks=True)
-    with torch.no_grad():
-        model.model.layers[1].self_attn.sinks.copy_(torch.tensor([0.5, -1.0, 2.0, 0.0]))
-    hf.export(model, corpus_dir / "tokenizer", 2, 3, tmp_path / "hf")
-    with pytest.raises(ValueError, match="model type `groundwork`"):
-        AutoModelForCausalLM.from_pretrained(tmp_path / "hf")
-    loaded, tokens = hf.load_model(tmp_path / "hf", torch.device("cpu")), torch.arange(90)[None]
-    assert loaded.config == model.config
-    assert torch.equal(loaded.logits(loaded(tokens)), model.logits(model(tokens)))
-    hf.check_export(model, tmp_path / "hf")
-    assert hf.check_with_transformers(tmp_path / "hf").difference is None

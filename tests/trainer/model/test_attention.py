@@ -1,13 +1,10 @@
 """Each backend of attention against a plain float64 reference, forward and backward."""
 
 import math
-from types import SimpleNamespace
 
 import pytest
 import torch
-from torch import nn
 from torch.nn.attention.flex_attention import BlockMask
-from transformers.models.gpt_oss.modeling_gpt_oss import eager_attention_forward
 
 from trainer.model.attention import (
     Backend,
@@ -129,51 +126,6 @@ def test_flash_attention_equals_the_reference(kv_heads: int, length: int, total:
     compare("flash", kv_heads, length, total, masked, dtype=torch.bfloat16, head_dim=16)
 
 
-def with_sinks(
-    backend: Backend, length: int, total: int, documents: torch.Tensor | None = None
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Ours, and what gpt-oss makes of the same queries, keys, values and sinks in transformers."""
-    generator = torch.Generator().manual_seed(5)
-    shapes = ((2, 4, length, 16), (2, 2, total, 16), (2, 2, total, 16))
-    query, key, value = (
-        torch.randn(shape, generator=generator, requires_grad=torch.is_grad_enabled()) for shape in shapes
-    )
-    sinks = nn.Parameter(torch.randn(4, generator=generator), requires_grad=torch.is_grad_enabled())
-    seen = torch.ones(length, total, dtype=torch.bool).tril(total - length)
-    seen = (
-        seen[None, None]
-        if documents is None
-        else seen & (documents[:, None, -length:, None] == documents[:, None, None, :])
-    )
-    theirs = SimpleNamespace(sinks=sinks, num_key_value_groups=2, training=False)
-    bias = torch.zeros(seen.shape).masked_fill(~seen, -math.inf)
-    expected, _ = eager_attention_forward(theirs, query, key, value, bias, scaling=1 / math.sqrt(16))  # type: ignore[arg-type]
-    found = attention(query, key, value, backend, document_mask(documents, length, backend), sinks)
-    if torch.is_grad_enabled():
-        ours, peers = (
-            torch.autograd.grad(out.square().sum(), [query, key, value, sinks], retain_graph=True)
-            for out in (found, expected)
-        )
-        for mine, other in zip(ours, peers, strict=True):
-            torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-5)
-    return found, expected.transpose(1, 2)
-
-
-@pytest.mark.parametrize(("length", "total"), [(13, 13), (1, 8)])
-@pytest.mark.parametrize("masked", [False, True])
-def test_attention_sinks_are_those_of_gpt_oss(length: int, total: int, masked: bool) -> None:
-    documents = torch.tensor([[0] * 5 + [1] * (total - 5), [0] * total]) if masked else None
-    torch.testing.assert_close(*with_sinks("math", length, total, documents), rtol=1e-5, atol=1e-5)
-
-
-@torch.no_grad()
-@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
-def test_flex_has_the_same_sinks() -> None:
-    torch.testing.assert_close(
-        *with_sinks("flex", 131, 131, torch.arange(131).div(50).long().expand(2, -1)), rtol=1e-5, atol=1e-5
-    )
-
-
 def test_a_document_number_rises_at_each_beginning() -> None:
     assert document_numbers(torch.tensor([[5, 2, 6, 2, 2]]), bot_id=2).tolist() == [[0, 1, 1, 2, 3]]
 
@@ -187,21 +139,18 @@ def test_the_backend_of_a_cpu_follows_from_precision_and_length() -> None:
         "sdpa",
     ]
     assert choose("sdpa", cpu, bf16, 16, 64, masked=False) == "sdpa"
-    assert choose("auto", cpu, bf16, 1024, 64, masked=True, sinks=True) == "math"
 
 
 @pytest.mark.parametrize(
-    ("installed", "major", "dtype", "head_dim", "masked", "sinks", "expected"),
+    ("installed", "major", "dtype", "head_dim", "masked", "expected"),
     [
-        ("", 9, torch.bfloat16, 64, True, False, "flex"),
-        ("", 9, torch.bfloat16, 64, False, False, "sdpa"),
-        ("flash-attn-3", 8, torch.bfloat16, 64, True, False, "flex"),  # made for other GPUs
-        ("flash-attn-3", 9, torch.bfloat16, 64, True, False, "flash"),
-        ("flash-attn-3", 9, torch.bfloat16, 64, False, False, "flash"),
-        ("flash-attn-3", 9, torch.float32, 64, True, False, "flex"),
-        ("flash-attn-3", 9, torch.bfloat16, 36, True, False, "flex"),
-        ("flash-attn-3", 9, torch.bfloat16, 64, True, True, "flex"),
-        ("flash-attn-3", 9, torch.bfloat16, 64, False, True, "math"),
+        ("", 9, torch.bfloat16, 64, True, "flex"),
+        ("", 9, torch.bfloat16, 64, False, "sdpa"),
+        ("flash-attn-3", 8, torch.bfloat16, 64, True, "flex"),  # made for other GPUs
+        ("flash-attn-3", 9, torch.bfloat16, 64, True, "flash"),
+        ("flash-attn-3", 9, torch.bfloat16, 64, False, "flash"),
+        ("flash-attn-3", 9, torch.float32, 64, True, "flex"),
+        ("flash-attn-3", 9, torch.bfloat16, 36, True, "flex"),
     ],
 )
 def test_a_gpu_attends_with_flash_where_its_package_serves_it(
@@ -211,21 +160,18 @@ def test_a_gpu_attends_with_flash_where_its_package_serves_it(
     dtype: torch.dtype,
     head_dim: int,
     masked: bool,
-    sinks: bool,
     expected: str,
 ) -> None:
     monkeypatch.setattr(flash, "_installed", {installed: "3.0.0"}.get)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (major, 0))
     gpu = torch.device("cuda")
-    assert choose("auto", gpu, dtype, 256, head_dim, masked, sinks) == expected
-    assert choose("math", gpu, dtype, 256, head_dim, masked, sinks) == "math"
+    assert choose("auto", gpu, dtype, 256, head_dim, masked) == expected
+    assert choose("math", gpu, dtype, 256, head_dim, masked) == "math"
 
 
 def test_a_backend_that_cannot_work_here_is_refused_with_the_reason() -> None:
     with pytest.raises(TrainerError, match="no backward pass on a CPU"):
         choose("flex", torch.device("cpu"), torch.float32, 64, 64, masked=True)
-    with pytest.raises(TrainerError, match="sdpa cannot be used with model"):
-        choose("sdpa", torch.device("cpu"), torch.float32, 64, 64, masked=True, sinks=True)
     for device, dtype in (("cuda", torch.float32), ("cpu", torch.bfloat16)):
         with pytest.raises(TrainerError, match="it needs a GPU, and bf16 or fp16"):
             choose("flash", torch.device(device), dtype, 64, 64, masked=True)

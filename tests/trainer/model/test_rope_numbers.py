@@ -27,9 +27,7 @@ def scaling(kind: str, *optional: str) -> st.SearchStrategy[dict[str, Any]]:
 @given(
     NUMBER,
     st.one_of(
-        scaling("linear"),
-        scaling("llama3", "low_freq_factor", "high_freq_factor"),
-        scaling("yarn", "beta_fast", "beta_slow", "attention_factor"),
+        scaling("linear"), scaling("llama3"), scaling("yarn", "beta_fast", "beta_slow", "attention_factor")
     ),
 )
 def test_odd_settings_are_refused_or_give_finite_angles(theta: float, stretched: dict[str, Any]) -> None:
@@ -45,4 +43,4 @@ def test_odd_settings_are_refused_or_give_finite_angles(theta: float, stretched:
 def test_all_of_the_range_that_gives_finite_angles_is_taken(number: float) -> None:
     context = {"factor": max(number, 1.0), "original_max_position_embeddings": 1}
     YarnScaling(rope_type="yarn", beta_fast=number, beta_slow=number, attention_factor=number, **context)
-    Llama3Scaling(rope_type="llama3", low_freq_factor=1e-6, high_freq_factor=max(number, 2e-6), **context)
+    Llama3Scaling(rope_type="llama3", **context)

@@ -121,32 +121,6 @@ def test_the_trajectory_is_that_of_the_published_rule(kind: str, reference: Any,
         torch.testing.assert_close(found[name].double(), weight, rtol=0, atol=tolerance)
 
 
-@pytest.mark.slow
-def test_eight_bit_moments_stay_close_to_adamw() -> None:
-    pytest.importorskip("torchao", reason="the extra `torchao` is not installed")
-    torch.manual_seed(0)
-    models = [nn.Linear(64, 128, bias=False) for _ in range(2)]
-    models[1].load_state_dict(models[0].state_dict())
-    before = models[0].weight.detach().clone()
-    built = [
-        build(model, OptimizerConfig.model_validate({"kind": kind, "lr": LR}))
-        for model, kind in zip(models, ("adamw", "adamw_8bit"), strict=True)
-    ]
-    for _ in range(STEPS):
-        gradient = torch.randn(128, 64)
-        for model, optimizers in zip(models, built, strict=True):
-            model.weight.grad = gradient.clone()
-            optimizers[0].step()
-    moved = models[0].weight - before
-    assert (models[1].weight - models[0].weight).norm() < 0.05 * moved.norm()
-
-
-def test_a_missing_torchao_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "torchao.optim", None)
-    with pytest.raises(TrainerError, match=r"pip install -e '\.\[torchao\]'`, or set it to adamw"):
-        build(Toy(), OptimizerConfig(kind="adamw_8bit"))
-
-
 def steps(session: Session, first: int, after: int) -> None:
     for number in range(first, after):
         step(session, number)
@@ -158,13 +132,10 @@ def prepared(settings: dict[str, Any], kind: str) -> Session:
     return new_session(RunConfig.model_validate(settings))
 
 
-@pytest.mark.parametrize("kind", [*KINDS, pytest.param("adamw_8bit", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_run_that_goes_on_from_its_saved_state_ends_in_the_same_weights(
     settings: dict[str, Any], kind: str
 ) -> None:
-    if kind == "adamw_8bit":
-        pytest.importorskip("torchao", reason="the extra `torchao` is not installed")
-        settings["training"]["model"]["d_model"] = 64
     whole = prepared(settings, kind)
     steps(whole, 0, 4)
     stored = save(state_tensors(whole.model, whole.optimizers))

@@ -27,10 +27,6 @@ def test_sizes_must_multiply_to_the_processes(monkeypatch: pytest.MonkeyPatch) -
             {"parallel": {"tp": 4}},
             r"parallel\.tp 4 does not divide n_kv_heads 2: choose a tp that divides n_heads",
         ),
-        (
-            {"parallel": {"dp_shard": 2}, "optimizer": {"kind": "adamw_8bit"}},
-            r"optimizer\.kind adamw_8bit .*quantised in blocks.*choose adamw",
-        ),
         ({"parallel": {"tp": 2}, "optimizer": {"kind": "adamw"}, "dropout": 0.1}, r"cannot split dropout"),
         ({"parallel": {"pp": 3}}, r"parallel\.pp 3 is more than n_layers 2, .*lower pp"),
         (

@@ -25,20 +25,14 @@ def choose(
     seq_len: int,
     head_dim: int,
     masked: bool,
-    sinks: bool = False,
 ) -> Backend:
     """The backend that `wanted` stands for with queries of `dtype`; `masked` when documents are kept apart.
 
     On a GPU `auto` takes flash in bf16 and fp16 if one of its packages is installed for this GPU and heads of
     `head_dim` numbers, else flex for masked documents and SDPA for others: SDPA would compute hidden scores,
-    too, and keep a mask of length x length in each layer. Attention `sinks` need the sums of the softmax with
-    their gradient, which only flex and plain products have. Raises TrainerError when `wanted` cannot be used
+    too, and keep a mask of length x length in each layer. Raises TrainerError when `wanted` cannot be used
     here.
     """
-    if sinks and wanted in ("sdpa", "flash"):
-        raise TrainerError(
-            f"training.attention {wanted} cannot be used with model.attention_sinks; set attention: auto"
-        )
     in_half = device.type == "cuda" and dtype in (torch.bfloat16, torch.float16)
     if wanted == "flash" and not in_half:
         raise TrainerError(
@@ -49,9 +43,7 @@ def choose(
     if wanted != "auto":
         return wanted
     if device.type == "cpu":
-        return "math" if sinks or seq_len <= MATH_MAX_LENGTH[dtype] else "sdpa"
-    if sinks:
-        return "flex" if masked else "math"
+        return "math" if seq_len <= MATH_MAX_LENGTH[dtype] else "sdpa"
     if in_half and flash.is_installed_for(device, head_dim):
         return "flash"
     return "flex" if masked else "sdpa"

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812 (its usual name)
-from torch.nn.attention.flex_attention import AuxRequest, BlockMask, flex_attention
+from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
 from trainer.model.attention import flash
 from trainer.model.attention.documents import Backend, DocumentStarts, Mask, causal, within
@@ -21,48 +21,35 @@ SMALL_BLOCKS = {"fwd_BLOCK_M": 64, "fwd_BLOCK_N": 32, "fwd_num_stages": 1}
 
 
 def attention(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    backend: Backend,
-    mask: Mask | None = None,
-    sinks: torch.Tensor | None = None,
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, backend: Backend, mask: Mask | None = None
 ) -> torch.Tensor:
     """Causal attention: query [batch, heads, length, head_dim], key and value [batch, kv_heads, total,
     head_dim], total >= length.
 
     The queries are the last `length` of `total` positions, so with a cache the last query sees every key.
     With a `mask` of `document_mask`, a token attends only to its own document. Query heads share key heads in
-    consecutive groups. `sinks` [heads] are logits that take part in each softmax without a value, for math
-    and flex only. Returns [batch, heads, length, head_dim].
+    consecutive groups. Returns [batch, heads, length, head_dim].
     """
     length, total = query.shape[2], key.shape[2]
     if isinstance(mask, BlockMask):
-        return _flex(query, key, value, mask, sinks)
+        return _flex(query, key, value, mask)
     runs_flash = backend == "flash" and query.is_cuda and query.dtype != torch.float32 and length == total
     if runs_flash and (mask is None or isinstance(mask, DocumentStarts)):
         return flash.attend(query, key, value, mask)
     if isinstance(mask, DocumentStarts):
         mask = within(mask, query.shape[0], length)
-    backend = backend if sinks is None else "math"
     if mask is None and (backend == "math" or length != total):
         mask = causal(length, total, query.device)
     if backend == "math":
         assert mask is not None
-        return _math(query, key, value, mask, sinks)
+        return _math(query, key, value, mask)
     grouped = query.shape[1] != key.shape[1]
     return F.scaled_dot_product_attention(
         query, key, value, attn_mask=mask, is_causal=mask is None, enable_gqa=grouped
     )
 
 
-def _math(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    visible: torch.Tensor,
-    sinks: torch.Tensor | None,
-) -> torch.Tensor:
+def _math(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, visible: torch.Tensor) -> torch.Tensor:
     length, cached = query.shape[2], key.shape[2] - query.shape[2]
     bias = torch.zeros(visible.shape, dtype=query.dtype, device=query.device).masked_fill(~visible, -math.inf)
     mixed = []
@@ -70,16 +57,12 @@ def _math(
         stop = min(start + MATH_QUERIES, length)
         keys, values = key[:, :, : cached + stop], value[:, :, : cached + stop]
         part = bias[..., start:stop, : cached + stop]
-        mixed.append(_products(query[:, :, start:stop], keys, values, part, sinks))
+        mixed.append(_products(query[:, :, start:stop], keys, values, part))
     return torch.cat(mixed, dim=2)
 
 
 def _products(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    bias: torch.Tensor,
-    sinks: torch.Tensor | None,
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bias: torch.Tensor
 ) -> torch.Tensor:
     batch, heads, length, head_dim = query.shape
     kv_heads, total = key.shape[1:3]
@@ -88,13 +71,8 @@ def _products(
     key, value = key.reshape(stacked[0], total, head_dim), value.reshape(stacked[0], total, head_dim)
     bias = bias.expand(batch, heads, length, total).reshape(*stacked, total)
     query = query.reshape(*stacked, head_dim)
-    if sinks is None:
-        mixed: torch.Tensor = _SoftmaxProducts.apply(query, key, value, bias)
-        return mixed.view(batch, heads, length, head_dim)
-    scores = torch.baddbmm(bias, query, key.transpose(1, 2), alpha=1 / math.sqrt(head_dim))
-    sink = sinks.to(scores.dtype)[:, None].expand(batch, heads, length).reshape(*stacked, 1)
-    weights = torch.cat([scores, sink], dim=-1).softmax(dim=-1)[..., :-1]
-    return (weights @ value).view(batch, heads, length, head_dim)
+    mixed: torch.Tensor = _SoftmaxProducts.apply(query, key, value, bias)
+    return mixed.view(batch, heads, length, head_dim)
 
 
 class _SoftmaxProducts(torch.autograd.Function):
@@ -125,20 +103,14 @@ class _SoftmaxProducts(torch.autograd.Function):
         return (scores_gradient @ key) * scale, key_gradient, value_gradient, None
 
 
-def _flex(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: BlockMask, sinks: torch.Tensor | None
-) -> torch.Tensor:
+def _flex(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: BlockMask) -> torch.Tensor:
     # Uncompiled, flex stores all scores. Inside a compiled block it is compiled with the block.
     flex: Any = _compiled_flex() if query.is_cuda and not torch.compiler.is_compiling() else flex_attention
     options: dict[str, Any] = {"block_mask": mask, "enable_gqa": query.shape[1] != key.shape[1]}
     if query.dtype == torch.float32 and query.shape[3] > WIDEST_HEAD_IN_FP32:
         options["kernel_options"] = SMALL_BLOCKS
-    mixed: torch.Tensor
-    if sinks is None:
-        mixed = flex(query, key, value, **options)
-        return mixed
-    mixed, auxiliary = flex(query, key, value, **options, return_aux=AuxRequest(lse=True))
-    return mixed * torch.sigmoid(auxiliary.lse - sinks[:, None]).unsqueeze(-1).to(mixed.dtype)
+    mixed: torch.Tensor = flex(query, key, value, **options)
+    return mixed
 
 
 @functools.cache

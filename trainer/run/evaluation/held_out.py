@@ -51,7 +51,7 @@ def evaluate(
         return None
     sums = torch.zeros(len(corpora), 2, dtype=torch.float64, device=world.device)
     bot_id = data.bot_id if masks_documents(training.document_masking, world.device) else None
-    rows = batch_size(corpora, training, world)
+    rows = _batch_size(corpora, training, world)
     with torch.no_grad():
         for number, corpus in enumerate(corpora):
             for windows in corpus.batches(rows, world.data_rank, world.data_size):
@@ -77,12 +77,13 @@ def evaluate(
     return {**overall, "per_corpus": per_corpus}
 
 
-def batch_size(corpora: Sequence[HeldOut], training: TrainingConfig, world: World) -> int:
+def _batch_size(corpora: Sequence[HeldOut], training: TrainingConfig, world: World) -> int:
     """How many windows a process reads at a time: one size for all corpora, so that compiled blocks see one
-    shape. 0 without corpora.
+    shape, and no more than training computes at a time, so that memory suffices.
     """
-    most = max((max(1, -(-len(corpus.numbers) // world.data_size)) for corpus in corpora), default=0)
-    return min(training.evaluation.micro_batch_size, most)
+    most = max(max(1, -(-len(corpus.numbers) // world.data_size)) for corpus in corpora)
+    trained = training.micro_batch_size
+    return min(training.evaluation.micro_batch_size, most, most if trained == "auto" else trained)
 
 
 def _summary(nats: float, tokens: float, text_bytes: int) -> dict[str, float | int]:

@@ -40,9 +40,8 @@ class Memory:
     `gathered`: with `dp_shard` the blocks in use, and embedding and head in bf16 with their gradients, of
     which one is reduced at a time, in fp32. `activations`: what a micro-batch keeps for its backward pass.
     `working`: what a step holds for a moment in addition, such as logits. `copy` and `beside` are 0 on a GPU;
-    on a CPU they are the copy that a checkpoint is written from, and what is not a tensor. `validation` is
-    what a batch of a validation needs beyond the peak of a step. `total` is the peak: on a CPU not every part
-    is at its largest then; on a GPU it is their sum.
+    on a CPU they are the copy that a checkpoint is written from, and what is not a tensor. `total` is the
+    peak: on a CPU not every part is at its largest then; on a GPU it is their sum.
     """
 
     weights: int
@@ -51,7 +50,6 @@ class Memory:
     gathered: int
     activations: int
     working: int
-    validation: int
     copy: int
     beside: int
     total: int
@@ -69,7 +67,6 @@ class Memory:
             "gathered weights": self.gathered,
             "activations": self.activations,
             "logits and the like": self.working,
-            "a larger batch in validation": self.validation,
             "the copy that checkpoints are written from": self.copy,
             "libraries and holes in the heap": self.beside,
         }
@@ -90,20 +87,19 @@ def copies_with_averages(training: TrainingConfig) -> int:
     return 2 if training.averaging else 0
 
 
-def is_ample(free: int, training: TrainingConfig, vocab_size: int, validation_windows: int = 0) -> bool:
+def is_ample(free: int, training: TrainingConfig, vocab_size: int) -> bool:
     """Whether `free` bytes are so many that an estimate, which takes some seconds, tells nothing: AMPLE
     times everything that has a size, as often as it could be held.
     """
     model = training.model
-    tokens = max(training.micro_batch_tokens, validation_windows * training.seq_len)
     block = 32 * model.d_model + 8 * model.d_ff + 8 * model.n_heads * training.seq_len
     held = (28 + 8 * copies_with_averages(training)) * model.parameters(vocab_size)
-    return free > AMPLE * (held + 4 * tokens * (model.n_layers * block + 8 * vocab_size))
+    return free > AMPLE * (held + 4 * training.micro_batch_tokens * (model.n_layers * block + 8 * vocab_size))
 
 
 class _Bytes(NamedTuple):
-    """What a step holds: weights, optimizer state and activations; the peaks of forward and backward pass, of
-    the update, and of a batch of a validation.
+    """What a step holds: weights, optimizer state and activations; the peaks of forward and backward pass and
+    of the update.
     """
 
     weights: int
@@ -111,7 +107,6 @@ class _Bytes(NamedTuple):
     activations: int
     forward_and_backward: int
     update: int
-    validating: int
 
     def and_more(self, other: Self, times: float) -> Self:
         """With `times` as much in addition as `other` has more than this."""
@@ -149,18 +144,15 @@ class Footprint:
         )
         return cls(training, vocab_size, device, on_cpu.seq_len, one, two)
 
-    def memory(self, windows: int | None = None, validation_windows: int = 0) -> Memory:
-        """The memory of micro-batches of so many windows, by default those of the `training`, and of batches
-        of so many in a validation, if they are to be counted.
-        """
+    def memory(self, windows: int | None = None) -> Memory:
+        """The memory of micro-batches of so many windows, by default those of the `training`."""
         windows = self.training.micro_batch_windows if windows is None else windows
-        step = self._with(windows)
-        validating = self._with(validation_windows).validating if validation_windows else 0
+        tokens = windows * self.training.seq_len
+        step = self.one.and_more(self.two, tokens / self.measured_len - 1)
         if self.device.type == "cuda":
-            return self._on_gpu(step, windows, validating)
+            return self._on_gpu(step, tokens)
         weights, optimizer, activations = step[:3]
-        most = max(step.forward_and_backward, step.update)
-        peak = max(most, validating)
+        peak = max(step.forward_and_backward, step.update)
         # With an average the copy holds the weights in training too. In the process they take the place of
         # the gradients, which are gone by then.
         trained = weights if self.training.averaging else 0
@@ -172,17 +164,13 @@ class Footprint:
             optimizer=optimizer,
             gathered=0,
             activations=activations,
-            working=max(0, most - 2 * weights - optimizer - activations),
-            validation=peak - most,
+            working=max(0, peak - 2 * weights - optimizer - activations),
             copy=copy,
             beside=beside,
             total=peak + copy + beside,
         )
 
-    def _with(self, windows: int) -> _Bytes:
-        return self.one.and_more(self.two, windows * self.training.seq_len / self.measured_len - 1)
-
-    def _on_gpu(self, step: _Bytes, windows: int, validating: int) -> Memory:
+    def _on_gpu(self, step: _Bytes, tokens: int) -> Memory:
         """`tp` and `pp` are taken to split evenly what `dp_shard` does."""
         model, parallel, rows = (
             self.training.model,
@@ -198,7 +186,7 @@ class Footprint:
             gathered = 2 * BF16 * vocabulary + FP32 * head + BF16 * blocks * kept // model.n_layers
             if self.training.activation_checkpointing == "none":
                 activations -= BF16 * blocks  # autocast's copies, kept for the backward pass: gathered again
-        chunk = min(windows * self.training.seq_len, max(MIN_CHUNK_ROWS, CHUNK_LOGITS["cuda"] // rows))
+        chunk = min(tokens, max(MIN_CHUNK_ROWS, CHUNK_LOGITS["cuda"] // rows))
         parts = {
             "weights": step.weights // shards,
             "gradients": step.weights // shards,
@@ -208,30 +196,26 @@ class Footprint:
             # Logits and probabilities in fp32 and bf16, and the head in bf16.
             "working": chunk * rows * 2 * (FP32 + BF16) + BF16 * head,
         }
-        validation = max(0, validating - sum(parts.values()))
-        total = sum(parts.values()) + validation
-        return Memory(**parts, validation=validation, copy=0, beside=0, total=total)
+        return Memory(**parts, copy=0, beside=0, total=sum(parts.values()))
 
 
 def _as_on_gpu(training: TrainingConfig) -> TrainingConfig:
-    """The settings that keep on a CPU what the kernels of a GPU keep. SDPA does not have attention sinks.
-    What it keeps grows with the tokens, not with their square, so short windows are measured.
+    """The settings that keep on a CPU what the kernels of a GPU keep. What SDPA keeps grows with the tokens,
+    not with their square, so short windows are measured.
     """
-    model = training.model.model_copy(update={"attention_sinks": False})
     precision = "fp32" if training.precision in ("fp32", "tf32") else "bf16"
     return training.model_copy(
         update={
             "precision": precision,
             "attention": "sdpa",
             "document_masking": False,
-            "model": model,
             "seq_len": min(training.seq_len, MEASURED_LEN),
         }
     )
 
 
 def _step(training: TrainingConfig, vocab_size: int, accumulates: bool, windows: int, layers: int) -> _Bytes:
-    """Takes a step, and the loss of a batch as in a validation, with so many windows."""
+    """Takes a step with so many windows."""
     device = torch.device("cpu")
     precision = resolve(training.precision, device)
     masked = masks_documents(training.document_masking, device)
@@ -242,17 +226,13 @@ def _step(training: TrainingConfig, vocab_size: int, accumulates: bool, windows:
         training.seq_len,
         training.model.head_dim,
         masked,
-        training.model.attention_sinks,
     )
     with FakeTensorMode(), device:
         shape = training.model.model_copy(update={"n_layers": layers})
         model = Llama(
             shape, vocab_size, training.seq_len, backend, training.activation_checkpointing, training.dropout
         )
-        # The update with 8-bit moments is compiled, which fake tensors do not support.
-        in_8_bit = training.optimizer.kind == "adamw_8bit"
-        in_fp32 = {"kind": "adamw"} if in_8_bit else {}
-        optimizers = build(model, training.optimizer.model_copy(update=in_fp32))
+        optimizers = build(model, training.optimizer)
         tokens = torch.zeros(windows, training.seq_len + 1, dtype=torch.int64)
         with _LiveBytes() as live:
             weights = live.count(model.parameters())
@@ -270,15 +250,7 @@ def _step(training: TrainingConfig, vocab_size: int, accumulates: bool, windows:
             loss = loss_sum(model, Batch.of(tokens, 0 if masked else None, keys), precision)
             activations = live.now - before
             loss.backward()
-            forward_and_backward = live.peak
-            del loss
-            model.zero_grad(set_to_none=True)
-            live.peak = live.now
-            with torch.no_grad():
-                loss_sum(model, Batch.of(tokens, 0 if masked else None), precision)
-            less = 3 * weights // 2 if in_8_bit else 0  # two moments of one byte each, measured as fp32
-            peaks = (peak - less for peak in (forward_and_backward, update, live.peak))
-            return _Bytes(weights, state - less, activations, *peaks)
+            return _Bytes(weights, state, activations, live.peak, update)
 
 
 class _LiveBytes(TorchDispatchMode):

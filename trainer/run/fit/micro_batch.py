@@ -5,7 +5,6 @@ import logging
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 
@@ -26,25 +25,16 @@ MOST_TOKENS = {"cuda": 65_536, "cpu": 4_096}
 log = logging.getLogger("trainer")
 
 
-class Fitting(NamedTuple):
-    """`sizes`: the micro-batches, in windows, that should fit, the largest first. `optimizer`: the bytes of
-    its state in one process.
-    """
-
-    sizes: list[int]
-    optimizer: int
-
-
-def fitting(footprint: Footprint, data_size: int, memory: int) -> Fitting:
-    """The micro-batches that `memory` bytes of a process hold with a margin, by the estimate for uncompiled
-    blocks; a single window in any case.
+def fitting(footprint: Footprint, data_size: int, memory: int) -> list[int]:
+    """The micro-batches, in windows, that `memory` bytes of a process hold with a margin, by the estimate for
+    uncompiled blocks, the largest first; a single window in any case.
     """
     training, room = footprint.training, (1 - MARGIN) * memory
     most = MOST_TOKENS[footprint.device.type] // training.seq_len
     sizes = [
         size for size in _sizes(training, data_size) if size <= most and footprint.memory(size).total <= room
     ]
-    return Fitting(sizes or [1], footprint.memory(1).optimizer)
+    return sizes or [1]
 
 
 def divides(training: TrainingConfig, size: int, data_size: int) -> bool:
@@ -86,16 +76,19 @@ def build_fitting(plan: Plan, world: World, checkpoint: Path | None) -> Session:
             return build_session(plan.with_micro_batch(saved["micro_batch_size"]), world)
     memory = world.least(free_memory(world.device))
     vocab_size, data_size = plan.config.data.vocab_size, world.data_size
-    found = world.from_main(
-        lambda: fitting(Footprint.measure(training, vocab_size, data_size, world.device), data_size, memory)
-    )
-    assert isinstance(found, Fitting)
-    session, most = build_session(plan, world), found.sizes[0]
-    for size in found.sizes:
+
+    def estimated() -> tuple[list[int], int]:
+        """The sizes, and the bytes of the optimizer's state in one process."""
+        footprint = Footprint.measure(training, vocab_size, data_size, world.device)
+        return fitting(footprint, data_size, memory), footprint.memory(1).optimizer
+
+    sizes, optimizer = world.from_main(estimated)
+    session, most = build_session(plan, world), sizes[0]
+    for size in sizes:
         if size > most:
             continue
         session = replace(session, plan=plan.with_micro_batch(size))
-        if training.parallel.splits_model or not world.any(_runs_out(session, found.optimizer)):
+        if training.parallel.splits_model or not world.any(_runs_out(session, optimizer)):
             log.info("micro-batches of %d windows: %s MB are free", size, f"{memory / 1e6:,.0f}")
             return session
         log.warning("a micro-batch of %d windows does not fit: half of it is tried", size)

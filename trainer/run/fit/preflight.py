@@ -15,7 +15,6 @@ from trainer.data.windows import held_out
 from trainer.hf.tokenizer import load_tokenizer
 from trainer.model.llama import padded_vocab_size
 from trainer.parallel.world import World
-from trainer.run.evaluation.held_out import batch_size
 from trainer.run.fit import compiler
 from trainer.run.fit.hardware import free_memory
 from trainer.run.fit.memory import Footprint, copies_with_averages, is_ample
@@ -178,12 +177,10 @@ def _check_disk(config: RunConfig) -> None:
 def _check_memory(config: RunConfig, world: World) -> None:
     training, free = config.training, free_memory(world.device)
     vocab_size = config.data.vocab_size
-    windows = validation_windows(config, world)
     # The estimate is for an unsplit model. A split one that is too large fails at the first batch.
-    if training.parallel.splits_model or is_ample(free, training, vocab_size, windows):
+    if training.parallel.splits_model or is_ample(free, training, vocab_size):
         return
-    footprint = Footprint.measure(training, vocab_size, world.size, world.device)
-    needed = footprint.memory(validation_windows=windows)
+    needed = Footprint.measure(training, vocab_size, world.size, world.device).memory()
     told = f"training needs {needed}, and {free / 1e6:,.0f} MB are free on {world.device}"
     if needed.total <= free:
         log.info(told)
@@ -192,21 +189,9 @@ def _check_memory(config: RunConfig, world: World) -> None:
         log.warning("%s; compiled it may fit, the first batch will tell", told)
     else:
         smaller = "take a smaller model"
-        if needed.validation:
-            smaller = f"lower training.evaluation.micro_batch_size (now {windows} windows at a time)"
-        elif needed.activations > needed.lasting:
+        if needed.activations > needed.lasting:
             smaller = f"lower training.micro_batch_size (now {training.micro_batch_windows})"
         raise TrainerError(f"{told}; {smaller}, lower training.seq_len, or free some memory")
-
-
-def validation_windows(config: RunConfig, world: World) -> int:
-    """The windows that a validation reads at a time where they are more than a micro-batch of training, else
-    0: they then take no more memory than a step.
-    """
-    training = config.training
-    corpora = held_out(config.data, training.seq_len, training.evaluation.max_tokens)
-    windows = batch_size(corpora, training, world)
-    return windows if windows > training.micro_batch_windows else 0
 
 
 def _warn_of_long_validations(config: RunConfig) -> None:

@@ -1,49 +1,33 @@
 """A first micro-batch before training, so that a run that does not fit or compile fails at once."""
 
-import itertools
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import torch
 
-from trainer.run.evaluation.held_out import EvaluationStoppedError
 from trainer.run.fit.memory import is_out_of_memory
-from trainer.run.fit.preflight import validation_windows
 from trainer.run.session import Session
 from trainer.run.step import add_gradients
 from trainer.system.errors import TrainerError, first_line
 
 
 def dry_run(session: Session) -> None:
-    """Computes and discards the gradients of one micro-batch: one for each process of a pipeline. Then the
-    loss of one batch of a validation, if that is larger. Raises TrainerError if that fails.
+    """Computes and discards the gradients of one micro-batch: one for each process of a pipeline. Raises
+    TrainerError if that fails.
     """
     rows = session.plan.data.batch(session.step, session.world.data_rank, session.world.data_size)
     micro_batch_size = session.training.micro_batch_tokens // (rows.shape[1] - 1)
     windows = torch.from_numpy(rows[: micro_batch_size * session.training.parallel.pp])
-    context, seq_len = session.context, session.training.seq_len
-    first = f"one micro-batch of {session.training.micro_batch_windows} x {seq_len} tokens"
-    with explained(first, "training.micro_batch_size"):
+    context, training = session.context, session.training
+    with explained(f"one micro-batch of {training.micro_batch_windows} x {training.seq_len} tokens"):
         add_gradients(session.model, context.batch(windows.to(session.world.device)), context)
     session.model.zero_grad(set_to_none=True)
-    if validated := validation_windows(session.config, session.world):
-        batch = f"one batch of {validated} x {seq_len} tokens of a validation"
-        with explained(batch, "training.evaluation.micro_batch_size"):
-            _validate_one_batch(session)
-
-
-def _validate_one_batch(session: Session) -> None:
-    stops = itertools.chain([False], itertools.repeat(True))
-    with suppress(EvaluationStoppedError):
-        session.evaluate(gives_up=stops.__next__)
 
 
 @contextmanager
-def explained(batch: str, setting: str) -> Iterator[None]:
-    """Turns the errors of a first `batch`, whose size `setting` sets, into TrainerError: out of memory, or a
-    failed compilation.
-    """
+def explained(batch: str) -> Iterator[None]:
+    """Turns the errors of a first `batch` into TrainerError: out of memory, or a failed compilation."""
     try:
         yield
     except Exception as error:
@@ -58,8 +42,8 @@ def explained(batch: str, setting: str) -> Iterator[None]:
         if not is_out_of_memory(error):
             raise
         raise TrainerError(
-            f"{batch} does not fit ({first_line(error)}). "
-            f"Lower {setting} or training.seq_len, or use a smaller model"
+            f"{batch} does not fit ({first_line(error)}). Lower training.micro_batch_size or "
+            "training.seq_len, or use a smaller model"
         ) from error
 
 

@@ -69,8 +69,8 @@ def _plan(options: argparse.Namespace, training: TrainingConfig, vocab_size: int
     data_size = max(1, machine.count // (parallel.tp * parallel.pp))
     footprint = Footprint.measure(training, vocab_size, data_size, device)
     if training.micro_batch_size == "auto":
-        sizes = fitting(footprint, data_size, machine.memory).sizes
-        training = training.model_copy(update={"micro_batch_size": sizes[0]})
+        size = fitting(footprint, data_size, machine.memory)[0]
+        training = training.model_copy(update={"micro_batch_size": size})
         footprint = Footprint.measure(training, vocab_size, data_size, device)
     parameters = training.model.parameters(vocab_size)
     tokens = options.tokens or (law.best_tokens(parameters) if options.params else training.max_tokens)

@@ -68,18 +68,10 @@ def test_a_pattern_comes_before_the_kinds_that_ship_and_before_later_patterns() 
     assert scrubbed(text, patterns=[EMPLOYEE], kinds=[]) == text.replace("EMP-123456", "[EMPLOYEE]")
 
 
-@pytest.mark.parametrize(
-    ("checksum", "right", "wrong"),
-    [
-        ("luhn", "79927398713", "79927398710"),
-        ("iban", "GB82 WEST 1234 5698 7654 32", "GB83 WEST 1234 5698 7654 32"),
-        ("mod97", "794431", "794432"),
-    ],
-)
-def test_a_match_stays_unless_its_checksum_is_right(checksum: str, right: str, wrong: str) -> None:
-    pattern = {"name": "member", "regex": r"\b[0-9A-Z]{4}[0-9A-Z ]*[0-9]\b", "checksum": checksum}
-    assert scrubbed(f"<{right}>", patterns=[pattern], kinds=[]) == "<[MEMBER]>"
-    assert scrubbed(f"<{wrong}>", patterns=[pattern], kinds=[]) == f"<{wrong}>"
+def test_a_match_stays_unless_its_checksum_is_right() -> None:
+    pattern = {"name": "member", "regex": r"\b[0-9]{4}[0-9 ]*[0-9]\b", "checksum": "luhn"}
+    assert scrubbed("<7992 7398713>", patterns=[pattern], kinds=[]) == "<[MEMBER]>"
+    assert scrubbed("<7992 7398710>", patterns=[pattern], kinds=[]) == "<7992 7398710>"
 
 
 def test_a_pattern_that_matches_placeholders_leaves_them() -> None:

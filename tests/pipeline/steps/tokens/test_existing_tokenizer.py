@@ -18,7 +18,7 @@ from tests.pipeline.steps.corpora import TEXTS
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     params = bpe.TokenizerParams(vocab_size=300)
-    made = bpe.files(bpe.train([pa.array(TEXTS)], params), params)
+    made = bpe.files(bpe.train([pa.array(TEXTS)], params))
     config = json.loads(made["tokenizer_config.json"]) | {"auto_map": {"AutoTokenizer": "code.py"}}
     with Hub() as server:
         server.files = {

@@ -73,8 +73,8 @@ FAULTS: dict[str, Callable[[Version], object]] = {
     "is missing or its manifest is damaged": lambda it: (it.path / MANIFEST).write_text("{"),
     "the recipe's tokenizer, is missing": lambda it: shutil.rmtree(it.path),
     r"made by an earlier version of this program \(bpe-1\)": lambda it: made_by_other_code(it, "bpe-1"),
-    "made before tokenizer.max_document_chars was a setting": lambda it: made_by_other_code(
-        it, VERSION, "max_document_chars"
+    "made before tokenizer.sample_bytes was a setting": lambda it: made_by_other_code(
+        it, VERSION, "sample_bytes"
     ),
 }
 

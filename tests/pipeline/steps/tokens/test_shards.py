@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
 
 from pipeline.recipe.sections import ShardParams
 from pipeline.sources.files import FilesConfig
@@ -151,9 +152,8 @@ def test_an_existing_tokenizer_is_copied_frozen_and_its_own_tokens_begin_and_end
 ) -> None:
     theirs = tmp_path / "theirs"
     theirs.mkdir()
-    one = bpe.train(
-        [pa.array(TEXTS)], bpe.TokenizerParams(vocab_size=500, pattern="gpt2", end_of_text="<|endoftext|>")
-    )
+    trained = bpe.train([pa.array(TEXTS)], bpe.TokenizerParams(vocab_size=500, pattern="gpt2"))
+    one = Tokenizer.from_str(trained.to_str().replace("[EOT]", "<|endoftext|>"))
     one.enable_truncation(16)  # as a tokenizer.json from elsewhere may ask for
     (theirs / "tokenizer.json").write_text(one.to_str())
     (theirs / "tokenizer_config.json").write_text(

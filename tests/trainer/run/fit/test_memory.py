@@ -96,20 +96,6 @@ def test_what_a_checkpoint_is_written_from_is_counted_with_averages_too(
     assert not is_ample(AMPLE * (estimated.total - estimated.beside), session.config.training, 300)
 
 
-def test_a_validation_batch_is_counted_where_it_is_the_peak(settings: dict[str, Any]) -> None:
-    training = RunConfig.model_validate(settings).training
-    footprint = Footprint.measure(training, 300, 1, CPU)
-    none, small, larger, twice = (
-        footprint.memory(validation_windows=number) for number in (0, 1, 4000, 8000)
-    )
-    assert none.validation == 0 == small.validation
-    # Without gradients a layer's activations are gone with it: some of them, and the logits, at a time.
-    windows_of_tokens = 4 * 4000 * 32 * training.model.d_model
-    assert windows_of_tokens < twice.validation - larger.validation < 50 * windows_of_tokens
-    assert larger.total > small.total + larger.validation
-    assert not is_ample(AMPLE * (twice.total - twice.beside), training, 300, 8000)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", [(4, 256, 8), (6, 384, 6)])
 def test_a_process_takes_what_was_estimated(

@@ -76,7 +76,7 @@ def test_the_largest_micro_batch_that_fits_with_a_margin_is_taken(
 ) -> None:
     footprint = replace(footprint, training=training(global_batch_tokens=3 * 2**17, max_tokens=3 * 2**17))
     windows, room = 3 * 2**17 // 512 // processes, (1 - MARGIN) * gigabytes * 1e9
-    size = fitting(footprint, processes, gigabytes * 10**9).sizes[0]
+    size = fitting(footprint, processes, gigabytes * 10**9)[0]
     assert windows % size == 0 and footprint.memory(size).total <= room
     larger = next(one for one in range(size + 1, windows + 1) if windows % one == 0)
     assert footprint.memory(larger).total > room or larger * 512 > 65_536
@@ -87,10 +87,10 @@ def test_it_divides_the_batch_of_every_stage_and_leaves_a_pipeline_enough_micro_
 ) -> None:
     stages = [{"name": "first", "share": 0.5, "global_batch_tokens": 6 * 512}, {"name": "last"}]
     staged = training(global_batch_tokens=9 * 512, max_tokens=36 * 512, stages=stages)
-    assert fitting(replace(footprint, training=staged), 1, 80 * 10**9).sizes == [3, 1]
+    assert fitting(replace(footprint, training=staged), 1, 80 * 10**9) == [3, 1]
     piped = training(global_batch_tokens=8 * 512, max_tokens=8 * 512, parallel={"pp": 4})
-    assert fitting(replace(footprint, training=piped), 1, 80 * 10**9).sizes == [2, 1]
-    assert fitting(footprint, 1, 10**6).sizes == [1]  # a window is tried on a GPU of any size
+    assert fitting(replace(footprint, training=piped), 1, 80 * 10**9) == [2, 1]
+    assert fitting(footprint, 1, 10**6) == [1]  # a window is tried on a GPU of any size
 
 
 def test_it_is_halved_while_memory_runs_out_at_the_start(settings: dict[str, Any]) -> None:
@@ -98,7 +98,7 @@ def test_it_is_halved_while_memory_runs_out_at_the_start(settings: dict[str, Any
     settings["training"] |= {"model": model, "global_batch_tokens": 4096, "max_tokens": 8192}
     wanted = RunConfig.model_validate(settings)
     footprint = Footprint.measure(wanted.training, wanted.data.vocab_size, 1, torch.device("cpu"))
-    assert fitting(footprint, 1, 4 * 10**9).sizes[0] == 128
+    assert fitting(footprint, 1, 4 * 10**9)[0] == 128
     done = subprocess.run(
         [sys.executable, "-c", DECIDE, json.dumps(settings), str(250 * 10**6)],
         cwd=ROOT,
