@@ -104,7 +104,7 @@ def _by_language(recipe: Recipe, store: Store, corpora: list[str]) -> Iterator[s
     """What is kept of each language in each corpus."""
     if not recipe.quality.detects:
         raise UsageError(
-            "--by language: no language was detected: set `quality.by_language` or `languages` and run `corpus`"
+            "--by language: no language was detected: set `quality.by_language` and run the job `corpus`"
         )
     detected = partial(_read, store, keys.languages, "languages", "language")
     found = rejections.totals(store, corpora, "language", "keep", language=detected)

@@ -1,7 +1,7 @@
 """The optimizer and the schedule of its learning rate."""
 
 import math
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -86,12 +86,11 @@ class OptimizerConfig(Config):
 class ScheduleConfig(Config):
     """The course of the learning rate over the run: a linear warmup, then the schedule."""
 
-    constants: ClassVar = {"decay": "linear"}
     kind: Literal["cosine", "linear", "constant", "wsd"] = Field(
         default="wsd",
         description="How the learning rate falls after the warmup. `cosine`, `linear`: to the end of the "
-        "run. `constant`: not at all. `wsd` (warmup, stable, decay): flat, then in a line over the last "
-        "`decay_fraction` of the run.",
+        "run. `constant`: not at all. `wsd` (warmup, stable, decay): flat, then over the last "
+        "`decay_fraction` of the run as `decay` says.",
     )
     warmup_tokens: int = Field(
         default_factory=int,
@@ -112,6 +111,10 @@ class ScheduleConfig(Config):
         gt=0,
         le=1,
         description="Share (0 to 1) of the run over which the learning rate falls. Only used with `wsd`.",
+    )
+    decay: Literal["linear", "sqrt"] = Field(
+        default="linear",
+        description="Shape of the fall: a line, or 1 - sqrt (Hägele et al. 2024). Only used with `wsd`.",
     )
 
     def check(self, tokens: int, where: str = "") -> None:
@@ -134,7 +137,8 @@ class ScheduleConfig(Config):
         if self.kind == "constant":
             left = 1.0
         elif self.kind == "wsd":
-            left = 1 - max(0.0, 1 - (max_tokens - tokens) / (self.decay_fraction * max_tokens))
+            done = max(0.0, 1 - (max_tokens - tokens) / (self.decay_fraction * max_tokens))
+            left = 1 - (math.sqrt(done) if self.decay == "sqrt" else done)
         else:
             done = (tokens - warmup) / max(1, max_tokens - warmup)
             left = 0.5 * (1 + math.cos(math.pi * done)) if self.kind == "cosine" else 1 - done

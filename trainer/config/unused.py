@@ -5,7 +5,7 @@ from typing import Any
 from trainer.config.training import TrainingConfig
 
 # The kinds that use a setting; others ignore it.
-OF_SCHEDULES = {"decay_fraction": ("wsd",), "min_lr_ratio": ("cosine", "linear", "wsd")}
+OF_SCHEDULES = {"decay": ("wsd",), "decay_fraction": ("wsd",), "min_lr_ratio": ("cosine", "linear", "wsd")}
 
 
 def check(training: TrainingConfig) -> None:

@@ -54,7 +54,8 @@ class QualityParams(Params):
     )
     min_language_confidence: Share = Field(
         0.5,
-        description="Least probability (0 to 1) of the detected language, with `languages` and `by_language`.",
+        description="Least probability (0 to 1) of the detected language. Used with `languages` and "
+        "`by_language`.",
     )
     by_language: bool = Field(
         False,

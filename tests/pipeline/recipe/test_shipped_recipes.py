@@ -52,7 +52,7 @@ def recipe(name: str) -> Recipe:
         Footprint.measure(recipe.training, vocab_size(recipe), target.processes, gpu),
         target.processes,
         target.memory,
-    ).sizes
+    )
     training = recipe.training.model_copy(update={"micro_batch_size": sizes[0]})
     return recipe.model_copy(update={"training": training})
 

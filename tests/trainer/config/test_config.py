@@ -39,7 +39,6 @@ def example() -> dict[str, Any]:
 # Dumps of earlier code, by the sections of a run that have them.
 CONSTANTS = {
     "model": {"attention_sinks": False},
-    "schedule": {"decay": "linear"},
     "model.rope_scaling": {"low_freq_factor": 1.0, "high_freq_factor": 4.0},
 }
 

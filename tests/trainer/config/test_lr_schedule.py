@@ -21,6 +21,10 @@ AT = (1, 50, 100, 101, 400, 550, 700, 1000)
         ({"kind": "linear", "min_lr_ratio": 0}, [0.01, 0.5, 1, 899 / 900, 600 / 900, 0.5, 300 / 900, 0]),
         ({"kind": "constant"}, [0.01, 0.5, 1, 1, 1, 1, 1, 1]),
         ({"kind": "wsd", "min_lr_ratio": 0}, [0.01, 0.5, 1, 1, 1, 0.75, 0.5, 0]),
+        (
+            {"kind": "wsd", "decay": "sqrt", "min_lr_ratio": 0},
+            [0.01, 0.5, 1, 1, 1, 0.5, 1 - math.sqrt(0.5), 0],
+        ),
     ],
 )
 def test_the_courses_go_through_their_golden_points(

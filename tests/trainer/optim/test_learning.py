@@ -27,7 +27,8 @@ SCHEDULES: dict[str, dict[str, Any]] = {
     "cosine": {"kind": "cosine"},
     "linear": {"kind": "linear"},
     "constant": {"kind": "constant"},
-    "wsd": {"kind": "wsd"},
+    "wsd, linear": {"kind": "wsd"},
+    "wsd, sqrt": {"kind": "wsd", "decay": "sqrt"},
 }
 
 

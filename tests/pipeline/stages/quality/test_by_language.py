@@ -14,6 +14,7 @@ GERMAN = (
     "Bücher sind alt, und das Papier ist von schlechter Güte. Darum arbeitet man seit Jahren daran, sie zu "
     "erhalten, denn als Quelle für die Geschichte des Landes sind sie durch nichts zu ersetzen. "
 )
+# ruff: noqa: RUF001 - the punctuation of Chinese
 CHINESE = (
     "图书馆于一九一二年由该市建立，并与博物馆相连。今天它有十多万册书，这些书是战后从各个村庄运到城里的。"
     "许多书都很旧了，纸张的质量也不好。因此人们多年来一直在努力保存它们，因为作为这个国家历史的资料，它们是"
