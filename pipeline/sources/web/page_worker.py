@@ -7,6 +7,7 @@ and the page. Out: <charset bytes, text bytes> as two u32, then the charset used
 
 import codecs
 import logging
+import re
 import resource
 import signal
 import struct
@@ -21,6 +22,7 @@ from resiliparse.parse.html import HTMLTree
 ASKED = struct.Struct("<III")
 ANSWERED = struct.Struct("<II")
 MEMORY_BYTES = 2 << 30
+BODY = re.compile(r"<body\b[^>]*>", re.IGNORECASE)
 # Words in the class or id of what surrounds an article. resiliparse knows some of them, as whole names only.
 AROUND = (
     "author caption consent cookie copyright footer gallery newsletter related share slides subscribe widget"
@@ -52,7 +54,8 @@ def main(extractor: str, asked: BinaryIO, answered: BinaryIO) -> None:
 
 
 def by_resiliparse(page: str) -> str:
-    tree = HTMLTree.parse(page)
+    # resiliparse takes any list less than four elements deep for a menu
+    tree = HTMLTree.parse(BODY.sub(r"\g<0><div><div><div>", page, count=1))
     chosen: dict[str, Any] = {"preserve_formatting": True, "main_content": True, "alt_texts": False}
     text: str = extract_plain_text(tree, **chosen)
     for left_out, share in LEFT_OUT:

@@ -129,10 +129,10 @@ def test_a_page_that_consists_of_comments_or_has_the_class_of_a_notice_keeps_its
 def test_code_lists_tables_and_accents_survive(extractor: Extractor) -> None:
     if extractor == "trafilatura":
         pytest.importorskip("trafilatura", reason="needs the extra `web`")
-    body = f"""<html><body><div><main><article><h1>Häfen</h1>{STORY}<ul><li>Rope</li><li>Tar</li></ul>
+    body = f"""<html><body><main><h1>Häfen</h1>{STORY}<ul><li>Rope</li><li>Tar</li></ul>
       <pre><code>for ship in fleet:\n    ship.moor()\n</code></pre>
       <table><tr><th>Port</th><th>Depth</th></tr><tr><td>Čapljina</td><td>12 m</td></tr></table>
-    </article></main></div></body></html>"""
+    </main></body></html>"""
     with PageExtractor(30, extractor) as pages:
         page = pages.extract(body.encode("utf-8"), "utf-8")
     assert isinstance(page, ExtractedPage)
