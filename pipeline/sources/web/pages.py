@@ -7,8 +7,9 @@ import struct
 import subprocess
 import sys
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import IO, Self
+from typing import IO, Literal, Self
 
 from pipeline.sources.source import Reason, SourceError
 from pipeline.store.errors import install
@@ -17,6 +18,8 @@ WORKER = Path(__file__).with_name("page_worker.py")
 # as in page_worker.py, which cannot be imported without resiliparse
 ASKED = struct.Struct("<III")
 ANSWERED = struct.Struct("<II")
+
+Extractor = Literal["resiliparse", "trafilatura"]
 
 
 @dataclass(frozen=True)
@@ -30,10 +33,10 @@ class ExtractedPage:
 class PageExtractor:
     """One worker process, restarted after each page that ended it. Each page has `seconds`."""
 
-    def __init__(self, seconds: float):
+    def __init__(self, seconds: float, extractor: Extractor = "resiliparse"):
         if importlib.util.find_spec("resiliparse") is None:
             raise SourceError(f"reading web archives needs resiliparse and warcio: run {install('web')}")
-        self._seconds = seconds
+        self._seconds, self._extractor = seconds, extractor
         self._worker: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -49,7 +52,9 @@ class PageExtractor:
         detected in the page.
         """
         self._worker = self._worker or subprocess.Popen(
-            [sys.executable, "-P", str(WORKER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-P", str(WORKER), self._extractor],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
         )
         assert self._worker.stdin and self._worker.stdout
         declared = charset.encode("ascii", "replace")
@@ -75,6 +80,14 @@ class PageExtractor:
             self._worker.stdin.close()
         self._worker = None
         return status
+
+
+def installed(extractor: Extractor) -> str:
+    """Its name and version, as in `trafilatura-2.3.1`. Raises SourceError when the package is missing."""
+    try:
+        return f"{extractor}-{version(extractor)}"
+    except PackageNotFoundError:
+        raise SourceError(f"`extractor: {extractor}` needs {extractor}: run {install('web')}") from None
 
 
 def _exactly(stream: IO[bytes], size: int) -> bytes:

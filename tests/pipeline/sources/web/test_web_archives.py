@@ -5,6 +5,7 @@ neighbours.
 import gzip
 import json
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ pytest.importorskip("resiliparse", reason="needs the extra `web`")
 from pipeline.sources import open_source
 from pipeline.sources.documents import document_id, own_id
 from pipeline.sources.source import Rejected
-from pipeline.sources.web.pages import ExtractedPage, PageExtractor
+from pipeline.sources.web.pages import ExtractedPage, Extractor, PageExtractor
 from pipeline.sources.web.warc import WarcConfig
 from tests.corpora import CORPORA, needs_corpora
 from tests.pipeline.sources import reading
@@ -75,6 +76,76 @@ def test_a_crawl_gives_the_main_text_of_every_page() -> None:
     )
     assert json.loads(team["metadata"]) == {"date": "2024-04-25T16:24:44Z", "charset": "utf-8"}
     assert not [row["url"] for row in rows if "<div" in row["text"] or "function(" in row["text"]]
+
+
+def article(around: str = "", body: str = "") -> str:
+    """A page as blogs have it: the words of the story, and whatever is `around` them."""
+    return f"""<html><head><title>t</title></head><body class="{body}"><div id="page"><div class="column">
+      <article><h1>The lighthouse</h1>{STORY}</article>{around}
+    </div></div></body></html>"""
+
+
+EXTRACTORS = ("resiliparse", "trafilatura")
+AROUND = {
+    "comments": '<section class="comments"><h2>2 comments</h2><div class="comment"><p>Nice read, Reply!</p>'
+    "</div></section>",
+    "byline": '<div class="post-meta">Posted by Regan on May 3</div>',
+    "newsletter": '<div class="box-newsletter-signup"><p>Subscribe to our mailing list</p></div>',
+    "cookies": '<div id="cookieNotice"><p>This site uses cookies.</p></div>',
+    "related": '<div class="you-may-like-related"><p>Ten more towers by the sea</p></div>',
+    "sharing": '<div class="c-share-tools"><p>Share via Shortlink</p></div>',
+}
+
+
+@pytest.mark.parametrize("around", AROUND)
+@pytest.mark.parametrize("extractor", EXTRACTORS)
+def test_what_stands_around_an_article_is_left_out(extractor: Extractor, around: str) -> None:
+    if extractor == "trafilatura":
+        pytest.importorskip("trafilatura", reason="needs the extra `web`")
+    with PageExtractor(30, extractor) as pages:
+        found = pages.extract(article(AROUND[around]).encode(), "utf-8")
+        alone = pages.extract(article().encode(), "utf-8")
+    assert isinstance(found, ExtractedPage)
+    assert isinstance(alone, ExtractedPage)
+    assert found.text.split() == alone.text.split()
+    assert alone.text.count("The lighthouse keeper wrote a line") == 8
+
+
+def test_a_page_that_consists_of_comments_or_has_the_class_of_a_notice_keeps_its_text() -> None:
+    posts = "".join(
+        f'<div class="comment"><p>{n}. {"I oil mine every spring. " * 9}</p></div>' for n in range(9)
+    )
+    forum = f'<html><body><div><div><div class="comments">{posts}</div></div></div></body></html>'
+    with PageExtractor(30) as pages:
+        thread = pages.extract(forum.encode(), "utf-8")
+        marked = pages.extract(article(body="has-cookie-notice widget-page").encode(), "utf-8")
+    assert isinstance(thread, ExtractedPage)
+    assert thread.text.count("I oil mine every spring.") == 81
+    assert isinstance(marked, ExtractedPage)
+    assert marked.text.count("The lighthouse keeper wrote a line") == 8
+
+
+@pytest.mark.parametrize("extractor", EXTRACTORS)
+def test_code_lists_tables_and_accents_survive(extractor: Extractor) -> None:
+    if extractor == "trafilatura":
+        pytest.importorskip("trafilatura", reason="needs the extra `web`")
+    body = f"""<html><body><main><h1>Häfen</h1>{STORY}<ul><li>Rope</li><li>Tar</li></ul>
+      <pre><code>for ship in fleet:\n    ship.moor()\n</code></pre>
+      <table><tr><th>Port</th><th>Depth</th></tr><tr><td>Čapljina</td><td>12 m</td></tr></table>
+    </main></body></html>"""
+    with PageExtractor(30, extractor) as pages:
+        page = pages.extract(body.encode("utf-8"), "utf-8")
+    assert isinstance(page, ExtractedPage)
+    assert [word for word in ("Rope", "Tar", "Port", "Čapljina", "12 m") if word not in page.text] == []
+    assert "for ship in fleet:\n    ship.moor()" in page.text
+
+
+def test_another_extractor_reads_a_crawl_again_and_the_default_keeps_its_settings(tmp_path: Path) -> None:
+    pytest.importorskip("trafilatura", reason="needs the extra `web`")
+    default = WarcConfig(paths=(str(tmp_path),))
+    assert "extractor" not in default.model_dump(mode="json")
+    other = open_source("c", default.model_copy(update={"extractor": "trafilatura"}))
+    assert other.version == f"{open_source('c', default).version} trafilatura-{version('trafilatura')}"
 
 
 @pytest.mark.parametrize(
@@ -177,12 +248,17 @@ def test_what_follows_a_record_that_cannot_be_read_counts_as_lost(tmp_path: Path
     assert 0.3 < rejects[0].lost_bytes / len(content) < 0.6
 
 
-def test_a_page_that_takes_too_long_is_named_and_the_next_one_arrives(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("extractor", "seconds"), [("resiliparse", 0.25), ("trafilatura", 1)])
+def test_a_page_that_takes_too_long_is_named_and_the_next_one_arrives(
+    tmp_path: Path, extractor: Extractor, seconds: float
+) -> None:
+    if extractor == "trafilatura":
+        pytest.importorskip("trafilatura", reason="needs the extra `web`")
     endless = html("<p>word <b>word</b> " * 700_000).encode()
     (tmp_path / "a.warc").write_bytes(
         page("http://endless/", endless) + page("http://good/", html(STORY).encode())
     )
-    rows, rejects = read(tmp_path / "a.warc", page_seconds=0.25)
+    rows, rejects = read(tmp_path / "a.warc", page_seconds=seconds, extractor=extractor)
     assert ([row["url"] for row in rows], rejects) == (["http://good/"], [(1, "page_took_too_long")])
 
 
