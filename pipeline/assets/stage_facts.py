@@ -26,7 +26,7 @@ def _quality(workshop: PipelineResources, version: Version) -> dict[str, Any]:
         "share kept": round(found[0].share, 4),
         "verdicts by rule": _reasons_table({keys.corpus(version.key): found}),
     }
-    if workshop.recipe.quality.languages is not None:
+    if workshop.recipe.rules(keys.corpus(version.key)).quality.languages is not None:
         facts["languages"] = breakdown_table(version.counts, "languages", "language")
     return facts
 
