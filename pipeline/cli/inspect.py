@@ -141,10 +141,7 @@ def _what_if(recipe: Recipe, store: Store, corpora: list[str], asked: list[str],
             "--what-if: this needs languages or filters that have not been measured: set them in a variant, "
             "run the job `corpus` for it, and name it in --against"
         )
-
-    def judge(corpus: str, part: str) -> pa.Table:
-        return judge_again(store, rules[corpus][1], corpus, part)
-
+    judge = partial(judge_again, store, {name: then for name, (_, then) in rules.items()})
     return _differences(store, corpora, ("now", "then"), judge, draw, None)
 
 

@@ -238,8 +238,8 @@ class Recipe(Params):
     @property
     def filter_names(self) -> list[str]:
         """The names of the filters of all corpora."""
-        found = (entry.name for name in self.corpus_names for entry in self.rules(name).quality.filters)
-        return list(dict.fromkeys(found))
+        rules = map(self.rules, self.corpus_names)
+        return list(dict.fromkeys(entry.name for one in rules for entry in one.quality.filters))
 
     @property
     def scrubs(self) -> list[PiiParams]:

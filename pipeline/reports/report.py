@@ -13,6 +13,7 @@ from pipeline.recipe.recipe import Recipe
 from pipeline.reports import dedup, regulators, rejections
 from pipeline.reports.evidence import judged
 from pipeline.reports.html import Html, element, joined, picture, quote, table
+from pipeline.reports.text_shares import text_shares
 from pipeline.steps.corpus.quality import reasons
 from pipeline.steps.lineage.record import described_commit
 from pipeline.steps.model import benchmark, evaluate, training_plots
@@ -81,7 +82,17 @@ def funnel(store: Store, corpora: Sequence[str]) -> Html:
 def removed(store: Store, corpora: Sequence[str]) -> Html:
     """What quality rejected, what was replaced, and duplicates, with examples."""
     verdicts = [(name, one) for name in corpora for one in reasons(store.current(keys.quality(name)))]
-    rows = [[name, one.rule or "kept", one.documents, f"{one.share:.1%}"] for name, one in verdicts]
+    text = {name: text_shares(store, name, keys.quality(name)) for name in corpora}
+    rows = [
+        [
+            name,
+            one.rule or "kept",
+            one.documents,
+            f"{one.share:.1%}",
+            f"{text[name].get(one.rule or '', 0):.1%}",
+        ]
+        for name, one in verdicts
+    ]
     rejected = [
         quote(f"{rule}, {place[0]}: {evidence}", text)
         for rule in dict.fromkeys(one.rule for _, one in verdicts if one.rule)
@@ -104,7 +115,7 @@ def removed(store: Store, corpora: Sequence[str]) -> Html:
     return joined(
         [
             element("h3", "Documents that a quality rule rejected"),
-            table(("corpus", "rule", "documents", "share"), rows),
+            table(("corpus", "rule", "documents", "share", "share of text"), rows),
             *rejected,
             element("h3", "Personal data and secrets that were replaced"),
             table(("corpus", "in text", "in addresses", "in metadata"), replaced),

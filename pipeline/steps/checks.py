@@ -162,9 +162,8 @@ def half_is_kept(it: Subject) -> Finding:
 def _setting(recipe: Recipe, corpus: str, rule: str | None) -> str:
     """The setting that decides what a quality rule rejects from a corpus."""
     section = f"corpora.{corpus}.quality" if recipe.corpus(corpus).quality else "quality"
-    if rule == LANGUAGE:
-        return f"{section}.languages"
-    return f"{section}.{rule}" if rule in QualityParams.model_fields else f"{section}.filters"
+    own = rule if rule in QualityParams.model_fields else "filters"
+    return f"{section}.{'languages' if rule == LANGUAGE else own}"
 
 
 @check(keys.DEDUP)

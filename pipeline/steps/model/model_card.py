@@ -11,12 +11,12 @@ import yaml
 
 from pipeline.steps.lineage.checkpoints import Trained
 from pipeline.steps.model import benchmark
-from pipeline.steps.model.funnel import DOCUMENTS, TOKENS, of_lineage
+from pipeline.steps.model.funnel import BYTES, DOCUMENTS, TOKENS, of_lineage
 from pipeline.steps.training.effort import Effort
 from pipeline.store import keys
 from trainer.config import ModelConfig, TrainingConfig
 
-FUNNEL = (*DOCUMENTS, *TOKENS)
+FUNNEL = (*DOCUMENTS, *BYTES, *TOKENS)
 SHOWN = 12  # characters of a hash
 SOURCES = {
     "python_docs": "docstrings of Python and its packages",
