@@ -9,7 +9,9 @@ from pipeline.assets.metadata import breakdown_table, table
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.reports import dedup as report
 from pipeline.reports.images import inline
+from pipeline.reports.text_shares import KEPT, text_shares
 from pipeline.steps.corpus.quality import Rejection, reasons
+from pipeline.steps.dedup.limits import by_corpus
 from pipeline.store import keys
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
@@ -21,12 +23,14 @@ def more(stage: str, workshop: PipelineResources, version: Version) -> dict[str,
 
 
 def _quality(workshop: PipelineResources, version: Version) -> dict[str, Any]:
-    found = reasons(version)
+    found, corpus = reasons(version), keys.corpus(version.key)
+    kept_text = text_shares(workshop.store, corpus, version.key).get(KEPT, 0)
     facts = {
         "share kept": round(found[0].share, 4),
-        "verdicts by rule": _reasons_table({keys.corpus(version.key): found}),
+        "share of text kept": round(kept_text, 4),
+        "verdicts by rule": _reasons_table(workshop.store, {corpus: found}),
     }
-    if workshop.recipe.quality.detects:
+    if workshop.recipe.rules(corpus).quality.detects:
         facts["languages"] = breakdown_table(version.counts, "languages", "language")
     return facts
 
@@ -34,7 +38,11 @@ def _quality(workshop: PipelineResources, version: Version) -> dict[str, Any]:
 def _dedup(workshop: PipelineResources, version: Version) -> dict[str, Any]:
     recipe, store = workshop.recipe, workshop.store
     verdicts = {name: reasons(store.current(keys.quality(name))) for name in recipe.corpus_names}
-    return {"quality's verdicts": _reasons_table(verdicts), **_pictures(store, version, recipe.corpus_names)}
+    return {
+        "decisions by reason": _decisions_table(store, version),
+        "quality's verdicts": _reasons_table(store, verdicts),
+        **_pictures(store, version, recipe.corpus_names),
+    }
 
 
 def _token_shards(workshop: PipelineResources, version: Version) -> dict[str, Any]:
@@ -58,7 +66,21 @@ MORE: dict[str, Callable[[PipelineResources, Version], dict[str, Any]]] = {
 }
 
 
-def _reasons_table(by_corpus: Mapping[str, Sequence[Rejection]]) -> dg.TableMetadataValue:
+def _decisions_table(store: Store, version: Version) -> dg.TableMetadataValue:
+    """Kept and removed documents by corpus and reason, and their share of the text that quality kept."""
+    return table(
+        {
+            "corpus": name,
+            "decision": reason or "kept",
+            "documents": counts[f"removed/{reason}" if reason else "kept"],
+            "share of text": round(share, 4),
+        }
+        for name, counts in by_corpus(version).items()
+        for reason, share in sorted(text_shares(store, name, version.key).items())
+    )
+
+
+def _reasons_table(store: Store, found: Mapping[str, Sequence[Rejection]]) -> dg.TableMetadataValue:
     """Kept and rejected documents by corpus and rule, with example ids. `python -m pipeline inspect RULE`
     shows the documents.
     """
@@ -68,9 +90,11 @@ def _reasons_table(by_corpus: Mapping[str, Sequence[Rejection]]) -> dg.TableMeta
             "verdict": reason.rule or "kept",
             "documents": reason.documents,
             "share": round(reason.share, 4),
+            "share of text": round(text.get(reason.rule or KEPT, 0), 4),
             "examples": ", ".join(reason.examples),
         }
-        for name, reasons in by_corpus.items()
+        for name, reasons in found.items()
+        for text in [text_shares(store, name, keys.quality(name))]
         for reason in reasons
     )
 

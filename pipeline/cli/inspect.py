@@ -102,7 +102,8 @@ def _ordered(amounts: Amounts, corpora: list[str]) -> list[tuple[Any, ...]]:
 
 def _by_language(recipe: Recipe, store: Store, corpora: list[str]) -> Iterator[str]:
     """What is kept of each language in each corpus."""
-    if not recipe.quality.detects:
+    corpora = [name for name in corpora if recipe.rules(name).quality.detects]
+    if not corpora:
         raise UsageError(
             "--by language: no language was detected: set `quality.by_language` and run the job `corpus`"
         )
@@ -129,16 +130,19 @@ def _what_if(recipe: Recipe, store: Store, corpora: list[str], asked: list[str],
     given: dict[str, Any] = {}
     try:
         for change in asked:
-            override(given, f"quality.{change}")
-        params = variants.load(path, recipe.variant or BASE, given).quality
+            for place in ("", *(f"corpora.{name}." for name in corpora)):
+                override(given, f"{place}quality.{change}")
+        changed = variants.load(path, recipe.variant or BASE, given)
     except (TrainerError, RecipeError) as error:
         raise UsageError(f"--what-if: {str(error).removeprefix(f'{path}: ')}") from None
-    if params.filters != recipe.quality.filters or (params.detects and not recipe.quality.detects):
+    rules = {name: (recipe.rules(name).quality, changed.rules(name).quality) for name in corpora}
+    if any(new.filters != now.filters or (new.detects and not now.detects) for now, new in rules.values()):
         raise UsageError(
             "--what-if: this needs languages or filters that have not been measured: set them in a variant, "
             "run the job `corpus` for it, and name it in --against"
         )
-    return _differences(store, corpora, ("now", "then"), partial(judge_again, store, params), draw, None)
+    judge = partial(judge_again, store, {name: then for name, (_, then) in rules.items()})
+    return _differences(store, corpora, ("now", "then"), judge, draw, None)
 
 
 def _against(recipe: Recipe, store: Store, corpora: list[str], variant: str, draw: Draw) -> Iterator[str]:
@@ -194,7 +198,7 @@ def _numbers(*amounts: np.ndarray) -> Iterator[str]:
 
 def _documents(recipe: Recipe, store: Store, corpora: list[str], rule: str, draw: Draw) -> Iterator[str]:
     """Documents that `rule` rejected or removed, or that are kept."""
-    own = [entry.name for entry in recipe.quality.filters]
+    own = recipe.filter_names
     check_known("RULE", [rule], [*RULES, *own, *map(failed_rule, own), *DUPLICATES, CONTAMINATED, KEPT])
     verdicts = partial(rejections.verdicts, store, corpora)
     if rule in DUPLICATES:

@@ -5,8 +5,9 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, TypeAdapter
 
-from pipeline.recipe.overrides import Settings, changed
+from pipeline.recipe.overrides import CORPORA, Settings, changed
 from pipeline.recipe.recipe import Recipe
+from pipeline.recipe.sections import Rules
 from pipeline.sources import KINDS as SOURCES
 from pipeline.stages.quality import PROFILES
 from pipeline.stages.tokenizer import ExistingTokenizer, TokenizerParams
@@ -14,9 +15,10 @@ from pipeline.stages.tokenizer import ExistingTokenizer, TokenizerParams
 
 def of_recipe(recipe: Mapping[str, Any]) -> Settings:
     """The sections of a recipe, given as its dump, each with only the settings that differ from the defaults
-    of this version. Settings without a default, or unknown to this version, are always there.
+    of this version, and of `corpora` the rules that differ from those of the recipe. Settings without a
+    default, or unknown to this version, are always there.
     """
-    settings = {name: value for name, value in recipe.items() if name not in ("name", "corpora")}
+    settings = {name: value for name, value in recipe.items() if name not in ("name", CORPORA)}
     found = _of_model(Recipe, settings)
     tokenizer, quality = recipe["tokenizer"], recipe["quality"]
     kind = ExistingTokenizer if "source" in tokenizer else TokenizerParams
@@ -24,6 +26,12 @@ def of_recipe(recipe: Mapping[str, Any]) -> Settings:
     profiles = {name: profile.model_dump(mode="json") for name, profile in PROFILES.items()}
     nearest = min(profiles, key=lambda name: len(changed(quality, profiles[name])))
     found["quality"] = {"profile": nearest} | changed(quality, profiles[nearest])
+    rules = {name: value for name, value in recipe.items() if name in Rules._fields}
+    found[CORPORA] = {
+        corpus["name"]: own
+        for corpus in recipe[CORPORA]
+        if (own := changed({name: value for name, value in corpus.items() if name in rules}, rules))
+    }
     return {name: section for name, section in found.items() if section}
 
 

@@ -8,6 +8,7 @@ from pipeline.sources.hub.catalogue import short_form
 # sections that a name alone can stand for, and the key that takes it
 PRESETS = {"quality": "profile", "model": "size", "decontamination": "sets"}
 CORPORA = "corpora"
+OWN_RULES = ("quality", "scrub")  # the sections that a corpus changes for itself
 
 Settings = dict[str, Any]
 
@@ -30,6 +31,21 @@ def merged(settings: Settings, overrides: Mapping[str, Any]) -> Settings:
         else:
             result[key] = value
     return result
+
+
+def with_own_rules(settings: Any) -> Any:
+    """The settings of a recipe, where the rules of a corpus are complete: those of the recipe, changed."""
+    if not isinstance(settings, dict) or not isinstance(settings.get(CORPORA), list | tuple):
+        return settings
+    usual = {name: settings[name] for name in OWN_RULES if settings.get(name)}
+    return {**settings, CORPORA: [_complete(corpus, usual) for corpus in settings[CORPORA]]}
+
+
+def _complete(corpus: Any, usual: Settings) -> Any:
+    if not isinstance(corpus, dict):
+        return corpus
+    own = {name: corpus[name] for name in OWN_RULES if corpus.get(name) is not None}
+    return corpus | merged({name: usual[name] for name in own if name in usual}, own)
 
 
 def _by_name(corpora: list[Any], overrides: Mapping[str, Any]) -> list[Any]:

@@ -20,7 +20,12 @@ def explained(error: ValidationError) -> str:
         for one in problems
         if not any(place[: len(one["loc"])] == one["loc"] != place for place in places)
     ]
-    return "; ".join(map(_explain_one, innermost))
+    # What is wrong with the rules of the recipe is wrong, too, with those of a corpus that changes them.
+    said = {(one["loc"], one["msg"]) for one in problems}
+    own = (
+        one for one in innermost if one["loc"][:1] != ("corpora",) or (one["loc"][2:], one["msg"]) not in said
+    )
+    return "; ".join(map(_explain_one, own))
 
 
 def _explain_one(problem: ErrorDetails) -> str:

@@ -19,7 +19,7 @@ from pipeline.recipe.evaluation import (
     repeated_name,
     with_benchmarks_as_sets,
 )
-from pipeline.recipe.overrides import leaves, merged
+from pipeline.recipe.overrides import leaves, merged, with_own_rules
 from pipeline.recipe.problems import explained
 from pipeline.recipe.sections import (
     CheckLimits,
@@ -27,8 +27,10 @@ from pipeline.recipe.sections import (
     DedupGuard,
     LaunchParams,
     MixtureParams,
+    Quality,
     RawParams,
     RetentionParams,
+    Rules,
     ShardParams,
 )
 from pipeline.sources.hub.catalogue import short_form
@@ -36,7 +38,7 @@ from pipeline.sources.source import SourceError
 from pipeline.sources.user_code import PythonConfig
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
-from pipeline.stages.quality import PROFILES, QualityParams
+from pipeline.stages.quality import PROFILES
 from pipeline.stages.tokenizer import TokenizerChoice, TokenizerParams
 from pipeline.store import seeds
 from pipeline.store.cleanup.runs import Limits
@@ -78,7 +80,7 @@ class Recipe(Params):
         "docs/your-own-code.md.",
     )
     scrub: PiiParams = Field(PiiParams(), description="Which personal data and secrets are replaced.")
-    quality: QualityParams = Field(
+    quality: Quality = Field(
         PROFILES["default"],
         description="Thresholds of the quality rules. A profile can be named alone, `quality: docs`, or "
         "with changes, `quality: {profile: docs, min_words: 30}`; thresholds without a profile "
@@ -138,6 +140,7 @@ class Recipe(Params):
     _variant: str = PrivateAttr("")
 
     _benchmarks_as_sets = model_validator(mode="before")(with_benchmarks_as_sets)
+    _own_rules = model_validator(mode="before")(with_own_rules)
 
     @field_validator("corpora", mode="before")
     @classmethod
@@ -154,20 +157,6 @@ class Recipe(Params):
             ]
         except SourceError as error:
             raise ValueError(str(error)) from None
-
-    @field_validator("quality", mode="before")
-    @classmethod
-    def _named_profile(cls, value: Any) -> Any:
-        """`quality: docs`, or `quality: {profile: docs, min_words: 30}`: a named profile with changes."""
-        if isinstance(value, str):
-            value = {"profile": value}
-        if not isinstance(value, dict) or "profile" not in value:
-            return value
-        changes = dict(value)
-        profile = changes.pop("profile")
-        if profile not in PROFILES:
-            raise ValueError(f"unknown profile {profile!r}; choose from {', '.join(PROFILES)}")
-        return PROFILES[profile].model_dump() | changes
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> "Recipe":
@@ -240,6 +229,29 @@ class Recipe(Params):
     @property
     def corpus_names(self) -> list[str]:
         return [corpus.name for corpus in self.corpora]
+
+    def rules(self, corpus: str) -> Rules:
+        """What holds for a corpus: its own settings, else those of the recipe."""
+        own = self.corpus(corpus)
+        return Rules(own.quality or self.quality, own.scrub or self.scrub, own.dedup)
+
+    @property
+    def filter_names(self) -> list[str]:
+        """The names of the filters of all corpora."""
+        rules = map(self.rules, self.corpus_names)
+        return list(dict.fromkeys(entry.name for one in rules for entry in one.quality.filters))
+
+    @property
+    def scrubs(self) -> list[PiiParams]:
+        """The different ways in which texts are scrubbed, first that of the recipe."""
+        found = [self.scrub]
+        found += (own for corpus in self.corpora if (own := corpus.scrub) and own not in found)
+        return found
+
+    @property
+    def apart(self) -> list[str]:
+        """The corpora whose documents dedup compares with nothing."""
+        return [corpus.name for corpus in self.corpora if not corpus.dedup]
 
     def is_transformed(self, corpus: str) -> bool:
         """Whether transforms rewrite the texts of a corpus."""
@@ -358,10 +370,18 @@ def _check_own_code(recipe: Recipe, path: Path) -> None:
     corpora |= {f"decontamination.sets.{number}.source": one.source for number, one in enumerate(sets)}
     texts = recipe.evaluation.texts
     corpora |= {f"evaluation.texts.{number}.source": text.source for number, text in enumerate(texts)}
+    rules = {"quality": recipe.quality}
+    rules |= {
+        f"corpora.{number}.quality": own for number, one in enumerate(recipe.corpora) if (own := one.quality)
+    }
     named: dict[str, Any] = {
         **{where: source for where, source in corpora.items() if isinstance(source, PythonConfig)},
         **{f"transforms.{number}": Transform(entry) for number, entry in enumerate(recipe.transforms)},
-        **{f"quality.filters.{n}": Filter(entry) for n, entry in enumerate(recipe.quality.filters)},
+        **{
+            f"{where}.filters.{number}": Filter(entry)
+            for where, quality in rules.items()
+            for number, entry in enumerate(quality.filters)
+        },
     }
     if named:
         make_importable(path.parent.absolute())

@@ -104,6 +104,11 @@ def _walk(model: Schema, path: str, variant: str, seen: dict[str, str]) -> Itera
     )
     about = " ".join(model["description"].split())
     yield Section(path, variant, about, settings, same_as if same_as != path else None)
+    if same_as != path:  # what is inside is listed there, too
+        return
+    for key, place in model["properties"].items():
+        for child in _models(place):  # before those that are nested more deeply
+            seen.setdefault(child["title"], paths[key])
     for key, place in model["properties"].items():
         inside = _models(place)
         for child in inside:

@@ -41,7 +41,8 @@ def schema() -> Schema:
     """The schema, as plain JSON."""
     made: Schema = {"$schema": DIALECT, **deepcopy(of_models())}
     models: dict[str, Schema] = made["$defs"]
-    _takes_a_preset(made["properties"], "quality", models["QualityParams"], list(PROFILES))
+    for properties in (made["properties"], models["Corpus"]["properties"]):
+        _takes_a_preset(properties, "quality", models["QualityParams"], list(PROFILES))
     _takes_a_preset(models["TrainingConfig"]["properties"], "model", models["ModelConfig"], list(SIZES))
     _takes_a_depth(models["TrainingConfig"], models["ModelConfig"])
     _takes_short_forms(made["properties"]["corpora"])
@@ -60,10 +61,7 @@ def _takes_a_preset(properties: dict[str, Schema], key: str, model: Schema, name
     """`quality: docs`, and `quality: {profile: docs, min_words: 30}`."""
     preset = {"enum": names, "description": f"One of: {', '.join(names)}."}
     section = properties[key]
-    properties[key] = {
-        **{name: value for name, value in section.items() if name != "$ref"},
-        "anyOf": [preset, {"$ref": section["$ref"]}],
-    }
+    section["anyOf"] = [preset, *(section.get("anyOf") or [{"$ref": section.pop("$ref")}])]
     model["properties"] = {PRESETS[key]: preset, **model["properties"]}
     if required := model.pop("required", None):
         model["anyOf"] = [{"required": [PRESETS[key]]}, {"required": required}]

@@ -1,16 +1,42 @@
 """Short sections of a recipe: corpora, parts, limits of checks, shards, mixture, launch, retention."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from pipeline.sources import SourceConfig
+from pipeline.stages.pii import PiiParams
+from pipeline.stages.quality import PROFILES, QualityParams
 from pipeline.store.engines.local import RayAddress, check_ray
 from pipeline.store.params import MOST, Params
 
 
+def _named_profile(value: Any) -> Any:
+    """`quality: docs`, or `quality: {profile: docs, min_words: 30}`: a named profile with changes."""
+    if isinstance(value, str):
+        value = {"profile": value}
+    if not isinstance(value, dict) or "profile" not in value:
+        return value
+    changes = dict(value)
+    profile = changes.pop("profile")
+    if profile not in PROFILES:
+        raise ValueError(f"unknown profile {profile!r}; choose from {', '.join(PROFILES)}")
+    return PROFILES[profile].model_dump() | changes
+
+
+Quality = Annotated[QualityParams, BeforeValidator(_named_profile)]
+
+
+class Rules(NamedTuple):
+    """What holds for the documents of one corpus."""
+
+    quality: QualityParams
+    scrub: PiiParams
+    dedup: bool  # whether they are compared with other documents
+
+
 class Corpus(Params):
-    """One corpus: where it comes from, and how much of the training mixture it makes."""
+    """One corpus: where it comes from, how much of the training mixture it makes, and rules of its own."""
 
     name: str = Field(
         pattern=r"^[a-z][a-z0-9_]*$",
@@ -23,6 +49,25 @@ class Corpus(Params):
         gt=0,
         description="Weight in the training mixture, relative to those of the other corpora. Set it for "
         "every corpus or for none; when not set, `mixture` decides.",
+    )
+    # Not in a dump where they are not set, so that those of recipes written before are the same.
+    quality: Quality | None = Field(
+        None,
+        exclude_if=lambda own: own is None,
+        description="Thresholds that differ from those of the recipe's `quality` for this corpus, or another "
+        "profile. When not set, those of the recipe.",
+    )
+    scrub: PiiParams | None = Field(
+        None,
+        exclude_if=lambda own: own is None,
+        description="Settings that differ from those of the recipe's `scrub` for this corpus. When not set, "
+        "those of the recipe.",
+    )
+    dedup: bool = Field(
+        True,
+        exclude_if=lambda own: own is True,
+        description="Whether the documents are compared with others. With `false`, all that pass the other "
+        "stages stay, and none is a reason to remove a document of another corpus.",
     )
 
 

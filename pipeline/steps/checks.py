@@ -153,17 +153,17 @@ def half_is_kept(it: Subject) -> Finding:
         most = reasons(quality)[1]
         message += (
             f", {most.documents:,} of them by {most.rule}. `python -m pipeline inspect {most.rule} "
-            f"--corpus {corpus}` shows some; if they are good, change `{_setting(most.rule)}` or choose "
-            "another profile"
+            f"--corpus {corpus}` shows some; if they are good, change "
+            f"`{_setting(it.recipe, corpus, most.rule)}` or choose another profile"
         )
     return Finding(share <= HALF, message, {"share": share})
 
 
-def _setting(rule: str | None) -> str:
-    """The setting that decides what a quality rule rejects."""
-    if rule == LANGUAGE:
-        return "quality.languages"
-    return f"quality.{rule}" if rule in QualityParams.model_fields else "quality.filters"
+def _setting(recipe: Recipe, corpus: str, rule: str | None) -> str:
+    """The setting that decides what a quality rule rejects from a corpus."""
+    section = f"corpora.{corpus}.quality" if recipe.corpus(corpus).quality else "quality"
+    own = rule if rule in QualityParams.model_fields else "filters"
+    return f"{section}.{'languages' if rule == LANGUAGE else own}"
 
 
 @check(keys.DEDUP)

@@ -85,7 +85,7 @@ class Stage:
         """The keys that a recipe has of this stage."""
         known = {
             "corpus": recipe.corpus_names,
-            "filter": [entry.name for entry in recipe.quality.filters],
+            "filter": recipe.filter_names,
             "text": [text.name for text in recipe.evaluation.texts],
         }
         for names in product(*(known[placeholder] for placeholder in self.placeholders)):
@@ -193,14 +193,15 @@ def _source(recipe: Recipe, corpus: str) -> tuple[Any, int]:
 
 
 def _filters(recipe: Recipe, corpus: str, name: str) -> list[FilterParams]:
-    return [entry for entry in recipe.quality.filters if entry.name == name]
+    return [entry for entry in recipe.rules(corpus).quality.filters if entry.name == name]
 
 
-def _signatures(store: Store, corpus: str, params: DedupParams, decontaminated: bool) -> Work:
-    return signatures.sign_work(corpus, signatures.sources(store, corpus, decontaminated), params)
+def _signatures(store: Store, corpus: str, params: DedupParams, decontaminated: bool, compared: bool) -> Work:
+    tables = signatures.sources(store, corpus, decontaminated)
+    return signatures.sign_work(corpus, tables, params, compared)
 
 
-def _dedup(store: Store, corpora: Sequence[str], params: DedupParams, decontaminated: bool) -> Work:
+def _dedup(store: Store, corpora: Sequence[str], params: DedupParams, *settings: Any) -> Work:
     return dedup.decide_work(corpora, [store.current(keys.signatures(name)) for name in corpora], params)
 
 
@@ -274,7 +275,7 @@ DATA_STAGES = (
     Stage(
         keys.scrubbed("{corpus}"),
         scrub.scrub_work,
-        settings=lambda recipe, corpus: (recipe.scrub, recipe.is_transformed(corpus)),
+        settings=lambda recipe, corpus: (recipe.rules(corpus).scrub, recipe.is_transformed(corpus)),
         reads=lambda recipe, corpus: [scrub.scrubbed_from(corpus, recipe.is_transformed(corpus))],
         page=Page(
             _scrub,
@@ -295,7 +296,7 @@ DATA_STAGES = (
         keys.languages("{corpus}"),
         quality.LANGUAGES.work,
         reads=_scrubbed,
-        wanted=lambda recipe, corpus: recipe.quality.detects,
+        wanted=lambda recipe, corpus: recipe.rules(corpus).quality.detects,
     ),
     Stage(
         keys.filtered("{corpus}", "{filter}"),
@@ -307,8 +308,8 @@ DATA_STAGES = (
     Stage(
         keys.quality("{corpus}"),
         quality.judge_work,
-        settings=lambda recipe, corpus: [recipe.quality],
-        reads=lambda recipe, corpus: quality.measured(corpus, recipe.quality),
+        settings=lambda recipe, corpus: [recipe.rules(corpus).quality],
+        reads=lambda recipe, corpus: quality.measured(corpus, recipe.rules(corpus).quality),
         page=Page(
             quality.judge,
             rules.VERSION,
@@ -320,7 +321,7 @@ DATA_STAGES = (
     Stage(
         keys.EVALUATION_NGRAMS,
         decontamination.index_work,
-        settings=lambda recipe: (recipe.decontamination, recipe.scrub, recipe.transform_chains),
+        settings=lambda recipe: (recipe.decontamination, recipe.scrubs, recipe.transform_chains),
         wanted=_searches,
         page=Page(
             decontamination.index,
@@ -350,13 +351,22 @@ DATA_STAGES = (
     Stage(
         keys.signatures("{corpus}"),
         _signatures,
-        settings=lambda recipe, corpus: (recipe.dedup, recipe.removes_contaminated),
+        settings=lambda recipe, corpus: (
+            recipe.dedup,
+            recipe.removes_contaminated,
+            recipe.rules(corpus).dedup,
+        ),
         reads=lambda recipe, corpus: signatures.compared(corpus, recipe.removes_contaminated),
     ),
     Stage(
         keys.DEDUP,
         _dedup,
-        settings=lambda recipe: (recipe.corpus_names, recipe.dedup, recipe.removes_contaminated),
+        settings=lambda recipe: (
+            recipe.corpus_names,
+            recipe.dedup,
+            recipe.removes_contaminated,
+            recipe.apart,
+        ),
         reads=lambda recipe: list(map(keys.signatures, recipe.corpus_names)),
         page=Page(
             dedup.deduplicate,

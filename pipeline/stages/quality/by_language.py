@@ -16,7 +16,10 @@ ENGLISH = "en"
 LEAST_STOP_WORDS = 2  # as in FineWeb-2; a text with fewer is not taken for the language
 # Repetition is counted alike in all languages.
 _IN_ANY = ("max_top_", "max_dup_", "max_char_dup_ratio")
-_OF_ENGLISH = {"min_stop_words", "max_short_line_ratio", "max_dup_para_frac", "max_dup_para_char_frac"}
+_OF_ENGLISH = {
+    *("min_stop_words", "min_num_sentences"),
+    *("max_short_line_ratio", "max_dup_para_frac", "max_dup_para_char_frac"),
+}
 
 
 def limits(rule: str, threshold: float, languages: pa.RecordBatch, least_confidence: float) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""From signals to verdicts: thresholds, named sets of them, and the first one that a document misses."""
+"""From signals to verdicts: thresholds, and the first one that a document misses."""
 
 from typing import Annotated, Any
 
@@ -224,68 +224,6 @@ RULES = (
         if name.partition("_")[0] in ("min", "max", "filter") and name != "min_language_confidence"
     ),
 )
-
-
-# Named sets of thresholds. `default` is QualityParams(); the others turn on only the rules in their name.
-_DEFAULT = QualityParams()
-_OFF: dict[str, Any] = {
-    rule: False if rule.startswith("filter_") else None for rule in RULES if rule != LANGUAGE
-}
-
-
-def _from_to(first: str, last: str) -> tuple[str, ...]:
-    """The rules of one paper, which stand together in RULES."""
-    return RULES[RULES.index(first) : RULES.index(last) + 1]
-
-
-_GOPHER = _from_to("min_doc_words", "min_stop_words")
-_REPETITION = _from_to("max_dup_para_frac", "max_dup_10_gram_char_frac")
-_FINEWEB = _from_to("min_line_punct_ratio", "max_new_line_ratio")
-
-
-def _only(*defaults: str, **others: Any) -> QualityParams:
-    """`defaults` at their default thresholds, `others` at the given ones, the rest off."""
-    return QualityParams(**{**_OFF, **{name: getattr(_DEFAULT, name) for name in defaults}, **others})
-
-
-PROFILES: dict[str, QualityParams] = {
-    "none": _only(),
-    "default": _DEFAULT,
-    # datatrove's GopherQualityFilter, GopherRepetitionFilter, C4QualityFilter and FineWebQualityFilter, on
-    # str.split() words.
-    "gopher": _only(*_GOPHER),
-    "gopher-repetition": _only("min_words", *_REPETITION, top_gram_min_count=1),
-    "c4": _only(filter_lorem_ipsum=True, filter_curly_bracket=True, min_num_sentences=5),
-    "fineweb": _only("min_words", *_FINEWEB),
-    "plain": _only(
-        min_words=128,
-        max_words=4096,
-        min_mean_word_length=3,
-        max_mean_word_length=10,
-        max_special_character_share=0.3,
-        min_unique_word_share=0.2,
-    ),
-    # Docstrings, manuals and READMEs are short, with lists, names and markup. Terminal punctuation and stop
-    # words say little about them.
-    "docs": _only(
-        *_REPETITION,
-        "max_bullet_lines_ratio",
-        "max_ellipsis_lines_ratio",
-        "max_ellipsis_word_ratio",
-        "max_doc_words",
-        "min_avg_word_length",
-        min_doc_words=20,
-        max_avg_word_length=14,
-        max_hash_word_ratio=0.2,
-        min_alpha_words_ratio=0.6,
-        min_stop_words=1,
-        max_special_character_share=0.3,
-        max_dup_para_frac=0.5,
-        max_dup_line_frac=0.5,
-        top_gram_min_count=3,
-        filter_lorem_ipsum=True,
-    ),
-}
 
 
 def judge(

@@ -39,21 +39,22 @@ def index(
     store: Store,
     engine: Engine,
     params: Decontamination,
-    scrubbing: pii.PiiParams,
+    scrubs: Sequence[pii.PiiParams],
     chains: Sequence[Sequence[Transform]] = (),
 ) -> Version:
     """The n-grams of all sets.
 
-    Evaluation texts are scrubbed like the documents, and also rewritten by each of the `chains` of
-    transforms: otherwise a quote that contains an address, or that a transform changes, would not be found.
+    Evaluation texts are scrubbed in each way in which documents are, and also rewritten by each of the
+    `chains` of transforms: otherwise a quote that contains an address, or that a transform changes, would
+    not be found.
     """
     versions = [collect(store, engine, set_name(one), one.source, PART_BYTES) for one in params.sets]
     names = [one.name for one in params.sets]
-    work = index_work(store, params, scrubbing, chains)
+    work = index_work(store, params, scrubs, chains)
     with store.making(work) as draft:
         if isinstance(draft, Version):
             return draft
-        found = decontamination.ngrams(_texts(versions, scrubbing, chains), params.ngrams)
+        found = decontamination.ngrams(_texts(versions, scrubs, chains), params.ngrams)
         _check_none_is_empty(names, np.bincount(found.sets, minlength=len(names)), params)
         path = draft.path / "ngrams.arrow"
         lists = [pa.LargeListArray.from_arrays([0, len(column)], pa.array(column)) for column in found]
@@ -68,10 +69,15 @@ def index(
 
 
 def index_work(
-    store: Store, params: Decontamination, scrubbing: pii.PiiParams, chains: Sequence[Sequence[Transform]]
+    store: Store,
+    params: Decontamination,
+    scrubs: Sequence[pii.PiiParams],
+    chains: Sequence[Sequence[Transform]],
 ) -> Work:
-    names = [one.name for one in params.sets]
-    settings: dict[str, Any] = {"ngrams": params.ngrams, "scrub": scrubbing, "sets": names}
+    names, (scrub, *others) = [one.name for one in params.sets], scrubs
+    settings: dict[str, Any] = {"ngrams": params.ngrams, "scrub": scrub, "sets": names}
+    if others:
+        settings["other scrubs"] = others
     if chains:
         settings["transforms"] = [[one.identity for one in chain] for chain in chains]
     inputs = store.data_versions(keys.raw(set_name(one)) for one in params.sets)
@@ -95,17 +101,17 @@ def _check_none_is_empty(names: Sequence[str], ngrams: np.ndarray, params: Decon
 
 
 def _texts(
-    versions: Sequence[Version], scrubbing: pii.PiiParams, chains: Sequence[Sequence[Transform]]
+    versions: Sequence[Version], scrubs: Sequence[pii.PiiParams], chains: Sequence[Sequence[Transform]]
 ) -> Iterator[tuple[int, pa.Array]]:
     for number, version in enumerate(versions):
         for path in version.files("documents"):
             for batch in batches(path):
-                yield number, pii.scrub(batch, scrubbing)[0].column("text")
-                for chain in chains:
+                for chain in ((), *chains):
                     documents = batch
                     for one in chain:
                         documents, _ = one.apply(documents)
-                    yield number, pii.scrub(documents, scrubbing)[0].column("text")
+                    for params in scrubs:
+                        yield number, pii.scrub(documents, params)[0].column("text")
 
 
 def find(store: Store, engine: Engine, corpus: str, params: Decontamination) -> Version:

@@ -4,6 +4,7 @@ Changing a threshold measures nothing again. Languages are detected only if the 
 of their own, so naming other languages detects nothing again.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -106,9 +107,9 @@ def measured(corpus: str, params: quality.QualityParams) -> list[str]:
     return [keys.signals(corpus), *languages, *(keys.filtered(corpus, one.name) for one in params.filters)]
 
 
-def judge_again(store: Store, params: quality.QualityParams, corpus: str, part: str) -> pa.Table:
-    """`id, rule` of the documents of a part, judged by other thresholds on what has been measured."""
-    tables = {keys.languages(corpus): "languages"}
+def judge_again(store: Store, rules: Mapping[str, quality.QualityParams], corpus: str, part: str) -> pa.Table:
+    """`id, rule` of the documents of a part, judged by other rules on what has been measured."""
+    tables, params = {keys.languages(corpus): "languages"}, rules[corpus]
     inputs = [store.current(key).named(part, tables.get(key, "signals")) for key in measured(corpus, params)]
     step = _judging(params)
     found = [result["verdicts"] for result, _ in step.results(inputs)]

@@ -7,7 +7,7 @@ one that has candidates about 100 bytes and the id.
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -39,19 +39,25 @@ def deduplicate(
     corpora: Sequence[str],
     params: dedup.DedupParams,
     decontaminated: bool = False,
+    apart: Collection[str] = (),
 ) -> Version:
     """Makes the table `decisions`, with one part for each part of each corpus. Of duplicates the document of
     the earlier corpus stays, then the longer one, then the one with the smaller id.
 
     With `decontaminated`, documents that quote an evaluation set are removed first, so that they remove no
-    duplicates.
+    duplicates. All other documents of the corpora that are `apart` stay, and are compared with nothing.
     """
-    return decide(store, engine, {name: sources(store, name, decontaminated) for name in corpora}, params)
+    tables = {name: sources(store, name, decontaminated) for name in corpora}
+    return decide(store, engine, tables, params, apart)
 
 
-def decide(store: Store, engine: Engine, corpora: Corpora, params: dedup.DedupParams) -> Version:
+def decide(
+    store: Store, engine: Engine, corpora: Corpora, params: dedup.DedupParams, apart: Collection[str] = ()
+) -> Version:
     """As `deduplicate`, for the text of each corpus that its verdict tables keep."""
-    versions = [sign(store, engine, corpus, tables, params) for corpus, tables in corpora.items()]
+    versions = [
+        sign(store, engine, corpus, tables, params, corpus not in apart) for corpus, tables in corpora.items()
+    ]
     work = decide_work(corpora, versions, params)
     with store.making(work) as draft:
         if isinstance(draft, Version):

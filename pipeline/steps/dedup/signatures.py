@@ -55,17 +55,27 @@ class Signed:
         return slice(*np.searchsorted(rows, [self.start, self.start + self.rows]))
 
 
-def sign(store: Store, engine: Engine, corpus: str, tables: Tables, params: dedup.DedupParams) -> Version:
+def sign(
+    store: Store,
+    engine: Engine,
+    corpus: str,
+    tables: Tables,
+    params: dedup.DedupParams,
+    compared: bool = True,
+) -> Version:
     """Makes the table `signatures` (id, exact hash, length) and `runs`: the keys of the exact hash and of
-    each band, ascending, with their rows.
+    each band, ascending, with their rows. If the documents are not `compared`, the table has only their ids
+    and the runs are empty.
     """
-    work = sign_work(corpus, tables, params)
-    return derive(store, engine, work, part_tasks(work, tables), partial(_sign_part, params=params))
+    work = sign_work(corpus, tables, params, compared)
+    write = partial(_sign_part if compared else _list_part, params=params)
+    return derive(store, engine, work, part_tasks(work, tables), write)
 
 
-def sign_work(corpus: str, tables: Tables, params: dedup.DedupParams) -> Work:
+def sign_work(corpus: str, tables: Tables, params: dedup.DedupParams, compared: bool = True) -> Work:
     inputs = {version.key: version.data_version for version, _ in tables}
-    return Work(keys.signatures(corpus), dedup.VERSION, params, inputs)
+    settings = params if compared else {"compared": False, "bands": params.bands}
+    return Work(keys.signatures(corpus), dedup.VERSION, settings, inputs)
 
 
 def compared(corpus: str, decontaminated: bool) -> list[str]:
@@ -128,6 +138,17 @@ def _sign_part(task: PartTask, directory: Path, params: dedup.DedupParams) -> Pa
     columns = np.concatenate(exact), np.concatenate(rows), np.concatenate(keys)
     runs = _write_runs(directory, task.name, *columns)
     return Part(task.name, task.fingerprint, writer.files | {"runs": runs}, counts)
+
+
+def _list_part(task: PartTask, directory: Path, params: dedup.DedupParams) -> Part:
+    documents = 0
+    with PartWriter(directory, task.name, {"signatures": required(id=pa.string())}) as writer:
+        for batch in kept_batches(task.inputs[0], list(task.inputs[1:]), ["id"]):
+            writer.write("signatures", batch)
+            documents += batch.num_rows
+    nothing = np.zeros(0, np.uint64), np.zeros(0, np.int64), np.zeros((0, params.bands), np.uint64)
+    runs = _write_runs(directory, task.name, *nothing)
+    return Part(task.name, task.fingerprint, writer.files | {"runs": runs}, {"documents": documents})
 
 
 def _write_runs(directory: Path, name: str, exact: np.ndarray, rows: np.ndarray, keys: np.ndarray) -> File:

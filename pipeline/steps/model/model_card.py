@@ -11,12 +11,12 @@ import yaml
 
 from pipeline.steps.lineage.checkpoints import Trained
 from pipeline.steps.model import benchmark
-from pipeline.steps.model.funnel import DOCUMENTS, TOKENS, of_lineage
+from pipeline.steps.model.funnel import BYTES, DOCUMENTS, TOKENS, of_lineage
 from pipeline.steps.training.effort import Effort
 from pipeline.store import keys
 from trainer.config import ModelConfig, TrainingConfig
 
-FUNNEL = (*DOCUMENTS, *TOKENS)
+FUNNEL = (*DOCUMENTS, *BYTES, *TOKENS)
 SHOWN = 12  # characters of a hash
 SOURCES = {
     "python_docs": "docstrings of Python and its packages",
@@ -43,6 +43,8 @@ def model_card(lineage: dict[str, Any], evaluation: Mapping[str, Any], effort: E
     also = f", and those of `{base}`" if base_lineage(lineage) else ""
     prompts = training["samples"]["prompts"]
     transforms = ", ".join(entry["name"] for entry in recipe.get("transforms", ()))
+    alone = ", ".join(corpus["name"] for corpus in recipe["corpora"] if not corpus.get("dedup", True))
+    not_compared = f"\nDocuments of {alone} were not compared with others." if alone else ""
     apart = f", except the author's own transforms ({transforms}), which ran first" if transforms else ""
     libraries = ", ".join(f"{name} {version}" for name, version in sorted(done["libraries"].items()))
     commit = lineage["git_commit"]
@@ -76,7 +78,7 @@ print(tokenizer.decode(model.generate(**inputs, max_new_tokens=60)[0]))
 
 E-mail addresses, telephone and card numbers, IP addresses, keys and other personal data were replaced by
 placeholders before anything else saw the text{apart}. Documents of low quality and duplicates, exact and near
-(Jaccard similarity of {recipe["dedup"]["threshold"]:g} or more), were left out.
+(Jaccard similarity of {recipe["dedup"]["threshold"]:g} or more), were left out.{not_compared}
 
 ## Training
 

@@ -8,7 +8,9 @@ import yaml
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.stage_facts import more
 from pipeline.recipe.recipe import RECIPE_VARIABLE, load_recipe
+from pipeline.stages.dedup import DedupParams
 from pipeline.steps.corpus.quality import judge
+from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.store import keys
 from pipeline.store.store import Store
 from tests.integration.project import TRAINING
@@ -32,3 +34,31 @@ def test_the_languages_of_a_corpus_are_shown_where_a_recipe_names_some(
     facts = more(keys.quality("{corpus}"), PipelineResources(), version)
     assert ("languages" in facts) == bool(languages)
     assert facts["share kept"] == pytest.approx(version.counts["kept"] / 12, abs=1e-4)
+
+
+def test_quality_and_dedup_show_shares_of_the_text_beside_documents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A short document in three is a small share of the text."""
+    store = Store(tmp_path / "store")
+    monkeypatch.setenv(STORE_VARIABLE, str(store.root))
+    texts = [*TEXTS[:6], TEXTS[0], "Too short.", "Too short, too."]
+    prepare(store, tmp_path / "docs.jsonl", texts)
+    corpora = [{"name": "docs", "source": {"kind": "files", "paths": ["docs.jsonl"]}}]
+    recipe = {"name": "mine", "corpora": corpora, "training": TRAINING, **SETTINGS}
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    monkeypatch.setenv(RECIPE_VARIABLE, str(tmp_path / "recipe.yaml"))
+    workshop, verdicts = PipelineResources(), store.current(keys.quality("docs"))
+    judged = more(keys.quality("{corpus}"), workshop, verdicts)
+    (short,) = [
+        one.data for one in judged["verdicts by rule"].records if one.data["verdict"] == "min_doc_words"
+    ]
+    assert short["share"] == pytest.approx(2 / 9, abs=1e-4)
+    whole = sum(len(text) for text in texts)
+    assert short["share of text"] == pytest.approx(sum(map(len, texts[-2:])) / whole, abs=1e-4)
+    assert judged["share of text kept"] == pytest.approx(1 - short["share of text"], abs=2e-4)
+    decided = more(keys.DEDUP, workshop, deduplicate(store, ENGINE, ["docs"], DedupParams()))
+    rows = {one.data["decision"]: one.data for one in decided["decisions by reason"].records}
+    assert (rows["kept"]["documents"], rows["exact"]["documents"]) == (6, 1)
+    kept = sum(len(text) for text in texts[:7])
+    assert rows["exact"]["share of text"] == pytest.approx(len(TEXTS[0]) / kept, abs=1e-4)

@@ -424,6 +424,23 @@ def test_what_if_counts_what_the_stage_would_reject(
         assert {*re.findall(r"^    \w+ (\w{32}) (\w+)$", part, flags=re.MULTILINE)} == expected
 
 
+def test_a_what_if_changes_the_rules_that_each_corpus_has_for_itself(
+    many: Path, inspect_many: Callable[..., tuple[int, str]]
+) -> None:
+    """Before and after, as for a corpus with the same settings from the recipe."""
+    _, expected = inspect_many("--what-if", "min_words=20")
+    recipe = (many / "recipe.yaml").read_text()
+    try:
+        written = yaml.safe_load(recipe)
+        own = {"quality": written["quality"] | {"profile": "plain"}}
+        written |= {"quality": "none", "corpora": [one | own for one in written["corpora"]]}
+        (many / "recipe.yaml").write_text(yaml.safe_dump(written))
+        assert inspect_many("--what-if", "min_words=20") == (0, expected)
+        assert inspect_many("--by", "language")[0] == 0
+    finally:
+        (many / "recipe.yaml").write_text(recipe)
+
+
 def test_a_what_if_reads_no_text_a_second_time(
     many: Path, inspect_many: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -144,6 +144,12 @@ def test_a_corpus_of_which_quality_rejects_more_than_half_is_warned_of_with_the_
     said = found("half_is_kept", store, "corpora/docs/quality")
     assert not said.passed and "% of the 21 documents of docs, " in said.message
     assert "by max_words." in said.message and "change `quality.max_words`" in said.message
+    written = recipe("docs")
+    own = written.corpora[0].model_copy(update={"quality": PROFILES["docs"]})
+    theirs = written.model_copy(update={"corpora": (own,)})
+    version = store.current("corpora/docs/quality")
+    said = checks.half_is_kept(checks.Subject(version, store, theirs))
+    assert "change `corpora.docs.quality.max_words`" in said.message
 
 
 def test_warnings_stop_nothing() -> None:

@@ -58,7 +58,7 @@ def params(tmp_path: Path, **changes: Any) -> Decontamination:
 
 
 def searched(store: Store, asked: Decontamination) -> Version:
-    index(store, ENGINE, asked, PiiParams())
+    index(store, ENGINE, asked, [PiiParams()])
     return find(store, ENGINE, "docs", asked)
 
 
@@ -111,9 +111,9 @@ def test_a_quote_that_transforms_rewrite_is_found(
     chain = [Transform(TransformParams(python="swap:swap", version="1"))]
     put(store, "docs", {"p": {"d1": f"{TEXTS[1]} {SCRUBBED.replace('how', 'just how')}"}})
     strict = params(tmp_path, ngram=20, min_words=20)
-    index(store, ENGINE, strict, PiiParams())
+    index(store, ENGINE, strict, [PiiParams()])
     assert find(store, ENGINE, "docs", strict).counts["contaminated"] == 0
-    index(store, ENGINE, strict, PiiParams(), [chain])
+    index(store, ENGINE, strict, [PiiParams()], [chain])
     assert find(store, ENGINE, "docs", strict).counts["contaminated"] == 1
 
 
@@ -179,4 +179,4 @@ def test_a_set_without_a_text_that_is_long_enough_is_named(store: Store, tmp_pat
     with pytest.raises(
         DecontaminationError, match=r"'exam' has no text of \d+ words or more: name the column"
     ):
-        index(store, ENGINE, params(tmp_path), PiiParams())
+        index(store, ENGINE, params(tmp_path), [PiiParams()])
