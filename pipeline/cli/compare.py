@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     if options.plot and options.plot.suffix != ".png":
         raise UsageError(f"--plot {options.plot}: the curves are a PNG picture, name a .png file")
-    recipes = variants.load_all(recipe_path())
+    recipes, explained = variants.load_all(recipe_path()), report.EXPLAINED
     if set(families(recipes)) >= set(options.names):
         wanted = options.names or recipes
         compared_on, arms = decide.evidence(recipes)
@@ -42,12 +42,13 @@ def run(options: argparse.Namespace) -> None:
         shown = [one for one in comparison.outcomes(recipes, ranks) if one.name in wanted]
     else:
         shown = comparison.of_runs(store_of(recipes[BASE]), options.names)
+        explained += " Of runs given by name, loss and bits per byte are always those of the last validation."
     if options.json:
         print(json.dumps([asdict(one) for one in shown], indent=1))
         return
     columns = shutil.get_terminal_size().columns
     print("\n".join(report.lines(shown, columns)))
-    print(textwrap.fill(report.EXPLAINED, columns))
+    print(textwrap.fill(explained, columns))
     if options.plot:
         write_atomically(options.plot, report.draw(shown))
         print(f"\nCurves: {options.plot}")

@@ -213,8 +213,8 @@ def _is_readable(run: RunHistory) -> bool:
 def leaderboard(
     store: Store, histories: Sequence[RunHistory], recipes: Mapping[str, Recipe], ranks: Mapping[str, int]
 ) -> list[Outcome]:
-    """All runs of a store, of which these are the `histories`: first the variants of the recipe, the best one
-    first and their seeds together, then the others, the newest first. All have the scores on all held-out
+    """All runs of a store, of which these are the `histories`: first the variants of the recipe, by rank
+    and their seeds together, then the others, the newest first. All have the scores on all held-out
     text, as far as they are known.
     """
     scores = _evaluations(store)

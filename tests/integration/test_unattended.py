@@ -15,6 +15,7 @@ import pytest
 from dagster._core.code_pointer import CodePointer
 from dagster._core.origin import JobPythonOrigin, RepositoryPythonOrigin
 from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
+from dagster._grpc.types import ExecuteRunArgs
 
 from pipeline.assets.asset import user_errors_as_failures
 from pipeline.assets.operations import alerts, orphaned_runs
@@ -318,6 +319,23 @@ def test_bad_settings_are_refused_with_the_reason_before_anything_runs(
     assert not [event for event in result.all_events if event.is_step_start]
     problem = "training: max_tokens 1000 is not a multiple of global_batch_tokens 512; set it to 1024"
     assert said == f"the settings of this run, from the Launchpad or -c: {problem}"
+
+
+def test_a_run_whose_recipe_was_broken_while_it_waited_is_told_with_the_mistake(
+    make_project: Callable[[Path], Project], tmp_path: Path
+) -> None:
+    project = make_project(tmp_path)
+    project.recipe["training"] = {**project.recipe["training"], "max_tokens": 1000}
+    environment = project.environment()
+    with dg.DagsterInstance.from_config(str(project.home)) as instance:
+        run = instance.create_run_for_job(train_job(), job_code_origin=of_module("pipeline.definitions"))
+        waited = ExecuteRunArgs(of_module("pipeline.definitions"), run.run_id, instance.get_ref())
+        subprocess.run(waited.get_command_args(), env=environment, cwd=ROOT, check=True, capture_output=True)
+        (failed,) = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.RUN_FAILURE)
+        context = dg.build_run_status_sensor_context("run_failed", failed.get_dagster_event(), instance, run)
+        said = alerts.reason(context.for_run_failure())
+    problem = "training: max_tokens 1000 is not a multiple of global_batch_tokens 512; set it to 1024"
+    assert said == f"{tmp_path / 'recipe.yaml'}: {problem}"
 
 
 def test_each_checkpoint_that_is_kept_is_evaluated_once(

@@ -98,8 +98,8 @@ def reason(context: dg.RunFailureSensorContext) -> str:
 
 
 def _outside_steps(context: dg.RunFailureSensorContext) -> str:
-    """What the resources of the run raised, such as an invalid setting, or else Dagster's message."""
-    refused = dg.DagsterEventType.RESOURCE_INIT_FAILURE
+    """What the recipe or a resource of the run raised, such as an invalid setting, or Dagster's message."""
+    refused = {dg.DagsterEventType.RESOURCE_INIT_FAILURE, dg.DagsterEventType.ENGINE_EVENT}
     for record in context.instance.get_records_for_run(context.dagster_run.run_id, of_type=refused).records:
         event = record.event_log_entry.dagster_event
         error = event.engine_event_data.error if event else None
