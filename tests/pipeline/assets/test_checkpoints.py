@@ -142,7 +142,7 @@ def evaluation(instance: dg.DagsterInstance, tags: dict[str, str]) -> dg.Execute
     """A run of the job `evaluate`."""
     job = dg.Definitions(
         assets=[checkpoint_evaluation_spec()],
-        jobs=[evaluate_job("evaluate", {}, "")],
+        jobs=[evaluate_job("evaluate", "")],
         resources={"workshop": PipelineResources()},
     ).resolve_job_def("evaluate")
     return job.execute_in_process(instance=instance, tags=tags, raise_on_error=False)
