@@ -17,7 +17,7 @@ from pipeline.assets.exported_model import exported_model_asset
 from pipeline.assets.leaderboard import leaderboard_spec
 from pipeline.assets.mixture_search import mixture_search_assets
 from pipeline.assets.operations.console import explain_on_exit, use_by_default
-from pipeline.assets.operations.resources import with_values_of
+from pipeline.assets.operations.resources import checked, with_values_of
 from pipeline.assets.operations.sensors import (
     corpora_changed_sensor,
     disk_nearly_full,
@@ -103,7 +103,7 @@ defs = dg.Definitions(
         disk_nearly_full,
     ],
     schedules=[nightly_schedule("retokenize", [asset.key for asset in to_shards]), daily_schedule(checking)],
-    resources={"workshop": with_values_of(recipe)},
+    resources={"workshop": checked(with_values_of(recipe))},
     # Each stage uses every core itself, so a process for each step would only add its start-up time.
     executor=dg.in_process_executor,
 )
