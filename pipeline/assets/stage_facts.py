@@ -21,10 +21,12 @@ def more(stage: str, workshop: PipelineResources, version: Version) -> dict[str,
 
 
 def _quality(workshop: PipelineResources, version: Version) -> dict[str, Any]:
-    found = reasons(version)
+    found, corpus = reasons(version), keys.corpus(version.key)
     facts = {
         "share kept": round(found[0].share, 4),
-        "verdicts by rule": _reasons_table({keys.corpus(version.key): found}),
+        "verdicts by rule": _reasons_table({corpus: found}),
+        "shares of bytes": f"python -m pipeline inspect --corpus {corpus}",
+        "documents at random": f"python -m pipeline inspect RULE --corpus {corpus}",  # or `kept`
     }
     if workshop.recipe.quality.languages is not None:
         facts["languages"] = breakdown_table(version.counts, "languages", "language")
