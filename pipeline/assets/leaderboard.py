@@ -47,9 +47,9 @@ def leaderboard_spec() -> dg.AssetSpec:
         deps=[keys.PRETRAINED_MODEL, keys.EVALUATION],
         group_name="model",
         kinds={"table"},
-        description="All training runs in the store: first the variants of the recipe, the best one first, "
-        "then other runs, the newest first, with the settings in which they differ. Each run links to its "
-        "newest checkpoint. "
+        description="All training runs in the store: first the variants of the recipe, by rank if they have "
+        "one, then other runs, the newest first, with the settings in which they differ. Each run links to "
+        "its newest checkpoint. "
         f"{report.EXPLAINED} {report.OTHER_TEXT}",
     )
 
