@@ -1,7 +1,6 @@
 """The Dagster code location: puts together the assets, jobs, sensors and resources of the recipe in use."""
 
 import gc
-from typing import Any
 
 import dagster as dg
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
@@ -17,8 +16,8 @@ from pipeline.assets.evaluation import (
 from pipeline.assets.exported_model import exported_model_asset
 from pipeline.assets.leaderboard import leaderboard_spec
 from pipeline.assets.mixture_search import mixture_search_assets
-from pipeline.assets.operations.console import console, explain_on_exit, use_by_default
-from pipeline.assets.operations.resources import with_values_of
+from pipeline.assets.operations.console import explain_on_exit, use_by_default
+from pipeline.assets.operations.resources import checked, with_values_of
 from pipeline.assets.operations.sensors import (
     corpora_changed_sensor,
     disk_nearly_full,
@@ -58,15 +57,13 @@ variants = VariantPartitions(recipes)
 to_dedup, to_shards, model = map(variants.partitioned, (to_dedup, to_shards, model))
 searching = mixture_search_assets(recipe)
 
-# The log format of `console` in the terminal.
-CONFIG: dict[str, Any] = {"loggers": {"console": {"config": {}}}}
-checking = verify_job("verify", CONFIG, SHOWN)
+checking = verify_job("verify", SHOWN)
 
 
 def update_job(name: str, made: list[Asset], what: str) -> UnresolvedAssetJobDefinition:
     """A job that makes what is out of date."""
     tags = variants.tags(made)
-    return dg.define_asset_job(name, made, config=CONFIG, tags=tags, description=f"{what} {SHOWN}")
+    return dg.define_asset_job(name, made, tags=tags, description=f"{what} {SHOWN}")
 
 
 jobs: list[dg.JobDefinition | UnresolvedAssetJobDefinition] = [
@@ -76,13 +73,12 @@ jobs: list[dg.JobDefinition | UnresolvedAssetJobDefinition] = [
         "retokenize", to_shards, "Updates the corpora and their token shards, and keeps the tokenizer."
     ),
 ]
-jobs += [evaluate_job("evaluate", CONFIG, SHOWN), checking]
+jobs += [evaluate_job("evaluate", SHOWN), checking]
 if searching:
     jobs.append(
         dg.define_asset_job(
             "search_mixture",
             searching,
-            config=CONFIG,
             description=f"Looks for a better mixture with small runs on the token shards. {SHOWN}",
         )
     )
@@ -107,8 +103,7 @@ defs = dg.Definitions(
         disk_nearly_full,
     ],
     schedules=[nightly_schedule("retokenize", [asset.key for asset in to_shards]), daily_schedule(checking)],
-    resources={"workshop": with_values_of(recipe)},
-    loggers={"console": console},
+    resources={"workshop": checked(with_values_of(recipe))},
     # Each stage uses every core itself, so a process for each step would only add its start-up time.
     executor=dg.in_process_executor,
 )

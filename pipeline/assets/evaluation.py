@@ -7,7 +7,6 @@ the recipe names some.
 """
 
 import logging
-from typing import Any
 
 import dagster as dg
 
@@ -86,7 +85,7 @@ def _spec(key: dg.AssetKey, version: str, description: str) -> dg.AssetSpec:
     )
 
 
-def evaluate_job(name: str, config: dict[str, Any], used: str) -> dg.JobDefinition:
+def evaluate_job(name: str, used: str) -> dg.JobDefinition:
     """Evaluates the checkpoint that the partition names. Only checkpoints on disk are partitions. The
     description of the job ends in `used`.
     """
@@ -118,7 +117,6 @@ def evaluate_job(name: str, config: dict[str, Any], used: str) -> dg.JobDefiniti
     @dg.job(
         name=name,
         partitions_def=checkpoints.ON_DISK,
-        config=config,
         # there can be many, and a retried training run should not queue behind them
         tags={"dagster/priority": "-1"},
         description="Evaluates one saved step: choose it as the partition. There is one for each checkpoint "

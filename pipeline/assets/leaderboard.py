@@ -47,9 +47,9 @@ def leaderboard_spec() -> dg.AssetSpec:
         deps=[keys.PRETRAINED_MODEL, keys.EVALUATION],
         group_name="model",
         kinds={"table"},
-        description="All training runs in the store: first the variants of the recipe, by rank, "
-        "then other runs, the newest first, with the settings in which they differ. Each run links to its "
-        "newest checkpoint. "
+        description="All training runs in the store: first the variants of the recipe, by rank if they have "
+        "one, then other runs, the newest first, with the settings in which they differ. Each run links to "
+        "its newest checkpoint. "
         f"{report.EXPLAINED} {report.OTHER_TEXT}",
     )
 
@@ -83,7 +83,8 @@ def _stamp(store: Store) -> str:
         f"{path} {math.log(path.stat().st_size + 1, GROWTH):.0f}"
         for path in sorted(store.root.glob("runs/*/metrics.jsonl"))
     ]
-    return fingerprint([str(recipe_path()), recipe_path().read_text(encoding="utf-8"), names, grown])
+    pinned = [f"{path} {path.read_text()}" for path in sorted(store.root.glob("runs/*/keep.txt"))]
+    return fingerprint([str(recipe_path()), recipe_path().read_text(encoding="utf-8"), names, grown, pinned])
 
 
 def _facts(instance: dg.DagsterInstance, store: Store) -> dict[str, Any]:
@@ -108,11 +109,15 @@ def _facts(instance: dg.DagsterInstance, store: Store) -> dict[str, Any]:
 
 def _checkpoints(instance: dg.DagsterInstance, runs: Sequence[RunHistory]) -> str:
     """The checkpoints that were saved last, those of the newest run first: validation losses, and which are
-    kept and evaluated.
+    kept, pinned and evaluated.
     """
     evaluated = instance.get_materialized_partitions(checkpoints.EVALUATION_KEY)
     known = instance.get_dynamic_partitions(checkpoints.CHECKPOINTS.name or "")
-    kept = {checkpoint_name(path) for run in runs for path in run.checkpoints().values()}
+    weights = {
+        checkpoint_name(path): "pinned" if path.name in run.directory.pinned() else "kept"
+        for run in runs
+        for path in run.checkpoints().values()
+    }
     order = {run.name: number for number, run in enumerate(runs)}
     losses = {
         f"{run.name}-{one['step']:08d}": f"{one['loss']:.4f}"
@@ -124,7 +129,7 @@ def _checkpoints(instance: dg.DagsterInstance, runs: Sequence[RunHistory]) -> st
         {
             "checkpoint": f"[{name}]({report.CHECKPOINT}{name})",
             "validation loss": losses.get(name, "-"),
-            "weights": "kept" if name in kept else "deleted",
+            "weights": weights.get(name, "deleted"),
             "evaluated": "yes" if name in evaluated else "no",
         }
         for name in shown

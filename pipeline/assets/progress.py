@@ -59,9 +59,10 @@ class Progress:
             self._show(f"training, {share:.0%} done, {self._last['eta_seconds'] / 60:.1f} min left")
 
     def _show(self, status: str) -> None:
+        losses = RunHistory(self._run.config.run_dir).losses  # the first are on disk later than their message
         metadata = {
             "status": status,
-            "loss so far": sparkline(RunHistory(self._run.config.run_dir).losses, "loss"),
+            **({"loss so far": sparkline(losses, "loss")} if losses else {}),
             **checkpoints.scores(self._scores),
             "tokens/s": round(self._last["tokens_per_second"]),
             "step": self._last["step"],

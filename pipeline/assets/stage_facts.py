@@ -29,6 +29,7 @@ def _quality(workshop: PipelineResources, version: Version) -> dict[str, Any]:
         "share kept": round(found[0].share, 4),
         "share of text kept": round(kept_text, 4),
         "verdicts by rule": _reasons_table(workshop.store, {corpus: found}),
+        "documents at random": f"python -m pipeline inspect RULE --corpus {corpus}",  # or `kept`
     }
     if workshop.recipe.rules(corpus).quality.detects:
         facts["languages"] = breakdown_table(version.counts, "languages", "language")

@@ -218,22 +218,13 @@ def test_settings_given_with_c_override_the_recipe(finished: Project, tmp_path: 
     assert finished.store.current("token_shards/topics").counts["validation_documents"] == before
 
 
-def test_a_bad_setting_is_one_line_and_one_failed_run_that_the_job_lists(
-    finished: Project, tmp_path: Path
-) -> None:
+def test_a_bad_setting_is_one_line_and_no_run(finished: Project, tmp_path: Path) -> None:
     override = tmp_path / "bad.yaml"
     config = {"overrides": {"training": {"optimiser": {"lr": 1}}}}
     override.write_text(yaml.safe_dump({"resources": {"workshop": {"config": config}}}))
-    status, said = finished.run("-c", str(override))
+    with dg.DagsterInstance.from_config(str(finished.home)) as instance:
+        before = instance.get_runs_count()
+        status, said = finished.run("-c", str(override))
+        assert instance.get_runs_count() == before
     problem = "training: unknown key 'optimiser': did you mean 'optimizer'?"
     assert (status, said) == (1, f"error: the settings of this run, from the Launchpad or -c: {problem}\n")
-    with dg.DagsterInstance.from_config(str(finished.home)) as instance:
-        (run,) = instance.get_runs(limit=1)
-        assert run.status is dg.DagsterRunStatus.FAILURE and run.tags["dagster/will_retry"] == "false"
-        planned = instance.all_logs(run.run_id, dg.DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED)
-        checks = [entry.dagster_event.asset_check_planned_data.asset_check_key for entry in planned]
-        latest = instance.event_log_storage.get_latest_asset_check_execution_by_key(checks).values()
-        assert len(latest) == len(checks) > 10
-        assert {record.status.value for record in latest} <= {"SUCCEEDED", "FAILED"}  # as before this run
-        # the UI's pages on jobs list the runs with this tag
-        assert run.tags[".dagster/repository"] == "__repository__@pipeline.definitions"

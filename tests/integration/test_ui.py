@@ -180,6 +180,9 @@ def test_materialize_all_trains_a_fresh_store_and_only_what_is_on_disk_can_be_ev
     make_project: Callable[[Path], Project], tmp_path: Path
 ) -> None:
     with opened(make_project(tmp_path)) as cockpit:
+        cockpit.open("/locations/pipeline.definitions/jobs/pretrain/playground")
+        cockpit.sees("max_tokens: 16384")  # as the recipe has it
+        cockpit.picture("launchpad")
         cockpit.open("/asset-groups")
         cockpit.press("Materialize all")
         cockpit.until(lambda: bool(cockpit.instance.get_runs(limit=1)), 60)

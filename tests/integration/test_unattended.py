@@ -304,21 +304,38 @@ def test_the_launchpad_starts_with_the_recipes_own_settings(
     )
 
 
-def test_bad_settings_are_refused_with_the_reason_before_anything_runs(
+def test_bad_settings_are_refused_with_the_reason_before_there_is_a_run(
     finished: Project, definitions: dg.Definitions
 ) -> None:
     config = {"resources": {"workshop": {"config": {"training": {"max_tokens": 1000}}}}}
+    problem = "training: max_tokens 1000 is not a multiple of global_batch_tokens 512; set it to 1024"
+    said = f"^the settings of this run, from the Launchpad or -c: {problem}$"
+    with dg.DagsterInstance.from_config(str(finished.home)) as instance:
+        before = instance.get_runs_count()
+        with pytest.raises(dg.DagsterError, match=said):
+            definitions.resolve_job_def("pretrain").execute_in_process(run_config=config, instance=instance)
+        assert instance.get_runs_count() == before
+
+
+def test_a_run_whose_recipe_became_invalid_fails_with_the_reason_before_its_steps(
+    finished: Project, definitions: dg.Definitions
+) -> None:
     with dg.DagsterInstance.from_config(str(finished.home)) as instance:
         result = definitions.resolve_job_def("pretrain").execute_in_process(
-            run_config=config, instance=instance, raise_on_error=False
+            tags={"dagster/partition": "fast"}, instance=instance, raise_on_error=False
         )
         failure = next(event for event in result.all_events if event.is_run_failure)
         context = dg.build_run_status_sensor_context("run_failed", failure, instance, result.dagster_run)
         said = alerts.reason(context.for_run_failure())
-    assert not result.success
     assert not [event for event in result.all_events if event.is_step_start]
-    problem = "training: max_tokens 1000 is not a multiple of global_batch_tokens 512; set it to 1024"
-    assert said == f"the settings of this run, from the Launchpad or -c: {problem}"
+    assert "no variant is named 'fast'" in said
+    with dg.DagsterInstance.from_config(str(finished.home)) as instance:
+        (run,) = instance.get_runs(limit=1)
+        planned = instance.all_logs(run.run_id, dg.DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED)
+        checks = [entry.dagster_event.asset_check_planned_data.asset_check_key for entry in planned]
+        latest = instance.event_log_storage.get_latest_asset_check_execution_by_key(checks).values()
+        assert len(latest) == len(checks) > 10
+        assert {record.status.value for record in latest} <= {"SUCCEEDED", "FAILED"}  # as before this run
 
 
 def test_a_run_whose_recipe_was_broken_while_it_waited_is_told_with_the_mistake(

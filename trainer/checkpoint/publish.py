@@ -10,6 +10,7 @@ from pathlib import Path
 
 from trainer.system.durable import atomic_directory, unpublished
 from trainer.system.history import MANIFEST, STEP
+from trainer.system.run_directory import RunDirectory
 
 
 class CheckpointError(Exception):
@@ -95,16 +96,18 @@ def newest_valid(checkpoints: Path) -> tuple[Path | None, list[str]]:
 
 
 def retire(newest: Path, keep_last: int, stays: Callable[[int], bool] = lambda step: False) -> None:
-    """Removes checkpoints before `newest`, which was just published, except the last `keep_last` - 1 and the
-    steps for which `stays` is true.
+    """Removes checkpoints before `newest`, which was just published, except the last `keep_last` - 1, the
+    steps for which `stays` is true, and those that are pinned.
 
     Keeps checkpoints later than `newest`: they are damaged and will be replaced.
     """
     until_newest = [
         checkpoint for checkpoint in existing(newest.parent) if step_of(checkpoint) <= step_of(newest)
     ]
-    for checkpoint in (old for old in until_newest[:-keep_last] if not stays(step_of(old))):
-        remove(checkpoint)
+    pinned = RunDirectory(newest.parents[1]).pinned()
+    for checkpoint in until_newest[:-keep_last]:
+        if checkpoint.name not in pinned and not stays(step_of(checkpoint)):
+            remove(checkpoint)
 
 
 def remove(checkpoint: Path) -> None:

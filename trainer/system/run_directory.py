@@ -25,6 +25,11 @@ class RunDirectory:
         self.log = path / "log.txt"
         self.profile = path / "profile"
         self.checkpoints = path / "checkpoints"
+        self.keep = path / "keep.txt"
+
+    def pinned(self) -> set[str]:
+        """The names of the checkpoints that nothing may remove: `python -m pipeline keep` lists them."""
+        return set(self.keep.read_text().split()) if self.keep.exists() else set()
 
     @contextmanager
     def locked(self, patience_seconds: float = LOCK_PATIENCE_SECONDS) -> Iterator[None]:

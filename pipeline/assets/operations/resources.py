@@ -31,6 +31,10 @@ EVALUATED = dg.DagsterEventType.ASSET_CHECK_EVALUATION
 KNOBS: dict[str, type[dg.Config]] = {"training": TrainingKnobs, "dedup": DedupKnobs, "shards": ShardKnobs}
 
 
+class SettingsError(RecipeError, dg.DagsterError):
+    """A setting of a run has an invalid value. Dagster shows its own errors as they are."""
+
+
 class PipelineResources(dg.ConfigurableResource):
     """The recipe, the store and the engine of a run. Settings given here override the recipe for this run."""
 
@@ -55,7 +59,7 @@ class PipelineResources(dg.ConfigurableResource):
             recipe = variants.load(path, self._variant, self.changes)
         except RecipeError as error:
             said = str(error).removeprefix(f"{path}: ")
-            raise RecipeError(f"the settings of this run, from the Launchpad or -c: {said}") from None
+            raise SettingsError(f"the settings of this run, from the Launchpad or -c: {said}") from None
         variants.check_graph(recipe, load_recipe(path), str(path))
         return recipe
 
@@ -204,3 +208,23 @@ def with_values_of(recipe: Recipe) -> PipelineResources:
     settings = recipe.model_dump(mode="json")
     given: dict[str, Any] = {name: knobs(**values(knobs, settings[name])) for name, knobs in KNOBS.items()}
     return PipelineResources(**given)
+
+
+def checked(workshop: PipelineResources) -> dg.ResourceDefinition:
+    """Refuses settings before there is a run of them, after which all of its assets would count as failed."""
+    definition = workshop.get_resource_definition()
+    return definition.configured(_accepted, definition.config_schema)
+
+
+def _accepted(config: dict[str, Any]) -> dict[str, Any]:
+    """Raises SettingsError for settings that neither the recipe nor any variant accepts."""
+    refused = []
+    for variant in (BASE, *load_recipe(recipe_path()).all_variants):
+        workshop = PipelineResources(**config)
+        workshop._variant = variant
+        try:
+            _ = workshop.recipe
+            return config
+        except SettingsError as error:
+            refused.append(error)
+    raise refused[0]

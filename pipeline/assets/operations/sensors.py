@@ -3,7 +3,7 @@
 import dagster as dg
 
 from pipeline.assets import checkpoints, leaderboard
-from pipeline.assets.asset import asset_key
+from pipeline.assets.asset import GPU_POOL, asset_key
 from pipeline.assets.operations import alerts, orphaned_runs
 from pipeline.assets.operations.resources import PARTITION_TAG, PipelineResources
 from pipeline.steps.lineage import source_state
@@ -13,6 +13,7 @@ from pipeline.store.fingerprint import combined
 
 # Which change of which corpora a run was started for. Dagster's UI hides tags that begin with `.dagster/`.
 CHANGE_TAG = ".dagster/groundwork_change"
+WAITS_TAG = "waits for"
 
 
 def corpora_changed_sensor(job_name: str, assets: list[dg.AssetKey]) -> dg.SensorDefinition:
@@ -75,8 +76,9 @@ def nightly_schedule(job_name: str, assets: list[dg.AssetKey]) -> dg.ScheduleDef
 
 
 def new_checkpoint_sensor(job: str, training_job: str) -> dg.SensorDefinition:
-    """Notes which checkpoints are on disk. Waits with evaluations while a training run is in progress: it
-    measures the validation loss itself, and its older checkpoints are about to be deleted.
+    """Notes which checkpoints are on disk, and which runs wait for the GPU. Waits with evaluations while a
+    training run is in progress: it measures the validation loss itself, and its older checkpoints are about
+    to be deleted.
     """
 
     @dg.sensor(
@@ -89,7 +91,9 @@ def new_checkpoint_sensor(job: str, training_job: str) -> dg.SensorDefinition:
     def _sensor(context: dg.SensorEvaluationContext, workshop: PipelineResources) -> dg.SensorResult:
         saved = checkpoints.update_weights(context.instance, workshop.store)
         leaderboard.update(context.instance, workshop.store)
-        if any(_trains(run, training_job) for run in orphaned_runs.under_way(context.instance)):
+        runs = orphaned_runs.under_way(context.instance)
+        _tag_waiting(context.instance, runs)
+        if any(_trains(run, training_job) for run in runs):
             return dg.SensorResult(skip_reason="a training run is in progress")
         evaluated = context.instance.get_materialized_partitions(checkpoints.EVALUATION_KEY)
         # The checkpoint is the run key, so that a failed evaluation is repeated once and not at every tick.
@@ -113,6 +117,17 @@ def new_checkpoint_sensor(job: str, training_job: str) -> dg.SensorDefinition:
         return dg.SensorResult(requests, skip_reason=reason)
 
     return _sensor
+
+
+def _tag_waiting(instance: dg.DagsterInstance, runs: list[dg.DagsterRun]) -> None:
+    """Tags each run that waits for the pool with the run that has it. Dagster lists both as started."""
+    pool = instance.event_log_storage.get_concurrency_info(GPU_POOL)
+    first = ", ".join(slot.run_id[:8] for slot in pool.claimed_slots)
+    waiting = {step.run_id for step in pool.pending_steps if step.assigned_timestamp is None}
+    for run in runs:
+        if run.run_id in waiting or WAITS_TAG in run.tags:
+            what = f"run {first}, pool {GPU_POOL}" if run.run_id in waiting else "nothing any more"
+            instance.add_run_tags(run.run_id, {WAITS_TAG: what})
 
 
 def _trains(run: dg.DagsterRun, job: str) -> bool:

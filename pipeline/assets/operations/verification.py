@@ -1,7 +1,5 @@
 """The job `verify`, which looks for damage in the store, and its schedule."""
 
-from typing import Any
-
 import dagster as dg
 from pydantic import Field
 
@@ -25,7 +23,7 @@ class VerifyConfig(dg.Config):
     )
 
 
-def verify_job(name: str, config: dict[str, Any], used: str) -> dg.JobDefinition:
+def verify_job(name: str, used: str) -> dg.JobDefinition:
     """Fails when something is damaged, so that the sensor of failed runs alerts."""
 
     @dg.op(name=OP, description="Looks at the manifests, sizes and hashes of everything in the store.")
@@ -43,9 +41,7 @@ def verify_job(name: str, config: dict[str, Any], used: str) -> dg.JobDefinition
             raise VerificationError(f"{found}: `python -m pipeline verify` lists them")
         context.log.info(str(found))
 
-    @dg.job(
-        name=name, config=config, description=f"Looks for damaged files in the store and names them. {used}"
-    )
+    @dg.job(name=name, description=f"Looks for damaged files in the store and names them. {used}")
     def _job() -> None:
         _op()
 

@@ -162,7 +162,7 @@ def _front_matter(lineage: Mapping[str, Any]) -> str:
     }
     corpora = lineage["recipe"]["corpora"]
     datasets = [corpus["source"]["name"] for corpus in corpora if corpus["source"]["kind"] == "hub"]
-    base = base_name(lineage)
+    base = (lineage["recipe"]["training"].get("pretrained") or {}).get("repo")  # the hub knows no other name
     return yaml.safe_dump(
         facts | ({"datasets": datasets} if datasets else {}) | ({"base_model": base} if base else {}),
         sort_keys=False,

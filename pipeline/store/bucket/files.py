@@ -32,6 +32,7 @@ from pipeline.store.last_versions import VERSION_NAME
 from pipeline.store.manifest import RECORDS, read_version
 from trainer.system.durable import atomic_file, write_atomically
 from trainer.system.history import RunHistory
+from trainer.system.run_directory import RunDirectory
 
 CACHE_VARIABLE = "GROUNDWORK_CACHE"
 LIMIT_VARIABLE = "GROUNDWORK_CACHE_BYTES"
@@ -323,6 +324,8 @@ class BucketFiles(Files):
 
             def refresh() -> None:
                 keep_claim()
+                with suppress(PipelineError):
+                    self.pull(RunDirectory(run).keep)  # another machine may have pinned a checkpoint
                 for path in reads:
                     self.cache.used(path)
 

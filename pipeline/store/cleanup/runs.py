@@ -19,6 +19,7 @@ from pipeline.store.keys import RUNS
 from pipeline.store.store import Store
 from trainer.config import load_run_config
 from trainer.system.history import NAME_LENGTH, RunHistory
+from trainer.system.run_directory import RunDirectory
 
 MADE_FROM_RUN = (keys.PRETRAINED_MODEL, keys.EVALUATION, keys.EXPORTED_MODEL)
 # A run that is not exported and was active since then may be waiting for its evaluation, or to be restarted.
@@ -108,7 +109,8 @@ def _described(directory: Path, made: list[Path]) -> TrainingRun:
 def old_runs(store: Store, runs: Sequence[TrainingRun], limits: Limits) -> list[TrainingRun]:
     """Those of `runs`, all of a store, that the limits do not keep, the newest first.
 
-    Never one in use, in progress, or whose weights a run that stays started from, or that is needed.
+    Never one in use, in progress, with a pinned checkpoint, or whose weights a run that stays started from,
+    or that is needed.
     """
     if limits.runs is None:
         return []
@@ -124,6 +126,7 @@ def old_runs(store: Store, runs: Sequence[TrainingRun], limits: Limits) -> list[
     used_last = last_versions.recorded(store.files, changes_kept=0)
     wanted = [store.root / key / name for key, name in used_last if key in MADE_FROM_RUN]
     wanted += [*limits.needed, *(run.base for run in runs if run.base and run not in old)]
+    wanted += [run.directory for run in runs if RunDirectory(run.directory).pinned()]
     while wanted:
         path = wanted.pop()
         for run in [run for run in old if run.holds(path)]:
@@ -140,7 +143,7 @@ def _is_in_progress(run: TrainingRun) -> bool:
 
 
 def surplus_checkpoints(runs: Sequence[TrainingRun], limits: Limits) -> Iterator[tuple[TrainingRun, Path]]:
-    """The checkpoints beyond the newest ones of each exported run of a store. Those that
+    """The checkpoints beyond the newest ones of each exported run of a store. Those that are pinned or that
     `checkpoint.keep_every_tokens` asks for stay, and so do all of a run whose weights another started from.
     """
     if limits.checkpoints is None:
@@ -152,6 +155,8 @@ def surplus_checkpoints(runs: Sequence[TrainingRun], limits: Limits) -> Iterator
             training = load_run_config(run.config).training
             every = training.checkpoint.keep_every_tokens
             saved = list(RunHistory(run.directory).checkpoints().items())
+            pinned = RunDirectory(run.directory).pinned()
             for step, checkpoint in saved[: -max(limits.checkpoints, 1)]:
-                if every is None or not training.curriculum.passes(step, every):
+                asked = every is not None and training.curriculum.passes(step, every)
+                if not asked and checkpoint.name not in pinned:
                     yield run, checkpoint

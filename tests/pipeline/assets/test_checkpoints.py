@@ -18,6 +18,7 @@ from pipeline.assets.checkpoints import (
     update_weights,
 )
 from pipeline.assets.evaluation import checkpoint_evaluation_spec, evaluate_job
+from pipeline.assets.operations import orphaned_runs
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.operations.sensors import new_checkpoint_sensor
 from pipeline.recipe.recipe import RECIPES
@@ -138,11 +139,38 @@ def test_an_evaluation_that_failed_is_asked_for_once_more(
     assert asked() == {FIRST, f"{FIRST} again"}  # Dagster starts a run for a key once
 
 
+def test_a_run_that_waits_for_the_pool_is_tagged_with_the_run_that_has_it(
+    store: Store, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GROUNDWORK_RECIPE", str(RECIPES / "tiny.yaml"))
+
+    @dg.job
+    def training() -> None: ...
+
+    trains, waits = (
+        instance.create_run_for_job(training, status=dg.DagsterRunStatus.STARTED) for _ in range(2)
+    )
+
+    def told() -> list[str | None]:
+        with dg.build_sensor_context(instance, resources={"workshop": PipelineResources()}) as context:
+            new_checkpoint_sensor("evaluate", "pretrain")(context)
+        return [instance.get_run_by_id(run.run_id).tags.get("waits for") for run in (trains, waits)]
+
+    instance.event_log_storage.set_concurrency_slots("gpu", 1)
+    for run in (trains, waits):
+        orphaned_runs.claim(instance, run)
+        instance.event_log_storage.claim_concurrency_slot("gpu", run.run_id, "pretrained_model")
+    assert told() == [None, f"run {trains.run_id[:8]}, pool gpu"]
+    instance.event_log_storage.free_concurrency_slots_for_run(trains.run_id)
+    instance.event_log_storage.claim_concurrency_slot("gpu", waits.run_id, "pretrained_model")
+    assert told() == [None, "nothing any more"]
+
+
 def evaluation(instance: dg.DagsterInstance, tags: dict[str, str]) -> dg.ExecuteInProcessResult:
     """A run of the job `evaluate`."""
     job = dg.Definitions(
         assets=[checkpoint_evaluation_spec()],
-        jobs=[evaluate_job("evaluate", {}, "")],
+        jobs=[evaluate_job("evaluate", "")],
         resources={"workshop": PipelineResources()},
     ).resolve_job_def("evaluate")
     return job.execute_in_process(instance=instance, tags=tags, raise_on_error=False)

@@ -9,7 +9,7 @@ import yaml
 from dagster._core.snap.snap_to_yaml import default_values_yaml_from_type_snap
 
 from pipeline.assets.operations.launchpad import differences
-from pipeline.assets.operations.resources import PipelineResources, with_values_of
+from pipeline.assets.operations.resources import PipelineResources, checked, with_values_of
 from pipeline.recipe.recipe import RECIPE_VARIABLE, RecipeError, load_recipe
 from pipeline.recipe.variants import load_all
 from tests.integration.project import TRAINING
@@ -55,7 +55,9 @@ def test_the_launchpad_opens_with_the_values_of_the_recipe_also_beside_variants(
 
     workshop = with_values_of(load_recipe(file))
     job = dg.Definitions(
-        assets=[model], jobs=[dg.define_asset_job("train", [model])], resources={"workshop": workshop}
+        assets=[model],
+        jobs=[dg.define_asset_job("train", [model])],
+        resources={"workshop": checked(workshop)},
     ).resolve_job_def("train")
     training = opened(job)["training"]
     assert training["max_tokens"] == TRAINING["max_tokens"]
@@ -79,3 +81,17 @@ def test_a_run_is_called_by_its_name_or_by_its_recipe_variant_and_settings(file:
     variant = with_values_of(recipe)
     variant._variant = "fast"
     assert variant.called == "mine fast" and variant.recipe.training.seed == 5
+
+
+def test_a_run_may_have_what_a_variant_accepts_and_the_recipe_refuses(file: Path) -> None:
+    """The partition of a run is not known before it is launched."""
+    wide = {"training": {"model": {"d_model": 96, "n_heads": 3}}}
+    file.write_text(yaml.safe_dump(RECIPE | {"variants": {"wide": wide}}))
+    definition = checked(with_values_of(load_recipe(file)))
+
+    def given(heads: int) -> dict[str, Any]:
+        return {"config": {"training": {"model": {"n_heads": heads}}}}
+
+    assert definition.apply_config_mapping(given(6)).success
+    with pytest.raises(dg.DagsterError, match=r"^the settings of this run.*d_model 64 must be a multiple"):
+        definition.apply_config_mapping(given(7))

@@ -9,6 +9,7 @@ import yaml
 
 from pipeline.assets import leaderboard
 from pipeline.assets.checkpoints import EVALUATION_KEY
+from pipeline.cli import main
 from pipeline.recipe.recipe import RECIPE_VARIABLE
 from pipeline.store.store import Store, default_store
 from tests.integration.project import TRAINING
@@ -70,6 +71,9 @@ def test_an_entry_is_added_when_something_has_changed_and_only_then(store: Store
         ]
         link = "[mine aaaaaaaa](/assets/checkpoint?view=partitions&partition=aaaaaaaa-00000001)"
         assert link in shown["1-1"] and link in shown["all runs, all columns"]
+        assert main(["keep", names[0]]) == 0
+        leaderboard.update(instance, store)
+        assert "| pinned | no |" in entries(instance)[0]["checkpoints"]
         saved.unlink()
         leaderboard.update(instance, store)
         assert entries(instance)[0]["all runs, all columns"].rstrip().endswith("| none |")
@@ -77,7 +81,7 @@ def test_an_entry_is_added_when_something_has_changed_and_only_then(store: Store
             f"[{names[0]}]({page}={names[0]}) | 3.1000 | deleted | no |"
             in entries(instance)[0]["checkpoints"]
         )
-        assert len(entries(instance)) == 4
+        assert len(entries(instance)) == 5
 
 
 def test_a_recipe_that_is_broken_meanwhile_fails_no_run(

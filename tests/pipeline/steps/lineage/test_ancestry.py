@@ -114,15 +114,16 @@ def test_what_is_published_names_the_base_and_no_place_on_this_machine(child: tu
     public = published(lineage)
     assert '"/' not in json.dumps(public)
     card = model_card(public, EVALUATION)
-    assert yaml.safe_load(card.split("---\n")[1])["base_model"] == "mine"
+    assert "base_model" not in yaml.safe_load(card.split("---\n")[1])  # which the hub would look for
     assert "begun from `mine`, trained on\n4,096 more tokens" in card
     assert "which had been trained on 16,384 tokens of first, second." in " ".join(card.split())
     assert "none of it seen in this training" in card
     del public["pretrained"]["lineage"]
     public["recipe"]["training"]["pretrained"]["path"] = "/home/jane/base"
     card = model_card(public, EVALUATION)
-    assert yaml.safe_load(card.split("---\n")[1])["base_model"] == "base"
-    assert "whose own training is not recorded here" in card
+    assert "begun from `base`" in card and "whose own training is not recorded here" in card
+    public["recipe"]["training"]["pretrained"] |= {"path": None, "repo": "owner/base", "revision": "1"}
+    assert yaml.safe_load(model_card(public, EVALUATION).split("---\n")[1])["base_model"] == "owner/base"
 
 
 def test_a_document_is_found_by_the_id_that_its_source_gives_it(asked: Any) -> None:

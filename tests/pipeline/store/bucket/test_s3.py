@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.cli import main
 from pipeline.store.bucket.cache import Cache
 from pipeline.store.bucket.files import FetchError, cache_of
 from pipeline.store.bucket.s3 import SLICE_BYTES, Bucket, BucketError
@@ -22,7 +23,10 @@ from pipeline.store.files import MANIFEST
 from pipeline.store.manifest import File, Part, Version
 from pipeline.store.store import Store, StoreError
 from pipeline.store.work import Work
+from tests.integration.project import until
 from tests.s3_server import S3, proxied, use
+from trainer.system.durable import write_atomically
+from trainer.system.run_directory import RunDirectory
 
 pytestmark = pytest.mark.usefixtures("s3_environment")
 
@@ -210,6 +214,24 @@ def test_gc_removes_what_nothing_names_and_aborts_what_was_begun(
     assert objects(server, tmp_path) == []
     assert server.unfinished() == 0
     assert store(tmp_path, "third").find(work("corpora/a/raw")) is None
+
+
+def test_a_checkpoint_can_be_pinned_on_another_machine_than_the_one_that_trains(
+    server: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = store(tmp_path).files
+    run = RunDirectory(files.root / "runs" / ("a" * 16))
+    saved = run.checkpoints / "step-00000001" / MANIFEST
+    for path, text in ((run.config, "training: {max_tokens: 1}"), (saved, '{"files": {}}')):
+        write_atomically(path, text)
+        files.push(path)
+    monkeypatch.setattr("pipeline.store.bucket.run_upload.REFRESHED_EVERY_SECONDS", 0.0)
+    monkeypatch.setenv("GROUNDWORK_STORE", address(tmp_path))
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "another"))
+    with files.uploading(run.path, []):
+        for options, expected in (([], {"step-00000001"}), (["--no"], set())):
+            assert main(["keep", "aaaaaaaa-00000001", *options]) == 0
+            until(lambda expected=expected: run.pinned() == expected, 20)
 
 
 def test_a_large_file_goes_in_slices_and_a_failed_upload_leaves_nothing(

@@ -216,6 +216,23 @@ def test_checkpoints_that_are_kept_for_good_stay(store: Store) -> None:
     assert len(list((run.config.run_dir / "checkpoints").iterdir())) == 2
 
 
+def test_a_pinned_checkpoint_stays_with_its_run_until_it_is_pinned_no_more(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = [trained(store, seed) for seed in (1, 2, 3)]
+    pinned = f"{name(runs[0])[:8]}-00000024"
+    assert main(["keep", pinned]) == 0
+    assert main(["keep", f"{name(runs[2])[:8]}-00000032"]) == 0
+    assert len(enforce(store, Limits(1, 1))) == 2
+    assert not runs[1].config.run_dir.exists()
+    assert checkpoint_path(store, pinned).exists()
+    assert main(["keep", f"{name(runs[2])[:8]}-00000024"]) == 2
+    assert "steps of the run that are: 32" in capsys.readouterr().err
+    assert main(["keep", "--no", pinned]) == 0
+    assert capsys.readouterr().out.endswith(": none\n")
+    assert enforce(store, Limits(1, 1)) and not runs[0].config.run_dir.exists()
+
+
 def test_the_disk_table_adds_up_and_says_what_names_each_part(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
