@@ -324,7 +324,7 @@ DATA_STAGES = (
         wanted=_searches,
         page=Page(
             decontamination.index,
-            ngrams.VERSION,
+            ngrams.INDEX_VERSION,
             "The word n-grams of the evaluation sets, which are then searched for in the corpora.",
             kinds=("numba",),
             group="all_corpora",
@@ -342,8 +342,11 @@ DATA_STAGES = (
             decontamination.find,
             ngrams.VERSION,
             "The documents that share a run of words with an evaluation set: which set, which words and "
-            "where.",
-            numbers={"contaminated": decontamination.REASON},
+            "where, and whether they are a quote or a stock phrase.",
+            numbers={
+                "contaminated": decontamination.REASON,
+                "with stock phrases only": decontamination.STOCK_PHRASES,
+            },
             breakdowns={"contaminated by set": (decontamination.REASON, "set")},
         ),
     ),
