@@ -24,6 +24,18 @@ class Corpus(Params):
         description="Weight in the training mixture, relative to those of the other corpora. Set it for "
         "every corpus or for none; when not set, `mixture` decides.",
     )
+    train: bool = Field(
+        True,
+        exclude_if=lambda train: train,
+        description="False for a corpus that is not trained on, but whose documents leave the others: list "
+        "it first, so that of duplicates its document stays, and then goes, too.",
+    )
+
+    @model_validator(mode="after")
+    def _a_weight_is_for_training(self) -> Self:
+        if self.weight is not None and not self.train:
+            raise ValueError("weight has no effect with `train: false`: leave out one of them")
+        return self
 
 
 class RawParams(Params):

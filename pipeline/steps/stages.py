@@ -200,8 +200,11 @@ def _signatures(store: Store, corpus: str, params: DedupParams, decontaminated: 
     return signatures.sign_work(corpus, signatures.sources(store, corpus, decontaminated), params)
 
 
-def _dedup(store: Store, corpora: Sequence[str], params: DedupParams, decontaminated: bool) -> Work:
-    return dedup.decide_work(corpora, [store.current(keys.signatures(name)) for name in corpora], params)
+def _dedup(
+    store: Store, corpora: Sequence[str], params: DedupParams, decontaminated: bool, excluded: Sequence[str]
+) -> Work:
+    signed = [store.current(keys.signatures(name)) for name in corpora]
+    return dedup.decide_work(corpora, signed, params, excluded)
 
 
 def _tokenizer(store: Store, recipe: str, params: TokenizerChoice) -> Version:
@@ -359,7 +362,12 @@ DATA_STAGES = (
     Stage(
         keys.DEDUP,
         _dedup,
-        settings=lambda recipe: (recipe.corpus_names, recipe.dedup, recipe.removes_contaminated),
+        settings=lambda recipe: (
+            recipe.corpus_names,
+            recipe.dedup,
+            recipe.removes_contaminated,
+            recipe.excluded,
+        ),
         reads=lambda recipe: list(map(keys.signatures, recipe.corpus_names)),
         page=Page(
             dedup.deduplicate,
@@ -375,7 +383,7 @@ DATA_STAGES = (
         keys.TOKENIZER,
         _tokenizer,
         settings=lambda recipe: (recipe.name, recipe.tokenizer),
-        reads=lambda recipe: tokenizer.input_keys(recipe.corpus_names),
+        reads=lambda recipe: tokenizer.input_keys(recipe.weights),
     ),
     Stage(
         keys.token_shards("{corpus}"),
