@@ -28,7 +28,7 @@ def tokenizer_asset(recipe: Recipe) -> dg.AssetsDefinition:
 
     @asset(
         keys.TOKENIZER,
-        tokenizer.input_keys(recipe.corpus_names),
+        tokenizer.input_keys(list(recipe.weights)),
         bpe.VERSION,
         "A byte-level BPE tokenizer, `tokenizer.json`. It is frozen: when the corpora change it stays the "
         "same, until a run sets `retrain`.",
@@ -39,12 +39,12 @@ def tokenizer_asset(recipe: Recipe) -> dg.AssetsDefinition:
         recipe, store = workshop.recipe, workshop.store
         fraction = recipe.shards.validation_fraction
         version = tokenizer.tokenizer(
-            store, recipe.name, recipe.corpus_names, recipe.tokenizer, fraction, config.retrain
+            store, recipe.name, list(recipe.weights), recipe.tokenizer, fraction, config.retrain
         )
         facts = {"entries": version.counts["entries"], "sha256": tokenizer.frozen(version.directory()).sha256}
         if "documents" in version.counts:
             facts["documents sampled"] = version.counts["documents"]
-        fit = _fit(report.report(store, recipe.corpus_names, version, fraction))
+        fit = _fit(report.report(store, list(recipe.weights), version, fraction))
         return materialized(version, {**facts, **fit})
 
     return _asset

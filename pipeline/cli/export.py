@@ -46,8 +46,8 @@ def run(options: argparse.Namespace) -> None:
         raise UsageError("--model names a model: give --format gguf")
     model = chosen_model(options) if options.format == GGUF else None
     recipe, store = opened(options.variant)
-    check_known("--corpus", options.corpus or (), recipe.corpus_names)
-    corpora = [name for name in recipe.corpus_names if name in (options.corpus or recipe.corpus_names)]
+    check_known("--corpus", options.corpus or (), list(recipe.weights))
+    corpora = [name for name in recipe.weights if name in (options.corpus or recipe.weights)]
     splits = [options.split] if options.split else SPLITS
     unit = " tokens" if options.format == MEGATRON else "B"
     with tqdm(desc="export", unit=unit, unit_scale=True, disable=None) as bar:

@@ -208,7 +208,7 @@ def _documents(recipe: Recipe, store: Store, corpora: list[str], rule: str, draw
         entries = _duplicates(store, recipe.corpus_names, drawn)
     elif rule == CONTAMINATED:
         hits = rejections.stored(store, corpora, keys.contamination, "contamination")
-        entries = (text for one in draw(hits, pc.scalar(True)) for text in _contaminated(store, *one))
+        entries = (text for one in draw(hits, pc.field("quote")) for text in _contaminated(store, *one))
     else:
         which = pc.field("keep") if rule == KEPT else pc.field("rule") == rule
         entries = (text for one in draw(verdicts(), which) for text in _judged(store, *one))
@@ -231,7 +231,7 @@ def _contaminated(store: Store, place: Place, rows: Sequence[Row]) -> Iterator[s
     texts = _texts(store.current(keys.scrubbed(corpus)), part, [row["id"] for row in rows])
     for row in rows:
         quoted = tables.printable(row["ngram"]).strip()
-        quotes = f"quotes {row['set']}: {quoted!r}, at {row['hits']} places"
+        quotes = f"quotes {row['set']}: {quoted!r}, {row['rare']:.0%} rare, at {row['hits']} places"
         yield f"{corpus} {row['id']}\n{quotes}\n{texts[row['id']]}"
 
 

@@ -133,6 +133,14 @@ class Decontamination(decontamination.NgramParams):
     action: Literal["remove", "report"] = Field(
         "remove", description="Whether such documents are removed from the training text, or only reported."
     )
+    stock_phrase: int = Field(
+        4,
+        ge=1,
+        description="Words that more than this many documents of a part share with evaluation sets (of more "
+        "than 1,000 times as many documents, one in 1,000) are a stock phrase, and no quote: of the pieces "
+        "of four words of what is shared, at least 3 in 10 must be rarer. With a large number, all that is "
+        "shared is a quote.",
+    )
     sets: tuple[EvaluationSet, ...] = Field(
         min_length=1, description="The evaluation sets, each with a name and a source."
     )

@@ -167,6 +167,9 @@ class Recipe(Params):
     @model_validator(mode="after")
     def _named_corpora_are_known(self) -> "Recipe":
         check_names(self.transforms, set())
+        for name in self.mixture.search.target or () if self.mixture.search else ():
+            if name in self.excluded:
+                raise ValueError(f"mixture.search.target: corpus {name!r} has `train: false`: leave it out")
         named: dict[str, Iterable[str] | None] = {
             f"transform {entry.name!r}": entry.corpora for entry in self.transforms
         }
@@ -179,9 +182,24 @@ class Recipe(Params):
         return self
 
     @model_validator(mode="after")
+    def _excluded_corpora_come_first(self) -> "Recipe":
+        order = [corpus.train for corpus in self.corpora]
+        if not any(order):
+            raise ValueError(
+                "corpora: none is trained on, since each has `train: false`: leave it out of one"
+            )
+        if order != sorted(order):
+            name = self.corpora[order.index(False, order.index(True))].name
+            raise ValueError(
+                f"corpus {name!r} has `train: false` and removes nothing from the corpora before it, whose "
+                "documents stay of duplicates: list it first"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _weights_are_comparable(self) -> "Recipe":
-        unweighted = [corpus.name for corpus in self.corpora if corpus.weight is None]
-        if unweighted and len(unweighted) < len(self.corpora):
+        unweighted = [name for name, weight in self.weights.items() if weight is None]
+        if unweighted and len(unweighted) < len(self.weights):
             raise ValueError(
                 f"corpus {unweighted[0]!r} has no weight, but others do: set one for every corpus or for none"
             )
@@ -194,13 +212,14 @@ class Recipe(Params):
 
     @model_validator(mode="after")
     def _stages_read_what_is_there(self) -> "Recipe":
-        self.training.check_corpora(self.corpus_names)
+        self.training.check_corpora(list(self.weights))
         unused.check(self.training)
         weighed = [stage.name for stage in self.training.stages if stage.weights]
-        if weighed and len(weighed) == len(self.training.stages) and self.corpora[0].weight is not None:
+        given = [number for number, corpus in enumerate(self.corpora) if corpus.weight is not None]
+        if given and weighed and len(weighed) == len(self.training.stages):
             raise ValueError(
-                "corpora.0.weight has no effect, since every stage has `weights` of its own: leave out one "
-                "or the other"
+                f"corpora.{given[0]}.weight has no effect, since every stage has `weights` of its own: leave "
+                "out one or the other"
             )
         if weighed and self.mixture.max_epochs is not None:
             raise ValueError(
@@ -224,7 +243,13 @@ class Recipe(Params):
 
     @property
     def weights(self) -> dict[str, float | None]:
-        return {corpus.name: corpus.weight for corpus in self.corpora}
+        """Of the corpora that are trained on."""
+        return {corpus.name: corpus.weight for corpus in self.corpora if corpus.train}
+
+    @property
+    def excluded(self) -> list[str]:
+        """The corpora that are not trained on."""
+        return [corpus.name for corpus in self.corpora if not corpus.train]
 
     @property
     def corpus_names(self) -> list[str]:

@@ -69,6 +69,20 @@ class Corpus(Params):
         description="Whether the documents are compared with others. With `false`, all that pass the other "
         "stages stay, and none is a reason to remove a document of another corpus.",
     )
+    train: bool = Field(
+        True,
+        exclude_if=lambda train: train,
+        description="False for a corpus that is not trained on, but whose documents leave the others: list "
+        "it first, so that of duplicates its document stays, and then goes, too.",
+    )
+
+    @model_validator(mode="after")
+    def _train_fits(self) -> Self:
+        if self.weight is not None and not self.train:
+            raise ValueError("weight has no effect with `train: false`: leave out one of them")
+        if not (self.dedup or self.train):
+            raise ValueError("`train: false` removes duplicates of this corpus, which `dedup: false` ends")
+        return self
 
 
 class RawParams(Params):

@@ -202,7 +202,8 @@ def _signatures(store: Store, corpus: str, params: DedupParams, decontaminated: 
 
 
 def _dedup(store: Store, corpora: Sequence[str], params: DedupParams, *settings: Any) -> Work:
-    return dedup.decide_work(corpora, [store.current(keys.signatures(name)) for name in corpora], params)
+    signed = [store.current(keys.signatures(name)) for name in corpora]
+    return dedup.decide_work(corpora, signed, params, settings[-1])
 
 
 def _tokenizer(store: Store, recipe: str, params: TokenizerChoice) -> Version:
@@ -325,7 +326,7 @@ DATA_STAGES = (
         wanted=_searches,
         page=Page(
             decontamination.index,
-            ngrams.VERSION,
+            ngrams.INDEX_VERSION,
             "The word n-grams of the evaluation sets, which are then searched for in the corpora.",
             kinds=("numba",),
             group="all_corpora",
@@ -343,8 +344,11 @@ DATA_STAGES = (
             decontamination.find,
             ngrams.VERSION,
             "The documents that share a run of words with an evaluation set: which set, which words and "
-            "where.",
-            numbers={"contaminated": decontamination.REASON},
+            "where, and whether they are a quote or a stock phrase.",
+            numbers={
+                "contaminated": decontamination.REASON,
+                "with stock phrases only": decontamination.STOCK_PHRASES,
+            },
             breakdowns={"contaminated by set": (decontamination.REASON, "set")},
         ),
     ),
@@ -366,6 +370,7 @@ DATA_STAGES = (
             recipe.dedup,
             recipe.removes_contaminated,
             recipe.apart,
+            recipe.excluded,
         ),
         reads=lambda recipe: list(map(keys.signatures, recipe.corpus_names)),
         page=Page(
@@ -382,7 +387,7 @@ DATA_STAGES = (
         keys.TOKENIZER,
         _tokenizer,
         settings=lambda recipe: (recipe.name, recipe.tokenizer),
-        reads=lambda recipe: tokenizer.input_keys(recipe.corpus_names),
+        reads=lambda recipe: tokenizer.input_keys(recipe.weights),
     ),
     Stage(
         keys.token_shards("{corpus}"),

@@ -40,6 +40,7 @@ from pipeline.stages.dedup.decide import (
     clustered,
     decide,
     decisions,
+    excluded,
     without_comparison,
 )
 from pipeline.stages.dedup.params import VERSION, DedupParams

@@ -135,6 +135,16 @@ def decisions(ids: pa.Array, decided: pa.RecordBatch, start: int) -> pa.RecordBa
     return pa.RecordBatch.from_arrays(columns, schema=DECISION_SCHEMA)
 
 
+def excluded(decisions: pa.RecordBatch, reason: str) -> pa.RecordBatch:
+    """DECISION_SCHEMA in which documents that were kept are removed for `reason`. Their duplicates still
+    name them.
+    """
+    reasons = pc.if_else(decisions.column("keep"), reason, decisions.column("reason"))
+    removed = pa.repeat(False, len(decisions))
+    columns = [decisions.column("id"), removed, reasons, *decisions.columns[3:]]
+    return pa.RecordBatch.from_arrays(columns, schema=DECISION_SCHEMA)
+
+
 def without_comparison(ids: pa.Array, reason: str) -> pa.RecordBatch:
     """DECISION_SCHEMA for documents that are removed for `reason`, without a comparison with others."""
     unknown = pa.nulls(len(ids), pa.string()), pa.nulls(len(ids), pa.float32())

@@ -26,7 +26,7 @@ from pipeline.store.parts import PartTask, add, derive, part_tasks, tally
 from pipeline.store.store import Store
 from pipeline.store.work import Work
 
-REASON = "contaminated"
+REASON, STOCK_PHRASES = "contaminated", "stock_phrases"
 PART_BYTES = 128_000_000
 VERDICTS_SCHEMA = required(id=pa.string(), keep=pa.bool_())
 
@@ -81,7 +81,7 @@ def index_work(
     if chains:
         settings["transforms"] = [[one.identity for one in chain] for chain in chains]
     inputs = store.data_versions(keys.raw(set_name(one)) for one in params.sets)
-    return Work(keys.EVALUATION_NGRAMS, f"{decontamination.VERSION} {pii.VERSION}", settings, inputs)
+    return Work(keys.EVALUATION_NGRAMS, f"{decontamination.INDEX_VERSION} {pii.VERSION}", settings, inputs)
 
 
 def set_name(one: EvaluationSet) -> str:
@@ -115,19 +115,23 @@ def _texts(
 
 
 def find(store: Store, engine: Engine, corpus: str, params: Decontamination) -> Version:
-    """Tables `contamination`, the hits, and `verdicts`, which keeps the documents without one."""
+    """Tables `contamination`, what documents share with a set, and `verdicts`, which keeps the documents that
+    share no more than stock phrases.
+    """
     scrubbed, quality, ngrams = map(store.current, (*keys.judged(corpus), keys.EVALUATION_NGRAMS))
     work = find_work(store, corpus, params)
     names = [one.name for one in params.sets]
     tasks = part_tasks(work, [(scrubbed, "documents"), (quality, "verdicts")])
-    return derive(store, engine, work, tasks, _Search(ngrams.only("ngrams"), tuple(names)))
+    return derive(
+        store, engine, work, tasks, _Search(ngrams.only("ngrams"), tuple(names), params.stock_phrase)
+    )
 
 
 def find_work(store: Store, corpus: str, params: Decontamination) -> Work:
     inputs = store.data_versions([*keys.judged(corpus), keys.EVALUATION_NGRAMS])
     names = [one.name for one in params.sets]
     # All of the n-grams concern each part.
-    settings = {"sets": names, "ngrams": inputs[keys.EVALUATION_NGRAMS]}
+    settings = {"sets": names, "ngrams": inputs[keys.EVALUATION_NGRAMS], "stock_phrase": params.stock_phrase}
     return Work(keys.contamination(corpus), decontamination.VERSION, settings, inputs)
 
 
@@ -137,21 +141,26 @@ class _Search:
 
     ngrams: StoredFile
     names: tuple[str, ...]
+    stock_phrase: int
 
     def __call__(self, task: PartTask, directory: Path) -> Part:
         against = _loaded(self.ngrams)
+        documents = kept_batches(task.inputs[0], list(task.inputs[1:]), ["id", "text"])
+        part = [decontamination.shared(batch, against) for batch in documents]
+        hits = decontamination.contamination(part, against, list(self.names), self.stock_phrase)
+        quotes = hits.filter(hits.column("quote"))
         counts = {"documents": 0, REASON: 0, **{f"{REASON}/{name}": 0 for name in self.names}}
+        counts[STOCK_PHRASES] = pc.count_distinct(hits.column("id")).as_py()
         with PartWriter(
             directory, task.name, {"contamination": decontamination.HITS_SCHEMA, "verdicts": VERDICTS_SCHEMA}
         ) as writer:
-            for batch in kept_batches(task.inputs[0], list(task.inputs[1:]), ["id", "text"]):
-                hits = decontamination.contamination(batch, against, list(self.names))
-                clean = pc.invert(pc.is_in(batch.column("id"), value_set=hits.column("id")))
-                verdicts = pa.record_batch([batch.column("id"), clean], VERDICTS_SCHEMA)
-                writer.write("contamination", hits)
-                writer.write("verdicts", verdicts)
-                add(counts, {"documents": batch.num_rows, REASON: batch.num_rows - pc.sum(clean).as_py()})
-                add(counts, tally(hits.column("set"), REASON))
+            writer.write("contamination", hits)
+            for ids in (one.ids for one in part):
+                clean = pc.invert(pc.is_in(ids, value_set=quotes.column("id")))
+                writer.write("verdicts", pa.record_batch([ids, clean], VERDICTS_SCHEMA))
+                contaminated = len(ids) - (pc.sum(clean).as_py() or 0)
+                add(counts, {"documents": len(ids), REASON: contaminated, STOCK_PHRASES: -contaminated})
+        add(counts, tally(quotes.column("set"), REASON))
         return Part(task.name, task.fingerprint, writer.files, counts)
 
 

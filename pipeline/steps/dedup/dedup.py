@@ -30,6 +30,7 @@ from pipeline.store.parts import add, put_parts, tally
 from pipeline.store.store import Store
 from pipeline.store.work import Work
 
+EXCLUDED = "excluded"  # the reason for documents of a corpus that is not trained on
 DUPLICATES_OF = "duplicates_of"  # the counts of removed duplicates by the corpus of the document that stays
 
 
@@ -40,25 +41,32 @@ def deduplicate(
     params: dedup.DedupParams,
     decontaminated: bool = False,
     apart: Collection[str] = (),
+    excluded: Sequence[str] = (),
 ) -> Version:
     """Makes the table `decisions`, with one part for each part of each corpus. Of duplicates the document of
     the earlier corpus stays, then the longer one, then the one with the smaller id.
 
     With `decontaminated`, documents that quote an evaluation set are removed first, so that they remove no
     duplicates. All other documents of the corpora that are `apart` stay, and are compared with nothing.
+    Documents of the `excluded` corpora are removed last, after their duplicates in the others.
     """
     tables = {name: sources(store, name, decontaminated) for name in corpora}
-    return decide(store, engine, tables, params, apart)
+    return decide(store, engine, tables, params, apart, excluded)
 
 
 def decide(
-    store: Store, engine: Engine, corpora: Corpora, params: dedup.DedupParams, apart: Collection[str] = ()
+    store: Store,
+    engine: Engine,
+    corpora: Corpora,
+    params: dedup.DedupParams,
+    apart: Collection[str] = (),
+    excluded: Sequence[str] = (),
 ) -> Version:
     """As `deduplicate`, for the text of each corpus that its verdict tables keep."""
     versions = [
         sign(store, engine, corpus, tables, params, corpus not in apart) for corpus, tables in corpora.items()
     ]
-    work = decide_work(corpora, versions, params)
+    work = decide_work(corpora, versions, params, excluded)
     with store.making(work) as draft:
         if isinstance(draft, Version):
             verification.keep(store, params)
@@ -68,17 +76,26 @@ def decide(
         with draft.scratch(engine.apart) as scratch:
             clusters = dedup.clustered(link(engine, signed, scratch, params))
         decided = dedup.decide(clusters, verification.verify(store, engine, signed, clusters, params))
-        return draft.publish(_parts(draft, engine, signed, decided))
+        return draft.publish(_parts(draft, engine, signed, decided, excluded))
 
 
-def decide_work(corpora: Iterable[str], signatures: Sequence[Version], params: dedup.DedupParams) -> Work:
+def decide_work(
+    corpora: Iterable[str],
+    signatures: Sequence[Version],
+    params: dedup.DedupParams,
+    excluded: Sequence[str] = (),
+) -> Work:
     inputs = {version.key: version.data_version for version in signatures}
+    if excluded:
+        inputs[EXCLUDED] = ", ".join(excluded)
     # The order decides which of two duplicates stays. It is an input, not a setting: when a corpus is added,
     # most parts keep their fingerprint.
     return Work(keys.DEDUP, dedup.VERSION, params, {"corpora in order": ", ".join(corpora), **inputs})
 
 
-def _parts(draft: Draft, engine: Engine, signed: Sequence[Signed], decided: pa.RecordBatch) -> list[Part]:
+def _parts(
+    draft: Draft, engine: Engine, signed: Sequence[Signed], decided: pa.RecordBatch, excluded: Sequence[str]
+) -> list[Part]:
     rows = decided.column("row").to_numpy()
     ends = [piece.start + piece.rows for piece in signed]
     homes = np.searchsorted(ends, decided.column("survivor").to_numpy(), side="right")
@@ -92,7 +109,9 @@ def _parts(draft: Draft, engine: Engine, signed: Sequence[Signed], decided: pa.R
         local = decided.slice(here.start, here.stop - here.start)
         local = local.set_column(0, "row", pc.subtract(local.column("row"), piece.start))
         inputs = [piece.part.fingerprint, piece.part.files["signatures"].sha256, _sha256(local)]
-        task = _Decisions(piece, local, draft.work.part_fingerprint(inputs))
+        without = piece.corpus in excluded
+        inputs += [EXCLUDED] if without else []
+        task = _Decisions(piece, local, draft.work.part_fingerprint(inputs), without)
         parts[piece.name] = draft.finished(piece.name, task.fingerprint)
         if parts[piece.name] is None:
             todo.append(task)
@@ -116,12 +135,13 @@ def _sha256(decided: pa.RecordBatch) -> str:
 @dataclass(frozen=True)
 class _Decisions:
     """The decisions on one part. `decided`: those on its linked documents; `row` counts the documents of the
-    part, `home` is the corpus of the survivor.
+    part, `home` is the corpus of the survivor. `without`: none of the documents is trained on.
     """
 
     piece: Signed
     decided: pa.RecordBatch
     fingerprint: str
+    without: bool
 
     def part(self, directory: Path) -> Part:
         """Writes the table, one row group for each row group of the signatures."""
@@ -129,7 +149,10 @@ class _Decisions:
         start = 0
         with PartWriter(directory, self.piece.name, {"decisions": dedup.DECISION_SCHEMA}) as writer:
             for batch in batches(self.piece.signatures, ["id"]):
-                self._write(writer, counts, dedup.decisions(batch.column("id"), self.decided, start))
+                decisions = dedup.decisions(batch.column("id"), self.decided, start)
+                if self.without:
+                    decisions = dedup.excluded(decisions, EXCLUDED)
+                self._write(writer, counts, decisions)
                 start += batch.num_rows
             for verdicts in self.piece.sources[2:]:
                 for batch in batches(verdicts):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pyarrow.compute as pc
 
 from pipeline.recipe.sections import DedupGuard
+from pipeline.steps.dedup.dedup import EXCLUDED
 from pipeline.store import keys
 from pipeline.store.manifest import Part, Version
 from pipeline.store.parquet import read_table
@@ -31,13 +32,14 @@ def by_corpus(version: Version) -> dict[str, dict[str, int]]:
 
 def _lost(version: Version, max_share: float) -> Iterator[str]:
     for corpus, counts in by_corpus(version).items():
-        share = counts["removed"] / max(counts["documents"], 1)
+        lost = counts["removed"] - counts.get(f"removed/{EXCLUDED}", 0)
+        share = lost / max(counts["documents"], 1)
         if share > max_share:
             parts = [part for part in version.parts if keys.decided_corpus(part.name) == corpus]
             first = next(part for part in parts if part.counts["removed"])
             ids = _ids(version, first, pc.field("keep") == pc.scalar(False))
             yield (
-                f"corpus {corpus!r} loses {counts['removed']:,} of {counts['documents']:,} documents "
+                f"corpus {corpus!r} loses {lost:,} of {counts['documents']:,} documents "
                 f"({share:.0%}, the limit is {max_share:.0%}), "
                 f"among them {ids}: look at them with `python -m pipeline inspect near --corpus {corpus}`, "
                 "then change the corpora or raise dedup_guard.max_lost_share"

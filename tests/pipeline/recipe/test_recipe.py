@@ -58,6 +58,29 @@ def test_a_store_in_a_bucket_changes_nothing_that_is_made(
             "'more' has no weight, but others do",
         ),
         ({"corpora": MINIMAL["corpora"] * 2}, "two corpora are named 'notes'"),
+        ({"corpora": [MINIMAL["corpora"][0] | {"train": False}]}, "none is trained on, since each has"),
+        (
+            {"corpora": [MINIMAL["corpora"][0] | {"train": False, "weight": 1}]},
+            r"corpora\.0: weight has no effect with `train: false`",
+        ),
+        (
+            {"corpora": [MINIMAL["corpora"][0], MINIMAL["corpora"][0] | {"name": "old", "train": False}]},
+            "corpus 'old' has `train: false` and removes nothing from the corpora before it.*: list it first",
+        ),
+        (
+            {
+                "corpora": [MINIMAL["corpora"][0] | {"name": "old", "train": False}, *MINIMAL["corpora"]],
+                "training": TRAINING | {"stages": [{"name": "all", "weights": {"old": 1}}]},
+            },
+            "stage 'all': weights has 'old', .*; use notes",
+        ),
+        (
+            {
+                "corpora": [MINIMAL["corpora"][0] | {"name": "old", "train": False}, *MINIMAL["corpora"]],
+                "mixture": {"search": {"target": {"old": 1}}},
+            },
+            "mixture.search.target: corpus 'old' has `train: false`",
+        ),
         ({"corpora": [{"name": "Bad Name", "source": MINIMAL["corpora"][0]["source"]}]}, r"corpora\.0\.name"),
         ({"dedupe": {}}, "unknown key 'dedupe': did you mean 'dedup'"),
         ({"dedup": {"treshold": 0.7}}, "dedup: unknown key 'treshold': did you mean 'threshold'"),

@@ -1,14 +1,20 @@
 """Which documents quote an evaluation set: exactly those that share its words in a row."""
 
+import io
+import json
+import random
 import re
 import unicodedata
 
 import pyarrow as pa
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.stages.decontamination import HITS_SCHEMA, NgramParams, contamination, ngrams, prepared
+from pipeline.stages.decontamination import HITS_SCHEMA, NgramParams, contamination, ngrams, prepared, shared
+from tests.corpora import CORPORA, needs_corpora
+from tests.pipeline.stages.planted import planted
 
 QUESTION = "Natalia sold clips to 48 of her friends in April, and then she sold half as many clips in May."
 
@@ -17,10 +23,18 @@ def column(texts: list[str]) -> pa.Array:
     return pa.array(texts, pa.large_string())
 
 
-def found(texts: list[str], sets: dict[str, list[str]], params: NgramParams = NgramParams()) -> list[dict]:  # noqa: B008 - frozen
+def found(
+    texts: list[str],
+    sets: dict[str, list[str]],
+    params: NgramParams = NgramParams(),  # noqa: B008 - frozen
+    stock_phrase: int = 4,
+) -> list[dict]:
     index = prepared(ngrams([(number, column(held)) for number, held in enumerate(sets.values())], params))
     documents = pa.record_batch({"id": [str(i) for i in range(len(texts))], "text": column(texts)})
-    return contamination(documents, index, list(sets)).to_pylist()
+    rows = max(3, len(texts) // 10)
+    batches = [documents.slice(start, rows) for start in range(0, len(texts), rows)]
+    part = [shared(batch, index) for batch in batches]
+    return contamination(part, index, list(sets), stock_phrase).to_pylist()
 
 
 def test_a_quote_is_named_with_its_set_its_words_and_its_place():
@@ -55,6 +69,52 @@ def test_a_short_evaluation_text_counts_as_a_whole_and_a_shorter_one_not_at_all(
         "0",
         "1",
     ]
+
+
+def test_a_stock_phrase_is_told_apart_from_quotes_of_what_surrounds_it():
+    def year(number: int, day: str) -> str:
+        return (
+            f"Year {number} was a common year starting on {day} (link will display the full calendar) of the "
+            f"Julian calendar. In {number} the potters of village {number} moved to the river."
+        )
+
+    days = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday"]
+    evaluation = [QUESTION, *(year(1000 + n, day) for n, day in enumerate(days))]
+    innocent = [year(500 + n, days[n % 5]) for n in range(30)]
+    quoting = [f"Asked: {QUESTION}", f"It is said: {year(1003, 'Thursday').lower()}"]
+    hits = found([*innocent, *quoting], {"exam": evaluation})
+    assert len(hits) == 32
+    assert [hit["id"] for hit in hits if hit["quote"]] == ["30", "31"]
+    assert hits[-1]["rare"] == 1 and "potters of village 1003" in hits[-1]["ngram"]
+
+
+@needs_corpora
+def test_every_planted_quote_is_found_and_at_most_one_in_a_hundred_other_articles():
+    """Evaluation texts are paragraphs of an encyclopedia. Those on years, of which a cut may be nothing but
+    template, are not planted.
+    """
+    compressed = io.BytesIO((CORPORA / "enwiki.jsonl.zst").read_bytes())
+    lines = io.TextIOWrapper(zstandard.ZstdDecompressor().stream_reader(compressed), "utf-8")
+    articles = [json.loads(line)["text"] for line in lines]
+    quotes_of_any_run = quotes_of_others = 0
+    for seed in range(3):
+        random.Random(seed).shuffle(articles)
+        held, others, hosts = articles[:300], articles[600:1200], articles[1200:]
+        paragraphs = [one for one in map(paragraph, held) if one]
+        own = [one for one in paragraphs if "full calendar" not in one]
+        quotes = planted(own, hosts[: len(own)])
+        hits = found([*others, *(one.document for one in quotes)], {"wiki": paragraphs})
+        ids = {int(hit["id"]) for hit in hits if hit["quote"]}
+        assert [one.kind for number, one in enumerate(quotes, start=len(others)) if number not in ids] == []
+        quotes_of_others += sum(number < len(others) for number in ids)
+        quotes_of_any_run += sum(int(hit["id"]) < len(others) for hit in hits)
+    assert quotes_of_others <= 3 * 600 / 100 and quotes_of_any_run > 3 * 600 / 10
+
+
+def paragraph(text: str) -> str | None:
+    """One of those of twenty words or more, the same at every call."""
+    long = [one for one in text.split("\n") if len(re.findall(r"\w+", one)) >= 20]
+    return random.Random(text).choice(long) if long else None
 
 
 words = st.lists(st.sampled_from(["a", "b", "É", "e\u0301", "ß", "ss", "3", "क\u093f"]), max_size=14).map(
@@ -99,7 +159,7 @@ def test_hits_are_the_ngrams_in_common_and_nothing_else(texts, evaluation, ngram
 def test_no_documents_and_sets_without_a_long_text_find_nothing():
     assert found([], {"a": [QUESTION]}) == []
     assert found([QUESTION, ""], {"a": ["", "too short"]}) == []
-    assert HITS_SCHEMA.names == ["id", "set", "ngram", "position", "hits"]
+    assert HITS_SCHEMA.names == ["id", "set", "ngram", "position", "hits", "rare", "quote"]
 
 
 @pytest.mark.parametrize("text", ["word " * 200_000, "x" * 2_000_000])

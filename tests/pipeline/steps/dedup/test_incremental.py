@@ -14,9 +14,11 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from pipeline.recipe.sections import DedupGuard
 from pipeline.stages import dedup
 from pipeline.steps.dedup import candidates, verification
 from pipeline.steps.dedup.dedup import deduplicate
+from pipeline.steps.dedup.limits import alarms
 from pipeline.store import keys
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.manifest import Version
@@ -156,6 +158,31 @@ def test_a_corpus_added_behind_the_others_leaves_their_decisions_where_they_are(
     first = decided(store, state)
     second = decided(store, state | {"b": {"p": {"3": text(3, 0)}}})
     assert first.file(first.parts[0], "decisions").path.samefile(second.file(second.parts[0], "decisions"))
+
+
+def test_what_is_in_a_corpus_that_is_not_trained_on_leaves_the_others_and_goes_itself(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    state = {
+        "known": {"p": {"1": text(1, 0), "2": text(2, 0), "3": text(2, 0)}},
+        "new": {"p": {"4": text(1, 1), "5": text(3, 0)}, "q": {"6": text(4, 0)}},
+    }
+    trained = decided(store, state)
+    apart = deduplicate(store, ENGINE, list(state), PARAMS, excluded=["known"])
+    assert {key: (row["keep"], row["reason"], row["duplicate_of"]) for key, row in rows(apart).items()} == {
+        "1": (False, "excluded", None),
+        "2": (False, "excluded", None),
+        "3": (False, "exact", "2"),
+        "4": (False, "near", "1"),
+        "5": (True, None, None),
+        "6": (True, None, None),
+    }
+    assert apart.counts["removed/excluded"] == 2
+    files = [
+        {one.name: version.file(one, "decisions") for one in version.parts} for version in (trained, apart)
+    ]
+    assert [files[0][name].path.samefile(files[1][name]) for name in files[0]] == [False, True, True]
+    assert alarms(apart, DedupGuard(max_lost_share=0.5)) == []
+    assert decided(store, state).fingerprint == trained.fingerprint
 
 
 def test_other_parameters_do_not_take_over_what_was_verified_with_these(tmp_path: Path) -> None:
