@@ -28,6 +28,7 @@ COMMANDS = {
     "dedup": "Find exact and near duplicates in files and verify each: writes OUT/decisions.parquet.",
     "inspect": "Count what quality rejects or would reject; show documents that it or dedup removed or kept.",
     "inspect-shards": "Count documents and tokens of token shards, show the first, or check for damage.",
+    "restore": "Print the texts of a corpus before `edits` cut lines out of them, as JSON lines.",
     "keep": "Pin a checkpoint, so that nothing removes it; --no: no longer.",
     "gc": "List what nothing needs: versions, and training runs beyond a limit; with --delete remove it.",
     "disk": "Show how much disk each part of the store takes, what names it, and what `gc` would remove.",

@@ -18,6 +18,7 @@ from pipeline.recipe.recipe import BASE, Recipe, RecipeError, recipe_path
 from pipeline.reports import rejections, tables
 from pipeline.reports.evidence import judged
 from pipeline.reports.rejections import Amounts, Column, Place, Row
+from pipeline.stages import edits, pii
 from pipeline.stages.quality import RULES
 from pipeline.steps.corpus.filters import failed_rule
 from pipeline.steps.corpus.quality import judge_again, reasons
@@ -43,7 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RULE",
         nargs="?",
         help="show documents of this quality rule or filter of your own (FILTER.error: where it raised), and "
-        "half as many kept ones; or of `kept`, `exact`, `near` or `contaminated`; default: count the "
+        "half as many kept ones; or of `kept`, `exact`, `near` or `contaminated`; or what a rule of `edits` "
+        "cut, such as `policy` or `repeated_line`; default: count the "
         "documents of every quality rule",
     )
     view.add_argument("--by", choices=["language"], help="count the kept documents of each language")
@@ -199,7 +201,9 @@ def _numbers(*amounts: np.ndarray) -> Iterator[str]:
 def _documents(recipe: Recipe, store: Store, corpora: list[str], rule: str, draw: Draw) -> Iterator[str]:
     """Documents that `rule` rejected or removed, or that are kept."""
     own = recipe.filter_names
-    check_known("RULE", [rule], [*RULES, *own, *map(failed_rule, own), *DUPLICATES, CONTAMINATED, KEPT])
+    check_known(
+        "RULE", [rule], [*RULES, *own, *map(failed_rule, own), *DUPLICATES, CONTAMINATED, KEPT, *edits.NAMES]
+    )
     verdicts = partial(rejections.verdicts, store, corpora)
     if rule in DUPLICATES:
         decisions = rejections.stored(store, [""], lambda _: keys.DEDUP, "decisions")
@@ -209,6 +213,9 @@ def _documents(recipe: Recipe, store: Store, corpora: list[str], rule: str, draw
     elif rule == CONTAMINATED:
         hits = rejections.stored(store, corpora, keys.contamination, "contamination")
         entries = (text for one in draw(hits, pc.field("quote")) for text in _contaminated(store, *one))
+    elif rule in edits.NAMES:
+        cuts = rejections.stored(store, filter(recipe.is_edited, corpora), keys.edited, "cuts")
+        entries = (text for one in draw(cuts, pc.field("rule") == rule) for text in _cut(recipe, *one))
     else:
         which = pc.field("keep") if rule == KEPT else pc.field("rule") == rule
         entries = (text for one in draw(verdicts(), which) for text in _judged(store, *one))
@@ -218,11 +225,20 @@ def _documents(recipe: Recipe, store: Store, corpora: list[str], rule: str, draw
         yield f"{entry}\n"
     if not shown:
         yield f"{rule}: no document of {', '.join(corpora)}"
-    elif rule not in (*DUPLICATES, CONTAMINATED, KEPT):
+    elif rule not in (*DUPLICATES, CONTAMINATED, KEPT, *edits.NAMES):
         yield "kept, at random:\n"
         for place, rows in draw(verdicts(), pc.field("keep"), size=(shown + 1) // 2):
             kept = [row | {"rule": rule} for row in rows]
             yield from (f"{entry}\n" for entry in _judged(store, place, kept))
+
+
+def _cut(recipe: Recipe, place: Place, rows: Sequence[Row]) -> Iterator[str]:
+    """What was cut, scrubbed now, and where it was."""
+    read = pa.RecordBatch.from_pylist([{"id": row["id"], "text": row["text"][:CHARACTERS]} for row in rows])
+    texts = pii.scrub(read, recipe.rules(place[0]).scrub)[0].column("text").to_pylist()
+    for row, text in zip(rows, texts, strict=True):
+        where = f"characters {row['start']:,} to {row['end']:,}"
+        yield f"{place[0]} {row['id']}, {where}\n{tables.printable(text)}"
 
 
 def _contaminated(store: Store, place: Place, rows: Sequence[Row]) -> Iterator[str]:

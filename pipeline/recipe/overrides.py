@@ -8,7 +8,7 @@ from pipeline.sources.hub.catalogue import short_form
 # sections that a name alone can stand for, and the key that takes it
 PRESETS = {"quality": "profile", "model": "size", "decontamination": "sets"}
 CORPORA = "corpora"
-OWN_RULES = ("quality", "scrub")  # the sections that a corpus changes for itself
+OWN_RULES = ("edits", "scrub", "quality")  # the sections that a corpus changes for itself
 
 Settings = dict[str, Any]
 

@@ -37,6 +37,7 @@ from pipeline.sources.hub.catalogue import short_form
 from pipeline.sources.source import SourceError
 from pipeline.sources.user_code import PythonConfig
 from pipeline.stages.dedup import DedupParams
+from pipeline.stages.edits import EditParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
 from pipeline.stages.tokenizer import TokenizerChoice, TokenizerParams
@@ -78,6 +79,11 @@ class Recipe(Params):
         (),
         description="Functions of your own that rewrite texts before they are scrubbed, in this order: "
         "docs/your-own-code.md.",
+    )
+    edits: EditParams = Field(
+        EditParams(),
+        exclude_if=lambda edits: not edits.cut,  # as in recipes written before there were any
+        description="Lines that are cut out of the texts, and kept beside them.",
     )
     scrub: PiiParams = Field(PiiParams(), description="Which personal data and secrets are replaced.")
     quality: Quality = Field(
@@ -258,7 +264,8 @@ class Recipe(Params):
     def rules(self, corpus: str) -> Rules:
         """What holds for a corpus: its own settings, else those of the recipe."""
         own = self.corpus(corpus)
-        return Rules(own.quality or self.quality, own.scrub or self.scrub, own.dedup)
+        quality, scrub = own.quality or self.quality, own.scrub or self.scrub
+        return Rules(own.edits or self.edits, scrub, quality, own.dedup)
 
     @property
     def filter_names(self) -> list[str]:
@@ -277,6 +284,10 @@ class Recipe(Params):
     def apart(self) -> list[str]:
         """The corpora whose documents dedup compares with nothing."""
         return [corpus.name for corpus in self.corpora if not corpus.dedup]
+
+    def is_edited(self, corpus: str) -> bool:
+        """Whether lines are cut out of the texts of a corpus."""
+        return self.rules(corpus).edits.cut
 
     def is_transformed(self, corpus: str) -> bool:
         """Whether transforms rewrite the texts of a corpus."""

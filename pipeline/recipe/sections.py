@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from pipeline.sources import SourceConfig
+from pipeline.stages.edits import EditParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES, QualityParams
 from pipeline.store.engines.local import RayAddress, check_ray
@@ -30,8 +31,9 @@ Quality = Annotated[QualityParams, BeforeValidator(_named_profile)]
 class Rules(NamedTuple):
     """What holds for the documents of one corpus."""
 
-    quality: QualityParams
+    edits: EditParams
     scrub: PiiParams
+    quality: QualityParams
     dedup: bool  # whether they are compared with other documents
 
 
@@ -56,6 +58,12 @@ class Corpus(Params):
         exclude_if=lambda own: own is None,
         description="Thresholds that differ from those of the recipe's `quality` for this corpus, or another "
         "profile. When not set, those of the recipe.",
+    )
+    edits: EditParams | None = Field(
+        None,
+        exclude_if=lambda own: own is None,
+        description="Settings that differ from those of the recipe's `edits` for this corpus. When not set, "
+        "those of the recipe.",
     )
     scrub: PiiParams | None = Field(
         None,

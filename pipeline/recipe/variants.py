@@ -85,6 +85,8 @@ def check_graph(recipe: Recipe, written: Recipe, place: str) -> None:
         change = "add, remove or reorder corpora, because they define the graph"
     elif any(recipe.is_transformed(name) != written.is_transformed(name) for name in names):
         change = "add the first transform of a corpus or remove the last one, which changes the graph"
+    elif any(recipe.is_edited(name) and not written.is_edited(name) for name in names):
+        change = "add the first edits of a corpus, which adds assets to the graph"
     elif recipe.evaluation.texts != written.evaluation.texts:
         change = "change evaluation.texts, on which variants are compared"
     elif recipe.decontamination and not written.decontamination:

@@ -15,17 +15,19 @@ from pipeline.plugins.settings import FilterParams
 from pipeline.recipe.recipe import Recipe
 from pipeline.stages import decontamination as ngrams
 from pipeline.stages import dedup as duplicates
-from pipeline.stages import pii, text_windows
+from pipeline.stages import edits, pii, text_windows
 from pipeline.stages import quality as rules
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.tokenizer import TokenizerChoice
 from pipeline.steps import compile_ahead
 from pipeline.steps.corpus import (
     decontamination,
+    edit,
     evaluation_texts,
     filters,
     ingest,
     quality,
+    repeated_units,
     scrub,
     transform,
 )
@@ -217,6 +219,18 @@ def _scrubbed(recipe: Recipe, corpus: str, *names: str) -> list[str]:
     return [keys.scrubbed(corpus)]
 
 
+def _unedited(recipe: Recipe, corpus: str) -> str:
+    return keys.transformed(corpus) if recipe.is_transformed(corpus) else keys.raw(corpus)
+
+
+def _unscrubbed(recipe: Recipe, corpus: str) -> str:
+    return keys.edited(corpus) if recipe.is_edited(corpus) else _unedited(recipe, corpus)
+
+
+def _repeats(recipe: Recipe, corpus: str) -> bool:
+    return bool(recipe.rules(corpus).edits.repeated)
+
+
 def _searches(recipe: Recipe, *names: str) -> bool:
     return recipe.decontamination is not None
 
@@ -274,10 +288,43 @@ DATA_STAGES = (
         ),
     ),
     Stage(
+        keys.unit_counts("{corpus}"),
+        repeated_units.count_work,
+        settings=lambda recipe, corpus: (recipe.rules(corpus).edits.repeated, _unedited(recipe, corpus)),
+        reads=lambda recipe, corpus: [_unedited(recipe, corpus)],
+        wanted=_repeats,
+    ),
+    Stage(
+        keys.repeated_units("{corpus}"),
+        repeated_units.find_work,
+        settings=lambda recipe, corpus: [recipe.rules(corpus).edits.repeated],
+        reads=lambda recipe, corpus: [keys.unit_counts(corpus)],
+        wanted=_repeats,
+    ),
+    Stage(
+        keys.edited("{corpus}"),
+        edit.edit_work,
+        settings=lambda recipe, corpus: (recipe.rules(corpus).edits, _unedited(recipe, corpus)),
+        reads=lambda recipe, corpus: [
+            _unedited(recipe, corpus),
+            *([keys.repeated_units(corpus)] if _repeats(recipe, corpus) else []),
+        ],
+        wanted=Recipe.is_edited,
+        page=Page(
+            edit.edit,
+            edits.VERSION,
+            "The documents without the lines that the recipe's `edits` cut. The table `cuts` keeps each with "
+            "its place and rule, and `python -m pipeline restore` puts them back.",
+            kinds=("parquet",),
+            numbers={"changed": "changed", "cuts": "cuts", "bytes cut": "bytes_cut"},
+            breakdowns={"cuts by rule": ("cuts", "rule")},
+        ),
+    ),
+    Stage(
         keys.scrubbed("{corpus}"),
         scrub.scrub_work,
-        settings=lambda recipe, corpus: (recipe.rules(corpus).scrub, recipe.is_transformed(corpus)),
-        reads=lambda recipe, corpus: [scrub.scrubbed_from(corpus, recipe.is_transformed(corpus))],
+        settings=lambda recipe, corpus: (recipe.rules(corpus).scrub, _unscrubbed(recipe, corpus)),
+        reads=lambda recipe, corpus: [_unscrubbed(recipe, corpus)],
         page=Page(
             _scrub,
             pii.VERSION,

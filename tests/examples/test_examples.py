@@ -47,9 +47,10 @@ def run(directory: Path) -> Store:
     recipe, store = load_recipe(directory / "recipe.yaml"), Store(directory / "store")
     for corpus in recipe.corpora:
         collect(store, ENGINE, corpus.name, corpus.source, recipe.raw.part_bytes)
+        read = None
         if recipe.is_transformed(corpus.name):
-            transform(store, ENGINE, corpus.name, recipe.transforms)
-        scrub(store, ENGINE, corpus.name, recipe.scrub, recipe.is_transformed(corpus.name))
+            read = transform(store, ENGINE, corpus.name, recipe.transforms).key
+        scrub(store, ENGINE, corpus.name, recipe.scrub, read)
         judge(store, ENGINE, corpus.name, recipe.quality)
     return store
 

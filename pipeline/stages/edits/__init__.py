@@ -11,10 +11,12 @@ from pipeline.stages.edits.rules import LINE_RULES, with_citations_apart
 VERSION = "edits-1"
 NOTHING = np.zeros(0, REPEATED)
 REPEATED_RULE = "repeated_{unit}"
+NAMES = (*EditRule, *(REPEATED_RULE.format(unit=unit) for unit in ("line", "paragraph")))  # of cuts
 
 __all__ = [
     "COUNTED",
     "CUTS_SCHEMA",
+    "NAMES",
     "REPEATED",
     "VERSION",
     "EditParams",

@@ -58,3 +58,8 @@ class EditParams(Params):
     repeated: tuple[Repeated, ...] = Field(
         (), description="Lines and paragraphs that are cut because several documents have them."
     )
+
+    @property
+    def cut(self) -> bool:
+        """Whether anything is."""
+        return bool(self.rules or self.repeated)

@@ -1,4 +1,4 @@
-"""raw or transformed -> scrubbed: personal data replaced, and a table of where it was in the text."""
+"""raw, transformed or edited -> scrubbed: personal data replaced, and a table of where it was in the text."""
 
 from functools import partial
 
@@ -15,24 +15,19 @@ from pipeline.store.work import Work
 
 
 def scrub(
-    store: Store, engine: Engine, corpus: str, params: pii.PiiParams, transformed: bool = False
+    store: Store, engine: Engine, corpus: str, params: pii.PiiParams, read: str | None = None
 ) -> Version:
-    """The scrubbed version of a corpus: tables `documents` and `spans`. Reads the raw documents, or the
-    `transformed` ones.
+    """The scrubbed version of a corpus: tables `documents` and `spans`. `read`: the key of its documents, by
+    default the raw ones.
     """
-    work = scrub_work(store, corpus, params, transformed)
-    tasks = part_tasks(work, [(store.current(scrubbed_from(corpus, transformed)), "documents")])
+    read = read or keys.raw(corpus)
+    work = scrub_work(store, corpus, params, read)
+    tasks = part_tasks(work, [(store.current(read), "documents")])
     return derive(store, engine, work, tasks, scrubbing(params).write_part)
 
 
-def scrub_work(store: Store, corpus: str, params: pii.PiiParams, transformed: bool) -> Work:
-    inputs = store.data_versions([scrubbed_from(corpus, transformed)])
-    return Work(keys.scrubbed(corpus), pii.VERSION, params, inputs)
-
-
-def scrubbed_from(corpus: str, transformed: bool) -> str:
-    """The key of the documents that are scrubbed."""
-    return keys.transformed(corpus) if transformed else keys.raw(corpus)
+def scrub_work(store: Store, corpus: str, params: pii.PiiParams, read: str) -> Work:
+    return Work(keys.scrubbed(corpus), pii.VERSION, params, store.data_versions([read]))
 
 
 def scrubbing(params: pii.PiiParams) -> BatchStep:

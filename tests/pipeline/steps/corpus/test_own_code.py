@@ -277,7 +277,7 @@ def test_transforms_come_before_scrubbing_and_leave_out_what_they_fail_on(store:
     assert version.counts["changed"] == version.counts["changed/shout"] == 29
     assert version.counts["changed/same"] == 0
     assert version.manifest["inputs"] == {raw.key: raw.data_version}
-    scrubbed = scrub(store, ENGINE, "notes", PiiParams(), transformed=True)
+    scrubbed = scrub(store, ENGINE, "notes", PiiParams(), "corpora/notes/transformed")
     assert scrubbed.counts["documents"] == 29
     text = pq.read_table(scrubbed.files("documents")[0]).column("text")[0].as_py()
     assert text.upper() == text
