@@ -178,7 +178,8 @@ def _commands(one: Checkpoint, notes: list[str], out: Path, relative_to: Path) -
 def _own_code(recipe: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """The user's functions and classes that a recipe names, each with its version."""
     yield from ((entry["python"], entry["version"]) for entry in recipe.get("transforms", ()))
-    yield from ((entry["python"], entry["version"]) for entry in recipe["quality"].get("filters", ()))
+    filters = (entry for entry in recipe["quality"].get("filters", ()) if "python" in entry)
+    yield from ((entry["python"], entry["version"]) for entry in filters)
     sets = (recipe.get("decontamination") or {}).get("sets", ())
     for source in (one["source"] for one in (*recipe["corpora"], *sets)):
         if source["kind"] == "python":
