@@ -69,9 +69,10 @@ def detect_with(model: Path, documents: pa.RecordBatch) -> pa.RecordBatch:
 
 def check(model: Path, languages: Sequence[str]) -> None:
     """Raises ModelError when a fastText model does not know one of these languages."""
-    for language in set(languages) - set(_languages(model)):
-        hint = did_you_mean(language, _languages(model))
-        raise ModelError(f"quality.languages: {model} does not know {language!r}{hint and f': {hint}'}")
+    known = _languages(model)
+    for language in set(languages) - set(known):
+        hint = did_you_mean(language, known, f"it knows {' '.join(sorted(known))}")
+        raise ModelError(f"quality.languages: {model} does not know {language!r}: {hint}")
 
 
 def _languages(model: Path) -> list[str]:

