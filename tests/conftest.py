@@ -26,6 +26,7 @@ MAY_LACK = (
     "no Slurm",
     "no chromium",
     "no file system",
+    "no lid.176.ftz",
     "no huge pages",
     "no network",
     "no sample corpora",

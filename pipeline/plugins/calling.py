@@ -12,7 +12,7 @@ import pyarrow.types as pt
 
 from pipeline.plugins import MARK, Document, Marked
 from pipeline.plugins.loading import RAISED, Code, PluginError, load, message, place
-from pipeline.plugins.settings import PluginParams
+from pipeline.plugins.settings import Entry
 
 FAILURES_SCHEMA = pa.schema(
     [pa.field(name, pa.string(), nullable=False) for name in ("id", "name", "error", "message", "place")]
@@ -47,7 +47,7 @@ def failures_table(failures: list[Failure]) -> pa.RecordBatch:
 class UserCode:
     """A function or class that a recipe names."""
 
-    entry: PluginParams
+    entry: Entry
 
     @cached_property
     def code(self) -> Code:

@@ -12,6 +12,8 @@ import pyarrow as pa
 
 from pipeline.plugins.calling import Failure, UserCode, column, documents
 from pipeline.plugins.loading import RAISED, Code, PluginError, arguments, check_arguments, described
+from pipeline.plugins.settings import FastTextParams
+from pipeline.store.errors import PipelineError
 from pipeline.store.fingerprint import canonical_json
 
 SIGNAL_TYPES = {float: pa.float64(), int: pa.int64(), bool: pa.bool_(), str: pa.string()}
@@ -50,6 +52,13 @@ class Filter(UserCode):
         """The parameters that `keep` takes, such as thresholds."""
         judge = arguments(self._judge)[2:]
         return {name: value for name, value in self.entry.params.items() if name in judge}
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """A classifier is known by what it measured, wherever its file lies."""
+        if isinstance(self.entry, FastTextParams):
+            return {"name": self.entry.name, "python": self.entry.python, "params": self.judged_with}
+        return super().identity
 
     def check(self) -> None:
         """Raises PluginError when the code cannot be loaded, or does not take these parameters."""
@@ -181,6 +190,8 @@ def constructed(code: Code, params: str, reference: str) -> Any:
     """The object of a class, made once in each process; `params` is JSON."""
     try:
         return code(**json.loads(params))
+    except PipelineError as error:
+        raise PluginError(str(error)) from None
     except RAISED as error:
         raise PluginError(f"{reference} cannot be constructed: {described(error, code.__module__)}") from None
 

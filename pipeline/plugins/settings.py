@@ -1,14 +1,18 @@
 """The entries of a recipe that name the user's own code."""
 
 import re
-from typing import Annotated, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator, model_validator
 
+from pipeline.plugins.loading import load
 from pipeline.store.fingerprint import canonical_json
-from pipeline.store.params import Params
+from pipeline.store.params import Anchored, Params
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
+FASTTEXT = "pipeline.stages.fasttext.filter:Probability"
 
 
 def encodable(params: dict[str, Any]) -> dict[str, Any]:
@@ -65,6 +69,53 @@ class FilterParams(PluginParams):
     """A filter that follows the built-in quality rules."""
 
 
+class FastTextParams(Anchored):
+    """A fastText classifier as a filter, without code of your own. What it measures is stored, so that
+    another `min` reads no text.
+    """
+
+    name: str = Field(pattern=f"^{NAME.pattern}$", description="Names the results.")
+    fasttext: str = Field(
+        min_length=1,
+        description="Path of a fastText classifier, `.bin` or `.ftz`; the fingerprint has its content.",
+    )
+    label: str = Field(min_length=1, description="A label as in the model, such as `__label__hq`.")
+    min: float = Field(
+        ge=0, le=1, description="Least probability (0 to 1) of the label, of the whole text as one line."
+    )
+
+    # as those of a filter in Python
+    python: ClassVar[str] = FASTTEXT
+    max_failed_share: ClassVar[float] = 0
+
+    @property
+    def version(self) -> str:
+        return load(self.python).version  # type: ignore[attr-defined]
+
+    @property
+    def file(self) -> Path:
+        return self._directory / Path(self.fasttext).expanduser()
+
+    @property
+    def params(self) -> dict[str, Any]:
+        return {"model": str(self.file), "label": self.label, "min": self.min}
+
+
+# Errors name these as the location, though the user wrote neither.
+FILTER_KINDS = OWN_CODE, CLASSIFIER = "code of your own", "fastText classifier"
+
+
+def _kind(value: Any) -> str:
+    is_classifier = isinstance(value, FastTextParams) or (isinstance(value, dict) and "fasttext" in value)
+    return CLASSIFIER if is_classifier else OWN_CODE
+
+
+FilterChoice = Annotated[
+    Annotated[FilterParams, Tag(OWN_CODE)] | Annotated[FastTextParams, Tag(CLASSIFIER)], Discriminator(_kind)
+]
+Entry = PluginParams | FastTextParams
+
+
 class TransformParams(PluginParams):
     """A transform that rewrites texts between `raw` and `scrubbed`."""
 
@@ -73,7 +124,7 @@ class TransformParams(PluginParams):
     )
 
 
-def check_names(entries: tuple[PluginParams, ...], taken: set[str]) -> None:
+def check_names(entries: Sequence[Entry], taken: set[str]) -> None:
     """Raises ValueError when two entries have one name, or one has a name that is `taken`."""
     seen = set(taken)
     for entry in entries:

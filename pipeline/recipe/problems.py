@@ -3,9 +3,11 @@
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from pipeline.plugins.settings import FILTER_KINDS
 from pipeline.stages.tokenizer import KINDS
 from trainer.config.problems import requirement
 
+UNWRITTEN = (*KINDS, *FILTER_KINDS)
 MISSING = ("missing", "union_tag_not_found")  # kinds of pydantic's errors
 
 
@@ -29,7 +31,7 @@ def explained(error: ValidationError) -> str:
 
 
 def _explain_one(problem: ErrorDetails) -> str:
-    where = ".".join(str(step) for step in problem["loc"] if step not in KINDS) or "the recipe"
+    where = ".".join(str(step) for step in problem["loc"] if step not in UNWRITTEN) or "the recipe"
     kind = problem["type"]
     if kind.startswith("union_tag"):
         where += ".kind"

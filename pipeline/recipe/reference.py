@@ -9,6 +9,7 @@ from functools import cache
 from itertools import groupby
 from typing import Any
 
+from pipeline.plugins.settings import CLASSIFIER, OWN_CODE
 from pipeline.recipe.recipe import RecipeError
 from pipeline.recipe.schema import Schema, of_models
 from pipeline.sources.hub.catalogue import ready_made
@@ -27,7 +28,12 @@ WORDS = {
 }
 # the keys whose names in a recipe differ from those in the model
 RECIPE_KEYS = {("ExistingTokenizer", "source"): "from"}
-VARIANTS = {"TokenizerParams": "tokenizer to train", "ExistingTokenizer": "existing tokenizer"}
+VARIANTS = {
+    "TokenizerParams": "tokenizer to train",
+    "ExistingTokenizer": "existing tokenizer",
+    "FilterParams": OWN_CODE,
+    "FastTextParams": CLASSIFIER,
+}
 LIMITS = {
     "minimum": "at least",
     "exclusiveMinimum": "above",

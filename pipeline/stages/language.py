@@ -1,13 +1,19 @@
-"""The language of each document by py3langid, which knows 139 languages and has its model in its wheel."""
+"""The language of each document by py3langid, which knows 139 languages and has its model in its wheel, or by
+a fastText model.
+"""
 
-from functools import cache
+from collections.abc import Sequence
+from functools import cache, lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import orjson
 import pyarrow as pa
 
+from pipeline.stages.fasttext import ModelError, read_model, scores
+from pipeline.store.errors import did_you_mean
 from pipeline.store.params import required
 
 if TYPE_CHECKING:
@@ -66,11 +72,12 @@ class Language(NamedTuple):
 
 @cache
 def known() -> dict[str, Language]:
-    """The languages but English, from languages.json."""
-    return {
-        name: Language(frozenset(one["stop_words"]), one["spaced"], one["thresholds"])
-        for name, one in orjson.loads(Path(__file__).with_name("languages.json").read_bytes()).items()
+    """The languages but English, from languages.json, by their ISO 639 codes and by GlotLID's labels."""
+    read = orjson.loads(Path(__file__).with_name("languages.json").read_bytes()).items()
+    found = {
+        name: Language(frozenset(one["stop_words"]), one["spaced"], one["thresholds"]) for name, one in read
     }
+    return found | {one["config"]: found[name] for name, one in read}
 
 
 def _stop_words(language: str, text: str) -> int:
@@ -79,6 +86,40 @@ def _stop_words(language: str, text: str) -> int:
     if one.spaced:
         return len(one.stop_words.intersection(text.split()))
     return sum(word in text for word in one.stop_words)
+
+
+def detect_with(model: Path, documents: pa.RecordBatch) -> pa.RecordBatch:
+    """As `detect`, by a fastText model that reads all of a document. `und` is a text without a known word.
+    Raises ModelError.
+    """
+    found = scores(_model(model), documents.column("text"))
+    confidences = found.max(axis=1, initial=0)
+    names = np.array([*_languages(model), "und"])
+    languages = names[np.where(confidences > 0, found.argmax(axis=1), -1)]
+    texts = documents.column("text").to_pylist()
+    stop_words = [_stop_words(name, excerpt(text or "")) for name, text in zip(languages, texts, strict=True)]
+    columns = [
+        documents.column("id").cast(pa.string()),
+        pa.array(languages, pa.string()),
+        pa.array(confidences, pa.float64()),
+        pa.array(stop_words, pa.int64()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=LANGUAGES_SCHEMA)
+
+
+def check(model: Path, languages: Sequence[str]) -> None:
+    """Raises ModelError when a fastText model does not know one of these languages."""
+    known = _languages(model)
+    for language in set(languages) - set(known):
+        hint = did_you_mean(language, known, f"it knows {' '.join(sorted(known))}")
+        raise ModelError(f"quality.languages: {model} does not know {language!r}: {hint}")
+
+
+def _languages(model: Path) -> list[str]:
+    return [label.removeprefix("__label__") for label in _model(model).labels]
+
+
+_model = lru_cache(maxsize=2)(read_model)
 
 
 def excerpt(text: str) -> str:

@@ -11,7 +11,7 @@ from itertools import product
 from typing import Any
 
 from pipeline.plugins.filters import Filter
-from pipeline.plugins.settings import FilterParams
+from pipeline.plugins.settings import FilterChoice
 from pipeline.recipe.recipe import Recipe
 from pipeline.stages import decontamination as ngrams
 from pipeline.stages import dedup as duplicates
@@ -194,7 +194,7 @@ def _source(recipe: Recipe, corpus: str) -> tuple[Any, int]:
     return recipe.corpus(corpus).source, recipe.raw.part_bytes
 
 
-def _filters(recipe: Recipe, corpus: str, name: str) -> list[FilterParams]:
+def _filters(recipe: Recipe, corpus: str, name: str) -> list[FilterChoice]:
     return [entry for entry in recipe.rules(corpus).quality.filters if entry.name == name]
 
 
@@ -342,7 +342,8 @@ DATA_STAGES = (
     Stage(keys.signals("{corpus}"), quality.SIGNALS.work, reads=_scrubbed),
     Stage(
         keys.languages("{corpus}"),
-        quality.LANGUAGES.work,
+        lambda store, corpus, model: quality.languages(store, model).work(store, corpus),
+        settings=lambda recipe, corpus: [recipe.rules(corpus).quality.language_file],
         reads=_scrubbed,
         wanted=lambda recipe, corpus: recipe.rules(corpus).quality.detects,
     ),

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from pipeline.stages.language import known
 
-ENGLISH = "en"
+ENGLISH = ("en", "eng_Latn")  # as py3langid and lid.176 name it, and as GlotLID does
 LEAST_STOP_WORDS = 2  # as in FineWeb-2; a text with fewer is not taken for the language
 # Repetition is counted alike in all languages.
 _IN_ANY = ("max_top_", "max_dup_", "max_char_dup_ratio")
@@ -33,10 +33,10 @@ def limits(rule: str, threshold: float, languages: pa.RecordBatch, least_confide
         return np.full(len(languages), threshold, float)
     unknown = threshold if rule.startswith(_IN_ANY) and rule not in _OF_ENGLISH else math.nan
     of_language = {name: values.get(rule, math.nan) for name, values in thresholds.items()}
-    of_language[ENGLISH] = threshold
+    of_language |= dict.fromkeys(ENGLISH, threshold)
     names = languages.column("language").to_pylist()
     found = np.array([of_language.get(name, unknown) for name in names], float)
     sure = languages.column("language_confidence").to_numpy() >= least_confidence
     sure &= languages.column("stop_words").to_numpy() >= LEAST_STOP_WORDS
-    sure |= np.array([name == ENGLISH for name in names], np.bool_)
+    sure |= np.array([name in ENGLISH for name in names], np.bool_)
     return np.where(sure, found, unknown)

@@ -1,16 +1,17 @@
 """From signals to verdicts: thresholds, and the first one that a document misses."""
 
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from pipeline.plugins.settings import FilterParams, check_names
+from pipeline.plugins.settings import FilterChoice, check_names
 from pipeline.stages.language import LANGUAGES
 from pipeline.stages.quality.by_language import limits
-from pipeline.store.params import MOST, Params, required
+from pipeline.store.params import MOST, Anchored, anchored, required
 
 VERDICTS_SCHEMA = required(id=pa.string(), keep=pa.bool_()).append(pa.field("rule", pa.string()))
 
@@ -37,7 +38,7 @@ def _seen_before(words: int, most: float) -> Any:
     )
 
 
-class QualityParams(Params):
+class QualityParams(Anchored):
     """A threshold for each rule of Gopher (Rae et al. 2021, section A.1.1 and table A1), C4 (Raffel et al.
     2020) and FineWeb (Penedo et al. 2024), as datatrove 0.10 has them, except that
     lines of white space count as empty; null (or false) turns a rule off.
@@ -46,11 +47,19 @@ class QualityParams(Params):
     signal `x` of `measure`, and a document exactly at a threshold passes.
     """
 
+    language_model: str | None = Field(
+        None,
+        min_length=1,
+        exclude_if=lambda model: model is None,
+        description="Path of a fastText model that detects languages, such as lid.176.bin, GlotLID or "
+        "OpenLID, `.bin` or `.ftz`; py3langid when not set. The fingerprint has its content.",
+    )
     languages: tuple[str, ...] | None = Field(
         None,
         min_length=1,
-        description="Languages to keep, as ISO 639 codes such as `en`. A document is kept if the most "
-        "likely language (py3langid) is one of them. When not set, languages are not detected.",
+        description="Languages to keep, as ISO 639 codes such as `en`, or as the labels of `language_model` "
+        "without `__label__`, such as `eng_Latn`. A document is kept if its most likely language is one of "
+        "them. When not set, languages are not detected.",
     )
     min_language_confidence: Share = Field(
         0.5,
@@ -176,8 +185,10 @@ class QualityParams(Params):
     )
     max_new_line_ratio: Ratio | None = Field(0.3, description="Most newlines per word (FineWeb).")
 
-    filters: tuple[FilterParams, ...] = Field(
-        (), description="Filters of your own, after the built-in rules: docs/your-own-code.md."
+    filters: tuple[FilterChoice, ...] = Field(
+        (),
+        description="Filters of your own and fastText classifiers, after the built-in rules: "
+        "docs/your-own-code.md.",
     )
 
     @property
@@ -185,17 +196,27 @@ class QualityParams(Params):
         """Whether the language of each document is needed."""
         return self.by_language or self.languages is not None
 
+    def anchored(self, directory: Path) -> Self:
+        return super().anchored(directory).model_copy(update={"filters": anchored(self.filters, directory)})
+
+    @property
+    def language_file(self) -> Path | None:
+        """The path on this machine of `language_model`."""
+        return self._directory / Path(self.language_model).expanduser() if self.language_model else None
+
     @field_validator("filters")
     @classmethod
-    def _filters_have_names_of_their_own(cls, filters: tuple[FilterParams, ...]) -> tuple[FilterParams, ...]:
+    def _filters_have_names_of_their_own(cls, filters: tuple[FilterChoice, ...]) -> tuple[FilterChoice, ...]:
         check_names(filters, {*RULES, *NAMES_IN_USE})
         return filters
 
     @field_validator("languages")
     @classmethod
-    def _languages_are_known(cls, languages: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    def _languages_are_known(
+        cls, languages: tuple[str, ...] | None, others: ValidationInfo
+    ) -> tuple[str, ...] | None:
         for language in languages or ():
-            if language not in LANGUAGES:
+            if language not in LANGUAGES and not others.data.get("language_model"):
                 raise ValueError(
                     f"{language!r} is not a language that can be detected; choose from "
                     f"{' '.join(sorted(LANGUAGES))}"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipeline.plugins.loading import PluginError
-from pipeline.plugins.settings import PluginParams
+from pipeline.plugins.settings import Entry
 from pipeline.store.draft import Draft
 from pipeline.store.files import StoredFile
 from pipeline.store.manifest import Part, Version
@@ -20,7 +20,7 @@ class FailureLimits:
 
     corpus: str
     documents: int
-    entries: tuple[PluginParams, ...]
+    entries: Sequence[Entry]
 
     def watch(self, parts: Sequence[Part], draft: Draft) -> None:
         """As `check`; before it raises, it forgets the parts with failures, so that the next run makes them

@@ -2,13 +2,16 @@
 
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from pipeline.plugins.calling import FAILURES_SCHEMA, failures_table
 from pipeline.plugins.filters import Filter
+from pipeline.plugins.settings import FastTextParams
 from pipeline.stages import quality
+from pipeline.stages.fasttext import ModelError
 from pipeline.steps.corpus.failures import SLOWER, FailureLimits
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine
@@ -37,10 +40,23 @@ def measure(store: Store, engine: Engine, corpus: str, one: Filter) -> Version:
 
 
 def measure_work(store: Store, corpus: str, one: Filter) -> Work:
-    params = {"python": one.entry.python, "params": one.measured_with}
+    measured_with = one.measured_with
+    if isinstance(one.entry, FastTextParams):
+        measured_with["model"] = content(store, one.entry.file)
+    params = {"python": one.entry.python, "params": measured_with}
     code_version = f"{VERSION} {one.entry.version}"
     key = keys.filtered(corpus, one.entry.name)
     return Work(key, code_version, params, store.data_versions([keys.scrubbed(corpus)]))
+
+
+def content(store: Store, model: Path) -> str:
+    """The sha256 of a fastText classifier. Raises ModelError."""
+    try:
+        return store.hashes.sha256(model)
+    except OSError as error:
+        raise ModelError(
+            f"{model} cannot be read: {error.strerror}; relative paths start at the recipe"
+        ) from error
 
 
 def _measure(documents: pa.RecordBatch, one: Filter) -> BatchResult:

@@ -7,12 +7,13 @@ of their own, so naming other languages detects nothing again.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.plugins.filters import Filter
-from pipeline.stages import language, quality
+from pipeline.stages import fasttext, language, quality
 from pipeline.steps.corpus import filters as filtering
 from pipeline.steps.corpus.failures import FailureLimits
 from pipeline.steps.corpus.text_table import TextTable
@@ -42,7 +43,9 @@ def judge(store: Store, engine: Engine, corpus: str, params: quality.QualityPara
     """
     tables = [(SIGNALS.make(store, engine, corpus), "signals")]
     if params.detects:
-        tables.append((LANGUAGES.make(store, engine, corpus), "languages"))
+        if params.language_file and params.languages:
+            language.check(params.language_file, params.languages)
+        tables.append((languages(store, params.language_file).make(store, engine, corpus), "languages"))
     for entry in params.filters:
         tables.append((filtering.measure(store, engine, corpus, Filter(entry)), filtering.TABLE))
     work = judge_work(store, corpus, params)
@@ -101,6 +104,15 @@ def judge_work(store: Store, corpus: str, params: quality.QualityParams) -> Work
     return Work(keys.quality(corpus), quality.VERSION, settings, inputs)
 
 
+def languages(store: Store, model: Path | None) -> TextTable:
+    """The languages by a fastText model, or by py3langid."""
+    schemas = {"languages": language.LANGUAGES_SCHEMA}
+    if model is None:
+        return TextTable("languages", language.VERSION, _detect, schemas)
+    params = {"model": filtering.content(store, model)}
+    return TextTable("languages", fasttext.VERSION, partial(_detect, model=model), schemas, params)
+
+
 def measured(corpus: str, params: quality.QualityParams) -> list[str]:
     """The keys of the tables that the verdicts are made from."""
     languages = [keys.languages(corpus)] if params.detects else []
@@ -132,7 +144,7 @@ def _judge_documents(
 ) -> BatchResult:
     tables = dict(_measure(documents)[0])
     if params.detects:
-        tables |= _detect(documents)[0]
+        tables |= _detect(documents, params.language_file)[0]
     verdicts, counts = _judge(*tables.values(), params=params)
     found = {
         name: column
@@ -148,8 +160,9 @@ def _measure(documents: pa.RecordBatch) -> BatchResult:
     return {"signals": signals}, {"documents": documents.num_rows}
 
 
-def _detect(documents: pa.RecordBatch) -> BatchResult:
-    return {"languages": language.detect(documents)}, {"documents": documents.num_rows}
+def _detect(documents: pa.RecordBatch, model: Path | None = None) -> BatchResult:
+    found = language.detect_with(model, documents) if model else language.detect(documents)
+    return {"languages": found}, {"documents": documents.num_rows}
 
 
 def _judge(signals: pa.RecordBatch, *languages: pa.RecordBatch, params: quality.QualityParams) -> BatchResult:
@@ -170,4 +183,3 @@ def _judging(params: quality.QualityParams) -> BatchStep:
 
 
 SIGNALS = TextTable("signals", quality.VERSION, _measure, {"signals": quality.SIGNALS_SCHEMA})
-LANGUAGES = TextTable("languages", language.VERSION, _detect, {"languages": language.LANGUAGES_SCHEMA})

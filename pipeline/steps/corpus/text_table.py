@@ -1,7 +1,8 @@
 """scrubbed -> tables that are made from the text of each document alone, batch by batch."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
@@ -23,11 +24,12 @@ class TextTable:
     version: str
     kernel: Callable[[pa.RecordBatch], BatchResult]
     schemas: Mapping[str, pa.Schema]
+    params: Mapping[str, Any] = field(default_factory=dict)
 
     def work(self, store: Store, corpus: str) -> Work:
         """What the scrubbed text of the corpus decides."""
         inputs = store.data_versions([keys.scrubbed(corpus)])
-        return Work(keys.of_corpus(corpus, self.name), self.version, {}, inputs)
+        return Work(keys.of_corpus(corpus, self.name), self.version, self.params, inputs)
 
     def make(self, store: Store, engine: Engine, corpus: str) -> Version:
         """The tables of a corpus, made or found."""

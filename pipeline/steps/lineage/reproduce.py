@@ -180,7 +180,8 @@ def _own_code(recipe: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield from ((entry["python"], entry["version"]) for entry in recipe.get("transforms", ()))
     for rules in (recipe, *recipe["corpora"]):
         for entry in (rules.get("quality") or {}).get("filters", ()):
-            yield entry["python"], entry["version"]
+            if "python" in entry:
+                yield entry["python"], entry["version"]
     sets = (recipe.get("decontamination") or {}).get("sets", ())
     for source in (one["source"] for one in (*recipe["corpora"], *sets)):
         if source["kind"] == "python":
