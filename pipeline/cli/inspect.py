@@ -131,7 +131,9 @@ def _what_if(recipe: Recipe, store: Store, corpora: list[str], asked: list[str],
         params = variants.load(path, recipe.variant or BASE, given).quality
     except (TrainerError, RecipeError) as error:
         raise UsageError(f"--what-if: {str(error).removeprefix(f'{path}: ')}") from None
-    if params.filters != recipe.quality.filters or (params.languages and not recipe.quality.languages):
+    now = recipe.quality
+    other_models = (params.filters, params.language_file) != (now.filters, now.language_file)
+    if other_models or (params.languages and not now.languages):
         raise UsageError(
             "--what-if: this needs languages or filters that have not been measured: set them in a variant, "
             "run the job `corpus` for it, and name it in --against"

@@ -124,7 +124,7 @@ def test_lines_of_white_space_repeat_nothing():
 
 
 def test_every_rule_has_a_threshold_and_every_threshold_a_rule():
-    others = {"top_gram_min_count", "languages", "min_language_confidence", "filters"}
+    others = {"top_gram_min_count", "language_model", "languages", "min_language_confidence", "filters"}
     assert (
         set(RULES)
         == CASES.keys() | {"language"}
