@@ -138,7 +138,11 @@ def _what_if(recipe: Recipe, store: Store, corpora: list[str], asked: list[str],
     except (TrainerError, RecipeError) as error:
         raise UsageError(f"--what-if: {str(error).removeprefix(f'{path}: ')}") from None
     rules = {name: (recipe.rules(name).quality, changed.rules(name).quality) for name in corpora}
-    if any(new.filters != now.filters or (new.detects and not now.detects) for now, new in rules.values()):
+    if any(
+        (new.filters, new.language_file) != (now.filters, now.language_file)
+        or (new.detects and not now.detects)
+        for now, new in rules.values()
+    ):
         raise UsageError(
             "--what-if: this needs languages or filters that have not been measured: set them in a variant, "
             "run the job `corpus` for it, and name it in --against"

@@ -7,7 +7,17 @@ from typing import Any
 import numpy as np
 
 from pipeline.stages.compiled import kernel
-from pipeline.stages.fasttext.words import CENTROIDS, KEPT_MASK, Matrix, Vocabulary, add_row, place, read_word
+from pipeline.stages.fasttext.words import (
+    CENTROIDS,
+    KEPT_MASK,
+    PENDING,
+    Matrix,
+    Vocabulary,
+    add_later,
+    add_pending,
+    place,
+    read_word,
+)
 from pipeline.store.errors import PipelineError
 
 MAGIC, VERSIONS, SUPERVISED = 793712314, (11, 12), 3
@@ -186,8 +196,10 @@ def _keep(ngrams: np.ndarray, kept: np.ndarray, rows: np.ndarray, bits: np.ndarr
 
 @kernel
 def _add_rows(matrix: Matrix, total: np.ndarray) -> None:
+    pending = np.zeros(PENDING + 1, np.uint64)
     for row in range(len(total)):
-        add_row(matrix, row, total[row], np.uint64(0))
+        add_later(row, matrix, pending, total[row], np.uint64(0))
+        add_pending(matrix, pending, total[row], np.uint64(0))
 
 
 def _tree(counts: list[int]) -> tuple[np.ndarray, np.ndarray]:

@@ -41,7 +41,9 @@ class Vocabulary(NamedTuple):
 
 
 _KEY, _BASIS, _PRIME = np.uint64(0x9E3779B97F4A7C15), np.uint32(2166136261), np.uint32(16777619)
-_0, _32 = np.uint64(0), np.uint64(32)
+_0, _1, _32 = np.uint64(0), np.uint64(1), np.uint64(32)
+LINE = np.uint64(16)  # float32 numbers
+PENDING = 64
 _OPEN, _CLOSE = np.uint8(ord("<")), np.uint8(ord(">"))
 _LABEL = np.frombuffer(b"__label__", np.uint8)
 _SEPARATES = np.isin(np.arange(256), list(b" \n\r\t\v\f\0"))
@@ -79,7 +81,7 @@ def place(keys: np.ndarray, key: np.uint64) -> np.int64:
 @borrowing
 def add_word(
     data: np.ndarray, start: int, stop: int, key: np.uint64, known: Vocabulary, matrix: Matrix,
-    total: np.ndarray, at: np.uint64,
+    pending: np.ndarray, total: np.ndarray, at: np.uint64,
 ) -> int:  # fmt: skip
     """Adds the rows of the word `data[start:stop]` and of the n-grams in it to `total[at:at + dim]`.
 
@@ -90,14 +92,11 @@ def add_word(
     if known.keys[found]:
         if known.entries[found] >= known.words:
             return A_LABEL
-        add_row(matrix, known.entries[found], total, at)
-        rows = 1
+        rows = add_later(known.entries[found], matrix, pending, total, at)
     elif equals(data, start, stop, _LABEL):
         return A_LABEL
-    if key == EOS_KEY:
-        return rows
     # the word in angle brackets: byte i is data[before + i]
-    before, last = start - 1, stop - start + 1
+    before, last = start - 1, -1 if key == EOS_KEY else stop - start + 1
     for first in range(last + 1):
         if 0 < first < last and data[before + first] & 0xC0 == 0x80:
             continue
@@ -108,13 +107,16 @@ def add_word(
             if i < last and data[before + i] & 0xC0 == 0x80:
                 continue
             if characters >= known.minn and not (characters == 1 and (first == 0 or i > last)):
-                rows += add_ngram(np.uint64(ngram), known, matrix, total, at)
+                rows += add_ngram(np.uint64(ngram), known, matrix, pending, total, at)
             characters += 1
+    add_pending(matrix, pending, total, at)
     return rows
 
 
 @borrowing
-def add_ngram(value: np.uint64, known: Vocabulary, matrix: Matrix, total: np.ndarray, at: np.uint64) -> int:
+def add_ngram(
+    value: np.uint64, known: Vocabulary, matrix: Matrix, pending: np.ndarray, total: np.ndarray, at: np.uint64
+) -> int:
     """Adds the row of an n-gram with this hash. Returns 0 if pruning removed it, else 1."""
     row = np.int64(value % np.uint64(known.bucket))
     if known.pruned:
@@ -124,25 +126,48 @@ def add_ngram(value: np.uint64, known: Vocabulary, matrix: Matrix, total: np.nda
         if not known.kept[found]:
             return 0
         row = np.int64(known.kept_rows[found])
-    add_row(matrix, known.words + row, total, at)
+    return add_later(known.words + row, matrix, pending, total, at)
+
+
+@borrowing
+def add_later(row: int, matrix: Matrix, pending: np.ndarray, total: np.ndarray, at: np.uint64) -> int:
+    """Puts a row to those that `add_pending` adds. Returns 1. The number of rows precedes them in `pending`:
+    uint64[PENDING + 1]
+    """
+    if pending[0] == PENDING:
+        add_pending(matrix, pending, total, at)
+    pending[0] += _1
+    pending[pending[0]] = row
     return 1
 
 
 @borrowing
-def add_row(matrix: Matrix, row: int, total: np.ndarray, at: np.uint64) -> None:
-    """Adds a row to `total[at:at + dim]`."""
+def add_pending(matrix: Matrix, pending: np.ndarray, total: np.ndarray, at: np.uint64) -> None:
+    """Adds rows to `total[at:at + dim]`. Most are in memory only, and a core waits for many at a time if it
+    reads one number of each cache line before all others.
+    """
     # unsigned, because numba checks a signed index for being negative
-    dim, width = np.uint64(matrix.dim), np.uint64(matrix.width)
+    dim, width, count = np.uint64(matrix.dim), np.uint64(matrix.width), pending[0]
+    pending[0] = 0
     if not len(matrix.codes):
-        first = np.uint64(row) * dim
-        for i in range(dim):
-            total[at + i] += matrix.rows[first + i]
+        touched = np.float32(0)
+        for one in range(_1, count + _1):
+            first = pending[one] * dim
+            for i in range(first, first + dim, LINE):
+                touched += matrix.rows[i]
+        total[at] += np.float32(0) * touched  # or the compiler would drop the loop
+        for one in range(_1, count + _1):
+            first = pending[one] * dim
+            for i in range(dim):
+                total[at + i] += matrix.rows[first + i]
         return
-    groups = (dim + width - np.uint64(1)) // width
-    norm = matrix.norms[row] if len(matrix.norms) else np.float32(1)
-    for group in range(groups):
-        begin = group * width
-        size = min(width, dim - begin)
-        first = begin * np.uint64(CENTROIDS) + size * np.uint64(matrix.codes[np.uint64(row) * groups + group])
-        for i in range(size):
-            total[at + begin + i] += norm * matrix.centroids[first + i]
+    groups = (dim + width - _1) // width
+    for one in range(_1, count + _1):
+        row = pending[one]
+        norm = matrix.norms[row] if len(matrix.norms) else np.float32(1)
+        for group in range(groups):
+            begin = group * width
+            size = min(width, dim - begin)
+            first = begin * np.uint64(CENTROIDS) + size * np.uint64(matrix.codes[row * groups + group])
+            for i in range(size):
+                total[at + begin + i] += norm * matrix.centroids[first + i]

@@ -188,7 +188,7 @@ class QualityParams(Anchored):
     filters: tuple[FilterChoice, ...] = Field(
         (),
         description="Filters of your own and fastText classifiers, after the built-in rules: "
-        "docs/your-own-code.md.",
+        "docs/your-own-code.md and docs/own-text.md.",
     )
 
     @property
