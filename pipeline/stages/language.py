@@ -23,7 +23,7 @@ STRETCH = 500  # characters
 VERSION = f"language-2-py3langid-{version('py3langid')}-{STRETCH}"
 
 LANGUAGES_SCHEMA = required(
-    id=pa.string(), language=pa.string(), language_confidence=pa.float64(), stop_words=pa.int64()
+    id=pa.string(), language=pa.string(), language_confidence=pa.float64(), language_stop_words=pa.int64()
 )
 
 # ISO 639 codes, as the detector names languages. Listed here so that checking a recipe does not load the

@@ -37,6 +37,6 @@ def limits(rule: str, threshold: float, languages: pa.RecordBatch, least_confide
     names = languages.column("language").to_pylist()
     found = np.array([of_language.get(name, unknown) for name in names], float)
     sure = languages.column("language_confidence").to_numpy() >= least_confidence
-    sure &= languages.column("stop_words").to_numpy() >= LEAST_STOP_WORDS
+    sure &= languages.column("language_stop_words").to_numpy() >= LEAST_STOP_WORDS
     sure |= np.array([name in ENGLISH for name in names], np.bool_)
     return np.where(sure, found, unknown)

@@ -179,7 +179,7 @@ def test_a_rule_that_rejected_nothing_says_so(inspect: Callable[..., tuple[int, 
         ),
         (["min_words", "--limit", "0"], "error: --limit 0"),
         (["min_words", "--seed", "-1"], "error: --seed -1: must be at least 0"),
-        (["--by", "language"], "error: --by language: no language was detected: set `quality.languages`"),
+        (["--by", "language"], "error: --by language: no language was detected: set `quality.by_language`"),
         (
             ["--what-if", "min_wordz=20"],
             "error: --what-if: quality: unknown key 'min_wordz': did you mean 'min_words'?\n",

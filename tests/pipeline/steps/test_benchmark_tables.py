@@ -44,7 +44,7 @@ def test_the_accuracy_that_counts_and_a_benchmark_that_was_not_searched_for_are_
         "by character": "90.0 (80.0-100.0)",
         "by byte": "31.0 (27.0-35.0)",
         "chance": "25.0",
-        "bits per byte": "1.500",
+        "bits per byte": "1.500 (1.400-1.600)",
         "texts removed": "NO",
     }
     (row,) = table({"lambada": scores(0, chance=None, removed=None)})

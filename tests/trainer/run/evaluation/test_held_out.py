@@ -101,7 +101,7 @@ def test_processes_share_the_windows_between_them(settings: dict[str, Any]) -> N
         assert (together[len(alone) :] == PADDING).all()
 
 
-def test_a_micro_batch_larger_than_the_held_out_text_computes_no_empty_windows(
+def test_no_more_windows_than_in_training_are_evaluated_at_a_time_and_no_empty_ones(
     settings: dict[str, Any], model: Llama
 ) -> None:
     settings["training"]["evaluation"]["micro_batch_size"] = 100_000
@@ -110,7 +110,9 @@ def test_a_micro_batch_larger_than_the_held_out_text_computes_no_empty_windows(
     model.register_forward_pre_hook(lambda _, arguments: rows.append(len(arguments[0])))
     evaluate(model, config.data, config.training, "fp32", ALONE)
     windows = [len(part.numbers) for part in held_out(config.data, 32)]
-    assert rows == [max(windows)] * 2
+    most = config.training.micro_batch_size
+    assert set(rows) == {most}
+    assert len(rows) == sum(-(-number // most) for number in windows)
 
 
 def test_a_checkpoint_evaluates_as_training_did_on_all_held_out_text(

@@ -34,7 +34,7 @@ def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, str]:
 
 def test_time_and_cost_follow_from_the_speed() -> None:
     machine = Machine("h100", count=8, flops=989e12, memory=80 * 10**9, price=3.0)
-    training, memory = TrainingConfig.model_validate(SMALL), Memory(1, 1, 2, 0, 5, 1, 0, 0, 0, total=10)
+    training, memory = TrainingConfig.model_validate(SMALL), Memory(1, 1, 2, 0, 5, 1, 0, 0, total=10)
     plan = Plan(machine, training, 4096, tokens=7.2e9, speed=1e6, speed_from="assumed", memory=memory)
     assert plan.seconds == 7200
     assert plan.cost == pytest.approx(2 * 8 * 3)
