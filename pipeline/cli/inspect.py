@@ -208,6 +208,8 @@ def _documents(recipe: Recipe, store: Store, corpora: list[str], rule: str, draw
     check_known(
         "RULE", [rule], [*RULES, *own, *map(failed_rule, own), *DUPLICATES, CONTAMINATED, KEPT, *edits.NAMES]
     )
+    if rule == CONTAMINATED and not recipe.decontamination:
+        raise UsageError("contaminated: nothing was searched for: set `decontamination` and run `corpus`")
     verdicts = partial(rejections.verdicts, store, corpora)
     if rule in DUPLICATES:
         decisions = rejections.stored(store, [""], lambda _: keys.DEDUP, "decisions")

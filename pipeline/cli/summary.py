@@ -35,8 +35,11 @@ def summary(store: Store, model: Model, usd_per_hour: float | None) -> str:
     """
     evaluation = _scores(store, model)
     effort = Effort.of(model.trained, usd_per_hour) if model.trained else None
-    if effort is None and model.run and model.run.steps:
-        effort = Effort(model.run.tokens[-1], model.run.seconds[-1] / 3600, None)
+    took = f"{effort}, with start-up, validation and checkpoints"
+    if effort is None:
+        took = "unknown"
+        if model.run and model.run.steps:
+            took = f"{Effort(model.run.tokens[-1], model.run.seconds[-1] / 3600, None)}, in steps alone"
     bits = evaluation.get("bits_per_byte")
     validation = "unknown" if bits is None else f"{bits:.3f} bits per byte"
     if "compressors" in evaluation:
@@ -44,11 +47,7 @@ def summary(store: Store, model: Model, usd_per_hour: float | None) -> str:
         validation += f" on {held_out:,} held-out bytes; xz -9 needs {xz:.3f}"
     elif "step" in evaluation:
         validation += f" at step {evaluation['step']:,}, during training"
-    lines = [
-        f"Model        {model.path}",
-        f"Training     {effort or 'unknown'}",
-        f"Validation   {validation}",
-    ]
+    lines = [f"Model        {model.path}", f"Training     {took}", f"Validation   {validation}"]
     if answered := evaluation.get("benchmarks"):
         lines += [
             f"Benchmarks   {benchmark.verdict(answered)[1]}",

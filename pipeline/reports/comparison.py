@@ -26,6 +26,8 @@ from trainer.system.history import NAME_LENGTH, RunHistory, differing
 
 log = logging.getLogger(__name__)
 
+SHOWN = 5  # names of runs in a message
+
 # UTF-8 bytes, documents and a hash of the token ids; the last two are None where the shards are not on disk.
 Facts = tuple[int, int | None, str | None]
 Text = TypeVar("Text")
@@ -128,6 +130,12 @@ def _facts(prefixes: Sequence[str], size: int) -> Facts:
 def of_runs(store: Store, names: Sequence[str]) -> list[Outcome]:
     """The runs with these names or paths, in this order. Raises PipelineError for those that are not runs."""
     histories = [run_named(store, name) for name in names]
+    for name, history in zip(names, histories, strict=True):
+        if not history.directory.config.is_file():
+            known = ", ".join(run.name for run in readable(store)[:SHOWN]) or "none"
+            raise ComparisonError(
+                f"{name}: neither a variant nor a run. The newest runs of the store: {known}"
+            )
     try:
         settings = differences([run.settings for run in histories])
         texts = letters([HeldOutText.of(run.config) for run in histories], HeldOutText.is_same)

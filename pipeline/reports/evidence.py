@@ -46,7 +46,8 @@ def _reasons(store: Store, place: Place, rule: str | None, ids: Sequence[str]) -
         table = "languages" if stage == "languages" else "signals"
         for row in _rows(measured, part, table, mine):
             signals = {n: value for n, value in row.items() if n in (columns or row.keys() - NOT_SIGNALS)}
-            found[row["id"]] += [row.get("reason") or "", _named(signals), _named(limits) if rule else ""]
+            reason = "" if row.get("keep") else row.get("reason") or ""  # a function may give one for both
+            found[row["id"]] += [reason, _named(signals), _named(limits) if rule else ""]
     return {id_: ", ".join(filter(None, each)) for id_, each in found.items()}
 
 

@@ -170,7 +170,10 @@ def test_the_summary_says_where_the_model_is_and_how_good_it_is(
     said = capsys.readouterr().out
     assert str(finished.store.current("exported_model").path) in said
     assert "bits per byte" in said and "xz -9" in said and "Return the" in said
-    assert "Training     16,384 tokens in 0.0" in said and " tokens/s\n" in said
+    assert (
+        "Training     16,384 tokens in 0.0" in said
+        and " tokens/s, with start-up, validation and checkpoints\n" in said
+    )
     assert f"tensorboard --logdir {finished.store.root}/runs\n" in said
 
 

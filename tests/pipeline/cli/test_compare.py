@@ -152,7 +152,9 @@ def test_what_cannot_be_compared_is_named(said: Any, tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", SETTINGS, [3.0])
     empty = write_run(tmp_path / "empty", SETTINGS, [])
     assert f"{empty}: metrics.jsonl has no steps" in said(run, empty, status=2)
-    assert "cannot be read as the configuration of a run" in said(tmp_path / "none", status=2)
+    assert "none: neither a variant nor a run. The newest runs of the store: none" in said(
+        tmp_path / "none", status=2
+    )
     assert "is not a path" in said("x" * 5000, status=2)
     (run / "config.yaml").write_text("{}")
     assert "config.yaml: cannot be read as the configuration" in said(run, status=2)
