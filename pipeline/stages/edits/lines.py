@@ -30,13 +30,15 @@ class Lines(NamedTuple):
     @classmethod
     def of(cls, column: pa.Array) -> Self:
         data, offsets = utf8_arrays(column)
-        ends = np.flatnonzero(data[offsets[0] : offsets[-1]] == _NEWLINE) + offsets[0] + 1
-        return cls._between(data, offsets, np.unique(np.concatenate([offsets, ends])))
+        begins = np.empty(offsets[-1] - offsets[0] + 1, np.bool_)
+        np.equal(data[offsets[0] : offsets[-1]], _NEWLINE, out=begins[1:])
+        begins[offsets - offsets[0]] = True
+        return cls._between(data, offsets, np.flatnonzero(begins) + offsets[0])
 
     @classmethod
     def _between(cls, data: np.ndarray, offsets: np.ndarray, starts: np.ndarray) -> Self:
-        rows = np.searchsorted(offsets, starts[:-1], side="right") - 1  # of empty documents none
-        return cls(data, starts, rows, np.searchsorted(starts, offsets))
+        first = np.searchsorted(starts, offsets)
+        return cls(data, starts, np.repeat(np.arange(len(first) - 1), np.diff(first)), first)
 
     def split(self, places: np.ndarray) -> Self:
         """With further boundaries, at these bytes of `data`."""

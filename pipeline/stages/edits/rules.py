@@ -15,12 +15,12 @@ _POLICY = "|".join(phrase for phrase in PHRASES if phrase != "lorem ipsum")
 _CITATION = r"\[[0-9]*\]|\[edit\]|\[citation needed\]"
 _SPACE = r"\s\p{Z}\x{85}"
 _WORDS = f"[{_SPACE}]+".join([f"[^{_SPACE}]+"] * MIN_LINE_WORDS)
-_HEADER = r"^(From [^ ]+ |[A-Za-z][A-Za-z0-9-]*:[ \t\r\n])"
+_HEADER = r"^(From [^ ]+ |[!-9;-~]+:[ \t\r\n])"  # mbox, and RFC 5322, section 3.6.8
 _CONTINUED = r"^[ \t]+[^ \t\r\n]"
 _OF_A_MESSAGE = (
     r"^(From|To|Cc|Subject|Date|Newsgroups|Message-I[Dd]|Path|Lines|Organization|Reply-To|Received|Sender):"
 )
-_QUOTE = r"^ {0,3}[A-Za-z]{0,3}>"
+_QUOTE = r"^ {0,3}(>|[A-Za-z]{1,3}>[> \t\r\n])"  # also with initials
 _WHO_WROTE = r"(?i)(^in article <|(wrote|writes|said)[^a-z]{0,3}$)"
 _SIGNATURE = r"^-- ?\r?\n?$"
 _SIGNATURE_LINES = 12
