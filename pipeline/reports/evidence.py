@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 
 from pipeline.reports.rejections import Place, Row
 from pipeline.stages.quality import RULES
+from pipeline.stages.quality.by_language import depends
 from pipeline.steps.corpus.failures import described
 from pipeline.store import keys
 from pipeline.store.manifest import Version
@@ -57,7 +58,11 @@ def _evidence(rule: str | None, params: Row) -> Iterator[tuple[str, list[str], R
     """
     rules = [rule] if rule else [one for one in RULES if params.get(one) not in (None, False)]
     if limits := {one: params[one] for one in rules if one in params}:
-        yield "signals", [one.partition("_")[2] for one in limits], limits
+        by_language = params.get("by_language") and rule is not None and depends(rule)
+        shown = {one: f"{value} in English" if by_language else value for one, value in limits.items()}
+        yield "signals", [one.partition("_")[2] for one in limits], shown
+        if by_language:
+            yield "languages", ["language"], {}
     if rule in ("language", None) and params.get("languages") is not None:
         limits = {one: params[one] for one in ("languages", "min_language_confidence")}
         yield "languages", ["language", "language_confidence"], limits

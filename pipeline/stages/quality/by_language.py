@@ -22,15 +22,20 @@ _OF_ENGLISH = {
 }
 
 
+def depends(rule: str) -> bool:
+    """Whether languages have thresholds of their own for a rule, or none."""
+    return rule in _OF_ENGLISH or any(rule in language.thresholds for language in known().values())
+
+
 def limits(rule: str, threshold: float, languages: pa.RecordBatch, least_confidence: float) -> np.ndarray:
     """float64[documents]: the threshold of a rule for each document, NaN where it is not applied.
 
     `threshold` is that of English text, and for repetition that of text whose language is not known: whose
     detected one is below `least_confidence` or has too few stop words.
     """
-    thresholds = {name: language.thresholds for name, language in known().items()}
-    if rule not in _OF_ENGLISH and not any(rule in values for values in thresholds.values()):
+    if not depends(rule):
         return np.full(len(languages), threshold, float)
+    thresholds = {name: language.thresholds for name, language in known().items()}
     unknown = threshold if rule.startswith(_IN_ANY) and rule not in _OF_ENGLISH else math.nan
     of_language = {name: values.get(rule, math.nan) for name, values in thresholds.items()}
     of_language |= dict.fromkeys(ENGLISH, threshold)

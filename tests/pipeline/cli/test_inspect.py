@@ -147,6 +147,28 @@ def test_a_document_in_another_language_is_shown_with_what_was_detected(
     assert f", languages = en fr, min_language_confidence = 0.5\n    {texts['de']}\n" in said
 
 
+def test_by_language_a_threshold_is_said_to_be_that_of_english_beside_the_language(
+    project: Path, inspect: Callable[..., tuple[int, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = yaml.safe_load((project / "recipe.yaml").read_text())
+    changes = {"by_language": True, "max_avg_word_length": 10.0}
+    recipe["quality"] = {"profile": "none"} | changes
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    monkeypatch.setenv("GROUNDWORK_RECIPE", str(tmp_path / "recipe.yaml"))
+    store = Store(tmp_path / "store")
+    words = (
+        "Die Donaudampfschifffahrtsgesellschaft und der Versicherungsvertreter der Bezirkshauptmannschaft. "
+    )
+    texts = {"en": "The committee met again to hear what the engineers had found.", "de": words * 3}
+    scrubbed(store, tmp_path / "notes.jsonl", *({"id": name, "text": text} for name, text in texts.items()))
+    judge(store, ENGINE, "notes", PROFILES["none"].model_copy(update=changes))
+    monkeypatch.setenv("GROUNDWORK_STORE", str(store.root))
+    status, said = inspect("max_avg_word_length", "--corpus", "notes", "--limit", "1")
+    assert status == 0
+    assert said.startswith(f"{named('notes', 'de')}\navg_word_length = 17")
+    assert ", max_avg_word_length = 10.0 in English, language = de\n" in said
+
+
 def test_one_corpus_and_so_many_documents(inspect: Callable[..., tuple[int, str]]) -> None:
     assert named("letters", "brief") in inspect("min_words", "--corpus", "letters")[1]
     for narrower in (("--corpus", "letters"), ("--limit", "1")):

@@ -6,7 +6,7 @@ import pytest
 
 from pipeline.stages.language import LANGUAGES, LANGUAGES_SCHEMA, detect, known
 from pipeline.stages.quality import PROFILES, RULES, judge, measure
-from pipeline.stages.quality.by_language import limits
+from pipeline.stages.quality.by_language import depends, limits
 
 GERMAN = (
     "Die Bibliothek wurde im Jahr 1912 von der Stadt gegründet und ist mit dem Museum verbunden. Sie hat "
@@ -80,3 +80,8 @@ def test_each_language_can_be_detected_and_sets_rules_that_exist(name: str) -> N
     assert name in LANGUAGES
     assert set(known()[name].thresholds) <= set(RULES)
     assert len(known()[name].stop_words) >= 2
+
+
+def test_only_rules_with_values_of_their_own_depend_on_the_language() -> None:
+    assert depends("max_avg_word_length") and depends("min_stop_words")
+    assert not depends("min_doc_words") and not depends("max_hash_word_ratio")
