@@ -82,17 +82,14 @@ def _decisions_table(store: Store, version: Version) -> dg.TableMetadataValue:
 
 
 def _reasons_table(store: Store, found: Mapping[str, Sequence[Rejection]]) -> dg.TableMetadataValue:
-    """Kept and rejected documents by corpus and rule, with example ids. `python -m pipeline inspect RULE`
-    shows the documents.
-    """
+    """Kept and rejected documents by rule and, of several corpora, by corpus."""
     return table(
         {
-            "corpus": name,
+            **({"corpus": name} if len(found) > 1 else {}),
             "verdict": reason.rule or "kept",
             "documents": reason.documents,
             "share": round(reason.share, 4),
             "share of text": round(text.get(reason.rule or KEPT, 0), 4),
-            "examples": ", ".join(reason.examples),
         }
         for name, reasons in found.items()
         for text in [text_shares(store, name, keys.quality(name))]

@@ -21,7 +21,7 @@ from pipeline.reports.rejections import Amounts, Column, Place, Row
 from pipeline.stages import edits, pii
 from pipeline.stages.quality import RULES
 from pipeline.steps.corpus.filters import failed_rule
-from pipeline.steps.corpus.quality import judge_again, reasons
+from pipeline.steps.corpus.quality import judge_again
 from pipeline.store import keys
 from pipeline.store.manifest import Version
 from pipeline.store.parquet import beginnings, read_table
@@ -86,15 +86,13 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _counted(store: Store, corpora: list[str]) -> Iterator[str]:
-    """The kept and the rejected documents by corpus and rule, with an id for `documents.parquet`."""
-    ids = {(c, one.rule): one.examples for c in corpora for one in reasons(store.current(keys.quality(c)))}
+    """The kept and the rejected documents by corpus and rule."""
     found = rejections.totals(store, corpora, "rule")
     whole = rejections.summed(found, 0)
     rows = (
-        (key[0], key[1] or KEPT, *_shares(found[key], whole[key[:1]]), "".join(ids[key][:1]))
-        for key in _ordered(found, corpora)
+        (key[0], key[1] or KEPT, *_shares(found[key], whole[key[:1]])) for key in _ordered(found, corpora)
     )
-    return tables.table("corpus,verdict,documents,share,of bytes,example", rows)
+    return tables.table("corpus,verdict,documents,share,of bytes", rows)
 
 
 def _ordered(amounts: Amounts, corpora: list[str]) -> list[tuple[Any, ...]]:

@@ -21,13 +21,9 @@ from pipeline.store import keys
 from pipeline.store.engines.local import Engine
 from pipeline.store.errors import PipelineError
 from pipeline.store.manifest import Version, breakdown
-from pipeline.store.parquet import batches
 from pipeline.store.parts import BatchResult, BatchStep, Counts, derive, part_tasks, tally
 from pipeline.store.store import Store
 from pipeline.store.work import Work
-
-EXAMPLES = 3  # ids for each rule
-REPORT = "examples-1"
 
 
 class AllRejectedError(PipelineError):
@@ -65,36 +61,22 @@ def judge(store: Store, engine: Engine, corpus: str, params: quality.QualityPara
 
 @dataclass(frozen=True)
 class Rejection:
-    """The documents of a corpus that are kept (`rule` is None) or that one rule rejects: number, share,
-    first ids.
-    """
+    """The documents of a corpus that are kept (`rule` is None) or that one rule rejects: number, share."""
 
     rule: str | None
     documents: int
     share: float
-    examples: tuple[str, ...] = ()
 
 
 def reasons(verdicts: Version) -> list[Rejection]:
     """The kept documents of a corpus, then those rejected by each rule, most frequent first."""
-    counts, examples = verdicts.counts, verdicts.report("examples", REPORT, lambda: _examples(verdicts))
+    counts = verdicts.counts
     documents = max(counts["documents"], 1)
     rejected = breakdown(counts, "rejected").items()
     return [
         Rejection(None, counts["kept"], counts["kept"] / documents),
-        *(Rejection(rule, count, count / documents, tuple(examples[rule])) for rule, count in rejected),
+        *(Rejection(rule, count, count / documents) for rule, count in rejected),
     ]
-
-
-def _examples(verdicts: Version) -> dict[str, list[str]]:
-    """The ids of the first documents that each rule rejects, by rule."""
-    found: dict[str, list[str]] = {rule: [] for rule in breakdown(verdicts.counts, "rejected")}
-    for path in verdicts.files("verdicts"):
-        for batch in batches(path):
-            for rule, ids in found.items():
-                of_rule = batch.column("id").filter(pc.equal(batch.column("rule"), rule))
-                ids.extend(of_rule.slice(0, EXAMPLES - len(ids)).to_pylist())
-    return found
 
 
 def judge_work(store: Store, corpus: str, params: quality.QualityParams) -> Work:

@@ -95,5 +95,5 @@ def test_the_reasons_add_up_and_name_documents(store: Store) -> None:
     assert sum(reason.documents for reason in (kept, *rejected)) == verdicts.counts["documents"]
     assert sum(reason.share for reason in (kept, *rejected)) == pytest.approx(1)
     by_rule = {reason.rule: reason for reason in rejected}
-    assert len(by_rule["language"].examples) == 2
-    assert len(by_rule["min_doc_words"].examples) == min(3, by_rule["min_doc_words"].documents)
+    assert by_rule["language"].documents == 2
+    assert by_rule["min_doc_words"].documents > 0
