@@ -9,9 +9,7 @@ from pipeline.assets.metadata import breakdown_table, table
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.reports import dedup as report
 from pipeline.reports.images import inline
-from pipeline.reports.text_shares import KEPT, text_shares
 from pipeline.steps.corpus.quality import Rejection, reasons
-from pipeline.steps.dedup.limits import by_corpus
 from pipeline.store import keys
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
@@ -24,11 +22,10 @@ def more(stage: str, workshop: PipelineResources, version: Version) -> dict[str,
 
 def _quality(workshop: PipelineResources, version: Version) -> dict[str, Any]:
     found, corpus = reasons(version), keys.corpus(version.key)
-    kept_text = text_shares(workshop.store, corpus, version.key).get(KEPT, 0)
     facts = {
         "share kept": round(found[0].share, 4),
-        "share of text kept": round(kept_text, 4),
-        "verdicts by rule": _reasons_table(workshop.store, {corpus: found}),
+        "share of bytes kept": round(found[0].share_of_bytes, 4),
+        "verdicts by rule": _reasons_table({corpus: found}),
         "documents at random": f"python -m pipeline inspect RULE --corpus {corpus}",  # or `kept`
     }
     if workshop.recipe.rules(corpus).quality.detects:
@@ -39,11 +36,7 @@ def _quality(workshop: PipelineResources, version: Version) -> dict[str, Any]:
 def _dedup(workshop: PipelineResources, version: Version) -> dict[str, Any]:
     recipe, store = workshop.recipe, workshop.store
     verdicts = {name: reasons(store.current(keys.quality(name))) for name in recipe.corpus_names}
-    return {
-        "decisions by reason": _decisions_table(store, version),
-        "quality's verdicts": _reasons_table(store, verdicts),
-        **_pictures(store, version, recipe.corpus_names),
-    }
+    return {"quality's verdicts": _reasons_table(verdicts), **_pictures(store, version, recipe.corpus_names)}
 
 
 def _token_shards(workshop: PipelineResources, version: Version) -> dict[str, Any]:
@@ -67,21 +60,7 @@ MORE: dict[str, Callable[[PipelineResources, Version], dict[str, Any]]] = {
 }
 
 
-def _decisions_table(store: Store, version: Version) -> dg.TableMetadataValue:
-    """Kept and removed documents by corpus and reason, and their share of the text that quality kept."""
-    return table(
-        {
-            "corpus": name,
-            "decision": reason or "kept",
-            "documents": counts[f"removed/{reason}" if reason else "kept"],
-            "share of text": round(share, 4),
-        }
-        for name, counts in by_corpus(version).items()
-        for reason, share in sorted(text_shares(store, name, version.key).items())
-    )
-
-
-def _reasons_table(store: Store, found: Mapping[str, Sequence[Rejection]]) -> dg.TableMetadataValue:
+def _reasons_table(found: Mapping[str, Sequence[Rejection]]) -> dg.TableMetadataValue:
     """Kept and rejected documents by rule and, of several corpora, by corpus."""
     return table(
         {
@@ -89,10 +68,9 @@ def _reasons_table(store: Store, found: Mapping[str, Sequence[Rejection]]) -> dg
             "verdict": reason.rule or "kept",
             "documents": reason.documents,
             "share": round(reason.share, 4),
-            "share of text": round(text.get(reason.rule or KEPT, 0), 4),
+            "share of bytes": round(reason.share_of_bytes, 4),
         }
         for name, reasons in found.items()
-        for text in [text_shares(store, name, keys.quality(name))]
         for reason in reasons
     )
 

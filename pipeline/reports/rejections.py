@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.store import keys
-from pipeline.store.parquet import batches, read_table
+from pipeline.store.parquet import read_table
 from pipeline.store.store import Store
 
 Row = dict[str, Any]
@@ -21,8 +21,6 @@ Place = tuple[str, str]  # a corpus, and a part of it
 Tables = Iterable[tuple[Place, pa.Table]]  # one part at a time: memory follows the part
 Column = Callable[[str, str], pa.Table]  # of a corpus and a part: ids, and a value for each
 Amounts = defaultdict[tuple[Any, ...], np.ndarray]  # documents, and the UTF-8 bytes of their scrubbed text
-
-SIZES = pa.schema([("id", pa.string()), ("bytes", pa.int64())])
 
 
 def stored(store: Store, corpora: Iterable[str], key: Callable[[str], str], table: str) -> Tables:
@@ -51,15 +49,7 @@ def totals(store: Store, corpora: Iterable[str], *by: str, **columns: Column) ->
 
 
 def _sizes(store: Store, corpus: str, part: str) -> pa.Table:
-    """SIZES of the texts of a part, which are read the first time only."""
-    scrubbed = store.current(keys.scrubbed(corpus))
-
-    def measure() -> dict[str, list[Any]]:
-        documents = batches(scrubbed.named(part, "documents"), ["id", "text"])
-        sizes = ([one.column("id"), pc.binary_length(one.column("text"))] for one in documents)
-        return pa.Table.from_batches((pa.record_batch(one, SIZES) for one in sizes), SIZES).to_pydict()
-
-    return pa.table(scrubbed.report(f"bytes-{part}", "bytes-1", measure), SIZES)
+    return read_table(store.current(keys.signals(corpus)).named(part, "signals"), ["id", "bytes"])
 
 
 def summed(amounts: Amounts, *places: int) -> Amounts:

@@ -17,7 +17,6 @@ from pipeline.reports import dedup, regulators, rejections
 from pipeline.reports.evidence import judged
 from pipeline.reports.images import as_text
 from pipeline.reports.tables import NUMBER
-from pipeline.reports.text_shares import text_shares
 from pipeline.steps.corpus.quality import reasons
 from pipeline.steps.lineage.record import described_commit
 from pipeline.steps.model import benchmark, evaluate, training_plots
@@ -101,13 +100,11 @@ def funnel(store: Store, corpora: Sequence[str]) -> dict[str, Any]:
 def removed(store: Store, corpora: Sequence[str]) -> dict[str, Any]:
     """What quality rejected, what was replaced, and duplicates, with examples."""
     verdicts = [(name, one) for name in corpora for one in reasons(store.current(keys.quality(name)))]
-    text = {name: text_shares(store, name, keys.quality(name)) for name in corpora}
     counts = {name: store.current(keys.scrubbed(name)).counts for name in corpora}
     return {
         "verdicts": [
-            (name, one.rule or "kept", one.documents, *(f"{share:.1%}" for share in shares))
+            (name, one.rule or "kept", one.documents, f"{one.share:.1%}", f"{one.share_of_bytes:.1%}")
             for name, one in verdicts
-            for shares in [(one.share, text[name].get(one.rule or "", 0))]
         ],
         "rejected": [
             (f"{rule}, {place[0]}: {evidence}", text)

@@ -67,7 +67,9 @@ def _type(signal: Counted | tuple[Counted, ...]) -> pa.DataType:
     return pa.bool_() if signal is C4.LOREM_IPSUM or signal is C4.CURLY_BRACKET else pa.int64()
 
 
-SIGNALS_SCHEMA = required(id=pa.string(), **{name: _type(signal) for name, signal in _SIGNALS.items()})
+SIGNALS_SCHEMA = required(
+    id=pa.string(), bytes=pa.int64(), **{name: _type(signal) for name, signal in _SIGNALS.items()}
+)
 
 
 def with_plain_newlines(documents: pa.RecordBatch) -> pa.RecordBatch:
@@ -94,8 +96,9 @@ def measure(documents: pa.RecordBatch) -> pa.RecordBatch:
     are in characters (code points), and a share of nothing is 0.
     Definitions:
 
-    - plain: `words`, `mean_word_length` (characters), `special_character_share` (neither alphanumeric nor
-      white space, of all characters), `unique_word_share` (distinct words, case kept, of all words).
+    - plain: `bytes` in UTF-8, `words`, `mean_word_length` (characters), `special_character_share` (neither
+      alphanumeric nor white space, of all characters), `unique_word_share` (distinct words, case kept, of
+      all words).
     - Gopher quality (Rae et al. 2021, section A.1.1): `doc_words` and their mean length leave out words of
       punctuation alone; `#`, and `...` or `…`, per word; shares of lines that begin with a bullet or end in
       an ellipsis; share of words with a letter; how many of the 8 stop words occur.
@@ -130,7 +133,8 @@ def measure(documents: pa.RecordBatch) -> pa.RecordBatch:
     table = Numbering.over(words.hashes)
     _compiled()(data, offsets, character_classes(), words, table, *counted.values())
     signals = [_computed(counted, signal) for signal in _SIGNALS.values()]
-    return pa.record_batch([documents.column("id").cast(pa.string()), *signals], schema=SIGNALS_SCHEMA)
+    ids = documents.column("id").cast(pa.string())
+    return pa.record_batch([ids, pa.array(lengths), *signals], schema=SIGNALS_SCHEMA)
 
 
 def _computed(counted: dict[type, np.ndarray], signal: Counted | tuple[Counted, ...]) -> pa.Array:

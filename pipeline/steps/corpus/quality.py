@@ -4,8 +4,8 @@ Changing a threshold measures nothing again. Languages are detected only if the 
 of their own, so naming other languages detects nothing again.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -61,22 +61,23 @@ def judge(store: Store, engine: Engine, corpus: str, params: quality.QualityPara
 
 @dataclass(frozen=True)
 class Rejection:
-    """The documents of a corpus that are kept (`rule` is None) or that one rule rejects: number, share."""
+    """The documents of a corpus that are kept (`rule` is None) or that one rule rejects: their number, and
+    their shares of the documents and of the bytes of text.
+    """
 
     rule: str | None
     documents: int
     share: float
+    share_of_bytes: float
 
 
 def reasons(verdicts: Version) -> list[Rejection]:
     """The kept documents of a corpus, then those rejected by each rule, most frequent first."""
-    counts = verdicts.counts
-    documents = max(counts["documents"], 1)
+    counts, sizes = verdicts.counts, breakdown(verdicts.counts, "rejected_bytes")
+    whole, size = max(counts["documents"], 1), max(counts.get("text_bytes", 0), 1)
+    kept = Rejection(None, counts["kept"], counts["kept"] / whole, counts.get("kept_bytes", 0) / size)
     rejected = breakdown(counts, "rejected").items()
-    return [
-        Rejection(None, counts["kept"], counts["kept"] / documents),
-        *(Rejection(rule, count, count / documents) for rule, count in rejected),
-    ]
+    return [kept, *(Rejection(rule, number, number / whole, sizes[rule] / size) for rule, number in rejected)]
 
 
 def judge_work(store: Store, corpus: str, params: quality.QualityParams) -> Work:
@@ -156,12 +157,28 @@ def _judge(signals: pa.RecordBatch, *languages: pa.RecordBatch, params: quality.
     return {"verdicts": verdicts}, counts | tally(verdicts.column("rule"), "rejected")
 
 
+def _with_bytes(
+    signals: pa.RecordBatch, *others: pa.RecordBatch, judge: Callable[..., BatchResult]
+) -> BatchResult:
+    """With the bytes of text that are kept, and rejected by each rule."""
+    tables, counts = judge(signals, *others)
+    table = pa.table({"rule": tables["verdicts"].column("rule"), "size": signals.column("bytes")})
+    sizes = {
+        f"rejected_bytes/{row['rule']}" if row["rule"] else "kept_bytes": row["size_sum"]
+        for row in table.group_by("rule").aggregate([("size", "sum")]).to_pylist()
+    }
+    return tables, counts | {"text_bytes": sum(sizes.values()), **dict(sorted(sizes.items()))}
+
+
 def _judging(params: quality.QualityParams) -> BatchStep:
     """Takes the tables of `measured` in their order."""
     schemas = {"verdicts": quality.VERDICTS_SCHEMA}
-    built_in = BatchStep(partial(_judge, params=params), schemas, ("documents", "kept", "rejected"))
+    built_in = BatchStep(
+        partial(_judge, params=params), schemas, ("documents", "kept", "rejected", "text_bytes", "kept_bytes")
+    )
     filters = [Filter(entry) for entry in params.filters]
-    return filtering.judging(built_in, filters) if filters else built_in
+    step = filtering.judging(built_in, filters) if filters else built_in
+    return replace(step, function=partial(_with_bytes, judge=step.function))
 
 
 SIGNALS = TextTable("signals", quality.VERSION, _measure, {"signals": quality.SIGNALS_SCHEMA})

@@ -8,9 +8,7 @@ import yaml
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.stage_facts import more
 from pipeline.recipe.recipe import RECIPE_VARIABLE, load_recipe
-from pipeline.stages.dedup import DedupParams
 from pipeline.steps.corpus.quality import judge
-from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.store import keys
 from pipeline.store.store import Store
 from tests.integration.project import TRAINING
@@ -36,7 +34,7 @@ def test_the_languages_of_a_corpus_are_shown_where_a_recipe_names_some(
     assert facts["share kept"] == pytest.approx(version.counts["kept"] / 12, abs=1e-4)
 
 
-def test_quality_and_dedup_show_shares_of_the_text_beside_documents(
+def test_quality_shows_shares_of_the_bytes_beside_documents(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A short document in three is a small share of the text."""
@@ -54,11 +52,6 @@ def test_quality_and_dedup_show_shares_of_the_text_beside_documents(
         one.data for one in judged["verdicts by rule"].records if one.data["verdict"] == "min_doc_words"
     ]
     assert short["share"] == pytest.approx(2 / 9, abs=1e-4)
-    whole = sum(len(text) for text in texts)
-    assert short["share of text"] == pytest.approx(sum(map(len, texts[-2:])) / whole, abs=1e-4)
-    assert judged["share of text kept"] == pytest.approx(1 - short["share of text"], abs=2e-4)
-    decided = more(keys.DEDUP, workshop, deduplicate(store, ENGINE, ["docs"], DedupParams()))
-    rows = {one.data["decision"]: one.data for one in decided["decisions by reason"].records}
-    assert (rows["kept"]["documents"], rows["exact"]["documents"]) == (6, 1)
-    kept = sum(len(text) for text in texts[:7])
-    assert rows["exact"]["share of text"] == pytest.approx(len(TEXTS[0]) / kept, abs=1e-4)
+    whole = sum(len(text.encode()) for text in texts)
+    assert short["share of bytes"] == pytest.approx(sum(map(len, texts[-2:])) / whole, abs=1e-4)
+    assert judged["share of bytes kept"] == pytest.approx(1 - short["share of bytes"], abs=2e-4)
