@@ -22,7 +22,7 @@ from harness.sidebyside import Contender, Report, importable, measure, record, s
 from language import ours, sentences
 
 from pipeline.stages.fasttext import Model, read_model, scores
-from pipeline.stages.language import detect_with
+from pipeline.stages.language import detect
 
 CORPORA = ("enwiki", "techdocs", "books")
 MEGABYTES, SAMPLE_MEGABYTES = 20, 2
@@ -76,7 +76,7 @@ def languages(path: Path) -> Report:
     def by_fasttext(found: list[str]) -> list[str]:
         column = pa.array(found, pa.large_string())
         batch = pa.record_batch({"id": [str(row) for row in range(len(found))], "text": column})
-        return detect_with(path, batch).column("language").to_pylist()
+        return detect(batch, path).column("language").to_pylist()
 
     detectors: dict[str, Callable[[list[str]], list[str]]] = {"py3langid": ours, "lid.176.ftz": by_fasttext}
     labelled = sentences()

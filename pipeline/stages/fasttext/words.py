@@ -1,102 +1,147 @@
-"""From a word to the rows of the input matrix that stand for it: as fastText's src/dictionary.cc has it."""
+"""From a text to the rows of the input matrix that stand for it: as fastText's src/dictionary.cc has it."""
 
 from typing import NamedTuple
 
 import numpy as np
 
-from pipeline.stages.compiled import borrowing
+from pipeline.stages.compiled import borrowing, kernel
 from pipeline.stages.text import equals
 
-CENTROIDS = 256  # a byte names one of them
-KEPT_MASK = (1 << 18) - 1  # 256 KiB of bits stay in a core's cache
-
-
-class Matrix(NamedTuple):
-    """The input matrix. If it is quantised, `rows` is empty: row i is `norms[i]` (or 1) times the centroids
-    that `codes[i * groups:(i + 1) * groups]` name, each `width` numbers of the row, the last one the rest.
-    """
-
-    rows: np.ndarray  # float32[rows * dim]
-    codes: np.ndarray  # uint8[rows * groups]
-    centroids: np.ndarray  # float32[CENTROIDS * dim], group by group
-    norms: np.ndarray  # float32[rows], or empty
-    dim: int
-    width: int
+LEAST_ENTRY = 10  # bytes: the end of a word, how often it occurs, and whether it is a label
+A_LABEL = -1  # in place of a row, or of a number of rows
+PENDING = 64  # rows
+REMEMBERED = 1 << 22  # numbers: 16 MB
+BITS_MASK = (1 << 18) - 1  # 256 KiB of bits stay in a core's cache
+_KEY, _BASIS, _PRIME = np.uint64(0x9E3779B97F4A7C15), np.uint32(2166136261), np.uint32(16777619)
+_EOS_KEY, _EOS_HASH = np.uint64(0x06C91E72766C2F1F), np.uint32(0xD79C9359)  # of `</s>`
+_LABEL = np.frombuffer(b"__label__", np.uint8)
+_FACTOR = np.uint64(116049371)
+_1, _32 = np.uint64(1), np.uint64(32)
+_LINE = np.uint64(16)  # float32 numbers
+_OPEN, _CLOSE = np.uint8(ord("<")), np.uint8(ord(">"))
+_SEPARATES = np.isin(np.arange(256), list(b" \n\r\t\v\f\0"))
 
 
 class Vocabulary(NamedTuple):
-    """The words and labels, and how n-grams become rows, which follow those of the words."""
+    """The words, and how n-grams become rows, which follow those of the words."""
 
-    keys: np.ndarray  # uint64, see `place`
-    entries: np.ndarray  # int32, words and then labels, by the place of their key
+    keys: np.ndarray  # uint64, of words, of labels and of n-grams that pruning kept; see `_place`
+    rows: np.ndarray  # int32, by the place of their key, or A_LABEL
     words: int
     minn: int  # characters of an n-gram within a word
     maxn: int
     word_ngrams: int  # words of an n-gram
     bucket: int
-    pruned: bool
-    kept: np.ndarray  # uint64, the n-grams that pruning kept, plus 1; see `place`
-    kept_rows: np.ndarray  # int32
-    kept_bits: np.ndarray  # uint8, a bit for the low digits of each, which tells most that are not kept
+    pruned: bool  # only n-grams among `keys` have rows
+    bits: np.ndarray  # uint8, a bit for the low digits of each of these, which tells most others
 
 
-_KEY, _BASIS, _PRIME = np.uint64(0x9E3779B97F4A7C15), np.uint32(2166136261), np.uint32(16777619)
-_0, _1, _32 = np.uint64(0), np.uint64(1), np.uint64(32)
-LINE = np.uint64(16)  # float32 numbers
-PENDING = 64
-_OPEN, _CLOSE = np.uint8(ord("<")), np.uint8(ord(">"))
-_LABEL = np.frombuffer(b"__label__", np.uint8)
-_SEPARATES = np.isin(np.arange(256), list(b" \n\r\t\v\f\0"))
-EOS_KEY, EOS_HASH = np.uint64(0x06C91E72766C2F1F), np.uint32(0xD79C9359)
-A_LABEL = -1  # in place of a number of rows
-
-
-@borrowing
-def _hashed(value: np.uint32, byte: np.uint8) -> np.uint32:
-    """FNV-1a, 32 bits, of bytes with a sign, as in all models ever since the first were trained that way."""
-    return np.uint32((value ^ np.uint32(np.int8(byte))) * _PRIME)
-
-
-@borrowing
-def read_word(data: np.ndarray, position: int, stop: int) -> tuple[int, np.uint64, np.uint32]:
-    """The end of the word that begins at `position`, a key of 64 bits and fastText's hash."""
-    key, value = _KEY, _BASIS
-    while position < stop and not _SEPARATES[data[position]]:
-        key = (key ^ np.uint64(data[position])) * _KEY
-        value = _hashed(value, data[position])
-        position += 1
-    return position, key, value
-
-
-@borrowing
-def place(keys: np.ndarray, key: np.uint64) -> np.int64:
-    """Where `key` is in `keys`, or where it would be: there is a 0. The length is a power of two."""
-    mask = len(keys) - 1
-    at = np.int64((key * _KEY) >> _32) & mask
-    while keys[at] != key and keys[at]:
-        at = (at + 1) & mask
+@kernel
+def read_entries(
+    file: np.ndarray, at: int, words: int, keys: np.ndarray, rows: np.ndarray, labels: np.ndarray
+) -> int:
+    """Enters words and labels, and where in the file each label starts and stops. Returns the position after
+    them, or -1 where there are not as many words, and then labels.
+    """
+    for entry in range(words + len(labels)):
+        stop, key, _ = _read_word(file, at, len(file))
+        if stop + LEAST_ENTRY > len(file) or file[stop] or file[stop + 9] != (entry >= words):
+            return -1
+        slot = _place(keys, key)
+        keys[slot], rows[slot] = key, entry
+        if entry >= words:
+            rows[slot] = A_LABEL
+            labels[entry - words] = at, stop
+        at = stop + LEAST_ENTRY
     return at
 
 
-@borrowing
-def add_word(
-    data: np.ndarray, start: int, stop: int, key: np.uint64, known: Vocabulary, matrix: Matrix,
-    pending: np.ndarray, total: np.ndarray, at: np.uint64,
-) -> int:  # fmt: skip
-    """Adds the rows of the word `data[start:stop]` and of the n-grams in it to `total[at:at + dim]`.
+@kernel
+def enter_ngrams(
+    ngrams: np.ndarray, words: int, keys: np.ndarray, rows: np.ndarray, bits: np.ndarray
+) -> None:
+    for ngram, row in ngrams:
+        slot = _place(keys, np.uint64(ngram + 1))
+        keys[slot], rows[slot] = ngram + 1, words + row
+        bits[ngram >> 3 & BITS_MASK] |= np.uint8(1 << (ngram & 7))
 
-    Returns their number, or A_LABEL.
+
+@kernel
+def add_texts(
+    data: np.ndarray, offsets: np.ndarray, known: Vocabulary, matrix: np.ndarray, totals: np.ndarray,
+    counts: np.ndarray,
+) -> None:  # fmt: skip
+    """Adds the rows of each text to its row of `totals`, and tells how many they are."""
+    dim = matrix.shape[1]
+    slots = 1
+    while 2 * slots * dim <= REMEMBERED:
+        slots *= 2
+    # of words met before, until another word takes their slot: the sum of their rows, and `_add_word`'s count
+    keys, sums = np.zeros(slots, np.uint64), np.empty((slots, dim + 1), np.float32)
+    ngrams = np.zeros(known.word_ngrams + 1, np.uint64)
+    pending = np.zeros((2, PENDING + 1), np.uint64)
+    for text in range(len(totals)):
+        counts[text] = _add_text(
+            data, offsets[text], offsets[text + 1], known, matrix, keys, sums, ngrams, pending, totals[text]
+        )
+
+
+@borrowing
+def _add_text(
+    data: np.ndarray, position: int, stop: int, known: Vocabulary, matrix: np.ndarray, keys: np.ndarray,
+    sums: np.ndarray, ngrams: np.ndarray, pending: np.ndarray, total: np.ndarray,
+) -> int:  # fmt: skip
+    """Returns the number of rows. Entry n of `ngrams` is the hash of the last n + 1 words; `pending` are rows
+    of a word, and rows of n-grams of words, see `_add_later`.
     """
-    found = place(known.keys, key)
-    rows = 0
-    if known.keys[found]:
-        if known.entries[found] >= known.words:
+    dim = np.uint64(matrix.shape[1])  # unsigned, because numba checks a signed index for being negative
+    count = words = 0
+    key = _1
+    while key != _EOS_KEY:
+        start = position
+        position, key, value = _read_word(data, start, stop)
+        if start == position < stop:
+            position += 1
+            continue
+        if start == position:
+            key, value = _EOS_KEY, _EOS_HASH
+        slot = np.uint64(_mixed(key) & (len(keys) - 1))
+        if keys[slot] != key:
+            keys[slot] = key
+            for i in range(dim):
+                sums[slot, i] = 0
+            sums[slot, dim] = _add_word(data, start, position, key, known, matrix, pending[0], sums[slot])
+        if sums[slot, dim] == A_LABEL:
+            continue
+        count += int(sums[slot, dim])
+        for i in range(dim):
+            total[i] += sums[slot, i]
+        last = np.uint64(np.int32(value))
+        for n in range(min(words, known.word_ngrams - 1), 0, -1):
+            ngrams[n] = ngrams[n - 1] * _FACTOR + last
+            count += _add_ngram(ngrams[n], known, matrix, pending[1], total)
+        ngrams[0] = last
+        words += 1
+    _add_pending(matrix, pending[1], total)
+    return count
+
+
+@borrowing
+def _add_word(
+    data: np.ndarray, start: int, stop: int, key: np.uint64, known: Vocabulary, matrix: np.ndarray,
+    pending: np.ndarray, total: np.ndarray,
+) -> int:  # fmt: skip
+    """Adds the rows of a word and of the n-grams in it. Returns their number, or A_LABEL."""
+    count = 0
+    slot = _place(known.keys, key)
+    if known.keys[slot]:
+        if known.rows[slot] == A_LABEL:
             return A_LABEL
-        rows = add_later(known.entries[found], matrix, pending, total, at)
+        count = _add_later(known.rows[slot], matrix, pending, total)
     elif equals(data, start, stop, _LABEL):
         return A_LABEL
     # the word in angle brackets: byte i is data[before + i]
-    before, last = start - 1, -1 if key == EOS_KEY else stop - start + 1
+    before, last = start - 1, -1 if key == _EOS_KEY else stop - start + 1
     for first in range(last + 1):
         if 0 < first < last and data[before + first] & 0xC0 == 0x80:
             continue
@@ -107,67 +152,83 @@ def add_word(
             if i < last and data[before + i] & 0xC0 == 0x80:
                 continue
             if characters >= known.minn and not (characters == 1 and (first == 0 or i > last)):
-                rows += add_ngram(np.uint64(ngram), known, matrix, pending, total, at)
+                count += _add_ngram(np.uint64(ngram), known, matrix, pending, total)
             characters += 1
-    add_pending(matrix, pending, total, at)
-    return rows
+    _add_pending(matrix, pending, total)
+    return count
 
 
 @borrowing
-def add_ngram(
-    value: np.uint64, known: Vocabulary, matrix: Matrix, pending: np.ndarray, total: np.ndarray, at: np.uint64
+def _add_ngram(
+    value: np.uint64, known: Vocabulary, matrix: np.ndarray, pending: np.ndarray, total: np.ndarray
 ) -> int:
     """Adds the row of an n-gram with this hash. Returns 0 if pruning removed it, else 1."""
-    row = np.int64(value % np.uint64(known.bucket))
-    if known.pruned:
-        if not known.kept_bits[row >> 3 & KEPT_MASK] >> (row & 7) & 1:
-            return 0
-        found = place(known.kept, np.uint64(row + 1))
-        if not known.kept[found]:
-            return 0
-        row = np.int64(known.kept_rows[found])
-    return add_later(known.words + row, matrix, pending, total, at)
+    ngram = np.int64(value % np.uint64(known.bucket))
+    if not known.pruned:
+        return _add_later(known.words + ngram, matrix, pending, total)
+    if not known.bits[ngram >> 3 & BITS_MASK] >> (ngram & 7) & 1:
+        return 0
+    slot = _place(known.keys, np.uint64(ngram + 1))
+    return _add_later(known.rows[slot], matrix, pending, total) if known.keys[slot] else 0
 
 
 @borrowing
-def add_later(row: int, matrix: Matrix, pending: np.ndarray, total: np.ndarray, at: np.uint64) -> int:
-    """Puts a row to those that `add_pending` adds. Returns 1. The number of rows precedes them in `pending`:
-    uint64[PENDING + 1]
+def _add_later(row: int, matrix: np.ndarray, pending: np.ndarray, total: np.ndarray) -> int:
+    """Adds a row, with others, or leaves that to `_add_pending`. Returns 1. The number of rows precedes them
+    in `pending`: uint64[PENDING + 1]
     """
     if pending[0] == PENDING:
-        add_pending(matrix, pending, total, at)
+        _add_pending(matrix, pending, total)
     pending[0] += _1
     pending[pending[0]] = row
     return 1
 
 
 @borrowing
-def add_pending(matrix: Matrix, pending: np.ndarray, total: np.ndarray, at: np.uint64) -> None:
-    """Adds rows to `total[at:at + dim]`. Most are in memory only, and a core waits for many at a time if it
-    reads one number of each cache line before all others.
+def _add_pending(matrix: np.ndarray, pending: np.ndarray, total: np.ndarray) -> None:
+    """Most rows are in memory only, and a core waits for many at a time if it reads one number of each cache
+    line before all others.
     """
-    # unsigned, because numba checks a signed index for being negative
-    dim, width, count = np.uint64(matrix.dim), np.uint64(matrix.width), pending[0]
-    pending[0] = 0
-    if not len(matrix.codes):
-        touched = np.float32(0)
-        for one in range(_1, count + _1):
-            first = pending[one] * dim
-            for i in range(first, first + dim, LINE):
-                touched += matrix.rows[i]
-        total[at] += np.float32(0) * touched  # or the compiler would drop the loop
-        for one in range(_1, count + _1):
-            first = pending[one] * dim
-            for i in range(dim):
-                total[at + i] += matrix.rows[first + i]
-        return
-    groups = (dim + width - _1) // width
-    for one in range(_1, count + _1):
+    dim, last = np.uint64(matrix.shape[1]), pending[0] + _1
+    touched = np.float32(0)
+    for one in range(_1, last):
         row = pending[one]
-        norm = matrix.norms[row] if len(matrix.norms) else np.float32(1)
-        for group in range(groups):
-            begin = group * width
-            size = min(width, dim - begin)
-            first = begin * np.uint64(CENTROIDS) + size * np.uint64(matrix.codes[row * groups + group])
-            for i in range(size):
-                total[at + begin + i] += norm * matrix.centroids[first + i]
+        for i in range(np.uint64(0), dim, _LINE):
+            touched += matrix[row, i]
+    total[0] += np.float32(0) * touched  # or the compiler would drop the loop
+    for one in range(_1, last):
+        row = pending[one]
+        for i in range(dim):
+            total[i] += matrix[row, i]
+    pending[0] = 0
+
+
+@borrowing
+def _read_word(data: np.ndarray, position: int, stop: int) -> tuple[int, np.uint64, np.uint32]:
+    """The end of the word that begins at `position`, a key of 64 bits and fastText's hash."""
+    key, value = _KEY, _BASIS
+    while position < stop and not _SEPARATES[data[position]]:
+        key = (key ^ np.uint64(data[position])) * _KEY
+        value = _hashed(value, data[position])
+        position += 1
+    return position, key, value
+
+
+@borrowing
+def _hashed(value: np.uint32, byte: np.uint8) -> np.uint32:
+    """FNV-1a, 32 bits, of bytes with a sign, as in all models ever since the first were trained that way."""
+    return np.uint32((value ^ np.uint32(np.int8(byte))) * _PRIME)
+
+
+@borrowing
+def _place(keys: np.ndarray, key: np.uint64) -> np.int64:
+    """Where `key` is in `keys`, or where it would be: there is a 0. The length is a power of two."""
+    at = _mixed(key) & (len(keys) - 1)
+    while keys[at] != key and keys[at]:
+        at = (at + 1) & (len(keys) - 1)
+    return at
+
+
+@borrowing
+def _mixed(key: np.uint64) -> np.int64:
+    return np.int64((key * _KEY) >> _32)

@@ -144,8 +144,7 @@ def _measure(documents: pa.RecordBatch) -> BatchResult:
 
 
 def _detect(documents: pa.RecordBatch, model: Path | None = None) -> BatchResult:
-    found = language.detect_with(model, documents) if model else language.detect(documents)
-    return {"languages": found}, {"documents": documents.num_rows}
+    return {"languages": language.detect(documents, model)}, {"documents": documents.num_rows}
 
 
 def _judge(signals: pa.RecordBatch, *languages: pa.RecordBatch, params: quality.QualityParams) -> BatchResult:
