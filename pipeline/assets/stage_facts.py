@@ -1,5 +1,6 @@
 """What the UI shows of some stages beside the counts that their rows name."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from pipeline.reports import dedup as report
 from pipeline.reports.images import inline
 from pipeline.reports.text_shares import KEPT, text_shares
 from pipeline.steps.corpus.quality import Rejection, reasons
+from pipeline.steps.corpus.quality_model import FACTS
 from pipeline.steps.dedup.limits import by_corpus
 from pipeline.store import keys
 from pipeline.store.manifest import Version
@@ -62,6 +64,7 @@ MORE: dict[str, Callable[[PipelineResources, Version], dict[str, Any]]] = {
     keys.contamination("{corpus}"): lambda workshop, _: (
         {"action": searched.action} if (searched := workshop.recipe.decontamination) else {}
     ),
+    keys.QUALITY_MODEL: lambda _, version: {"held out": json.loads(version.only(FACTS).read_text())},
     keys.DEDUP: _dedup,
     keys.token_shards("{corpus}"): _token_shards,
 }
