@@ -1,5 +1,6 @@
 """What the UI shows of some stages beside the counts that their rows name."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from pipeline.assets.operations.resources import PipelineResources
 from pipeline.reports import dedup as report
 from pipeline.reports.images import inline
 from pipeline.steps.corpus.quality import Rejection, reasons
+from pipeline.steps.corpus.quality_model import FACTS
 from pipeline.store import keys
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
@@ -55,6 +57,7 @@ MORE: dict[str, Callable[[PipelineResources, Version], dict[str, Any]]] = {
     keys.contamination("{corpus}"): lambda workshop, _: (
         {"action": searched.action} if (searched := workshop.recipe.decontamination) else {}
     ),
+    keys.QUALITY_MODEL: lambda _, version: {"held out": json.loads(version.only(FACTS).read_text())},
     keys.DEDUP: _dedup,
     keys.token_shards("{corpus}"): _token_shards,
 }

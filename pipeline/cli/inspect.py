@@ -13,13 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.cli.opening import UsageError, add_variant, check_known, opened
+from pipeline.plugins.filters import Filter
 from pipeline.recipe import variants
 from pipeline.recipe.recipe import BASE, Recipe, RecipeError, recipe_path
 from pipeline.reports import rejections, tables
 from pipeline.reports.evidence import judged
 from pipeline.reports.rejections import Amounts, Column, Place, Row
 from pipeline.stages import edits, pii
-from pipeline.stages.quality import RULES
+from pipeline.stages.quality import RULES, QualityParams
 from pipeline.steps.corpus.filters import failed_rule
 from pipeline.steps.corpus.quality import judge_again
 from pipeline.store import keys
@@ -137,9 +138,7 @@ def _what_if(recipe: Recipe, store: Store, corpora: list[str], asked: list[str],
         raise UsageError(f"--what-if: {str(error).removeprefix(f'{path}: ')}") from None
     rules = {name: (recipe.rules(name).quality, changed.rules(name).quality) for name in corpora}
     if any(
-        (new.filters, new.language_file) != (now.filters, now.language_file)
-        or (new.detects and not now.detects)
-        for now, new in rules.values()
+        _measured(new) != _measured(now) or (new.detects and not now.detects) for now, new in rules.values()
     ):
         raise UsageError(
             "--what-if: this needs languages or filters that have not been measured: set them in a variant, "
@@ -147,6 +146,12 @@ def _what_if(recipe: Recipe, store: Store, corpora: list[str], asked: list[str],
         )
     judge = partial(judge_again, store, {name: then for name, (_, then) in rules.items()})
     return _differences(store, corpora, ("now", "then"), judge, draw, None)
+
+
+def _measured(rules: QualityParams) -> Any:
+    """What is measured for rules."""
+    own = [(one.name, one.python, one.version, Filter(one).measured_with) for one in rules.filters]
+    return own, rules.language_file
 
 
 def _against(recipe: Recipe, store: Store, corpora: list[str], variant: str, draw: Draw) -> Iterator[str]:

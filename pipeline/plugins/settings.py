@@ -13,6 +13,7 @@ from pipeline.store.params import Anchored, Params
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 FASTTEXT = "pipeline.stages.fasttext.filter:Probability"
+OWN_MODEL, OWN_SCORE = "quality_model", "pipeline.stages.quality_model:Score"
 
 
 def encodable(params: dict[str, Any]) -> dict[str, Any]:
@@ -71,22 +72,27 @@ class FilterParams(PluginParams):
 
 class FastTextParams(Anchored):
     """A fastText classifier as a filter, without code of your own. What it measures is stored, so that
-    another `min` reads no text.
+    another `min` or `top` reads no text.
     """
 
     name: str = Field(pattern=f"^{NAME.pattern}$", description="Names the results.")
     fasttext: str = Field(
         min_length=1,
-        description="Path of a fastText classifier, `.bin` or `.ftz`; the fingerprint has its content.",
+        description="Path of a fastText classifier, `.bin` or `.ftz`; the fingerprint has its content. "
+        "`quality_model` is that of the recipe, whose label is `__label__positive`.",
     )
     label: str = Field(min_length=1, description="A label as in the model, such as `__label__hq`.")
     min: float = Field(
-        ge=0, le=1, description="Least probability (0 to 1) of the label, of the whole text as one line."
+        0, ge=0, le=1, description="Least probability (0 to 1) of the label, of the whole text as one line."
     )
+    top: float | None = Field(
+        None, gt=0, lt=1, exclude_if=lambda top: top is None, description="Share of each corpus to keep."
+    )
+    max_failed_share: ClassVar[float] = 0  # as that of a filter in Python
 
-    # as those of a filter in Python
-    python: ClassVar[str] = FASTTEXT
-    max_failed_share: ClassVar[float] = 0
+    @property
+    def python(self) -> str:
+        return OWN_SCORE if self.fasttext == OWN_MODEL else FASTTEXT
 
     @property
     def version(self) -> str:

@@ -40,6 +40,7 @@ from pipeline.stages.dedup import DedupParams
 from pipeline.stages.edits import EditParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
+from pipeline.stages.quality_model import QualityModelParams
 from pipeline.stages.tokenizer import TokenizerChoice, TokenizerParams
 from pipeline.store import seeds
 from pipeline.store.cleanup.runs import Limits
@@ -91,6 +92,9 @@ class Recipe(Params):
         description="Thresholds of the quality rules. A profile can be named alone, `quality: docs`, or "
         "with changes, `quality: {profile: docs, min_words: 30}`; thresholds without a profile "
         "change `default`.",
+    )
+    quality_model: QualityModelParams | None = Field(
+        None, exclude_if=lambda model: model is None, description="A classifier: docs/own-text.md."
     )
     decontamination: Decontamination | None = Field(
         None,
@@ -181,6 +185,8 @@ class Recipe(Params):
         }
         if self.mixture.search:
             named["mixture.search.target"] = self.mixture.search.target
+        for side, names in self.quality_model or ():
+            named[f"quality_model.{side}"] = names
         for place, names in named.items():
             if unknown := [name for name in names or () if name not in self.corpus_names]:
                 known = ", ".join(self.corpus_names)

@@ -89,6 +89,8 @@ def check_graph(recipe: Recipe, written: Recipe, place: str) -> None:
         change = "add the first edits of a corpus, which adds assets to the graph"
     elif recipe.evaluation.texts != written.evaluation.texts:
         change = "change evaluation.texts, on which variants are compared"
+    elif recipe.quality_model and not written.quality_model:
+        change = "add a quality model, which adds an asset to the graph"
     elif recipe.decontamination and not written.decontamination:
         change = "add decontamination, which adds assets to the graph"
     else:

@@ -27,6 +27,7 @@ from pipeline.steps.corpus import (
     filters,
     ingest,
     quality,
+    quality_model,
     repeated_units,
     scrub,
     transform,
@@ -216,7 +217,8 @@ def _tokenizer(store: Store, recipe: str, params: TokenizerChoice) -> Version:
 
 
 def _scrubbed(recipe: Recipe, corpus: str, *names: str) -> list[str]:
-    return [keys.scrubbed(corpus)]
+    model = [keys.QUALITY_MODEL] if recipe.quality_model else []  # which the filter of a variant may read
+    return [keys.scrubbed(corpus), *model]
 
 
 def _unedited(recipe: Recipe, corpus: str) -> str:
@@ -337,6 +339,20 @@ DATA_STAGES = (
                 "replaced in metadata": "spans_in_metadata",
             },
             breakdowns={"PII by kind": ("spans", "kind")},
+        ),
+    ),
+    Stage(
+        keys.QUALITY_MODEL,
+        quality_model.train_work,
+        settings=lambda recipe: [recipe.quality_model],
+        reads=lambda recipe: quality_model.read(recipe.quality_model),
+        wanted=lambda recipe: recipe.quality_model is not None,
+        page=Page(
+            quality_model.train,
+            quality_model.VERSION,
+            "A classifier of text, and what it does with text that it was not trained on.",
+            kinds=("fasttext",),
+            group="all_corpora",
         ),
     ),
     Stage(keys.signals("{corpus}"), quality.SIGNALS.work, reads=_scrubbed),

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from functools import partial
 
 EVALUATION_NGRAMS = "evaluation_ngrams"
+QUALITY_MODEL = "quality_model"
 DEDUP = "dedup"
 DEDUP_EVIDENCE = "dedup_evidence"
 TOKENIZER = "tokenizer"

@@ -9,13 +9,15 @@ import pyarrow as pa
 
 from pipeline.plugins.calling import FAILURES_SCHEMA, failures_table
 from pipeline.plugins.filters import Filter
-from pipeline.plugins.settings import FastTextParams
+from pipeline.plugins.settings import OWN_SCORE, Entry, FastTextParams
 from pipeline.stages import quality
 from pipeline.stages.fasttext import ModelError
 from pipeline.steps.corpus.failures import SLOWER, FailureLimits
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine
 from pipeline.store.manifest import Version
+from pipeline.store.params import anchored
+from pipeline.store.parquet import read_table
 from pipeline.store.parts import BatchResult, BatchStep, derive, part_tasks, tally
 from pipeline.store.store import Store
 from pipeline.store.work import Work
@@ -27,7 +29,7 @@ REASONS_SCHEMA = pa.schema([*quality.VERDICTS_SCHEMA, pa.field("reason", pa.stri
 
 def measure(store: Store, engine: Engine, corpus: str, one: Filter) -> Version:
     """What a filter measures of each document: tables `signals` and `failures`. Raises PluginError."""
-    scrubbed = store.current(keys.scrubbed(corpus))
+    scrubbed, one = store.current(keys.scrubbed(corpus)), Filter(_located(store, one.entry))
     work = measure_work(store, corpus, one)
     step = BatchStep(
         partial(_measure, one=one), {TABLE: one.schema, "failures": FAILURES_SCHEMA}, ("documents", "failed")
@@ -41,12 +43,35 @@ def measure(store: Store, engine: Engine, corpus: str, one: Filter) -> Version:
 
 def measure_work(store: Store, corpus: str, one: Filter) -> Work:
     measured_with = one.measured_with
-    if isinstance(one.entry, FastTextParams):
-        measured_with["model"] = content(store, one.entry.file)
+    if isinstance(entry := _located(store, one.entry), FastTextParams):
+        measured_with["model"] = content(store, entry.file)
     params = {"python": one.entry.python, "params": measured_with}
     code_version = f"{VERSION} {one.entry.version}"
     key = keys.filtered(corpus, one.entry.name)
     return Work(key, code_version, params, store.data_versions([keys.scrubbed(corpus)]))
+
+
+def _located(store: Store, entry: Entry) -> Entry:
+    """The same, with the directory of the recipe's own model if it reads that."""
+    if entry.python != OWN_SCORE:
+        return entry
+    return anchored(entry, store.current(keys.QUALITY_MODEL).directory())
+
+
+def settled(store: Store, corpus: str, params: quality.QualityParams) -> quality.QualityParams:
+    """The same with a `min` in place of each `top`: the least probability in that share of what is stored."""
+    filters = [_located(store, entry) for entry in params.filters]
+    for place, entry in enumerate(filters):
+        if isinstance(entry, FastTextParams) and entry.top:
+            measured = store.current(keys.filtered(corpus, entry.name))
+            least = measured.report(f"top-{entry.top}", VERSION, partial(_least, measured, entry.top))
+            filters[place] = entry.model_copy(update={"min": max(entry.min, least), "top": None})
+    return params.model_copy(update={"filters": tuple(filters)})
+
+
+def _least(measured: Version, top: float) -> float:
+    found = [read_table(path, ["probability"]).column(0).to_numpy() for path in measured.files(TABLE)]
+    return float(np.quantile(np.concatenate(found), 1 - top, method="higher"))
 
 
 def content(store: Store, model: Path) -> str:

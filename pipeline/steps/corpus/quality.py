@@ -44,6 +44,7 @@ def judge(store: Store, engine: Engine, corpus: str, params: quality.QualityPara
         tables.append((languages(store, params.language_file).make(store, engine, corpus), "languages"))
     for entry in params.filters:
         tables.append((filtering.measure(store, engine, corpus, Filter(entry)), filtering.TABLE))
+    params = filtering.settled(store, corpus, params)
     work = judge_work(store, corpus, params)
     limits = FailureLimits(corpus, tables[0][0].counts["documents"], params.filters)
     verdicts = derive(
@@ -81,6 +82,7 @@ def reasons(verdicts: Version) -> list[Rejection]:
 
 
 def judge_work(store: Store, corpus: str, params: quality.QualityParams) -> Work:
+    params = filtering.settled(store, corpus, params)
     filters = [Filter(entry).identity for entry in params.filters]
     settings = {**params.model_dump(), "filters": filters} if filters else params
     inputs = store.data_versions(measured(corpus, params))
@@ -104,7 +106,7 @@ def measured(corpus: str, params: quality.QualityParams) -> list[str]:
 
 def judge_again(store: Store, rules: Mapping[str, quality.QualityParams], corpus: str, part: str) -> pa.Table:
     """`id, rule` of the documents of a part, judged by other rules on what has been measured."""
-    tables, params = {keys.languages(corpus): "languages"}, rules[corpus]
+    tables, params = {keys.languages(corpus): "languages"}, filtering.settled(store, corpus, rules[corpus])
     inputs = [store.current(key).named(part, tables.get(key, "signals")) for key in measured(corpus, params)]
     step = _judging(params)
     found = [result["verdicts"] for result, _ in step.results(inputs)]
