@@ -58,6 +58,7 @@ def reference(text: str) -> dict[str, object]:
     doc_words = [word for word in words if any(character not in SYMBOLS for character in word)]
     lines = text.splitlines()
     signals = {
+        "bytes": len(text.encode()),
         "characters": characters,
         "words": len(words),
         "mean_word_length": _ratio(sum(map(len, words)), len(words)),
