@@ -243,11 +243,11 @@ def _documents(recipe: Recipe, store: Store, corpora: list[str], rule: str, draw
 
 def _cut(recipe: Recipe, place: Place, rows: Sequence[Row]) -> Iterator[str]:
     """What was cut, scrubbed now, and where it was."""
-    read = pa.RecordBatch.from_pylist([{"id": row["id"], "text": row["text"][:CHARACTERS]} for row in rows])
+    read = pa.RecordBatch.from_pylist([{"id": row["id"], "text": row["text"]} for row in rows])
     texts = pii.scrub(read, recipe.rules(place[0]).scrub)[0].column("text").to_pylist()
     for row, text in zip(rows, texts, strict=True):
         where = f"characters {row['start']:,} to {row['end']:,}"
-        yield f"{place[0]} {row['id']}, {where}\n{tables.printable(text)}"
+        yield f"{place[0]} {row['id']}, {where}\n{tables.printable(text[:CHARACTERS])}"
 
 
 def _contaminated(store: Store, place: Place, rows: Sequence[Row]) -> Iterator[str]:

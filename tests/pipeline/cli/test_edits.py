@@ -76,3 +76,23 @@ def test_a_variant_may_leave_out_edits_but_not_add_the_first(project: Path) -> N
     check_graph(without, written, "here")
     with pytest.raises(Exception, match="add the first edits of a corpus"):
         check_graph(written, without, "here")
+
+
+def test_an_address_at_the_end_of_what_is_shown_of_a_cut_is_not_shown(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Shortened first, half of it would be no address any more."""
+    start = f"Subject: {'tea ' * 95}"
+    text = (
+        f"{start}{' ' * (390 - len(start))}jane.doe@example.org\nFrom: a@example.org\n\nA text of its own.\n"
+    )
+    (project / "notes.jsonl").write_text(json.dumps({"id": "0", "text": text}) + "\n")
+    store, loaded, engine = Store(project / "store"), load_recipe(project / "recipe.yaml"), LocalEngine(1)
+    collect(
+        store, engine, "notes", FilesConfig(paths=("notes.jsonl",)).anchored(project), loaded.raw.part_bytes
+    )
+    edit(store, engine, "notes", loaded.rules("notes").edits, keys.raw("notes"))
+    assert main(["inspect", "mail_headers"]) == 0
+    shown = capsys.readouterr().out
+    assert "Subject: tea" in shown
+    assert "jane" not in shown
