@@ -39,9 +39,10 @@ def limits(rule: str, threshold: float, languages: pa.RecordBatch, least_confide
     unknown = threshold if rule.startswith(_IN_ANY) and rule not in _OF_ENGLISH else math.nan
     of_language = {name: values.get(rule, math.nan) for name, values in thresholds.items()}
     of_language |= dict.fromkeys(ENGLISH, threshold)
-    names = languages.column("language").to_pylist()
-    found = np.array([of_language.get(name, unknown) for name in names], float)
+    coded = languages.column("language").dictionary_encode()
+    names, document = coded.dictionary.to_pylist(), coded.indices.to_numpy()
+    found = np.array([of_language.get(name, unknown) for name in names], float)[document]
     sure = languages.column("language_confidence").to_numpy() >= least_confidence
     sure &= languages.column("language_stop_words").to_numpy() >= LEAST_STOP_WORDS
-    sure |= np.array([name in ENGLISH for name in names], np.bool_)
+    sure |= np.array([name in ENGLISH for name in names], np.bool_)[document]
     return np.where(sure, found, unknown)
