@@ -7,13 +7,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.stages.compiled import kernel
+from pipeline.stages.dedup.hashing import mix64
 from pipeline.stages.edits.lines import Lines
 from pipeline.stages.edits.params import Repeated
 from pipeline.stages.text import utf8_arrays
 
-# FNV-1a (Fowler, Noll, Vo), and the finaliser of MurmurHash3, without which its high bits are poor.
+# FNV-1a (Fowler, Noll, Vo), whose high bits are poor without a finaliser
 _BASIS, _PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
-_M1, _M2, _R33 = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53), np.uint64(33)
 _HOST = r"^[A-Za-z][A-Za-z0-9+.-]*://(?:[^/@]*@)?(?P<host>[^/:?#]+)"
 
 # A unit, and how many documents have it. Sorted by hash, which depends on the number of the rule, too.
@@ -112,7 +112,5 @@ def _hashes(
         value = seeds[unit]
         for place in range(start, stop):
             value = (value ^ np.uint64(data[place])) * _PRIME
-        value = (value ^ (value >> _R33)) * _M1
-        value = (value ^ (value >> _R33)) * _M2
-        found[unit], sizes[unit] = value ^ (value >> _R33), stop - start
+        found[unit], sizes[unit] = mix64(value), stop - start
     return found, sizes
