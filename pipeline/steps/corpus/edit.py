@@ -24,12 +24,11 @@ COUNTED = ("documents", "text_bytes", "changed", "cuts", "bytes_cut")
 
 def edit(store: Store, engine: Engine, corpus: str, params: edits.EditParams, read: str) -> Version:
     """The edited version of a corpus: tables `documents` and `cuts`. `read`: the key of its documents."""
-    if params.repeated:
-        repeated_units.find(store, engine, corpus, params.repeated, read)
+    repeated = params.repeated and repeated_units.find(store, engine, corpus, params.repeated, read)
     work = edit_work(store, corpus, params, read)
     tasks = part_tasks(work, [(store.current(read), "documents")])
-    if params.repeated:
-        tasks = [_with(task, work, store.current(keys.repeated_units(corpus))) for task in tasks]
+    if repeated:
+        tasks = [_with(task, work, repeated) for task in tasks]
     return derive(store, engine, work, tasks, partial(_edit_part, params=params))
 
 
