@@ -204,9 +204,16 @@ def _signatures(store: Store, corpus: str, params: DedupParams, decontaminated: 
     return signatures.sign_work(corpus, tables, params, compared)
 
 
-def _dedup(store: Store, corpora: Sequence[str], params: DedupParams, *settings: Any) -> Work:
+def _dedup(
+    store: Store,
+    corpora: Sequence[str],
+    params: DedupParams,
+    decontaminated: bool,
+    apart: Sequence[str],
+    excluded: Sequence[str],
+) -> Work:
     signed = [store.current(keys.signatures(name)) for name in corpora]
-    return dedup.decide_work(corpora, signed, params, settings[-1])
+    return dedup.decide_work(corpora, signed, params, excluded)
 
 
 def _tokenizer(store: Store, recipe: str, params: TokenizerChoice) -> Version:
