@@ -37,6 +37,16 @@ class Rules(NamedTuple):
     dedup: bool  # whether they are compared with other documents
 
 
+def _own(what: str, section: str, more: str = "") -> Any:
+    """A section of a corpus: not in a dump where it is not set, as in those of recipes written before."""
+    return Field(
+        None,
+        exclude_if=lambda own: own is None,
+        description=f"{what} that differ from those of the recipe's `{section}` for this corpus{more}. When "
+        "not set, those of the recipe.",
+    )
+
+
 class Corpus(Params):
     """One corpus: where it comes from, how much of the training mixture it makes, and rules of its own."""
 
@@ -52,25 +62,9 @@ class Corpus(Params):
         description="Weight in the training mixture, relative to those of the other corpora. Set it for "
         "every corpus or for none; when not set, `mixture` decides.",
     )
-    # Not in a dump where they are not set, so that those of recipes written before are the same.
-    quality: Quality | None = Field(
-        None,
-        exclude_if=lambda own: own is None,
-        description="Thresholds that differ from those of the recipe's `quality` for this corpus, or another "
-        "profile. When not set, those of the recipe.",
-    )
-    edits: EditParams | None = Field(
-        None,
-        exclude_if=lambda own: own is None,
-        description="Settings that differ from those of the recipe's `edits` for this corpus. When not set, "
-        "those of the recipe.",
-    )
-    scrub: PiiParams | None = Field(
-        None,
-        exclude_if=lambda own: own is None,
-        description="Settings that differ from those of the recipe's `scrub` for this corpus. When not set, "
-        "those of the recipe.",
-    )
+    quality: Quality | None = _own("Thresholds", "quality", ", or another profile")
+    edits: EditParams | None = _own("Settings", "edits")
+    scrub: PiiParams | None = _own("Settings", "scrub")
     dedup: bool = Field(
         True,
         exclude_if=lambda own: own is True,
