@@ -31,6 +31,7 @@ FLOORS = {
         {"plain_files"},
         {"dedup", "tokens"},
         {"corpus"},
+        {"stage"},
     ),
     "trainer": (
         {"__main__"},

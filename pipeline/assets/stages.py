@@ -12,7 +12,8 @@ from pipeline.recipe.recipe import Recipe
 from pipeline.recipe.sections import Corpus
 from pipeline.steps import stages
 from pipeline.steps.lineage import source_state
-from pipeline.steps.stages import Page, Stage, assets_read
+from pipeline.steps.stage import Page, Stage
+from pipeline.steps.stages import assets_read
 from pipeline.store import keys
 
 

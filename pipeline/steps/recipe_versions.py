@@ -9,7 +9,7 @@ from pipeline.recipe.recipe import Recipe
 from pipeline.steps import stages
 from pipeline.steps.mixture_search import search
 from pipeline.steps.model import evaluate, export
-from pipeline.steps.stages import Stage
+from pipeline.steps.stage import Stage
 from pipeline.steps.training import plan
 from pipeline.store import keys
 from pipeline.store.fingerprint import fingerprint
