@@ -8,7 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.stages.fasttext.words import BITS_MASK, LEAST_ENTRY, Vocabulary, enter_ngrams, read_entries
+from pipeline.stages.fasttext.words import (
+    BITS_MASK,
+    LEAST_ENTRY,
+    Table,
+    Vocabulary,
+    enter_ngrams,
+    read_entries,
+)
 from pipeline.store.errors import PipelineError
 
 MAGIC, VERSION, SUPERVISED = b"\xba\x16\x4f\x2f", 12, 3
@@ -60,8 +67,9 @@ def read_model(path: Path) -> Model:
     right = words >= 0 and labels > 0 and words + labels == entries
     file.check(right and entries * LEAST_ENTRY + kept * 8 <= file.left, "number of words")
     slots = 1 << (2 * (entries + kept)).bit_length()
-    keys, rows, spans = np.zeros(slots, np.uint64), np.zeros(slots, np.int32), np.zeros((labels, 2), np.int64)
-    file.position = read_entries(file.data, file.position, words, keys, rows, spans)
+    bits, spans = np.zeros(BITS_MASK + 1, np.uint8), np.zeros((labels, 2), np.int64)
+    known = Table(np.zeros(slots, np.uint64), np.zeros(slots, np.int32), bits)
+    file.position = read_entries(file.data, file.position, words, known, spans)
     file.check(file.position > 0, "vocabulary")
     ngrams = file.take(np.int32, 2 * kept, "n-grams").astype(np.int64).reshape(-1, 2)
     file.check(ngrams.min(initial=0) >= 0, "n-grams")
@@ -72,9 +80,8 @@ def read_model(path: Path) -> Model:
     input_ = file.matrix(words + of_ngrams, dim, "input matrix")
     output = file.matrix(labels, dim, "output matrix")
     file.check(not file.left, "end")
-    bits = np.zeros(BITS_MASK + 1, np.uint8)
-    enter_ngrams(ngrams, words, keys, rows, bits)
-    vocabulary = Vocabulary(keys, rows, words, minn, maxn, word_ngrams, bucket, pruned >= 0, bits)
+    enter_ngrams(ngrams, words, known)
+    vocabulary = Vocabulary(known, words, minn, maxn, word_ngrams, bucket, pruned >= 0)
     names = tuple(file.data[start:stop].tobytes().decode(errors="replace") for start, stop in spans)
     counts = [int.from_bytes(file.data[stop + 1 : stop + 9].tobytes(), "little") for _, stop in spans]
     tree = _tree(counts) if loss == HIERARCHICAL else None

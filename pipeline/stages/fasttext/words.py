@@ -8,7 +8,7 @@ from pipeline.stages.compiled import borrowing, kernel
 from pipeline.stages.text import equals
 
 LEAST_ENTRY = 10  # bytes: the end of a word, how often it occurs, and whether it is a label
-A_LABEL = -1  # in place of a row, or of a number of rows
+A_LABEL, UNKNOWN = -1, -2  # in place of a row, or of a number of rows
 PENDING = 64  # rows
 REMEMBERED = 1 << 22  # numbers: 16 MB
 BITS_MASK = (1 << 18) - 1  # 256 KiB of bits stay in a core's cache
@@ -16,30 +16,34 @@ _KEY, _BASIS, _PRIME = np.uint64(0x9E3779B97F4A7C15), np.uint32(2166136261), np.
 _EOS_KEY, _EOS_HASH = np.uint64(0x06C91E72766C2F1F), np.uint32(0xD79C9359)  # of `</s>`
 _LABEL = np.frombuffer(b"__label__", np.uint8)
 _FACTOR = np.uint64(116049371)
-_1, _32 = np.uint64(1), np.uint64(32)
+_1, _3, _7, _32 = np.uint64(1), np.uint64(3), np.uint64(7), np.uint64(32)
 _LINE = np.uint64(16)  # float32 numbers
 _OPEN, _CLOSE = np.uint8(ord("<")), np.uint8(ord(">"))
 _SEPARATES = np.isin(np.arange(256), list(b" \n\r\t\v\f\0"))
 
 
+class Table(NamedTuple):
+    """Rows by keys of 64 bits. Most keys that are not in it are told by `bits` alone."""
+
+    keys: np.ndarray  # uint64, see `_place`
+    rows: np.ndarray  # int32, by the place of their key, or A_LABEL
+    bits: np.ndarray  # uint8[BITS_MASK + 1], one bit for the low digits of each key
+
+
 class Vocabulary(NamedTuple):
     """The words, and how n-grams become rows, which follow those of the words."""
 
-    keys: np.ndarray  # uint64, of words, of labels and of n-grams that pruning kept; see `_place`
-    rows: np.ndarray  # int32, by the place of their key, or A_LABEL
+    known: Table  # of words and labels, and by their number + 1 of n-grams that pruning kept
     words: int
     minn: int  # characters of an n-gram within a word
     maxn: int
     word_ngrams: int  # words of an n-gram
     bucket: int
-    pruned: bool  # only n-grams among `keys` have rows
-    bits: np.ndarray  # uint8, a bit for the low digits of each of these, which tells most others
+    pruned: bool  # only n-grams that are `known` have rows
 
 
 @kernel
-def read_entries(
-    file: np.ndarray, at: int, words: int, keys: np.ndarray, rows: np.ndarray, labels: np.ndarray
-) -> int:
+def read_entries(file: np.ndarray, at: int, words: int, table: Table, labels: np.ndarray) -> int:
     """Enters words and labels, and where in the file each label starts and stops. Returns the position after
     them, or -1 where there are not as many words, and then labels.
     """
@@ -47,28 +51,22 @@ def read_entries(
         stop, key, _ = _read_word(file, at, len(file))
         if stop + LEAST_ENTRY > len(file) or file[stop] or file[stop + 9] != (entry >= words):
             return -1
-        slot = _place(keys, key)
-        keys[slot], rows[slot] = key, entry
+        _enter(table, key, entry if entry < words else A_LABEL)
         if entry >= words:
-            rows[slot] = A_LABEL
             labels[entry - words] = at, stop
         at = stop + LEAST_ENTRY
     return at
 
 
 @kernel
-def enter_ngrams(
-    ngrams: np.ndarray, words: int, keys: np.ndarray, rows: np.ndarray, bits: np.ndarray
-) -> None:
+def enter_ngrams(ngrams: np.ndarray, words: int, table: Table) -> None:
     for ngram, row in ngrams:
-        slot = _place(keys, np.uint64(ngram + 1))
-        keys[slot], rows[slot] = ngram + 1, words + row
-        bits[ngram >> 3 & BITS_MASK] |= np.uint8(1 << (ngram & 7))
+        _enter(table, np.uint64(ngram + 1), words + row)
 
 
 @kernel
 def add_texts(
-    data: np.ndarray, offsets: np.ndarray, known: Vocabulary, matrix: np.ndarray, totals: np.ndarray,
+    data: np.ndarray, offsets: np.ndarray, vocabulary: Vocabulary, matrix: np.ndarray, totals: np.ndarray,
     counts: np.ndarray,
 ) -> None:  # fmt: skip
     """Adds the rows of each text to its row of `totals`, and tells how many they are."""
@@ -78,17 +76,26 @@ def add_texts(
         slots *= 2
     # of words met before, until another word takes their slot: the sum of their rows, and `_add_word`'s count
     keys, sums = np.zeros(slots, np.uint64), np.empty((slots, dim + 1), np.float32)
-    ngrams = np.zeros(known.word_ngrams + 1, np.uint64)
+    ngrams = np.zeros(vocabulary.word_ngrams + 1, np.uint64)
     pending = np.zeros((2, PENDING + 1), np.uint64)
     for text in range(len(totals)):
         counts[text] = _add_text(
-            data, offsets[text], offsets[text + 1], known, matrix, keys, sums, ngrams, pending, totals[text]
+            data,
+            offsets[text],
+            offsets[text + 1],
+            vocabulary,
+            matrix,
+            keys,
+            sums,
+            ngrams,
+            pending,
+            totals[text],
         )
 
 
 @borrowing
 def _add_text(
-    data: np.ndarray, position: int, stop: int, known: Vocabulary, matrix: np.ndarray, keys: np.ndarray,
+    data: np.ndarray, position: int, stop: int, vocabulary: Vocabulary, matrix: np.ndarray, keys: np.ndarray,
     sums: np.ndarray, ngrams: np.ndarray, pending: np.ndarray, total: np.ndarray,
 ) -> int:  # fmt: skip
     """Returns the number of rows. Entry n of `ngrams` is the hash of the last n + 1 words; `pending` are rows
@@ -110,16 +117,18 @@ def _add_text(
             keys[slot] = key
             for i in range(dim):
                 sums[slot, i] = 0
-            sums[slot, dim] = _add_word(data, start, position, key, known, matrix, pending[0], sums[slot])
+            sums[slot, dim] = _add_word(
+                data, start, position, key, vocabulary, matrix, pending[0], sums[slot]
+            )
         if sums[slot, dim] == A_LABEL:
             continue
         count += int(sums[slot, dim])
         for i in range(dim):
             total[i] += sums[slot, i]
         last = np.uint64(np.int32(value))
-        for n in range(min(words, known.word_ngrams - 1), 0, -1):
+        for n in range(min(words, vocabulary.word_ngrams - 1), 0, -1):
             ngrams[n] = ngrams[n - 1] * _FACTOR + last
-            count += _add_ngram(ngrams[n], known, matrix, pending[1], total)
+            count += _add_ngram(ngrams[n], vocabulary, matrix, pending[1], total)
         ngrams[0] = last
         words += 1
     _add_pending(matrix, pending[1], total)
@@ -128,17 +137,15 @@ def _add_text(
 
 @borrowing
 def _add_word(
-    data: np.ndarray, start: int, stop: int, key: np.uint64, known: Vocabulary, matrix: np.ndarray,
+    data: np.ndarray, start: int, stop: int, key: np.uint64, vocabulary: Vocabulary, matrix: np.ndarray,
     pending: np.ndarray, total: np.ndarray,
 ) -> int:  # fmt: skip
     """Adds the rows of a word and of the n-grams in it. Returns their number, or A_LABEL."""
     count = 0
-    slot = _place(known.keys, key)
-    if known.keys[slot]:
-        if known.rows[slot] == A_LABEL:
-            return A_LABEL
-        count = _add_later(known.rows[slot], matrix, pending, total)
-    elif equals(data, start, stop, _LABEL):
+    row = _row(vocabulary.known, key)
+    if row >= 0:
+        count = _add_later(row, matrix, pending, total)
+    elif row == A_LABEL or equals(data, start, stop, _LABEL):
         return A_LABEL
     # the word in angle brackets: byte i is data[before + i]
     before, last = start - 1, -1 if key == _EOS_KEY else stop - start + 1
@@ -146,13 +153,13 @@ def _add_word(
         if 0 < first < last and data[before + first] & 0xC0 == 0x80:
             continue
         ngram, i, characters = _BASIS, first, 1
-        while i <= last and characters <= known.maxn:
+        while i <= last and characters <= vocabulary.maxn:
             ngram = _hashed(ngram, _OPEN if i == 0 else _CLOSE if i == last else data[before + i])
             i += 1
             if i < last and data[before + i] & 0xC0 == 0x80:
                 continue
-            if characters >= known.minn and not (characters == 1 and (first == 0 or i > last)):
-                count += _add_ngram(np.uint64(ngram), known, matrix, pending, total)
+            if characters >= vocabulary.minn and not (characters == 1 and (first == 0 or i > last)):
+                count += _add_ngram(np.uint64(ngram), vocabulary, matrix, pending, total)
             characters += 1
     _add_pending(matrix, pending, total)
     return count
@@ -160,16 +167,14 @@ def _add_word(
 
 @borrowing
 def _add_ngram(
-    value: np.uint64, known: Vocabulary, matrix: np.ndarray, pending: np.ndarray, total: np.ndarray
+    value: np.uint64, vocabulary: Vocabulary, matrix: np.ndarray, pending: np.ndarray, total: np.ndarray
 ) -> int:
     """Adds the row of an n-gram with this hash. Returns 0 if pruning removed it, else 1."""
-    ngram = np.int64(value % np.uint64(known.bucket))
-    if not known.pruned:
-        return _add_later(known.words + ngram, matrix, pending, total)
-    if not known.bits[ngram >> 3 & BITS_MASK] >> (ngram & 7) & 1:
-        return 0
-    slot = _place(known.keys, np.uint64(ngram + 1))
-    return _add_later(known.rows[slot], matrix, pending, total) if known.keys[slot] else 0
+    ngram = np.int64(value % np.uint64(vocabulary.bucket))
+    row = vocabulary.words + ngram
+    if vocabulary.pruned:
+        row = _row(vocabulary.known, np.uint64(ngram + 1))
+    return _add_later(row, matrix, pending, total) if row >= 0 else 0
 
 
 @borrowing
@@ -218,6 +223,21 @@ def _read_word(data: np.ndarray, position: int, stop: int) -> tuple[int, np.uint
 def _hashed(value: np.uint32, byte: np.uint8) -> np.uint32:
     """FNV-1a, 32 bits, of bytes with a sign, as in all models ever since the first were trained that way."""
     return np.uint32((value ^ np.uint32(np.int8(byte))) * _PRIME)
+
+
+@borrowing
+def _enter(table: Table, key: np.uint64, row: int) -> None:
+    slot = _place(table.keys, key)
+    table.keys[slot], table.rows[slot] = key, row
+    table.bits[np.int64(key >> _3) & BITS_MASK] |= np.uint8(1 << (key & _7))
+
+
+@borrowing
+def _row(table: Table, key: np.uint64) -> int:
+    if not table.bits[np.int64(key >> _3) & BITS_MASK] >> (key & _7) & 1:
+        return UNKNOWN
+    slot = _place(table.keys, key)
+    return table.rows[slot] if table.keys[slot] else UNKNOWN
 
 
 @borrowing
