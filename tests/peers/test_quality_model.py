@@ -11,6 +11,9 @@ import zstandard
 
 from pipeline.stages.quality_model import HELD_OUT, auc, train
 from tests.corpora import CORPORA, needs_corpora
+
+pytest.importorskip("fasttext", reason="fasttext is not installed: it is the reference here")
+
 from tests.peers.test_fasttext_reader import LABELS, check, fasttext, predicted
 
 pytestmark = [pytest.mark.slow, needs_corpora]
