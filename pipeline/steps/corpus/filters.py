@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline.plugins.calling import FAILURES_SCHEMA, failures_table
 from pipeline.plugins.filters import Filter
@@ -24,6 +25,7 @@ from pipeline.store.work import Work
 
 VERSION = "filter-1"
 TABLE = "signals"
+STEPS = 1 << 16
 REASONS_SCHEMA = pa.schema([*quality.VERDICTS_SCHEMA, pa.field("reason", pa.string())])
 
 
@@ -59,19 +61,35 @@ def _located(store: Store, entry: Entry) -> Entry:
 
 
 def settled(store: Store, corpus: str, params: quality.QualityParams) -> quality.QualityParams:
-    """The same with a `min` in place of each `top`: the least probability in that share of what is stored."""
+    """The same with a `min` in place of each `top`: the least probability in that share of the documents in
+    the wanted languages.
+    """
     filters = [_located(store, entry) for entry in params.filters]
+    spoken = store.current(keys.languages(corpus)) if params.languages else None
     for place, entry in enumerate(filters):
         if isinstance(entry, FastTextParams) and entry.top:
             measured = store.current(keys.filtered(corpus, entry.name))
-            least = measured.report(f"top-{entry.top}", VERSION, partial(_least, measured, entry.top))
-            filters[place] = entry.model_copy(update={"min": max(entry.min, least), "top": None})
+            made_from = [VERSION, *([spoken.data_version, params.languages] if spoken else [])]
+            least = partial(_least, measured, entry.top, spoken, params.languages)
+            update = {
+                "min": max(entry.min, measured.report(f"top-{entry.top}", made_from, least)),
+                "top": None,
+            }
+            filters[place] = entry.model_copy(update=update)
     return params.model_copy(update={"filters": tuple(filters)})
 
 
-def _least(measured: Version, top: float) -> float:
-    found = [read_table(path, ["probability"]).column(0).to_numpy() for path in measured.files(TABLE)]
-    return float(np.quantile(np.concatenate(found), 1 - top, method="higher"))
+def _least(measured: Version, top: float, spoken: Version | None, languages: Sequence[str] | None) -> float:
+    """To a 65,536th, so that memory does not grow with the corpus."""
+    counts = np.zeros(STEPS + 1, np.int64)
+    for part in measured.parts:
+        found = read_table(measured.file(part, TABLE), ["probability"]).column(0).to_numpy()
+        if spoken:
+            language = read_table(spoken.named(part.name, "languages"), ["language"]).column(0)
+            found = found[pc.is_in(language, pa.array(languages)).to_numpy()]
+        counts += np.bincount((found * STEPS).astype(int), minlength=len(counts))
+    at_least = counts[::-1].cumsum()[::-1]
+    return float(np.flatnonzero(at_least >= top * at_least[0])[-1]) / STEPS
 
 
 def content(store: Store, model: Path) -> str:

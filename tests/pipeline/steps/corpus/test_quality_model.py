@@ -127,6 +127,18 @@ def test_the_top_of_a_corpus_is_kept_and_another_threshold_measures_nothing_agai
     assert then.column("rule").null_count == 40
 
 
+def test_the_top_is_a_share_of_the_documents_in_the_languages_to_keep(store: Store) -> None:
+    words = ("und", "nicht", "weil", "ihre", "nach", "der", "zwischen", "den", "spielten", "obwohl", *GOOD)
+    german = [" ".join(np.random.default_rng(i).choice(words, 60)) for i in range(60)]
+    lines = german + [text(words, i) for words in (GOOD, BAD) for i in range(30)]
+    prepare(store, store.root.parent / "mixed.jsonl", lines)
+    changes = {"filters": params(top=0.8).filters, "languages": ("en",)}
+    wanted = PROFILES["none"].model_copy(update=changes)
+    verdicts = judge(store, ENGINE, "mixed", wanted)
+    kept = [row["keep"] for path in verdicts.files("verdicts") for row in pq.read_table(path).to_pylist()]
+    assert kept[:90] == [False] * 60 + [True] * 30 and 48 <= sum(kept) <= 50
+
+
 def test_the_model_is_found_again_and_another_one_is_measured_again(store: Store) -> None:
     before = judged(store, top=0.2)
     assert quality_model.train(store, ENGINE, PARAMS).reused
