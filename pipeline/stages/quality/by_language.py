@@ -13,6 +13,7 @@ import pyarrow as pa
 from pipeline.stages.language import known
 
 ENGLISH = ("en", "eng_Latn")  # as py3langid and lid.176 name it, and as GlotLID does
+VERSION = "by-language-2"
 LEAST_STOP_WORDS = 2  # as in FineWeb-2; a text with fewer is not taken for the language
 # Repetition is counted alike in all languages.
 _IN_ANY = ("max_top_", "max_dup_", "max_char_dup_ratio")
@@ -30,14 +31,19 @@ def depends(rule: str) -> bool:
 def limits(rule: str, threshold: float, languages: pa.RecordBatch, least_confidence: float) -> np.ndarray:
     """float64[documents]: the threshold of a rule for each document, NaN where it is not applied.
 
-    `threshold` is that of English text, and for repetition that of text whose language is not known: whose
-    detected one is below `least_confidence` or has too few stop words.
+    A language's own threshold holds where it is looser than `threshold`, which a profile may have loosened
+    for a kind of text. `threshold` is that of English text, and for repetition that of text whose language is
+    not known: whose detected one is below `least_confidence` or has too few stop words.
     """
     if not depends(rule):
         return np.full(len(languages), threshold, float)
     thresholds = {name: language.thresholds for name, language in known().items()}
     unknown = threshold if rule.startswith(_IN_ANY) and rule not in _OF_ENGLISH else math.nan
-    of_language = {name: values.get(rule, math.nan) for name, values in thresholds.items()}
+    looser = min if rule.startswith("min_") else max
+    of_language = {
+        name: looser(values[rule], threshold) if rule in values else math.nan
+        for name, values in thresholds.items()
+    }
     of_language |= dict.fromkeys(ENGLISH, threshold)
     coded = languages.column("language").dictionary_encode()
     names, document = coded.dictionary.to_pylist(), coded.indices.to_numpy()

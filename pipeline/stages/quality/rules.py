@@ -69,9 +69,10 @@ class QualityParams(Anchored):
     by_language: bool = Field(
         False,
         exclude_if=lambda value: not value,  # so that stores made before it keep their names
-        description="Whether each language has its own thresholds and stop words, those of FineWeb-2, where "
-        "their rules are on; those here are for English. A rule is not applied to a language without a "
-        "value for it, nor, but for repetition, to text whose language is not sure.",
+        description="Whether each language has its own stop words and thresholds, those of FineWeb-2, where "
+        "their rules are on and they are looser than those here, which are for English. A rule is not "
+        "applied to a language without a value for it, nor, but for repetition, to text whose language is "
+        "not sure.",
     )
     min_words: Amount | None = Field(1, description="Fewest words, split at white space.")
     max_words: Amount | None = Field(None, description="Most words, split at white space.")

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from pipeline.plugins.filters import Filter
 from pipeline.stages import fasttext, language, quality
+from pipeline.stages.quality import by_language
 from pipeline.steps.corpus import filters as filtering
 from pipeline.steps.corpus.failures import FailureLimits
 from pipeline.steps.corpus.text_table import TextTable
@@ -86,7 +87,8 @@ def judge_work(store: Store, corpus: str, params: quality.QualityParams) -> Work
     filters = [Filter(entry).identity for entry in params.filters]
     settings = {**params.model_dump(), "filters": filters} if filters else params
     inputs = store.data_versions(measured(corpus, params))
-    return Work(keys.quality(corpus), quality.VERSION, settings, inputs)
+    version = f"{quality.VERSION} {by_language.VERSION}" if params.by_language else quality.VERSION
+    return Work(keys.quality(corpus), version, settings, inputs)
 
 
 def languages(store: Store, model: Path | None) -> TextTable:

@@ -59,6 +59,15 @@ def test_a_threshold_is_that_of_the_language() -> None:
     assert rules(GERMAN + "Donaudampfschifffahrtsgesellschaftskapitän" * 40) == ["max_avg_word_length"]
 
 
+def test_a_looser_threshold_of_the_profile_holds_in_any_language() -> None:
+    german = detect(documents(GERMAN))
+    assert limits("max_avg_word_length", 20, german, 0.5).tolist() == [20]
+    assert limits("max_avg_word_length", 10, german, 0.5).tolist() == [15]
+    own = known()["de"].thresholds["min_alpha_words_ratio"]
+    assert limits("min_alpha_words_ratio", 0.99, german, 0.5).tolist() == [own]
+    assert limits("min_alpha_words_ratio", 0.01, german, 0.5).tolist() == [0.01]
+
+
 def test_text_whose_language_is_not_sure_is_judged_by_what_holds_in_any() -> None:
     languages = pa.record_batch(
         {
