@@ -1,4 +1,4 @@
-"""`python -m trainer plan`: memory, time, cost and expected loss of a run."""
+"""`python -m trainer plan`: memory, time and cost of a run."""
 
 import argparse
 import math
@@ -20,8 +20,7 @@ from trainer.run.fit.memory import Footprint
 from trainer.run.fit.micro_batch import fitting
 from trainer.system.errors import TrainerError
 from trainer.system.gpus import GPUS
-from trainer.tools.planner import law
-from trainer.tools.planner.plan import Machine, Plan
+from trainer.tools.planner.plan import TOKENS_A_PARAMETER, Machine, Plan
 from trainer.tools.planner.speed import tokens_per_second
 
 CPU = "cpu"
@@ -72,8 +71,8 @@ def _plan(options: argparse.Namespace, training: TrainingConfig, vocab_size: int
         size = fitting(footprint, data_size, machine.memory)[0]
         training = training.model_copy(update={"micro_batch_size": size})
         footprint = Footprint.measure(training, vocab_size, data_size, device)
-    parameters = training.model.parameters(vocab_size)
-    tokens = options.tokens or (law.best_tokens(parameters) if options.params else training.max_tokens)
+    optimal = TOKENS_A_PARAMETER * training.model.parameters(vocab_size)
+    tokens = options.tokens or (optimal if options.params else training.max_tokens)
     memory = footprint.memory()
     flops = training.model.flops_per_token(vocab_size, training.seq_len)
     speed = machine.count * machine.flops * (options.mfu or ASSUMED_MFU) / flops

@@ -1,4 +1,4 @@
-"""The time, cost, memory and expected loss of a run on a machine."""
+"""The time, cost and memory of a run on a machine."""
 
 import textwrap
 from dataclasses import dataclass
@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from trainer.config import TrainingConfig
 from trainer.run.fit.memory import Memory
 from trainer.system.gpus import PRICES_AS_OF
-from trainer.tools.planner import law
 
 HOUR, DAY = 3600.0, 86_400.0
-FITTED = "the law was fitted to 70 M to 16 B parameters and 5 B to 500 B tokens"
+# Compute-optimal for 70 M to 16 B parameters: Hoffmann et al. 2022 (Chinchilla, arXiv 2203.15556), approaches
+# 1 and 2, and the fit of their runs by Besiroglu et al. 2024 (arXiv 2404.10102).
+TOKENS_A_PARAMETER = 20
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,8 @@ class Plan:
             "Model": f"{count(parameters)} parameters: {model.n_layers} layers, d_model {model.d_model}, "
             f"{model.n_heads} heads ({model.n_kv_heads} for keys), d_ff {model.d_ff}, "
             f"vocabulary {self.vocab_size:,}",
-            "Tokens": f"{count(self.tokens)}, {self.tokens / parameters:.1f} a parameter, "
-            f"in windows of {training.seq_len:,}",
+            "Tokens": f"{count(self.tokens)}, {self.tokens / parameters:.1f} a parameter (about "
+            f"{TOKENS_A_PARAMETER} are compute-optimal), in windows of {training.seq_len:,}",
             "Compute": f"{flops * self.tokens:.2e} FLOPs, {count(flops)} a token as PaLM counts, "
             f"{count(causal)} as Megatron-LM does, with half of the attention",
             "Machine": f"{machine.count} x {machine.name}, {machine.flops / 1e12:,.3g} TFLOP/s and "
@@ -79,24 +80,10 @@ class Plan:
             f"of {training.micro_batch_windows} windows, activation checkpointing "
             f"{training.activation_checkpointing}" + (f", dp_shard {shards}" if shards > 1 else "")
         )
-        lines |= _loss(parameters, self.tokens)
         return "\n".join(
             textwrap.fill(text, 100, initial_indent=f"{name:<10}", subsequent_indent=" " * 10)
             for name, text in lines.items()
         )
-
-
-def _loss(parameters: float, tokens: float) -> dict[str, str]:
-    """What the scaling law expects, where it says anything."""
-    if not law.covers(parameters, tokens, law.EXTRAPOLATED_BY):
-        return {"Loss": f"not predicted: {FITTED}, and this plan is far from there"}
-    optimum = law.best_tokens(parameters)
-    caution = "" if law.covers(parameters, tokens) else f"; a guess: {FITTED}"
-    return {
-        "Loss": f"{law.expected_loss(parameters, tokens):.3f} nats a token, by {law.SOURCE}{caution}",
-        "Optimum": f"{count(optimum)} tokens for this size ({optimum / parameters:.1f} a parameter): "
-        f"loss {law.expected_loss(parameters, optimum):.3f}",
-    }
 
 
 def count(value: float) -> str:
