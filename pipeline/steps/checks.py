@@ -30,8 +30,6 @@ from trainer.system.history import RunHistory
 
 HALF = 0.5
 PII_JUMP = 3.0  # times the previous version's rate: a source has changed, or what looks like personal data
-# Below, the tokenizer does not fit the corpus; above, the corpus repeats itself.
-BYTES_PER_TOKEN = (1.0, 12.0)
 REPORT, FINITE_REPORT = "checks-1", "finite-2"
 
 
@@ -247,20 +245,6 @@ def is_sound(it: Subject) -> Finding:
     if found.damage:
         message = f"{described(found.damage)}: {remedy(shards.key)}"
     return Finding(not found.damage, message, {"files": found.files, "wrong": len(found.damage)})
-
-
-@check(keys.TOKEN_SHARDS, blocking=False)
-def bytes_per_token(it: Subject) -> Finding:
-    """A token stands for 1 to 12 bytes of text, as a mean over the corpus."""
-    shards = it.version
-    tokens, size = _both_splits(shards, "tokens"), _both_splits(shards, "text_bytes")
-    if not tokens:
-        return Finding(True, "no document is left to tokenize")
-    ratio, (least, most) = size / tokens, BYTES_PER_TOKEN
-    message = (
-        f"{size:,} bytes in {tokens:,} tokens: {ratio:.2f} bytes per token, expected {least:g} to {most:g}"
-    )
-    return Finding(least <= ratio <= most, message, {"bytes per token": ratio})
 
 
 def _both_splits(shards: Version, what: str) -> int:
