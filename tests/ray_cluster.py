@@ -31,11 +31,10 @@ class RayCluster:
     def address(self) -> str:
         return str(self.cluster.address)
 
-    def add_node(self) -> None:
+    def add_node(self, **settings: Any) -> None:
         name = f"worker-{len(self.workers)}"
-        node = self.cluster.add_node(
-            wait=False, num_cpus=1, node_name=name, object_store_memory=OBJECT_STORE_BYTES
-        )
+        settings = {"num_cpus": 1, "node_name": name, "object_store_memory": OBJECT_STORE_BYTES, **settings}
+        node = self.cluster.add_node(wait=False, **settings)
         self.workers.append((name, node))
 
     def wait_for(self, workers: int) -> None:
@@ -69,7 +68,7 @@ def engine_on(address: str, task_memory: int = 100_000_000) -> "RayEngine":
 
 
 @contextmanager
-def started(nodes: int = 2) -> Iterator[RayCluster]:
+def started(nodes: int = 2, **system: Any) -> Iterator[RayCluster]:
     from ray.cluster_utils import Cluster
 
     before = signal.getsignal(signal.SIGTERM)
@@ -81,7 +80,7 @@ def started(nodes: int = 2) -> Iterator[RayCluster]:
         "include_dashboard": False,
         "object_store_memory": OBJECT_STORE_BYTES,
         "temp_dir": place,
-        "_system_config": {"health_check_period_ms": 1000, "health_check_failure_threshold": 3},
+        "_system_config": {"health_check_period_ms": 1000, "health_check_failure_threshold": 3, **system},
     }
     cluster = RayCluster(Cluster(initialize_head=True, head_node_args=settings))
     try:

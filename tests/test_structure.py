@@ -162,13 +162,14 @@ def test_what_stands_alone_imports_nothing_of_what_it_must_not_know(where: str) 
     assert not wrong
 
 
-def test_two_modules_know_the_cluster() -> None:
+def test_three_modules_know_the_cluster() -> None:
     for_a_cluster = {
         module
         for module, path in modules("pipeline").items()
         if any(is_below(imported, "ray") for imported in imports(path))
     }
-    assert for_a_cluster == {"pipeline.store.engines.ray", "pipeline.steps.training.ray_nodes"}
+    engine = {f"pipeline.store.engines.{name}" for name in ("ray", "ray_worker")}
+    assert for_a_cluster == {*engine, "pipeline.steps.training.ray_nodes"}
 
 
 def test_only_the_store_joins_paths_below_a_version() -> None:

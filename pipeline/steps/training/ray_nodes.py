@@ -22,7 +22,9 @@ from ray import exceptions
 from ray.util.placement_group import placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from pipeline.store.engines.ray import connect, node_name
+from pipeline.store.engines.ray import connect
+from pipeline.store.engines.ray_worker import ClusterError, node_name
+from pipeline.store.engines.same_code import Installed, refusal, source_files
 from pipeline.store.errors import PipelineError
 from trainer.system import launch
 from trainer.system.errors import RESUMABLE, USER_ERROR
@@ -58,11 +60,12 @@ class Node:
         self._process: subprocess.Popen[bytes] | None = None
         self._stopped = False
 
-    def endpoint(self) -> tuple[str, str]:
-        """The name of the node, and an address on it for the rendezvous."""
+    def endpoint(self, run: Installed) -> tuple[str, str, str | None]:
+        """The name of the node, an address on it for the rendezvous, and why it cannot take part."""
         with socket.socket() as free:
             free.bind(("", 0))
-            return node_name(), f"{ray.util.get_node_ip_address()}:{free.getsockname()[1]}"
+            address = f"{ray.util.get_node_ip_address()}:{free.getsockname()[1]}"
+        return node_name(), address, refusal(run, node_name())
 
     def train(self, training: Training, rank: int, endpoint: str, variables: Mapping[str, str]) -> int:
         """Runs torchrun and returns its exit status."""
@@ -119,7 +122,10 @@ def train(training: Training, stop: threading.Event) -> int:
         for index in range(training.nodes)
     ]
     try:
-        names, endpoints = zip(*ray.get([node.endpoint.remote() for node in nodes]), strict=True)
+        found = ray.get([node.endpoint.remote(source_files()) for node in nodes])
+        names, endpoints, refusals = zip(*found, strict=True)
+        if refused := next(filter(None, refusals), None):
+            raise ClusterError(refused)
         print(f"training on {', '.join(names)}", file=sys.stderr)
         variables = {name: text for name, text in os.environ.items() if name.startswith(PASSED_ON)}
         running = [

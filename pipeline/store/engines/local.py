@@ -30,12 +30,14 @@ log = logging.getLogger(__name__)
 PROCESSES_PAY_ABOVE = 32_000_000
 REPORT_EVERY_SECONDS = 5.0
 TASK_MEMORY = 1_000_000_000
+LEAST_TASK_SECONDS = 600.0
 
 
 class WorkerLostError(PipelineError):
     """A worker process ended before its task did."""
 
 
+Label = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$")]
 RayAddress = Annotated[
     str,
     Field(
@@ -78,10 +80,30 @@ class EngineParams(Params):
         "runs out on a node. A worker took 0.63 GB with the default `raw.part_bytes`.",
     )
 
+    task_seconds_per_mb: float = Field(
+        30.0,
+        gt=0,
+        le=1e6,
+        description="For kind `ray`: a task may take so many seconds for each MB that it reads, and ten "
+        "minutes besides. Then its worker is ended, and it runs again. Raise it for slow code of your own.",
+    )
+    resources: dict[str, Annotated[float, Field(gt=0)]] = Field(
+        {},
+        description="For kind `ray`: what a task asks Ray for besides memory, such as `{CPU: 2, disk: 1}`. "
+        "One CPU when that is not named.",
+    )
+    labels: dict[str, Label] = Field(
+        {}, description="For kind `ray`: labels of the nodes that run tasks, such as `{pool: cpu}`."
+    )
+
     @model_validator(mode="after")
     def _has_no_cluster_unless_ray(self) -> Self:
-        check_ray(self, self.kind, "address", "task_memory")
+        check_ray(self, self.kind, "address", "task_memory", "resources", "labels")
         return self
+
+    def limit_seconds(self, input_bytes: float) -> float:
+        """How long a task that reads so many bytes may take."""
+        return LEAST_TASK_SECONDS + self.task_seconds_per_mb * input_bytes / 1e6
 
 
 class Engine(Protocol):
@@ -237,9 +259,9 @@ class TimeLeft:
         self._what = what
         self._at, self._done = time.monotonic(), 0.0
 
-    def reach(self, done: float, total: float) -> None:
+    def reach(self, done: float, total: float, besides: str = "") -> None:
         now = time.monotonic()
         if now - self._at >= REPORT_EVERY_SECONDS and self._done < done < total:
             left = (now - self._at) / (done - self._done) * (total - done)
-            log.info(f"{self._what}, about %.0f s left", done, total, left)
+            log.info(f"{self._what}, about %.0f s left%s", done, total, left, besides)
             self._at, self._done = now, done

@@ -2,27 +2,30 @@
 
 A task is given names of parts and returns names and counts. Text goes through the store, which all nodes see
 under the same path. A task that was lost with its node or worker runs again: it writes what it wrote before.
+Two copies of one may run at a time: each file has a name of its own until it is whole.
 """
 
 import logging
 import os
 import pickle
-import re
 import signal
 import socket
+import statistics
 import sys
-import traceback
-from collections import Counter
+import time
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, lru_cache
-from typing import Any
+from itertools import count
+from typing import Any, Generic
 
 import ray
 from ray import exceptions
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from pipeline.store.engines import ray_worker
 from pipeline.store.engines.local import (
     PROCESSES_PAY_ABOVE,
     EngineParams,
@@ -31,26 +34,34 @@ from pipeline.store.engines.local import (
     TimeLeft,
     WorkerLostError,
 )
-from pipeline.store.errors import PipelineError, first_line
-from pipeline.store.manifest import tool_versions
+from pipeline.store.engines.ray_worker import ClusterError, Outcome, Place
+from pipeline.store.engines.same_code import libraries, source_files
+from pipeline.store.errors import first_line
 
 log = logging.getLogger(__name__)
 
-LOST = (
-    exceptions.NodeDiedError,
-    exceptions.LocalRayletDiedError,
-    exceptions.ObjectLostError,
-    exceptions.OutOfMemoryError,
-    exceptions.WorkerCrashedError,
-)
-ATTEMPTS = 3  # of a task whose worker or node dies
+ATTEMPTS = 3  # of a task that is late or whose worker dies
+NODES = 10  # that a task may lose: nodes come and go, but one that takes down each of them has to end
+MORE_MEMORY = "Raise engine.task_memory or lower raw.part_bytes"
+MORE_TIME = "Find out what it waits for there, or raise engine.task_seconds_per_mb"
+KILLED = "its worker process was killed, perhaps because memory ran out"
+# Why a task ended without a result, how often it may, and what to do then.
+CAUSES: Mapping[type[BaseException], tuple[str, int, str]] = {
+    exceptions.OutOfMemoryError: ("memory ran out", ATTEMPTS, MORE_MEMORY),
+    exceptions.WorkerCrashedError: (KILLED, ATTEMPTS, MORE_MEMORY),
+    TimeoutError: ("it ran out of time", ATTEMPTS, MORE_TIME),
+}
+NODE_LOST = (exceptions.NodeDiedError, exceptions.LocalRayletDiedError, exceptions.ObjectLostError)
+OF_NODES = ("the node is gone", NODES, "Find out whether the part takes its nodes down")
 AHEAD = 2  # tasks in flight for each that the cluster has room for
 CONNECT_SECONDS = 10.0
+LOOK_EVERY_SECONDS = 5.0
 WARN_EVERY_SECONDS = 60.0
+END_WITHIN_SECONDS = 10.0
+# A second copy starts when nothing else waits and the first has run for so long, and so many times the usual.
+SLOW_SECONDS, SLOWER = 30.0, 3.0
 
-
-class ClusterError(PipelineError):
-    """The Ray cluster cannot be reached or is not set up for this work."""
+_numbers = count()
 
 
 class RayEngine:
@@ -64,6 +75,8 @@ class RayEngine:
         self.params = params
         self.processes_pay_above = processes_pay_above
         self._connected = False
+        self._begun: Any = None
+        source_files()  # that this process has loaded, before they may change
 
     def map(
         self, function: Callable[[Task], Result], tasks: Sequence[Task], *, input_bytes: int, what: str
@@ -72,79 +85,215 @@ class RayEngine:
 
         Raises ClusterError, and WorkerLostError when the same task was lost three times.
         """
-        progress = TimeLeft(f"{what}: %d of %d parts")
         if len(tasks) < 2 or input_bytes < self.processes_pay_above:
-            results: Iterator[Result] = map(function, tasks)
-        else:
-            results = self._on_cluster(function, tasks, what)
-        for done, result in enumerate(results, 1):
-            progress.reach(done, len(tasks))
-            yield result
+            return map(function, tasks)
+        return self._on_cluster(function, tasks, input_bytes, what)
 
     def _on_cluster(
-        self, function: Callable[[Task], Result], tasks: Sequence[Task], what: str
+        self, function: Callable[[Task], Result], tasks: Sequence[Task], input_bytes: int, what: str
     ) -> Iterator[Result]:
         self._connect()
-        work = _Shared(tuple(sys.path), tool_versions(), pickle.dumps(function))
-        shared = ray.put(pickle.dumps(work))
-        remote = _run.options(memory=self.params.task_memory, name=what)
-        waiting = list(range(len(tasks)))[::-1]
-        running: dict[Future[_Outcome], tuple[int, ray.ObjectRef]] = {}
-        finished: dict[int, Any] = {}
-        losses: Counter[int] = Counter()
-        try:
-            for following in range(len(tasks)):
-                while following not in finished:
-                    limit = self._limit()
-                    while waiting and len(running) < limit:
-                        index = waiting.pop()
-                        reference = remote.remote(shared, pickle.dumps(tasks[index]))
-                        running[reference.future()] = index, reference
-                    # ray.wait would hold back the signal that stops the run
-                    done, _ = wait(running, WARN_EVERY_SECONDS, FIRST_COMPLETED)
-                    for future in done:
-                        index, _ = running.pop(future)
-                        try:
-                            finished[index] = future.result().result()
-                        except LOST as error:
-                            losses[index] += 1
-                            part = str(getattr(tasks[index], "name", index))
-                            _report(error, what, part, losses[index])
-                            waiting.append(index)
-                    if not done:
-                        self._warn_of_lacking_nodes(what)
-                yield finished.pop(following)
-        finally:
-            for _, reference in running.values():
-                ray.cancel(reference, force=True)
+        yield from _Map(self.params, function, tasks, input_bytes, what, self._begun).results()
 
     def _connect(self) -> None:
         if self._connected:
             return
         connect(self.params.address, "engine.address")
         self._connected = True
-        room = _room(self.params.task_memory)
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+        begun = ray.remote(num_cpus=0, max_restarts=-1, scheduling_strategy=here)(ray_worker.Begun)
+        self._begun = begun.remote()
+        room = _rooms(self.params)
         log.info("Ray cluster with %d nodes and room for %d tasks", len(room), sum(room.values()))
-
-    def _limit(self) -> int:
-        """The most tasks in flight."""
-        return self.params.workers or AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
-
-    def _warn_of_lacking_nodes(self, what: str) -> None:
-        """Ray waits for ever for a node that a task fits on."""
-        if not any(_room(self.params.task_memory).values()):
-            log.warning(
-                "%s: waiting, because no node of the Ray cluster has a CPU and %.1f GB of memory for a task: "
-                "start nodes with `ray start --address=...`, or stop the run and lower engine.task_memory",
-                what,
-                self.params.task_memory / 1e9,
-            )
 
     def close(self) -> None:
         """Leaves the cluster, which ends what is left of the tasks."""
         if self._connected:
             ray.shutdown()
             self._connected = False
+
+
+@dataclass(frozen=True)
+class _Copy:
+    """A task in flight. `number` is unique."""
+
+    number: int
+    index: int
+    future: "Future[Outcome]"
+    reference: ray.ObjectRef
+
+
+class _Map(Generic[Task, Result]):
+    """`begun`: the actor that knows where tasks run."""
+
+    def __init__(
+        self,
+        params: EngineParams,
+        function: Callable[[Task], Result],
+        tasks: Sequence[Task],
+        input_bytes: int,
+        what: str,
+        begun: Any,
+    ):
+        self._params, self._tasks, self._what, self._begun = params, tasks, what, begun
+        sizes = [max(1, getattr(task, "bytes", 1)) for task in tasks]
+        self._shares = [size / sum(sizes) for size in sizes]
+        self._limits = [params.limit_seconds(input_bytes * share) for share in self._shares]
+        self._waiting = list(range(len(tasks)))[::-1]
+        self._running: dict[Future[Outcome], _Copy] = {}
+        self._ending: list[Future[Outcome]] = []
+        self._finished: dict[int, Result] = {}
+        self._rates: deque[float] = deque(
+            maxlen=1000
+        )  # of tasks that ended: seconds by the share of the bytes
+        self._places: dict[int, tuple[Place, float]] = {}
+        self._losses: Counter[tuple[int, str]] = Counter()
+        self._progress = TimeLeft(f"{what}: %d of %d parts")
+        amounts = {"CPU": 1, "GPU": 0, **params.resources}
+        cpus, gpus = amounts.pop("CPU"), amounts.pop("GPU")
+        installed = {**libraries(), **source_files()}
+        shared = ray_worker.Shared(tuple(sys.path), installed, pickle.dumps(function))
+        self._shared = ray.put(pickle.dumps(shared))
+        options = {"num_cpus": cpus, "num_gpus": gpus, "memory": params.task_memory, "resources": amounts}
+        self._options: dict[str, Any] = {**options, "name": what}
+        self._limit, self._looked, self._heard = 0, 0.0, time.monotonic()
+
+    def results(self) -> Iterator[Result]:
+        """In the order of the tasks. Raises the first error of a task unchanged, and WorkerLostError for one
+        that was lost too often.
+        """
+        try:
+            for following in range(len(self._tasks)):
+                while following not in self._finished:
+                    self._look()
+                    while self._waiting and len(self._running) < self._limit:
+                        self._submit(self._waiting.pop(), {})
+                    # ray.wait would hold back the signal that stops the run
+                    for future in wait(self._running, LOOK_EVERY_SECONDS, FIRST_COMPLETED).done:
+                        if future in self._running:
+                            self._take(self._running.pop(future))
+                yield self._finished.pop(following)
+            # What still writes would write beside what is published then.
+            wait(self._ending, END_WITHIN_SECONDS)
+        finally:
+            for copy in self._running.values():
+                ray.cancel(copy.reference, force=True)
+
+    def _submit(self, index: int, elsewhere: dict[str, str]) -> None:
+        """Puts a copy of a task in flight, on nodes with the labels `elsewhere` if there are any."""
+        number, labels = next(_numbers), self._params.labels
+        where = {"label_selector": labels | elsewhere, "fallback_strategy": [{"label_selector": labels}]}
+        remote = ray_worker.run.options(**self._options, **where)
+        task = pickle.dumps(self._tasks[index])
+        reference = remote.remote(self._shared, task, number, self._begun, self._limits[index])
+        copy = _Copy(number, index, reference.future(), reference)
+        self._running[copy.future] = copy
+
+    def _take(self, copy: _Copy) -> None:
+        self._heard = time.monotonic()
+        try:
+            outcome = copy.future.result()
+        except (*NODE_LOST, *CAUSES) as error:
+            self._places = self._where(copy)
+            self._lost(copy, type(error))
+            return
+        self._finished[copy.index] = outcome.result()
+        self._rates.append(outcome.seconds / self._shares[copy.index])
+        for other in self._copies(copy.index):
+            log.warning("%s ended first on node %s", self._part(copy.index), outcome.node)
+            self._end(other)
+
+    def _look(self) -> None:
+        """Every few seconds: which tasks run where, and for how long."""
+        now = time.monotonic()
+        if now - self._looked < LOOK_EVERY_SECONDS:
+            return
+        self._looked = now
+        self._limit = self._params.workers or AHEAD * max(1, sum(_rooms(self._params).values()))
+        self._places = self._where()
+        for copy in list(self._running.values()):
+            place, seconds = self._places.get(copy.number, (None, 0.0))
+            if seconds > self._limits[copy.index]:
+                self._lost(copy, TimeoutError)
+            elif place:
+                self._copy_slow(copy, place, seconds)
+        done = len(self._tasks) - len(self._waiting) - len({copy.index for copy in self._running.values()})
+        self._progress.reach(done, len(self._tasks), self._longest())
+        if now - self._heard > WARN_EVERY_SECONDS:
+            self._heard = now
+            self._warn(done)
+
+    def _copy_slow(self, copy: _Copy, place: Place, seconds: float) -> None:
+        """Starts a second copy of a task that takes longer than others, if nothing else waits for room."""
+        free = self._rates and not self._waiting and len(self._running) < self._limit
+        usual = statistics.median(self._rates) * self._shares[copy.index] if free else seconds
+        if seconds > max(SLOW_SECONDS, SLOWER * usual) and len(self._copies(copy.index)) == 1:
+            log.warning(
+                "%s has run for %.0f s on node %s, where %.0f s are usual: a second copy starts",
+                *(self._part(copy.index), seconds, place.node, usual),
+            )
+            self._submit(copy.index, {"ray.io/node-id": f"!{place.node_id}"})
+
+    def _lost(self, copy: _Copy, cause: type[BaseException]) -> None:
+        """Lets a task run again, unless another copy does. Raises WorkerLostError when that was too often."""
+        reason, most, advice = CAUSES.get(cause, OF_NODES)
+        part, end = self._part(copy.index), self._end(copy) if cause in CAUSES else ""
+        if end:
+            log.warning("%s: the log of its worker ends:\n%s", part, end)
+        place, seconds = self._places.get(copy.number, (None, 0.0))
+        where = f" on node {place.node} after {seconds:.0f} s" if place else ""
+        self._losses[copy.index, advice] += 1
+        if (times := self._losses[copy.index, advice]) >= most:
+            lost = f"{part} was lost {times} times, at last{where}: {reason}"
+            raise WorkerLostError(f"{lost}. {advice}, and run again")
+        log.warning("%s was lost%s and runs again: %s", part, where, reason)
+        if not self._copies(copy.index):
+            self._waiting.append(copy.index)
+
+    def _end(self, copy: _Copy) -> str:
+        """Ends a copy, also where its process is stopped, and returns the end of its log."""
+        if self._running.pop(copy.future, None):
+            ray.cancel(copy.reference, force=True)
+            self._ending.append(copy.future)
+        if copy.number not in self._places:
+            return ""
+        place, _ = self._places[copy.number]
+        there = NodeAffinitySchedulingStrategy(place.node_id, soft=False)
+        return _answer(ray_worker.end.options(scheduling_strategy=there).remote(place)) or ""
+
+    def _where(self, *ended: _Copy) -> dict[int, tuple[Place, float]]:
+        """Where copies run, or did, and for how many seconds; not those that wait for room."""
+        numbers = [copy.number for copy in (*ended, *self._running.values())]
+        return (_answer(self._begun.among.remote(numbers)) if numbers else None) or {}
+
+    def _copies(self, index: int) -> list[_Copy]:
+        return [copy for copy in self._running.values() if copy.index == index]
+
+    def _part(self, index: int) -> str:
+        return f"{self._what}: part {getattr(self._tasks[index], 'name', index)}"
+
+    def _longest(self) -> str:
+        """How many copies run, and the one that has for longest."""
+        begun = [copy for copy in self._running.values() if copy.number in self._places]
+        if not begun:
+            return ""
+        longest = max(begun, key=lambda copy: self._places[copy.number][1])
+        place, seconds = self._places[longest.number]
+        part = getattr(self._tasks[longest.index], "name", longest.index)
+        return f"; {len(begun)} run, longest part {part}: {seconds:.0f} s on node {place.node}"
+
+    def _warn(self, done: int) -> None:
+        """Nothing has ended for a while. Ray waits for ever for a node that a task fits on."""
+        if any(_rooms(self._params).values()):
+            log.info("%s: %d of %d parts%s", self._what, done, len(self._tasks), self._longest())
+            return
+        asked = {"CPU": 1, **self._params.resources, "memory": f"{self._params.task_memory / 1e9} GB"}
+        wanted = ", ".join(f"{name} {much}" for name, much in (asked | self._params.labels).items())
+        log.warning(
+            "%s: waiting, because no node of the Ray cluster has room for a task (%s): start nodes with "
+            "`ray start --address=...`, or stop the run and lower what tasks ask for in `engine`",
+            *(self._what, wanted),
+        )
 
 
 def connect(address: str, setting: str) -> None:
@@ -167,108 +316,6 @@ def connect(address: str, setting: str) -> None:
             signal.signal(signal.SIGTERM, before)
 
 
-@dataclass(frozen=True)
-class _Shared:
-    """What all tasks of a map have in common. `function` is pickled: only `path` makes it importable."""
-
-    path: tuple[str, ...]
-    tools: Mapping[str, str]
-    function: bytes
-
-
-@dataclass(frozen=True)
-class _Outcome:
-    """What a task returned or raised, and what it logged: logger, level and message."""
-
-    node: str
-    value: Any
-    error: Exception | None
-    logged: list[tuple[str, int, str]]
-
-    def result(self) -> Any:
-        for name, level, message in self.logged:
-            logging.getLogger(name).log(level, "%s (on node %s)", message, self.node)
-        if self.error is not None:
-            raise self.error
-        return self.value
-
-
-@ray.remote(num_cpus=1, max_retries=0)
-def _run(shared: bytes, task: bytes) -> _Outcome:
-    heard = _Heard()
-    logging.getLogger().addHandler(heard)
-    node = node_name()
-    value, failed = None, None
-    try:
-        value = _function(shared)(pickle.loads(task))
-    except Exception as error:
-        failed = error
-        failed.add_note(f"On node {node}:\n{traceback.format_exc()}")
-    finally:
-        logging.getLogger().removeHandler(heard)
-    return _Outcome(node, value, failed, heard.records)
-
-
-@lru_cache(maxsize=1)
-def _function(shared: bytes) -> Callable[[Any], Any]:
-    work: _Shared = pickle.loads(shared)
-    for name, version in tool_versions().items():
-        if version != work.tools[name]:
-            raise ClusterError(
-                f"node {node_name()} has {name} {version}, and the machine of the run {work.tools[name]}: "
-                "install the same environment on all of them"
-            )
-    sys.path += [path for path in work.path if path not in sys.path]
-    # Each task has one core; encoders otherwise start a thread for each core of the node.
-    os.environ["RAYON_NUM_THREADS"] = "1"
-    found: Callable[[Any], Any] = pickle.loads(work.function)
-    return found
-
-
-class _Heard(logging.Handler):
-    """Keeps what is logged."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.records: list[tuple[str, int, str]] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.records.append((record.name, record.levelno, record.getMessage()))
-
-
-def _report(error: Exception, what: str, part: str, losses: int) -> None:
-    """Logs that a task was lost, and with which node. Raises WorkerLostError when it was lost too often."""
-    found = re.search(r"node ID: ([0-9a-f]+)", str(error), re.IGNORECASE)
-    nodes = {node["NodeID"]: node["NodeName"] for node in ray.nodes()}
-    node = f" on node {nodes.get(found[1], found[1])}" if found else ""
-    reason = {
-        exceptions.OutOfMemoryError: "memory ran out",
-        exceptions.WorkerCrashedError: "its worker process was killed, perhaps because memory ran out",
-    }.get(type(error), "the node is gone")
-    if losses >= ATTEMPTS:
-        raise WorkerLostError(
-            f"{what}: part {part} was lost {losses} times, at last{node}: {reason}. Raise engine.task_memory "
-            "or lower raw.part_bytes, and run again"
-        ) from error
-    log.warning("%s: part %s was lost%s and runs again: %s", what, part, node, reason)
-
-
-def _room(memory: int) -> dict[str, int]:
-    """How many tasks each node that lives can run at a time."""
-    resources = {node["NodeName"]: node["Resources"] for node in ray.nodes() if node["Alive"]}
-    return {
-        name: int(min(there.get("CPU", 0), there.get("memory", 0) // memory))
-        for name, there in resources.items()
-    }
-
-
-@cache
-def node_name() -> str:
-    """The name of the node that this task runs on."""
-    node = ray.get_runtime_context().get_node_id()
-    return next((str(one["NodeName"]) for one in ray.nodes() if one["NodeID"] == node), node)
-
-
 def _check_reachable(address: str, setting: str) -> None:
     """Ray itself tries for minutes. Raises ClusterError."""
     host, _, port = address.rpartition(":")
@@ -281,3 +328,21 @@ def _check_reachable(address: str, setting: str) -> None:
             f"no Ray cluster answers at {setting} {address!r} ({error.strerror or error}): start its head "
             "node with `ray start --head`, or correct the address"
         ) from error
+
+
+def _rooms(params: EngineParams) -> dict[str, int]:
+    """How many tasks each node that lives and has the labels can run at a time, by its name."""
+    wanted = {"CPU": 1, **params.resources, "memory": params.task_memory}
+    return {
+        node["NodeName"]: int(min(node["Resources"].get(name, 0) // much for name, much in wanted.items()))
+        for node in ray.nodes()
+        if node["Alive"] and params.labels.items() <= node["Labels"].items()
+    }
+
+
+def _answer(reference: ray.ObjectRef) -> Any:
+    """The value, or None when it does not come in time."""
+    try:
+        return reference.future().result(END_WITHIN_SECONDS)
+    except (exceptions.RayError, TimeoutError):
+        return None

@@ -1,0 +1,157 @@
+"""What runs on the nodes of a Ray cluster: the tasks, and what tells the run about them."""
+
+import faulthandler
+import logging
+import os
+import pickle
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from pipeline.store.engines.same_code import Installed, refusal
+from pipeline.store.errors import PipelineError
+
+LOG_BYTES = 2000  # of the end of a worker's log that the run is told
+STDERR = 2
+
+
+class ClusterError(PipelineError):
+    """The Ray cluster cannot be reached or is not set up for this work."""
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What all tasks of a map have in common. `function` is pickled: only `path` makes it importable."""
+
+    path: tuple[str, ...]
+    installed: Installed
+    function: bytes
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a task returned or raised, its seconds, and what it logged: logger, level and message."""
+
+    node: str
+    seconds: float
+    value: Any
+    error: Exception | None
+    logged: list[tuple[str, int, str]]
+
+    def result(self) -> Any:
+        for name, level, message in self.logged:
+            logging.getLogger(name).log(level, "%s (on node %s)", message, self.node)
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a task runs, and where the log of its worker is, which it found so many bytes long."""
+
+    node: str
+    node_id: str
+    pid: int
+    log: str
+    log_bytes: int
+
+    @classmethod
+    def here(cls) -> "Place":
+        node_id = ray.get_runtime_context().get_node_id()
+        log = str(Path(f"/proc/self/fd/{STDERR}").readlink())
+        return cls(node_name(), node_id, os.getpid(), log, os.fstat(STDERR).st_size)
+
+    def said(self) -> str:
+        """The end of what the task wrote to its log."""
+        try:
+            with Path(self.log).open("rb") as file:
+                file.seek(max(self.log_bytes, os.fstat(file.fileno()).st_size - LOG_BYTES))
+                return file.read().decode(errors="replace").strip()
+        except OSError:
+            return ""
+
+
+class Begun:
+    """Where each task began, and when. Lives on the node of the run."""
+
+    def __init__(self) -> None:
+        self._begun: dict[int, tuple[Place, float]] = {}
+
+    def note(self, number: int, place: Place) -> None:
+        self._begun[number] = place, time.monotonic()
+
+    def among(self, numbers: Collection[int]) -> dict[int, tuple[Place, float]]:
+        """The place of those that have begun, and for how many seconds each has run. Forgets all others."""
+        self._begun = {number: self._begun[number] for number in numbers if number in self._begun}
+        now = time.monotonic()
+        return {number: (place, now - at) for number, (place, at) in self._begun.items()}
+
+
+@ray.remote(max_retries=0)
+def run(shared: bytes, task: bytes, number: int, begun: Any, seconds: float) -> Outcome:
+    """One task. After `seconds` its log has where it is."""
+    place, started = Place.here(), time.monotonic()
+    begun.note.remote(number, place)
+    heard = _Heard()
+    logging.getLogger().addHandler(heard)
+    faulthandler.dump_traceback_later(seconds, file=STDERR)
+    value, failed = None, None
+    try:
+        value = _function(shared)(pickle.loads(task))
+    except Exception as error:
+        failed = error
+        failed.add_note(f"On node {place.node}:\n{traceback.format_exc()}{place.said()}")
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+        logging.getLogger().removeHandler(heard)
+    return Outcome(place.node, time.monotonic() - started, value, failed, heard.records)
+
+
+@ray.remote(num_cpus=0, max_retries=0)
+def end(place: Place) -> str:
+    """Kills a worker on this node, also one that is stopped, and returns the end of its log."""
+    try:
+        if Path(f"/proc/{place.pid}/cmdline").read_bytes().startswith(b"ray::"):
+            os.kill(place.pid, signal.SIGKILL)
+    except OSError:  # it has ended
+        pass
+    return place.said()
+
+
+@lru_cache(maxsize=1)
+def _function(shared: bytes) -> Callable[[Any], Any]:
+    work: Shared = pickle.loads(shared)
+    sys.path += [path for path in work.path if path not in sys.path]
+    if refused := refusal(work.installed, node_name()):
+        raise ClusterError(refused)
+    # Encoders otherwise start a thread for each core of the node.
+    os.environ["RAYON_NUM_THREADS"] = "1"
+    found: Callable[[Any], Any] = pickle.loads(work.function)
+    return found
+
+
+class _Heard(logging.Handler):
+    """Keeps what is logged."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.records: list[tuple[str, int, str]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append((record.name, record.levelno, record.getMessage()))
+
+
+@cache
+def node_name() -> str:
+    """The name of the node that this task runs on."""
+    node = ray.get_runtime_context().get_node_id()
+    return next((str(one["NodeName"]) for one in ray.nodes() if one["NodeID"] == node), node)

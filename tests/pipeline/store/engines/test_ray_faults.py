@@ -1,0 +1,197 @@
+"""Tasks on a real Ray cluster that hang, die or meet other code: each ends, and is said to, with its node."""
+
+import logging
+import os
+import re
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.store.engines import local
+from pipeline.store.engines.local import EngineParams, WorkerLostError
+from tests.integration.project import ROOT, until
+
+ray = pytest.importorskip("ray")
+
+from pipeline.store.engines import ray as ray_engine  # noqa: E402
+from pipeline.store.engines.ray import RayEngine  # noqa: E402
+from pipeline.store.engines.ray_worker import ClusterError, node_name  # noqa: E402
+from tests.ray_cluster import RayCluster, started  # noqa: E402
+
+
+def marked(mark: Path) -> str:
+    """Slow the first time that it runs for a mark, fast the second time."""
+    is_first = not mark.exists()
+    with mark.open("a") as file:
+        file.write(f"{os.getpid()}\n")
+    time.sleep(3 if is_first else 0.1)
+    return mark.name
+
+
+def node(_: int) -> str:
+    time.sleep(0.2)
+    return node_name()
+
+
+def endless(number: int) -> int:
+    print(f"part {number} waits", file=sys.stderr, flush=True)
+    while number == 1:
+        time.sleep(1)
+    return number
+
+
+def talks_and_dies(number: int) -> int:
+    print(f"part {number} says this", file=sys.stderr, flush=True)
+    if number == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def talks_and_fails(number: int) -> int:
+    print(f"part {number} says this", file=sys.stderr, flush=True)
+    if number == 1:
+        raise ValueError("part 1 is broken")
+    return number
+
+
+def greedy(number: int) -> int:
+    time.sleep(20)
+    return number
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(ray_engine, "LOOK_EVERY_SECONDS", 0.5)
+    caplog.set_level(logging.INFO)
+
+
+@pytest.fixture
+def stops(tmp_path: Path) -> Iterator[Path]:
+    """Where `marked` writes. The first process that works on the mark `2` is stopped."""
+    stopped = []
+
+    def stop() -> None:
+        until(lambda: (tmp_path / "2").exists() and (tmp_path / "2").read_text().endswith("\n"), 60)
+        stopped.append(int((tmp_path / "2").read_text()))
+        os.kill(stopped[0], signal.SIGSTOP)
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    yield tmp_path
+    thread.join()
+    until(lambda: not Path(f"/proc/{stopped[0]}").exists(), 20, lambda: "the stopped worker was left behind")
+
+
+def test_a_second_copy_of_a_stopped_task_is_first_and_it_is_said_which_was_stuck(
+    engine: RayEngine, stops: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(ray_engine, "SLOW_SECONDS", 5)
+    monkeypatch.setattr(ray_engine, "SLOWER", 1.5)
+    begun = time.monotonic()
+    marks = [stops / str(number) for number in range(4)]
+    assert list(engine.map(marked, marks, input_bytes=1, what="signals")) == ["0", "1", "2", "3"]
+    assert time.monotonic() - begun < 60
+    slow = r"part 2 has run for \d+ s on node worker-\d, where \d+ s are usual: a second copy starts"
+    assert re.search(f"signals: {slow}", caplog.text)
+    assert re.search(r"signals: part 2 ended first on node worker-\d", caplog.text)
+    # the stopped worker has given back its CPU
+    assert len(set(engine.map(node, range(12), input_bytes=1, what="next"))) == 2
+
+
+def test_a_stopped_task_that_cannot_be_compared_ends_with_its_time(
+    engine: RayEngine, stops: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(local, "LEAST_TASK_SECONDS", 8)
+    monkeypatch.setattr(ray_engine, "WARN_EVERY_SECONDS", 2)
+    assert list(engine.map(marked, [stops / "2", stops / "3"], input_bytes=1, what="signals")) == ["2", "3"]
+    assert re.search(
+        r"part 2 was lost on node worker-\d after \d+ s and runs again: it ran out of time", caplog.text
+    )
+    assert re.search(r"signals: \d of 2 parts; \d run, longest part 2: \d+ s on node worker-\d", caplog.text)
+
+
+def test_a_task_that_always_hangs_fails_the_run_and_says_where_it_hung(
+    engine: RayEngine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(local, "LEAST_TASK_SECONDS", 2)
+    with pytest.raises(WorkerLostError, match=r"part 1 was lost 3 times.*raise engine\.task_seconds_per_mb"):
+        list(engine.map(endless, range(4), input_bytes=1, what="signals"))
+    assert "part 1 waits" in caplog.text
+    assert re.search(r"test_ray_faults\.py.*in endless", caplog.text)
+
+
+def test_what_a_worker_wrote_reaches_the_run_when_it_dies_or_fails(
+    engine: RayEngine, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(WorkerLostError):
+        list(engine.map(talks_and_dies, range(3), input_bytes=1, what="signals"))
+    assert re.search(r"the log of its worker ends:\npart 1 says this$", caplog.text, re.MULTILINE)
+    with pytest.raises(ValueError, match="part 1 is broken") as raised:
+        list(engine.map(talks_and_fails, range(3), input_bytes=1, what="signals"))
+    assert "part 1 says this" in raised.value.__notes__[0]
+
+
+@contextmanager
+def asking(cluster: RayCluster, **settings: Any) -> Iterator[RayEngine]:
+    """An engine with these settings."""
+    params = EngineParams(kind="ray", address=cluster.address, task_memory=100_000_000, **settings)
+    engine = RayEngine(params, processes_pay_above=0)
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+def test_tasks_run_where_the_labels_and_resources_are(cluster: RayCluster) -> None:
+    cluster.add_node(labels={"pool": "cpu"}, resources={"disk": 1})
+    cluster.wait_for(3)
+    for asked in ({"labels": {"pool": "cpu"}}, {"resources": {"disk": 1}}):
+        with asking(cluster, **asked) as engine:
+            assert set(engine.map(node, range(4), input_bytes=1, what="test")) == {cluster.workers[-1][0]}
+
+
+# Ray puts the run's own directory first on a worker's search path.
+OTHER_CODE = """
+import os, sys
+from importlib.machinery import PathFinder
+
+class OtherCode:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name in ("pipeline", "trainer"):
+            return PathFinder.find_spec(name, [os.path.dirname(__file__)])
+
+sys.meta_path.insert(0, OtherCode)
+"""
+
+
+def test_a_node_with_a_changed_line_is_refused_by_node_and_file(cluster: RayCluster, tmp_path: Path) -> None:
+    for package in ("pipeline", "trainer"):
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+    changed = tmp_path / "pipeline" / "steps" / "corpus" / "scrub.py"
+    changed.write_text(changed.read_text() + "\nSCRUBS = False\n")
+    (tmp_path / "sitecustomize.py").write_text(OTHER_CODE)
+    cluster.add_node(labels={"code": "other"}, env_vars={"PYTHONPATH": str(tmp_path)})
+    cluster.wait_for(len(cluster.workers))
+    refused = r"node worker-\d has another pipeline/steps/corpus/scrub\.py than the machine of the run"
+    with asking(cluster, labels={"code": "other"}) as engine, pytest.raises(ClusterError, match=refused):
+        list(engine.map(node, range(4), input_bytes=1, what="test"))
+
+
+@pytest.mark.slow
+def test_memory_that_runs_out_is_told_apart_from_a_node_that_is_gone() -> None:
+    told = r"lost 3 times.*: memory ran out\. Raise engine\.task_memory"
+    with (
+        started(nodes=1, memory_usage_threshold=0.01) as cluster,
+        asking(cluster) as engine,
+        pytest.raises(WorkerLostError, match=told),
+    ):
+        list(engine.map(greedy, range(2), input_bytes=1, what="signals"))
