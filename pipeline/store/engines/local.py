@@ -98,7 +98,7 @@ class EngineParams(Params):
 
     @model_validator(mode="after")
     def _has_no_cluster_unless_ray(self) -> Self:
-        check_ray(self, self.kind, "address", "task_memory", "resources", "labels")
+        check_ray(self, self.kind, *set(type(self).model_fields) - {"kind", "workers"})
         return self
 
     def limit_seconds(self, input_bytes: float) -> float:

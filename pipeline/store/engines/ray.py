@@ -155,7 +155,7 @@ class _Map(Generic[Task, Result]):
         shared = ray_worker.Shared(tuple(sys.path), installed, pickle.dumps(function))
         self._shared = ray.put(pickle.dumps(shared))
         options = {"num_cpus": cpus, "num_gpus": gpus, "memory": params.task_memory, "resources": amounts}
-        self._options: dict[str, Any] = {**options, "name": what}
+        self._options: dict[str, Any] = {**options, "name": what, "label_selector": params.labels}
         self._limit, self._looked, self._heard = 0, 0.0, time.monotonic()
 
     def results(self) -> Iterator[Result]:
@@ -181,9 +181,11 @@ class _Map(Generic[Task, Result]):
 
     def _submit(self, index: int, elsewhere: dict[str, str]) -> None:
         """Puts a copy of a task in flight, on nodes with the labels `elsewhere` if there are any."""
-        number, labels = next(_numbers), self._params.labels
-        where = {"label_selector": labels | elsewhere, "fallback_strategy": [{"label_selector": labels}]}
-        remote = ray_worker.run.options(**self._options, **where)
+        number, options, labels = next(_numbers), self._options, self._params.labels
+        if elsewhere:
+            anywhere = [{"label_selector": labels}]
+            options = options | {"label_selector": labels | elsewhere, "fallback_strategy": anywhere}
+        remote = ray_worker.run.options(**options)
         task = pickle.dumps(self._tasks[index])
         reference = remote.remote(self._shared, task, number, self._begun, self._limits[index])
         copy = _Copy(number, index, reference.future(), reference)
