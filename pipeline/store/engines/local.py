@@ -98,7 +98,8 @@ class EngineParams(Params):
 
     @model_validator(mode="after")
     def _has_no_cluster_unless_ray(self) -> Self:
-        check_ray(self, self.kind, *set(type(self).model_fields) - {"kind", "workers"})
+        of_tasks = ("task_memory", "task_seconds_per_mb", "resources", "labels")
+        check_ray(self, self.kind, "address", *of_tasks)
         return self
 
     def limit_seconds(self, input_bytes: float) -> float:
