@@ -1,5 +1,6 @@
 """Sources that are read file by file: their units, and what becomes of a file that cannot be read."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
@@ -21,32 +22,28 @@ def units_of(files: Files, max_documents: int | None, sha256: Hash) -> list[Unit
     if max_documents is None:
         return found
     made_from = combined(f"{one.name} {one.fingerprint}" for one in found)
-    return [Unit(f"first-{max_documents}", made_from, sum(one.bytes for one in found))]
+    size = sum(one.bytes for one in found)
+    return [Unit(f"first-{max_documents}", made_from, size, files=tuple(files.items()))]
 
 
 def _unit(name: str, file: SourceFile, sha256: Hash) -> Unit:
     """An unreadable file is a unit too, so that reading reports it."""
     try:
-        return Unit(name, file.fingerprint(sha256), file.size() or 0)
+        return Unit(name, file.fingerprint(sha256), file.size() or 0, files=((name, file),))
     except OSError as error:
-        return Unit(name, f"unreadable: {error.strerror}", 0)
+        return Unit(name, f"unreadable: {error.strerror}", 0, files=((name, file),))
 
 
 def read_files(
-    files: Files,
-    names: Iterable[str],
+    files: Iterable[tuple[str, SourceFile]],
     batches: Batches,
     read: Callable[[str, SourceFile], Iterator[pa.RecordBatch]],
 ) -> Iterator[pa.RecordBatch]:
-    """What `read` gives of the files with these names, in their order. Sets aside what it cannot read."""
-    for name in names:
+    """What `read` gives of the files, each with its name. Sets aside what it cannot read."""
+    for name, file in files:
         if batches.done:
             break
         reject = partial(batches.reject, name, None)
-        if name not in files:
-            reject(Reason.UNREADABLE, "the file is gone")
-            continue
-        file = files[name]
         try:
             yield from read(name, file)
         except BrokenCompressionError as error:
@@ -57,5 +54,7 @@ def read_files(
         except PermissionError:
             reject(Reason.NO_PERMISSION, "no permission to read the file", size_of(file))
         except OSError as error:
-            reject(Reason.UNREADABLE, error.strerror or type(error).__name__, size_of(file))
+            gone = isinstance(error, FileNotFoundError) and not os.path.lexists(file.path)
+            why = "the file is gone" if gone else error.strerror or type(error).__name__
+            reject(Reason.UNREADABLE, why, size_of(file))
     yield from batches.rest()

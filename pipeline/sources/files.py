@@ -5,7 +5,7 @@ or glob.
 import codecs
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import ClassVar, Literal
 
 import pyarrow as pa
@@ -75,20 +75,20 @@ class FilesSource:
     version: ClassVar[str] = "files-4"
 
     def units(self) -> list[Unit]:
-        return units_of(self._files, self.config.max_documents, self.sha256)
+        return units_of(self._listed(), self.config.max_documents, self.sha256)
 
     def read(self, unit: Unit, rejects: Rejects) -> Iterator[pa.RecordBatch]:
-        return self._read([unit.name] if self.config.max_documents is None else self._files, rejects)
+        return self._read(unit.files, rejects)
 
     def read_all(self, rejects: Rejects) -> Iterator[pa.RecordBatch]:
         """All files as one unit, in the order of their names. A second document with the same id is rejected,
         even from another file.
         """
-        return self._read(self._files, rejects)
+        return self._read(self._listed().items(), rejects)
 
-    def _read(self, names: Iterable[str], rejects: Rejects) -> Iterator[pa.RecordBatch]:
+    def _read(self, files: Iterable[tuple[str, SourceFile]], rejects: Rejects) -> Iterator[pa.RecordBatch]:
         batches = Batches(self.corpus, rejects, self.config.max_documents, self.keep_ids)
-        return read_files(self._files, names, batches, partial(self._documents, batches))
+        return read_files(files, batches, partial(self._documents, batches))
 
     def _documents(self, batches: Batches, name: str, file: SourceFile) -> Iterator[pa.RecordBatch]:
         plain, compression = format_of(name)
@@ -120,7 +120,5 @@ class FilesSource:
             read_csv(content, reader) if plain == ".csv" else read_text(content, reader.file, reader.batches)
         )
 
-    @cached_property
-    def _files(self) -> Files:
-        """Listed once per process, for all of its units."""
+    def _listed(self) -> Files:
         return listed(self.corpus, self.config.patterns(), lambda name: format_of(name)[0] in FORMATS)

@@ -5,9 +5,9 @@ Errors stop a source from being read at all. What they say holds no secret.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Annotated, Protocol
+from typing import Annotated, Any, Protocol
 
 import pyarrow as pa
 from pydantic import Field
@@ -23,13 +23,15 @@ class Unit:
     """A part of a source that is read independently, and read again only when its fingerprint changes.
 
     `name` is stable and holds no absolute path. `bytes` estimates the cost of reading. `revision` is the
-    commit to read, if the source has commits; it is not part of the content.
+    commit to read, if the source has commits; it is not part of the content. `files`: the SourceFile of each
+    name, of a source that finds its files by listing, so that no worker lists them again.
     """
 
     name: str
     fingerprint: str
     bytes: int
     revision: str | None = None
+    files: tuple[tuple[str, Any], ...] = field(default=(), compare=False, repr=False)
 
 
 MaxDocuments = Annotated[

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -12,7 +11,7 @@ from pipeline.sources.documents import MAX_DOCUMENT_BYTES, Batches, SourceDocume
 from pipeline.sources.file_by_file import read_files, units_of
 from pipeline.sources.formats.compression import format_of
 from pipeline.sources.formats.streams import BlockStream, Counted, blocks
-from pipeline.sources.listing import Files, Paths, listed
+from pipeline.sources.listing import Paths, listed
 from pipeline.sources.source import MaxDocuments, Reason, Rejects, Unit
 from pipeline.sources.source_file import Hash, SourceFile, size_of
 from pipeline.sources.web.pages import Extractor, PageExtractor, installed
@@ -64,22 +63,18 @@ class WarcSource:
         return "warc-4" if extractor == "resiliparse" else f"warc-4 {installed(extractor)}"
 
     def units(self) -> list[Unit]:
-        return units_of(self._files, self.config.max_documents, self.sha256)
+        files = listed(self.corpus, self.config.patterns(), lambda name: format_of(name)[0] in FORMATS)
+        return units_of(files, self.config.max_documents, self.sha256)
 
     def read(self, unit: Unit, rejects: Rejects) -> Iterator[pa.RecordBatch]:
         batches = Batches(self.corpus, rejects, self.config.max_documents)
-        names = [unit.name] if self.config.max_documents is None else self._files
         with PageExtractor(self.config.page_seconds, self.config.extractor) as extractor:
 
             def documents(name: str, file: SourceFile) -> Iterator[pa.RecordBatch]:
                 content = blocks(file, format_of(name)[1])
                 return _Records(name, batches, extractor).read(content, size_of(file))
 
-            yield from read_files(self._files, names, batches, documents)
-
-    @cached_property
-    def _files(self) -> Files:
-        return listed(self.corpus, self.config.patterns(), lambda name: format_of(name)[0] in FORMATS)
+            yield from read_files(unit.files, batches, documents)
 
 
 @dataclass(frozen=True)

@@ -78,6 +78,23 @@ def test_adding_a_file_changes_one_bucket_and_no_id(tmp_path: Path) -> None:
     assert len(after.files("documents")) - len(changed) == len(before.files("documents")) >= 12
 
 
+def test_the_files_are_listed_once_however_many_tasks_read_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbered(tmp_path / "in", 40)
+    listings, listdir = [], os.listdir
+
+    def counted(path: str | Path = ".") -> list[str]:
+        if Path(path) == tmp_path / "in":
+            listings.append(path)
+        return listdir(path)
+
+    monkeypatch.setattr(os, "listdir", counted)
+    version = collect(Store(tmp_path / "store"), ENGINE, "c", config(tmp_path / "in"), part_bytes=2000)
+    assert len(documents(version)) == 200
+    assert len(listings) == 1
+
+
 def test_a_corpus_that_grows_reads_only_the_bucket_of_each_new_file_until_it_has_doubled() -> None:
     units = [Unit(f"{number}.jsonl", str(number), 1000) for number in range(64)]
     for count in range(32, 63):
