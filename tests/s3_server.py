@@ -7,7 +7,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
@@ -21,6 +22,7 @@ from tests.integration.project import until
 CREDENTIALS = {"ACCESS_KEY_ID": "key", "SECRET_ACCESS_KEY": "geheim", "DEFAULT_REGION": "us-east-1"}
 SERVER = "import sys; from moto.server import main; main(['-H', '127.0.0.1', '-p', sys.argv[1]])"
 BUCKET = "bucket"
+Answer = tuple[int, list[tuple[str, str]], bytes]
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,9 @@ class Proxy:
     """Passes requests on after `latency` seconds. `share` of them goes wrong in one of the `ways`:
     500, 503, a connection that is cut before the answer or in the middle of it, a pause of two seconds, and
     `old`: the first answer that was ever given. `faults`: the way and the path of each.
+
+    `differs` gets method, path and headers of each request; it may remove headers, or return what another
+    server would answer: status, headers and content.
     """
 
     target: str
@@ -95,6 +100,8 @@ class Proxy:
     moved: dict[str, int] = field(default_factory=lambda: {"PUT": 0, "GET": 0})
     first: dict[tuple[str, str], Any] = field(default_factory=dict)
     seed: int = 1
+    differs: Callable[[str, str, dict[str, str]], Answer | None] = lambda *_: None
+    methods: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
@@ -118,6 +125,11 @@ def proxied(target: S3, **settings: Any) -> Iterator[tuple[S3, Proxy]]:
         def pass_on(self) -> None:
             sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             way = proxy.way(self.path)
+            proxy.methods[self.command] += 1
+            headers = dict(self.headers)
+            if other := proxy.differs(self.command, self.path, headers):
+                self.answer(*other)
+                return
             time.sleep(2.0 if way == "slow" else proxy.latency)
             if way in ("500", "503"):
                 self.answer(int(way), [], b"")
@@ -127,7 +139,7 @@ def proxied(target: S3, **settings: Any) -> Iterator[tuple[S3, Proxy]]:
                 self.connection.close()
                 return
             connection = HTTPConnection(proxy.target)
-            connection.request(self.command, self.path, sent, dict(self.headers))
+            connection.request(self.command, self.path, sent, headers)
             answer = connection.getresponse()
             content = answer.read()
             proxy.moved["PUT"] += len(sent)

@@ -90,15 +90,15 @@ class Draft:
         name = self._names.get(part_fingerprint)
         return self.finished(name, part_fingerprint) if name else None
 
+    def put(self, part: Part) -> None:
+        """As `keep`, for a part that this process wrote."""
+        self.store.files.put_files(self.path, {file.path: file.sha256 for file in part.files.values()})
+        self.keep(part)
+
     def keep(self, part: Part) -> None:
-        """Records a finished part, so that it survives a kill."""
-        self._put([part])
+        """Records a finished part, whose files were put, so that it survives a kill."""
         write_atomically(self._record(part.name), json.dumps(asdict(part)))
         self.store.files.push(self._record(part.name))
-
-    def _put(self, parts: Sequence[Part]) -> None:
-        written = {file.path: file.sha256 for part in parts for file in part.files.values()}
-        self.store.files.put_files(self.path, written)
 
     def forget(self, part: Part) -> None:
         """The next attempt makes this part again."""
@@ -123,7 +123,8 @@ class Draft:
             "tools": tool_versions(),
         }
         self._remove_strays(parts)
-        self._put(parts)
+        files = [file for part in parts for file in part.files.values()]
+        self.store.files.put_missing(self.path, {file.path: (file.bytes, file.sha256) for file in files})
         version = Version(self.work.key, self._version, manifest, self.store.files)
         if not self.store.files.publish(self.path, self._version, manifest_text(manifest)):
             log.info("%s: another run has published it meanwhile, and this run uses that", self.work.key)

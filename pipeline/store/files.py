@@ -73,6 +73,9 @@ class Files:
     def put_files(self, version: Path, written: Mapping[str, str]) -> None:
         """Files of a version in the making are complete; `written`: their sha256 by their path in it."""
 
+    def put_missing(self, version: Path, written: Mapping[str, tuple[int, str]]) -> None:
+        """As `put_files`, for those files that were not put yet; `written`: their bytes and sha256."""
+
     def link(self, source: Path, target: Path, size: int) -> bool:
         """Gives a file of another version, of `size` bytes, a second name. False if it is too large."""
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -84,7 +84,7 @@ def _without_repeats(
             add(counts, {"documents": kept.num_rows, "text_bytes": text_bytes(kept)})
     made_from = [part.fingerprint, *(document for _, document in repeated.values())]
     replacement = Part(part.name, draft.work.part_fingerprint(made_from), writer.files, counts)
-    draft.keep(replacement)
+    draft.put(replacement)
     return replacement
 
 

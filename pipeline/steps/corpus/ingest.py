@@ -138,7 +138,7 @@ class _Reading:
             rejects.finish()
         counts = {"parts": len(parts), **dict(sorted(rejects.counts.items()))}
         closing = Part(self._closing, self._fingerprint("rejects"), writer.files, counts)
-        self.draft.keep(closing)
+        self.draft.put(closing)
         return [*parts.values(), closing]
 
     def _write(self, index: int, documents: Iterator[pa.RecordBatch], others: Collection[str]) -> Part:
@@ -155,7 +155,7 @@ class _Reading:
                 writer.write("documents", batch)
                 add(counts, {"documents": batch.num_rows, "text_bytes": text_bytes(batch)})
         part = Part(name, made_from, writer.files, counts)
-        self.draft.keep(part)
+        self.draft.put(part)
         return part
 
     @property

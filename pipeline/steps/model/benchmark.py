@@ -131,7 +131,7 @@ def _part(draft: Draft, benchmark: Benchmark, made_from: str, scores: dict[str, 
     written = {"scores": path, "log_likelihoods": draft.path / f"{benchmark.name}.log_likelihoods.jsonl"}
     files = {table: File.of(path, draft.path) for table, path in written.items()}
     part = Part(benchmark.name, made_from, files, {"items": scores["items"]})
-    draft.keep(part)
+    draft.put(part)
     return part
 
 

@@ -23,7 +23,7 @@ from zlib import crc32
 from pipeline.store import locks
 from pipeline.store.bucket.cache import Cache
 from pipeline.store.bucket.run_upload import RunUpload, claimed, is_whole
-from pipeline.store.bucket.s3 import NONE_YET, Bucket, BucketError
+from pipeline.store.bucket.s3 import NONE_YET, SLICE_BYTES, Bucket, BucketError
 from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.files import MANIFEST, Files
 from pipeline.store.fingerprint import file_sha256
@@ -63,6 +63,7 @@ class BucketFiles(Files):
         self.bucket = bucket
         self.cache = cache
         self._known: dict[Path, float] = {}
+        self._etags: dict[Path, str] = {}  # of what this process put into versions in the making
         self._checked = False
 
     def __reduce__(self) -> tuple[object, tuple[Path, str, int | None]]:
@@ -93,13 +94,11 @@ class BucketFiles(Files):
         return path
 
     def _download(self, path: Path) -> None:
-        there = self.bucket.head(self.key(path))
-        if there is None:
-            raise FetchError(f"{self.url(path)} is missing: {self._remedy(path)}")
-        self.cache.make_room(there.bytes)
         with atomic_file(path) as temporary:
-            fetched = self.bucket.download(self.key(path), temporary)
-            if fetched is None or fetched[1] != (self._written(path) or fetched[0].sha256 or fetched[1]):
+            fetched = self.bucket.download(self.key(path), temporary, self.cache.make_room)
+            if fetched is None:
+                raise FetchError(f"{self.url(path)} is missing: {self._remedy(path)}")
+            if fetched[1] != (self._written(path) or fetched[0].sha256 or fetched[1]):
                 raise FetchError(
                     f"{self.url(path)} is corrupt, its sha256 differs from that of the manifest: "
                     f"{self._remedy(path)}"
@@ -189,7 +188,7 @@ class BucketFiles(Files):
         return there
 
     def push(self, path: Path, replacing: str | None = None) -> bool:
-        return self.bucket.put(self.key(path), path.read_bytes(), replacing)
+        return bool(self.bucket.put(self.key(path), path.read_bytes(), replacing))
 
     def begin(self, version: Path) -> Path:
         """The directory of the version itself, which readers ignore until it has a manifest."""
@@ -208,19 +207,37 @@ class BucketFiles(Files):
     def put_files(self, version: Path, written: Mapping[str, str]) -> None:
         _together(partial(self._put, version), written, written.values())
 
+    def put_missing(self, version: Path, written: Mapping[str, tuple[int, str]]) -> None:
+        """Needs a listing."""
+        there = {self.root / one.key: one for one in self.bucket.objects(f"{self.key(version)}/")}
+
+        def is_there(path: Path, size: int) -> bool:
+            one = there.get(path)
+            return one is not None and (size, self._etags.pop(path, one.etag)) == (one.bytes, one.etag)
+
+        missing = {
+            name: sha256 for name, (size, sha256) in written.items() if not is_there(version / name, size)
+        }
+        self.put_files(version, missing)
+
     def _put(self, version: Path, name: str, sha256: str) -> None:
         """A file that was published meanwhile stays as it is. Raises FetchError when the file is neither here
         nor there.
         """
         path = version / name
+        ask = (
+            not path.exists() or path.stat().st_size > SLICE_BYTES
+        )  # a small file is sooner put than asked for
         for _ in range(THREADS):
-            there = self.bucket.head(self.key(path))
+            there = self.bucket.head(self.key(path)) if ask else None
             if there and (there.sha256 == sha256 or self.bucket.head(self.key(version / MANIFEST))):
                 break
             if not path.exists():
                 raise FetchError(f"{self.url(path)} was lost while it was written: run again")
-            if self.bucket.upload(self.key(path), path, sha256, there.etag if there else NONE_YET):
+            if put := self.bucket.upload(self.key(path), path, sha256, there.etag if there else NONE_YET):
+                self._etags[path] = put
                 break
+            ask = True
         if path.exists():
             self.cache.add(path)
 
@@ -232,6 +249,7 @@ class BucketFiles(Files):
         self.bucket.copy(self.key(source), self.key(target))
         with suppress(FileNotFoundError):  # it is not in the cache
             super().link(source, target, size)
+            self.cache.add(target)
         return True
 
     def publish(self, made: Path, version: Path, manifest: str) -> bool:

@@ -80,11 +80,15 @@ class Bucket:
     def get(self, key: str) -> tuple[bytes, Stored] | None:
         """The content of a small object; None if there is none."""
         content: list[bytes] = []
-        found = self._read(key, content.append, content.clear)
+        found = self._read(key, content.append, lambda _: content.clear())
         return (b"".join(content), found) if found else None
 
-    def download(self, key: str, path: Path) -> tuple[Stored, str] | None:
-        """Writes an object to a file, and returns the sha256 of what was written."""
+    def download(
+        self, key: str, path: Path, make_room: Callable[[int], object] = int
+    ) -> tuple[Stored, str] | None:
+        """Writes an object to a file, and returns the sha256 of what was written. `make_room` gets its size
+        before.
+        """
         with path.open("wb") as file:
             digest = hashlib.sha256()
 
@@ -92,8 +96,9 @@ class Bucket:
                 file.write(block)
                 digest.update(block)
 
-            def restart() -> None:
+            def restart(size: int) -> None:
                 nonlocal digest
+                make_room(size)
                 file.seek(0)
                 file.truncate()
                 digest = hashlib.sha256()
@@ -101,14 +106,14 @@ class Bucket:
             found = self._read(key, write, restart)
         return (found, digest.hexdigest()) if found else None
 
-    def put(self, key: str, content: bytes, replacing: str | None = None) -> bool:
-        """Puts an object. `replacing`: the ETag of the object that it may replace, or NONE_YET; returns False
-        if there is another.
+    def put(self, key: str, content: bytes, replacing: str | None = None) -> str:
+        """Puts an object and returns its ETag. `replacing`: the ETag of the object that it may replace, or
+        NONE_YET; returns an empty one if there is another.
         """
         body = {"Body": content, "ContentMD5": _md5(content), **_sha256(hashlib.sha256(content).hexdigest())}
         return self._conditional("put_object", key, replacing, body)
 
-    def upload(self, key: str, path: Path, sha256: str, replacing: str | None = None) -> bool:
+    def upload(self, key: str, path: Path, sha256: str, replacing: str | None = None) -> str:
         """As `put`, for a file, in slices if it is large."""
         size = path.stat().st_size
         if size <= SLICE_BYTES:
@@ -234,20 +239,19 @@ class Bucket:
                     return None
                 raise
 
-    def _conditional(self, operation: str, key: str, replacing: str | None, body: dict[str, Any]) -> bool:
+    def _conditional(self, operation: str, key: str, replacing: str | None, body: dict[str, Any]) -> str:
         condition = {} if replacing is None else {"IfMatch": replacing} if replacing else {"IfNoneMatch": "*"}
         call = getattr(self._client, operation)
 
-        def once() -> bool | None:
+        def once() -> str | None:
             try:
-                call(Bucket=self._bucket, Key=self._name(key), **condition, **body)
+                return str(call(Bucket=self._bucket, Key=self._name(key), **condition, **body)["ETag"])
             except self._errors.ClientError as error:
                 if _code(error) in CHANGED or (replacing and _code(error) in MISSING):
-                    return False
+                    return ""
                 if _code(error) in CONFLICT:  # another put of this object was under way
                     return None
                 raise
-            return True
 
         with self._explained():
             for pause in range(ATTEMPTS):
@@ -257,9 +261,11 @@ class Bucket:
         raise BucketError(f"{self.url}/{key}: other writers did not end: run again")
 
     def _read(
-        self, key: str, write: Callable[[bytes], object], restart: Callable[[], object]
+        self, key: str, write: Callable[[bytes], object], restart: Callable[[int], object]
     ) -> Stored | None:
-        """Reads an object block by block, and goes on after what was read when the connection breaks."""
+        """Reads an object block by block, and goes on after what was read when the connection breaks.
+        `restart` gets its size before the first block.
+        """
         done, etag, why = 0, "", ""
         for failed in range(ATTEMPTS):
             ranged = {"Range": f"bytes={done}-"} if done else {}
@@ -267,10 +273,11 @@ class Bucket:
             if answer is None:
                 return None
             if done and answer["ETag"] != etag:
-                restart()
                 done, why = 0, "it was replaced meanwhile"
                 continue
             etag, size = answer["ETag"], done + answer["ContentLength"]
+            if not done:
+                restart(size)
             try:
                 while block := answer["Body"].read(READ_BYTES):
                     write(block)

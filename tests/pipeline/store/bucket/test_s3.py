@@ -87,7 +87,7 @@ def test_a_killed_run_goes_on_at_its_last_part_on_another_machine(server: S3, tm
     with pytest.raises(RuntimeError), store(tmp_path).making(work()) as draft:
         assert isinstance(draft, Draft)
         kept = part(draft, "a", "one")
-        draft.keep(kept)
+        draft.put(kept)
         raise RuntimeError("the machine dies")
     # A version is there only with its manifest.
     assert store(tmp_path, "other").find(work()) is None
@@ -138,6 +138,26 @@ def test_an_unchanged_part_is_copied_by_the_server(server: S3, tmp_path: Path) -
         version = draft.publish([again, part(draft, "b", "three")])
     assert not version.file(again, "table").path.exists()  # it was not fetched
     assert texts(version) == ["one", "three"]
+
+
+def test_a_part_takes_a_request_for_each_file_and_one_for_its_record(
+    server: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with proxied(server) as (near, proxy):
+        use(near, monkeypatch)
+        with store(tmp_path).making(work()) as draft:
+            assert isinstance(draft, Draft)
+            parts = [part(draft, f"{number:02d}", str(number)) for number in range(40)]
+            proxy.methods.clear()
+            for made in parts:
+                draft.put(made)
+            draft.publish(parts)
+        assert proxy.methods["PUT"] == 2 * 40 + 1
+        assert sum(proxy.methods.values()) < 2 * 40 + 8  # listings, and the removal of the records
+        version = store(tmp_path, "other").current("numbers")
+        proxy.methods.clear()
+        assert texts(version) == [str(number) for number in range(40)]
+        assert proxy.methods == {"GET": 40}
 
 
 def test_what_is_not_what_was_written_is_refused_by_its_name(server: S3, tmp_path: Path) -> None:
@@ -201,7 +221,7 @@ def test_gc_removes_what_nothing_names_and_aborts_what_was_begun(
     publish(here, work("corpora/a/raw"), a="one")
     with pytest.raises(RuntimeError), here.making(work("corpora/a/scrubbed")) as draft:
         assert isinstance(draft, Draft)
-        draft.keep(part(draft, "a", "one"))
+        draft.put(part(draft, "a", "one"))
         raise RuntimeError("the run fails")
     key = f"{address(tmp_path).removeprefix('s3://bucket/')}/corpora/a/raw/big"
     server.client.create_multipart_upload(Bucket="bucket", Key=key)
