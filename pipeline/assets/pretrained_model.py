@@ -42,8 +42,8 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
             run.write_config()
             workshop.release_data()
             launcher = Launcher(workshop.recipe.launch, run.config.training.threads)
-            with plan.at_hand(workshop.store, workshop.recipe, run):
-                trainer_process = TrainerProcess(context, run, launcher)
+            with plan.at_hand(workshop.store, workshop.recipe, run) as check_claim:
+                trainer_process = TrainerProcess(context, run, launcher, check_claim)
                 seconds = trainer_process.train()
             version = plan.finish(workshop.store, run, trainer_process.last_checkpoint, seconds)
         result = plan.result(workshop.store, version)

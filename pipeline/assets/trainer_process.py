@@ -29,13 +29,21 @@ SPIKE_ALERT_SECONDS = 3600.0  # a run that becomes unstable has many spikes
 
 class TrainerProcess:
     """Runs the trainer through Dagster Pipes, and turns its messages into log lines and checkpoint entries as
-    they arrive. Training continues while the database is unavailable, and messages wait for it.
+    they arrive. Training continues while the database is unavailable, and messages wait for it. It stops when
+    `check_claim` raises.
     """
 
-    def __init__(self, context: dg.AssetExecutionContext, run: plan.Run, launcher: Launcher):
+    def __init__(
+        self,
+        context: dg.AssetExecutionContext,
+        run: plan.Run,
+        launcher: Launcher,
+        check_claim: Callable[[], None],
+    ):
         self.context = context
         self.run = run
         self.launcher = launcher
+        self.check_claim = check_claim
         self.last_checkpoint: Mapping[str, Any] = {}
         self._samples: list[Mapping[str, Any]] = []  # written since the last checkpoint
         self._reasons: list[str] = []  # errors that the trainer reported in this attempt
@@ -84,6 +92,7 @@ class TrainerProcess:
 
                 def poll() -> bool:
                     output.show()
+                    self.check_claim()
                     return self._follow(session.get_custom_messages())
 
                 try:

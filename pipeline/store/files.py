@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import count
@@ -134,11 +134,12 @@ class Files:
         """Whether a checkpoint is complete."""
         return checkpoint.exists()
 
-    def uploading(self, run: Path, reads: Sequence[Path]) -> AbstractContextManager[None]:
+    def uploading(self, run: Path, reads: Sequence[Path]) -> AbstractContextManager[Callable[[], None]]:
         """While this lasts, what a trainer writes to its run is kept for other machines, and no other machine
-        trains the run. `reads`: the files that the trainer has mapped.
+        trains the run. `reads`: the files that the trainer has mapped. Yields what raises ClaimLostError once
+        this machine must stop training it.
         """
-        return nullcontext()
+        return nullcontext(lambda: None)
 
     # Removal
     def versions(self) -> dict[Path, int] | None:

@@ -1,7 +1,7 @@
 """Token shards -> a training run: its configuration, its directory and its inputs."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -180,13 +180,13 @@ def check(store: Store, recipe: Recipe) -> None:
 
 
 @contextmanager
-def at_hand(store: Store, recipe: Recipe, run: Run) -> Iterator[None]:
+def at_hand(store: Store, recipe: Recipe, run: Run) -> Iterator[Callable[[], None]]:
     """What the trainer reads is on this machine, and what it saves is in the store in the end, wherever that
-    is. Raises PipelineError.
+    is. Yields what raises ClaimLostError once another machine may train the run. Raises PipelineError.
     """
     reads = [file for version in _read(store, recipe) for file in version.opened()]
-    with store.files.uploading(run.config.run_dir, reads):
-        yield
+    with store.files.uploading(run.config.run_dir, reads) as check_claim:
+        yield check_claim
 
 
 def _read(store: Store, recipe: Recipe) -> list[Version]:

@@ -22,7 +22,8 @@ from zlib import crc32
 
 from pipeline.store import locks
 from pipeline.store.bucket.cache import Cache
-from pipeline.store.bucket.run_upload import RunUpload, claimed, is_whole
+from pipeline.store.bucket.claim import claimed
+from pipeline.store.bucket.run_upload import RunUpload, is_whole
 from pipeline.store.bucket.s3 import NONE_YET, SLICE_BYTES, Bucket, BucketError
 from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.files import MANIFEST, Files
@@ -333,22 +334,21 @@ class BucketFiles(Files):
                     shutil.rmtree(checkpoint, ignore_errors=True)  # removed, and here only by name
 
     @contextmanager
-    def uploading(self, run: Path, reads: Sequence[Path]) -> Iterator[None]:
+    def uploading(self, run: Path, reads: Sequence[Path]) -> Iterator[Callable[[], None]]:
         """What the trainer has mapped stays in the cache."""
-        with claimed(self.bucket, self.key(run / CLAIM)) as keep_claim:
+        with claimed(self.bucket, self.key(run / CLAIM)) as claim:
             self.pull_runs(run)
             if saved := list(RunHistory(run).checkpoints().values()):
                 self.fetch_folder(saved[-1])
 
             def refresh() -> None:
-                keep_claim()
                 with suppress(PipelineError):
                     self.pull(RunDirectory(run).keep)  # another machine may have pinned a checkpoint
                 for path in reads:
                     self.cache.used(path)
 
-            with RunUpload(self, self.bucket, run).going_on(refresh):
-                yield
+            with RunUpload(self, self.bucket, run, claim).going_on(refresh):
+                yield claim.check
 
 
 def _together(function: Callable[..., object], *arguments: Iterable[Any]) -> None:

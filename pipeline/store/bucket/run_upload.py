@@ -1,8 +1,7 @@
-"""Puts what a trainer writes to its run in the bucket while it trains. One machine at a time trains a run."""
+"""Puts what a trainer writes to its run in the bucket while it trains."""
 
 import json
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -10,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from pipeline.store.bucket.s3 import NONE_YET, Bucket
+from pipeline.store.bucket.claim import Claim
+from pipeline.store.bucket.s3 import Bucket
 from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.files import MANIFEST, Files
 from trainer.system.history import RunHistory
@@ -18,7 +18,6 @@ from trainer.system.history import RunHistory
 log = logging.getLogger(__name__)
 
 CHECKPOINTS = "checkpoints"
-CLAIM_SECONDS = 300.0
 LOOK_EVERY_SECONDS = 2.0
 REFRESHED_EVERY_SECONDS = 60.0
 FILES_AT_ONCE = 4
@@ -33,46 +32,16 @@ def is_whole(checkpoint: Path) -> bool:
     return all((checkpoint / name).is_file() for name in files)
 
 
-@contextmanager
-def claimed(bucket: Bucket, key: str) -> Iterator[Callable[[], None]]:
-    """Only one process holds an object with this key; others wait. Yields what says that this one still
-    does.
-    """
-    mine, said = f"{os.uname().nodename} {os.getpid()}\n".encode(), 0.0
-    while not bucket.put(key, mine, NONE_YET):
-        found = bucket.get(key)
-        if found and _is_over(found[0].decode(), found[1].modified):
-            bucket.delete([key])
-        elif found and time.monotonic() - said > REFRESHED_EVERY_SECONDS:
-            said = time.monotonic()
-            log.info("%s: process %s trains it, waiting for that process", key, found[0].decode().strip())
-        time.sleep(LOOK_EVERY_SECONDS)
-
-    def refresh() -> None:
-        with suppress(PipelineError):
-            bucket.put(key, mine)
-
-    try:
-        yield refresh
-    finally:
-        bucket.delete([key])
-
-
-def _is_over(owner: str, modified: int) -> bool:
-    """Whether a claim is of a process of this machine that is gone, or of one that has long said nothing."""
-    host, _, process = owner.strip().rpartition(" ")
-    if host == os.uname().nodename and not Path(f"/proc/{process}").exists():
-        return True
-    return time.time() - modified / 1e9 > CLAIM_SECONDS
-
-
 class RunUpload:
-    """Puts what is new in the directory of a run: the files of a checkpoint, then its manifest."""
+    """Puts what is new in the directory of a run: the files of a checkpoint, then its manifest. Writes only
+    while it holds the claim.
+    """
 
-    def __init__(self, files: Files, bucket: Bucket, run: Path):
+    def __init__(self, files: Files, bucket: Bucket, run: Path, claim: Claim):
         self._files = files
         self._bucket = bucket
         self._run = run
+        self._claim = claim
         self._put: dict[Path, tuple[int, int]] = {}  # small files by modification time and size
         self._saved: set[Path] = set()
         self._begun = False
@@ -103,13 +72,15 @@ class RunUpload:
         """Errors are for the log, as training goes on, but for the `last` time."""
         try:
             whole = set(filter(is_whole, RunHistory(self._run).checkpoints().values()))
-            new = sorted(whole - self._saved)
+            new, retired = sorted(whole - self._saved), self._saved - whole
+            if new or retired or last or not self._begun:
+                self._claim.confirm()
             if new or last or not self._begun:
                 self._small_files()
                 self._begun = True
             for checkpoint in new:
                 self._checkpoint(checkpoint)
-            for checkpoint in self._saved - whole:  # retired
+            for checkpoint in retired:
                 self._files.remove(checkpoint)
                 self._saved.remove(checkpoint)
         except PipelineError as error:
@@ -145,6 +116,7 @@ class RunUpload:
 
                 with ThreadPoolExecutor(FILES_AT_ONCE) as threads:
                     list(threads.map(put, files))
+                self._claim.confirm()
                 self._bucket.put(manifest, content)
         except FileNotFoundError:  # it was retired meanwhile
             self._files.remove(checkpoint)

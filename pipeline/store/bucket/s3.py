@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -50,13 +51,16 @@ class BucketError(PipelineError):
 
 @dataclass(frozen=True)
 class Stored:
-    """An object. `modified`: nanoseconds since 1970; `sha256` is empty for what another program put there."""
+    """An object. `modified`: nanoseconds since 1970; `sha256` is empty for what another program put there.
+    `age`: seconds since it was modified, both by the server's clock; 0 in listings.
+    """
 
     key: str
     bytes: int
     etag: str
     modified: int
     sha256: str = ""
+    age: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -305,7 +309,10 @@ class Bucket:
     def _stored(self, key: str, found: dict[str, Any]) -> Stored:
         size = found["Size"] if "Size" in found else found["ContentLength"]
         modified = int(found["LastModified"].timestamp()) * 1_000_000_000  # listings have fractions
-        return Stored(key, size, found["ETag"], modified, found.get("Metadata", {}).get(SHA256, ""))
+        sha256 = found.get("Metadata", {}).get(SHA256, "")
+        now = found.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
+        age = (parsedate_to_datetime(now) - found["LastModified"]).total_seconds() if now else 0.0
+        return Stored(key, size, found["ETag"], modified, sha256, age)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

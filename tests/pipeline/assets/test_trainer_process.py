@@ -25,6 +25,7 @@ from pipeline.recipe.sections import LaunchParams
 from pipeline.steps.training import plan
 from pipeline.steps.training.effort import Stopwatch
 from pipeline.steps.training.launcher import Launcher
+from pipeline.store.bucket.claim import ClaimLostError
 from pipeline.store.store import Store
 from tests.integration.project import until
 from tests.pipeline.steps.corpora import TEXTS, prepare
@@ -75,7 +76,11 @@ def trains(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tra
     monkeypatch.setattr(trainer_process, "ASK_SECONDS", 0.1)
 
     def train_with(
-        program: str, instance: dg.DagsterInstance, *under: str, wrapper: Sequence[str] = ()
+        program: str,
+        instance: dg.DagsterInstance,
+        *under: str,
+        wrapper: Sequence[str] = (),
+        check_claim: Callable[[], None] = lambda: None,
     ) -> dg.ExecuteInProcessResult:
         script = tmp_path / "program.py"
         script.write_text(BEGIN + program)
@@ -88,7 +93,7 @@ def trains(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tra
         @dg.asset
         @user_errors_as_failures
         def model(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-            trainer_process.TrainerProcess(context, run, Launcher(params, 1)).train()
+            trainer_process.TrainerProcess(context, run, Launcher(params, 1), check_claim).train()
             return dg.MaterializeResult()
 
         return dg.materialize([model], instance=instance, raise_on_error=False)
@@ -162,6 +167,19 @@ def test_a_mistake_that_ended_torchrun_is_not_tried_again(trains: Train, tmp_pat
         why = reason(trains(program, instance, *torchrun))
     assert why == ("the trainer ended with exit status 2. Its last lines:\ntrainer: lower the learning rate")
     assert attempts(tmp_path) == 1
+
+
+def test_a_trainer_whose_run_another_machine_may_train_is_stopped(trains: Train, tmp_path: Path) -> None:
+    def check_claim() -> None:
+        if (tmp_path / "began").exists():
+            raise ClaimLostError("this process has lost its claim")
+
+    began = repr(str(tmp_path / "began"))
+    with dg.DagsterInstance.ephemeral() as instance:
+        began_at = time.monotonic()
+        why = reason(trains(f"Path({began}).touch()\ntime.sleep(300)", instance, check_claim=check_claim))
+    assert why == "this process has lost its claim" and attempts(tmp_path) == 1
+    assert time.monotonic() - began_at < 60
 
 
 def test_a_command_gets_the_run_and_its_last_lines_are_the_reason_of_a_failure(
