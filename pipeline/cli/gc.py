@@ -40,6 +40,11 @@ def run(options: argparse.Namespace) -> None:
     for item in garbage:
         note = "" if item in removed else ", not removed: a run has used it since, or a process works on it"
         print(f"{item.bytes / 1e6:>12,.1f} MB  {item.place}  {item.why}{note}")
+    if store.files.keeps_removed():
+        print(
+            f"{store.files.place} keeps old versions: what is removed takes space until a lifecycle rule "
+            "of the bucket (NoncurrentVersionExpiration) ends them"
+        )
     total = f"{sum(item.bytes for item in removed) / 1e6:>12,.1f} MB"
     if not garbage:
         print("nothing to remove: everything is in use, recorded by a training run, or within the limit")

@@ -57,7 +57,7 @@ class RecipeError(PipelineError):
     """The recipe is invalid; the message says where, and what to change."""
 
 
-STORE_ADDRESS = r"^s3://[a-z0-9][a-z0-9.-]+(/[^/]+)*/?$"
+STORE_ADDRESS = r"^s3://[a-z0-9][a-z0-9.-]+(/[^/#?]+)*/?$"
 BASE = seeds.BASE
 VariantName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 

@@ -152,6 +152,10 @@ class Files:
     def remove(self, folder: Path) -> None:
         """Removes the copies of a folder's files that are elsewhere, the manifest first."""
 
+    def keeps_removed(self) -> bool:
+        """Whether what is removed still takes space, as an old version in the bucket."""
+        return False
+
     def abort_old_uploads(self) -> None:
         """Frees what killed processes left half uploaded."""
 

@@ -10,6 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
+
+from pipeline.store.errors import PipelineError
 
 log = logging.getLogger(__name__)
 
@@ -19,6 +22,10 @@ WAIT_SECONDS = 60
 IN_USE_SECONDS = 600.0
 NOTED_EVERY_SECONDS = 60.0
 TABLE = "create table if not exists files (path text primary key, bytes integer, used real) without rowid"
+
+
+class CacheError(PipelineError):
+    """What is in the cache cannot be recorded."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +39,7 @@ class Cache:
     def add(self, path: Path) -> None:
         """From now on the file may be removed."""
         row = (self._name(path), path.stat().st_size, time.time())
-        self._table.execute("insert or replace into files values (?, ?, ?)", row)
+        self._execute("insert or replace into files values (?, ?, ?)", row)
         self._noted[path] = time.monotonic()
 
     def used(self, path: Path) -> None:
@@ -41,17 +48,17 @@ class Cache:
         if now - self._noted.get(path, -NOTED_EVERY_SECONDS) >= NOTED_EVERY_SECONDS:
             self._noted[path] = now
             row = (time.time(), self._name(path))
-            self._table.execute("update files set used = ? where path = ?", row)
+            self._execute("update files set used = ? where path = ?", row)
 
     def make_room(self, size: int) -> None:
         """Removes files until `size` bytes more fit, but none that was used in the last ten minutes."""
-        (held,) = self._table.execute("select coalesce(sum(bytes), 0) from files").fetchone()
+        ((held,),) = self._execute("select coalesce(sum(bytes), 0) from files", ())
         limit = shutil.disk_usage(self.root).total // 2 if self.limit is None else self.limit
         excess = held + size - limit
         if excess <= 0:
             return
         query = "select path, bytes from files where used < ? order by used"
-        for name, length in self._table.execute(query, (time.time() - IN_USE_SECONDS,)).fetchall():
+        for name, length in self._execute(query, (time.time() - IN_USE_SECONDS,)):
             (self.root / name).unlink(missing_ok=True)
             self.forget(self.root / name)
             excess -= length
@@ -67,7 +74,17 @@ class Cache:
     def forget(self, path: Path) -> None:
         """The file is gone."""
         self._noted.pop(path, None)
-        self._table.execute("delete from files where path = ?", (self._name(path),))
+        self._execute("delete from files where path = ?", (self._name(path),))
+
+    def _execute(self, query: str, row: tuple[str | float, ...]) -> list[Any]:
+        """The rows of the result. Raises CacheError."""
+        try:
+            return self._table.execute(query, row).fetchall()
+        except sqlite3.OperationalError as error:
+            raise CacheError(
+                f"{self.root / NAME} cannot be used ({error}): free some space, or name a directory on "
+                "another disk in GROUNDWORK_CACHE"
+            ) from error
 
     def _name(self, path: Path) -> str:
         return path.relative_to(self.root).as_posix()

@@ -21,6 +21,7 @@ from urllib.parse import quote
 from zlib import crc32
 
 from pipeline.store import locks
+from pipeline.store.atomic import writable
 from pipeline.store.bucket.cache import Cache
 from pipeline.store.bucket.claim import claimed
 from pipeline.store.bucket.run_upload import RunUpload, is_whole
@@ -89,7 +90,7 @@ class BucketFiles(Files):
             self.cache.used(path)
             return path
         lock = self.root / FETCHING / f"{crc32(os.fsencode(path)) % LOCKS:02d}.lock"
-        with locks.exclusive(lock, f"fetching {path.name}"):
+        with writable(self.root), locks.exclusive(lock, f"fetching {path.name}"):
             if not path.exists():
                 self._download(path)
         return path
@@ -269,6 +270,9 @@ class BucketFiles(Files):
             write_atomically(version / MANIFEST, manifest)
         return not theirs
 
+    def keeps_removed(self) -> bool:
+        return self.bucket.keeps_versions()
+
     def remove(self, folder: Path) -> None:
         self.bucket.delete([self.key(folder / MANIFEST)])
         self.unshare(folder)
@@ -393,7 +397,8 @@ def cache_of(url: str, usual: Path) -> Path:
     place = Path(os.environ.get(CACHE_VARIABLE) or usual).absolute()
     root = place / quote(url.removeprefix("s3://").strip("/"), safe="")
     if not (root / ADDRESS).is_file():
-        write_atomically(root / ADDRESS, url + "\n")
+        with writable(place):
+            write_atomically(root / ADDRESS, url + "\n")
     _limit()
     return root
 

@@ -8,17 +8,19 @@ import base64
 import hashlib
 import logging
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
-from urllib.parse import urlsplit
 
+from pipeline.store.atomic import FULL
 from pipeline.store.errors import PipelineError, first_line
 from trainer.system.errors import install
 
@@ -32,12 +34,15 @@ READ_BYTES = 1 << 20
 CONNECTIONS = 16
 DELETED_TOGETHER = 1_000
 NONE_YET = ""  # instead of an ETag: there must be no object
+OTHER = f'"{"0" * 32}"'  # the ETag of no object
+NOT_TAKEN = (400, 501)  # answers to conditions that a server does not know
 SHA256 = "sha256"
 CHANGED = ("PreconditionFailed", "412")
 CONFLICT = ("ConditionalRequestConflict", "409")
 MISSING = ("NoSuchKey", "404")
 EXPIRED = "the session token has expired: get new credentials"
-OF_CREDENTIALS = {
+REMEDIES = {
+    "RequestTimeTooSkewed": "the clock of this machine is not that of the server: set it, as by NTP",
     "InvalidAccessKeyId": "the access key is unknown to the server: correct AWS_ACCESS_KEY_ID or the profile",
     "SignatureDoesNotMatch": "the secret key is not the one of this access key: correct "
     "AWS_SECRET_ACCESS_KEY or the profile",
@@ -46,7 +51,11 @@ OF_CREDENTIALS = {
 
 
 class BucketError(PipelineError):
-    """The bucket cannot be used; the message says what to change."""
+    """The bucket cannot be used; the message says what to change. `status`: that of the server's answer."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 @dataclass(frozen=True)
@@ -70,8 +79,14 @@ class Bucket:
     url: str
 
     def __post_init__(self) -> None:
-        found = urlsplit(self.url)
-        if found.scheme != SCHEME or not found.netloc:
+        if not re.fullmatch(r"[\w.-]*", self._bucket):
+            raise BucketError(
+                "the address of the store, not shown here, holds more than a bucket before the prefix: write "
+                "s3://bucket/prefix, and set credentials and AWS_ENDPOINT_URL in the environment"
+            )
+        if re.search("[#?]", self.url):
+            raise BucketError(f"{self.url}: a prefix without # and ? is needed, choose another")
+        if not self.url.startswith(f"{SCHEME}://") or not self._bucket:
             raise BucketError(
                 f"{self.url} is not a store: name a directory, or a bucket as s3://bucket/prefix (of another "
                 "service, with the endpoint of its S3 interface in AWS_ENDPOINT_URL)"
@@ -119,12 +134,14 @@ class Bucket:
 
     def upload(self, key: str, path: Path, sha256: str, replacing: str | None = None) -> str:
         """As `put`, for a file, in slices if it is large."""
-        size = path.stat().st_size
-        if size <= SLICE_BYTES:
+        if path.stat().st_size <= SLICE_BYTES:
             return self.put(key, path.read_bytes(), replacing)
+        return self._upload_in_slices(key, path, sha256, replacing)
+
+    def _upload_in_slices(self, key: str, path: Path, sha256: str, replacing: str | None) -> str:
         upload = self._call("create_multipart_upload", key, **_sha256(sha256))["UploadId"]
         try:
-            done = self._slices(key, path, size, upload)
+            done = self._slices(key, path, path.stat().st_size, upload)
             parts = {"UploadId": upload, "MultipartUpload": {"Parts": done}}
             published = self._conditional("complete_multipart_upload", key, replacing, parts)
         except BaseException:
@@ -192,19 +209,42 @@ class Bucket:
         Raises BucketError.
         """
         marker, content = ".groundwork-store", b"A store of Groundwork.\n"
-        self.put(marker, content, NONE_YET)
-        if self.put(marker, content, NONE_YET):
-            raise BucketError(
-                f"{self.url} takes no conditions (If-None-Match), without which two runs could publish the "
-                "same version: use S3, or a server that has them"
-            )
+        self.put(marker, content)
+        with NamedTemporaryFile() as file:
+            file.write(content)
+            file.flush()
+            conditional = {
+                "If-None-Match": partial(self.put, marker, content, NONE_YET),
+                "If-Match": partial(self.put, marker, content, OTHER),
+                "If-None-Match at the end of an upload in slices": partial(
+                    self._upload_in_slices, marker, Path(file.name), "", NONE_YET
+                ),
+            }
+            for condition, replace in conditional.items():
+                try:
+                    replaced = replace()
+                except BucketError as error:
+                    if error.status not in NOT_TAKEN:
+                        raise
+                    replaced = "refused"
+                if replaced:
+                    raise BucketError(
+                        f"{self.url} does not take conditions ({condition}), without which two runs could "
+                        "publish the same version: use S3, or a server that has them"
+                    )
+
+    def keeps_versions(self) -> bool:
+        """Whether what is removed stays as an old version; False where that may not be asked."""
+        with suppress(BucketError):
+            return bool(self._call("get_bucket_versioning", None).get("Status") == "Enabled")
+        return False
 
     @property
     def _bucket(self) -> str:
-        return urlsplit(self.url).netloc
+        return self.url.partition("://")[2].partition("/")[0]
 
     def _name(self, key: str) -> str:
-        prefix = urlsplit(self.url).path.strip("/")
+        prefix = self.url.partition("://")[2].partition("/")[2].strip("/")
         return f"{prefix}/{key}" if prefix else key
 
     @cached_property
@@ -290,6 +330,8 @@ class Bucket:
                     return self._stored(key, {**answer, "ContentLength": size})
                 why = f"{done:,} of {size:,} bytes arrived"
             except (self._errors.BotoCoreError, self._http_errors, OSError) as error:
+                if getattr(error, "errno", None) in FULL:  # the disk of this machine
+                    raise
                 why = first_line(error)
             log.info("%s/%s: %s, reading on from there", self.url, key, why)
             time.sleep(2**failed / 4)
@@ -321,7 +363,8 @@ class Bucket:
         try:
             yield
         except known.ClientError as error:
-            raise BucketError(_sentence(self.url, self._bucket, _code(error), error)) from error
+            status = error.response["ResponseMetadata"].get("HTTPStatusCode", 0)
+            raise BucketError(_sentence(self.url, self._bucket, _code(error), error), status) from error
         except (known.NoCredentialsError, known.PartialCredentialsError) as error:
             raise BucketError(
                 f"there are no credentials for {self.url}: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
@@ -333,20 +376,30 @@ class Bucket:
                 f"no server answers for {self.url} at {place} ({type(error).__name__}, {ATTEMPTS} "
                 "attempts): check the network, and AWS_ENDPOINT_URL if it is not Amazon's"
             ) from error
+        except RecursionError as error:  # a redirection without a region is followed to the same server
+            raise BucketError(
+                f"{self.url}: the server redirects (301) and does not say to which region: set "
+                "AWS_DEFAULT_REGION to the region of the bucket, or correct AWS_ENDPOINT_URL"
+            ) from error
         except known.BotoCoreError as error:
             raise BucketError(f"{self.url} cannot be used: {first_line(error)}") from error
 
 
 def _sentence(url: str, bucket: str, code: str, error: Any) -> str:
-    operation, status = error.operation_name, error.response["ResponseMetadata"].get("HTTPStatusCode")
+    operation, answer = error.operation_name, error.response["ResponseMetadata"]
     if code == "NoSuchBucket":
         return f"there is no bucket {bucket!r}, which the store {url} names: make it, or correct the address"
-    if code in OF_CREDENTIALS:
-        return f"{url}: {OF_CREDENTIALS[code]}"
-    if status == 403:
+    if code in REMEDIES:
+        return f"{url}: {REMEDIES[code]}"
+    if answer.get("HTTPStatusCode") == 403:
         return (
             f"{url}: these credentials may not do {operation} ({code}): let them list, get, put and delete "
             "objects there, or use others"
+        )
+    if not answer.get("MaxAttemptsReached"):
+        return (
+            f"{url}: the server refuses {operation} ({code}, {first_line(error)}): correct the address, the "
+            "region or the settings of the server"
         )
     return (
         f"{url}: {operation} failed ({code}, {first_line(error)}) after {ATTEMPTS} attempts: run again later"

@@ -1,0 +1,147 @@
+"""Servers, addresses and disks that are not as they should be: one sentence each, with what to change."""
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeline.cli import main
+from pipeline.store.bucket.files import cache_of
+from pipeline.store.bucket.s3 import BucketError
+from pipeline.store.errors import PipelineError
+from pipeline.store.store import Store
+from tests.pipeline.store.bucket.test_s3 import address, publish, store, texts, work
+from tests.s3_server import S3, Answer, proxied, use
+
+pytestmark = pytest.mark.usefixtures("s3_environment")
+
+Differs = Callable[[str, str, dict[str, str]], Answer | None]
+
+
+def error(status: int, code: str) -> Answer:
+    return status, [], f"<Error><Code>{code}</Code><Message>no</Message></Error>".encode()
+
+
+def ignoring(condition: str, method: str = "") -> Differs:
+    """Its requests with the method do not have the condition."""
+
+    def differs(sent: str, _: str, headers: dict[str, str]) -> None:
+        if sent == (method or sent):
+            headers.pop(condition, None)
+
+    return differs
+
+
+def refusing(status: int, code: str) -> Differs:
+    def differs(_: str, __: str, headers: dict[str, str]) -> Answer | None:
+        return error(status, code) if {"If-Match", "If-None-Match"} & headers.keys() else None
+
+    return differs
+
+
+@pytest.mark.parametrize(
+    ("differs", "named"),
+    [
+        (ignoring("If-None-Match", "PUT"), "(If-None-Match)"),
+        (ignoring("If-Match"), "(If-Match)"),
+        (ignoring("If-None-Match", "POST"), "(If-None-Match at the end of an upload in slices)"),
+        (refusing(501, "NotImplemented"), "(If-None-Match)"),
+        (refusing(400, "InvalidArgument"), "(If-None-Match)"),
+    ],
+)
+def test_a_server_without_a_condition_is_refused_before_anything_is_written(
+    server: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, differs: Differs, named: str
+) -> None:
+    with proxied(server, differs=differs) as (other, _):
+        use(other, monkeypatch)
+        with pytest.raises(BucketError) as raised:
+            publish(store(tmp_path), work(), a="one")
+    assert f"{address(tmp_path)} does not take conditions {named}" in str(raised.value)
+    prefix = address(tmp_path).removeprefix("s3://bucket/")
+    assert server.keys(prefix) == [f"{prefix}/.groundwork-store"]
+    assert server.unfinished() == 0
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (error(403, "RequestTimeTooSkewed"), "the clock of this machine is not that of the server: set it"),
+        (error(301, "PermanentRedirect"), "the server redirects (301) and does not say to which region"),
+        (error(400, "MalformedXML"), "the server refuses GetObject (MalformedXML"),
+    ],
+)
+def test_what_a_server_answers_is_one_sentence_with_what_to_change(
+    server: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Answer, said: str
+) -> None:
+    with proxied(server, differs=lambda *_: answer) as (other, _):
+        use(other, monkeypatch)
+        with pytest.raises(BucketError) as raised:
+            store(tmp_path).find(work())
+    assert said in str(raised.value)
+    assert "\n" not in str(raised.value) and "attempts" not in str(raised.value)
+
+
+@pytest.mark.parametrize("prefix", ["pre#one", "pre?two"])
+def test_a_prefix_of_which_a_part_would_be_cut_off_is_refused(tmp_path: Path, prefix: str) -> None:
+    with pytest.raises(BucketError, match=r"s3://bucket/pre.*a prefix without # and \? is needed"):
+        cache_of(f"s3://bucket/{prefix}", tmp_path)
+
+
+@pytest.mark.parametrize("host", ["AKIAX:SECRETY@bucket", "AKIAX:SEC/SECRETY@bucket", "SECRETY@bucket"])
+def test_credentials_in_an_address_are_refused_and_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], host: str
+) -> None:
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    for scheme in ("s3", "https"):
+        monkeypatch.setenv("GROUNDWORK_STORE", f"{scheme}://{host}/pre")
+        assert main(["disk"]) == 2
+        said = capsys.readouterr().err
+        assert "write s3://bucket/prefix, and set credentials and AWS_ENDPOINT_URL" in said
+        assert len(said.splitlines()) == 1
+        assert "AKIAX" not in said and "SEC" not in said
+    assert not list(tmp_path.rglob("*SECRET*"))
+
+
+def test_gc_says_that_a_bucket_keeps_what_it_removes(
+    server: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.client.create_bucket(Bucket="versioned")
+    status = {"Status": "Enabled"}
+    server.client.put_bucket_versioning(Bucket="versioned", VersioningConfiguration=status)
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    for bucket, keeps in (("versioned", True), ("bucket", False)):
+        monkeypatch.setenv("GROUNDWORK_STORE", f"s3://{bucket}/gc")
+        assert main(["gc", "--delete"]) == 0
+        said = f"s3://{bucket}/gc keeps old versions: what is removed takes space until a lifecycle rule"
+        assert (said in capsys.readouterr().out) == keeps
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(disk)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("no small disk: to mount one needs root")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+@pytest.mark.parametrize("free", range(0, 60_000, 12_000))
+def test_a_full_disk_of_the_cache_is_one_sentence(
+    server: S3, tmp_path: Path, small_disk: Path, free: int
+) -> None:
+    made = publish(store(tmp_path), work(), **{f"p{number}": "x" * 40_000 for number in range(6)})
+    filler = small_disk / "filler"
+    filler.write_bytes(bytes(400_000 - free))
+
+    def read() -> list[str]:
+        return texts(Store(cache_of(address(tmp_path), small_disk)).open("numbers", made.path.name))
+
+    with pytest.raises(PipelineError, match=f"{small_disk}.* cannot be .*: free some space") as raised:
+        read()
+    assert "\n" not in str(raised.value)
+    filler.unlink()
+    assert read() == ["x" * 40_000] * 6
