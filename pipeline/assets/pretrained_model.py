@@ -43,8 +43,8 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
             workshop.release_data()
             launcher = Launcher(workshop.recipe.launch, run.config.training.threads)
             with plan.at_hand(workshop.store, workshop.recipe, run) as check_claim:
-                trainer_process = TrainerProcess(context, run, launcher, check_claim)
-                seconds = trainer_process.train()
+                trainer_process = TrainerProcess(context, run, launcher)
+                seconds = trainer_process.train(check_claim)
             version = plan.finish(workshop.store, run, trainer_process.last_checkpoint, seconds)
         result = plan.result(workshop.store, version)
         effort = Effort.of(version, workshop.recipe.launch.usd_per_hour)  # over all attempts

@@ -29,21 +29,13 @@ SPIKE_ALERT_SECONDS = 3600.0  # a run that becomes unstable has many spikes
 
 class TrainerProcess:
     """Runs the trainer through Dagster Pipes, and turns its messages into log lines and checkpoint entries as
-    they arrive. Training continues while the database is unavailable, and messages wait for it. It stops when
-    `check_claim` raises.
+    they arrive. Training continues while the database is unavailable, and messages wait for it.
     """
 
-    def __init__(
-        self,
-        context: dg.AssetExecutionContext,
-        run: plan.Run,
-        launcher: Launcher,
-        check_claim: Callable[[], None],
-    ):
+    def __init__(self, context: dg.AssetExecutionContext, run: plan.Run, launcher: Launcher):
         self.context = context
         self.run = run
         self.launcher = launcher
-        self.check_claim = check_claim
         self.last_checkpoint: Mapping[str, Any] = {}
         self._samples: list[Mapping[str, Any]] = []  # written since the last checkpoint
         self._reasons: list[str] = []  # errors that the trainer reported in this attempt
@@ -55,13 +47,14 @@ class TrainerProcess:
         self._wanted = True
         self._ask_at = self._catch_up_at = 0.0
 
-    def train(self) -> float:
+    def train(self, check_claim: Callable[[], None]) -> float:
         """Trains to the last step, in up to ATTEMPTS attempts. Returns the seconds that training has taken,
-        earlier runs of the job included.
+        earlier runs of the job included. Stops when `check_claim` raises.
 
         Raises TrainingError or RetriableError with the reason when training does not get there, and
         StoppedError with the step that was saved when somebody stops it.
         """
+        self._check_claim = check_claim
         with self._progress:
             self._try()
         return self._stopwatch.seconds
@@ -92,7 +85,7 @@ class TrainerProcess:
 
                 def poll() -> bool:
                     output.show()
-                    self.check_claim()
+                    self._check_claim()
                     return self._follow(session.get_custom_messages())
 
                 try:

@@ -1,6 +1,7 @@
 """A whole run with its store in a bucket: the bytes of a local one, empty caches, kills, two runs at once."""
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -14,7 +15,9 @@ from typing import Any
 import pytest
 
 from pipeline.recipe.recipe import load_recipe
+from pipeline.recipe.sections import LaunchParams
 from pipeline.steps.recipe_versions import RecipeVersions
+from pipeline.steps.training.launcher import Launcher
 from pipeline.store.bucket.files import cache_of
 from pipeline.store.files import MANIFEST
 from pipeline.store.store import Store
@@ -209,3 +212,23 @@ def test_other_programs_read_what_lies_in_the_bucket(server: S3, tmp_path: Path)
         },
     )
     assert loaded.num_rows == rows
+
+
+def test_training_on_nodes_that_share_no_cache_is_refused_before_any_data_is_made(
+    make_project: Callable[[Path], Project], server: S3, tmp_path: Path
+) -> None:
+    pytest.importorskip("ray")
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        pytest.skip("no file system of its own for a node: that needs root and unshare")
+    from tests.pipeline.steps.test_in_a_bucket import machine, started
+
+    project, cache = make_project(tmp_path / "project"), tmp_path / "project" / "cache"
+    cache.mkdir()
+    with started(nodes=1) as cluster:
+        launch = {"kind": "ray", "address": cluster.address}
+        Launcher(LaunchParams(**launch), None).check_nodes(cache)  # worker-0 shares it
+        with machine(cluster, tmp_path / "disk", cache, 1):
+            status, said = in_bucket(project, server, "refused", launch=launch).run()
+    assert status != 0
+    assert "launch.kind ray: worker-1 of the cluster cannot see" in said
+    assert not server.keys("refused/corpora")

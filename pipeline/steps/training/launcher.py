@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import IO
 
 from pipeline.recipe.sections import LaunchParams
@@ -77,16 +78,20 @@ class Launcher:
         command = self.params.command
         return signal.SIGUSR1 if command and Path(command[0]).name == "srun" else signal.SIGTERM
 
+    def check_nodes(self, directory: Path) -> None:
+        """Before data is prepared for them: nodes of a cluster share the directory with this machine. Raises
+        ClusterError.
+        """
+        if self.params.kind == "ray":
+            _ray_nodes().check_shared(directory, self.params.address)
+
     def _on_ray(self, config: Path) -> list[str]:
-        try:
-            from pipeline.steps.training.ray_nodes import Training
-        except ModuleNotFoundError as error:
-            raise LaunchError(f"launch.kind ray needs the package ray: run {install('ray')}") from error
         params = self.params
-        training = Training(
+        training = _ray_nodes().Training(
             str(config.absolute()), params.address, params.nodes, params.nproc_per_node, self.threads
         )
-        return training.command()
+        command: list[str] = training.command()
+        return command
 
     def _environment(self) -> dict[str, str]:
         environment = launch.environment(self.threads, self.params.nproc_per_node)
@@ -94,6 +99,14 @@ class Launcher:
             # The trainer's machines and the processes on each are not known here; it chooses when it starts.
             del environment["OMP_NUM_THREADS"]
         return {**os.environ, **environment}
+
+
+def _ray_nodes() -> ModuleType:
+    try:
+        from pipeline.steps.training import ray_nodes
+    except ModuleNotFoundError as error:
+        raise LaunchError(f"launch.kind ray needs the package ray: run {install('ray')}") from error
+    return ray_nodes
 
 
 def run_trainer(*arguments: str, threads: int | None = None) -> str:

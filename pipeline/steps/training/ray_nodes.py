@@ -14,13 +14,15 @@ import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 import ray
 from ray import exceptions
 from ray.util.placement_group import placement_group
-from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
 from pipeline.store.engines.ray import connect
 from pipeline.store.engines.ray_worker import ClusterError, node_name
@@ -103,6 +105,26 @@ class Node:
         self._stopped = True
         if self._process is not None:
             self._process.terminate()
+
+
+def check_shared(directory: Path, address: str) -> None:
+    """Every node that has CPUs sees what is in a directory of this machine. Raises ClusterError."""
+    connect(address, "launch.address")
+    look, on = ray.remote(num_cpus=0)(_name_without), partial(NodeAffinitySchedulingStrategy, soft=True)
+    with NamedTemporaryFile(dir=directory, prefix=".shared-") as file:
+        nodes = [node["NodeID"] for node in ray.nodes() if node["Resources"].get("CPU")]
+        names = ray.get([look.options(scheduling_strategy=on(node)).remote(file.name) for node in nodes])
+    ray.shutdown()
+    if lacking := ", ".join(sorted(filter(None, names))):
+        raise ClusterError(
+            f"launch.kind ray: {lacking} of the cluster cannot see {directory}, where the trainer reads and "
+            "saves: set GROUNDWORK_CACHE to a disk that all nodes share, or train here with another kind"
+        )
+
+
+def _name_without(path: str) -> str:
+    """The name of this node if it lacks the file."""
+    return "" if Path(path).exists() else node_name()
 
 
 def train(training: Training, stop: threading.Event) -> int:

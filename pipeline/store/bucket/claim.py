@@ -21,7 +21,6 @@ log = logging.getLogger(__name__)
 CLAIM_SECONDS = 300.0  # after which a claim that was not renewed is over
 RENEWED_EVERY_SECONDS = 60.0
 LOOK_EVERY_SECONDS = 2.0
-SAID_EVERY_SECONDS = 60.0
 FREE = b""  # the content of a claim that was given back
 
 
@@ -45,11 +44,11 @@ class Claim:
 
     def take(self) -> None:
         """Waits until no other process holds it."""
-        said = -SAID_EVERY_SECONDS
+        said = -RENEWED_EVERY_SECONDS
         while not self._renew():
             found = self._bucket.get(self._key)
             self._etag = found[1].etag if found and _is_over(*found) else NONE_YET
-            if found and not self._etag and time.monotonic() - said > SAID_EVERY_SECONDS:
+            if found and not self._etag and time.monotonic() - said > RENEWED_EVERY_SECONDS:
                 said = time.monotonic()
                 owner = " ".join(found[0].decode().split()[:2])
                 log.info("%s: process %s trains it, waiting for that process", self._key, owner)
@@ -62,14 +61,11 @@ class Claim:
         self.check()
 
     def check(self) -> None:
-        """Asks nobody. Raises ClaimLostError, also when the claim could not be renewed for so long that
-        another process may soon take it.
-        """
+        """Asks nobody. Raises ClaimLostError, also when another process may soon take the claim."""
         if self._lost or time.monotonic() - self._renewed > CLAIM_SECONDS - RENEWED_EVERY_SECONDS:
             raise ClaimLostError(
-                f"{self._bucket.url}/{self._key}: this process has lost its claim on the run, most likely "
-                "because it did not reach the bucket for minutes, and stops before another process trains "
-                "the run, too: run the job again to resume from the newest checkpoint"
+                f"{self._bucket.url}/{self._key}: this process has lost its claim on the run, most likely as "
+                "it did not reach the bucket for minutes: run again to resume from the newest checkpoint"
             )
 
     def release(self) -> None:

@@ -35,7 +35,6 @@ CONNECTIONS = 16
 DELETED_TOGETHER = 1_000
 NONE_YET = ""  # instead of an ETag: there must be no object
 OTHER = f'"{"0" * 32}"'  # the ETag of no object
-NOT_TAKEN = (400, 501)  # answers to conditions that a server does not know
 SHA256 = "sha256"
 CHANGED = ("PreconditionFailed", "412")
 CONFLICT = ("ConditionalRequestConflict", "409")
@@ -51,11 +50,11 @@ REMEDIES = {
 
 
 class BucketError(PipelineError):
-    """The bucket cannot be used; the message says what to change. `status`: that of the server's answer."""
+    """The bucket cannot be used; the message says what to change."""
 
-    def __init__(self, message: str, status: int = 0) -> None:
-        super().__init__(message)
-        self.status = status
+
+class RefusedError(BucketError):
+    """The server does not take such a request."""
 
 
 @dataclass(frozen=True)
@@ -102,12 +101,8 @@ class Bucket:
         found = self._read(key, content.append, lambda _: content.clear())
         return (b"".join(content), found) if found else None
 
-    def download(
-        self, key: str, path: Path, make_room: Callable[[int], object] = int
-    ) -> tuple[Stored, str] | None:
-        """Writes an object to a file, and returns the sha256 of what was written. `make_room` gets its size
-        before.
-        """
+    def download(self, key: str, path: Path, make_room: Callable[[int], object]) -> tuple[Stored, str] | None:
+        """Writes an object to a file and returns the sha256 of what it wrote. `make_room` gets its size."""
         with path.open("wb") as file:
             digest = hashlib.sha256()
 
@@ -213,20 +208,17 @@ class Bucket:
         with NamedTemporaryFile() as file:
             file.write(content)
             file.flush()
+            sliced = partial(self._upload_in_slices, marker, Path(file.name), "", NONE_YET)
             conditional = {
                 "If-None-Match": partial(self.put, marker, content, NONE_YET),
                 "If-Match": partial(self.put, marker, content, OTHER),
-                "If-None-Match at the end of an upload in slices": partial(
-                    self._upload_in_slices, marker, Path(file.name), "", NONE_YET
-                ),
+                "If-None-Match at the end of an upload in slices": sliced,
             }
             for condition, replace in conditional.items():
                 try:
                     replaced = replace()
-                except BucketError as error:
-                    if error.status not in NOT_TAKEN:
-                        raise
-                    replaced = "refused"
+                except RefusedError:
+                    replaced = "not even that"
                 if replaced:
                     raise BucketError(
                         f"{self.url} does not take conditions ({condition}), without which two runs could "
@@ -307,9 +299,7 @@ class Bucket:
     def _read(
         self, key: str, write: Callable[[bytes], object], restart: Callable[[int], object]
     ) -> Stored | None:
-        """Reads an object block by block, and goes on after what was read when the connection breaks.
-        `restart` gets its size before the first block.
-        """
+        """Reads an object block by block, and goes on after what was read when the connection breaks."""
         done, etag, why = 0, "", ""
         for failed in range(ATTEMPTS):
             ranged = {"Range": f"bytes={done}-"} if done else {}
@@ -363,8 +353,7 @@ class Bucket:
         try:
             yield
         except known.ClientError as error:
-            status = error.response["ResponseMetadata"].get("HTTPStatusCode", 0)
-            raise BucketError(_sentence(self.url, self._bucket, _code(error), error), status) from error
+            raise _explanation(self.url, self._bucket, error) from error
         except (known.NoCredentialsError, known.PartialCredentialsError) as error:
             raise BucketError(
                 f"there are no credentials for {self.url}: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
@@ -376,33 +365,33 @@ class Bucket:
                 f"no server answers for {self.url} at {place} ({type(error).__name__}, {ATTEMPTS} "
                 "attempts): check the network, and AWS_ENDPOINT_URL if it is not Amazon's"
             ) from error
-        except RecursionError as error:  # a redirection without a region is followed to the same server
+        except RecursionError as error:
             raise BucketError(
                 f"{self.url}: the server redirects (301) and does not say to which region: set "
-                "AWS_DEFAULT_REGION to the region of the bucket, or correct AWS_ENDPOINT_URL"
+                "AWS_DEFAULT_REGION or correct AWS_ENDPOINT_URL"
             ) from error
         except known.BotoCoreError as error:
             raise BucketError(f"{self.url} cannot be used: {first_line(error)}") from error
 
 
-def _sentence(url: str, bucket: str, code: str, error: Any) -> str:
-    operation, answer = error.operation_name, error.response["ResponseMetadata"]
+def _explanation(url: str, bucket: str, error: Any) -> BucketError:
+    code, operation, answer = _code(error), error.operation_name, error.response["ResponseMetadata"]
     if code == "NoSuchBucket":
-        return f"there is no bucket {bucket!r}, which the store {url} names: make it, or correct the address"
+        return BucketError(
+            f"there is no bucket {bucket!r}, which the store {url} names: make it, or correct the address"
+        )
     if code in REMEDIES:
-        return f"{url}: {REMEDIES[code]}"
+        return BucketError(f"{url}: {REMEDIES[code]}")
     if answer.get("HTTPStatusCode") == 403:
-        return (
+        return BucketError(
             f"{url}: these credentials may not do {operation} ({code}): let them list, get, put and delete "
             "objects there, or use others"
         )
-    if not answer.get("MaxAttemptsReached"):
-        return (
-            f"{url}: the server refuses {operation} ({code}, {first_line(error)}): correct the address, the "
-            "region or the settings of the server"
-        )
-    return (
-        f"{url}: {operation} failed ({code}, {first_line(error)}) after {ATTEMPTS} attempts: run again later"
+    said = f"{code}, {first_line(error)}"
+    if answer.get("MaxAttemptsReached"):
+        return BucketError(f"{url}: {operation} failed ({said}) after {ATTEMPTS} attempts: run again later")
+    return RefusedError(
+        f"{url}: the server refuses {operation} ({said}): correct the address, the region or its settings"
     )
 
 

@@ -93,7 +93,7 @@ def trains(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tra
         @dg.asset
         @user_errors_as_failures
         def model(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-            trainer_process.TrainerProcess(context, run, Launcher(params, 1), check_claim).train()
+            trainer_process.TrainerProcess(context, run, Launcher(params, 1)).train(check_claim)
             return dg.MaterializeResult()
 
         return dg.materialize([model], instance=instance, raise_on_error=False)

@@ -263,7 +263,7 @@ def test_a_large_file_goes_in_slices_and_a_failed_upload_leaves_nothing(
     sha256 = hashlib.sha256(content).hexdigest()
     assert bucket.upload("large", path, sha256, "")
     assert not bucket.upload("large", path, sha256, "")  # there is one already
-    found = bucket.download("large", tmp_path / "back")
+    found = bucket.download("large", tmp_path / "back", lambda _: None)
     assert found and found[1] == sha256 == found[0].sha256
     monkeypatch.setattr(Bucket, "_conditional", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
