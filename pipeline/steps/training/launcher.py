@@ -79,9 +79,7 @@ class Launcher:
         return signal.SIGUSR1 if command and Path(command[0]).name == "srun" else signal.SIGTERM
 
     def check_nodes(self, directory: Path) -> None:
-        """Before data is prepared for them: nodes of a cluster share the directory with this machine. Raises
-        ClusterError.
-        """
+        """Before data is made: nodes of a cluster see the directory of this machine. Raises ClusterError."""
         if self.params.kind == "ray":
             _ray_nodes().check_shared(directory, self.params.address)
 
@@ -90,8 +88,7 @@ class Launcher:
         training = _ray_nodes().Training(
             str(config.absolute()), params.address, params.nodes, params.nproc_per_node, self.threads
         )
-        command: list[str] = training.command()
-        return command
+        return list(training.command())
 
     def _environment(self) -> dict[str, str]:
         environment = launch.environment(self.threads, self.params.nproc_per_node)

@@ -217,9 +217,7 @@ class BucketFiles(Files):
             one = there.get(path)
             return one is not None and (size, self._etags.pop(path, one.etag)) == (one.bytes, one.etag)
 
-        missing = {
-            name: sha256 for name, (size, sha256) in written.items() if not is_there(version / name, size)
-        }
+        missing = {name: sha for name, (size, sha) in written.items() if not is_there(version / name, size)}
         self.put_files(version, missing)
 
     def _put(self, version: Path, name: str, sha256: str) -> None:
@@ -227,9 +225,8 @@ class BucketFiles(Files):
         nor there.
         """
         path = version / name
-        ask = (
-            not path.exists() or path.stat().st_size > SLICE_BYTES
-        )  # a small file is sooner put than asked for
+        # a small file is sooner put than asked for
+        ask = not path.exists() or path.stat().st_size > SLICE_BYTES
         for _ in range(THREADS):
             there = self.bucket.head(self.key(path)) if ask else None
             if there and (there.sha256 == sha256 or self.bucket.head(self.key(version / MANIFEST))):
