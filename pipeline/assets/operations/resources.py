@@ -26,7 +26,6 @@ PARENT_TAG = "dagster/parent_run_id"
 PARTITION_TAG = "dagster/partition"
 CHECKPOINT = re.compile(r"[0-9a-f]{8}-\d{8,}")
 TAG_LENGTH = 200
-TRAINING_JOB = "pretrain"
 SHOWN_SETTINGS = 2  # in the name of a run
 PLANNED = dg.DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED
 EVALUATED = dg.DagsterEventType.ASSET_CHECK_EVALUATION
@@ -120,7 +119,9 @@ class PipelineResources(dg.ConfigurableResource):
         orphaned_runs.claim(instance, run)
         try:
             instance.add_run_tags(run.run_id, self._tags())
-            if self.store.files.shared and _trains(run):
+            chosen, model = run.asset_selection, dg.AssetKey(keys.PRETRAINED_MODEL)
+            trains = model in chosen if chosen else run.job_name == "pretrain"
+            if trains and self.store.files.shared:
                 Launcher(self.recipe.launch, None).check_nodes(self.store.root)
         except PipelineError as error:
             if context.log and not isinstance(error, RecipeError):  # of which the terminal hears otherwise
@@ -189,11 +190,6 @@ def _variant_of(run: dg.DagsterRun | None) -> str:
     """The variant that a run is for. The partitions of the job `evaluate` are checkpoints, not variants."""
     partition = run.tags.get(PARTITION_TAG) if run else None
     return BASE if partition is None or CHECKPOINT.fullmatch(partition) else partition
-
-
-def _trains(run: dg.DagsterRun) -> bool:
-    model = dg.AssetKey(keys.PRETRAINED_MODEL)
-    return model in run.asset_selection if run.asset_selection else run.job_name == TRAINING_JOB
 
 
 def _restore_unreached_checks(instance: dg.DagsterInstance, run_id: str) -> None:
