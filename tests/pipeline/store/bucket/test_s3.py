@@ -275,7 +275,7 @@ def test_a_large_file_goes_in_slices_and_a_failed_upload_leaves_nothing(
 @pytest.mark.slow
 def test_a_bad_network_changes_nothing(server: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipeline.store.bucket.s3.ATTEMPTS", 12)
-    content = {f"p{number}": f"{number} " * 50_000 for number in range(6)}
+    content = {f"p{number:02d}": f"{number} " * 50_000 for number in range(20)}
     with proxied(server, share=0.25) as (bad, proxy):
         use(bad, monkeypatch)
         made = publish(store(tmp_path), work(), **content)
