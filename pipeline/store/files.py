@@ -5,8 +5,10 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from io import RawIOBase
 from itertools import count
 from pathlib import Path
+from typing import BinaryIO
 
 from trainer.system.durable import rename_directory, write_atomically
 
@@ -36,6 +38,10 @@ class Files:
     def fetch(self, path: Path) -> Path:
         """Makes sure that a file can be opened under its path, which it returns. Raises FetchError."""
         return path
+
+    def open(self, path: Path) -> RawIOBase | BinaryIO:
+        """A file of which only what is read is fetched, unchecked."""
+        return path.open("rb")
 
     def fetch_all(self, paths: Sequence[Path]) -> None:
         """As `fetch`, for several files at a time."""
@@ -181,6 +187,9 @@ class StoredFile(os.PathLike[str]):
     @property
     def name(self) -> str:
         return self.path.name
+
+    def open(self) -> RawIOBase | BinaryIO:
+        return self.files.open(self.path)
 
     def read_text(self, encoding: str = "utf-8") -> str:
         return self.files.fetch(self.path).read_text(encoding)

@@ -30,6 +30,7 @@ from pipeline.stages.dedup.bands import (
     first_of_equal,
     labels,
     linked,
+    nearest,
     sort_band,
     unite,
 )

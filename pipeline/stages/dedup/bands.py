@@ -1,6 +1,8 @@
 """From MinHash values to candidate clusters: documents with an equal key in a band are a pair, and pairs are
-joined by union-find over flat arrays.
+joined by union-find over flat arrays, or where these are too many for one process, in rounds.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -122,6 +124,40 @@ def labels(parents: np.ndarray) -> np.ndarray:
     for node in range(len(parents)):
         roots[node] = _root(parents, node)
     return roots
+
+
+class Nearest(NamedTuple):
+    """The `rows` of some links (ascending int64), the `smallest` row that each knows of, and the links with
+    which the next round goes on: (left, right) int64. `settled`: they are those of before.
+    """
+
+    rows: np.ndarray
+    smallest: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+    settled: bool
+
+
+def nearest(rows: np.ndarray, others: np.ndarray) -> Nearest:
+    """One round of hash-to-min (Rastogi et al. 2013): each row tells its neighbours and the smallest row it
+    knows of about each other. Links are int64[n], all those of each of the `rows`, which span less than 2^23.
+    Once each row of all links is settled, `smallest` are the `labels`. Some log n rounds.
+
+    Sorts in 32 bytes a link. Rows are less than 2^40.
+    """
+    first = rows.min(initial=1 << 40)
+    packed = np.sort((rows - first) << 40 | others)
+    packed = packed[np.diff(packed, prepend=-1) != 0]
+    rows, others = (packed >> 40) + first, packed & ((1 << 40) - 1)
+    starts = np.flatnonzero(np.diff(rows, prepend=-1))
+    sizes = np.diff(starts, append=len(rows))
+    rows = rows[starts]
+    smallest = np.minimum(rows, others[starts])
+    settled = bool(((sizes == 1) | (smallest == rows)).all())
+    left = np.concatenate([np.repeat(smallest, sizes), smallest])
+    right = np.concatenate([others, rows])
+    apart = left != right
+    return Nearest(rows, smallest, left[apart], right[apart], settled)
 
 
 def linked(roots: np.ndarray) -> np.ndarray:

@@ -1,24 +1,37 @@
-"""Finds the documents that may be duplicates of one another. Reads the sorted runs of all parts once, in
-slices, and no text.
+"""Finds the documents that may be duplicates of one another. Reads the sorted runs of all parts once, and no
+text.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
 
 from pipeline.stages import dedup
+from pipeline.steps.dedup.components import Documents, LinkFile, components
+from pipeline.steps.dedup.shuffle import (
+    BITS,
+    FILES,
+    ROW_BYTES,
+    TOGETHER,
+    Slice,
+    divide,
+    remove,
+    write_divided,
+)
 from pipeline.steps.dedup.signatures import SCALARS, Runs, Signed
 from pipeline.store.engines.local import Engine
 from pipeline.store.files import Scratch, StoredFile
 from pipeline.store.parquet import read_table
 from trainer.system.durable import whole_file
 
-# For each part the file with its runs, and the global row of its first document.
-PartRuns = Sequence[tuple[StoredFile, int]]
+# The file with the runs of a part, and the global row of its first document.
+PartRun = tuple[StoredFile, int]
+Keys = tuple[np.ndarray, np.ndarray]  # uint64, and the global rows of their documents
 
 RANGE_KEYS = 8_000_000  # keys that a task sorts at a time, in about 0.4 GB
 RUNS_TOGETHER = 4  # runs of one task when they are small, so that it opens each file once
@@ -27,32 +40,17 @@ RUNS_TOGETHER = 4  # runs of one task when they are small, so that it opens each
 def link(engine: Engine, signed: Sequence[Signed], scratch: Scratch, params: dedup.DedupParams) -> pa.Table:
     """The documents that share text or a band key with another, directly or through others, as MEMBER_SCHEMA.
 
-    Workers leave pairs and linked documents in files in `scratch`, which this process reads and deletes.
-    Memory: this process holds 32 bytes for each document, the pairs of a task and the linked documents; a
-    worker holds one range of keys of one band.
+    Of few documents in few parts, a task reads some of the runs of each part; else tasks first divide the
+    keys of all runs by ranges. Memory: this process holds the linked documents; a worker holds one range.
     """
-    total = sum(piece.rows for piece in signed)
-    ranges = -(-total // RANGE_KEYS)
-    runs = tuple((piece.runs, piece.start) for piece in signed)
-    together = min(RUNS_TOGETHER, max(1, RANGE_KEYS // max(total, 1)))
-    numbers = range(params.bands + 1)
-    groups = [tuple(numbers[first : first + together]) for first in numbers[::together]]
-    tasks = [RunRange(group, index, ranges) for group in groups for index in range(ranges)]
-    input_bytes = sum(piece.part.files["runs"].bytes for piece in signed)
-    parents = np.arange(total)
-    write = partial(RunRange.write, runs=runs, scratch=scratch)
-    for pairs in engine.map(write, tasks, input_bytes=input_bytes, what="dedup candidates"):
-        dedup.unite(parents, *np.load(pairs))
-        pairs.path.unlink()
-    roots = dedup.labels(parents)
-    linked = dedup.linked(roots)
-    members = []
-    for piece in signed:
-        rows = linked[piece.among(linked)]
-        if len(rows):
-            members.append(_Members(piece, rows, roots[rows]))
-    input_bytes = sum(task.piece.part.files["signatures"].bytes for task in members)
-    write_members = partial(_Members.write, scratch=scratch)
+    filled = [piece for piece in signed if piece.rows]
+    runs = [(piece.runs, piece.start) for piece in filled]
+    documents = Documents(sum(piece.rows for piece in filled))
+    links = candidates(engine, scratch, documents, runs, params.bands + 1)
+    labels = components(engine, scratch, documents, links)
+    members = [_Members(piece, documents.labels(labels, piece.start, piece.rows)) for piece in filled]
+    input_bytes = sum(piece.part.files["signatures"].bytes for piece in filled)
+    write_members = partial(_Members.write, documents=documents, scratch=scratch)
     tables = [dedup.MEMBER_SCHEMA.empty_table()]
     for written in engine.map(write_members, members, input_bytes=input_bytes, what="dedup candidates"):
         with pa.OSFile(os.fspath(written)) as file:
@@ -61,68 +59,112 @@ def link(engine: Engine, signed: Sequence[Signed], scratch: Scratch, params: ded
     return pa.concat_tables(tables)
 
 
-@dataclass(frozen=True)
-class RunRange:
-    """The keys of some runs that fall into range `index` of `ranges` equal ones, from all parts.
+def candidates(
+    engine: Engine, scratch: Scratch, documents: Documents, runs: Sequence[PartRun], count: int
+) -> Iterator[LinkFile]:
+    """The links between documents with equal keys in any of the `count` runs."""
+    size = ROW_BYTES * count * documents.total
+    write_links = partial(_write_links, documents=documents, scratch=scratch)
+    if documents.total <= RANGE_KEYS and len(runs) <= FILES:
+        together = min(RUNS_TOGETHER, max(1, RANGE_KEYS // max(documents.total, 1)))
+        numbers = [tuple(range(count)[first : first + together]) for first in range(0, count, together)]
+        tasks = [RunKeys(some, tuple(runs)) for some in numbers]
+        yield from engine.map(write_links, tasks, input_bytes=size, what="dedup candidates")
+        return
+    bits = (count * documents.total // RANGE_KEYS).bit_length()
+    window = TOGETHER // (ROW_BYTES * count)  # documents
+    groups = [
+        _PartKeys(*key, tuple(run for _, run in some))
+        for key, some in groupby(enumerate(runs), lambda one: (one[0] // FILES, one[1][1] // window))
+    ]
+    read = partial(_PartKeys.write, scratch=scratch, count=count, inside=min(BITS, bits))
+    files = list(engine.map(read, groups, input_bytes=size, what="dedup keys"))
+    divided = divide(engine, scratch, files, bits, size, "keys")
+    ranges = [_RangeKeys(index, rows) for index, rows in enumerate(divided.slices)]
+    yield from engine.map(write_links, ranges, input_bytes=size, what="dedup candidates")
+    remove(divided.groups)
 
-    `numbers`: which runs of each part.
-    """
+
+def _write_links(keys: "RunKeys | _RangeKeys", documents: Documents, scratch: Scratch) -> LinkFile:
+    left, right = zip(*(dedup.candidate_pairs(*dedup.sort_band(*some)) for some in keys.read()), strict=True)
+    return documents.write_links(scratch, keys.name, np.concatenate(left), np.concatenate(right))
+
+
+@dataclass(frozen=True)
+class RunKeys:
+    """Some runs of all parts."""
 
     numbers: tuple[int, ...]
+    runs: tuple[PartRun, ...]
+
+    @property
+    def name(self) -> str:
+        return f"pairs-{self.numbers[0]}"
+
+    def read(self) -> Iterator[Keys]:
+        opened = [(Runs(file), start) for file, start in self.runs]
+        for number in self.numbers:
+            keys, rows = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)]
+            for runs, start in opened:
+                keys.append(runs[number][0])
+                rows.append(runs[number][1] + np.int64(start))
+            yield np.concatenate(keys), np.concatenate(rows)
+
+
+@dataclass(frozen=True)
+class _PartKeys:
+    """All runs of some parts."""
+
+    number: int
+    window: int
+    runs: tuple[PartRun, ...]
+
+    def write(self, scratch: Scratch, count: int, inside: int) -> StoredFile:
+        keys, rows = zip(*RunKeys(tuple(range(count)), self.runs).read(), strict=True)
+        table = pa.record_batch({"key": np.concatenate(keys), "row": np.concatenate(rows)})
+        return write_divided(scratch, f"keys-{self.number}-{self.window}", table, 0, inside)
+
+
+@dataclass(frozen=True)
+class _RangeKeys:
+    """A range of the keys of all runs. Keys of two runs are as unlikely to be equal as two of one."""
+
     index: int
-    ranges: int
+    rows: Slice
 
-    def write(self, runs: PartRuns, scratch: Scratch) -> StoredFile:
-        """Writes the pairs as one int64 array [2, pairs]."""
-        path = scratch.path / f"pairs-{self.numbers[0]:05d}-{self.index:05d}.npy"
-        with whole_file(path) as temporary, temporary.open("wb") as file:
-            np.save(file, np.stack(self.pairs(runs)))
-        return scratch.written(path)
+    @property
+    def name(self) -> str:
+        return f"pairs-{self.index}"
 
-    def pairs(self, runs: PartRuns) -> tuple[np.ndarray, np.ndarray]:
-        """The candidate pairs of these keys, as `candidate_pairs` returns them."""
-        opened = [(Runs(file), start) for file, start in runs]
-        left, right = zip(*(self._pairs(opened, number) for number in self.numbers), strict=True)
-        return np.concatenate(left), np.concatenate(right)
-
-    def _pairs(self, opened: Sequence[tuple[Runs, int]], number: int) -> tuple[np.ndarray, np.ndarray]:
-        all_keys, all_rows = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)]
-        for runs, start in opened:
-            keys, rows = runs[number]
-            here = slice(self._edge(keys, self.index), self._edge(keys, self.index + 1))
-            all_keys.append(keys[here])
-            all_rows.append(rows[here] + np.int64(start))
-        return dedup.candidate_pairs(*dedup.sort_band(np.concatenate(all_keys), np.concatenate(all_rows)))
-
-    def _edge(self, keys: np.ndarray, index: int) -> int:
-        """Where the range `index` starts in sorted keys."""
-        if index == self.ranges:
-            return len(keys)
-        return int(np.searchsorted(keys, np.uint64((index << 64) // self.ranges)))
+    def read(self) -> Iterator[Keys]:
+        table = self.rows.read()
+        yield table.column("key").to_numpy(), table.column("row").to_numpy()
 
 
 @dataclass(frozen=True)
 class _Members:
-    """The linked documents of a part, by global row, with the roots of their clusters."""
+    """The linked documents of a part, with the smallest row of their components."""
 
     piece: Signed
-    rows: np.ndarray
-    roots: np.ndarray
+    labels: tuple[Slice, ...]
 
-    def write(self, scratch: Scratch) -> StoredFile:
+    def write(self, documents: Documents, scratch: Scratch) -> StoredFile:
         """Writes one table of MEMBER_SCHEMA."""
         path = scratch.path / f"members-{self.piece.start}.arrow"
         with whole_file(path) as temporary, pa.ipc.new_file(str(temporary), dedup.MEMBER_SCHEMA) as writer:
-            writer.write_table(self._table())
+            writer.write_table(self._table(*documents.read(*self.labels)))
         return scratch.written(path)
 
-    def _table(self) -> pa.Table:
-        local = pa.array(self.rows - self.piece.start)
-        scalars = read_table(self.piece.signatures, columns=SCALARS).take(local)
+    def _table(self, rows: np.ndarray, roots: np.ndarray) -> pa.Table:
+        here = self.piece.among(rows)
+        if here.start == here.stop:
+            return dedup.MEMBER_SCHEMA.empty_table()
+        rows, roots = rows[here], roots[here]
+        scalars = read_table(self.piece.signatures, columns=SCALARS).take(pa.array(rows - self.piece.start))
         columns = {name: scalars.column(name) for name in SCALARS} | {
-            "row": self.rows,
-            "root": self.roots,
-            "priority": pa.repeat(pa.scalar(self.piece.priority, pa.int32()), len(self.rows)),
+            "row": rows,
+            "root": roots,
+            "priority": pa.repeat(pa.scalar(self.piece.priority, pa.int32()), len(rows)),
         }
         schema = dedup.MEMBER_SCHEMA
         return pa.table({name: columns[name] for name in schema.names}, schema=schema)

@@ -2,13 +2,12 @@
 
 The result of a cluster is stored under its content, so it is reused whatever changed around the cluster. A
 change to any of its texts verifies the entire cluster again. The texts are fetched part by part, into
-memory-mapped files with one record batch for each range of clusters.
+files that are divided by ranges of clusters.
 """
 
 import hashlib
-import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.stages import dedup
+from pipeline.steps.dedup.shuffle import BITS, NOTHING, Slice, divide, write_divided
 from pipeline.steps.dedup.signatures import Runs, Signed
 from pipeline.store import keys
 from pipeline.store.damage import Look
@@ -28,7 +28,6 @@ from pipeline.store.parquet import PartWriter, kept_ids, parquet_file, read_tabl
 from pipeline.store.parts import put_parts
 from pipeline.store.store import Store
 from pipeline.store.work import Work
-from trainer.system.durable import whole_file
 
 TABLE = "clusters"
 RANGE_CHARACTERS = 64_000_000  # of texts to verify together: about 0.3 GB of shingles, keys and tables
@@ -118,7 +117,7 @@ def _publish_results(
         fingerprint = draft.work.part_fingerprint([hashlib.sha256(some.keys).hexdigest()])
         part = draft.finished(some.name, fingerprint)
         if part is None:
-            todo.append(_Verification(len(todo), some, fingerprint, _same_keys(previous, some.name)))
+            todo.append(_Verification(some, fingerprint, _same_keys(previous, some.name)))
         else:
             parts.append(part)
     # Only the texts of new clusters are fetched. This process reads the keys of earlier results, workers the
@@ -131,11 +130,14 @@ def _publish_results(
     index = np.repeat(np.arange(len(todo)), [len(numbers) for numbers in texts])
     numbers = np.concatenate([np.zeros(0, np.int64), *texts])
     with draft.scratch(engine.apart) as scratch:
-        fetching = partial(_Fetch.write, scratch=scratch, total=len(todo), params=params)
-        fetched, input_bytes = _fetch(engine, signed, clusters.rows[numbers], numbers, index, fetching)
-        verified = partial(_Verification.part, fetched=fetched, params=params)
+        bits = (len(todo) - 1).bit_length()
+        fetching = partial(_Fetch.write, scratch=scratch, bits=bits, params=params)
+        files, input_bytes = _fetch(engine, signed, clusters.rows[numbers], numbers, index, fetching)
+        fetched = divide(engine, scratch, files, bits, input_bytes, "evidence").slices
+        tasks = [replace(task, fetched=rows) for task, rows in zip(todo, fetched, strict=False)]
+        verified = partial(_Verification.part, params=params)
         write = partial(put_parts, function=verified, directory=draft.path, files=store.files)
-        for part in engine.map(write, todo, input_bytes=input_bytes, what="dedup verification"):
+        for part in engine.map(write, tasks, input_bytes=input_bytes, what="dedup verification"):
             draft.keep(part)
             parts.append(part)
     verified_anew = sum(int(mask.sum()) for mask in new)
@@ -179,19 +181,16 @@ class _Fetch:
     texts: np.ndarray
     ranges: np.ndarray
 
-    def write(self, scratch: Scratch, total: int, params: dedup.DedupParams) -> tuple[StoredFile, int]:
-        """Writes one record batch for each range. Decompresses only row groups with a wanted document.
-        Returns the file and its bytes.
+    def write(self, scratch: Scratch, bits: int, params: dedup.DedupParams) -> tuple[StoredFile, int]:
+        """Writes the texts, divided by up to `bits` bits of their ranges. Decompresses only row groups with a
+        wanted document. Returns the file and its bytes.
         """
         sets = dedup.concat_sets([dedup.shingle_sets(batch, params) for batch in self._batches()])
         shingles = pa.LargeListArray.from_arrays(pa.array(sets.offsets), pa.array(sets.hashes))
         keys = pa.FixedSizeListArray.from_arrays(pa.array(self._keys(params.bands).reshape(-1)), params.bands)
-        batch = pa.record_batch({"text": self.texts, "keys": keys, "shingles": shingles})
-        path = scratch.path / f"{self.piece.name}.arrow"
-        with whole_file(path) as temporary, pa.ipc.new_file(str(temporary), batch.schema) as writer:
-            for index in range(total):
-                writer.write_batch(batch.filter(pa.array(self.ranges == index)))
-        return scratch.written(path), path.stat().st_size
+        ranges = self.ranges.astype(np.uint64) << np.uint64(64 - bits)
+        rows = pa.record_batch({"key": ranges, "text": self.texts, "keys": keys, "shingles": shingles})
+        return write_divided(scratch, self.piece.name, rows, 0, min(BITS, bits)), rows.nbytes
 
     def _batches(self) -> list[pa.RecordBatch]:
         keep = [kept_ids(path) for path in self.piece.sources[1:]]
@@ -247,9 +246,8 @@ def _fetch(
     return tuple(file for file, _ in written), sum(size for _, size in written)
 
 
-def _texts(files: Sequence[StoredFile], index: int) -> tuple[np.ndarray, np.ndarray, dedup.ShingleSets]:
-    """The texts of one range of clusters from all files: their numbers, band keys and shingles."""
-    batches = [pa.ipc.open_file(pa.memory_map(os.fspath(file))).get_batch(index) for file in files]
+def _texts(batches: Sequence[pa.RecordBatch]) -> tuple[np.ndarray, np.ndarray, dedup.ShingleSets]:
+    """Texts of one range of clusters: their numbers, band keys and shingles."""
     texts = [np.zeros(0, np.int64), *(batch.column("text").to_numpy() for batch in batches)]
     columns = [batch.column("keys") for batch in batches if batch.num_rows]
     keys = [np.asarray(column.flatten()).reshape(len(column), -1) for column in columns]
@@ -261,14 +259,14 @@ def _texts(files: Sequence[StoredFile], index: int) -> tuple[np.ndarray, np.ndar
 
 @dataclass(frozen=True)
 class _Verification:
-    """One range to verify. Results come from the `previous` files where these hold a cluster, else from texts
-    in record batch `index` of the fetched files.
+    """One range to verify. Results come from the `previous` files where these hold a cluster, else from the
+    `fetched` texts.
     """
 
-    index: int
     clusters: ClusterRange
     fingerprint: str
     previous: tuple[StoredFile, ...]
+    fetched: Slice = NOTHING
 
     def new_clusters(self) -> np.ndarray:
         """bool [clusters]: whether the previous results lack a cluster."""
@@ -279,12 +277,12 @@ class _Verification:
         known = pc.is_in(self.clusters.key_column, value_set=results.column("key"))
         return ~known.to_numpy(zero_copy_only=False)
 
-    def part(self, directory: Path, fetched: tuple[StoredFile, ...], params: dedup.DedupParams) -> Part:
+    def part(self, directory: Path, params: dedup.DedupParams) -> Part:
         """Writes the results of all clusters of the range."""
         key_column = self.clusters.key_column
         reused = pa.concat_tables([SCHEMA.empty_table(), *(read_table(path) for path in self.previous)])
         reused = reused.filter(pc.is_in(reused.column("key"), value_set=key_column))
-        verified = self._verified(self._lacking(reused), fetched, params)
+        verified = self._verified(self._lacking(reused), params)
         results = pa.concat_tables([reused, verified]).combine_chunks()
         results = results.take(pc.index_in(key_column, value_set=results.column("key")))
         with PartWriter(directory, self.clusters.name, {TABLE: SCHEMA}) as writer:
@@ -293,10 +291,8 @@ class _Verification:
         counts = {"clusters": len(key_column), "texts": int(self.clusters.sizes.sum())}
         return Part(self.clusters.name, self.fingerprint, writer.files, counts)
 
-    def _verified(
-        self, new: np.ndarray, fetched: tuple[StoredFile, ...], params: dedup.DedupParams
-    ) -> pa.Table:
-        texts, keys, sets = _texts(fetched, self.index)
+    def _verified(self, new: np.ndarray, params: dedup.DedupParams) -> pa.Table:
+        texts, keys, sets = _texts(self.fetched.batches())
         order = np.argsort(texts)  # texts are numbered from the best survivor to the worst
         verified = dedup.verify(keys, sets, order, params)
         starts, sizes = self.clusters.starts[new], self.clusters.sizes[new]

@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cache, lru_cache, partial
+from io import RawIOBase
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import quote
 from zlib import crc32
 
@@ -25,7 +26,7 @@ from pipeline.store.atomic import writable
 from pipeline.store.bucket.cache import Cache
 from pipeline.store.bucket.claim import claimed
 from pipeline.store.bucket.run_upload import RunUpload, is_whole
-from pipeline.store.bucket.s3 import NONE_YET, SLICE_BYTES, Bucket, BucketError
+from pipeline.store.bucket.s3 import NONE_YET, SLICE_BYTES, Bucket, BucketError, Ranged
 from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.files import MANIFEST, Files
 from pipeline.store.fingerprint import file_sha256
@@ -94,6 +95,14 @@ class BucketFiles(Files):
             if not path.exists():
                 self._download(path)
         return path
+
+    def open(self, path: Path) -> RawIOBase | BinaryIO:
+        if path.exists() or not path.is_relative_to(self.root):
+            return super().open(path)
+        there = self.bucket.head(self.key(path))
+        if there is None:
+            raise FetchError(f"{self.url(path)} is missing: {self._remedy(path)}")
+        return Ranged(self.bucket, there)
 
     def _download(self, path: Path) -> None:
         with atomic_file(path) as temporary:
@@ -276,6 +285,7 @@ class BucketFiles(Files):
 
     def share(self, path: Path) -> None:
         self.bucket.upload(self.key(path), path, file_sha256(path))
+        self.cache.add(path)
 
     def unshare(self, path: Path) -> None:
         """Needs a listing."""

@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import cached_property, partial
+from io import SEEK_CUR, SEEK_END, SEEK_SET, RawIOBase
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
@@ -95,10 +96,10 @@ class Bucket:
         found = self._call("head_object", key, MISSING)
         return found and self._stored(key, found)
 
-    def get(self, key: str) -> tuple[bytes, Stored] | None:
-        """The content of a small object; None if there is none."""
+    def get(self, key: str, first: int = 0, end: int | None = None) -> tuple[bytes, Stored] | None:
+        """The content of a small object, or its bytes from `first` to `end`; None if there is none."""
         content: list[bytes] = []
-        found = self._read(key, content.append, lambda _: content.clear())
+        found = self._read(key, content.append, lambda _: content.clear(), first, end)
         return (b"".join(content), found) if found else None
 
     def download(self, key: str, path: Path, make_room: Callable[[int], object]) -> tuple[Stored, str] | None:
@@ -297,20 +298,25 @@ class Bucket:
         raise BucketError(f"{self.url}/{key}: other writers did not end: run again")
 
     def _read(
-        self, key: str, write: Callable[[bytes], object], restart: Callable[[int], object]
+        self,
+        key: str,
+        write: Callable[[bytes], object],
+        restart: Callable[[int], object],
+        first: int = 0,
+        end: int | None = None,
     ) -> Stored | None:
         """Reads an object block by block, and goes on after what was read when the connection breaks."""
-        done, etag, why = 0, "", ""
+        done, etag, why = first, "", ""
         for failed in range(ATTEMPTS):
-            ranged = {"Range": f"bytes={done}-"} if done else {}
+            ranged = {"Range": f"bytes={done}-{'' if end is None else end - 1}"} if done or end else {}
             answer = self._call("get_object", key, MISSING, **ranged)
             if answer is None:
                 return None
-            if done and answer["ETag"] != etag:
-                done, why = 0, "it was replaced meanwhile"
+            if etag and answer["ETag"] != etag:
+                done, etag, why = first, "", "it was replaced meanwhile"
                 continue
             etag, size = answer["ETag"], done + answer["ContentLength"]
-            if not done:
+            if done == first:
                 restart(size)
             try:
                 while block := answer["Body"].read(READ_BYTES):
@@ -372,6 +378,34 @@ class Bucket:
             ) from error
         except known.BotoCoreError as error:
             raise BucketError(f"{self.url} cannot be used: {first_line(error)}") from error
+
+
+class Ranged(RawIOBase):
+    """An object, open to read parts of it."""
+
+    def __init__(self, bucket: Bucket, there: Stored):
+        self._bucket, self._there, self._at = bucket, there, 0
+
+    def seekable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = SEEK_SET) -> int:
+        self._at = offset + {SEEK_SET: 0, SEEK_CUR: self._at, SEEK_END: self._there.bytes}[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        end = self._there.bytes if size < 0 else min(self._at + size, self._there.bytes)
+        found = self._bucket.get(self._there.key, self._at, end) if self._at < end else (b"", self._there)
+        if found is None or found[1].etag != self._there.etag:
+            raise BucketError(f"{self._bucket.url}/{self._there.key} was lost or replaced: run again")
+        self._at = end
+        return found[0]
 
 
 def _explanation(url: str, bucket: str, error: Any) -> BucketError:

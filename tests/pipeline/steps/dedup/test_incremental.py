@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from pipeline.recipe.sections import DedupGuard
 from pipeline.stages import dedup
-from pipeline.steps.dedup import candidates, verification
+from pipeline.steps.dedup import candidates, components, verification
 from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.steps.dedup.limits import alarms
 from pipeline.store import keys
@@ -96,6 +96,8 @@ def small_slices() -> Iterator[None]:
     """Ranges of keys and shards of clusters as small as these corpora, so that there are several."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(candidates, "RANGE_KEYS", 11)
+        patch.setattr(components, "DOCUMENTS_TOGETHER", 11)
+        patch.setattr(components, "RANGE_BITS", 2)
         patch.setattr(verification, "RANGE_CHARACTERS", 1500)
         yield
 
@@ -218,7 +220,7 @@ class Noting(LocalEngine):
 
 def test_a_task_holds_the_keys_of_one_band_once_these_are_many(tmp_path: Path) -> None:
     store, engine = Store(tmp_path), Noting(workers=1)
-    put(store, "a", {"p0": {str(number): text(number, 0) for number in range(12)}})
+    put(store, "a", {"p0": {str(number): text(number, 0) for number in range(11)}})
     deduplicate(store, engine, ["a"], PARAMS)
-    runs = [task for task in engine.noted if isinstance(task, candidates.RunRange)]
-    assert {len(task.numbers) for task in runs} == {1} and {task.ranges for task in runs} == {2}
+    runs = [task for task in engine.noted if isinstance(task, candidates.RunKeys)]
+    assert {len(task.numbers) for task in runs} == {1} and len(runs) == 1 + PARAMS.bands

@@ -1,0 +1,115 @@
+"""Which documents hang together by links between two of them, directly or through others: found by this
+process while documents are few, else in rounds of tasks that each hold the links of a range of documents.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.stages import dedup
+from pipeline.steps.dedup.shuffle import BITS, ROW_BYTES, Slice, divide, remove, write_divided
+from pipeline.store.engines.local import Engine
+from pipeline.store.files import Scratch, StoredFile
+
+DOCUMENTS_TOGETHER = 8_000_000  # that this process links, in 24 bytes each
+RANGE_BITS = 20  # of the rows of a range: about 0.5 GB of links, where a document has a dozen
+
+LinkFile = tuple[StoredFile, int]  # a file with links, and their number
+
+
+@dataclass(frozen=True)
+class Documents:
+    """All documents, by their global rows, and how tasks divide them."""
+
+    total: int
+
+    @property
+    def bits(self) -> int:
+        """The leading bits of a row that name its range; 0 where this process links all."""
+        return max(0, self.total.bit_length() - RANGE_BITS) if self.total > DOCUMENTS_TOGETHER else 0
+
+    @property
+    def _shift(self) -> int:
+        return 64 - self.total.bit_length()
+
+    def write_links(self, scratch: Scratch, name: str, left: np.ndarray, right: np.ndarray) -> LinkFile:
+        """In ranges both documents have the link."""
+        if self.bits:
+            left, right = np.concatenate([left, right]), np.concatenate([right, left])
+        return write_divided(scratch, name, self._table(left, right), 0, min(BITS, self.bits)), len(left)
+
+    def write_labels(self, scratch: Scratch, index: int, rows: np.ndarray, labels: np.ndarray) -> StoredFile:
+        """The smallest row of the component of each document of range `index` that has links."""
+        return write_divided(scratch, f"labels-{index}", self._table(rows, labels), self.bits, BITS)
+
+    def labels(self, files: Sequence[StoredFile], start: int, rows: int) -> tuple[Slice, ...]:
+        """Where the labels of `rows` documents from `start` are."""
+        ends = (start << self._shift, start + rows - 1 << self._shift)
+        first, last = (end >> 64 - self.bits - BITS for end in ends)
+        return tuple(Slice((files[at >> BITS],), at % (1 << BITS)) for at in range(first, last + 1))
+
+    def read(self, *slices: Slice) -> tuple[np.ndarray, np.ndarray]:
+        """What was written: documents, and for each the other one or its label."""
+        table = pa.concat_batches([one.read() for one in slices])
+        keys = table.column("key").to_numpy()
+        return (keys >> np.uint64(self._shift)).astype(np.int64), table.column("row").to_numpy()
+
+    def _table(self, rows: np.ndarray, others: np.ndarray) -> pa.RecordBatch:
+        return pa.record_batch({"key": rows.astype(np.uint64) << np.uint64(self._shift), "row": others})
+
+
+def components(
+    engine: Engine, scratch: Scratch, documents: Documents, links: Iterable[LinkFile]
+) -> list[StoredFile]:
+    """The labels of all documents that have links, a file for each range of documents. Removes the links."""
+    if not documents.bits:
+        return [_united(scratch, documents, links)]
+    found = list(links)
+    for number in count():
+        size = ROW_BYTES * sum(length for _, length in found)
+        what = f"links-{number}"
+        divided = divide(engine, scratch, [file for file, _ in found], documents.bits, size, what)
+        ranges = [_Range(f"{what}-of-{index}", index, rows) for index, rows in enumerate(divided.slices)]
+        step = partial(_Range.next, scratch=scratch, documents=documents)
+        results = list(engine.map(step, ranges, input_bytes=size, what="dedup components"))
+        if all(settled for _, settled in results):
+            label = partial(_Range.labels, scratch=scratch, documents=documents)
+            labels = list(engine.map(label, ranges, input_bytes=size, what="dedup components"))
+        remove(divided.groups)
+        found = [file for file, _ in results]
+        if all(settled for _, settled in results):
+            remove([[file for file, _ in found]])
+            return labels
+    raise AssertionError
+
+
+def _united(scratch: Scratch, documents: Documents, links: Iterable[LinkFile]) -> StoredFile:
+    parents = np.arange(documents.total)
+    for file, _ in links:
+        dedup.unite(parents, *documents.read(Slice((file,), 0)))
+        file.path.unlink()
+    roots = dedup.labels(parents)
+    rows = dedup.linked(roots)
+    return documents.write_labels(scratch, 0, rows, roots[rows])
+
+
+@dataclass(frozen=True)
+class _Range:
+    """The links of one range of documents."""
+
+    name: str
+    index: int
+    rows: Slice
+
+    def next(self, scratch: Scratch, documents: Documents) -> tuple[LinkFile, bool]:
+        """Writes the links of the next round; whether it would change nothing."""
+        found = dedup.nearest(*documents.read(self.rows))
+        return documents.write_links(scratch, self.name, found.left, found.right), found.settled
+
+    def labels(self, scratch: Scratch, documents: Documents) -> StoredFile:
+        found = dedup.nearest(*documents.read(self.rows))
+        return documents.write_labels(scratch, self.index, found.rows, found.smallest)
