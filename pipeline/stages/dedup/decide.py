@@ -12,6 +12,11 @@ from pipeline.stages.dedup.verify import Verified
 from pipeline.store.params import required
 
 EXACT, NEAR = "exact", "near"
+# Of a cluster that is verified at once: 1.3 GB of shingles. A larger one, such as ten million pages of one
+# template, is verified piece by piece. Neighbours in the order of survivors are alike in length, as near
+# duplicates are.
+PIECE_CHARACTERS = 1 << 28
+KEY_CHARACTERS = 256  # as many take the memory of the band keys of a text
 DECISION_SCHEMA = pa.schema(
     [
         *required(id=pa.string(), keep=pa.bool_()),
@@ -73,10 +78,18 @@ def clustered(linked: pa.Table) -> Clusters:
     best[texts[::-1]] = positions[::-1]
     np.minimum.at(rows, texts, members.column("row").to_numpy())
     roots = members.column("root").to_numpy()[best]
-    starts = np.append(np.flatnonzero(np.append(True, roots[1:] != roots[:-1])[: len(roots)]), count)
+    starts = np.append(_starts(roots, members.column("length").to_numpy()[best]), count)
     blocks = np.frombuffer(exact.dictionary.buffers()[1] or b"", np.uint64)[2 * exact.dictionary.offset :]
     blocks.flags.writeable = False  # as Arrow leaves it or not; the kernel would be compiled for both
     return Clusters(members, texts, best, rows, starts, _cluster_keys(blocks, starts))
+
+
+def _starts(roots: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """The first text of each cluster, or piece of one."""
+    first = np.append(True, roots[1:] != roots[:-1])[: len(roots)]
+    before = np.cumsum(lengths + KEY_CHARACTERS) - lengths - KEY_CHARACTERS
+    pieces = (before - np.maximum.accumulate(np.where(first, before, 0))) // PIECE_CHARACTERS
+    return np.flatnonzero(first | (np.diff(pieces, prepend=0) > 0))
 
 
 @kernel

@@ -3,6 +3,7 @@
 import random
 import time
 from collections import Counter
+from importlib import import_module
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.stages.dedup import DedupParams, ShingleSets, shingle_sets, verify
+from pipeline.stages.dedup.decide import KEY_CHARACTERS
 from pipeline.stages.dedup.verify import COMPARISONS, KEPT_PER_KEY
 from tests.pipeline.stages.dedup.in_memory import deduplicate, jaccard
 
@@ -290,3 +292,15 @@ def test_verification_keeps_what_no_kept_document_is_similar_to(members, thresho
 def test_no_documents_make_no_decisions():
     assert deduplicate([], [], PARAMS).num_rows == 0
     assert deduplicate([batch([])], [0], PARAMS).num_rows == 0
+
+
+def test_a_cluster_too_large_for_a_task_is_verified_in_pieces_of_like_length(monkeypatch: pytest.MonkeyPatch):
+    source = words(1, 400)
+    family = [" ".join(source[: 400 - number]) for number in range(20)]
+    texts = [*family, *family]
+    assert kept(texts) == [0]
+    lengths = [len(text) + KEY_CHARACTERS for text in family]
+    module = import_module("pipeline.stages.dedup.decide")
+    monkeypatch.setattr(module, "PIECE_CHARACTERS", sum(lengths[:7]))
+    assert kept(texts) == [0, 7, 15]
+    assert [row["duplicate_of"] for row in decide(texts)][20:28] == [*["0000000"] * 7, "0000007"]

@@ -198,6 +198,23 @@ def test_a_full_cache_loses_what_was_used_least_recently(tmp_path: Path) -> None
     assert files[0].exists()
 
 
+def test_of_a_large_file_only_what_is_read_is_fetched(server: S3, tmp_path: Path) -> None:
+    publish(store(tmp_path), work(), a="0123456789" * 1000)
+    found = store(tmp_path, "other").find(work())
+    assert found
+    (file,) = found.files("table")
+    with file.open() as opened:
+        assert opened.seek(-5, os.SEEK_END) == 9995 and opened.read() == b"56789"
+        assert opened.seek(12) and opened.read(3) == b"234" and opened.tell() == 15
+    assert not file.path.exists()
+    assert file.read_text() and file.open().read(3) == b"012"
+    file.path.unlink()
+    with file.open() as opened:
+        server.client.put_object(Bucket="bucket", Key=opened._bucket._name(opened._there.key), Body=b"other")
+        with pytest.raises(BucketError, match="was lost or replaced: run again"):
+            opened.read(3)
+
+
 def test_processes_that_want_one_file_fetch_it_once(server: S3, tmp_path: Path) -> None:
     text = "x" * 3_000_000
     publish(store(tmp_path), work(), a=text)
