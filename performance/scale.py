@@ -1,11 +1,11 @@
 """Dedup's central code at size: a corpus that is drawn, not written, goes through the code that reads keys by
 ranges, links documents, sorts them into clusters and decides.
 
-`python performance/scale.py [DOCUMENTS ...]`, 1e6 3e6 1e7 when not given; `--runs` keys of each document (33 at
-32 bands), `--giant` documents that hang together, `--shrink 100` for parts and tasks as much smaller, so that
-there are as many of them as for a hundred times the documents. Each size runs in a process of its own, its
-tasks one by one in another. A law a * documents ** b is fitted to what was counted. Parts are those of 128 MB
-of text: 32,000 documents. Needs some 1,200 bytes of disk for each document.
+`python performance/scale.py [DOCUMENTS ...]`, 1e6 3e6 1e7 when not given. `--runs`: keys of each document (33
+at 32 bands). `--giant`: documents that hang together. `--shrink 100`: parts and tasks are as much smaller, so
+that there are as many of them as for a hundred times the documents. Each size runs in a process of its own,
+its tasks one by one in another. A law a * documents ** b is fitted to what was counted. Parts are those of
+128 MB of text: 32,000 documents. Needs some 1,200 bytes of disk for each document.
 """
 
 import argparse

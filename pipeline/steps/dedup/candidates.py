@@ -45,7 +45,7 @@ def link(engine: Engine, signed: Sequence[Signed], scratch: Scratch, params: ded
     """
     filled = [piece for piece in signed if piece.rows]
     runs = [(piece.runs, piece.start) for piece in filled]
-    documents = Documents(sum(piece.rows for piece in filled))
+    documents = Documents.of(sum(piece.rows for piece in filled))
     links = candidates(engine, scratch, documents, runs, params.bands + 1)
     labels = components(engine, scratch, documents, links)
     members = [_Members(piece, documents.labels(labels, piece.start, piece.rows)) for piece in filled]
@@ -68,77 +68,54 @@ def candidates(
     if documents.total <= RANGE_KEYS and len(runs) <= FILES:
         together = min(RUNS_TOGETHER, max(1, RANGE_KEYS // max(documents.total, 1)))
         numbers = [tuple(range(count)[first : first + together]) for first in range(0, count, together)]
-        tasks = [RunKeys(some, tuple(runs)) for some in numbers]
+        tasks = [RunKeys(some, tuple(runs)) for some in numbers if runs]
         yield from engine.map(write_links, tasks, input_bytes=size, what="dedup candidates")
         return
     bits = (count * documents.total // RANGE_KEYS).bit_length()
     window = TOGETHER // (ROW_BYTES * count)  # documents
-    groups = [
-        _PartKeys(*key, tuple(run for _, run in some))
-        for key, some in groupby(enumerate(runs), lambda one: (one[0] // FILES, one[1][1] // window))
-    ]
-    read = partial(_PartKeys.write, scratch=scratch, count=count, inside=min(BITS, bits))
-    files = list(engine.map(read, groups, input_bytes=size, what="dedup keys"))
-    divided = divide(engine, scratch, files, bits, size, "keys")
-    ranges = [_RangeKeys(index, rows) for index, rows in enumerate(divided.slices)]
+    groups = groupby(enumerate(runs), lambda one: (one[0] // FILES, one[1][1] // window))
+    parts = [RunKeys(tuple(range(count)), tuple(run for _, run in some)) for _, some in groups]
+    write_keys = partial(_write_keys, scratch=scratch, inside=min(BITS, bits))
+    files = list(engine.map(write_keys, parts, input_bytes=size, what="dedup keys"))
+    ranges = divide(engine, scratch, files, bits, size, "dedup keys")
     yield from engine.map(write_links, ranges, input_bytes=size, what="dedup candidates")
-    remove(divided.groups)
-
-
-def _write_links(keys: "RunKeys | _RangeKeys", documents: Documents, scratch: Scratch) -> LinkFile:
-    left, right = zip(*(dedup.candidate_pairs(*dedup.sort_band(*some)) for some in keys.read()), strict=True)
-    return documents.write_links(scratch, keys.name, np.concatenate(left), np.concatenate(right))
+    remove(ranges)
 
 
 @dataclass(frozen=True)
 class RunKeys:
-    """Some runs of all parts."""
+    """Some runs of some parts."""
 
     numbers: tuple[int, ...]
-    runs: tuple[PartRun, ...]
+    parts: tuple[PartRun, ...]
 
     @property
     def name(self) -> str:
-        return f"pairs-{self.numbers[0]}"
+        return f"runs-{self.numbers[0]}-{self.parts[0][1]}"
 
-    def read(self) -> Iterator[Keys]:
-        opened = [(Runs(file), start) for file, start in self.runs]
-        for number in self.numbers:
-            keys, rows = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)]
-            for runs, start in opened:
-                keys.append(runs[number][0])
-                rows.append(runs[number][1] + np.int64(start))
-            yield np.concatenate(keys), np.concatenate(rows)
-
-
-@dataclass(frozen=True)
-class _PartKeys:
-    """All runs of some parts."""
-
-    number: int
-    window: int
-    runs: tuple[PartRun, ...]
-
-    def write(self, scratch: Scratch, count: int, inside: int) -> StoredFile:
-        keys, rows = zip(*RunKeys(tuple(range(count)), self.runs).read(), strict=True)
-        table = pa.record_batch({"key": np.concatenate(keys), "row": np.concatenate(rows)})
-        return write_divided(scratch, f"keys-{self.number}-{self.window}", table, 0, inside)
+    def keys(self) -> list[Keys]:
+        """Those of each run."""
+        opened = [(Runs(file), start) for file, start in self.parts]
+        return [
+            (
+                np.concatenate([runs[number][0] for runs, _ in opened]),
+                np.concatenate([runs[number][1] + np.int64(start) for runs, start in opened]),
+            )
+            for number in self.numbers
+        ]
 
 
-@dataclass(frozen=True)
-class _RangeKeys:
-    """A range of the keys of all runs. Keys of two runs are as unlikely to be equal as two of one."""
+def _write_keys(runs: RunKeys, scratch: Scratch, inside: int) -> StoredFile:
+    keys, rows = map(np.concatenate, zip(*runs.keys(), strict=True))
+    return write_divided(scratch, runs.name, pa.record_batch({"key": keys, "row": rows}), 0, inside)
 
-    index: int
-    rows: Slice
 
-    @property
-    def name(self) -> str:
-        return f"pairs-{self.index}"
-
-    def read(self) -> Iterator[Keys]:
-        table = self.rows.read()
-        yield table.column("key").to_numpy(), table.column("row").to_numpy()
+def _write_links(some: RunKeys | Slice, documents: Documents, scratch: Scratch) -> LinkFile:
+    """In a range, keys of two runs are as unlikely to be equal by chance as two of one."""
+    keys = some.keys() if isinstance(some, RunKeys) else [map(np.asarray, some.read().columns)]
+    pairs = (dedup.candidate_pairs(*dedup.sort_band(*each)) for each in keys)
+    left, right = map(np.concatenate, zip(*pairs, strict=True))
+    return documents.write_links(scratch, f"links-{some.name}", left, right)
 
 
 @dataclass(frozen=True)

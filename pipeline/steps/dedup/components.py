@@ -5,7 +5,7 @@ process while documents are few, else in rounds of tasks that each hold the link
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import count
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -23,14 +23,16 @@ LinkFile = tuple[StoredFile, int]  # a file with links, and their number
 
 @dataclass(frozen=True)
 class Documents:
-    """All documents, by their global rows, and how tasks divide them."""
+    """All documents, by their global rows, and how tasks divide them. `bits`: the leading bits of a row that
+    name its range; 0 where the run links all.
+    """
 
     total: int
+    bits: int
 
-    @property
-    def bits(self) -> int:
-        """The leading bits of a row that name its range; 0 where this process links all."""
-        return max(0, self.total.bit_length() - RANGE_BITS) if self.total > DOCUMENTS_TOGETHER else 0
+    @classmethod
+    def of(cls, total: int) -> Self:
+        return cls(total, max(0, total.bit_length() - RANGE_BITS) if total > DOCUMENTS_TOGETHER else 0)
 
     @property
     def _shift(self) -> int:
@@ -42,9 +44,9 @@ class Documents:
             left, right = np.concatenate([left, right]), np.concatenate([right, left])
         return write_divided(scratch, name, self._table(left, right), 0, min(BITS, self.bits)), len(left)
 
-    def write_labels(self, scratch: Scratch, index: int, rows: np.ndarray, labels: np.ndarray) -> StoredFile:
-        """The smallest row of the component of each document of range `index` that has links."""
-        return write_divided(scratch, f"labels-{index}", self._table(rows, labels), self.bits, BITS)
+    def write_labels(self, scratch: Scratch, name: str, rows: np.ndarray, labels: np.ndarray) -> StoredFile:
+        """The smallest row of the component of each document of a range that has links."""
+        return write_divided(scratch, f"labels-{name}", self._table(rows, labels), self.bits, BITS)
 
     def labels(self, files: Sequence[StoredFile], start: int, rows: int) -> tuple[Slice, ...]:
         """Where the labels of `rows` documents from `start` are."""
@@ -68,48 +70,38 @@ def components(
     """The labels of all documents that have links, a file for each range of documents. Removes the links."""
     if not documents.bits:
         return [_united(scratch, documents, links)]
-    found = list(links)
-    for number in count():
-        size = ROW_BYTES * sum(length for _, length in found)
-        what = f"links-{number}"
-        divided = divide(engine, scratch, [file for file, _ in found], documents.bits, size, what)
-        ranges = [_Range(f"{what}-of-{index}", index, rows) for index, rows in enumerate(divided.slices)]
-        step = partial(_Range.next, scratch=scratch, documents=documents)
+    settled = False
+    while not settled:
+        files, lengths = zip(*links, strict=True)
+        size = ROW_BYTES * sum(lengths)
+        ranges = divide(engine, scratch, files, documents.bits, size, "dedup links")
+        step = partial(_step, scratch=scratch, documents=documents)
         results = list(engine.map(step, ranges, input_bytes=size, what="dedup components"))
-        if all(settled for _, settled in results):
-            label = partial(_Range.labels, scratch=scratch, documents=documents)
-            labels = list(engine.map(label, ranges, input_bytes=size, what="dedup components"))
-        remove(divided.groups)
-        found = [file for file, _ in results]
-        if all(settled for _, settled in results):
-            remove([[file for file, _ in found]])
-            return labels
-    raise AssertionError
+        remove(ranges)
+        links = [(found, length) for found, _, length, _ in results]
+        settled = all(settled for *_, settled in results)
+    remove([Slice(tuple(file for file, _ in links), 0)])
+    return [labels for _, labels, *_ in results]
 
 
 def _united(scratch: Scratch, documents: Documents, links: Iterable[LinkFile]) -> StoredFile:
     parents = np.arange(documents.total)
     for file, _ in links:
-        dedup.unite(parents, *documents.read(Slice((file,), 0)))
-        file.path.unlink()
+        part = Slice((file,), 0)
+        dedup.unite(parents, *documents.read(part))
+        remove([part])
     roots = dedup.labels(parents)
     rows = dedup.linked(roots)
-    return documents.write_labels(scratch, 0, rows, roots[rows])
+    return documents.write_labels(scratch, "all", rows, roots[rows])
 
 
-@dataclass(frozen=True)
-class _Range:
-    """The links of one range of documents."""
-
-    name: str
-    index: int
-    rows: Slice
-
-    def next(self, scratch: Scratch, documents: Documents) -> tuple[LinkFile, bool]:
-        """Writes the links of the next round; whether it would change nothing."""
-        found = dedup.nearest(*documents.read(self.rows))
-        return documents.write_links(scratch, self.name, found.left, found.right), found.settled
-
-    def labels(self, scratch: Scratch, documents: Documents) -> StoredFile:
-        found = dedup.nearest(*documents.read(self.rows))
-        return documents.write_labels(scratch, self.index, found.rows, found.smallest)
+def _step(rows: Slice, scratch: Scratch, documents: Documents) -> tuple[StoredFile, StoredFile, int, bool]:
+    """Writes the links of the next round of a range, and what are its labels if that changes nothing."""
+    found = dedup.nearest(*documents.read(rows))
+    links, length = documents.write_links(scratch, rows.name, found.left, found.right)
+    return (
+        links,
+        documents.write_labels(scratch, rows.name, found.rows, found.smallest),
+        length,
+        found.settled,
+    )

@@ -5,10 +5,10 @@ A file has a record batch for each range of keys, so that a reader fetches its r
 merged, range by range, until each range is as small as a reader wants it, and in few files.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, count
+from itertools import chain, pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -25,10 +25,15 @@ ROW_BYTES = 16  # of a key and a row
 
 @dataclass(frozen=True)
 class Slice:
-    """Record batch `index` of some files."""
+    """The rows of a range of keys: record batch `index` of some files."""
 
     files: tuple[StoredFile, ...]
     index: int
+
+    @property
+    def name(self) -> str:
+        """For what is made of these rows; other slices have others."""
+        return f"{self.files[0].path.stem}-{self.index}"
 
     def read(self) -> pa.RecordBatch:
         return pa.concat_batches(self.batches())
@@ -45,32 +50,6 @@ class Slice:
 NOTHING = Slice((), 0)
 
 
-@dataclass(frozen=True)
-class Divided:
-    """Rows by the leading bits of their key. `groups`: the files of each value of the first bits; each file
-    divides its rows by `inside` more.
-    """
-
-    groups: tuple[tuple[StoredFile, ...], ...]
-    inside: int
-
-    @property
-    def slices(self) -> list[Slice]:
-        """The rows of each range of keys."""
-        return [Slice(group, index) for group in self.groups for index in range(1 << self.inside)]
-
-
-@dataclass(frozen=True)
-class _Merge:
-    name: str
-    rows: Slice
-    before: int
-    inside: int
-
-    def write(self, scratch: Scratch) -> StoredFile:
-        return write_divided(scratch, self.name, self.rows.read(), self.before, self.inside)
-
-
 def write_divided(scratch: Scratch, name: str, rows: pa.RecordBatch, before: int, inside: int) -> StoredFile:
     """Writes rows with a column `key` (uint64): a record batch for each value of the `inside` bits of the key
     that come after the first `before`.
@@ -82,44 +61,43 @@ def write_divided(scratch: Scratch, name: str, rows: pa.RecordBatch, before: int
     rows = rows.take(pa.array(order))
     path = scratch.path / f"{name}.arrow"
     with whole_file(path) as temporary, pa.ipc.new_file(str(temporary), rows.schema) as writer:
-        for index in range(1 << inside):
-            writer.write_batch(rows.slice(edges[index], edges[index + 1] - edges[index]))
+        for start, end in pairwise(edges):
+            writer.write_batch(rows.slice(start, end - start))
     return scratch.written(path)
 
 
 def divide(
     engine: Engine, scratch: Scratch, files: Sequence[StoredFile], bits: int, size: int, what: str
-) -> Divided:
+) -> list[Slice]:
     """Divides the rows of `files` by the first `bits` bits of their key, after `write_divided` did by as many
     of these as go into a file. `size`: bytes of the rows. Removes the files that it merges.
     """
-    divided, before = Divided((tuple(files),), min(BITS, bits)), min(BITS, bits)
-    for level in count():
-        if before == bits and max(map(len, divided.groups)) <= FILES:
-            break
-        slices = divided.slices
+    before = inside = min(BITS, bits)
+    slices = [Slice(tuple(files), index) for index in range(1 << inside)]
+    while before < bits or any(len(one.files) > FILES for one in slices):
         inside = min(BITS, bits - before)
         together = max(2, TOGETHER * sum(len(one.files) for one in slices) // max(size, 1))
         tasks = [
-            _Merge(
-                f"{what}-{level}-{number}-{first}",
-                Slice(one.files[first : first + together], one.index),
-                before,
-                inside,
-            )
-            for number, one in enumerate(slices)
-            for first in range(0, len(one.files), together)
+            [
+                Slice(one.files[first : first + together], one.index)
+                for first in range(0, len(one.files), together)
+            ]
+            for one in slices
         ]
-        merged = engine.map(
-            partial(_Merge.write, scratch=scratch), tasks, input_bytes=size, what=f"dedup {what}"
-        )
-        groups = [tuple(next(merged) for _ in range(0, len(one.files), together)) for one in slices]
-        remove(divided.groups)
-        divided, before = Divided(tuple(groups), inside), before + inside
-    return divided
+        merge = partial(_merged, scratch=scratch, before=before, inside=inside)
+        merged = engine.map(merge, list(chain.from_iterable(tasks)), input_bytes=size, what=what)
+        groups = [tuple(next(merged) for _ in some) for some in tasks]
+        remove(slices)
+        slices = [Slice(group, index) for group in groups for index in range(1 << inside)]
+        before += inside
+    return slices
 
 
-def remove(groups: Iterable[Iterable[StoredFile]]) -> None:
-    """The files are not needed any more."""
-    for file in chain.from_iterable(groups):
-        file.path.unlink(missing_ok=True)
+def _merged(rows: Slice, scratch: Scratch, before: int, inside: int) -> StoredFile:
+    return write_divided(scratch, rows.name, rows.read(), before, inside)
+
+
+def remove(slices: Sequence[Slice]) -> None:
+    """The rows are not needed any more."""
+    for path in {file.path for one in slices for file in one.files}:
+        path.unlink(missing_ok=True)

@@ -133,7 +133,7 @@ def _publish_results(
         bits = (len(todo) - 1).bit_length()
         fetching = partial(_Fetch.write, scratch=scratch, bits=bits, params=params)
         files, input_bytes = _fetch(engine, signed, clusters.rows[numbers], numbers, index, fetching)
-        fetched = divide(engine, scratch, files, bits, input_bytes, "evidence").slices
+        fetched = divide(engine, scratch, files, bits, input_bytes, "dedup evidence")
         tasks = [replace(task, fetched=rows) for task, rows in zip(todo, fetched, strict=False)]
         verified = partial(_Verification.part, params=params)
         write = partial(put_parts, function=verified, directory=draft.path, files=store.files)
@@ -294,9 +294,12 @@ class _Verification:
     def _verified(self, new: np.ndarray, params: dedup.DedupParams) -> pa.Table:
         texts, keys, sets = _texts(self.fetched.batches())
         order = np.argsort(texts)  # texts are numbered from the best survivor to the worst
-        verified = dedup.verify(keys, sets, order, params)
         starts, sizes = self.clusters.starts[new], self.clusters.sizes[new]
         place = order[np.searchsorted(texts, _consecutive(starts, sizes), sorter=order)]
+        # Pieces of one cluster have keys in common.
+        apart = np.empty((len(texts), 1), np.uint64)
+        apart[place, 0] = np.repeat(np.frombuffer(self.clusters.keys, np.uint64)[::2][new], sizes)
+        verified = dedup.verify(keys ^ apart, sets, order, params)
         keeper = (texts[verified.keeper[place]] - np.repeat(starts, sizes)).astype(np.int32)
         offsets = pa.array(np.append(0, np.cumsum(sizes)).astype(np.int32))
         columns = (keeper, verified.jaccard[place])

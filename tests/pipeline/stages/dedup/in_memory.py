@@ -48,7 +48,9 @@ def deduplicate(
     clusters = clustered(pa.table({name: found[name] for name in MEMBER_SCHEMA.names}, schema=MEMBER_SCHEMA))
     texts = clusters.contested[np.argsort(clusters.rows[clusters.contested])]  # in the order of the batches
     sets = _fetch(documents, clusters.rows[texts], params)
-    verified = verify(keys[np.searchsorted(rows, clusters.rows[texts])], sets, np.argsort(texts), params)
+    pieces = clusters.keys[np.searchsorted(clusters.starts, texts, side="right") - 1, :1]
+    found_keys = keys[np.searchsorted(rows, clusters.rows[texts])] ^ pieces
+    verified = verify(found_keys, sets, np.argsort(texts), params)
     decided = decide(clusters, clusters.verified(texts, verified))
     return pa.Table.from_batches(
         [decisions(signed.column("id").combine_chunks(), decided, 0)], DECISION_SCHEMA

@@ -50,7 +50,7 @@ def written(folder: Path, found: Sequence[Part]) -> list[candidates.PartRun]:
 def linked(folder: Path, found: Sequence[Part]) -> dict[int, int]:
     """The smallest row of the component of each document with company."""
     total = sum(map(len, found))
-    scratch, documents = Scratch(folder, Files(folder), apart=False), components.Documents(total)
+    scratch, documents = Scratch(folder, Files(folder), apart=False), components.Documents.of(total)
     links = candidates.candidates(ENGINE, scratch, documents, written(folder, found), 3)
     files = components.components(ENGINE, scratch, documents, links)
     labels: dict[int, int] = {}

@@ -4,6 +4,7 @@ anew.
 
 import random
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -93,12 +94,15 @@ def content(version: Version) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module", autouse=True)
 def small_slices() -> Iterator[None]:
-    """Ranges of keys and shards of clusters as small as these corpora, so that there are several."""
+    """Ranges of keys and of clusters, and pieces of clusters as small as these corpora, so that there are
+    several.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(candidates, "RANGE_KEYS", 11)
         patch.setattr(components, "DOCUMENTS_TOGETHER", 11)
         patch.setattr(components, "RANGE_BITS", 2)
         patch.setattr(verification, "RANGE_CHARACTERS", 1500)
+        patch.setattr(import_module("pipeline.stages.dedup.decide"), "PIECE_CHARACTERS", 3000)
         yield
 
 
