@@ -117,7 +117,7 @@ def shrink(factor: int) -> None:
     global SHRUNK, PART_DOCUMENTS
     SHRUNK, PART_DOCUMENTS = factor, PART_DOCUMENTS // factor
     for module, names in {
-        candidates: ("RANGE_KEYS", "TOGETHER"),
+        candidates: ("RANGE_KEYS",),
         components: ("DOCUMENTS_TOGETHER",),
         shuffle: ("TOGETHER",),
     }.items():

@@ -69,7 +69,9 @@ def clustered(linked: pa.Table) -> Clusters:
     document.
     """
     order = [("root", "ascending"), ("priority", "ascending"), ("length", "descending"), ("id", "ascending")]
-    members = linked.take(pc.sort_indices(linked, sort_keys=order)).combine_chunks()
+    linked = linked.combine_chunks()  # the table of many chunks is no longer held
+    members = linked.take(pc.sort_indices(linked, sort_keys=order))
+    del linked
     exact = members.column("exact").combine_chunks().dictionary_encode()
     # Codes number distinct values in order: by cluster and, within it, from the best survivor.
     texts = exact.indices.to_numpy().astype(np.int64)
@@ -111,16 +113,17 @@ def decide(clusters: Clusters, verified: Verified) -> pa.RecordBatch:
     "exact": equal normalised text), `cluster` how many documents the kept one represents, itself included. An
     exact copy of a near duplicate is a near duplicate.
     """
-    ids, texts = clusters.members.column("id").combine_chunks(), clusters.texts
+    ids, rows = (clusters.members.column(name).combine_chunks() for name in ("id", "row"))
+    order = np.argsort(rows)
+    texts = clusters.texts[order]
     keeper = verified.keeper[texts]
     survivors = clusters.best[keeper]
-    kept, exact = survivors == np.arange(len(texts)), keeper == texts
-    rows = clusters.members.column("row").combine_chunks()
-    decided = pa.record_batch(
+    kept, exact = survivors == order, keeper == texts
+    return pa.record_batch(
         {
-            "row": rows,
+            "row": rows.take(pa.array(order)),
             "survivor": rows.take(pa.array(survivors)),
-            "id": ids,
+            "id": ids.take(pa.array(order)),
             "keep": kept,
             "reason": pc.if_else(pa.array(kept), None, pc.if_else(pa.array(exact), EXACT, NEAR)).cast(
                 pa.string()
@@ -130,7 +133,6 @@ def decide(clusters: Clusters, verified: Verified) -> pa.RecordBatch:
             "cluster": np.bincount(survivors, minlength=len(texts))[survivors],
         }
     )
-    return decided.take(pc.sort_indices(decided.column("row")))
 
 
 def decisions(ids: pa.Array, decided: pa.RecordBatch, start: int) -> pa.RecordBatch:

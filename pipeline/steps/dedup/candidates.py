@@ -12,17 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.stages import dedup
+from pipeline.steps.dedup import shuffle
 from pipeline.steps.dedup.components import Documents, LinkFile, components
-from pipeline.steps.dedup.shuffle import (
-    BITS,
-    FILES,
-    ROW_BYTES,
-    TOGETHER,
-    Slice,
-    divide,
-    remove,
-    write_divided,
-)
+from pipeline.steps.dedup.shuffle import Slice, divide, remove, write_divided
 from pipeline.steps.dedup.signatures import SCALARS, Runs, Signed
 from pipeline.store.engines.local import Engine
 from pipeline.store.files import Scratch, StoredFile
@@ -63,19 +55,19 @@ def candidates(
     engine: Engine, scratch: Scratch, documents: Documents, runs: Sequence[PartRun], count: int
 ) -> Iterator[LinkFile]:
     """The links between documents with equal keys in any of the `count` runs."""
-    size = ROW_BYTES * count * documents.total
+    size = shuffle.ROW_BYTES * count * documents.total
     write_links = partial(_write_links, documents=documents, scratch=scratch)
-    if documents.total <= RANGE_KEYS and len(runs) <= FILES:
+    if documents.total <= RANGE_KEYS and len(runs) <= shuffle.FILES:
         together = min(RUNS_TOGETHER, max(1, RANGE_KEYS // max(documents.total, 1)))
         numbers = [tuple(range(count)[first : first + together]) for first in range(0, count, together)]
         tasks = [RunKeys(some, tuple(runs)) for some in numbers if runs]
         yield from engine.map(write_links, tasks, input_bytes=size, what="dedup candidates")
         return
     bits = (count * documents.total // RANGE_KEYS).bit_length()
-    window = TOGETHER // (ROW_BYTES * count)  # documents
-    groups = groupby(enumerate(runs), lambda one: (one[0] // FILES, one[1][1] // window))
+    window = shuffle.TOGETHER // (shuffle.ROW_BYTES * count)  # documents
+    groups = groupby(enumerate(runs), lambda one: (one[0] // shuffle.FILES, one[1][1] // window))
     parts = [RunKeys(tuple(range(count)), tuple(run for _, run in some)) for _, some in groups]
-    write_keys = partial(_write_keys, scratch=scratch, inside=min(BITS, bits))
+    write_keys = partial(_write_keys, scratch=scratch, inside=min(shuffle.BITS, bits))
     files = list(engine.map(write_keys, parts, input_bytes=size, what="dedup keys"))
     ranges = divide(engine, scratch, files, bits, size, "dedup keys")
     yield from engine.map(write_links, ranges, input_bytes=size, what="dedup candidates")

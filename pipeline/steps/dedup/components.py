@@ -16,7 +16,7 @@ from pipeline.store.engines.local import Engine
 from pipeline.store.files import Scratch, StoredFile
 
 DOCUMENTS_TOGETHER = 8_000_000  # that this process links, in 24 bytes each
-RANGE_BITS = 20  # of the rows of a range: about 0.5 GB of links, where a document has a dozen
+RANGE_BITS = 19  # of the rows of a range: 0.1 GB of links, where a document has a dozen
 
 LinkFile = tuple[StoredFile, int]  # a file with links, and their number
 
@@ -56,7 +56,7 @@ class Documents:
 
     def read(self, *slices: Slice) -> tuple[np.ndarray, np.ndarray]:
         """What was written: documents, and for each the other one or its label."""
-        table = pa.concat_batches([one.read() for one in slices])
+        table = pa.concat_batches([batch for one in slices for batch in one.batches()])
         keys = table.column("key").to_numpy()
         return (keys >> np.uint64(self._shift)).astype(np.int64), table.column("row").to_numpy()
 
