@@ -6,12 +6,13 @@ The steps, with the bytes that each table takes per document. All but `unite` ma
    kept.
 2. `exact_keys` and `band_keys` of each part, each sorted by `sort_band`: runs of 12 bytes per key, so 396 at
    32 bands. The runs of bands hold only the first of equal documents of a part.
-3. `candidate_pairs` of one range of one band's keys over all parts at a time: 32 bytes for each key while
+3. `candidate_pairs` of one range of keys over all parts at a time: 32 bytes for each key while
    sorting, 16 per pair.
-4. `unite` the pairs and take `labels`: 16 bytes for each document, the only step that sees all of them at
-   once. `linked` are the documents in candidate clusters; later steps read only these.
-5. `clustered` sorts those into clusters, texts and survivors: about 100 bytes and the id for each linked
-   document.
+4. `unite` the pairs and take `labels`: 16 bytes for each document, all of them at once. Of more documents
+   than that allows, ranges go from link to link in rounds of `nearest`. `linked` are the documents in
+   candidate clusters; later steps read only these.
+5. `clustered` sorts those into clusters, or pieces of giant ones, texts and survivors: about 370 bytes for
+   each linked document at its peak.
 6. `shingle_sets` of the texts to verify, part by part: 8 bytes per distinct shingle, about 1.4 times their
    text.
 7. `verify` complete clusters, as many at a time as memory allows: 1 KB at 32 bands, and the shingle sets.

@@ -65,7 +65,7 @@ def clustered(linked: pa.Table) -> Clusters:
     """Sorts linked documents (MEMBER_SCHEMA, any order): survivors by corpus priority (lowest number first),
     then longer, then id.
 
-    Documents of one exact hash must have one root. n log n; about 100 bytes and the id for each linked
+    Documents of one exact hash must have one root. n log n; about 370 bytes for each linked
     document.
     """
     order = [("root", "ascending"), ("priority", "ascending"), ("length", "descending"), ("id", "ascending")]

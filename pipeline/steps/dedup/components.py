@@ -78,10 +78,10 @@ def components(
         step = partial(_step, scratch=scratch, documents=documents)
         results = list(engine.map(step, ranges, input_bytes=size, what="dedup components"))
         remove(ranges)
-        links = [(found, length) for found, _, length, _ in results]
-        settled = all(settled for *_, settled in results)
-    remove([Slice(tuple(file for file, _ in links), 0)])
-    return [labels for _, labels, *_ in results]
+        files, labels, lengths, all_settled = zip(*results, strict=True)
+        links, settled = list(zip(files, lengths, strict=True)), all(all_settled)
+        remove([Slice(files if settled else labels, 0)])
+    return list(labels)
 
 
 def _united(scratch: Scratch, documents: Documents, links: Iterable[LinkFile]) -> StoredFile:
