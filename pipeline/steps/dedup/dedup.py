@@ -3,7 +3,7 @@
 Incremental: signatures, their sorted runs, verified clusters and the decisions of each part are reused where
 nothing changed. A change costs the signatures of the changed parts, one pass over the runs (396 bytes for
 each document), and the text of the clusters that it touches. Memory: up to 8 million documents 24 bytes for
-each; for each one that has candidates about 400 bytes.
+each; for each one that has candidates about 430 bytes.
 """
 
 import hashlib
