@@ -105,9 +105,14 @@ def claimed(bucket: Bucket, key: str) -> Iterator[Claim]:
 
 
 def _processes() -> str:
-    """Where process numbers mean what they mean here: in this namespace, until the machine starts again."""
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return f"{boot}/{Path('/proc/self/ns/pid').stat().st_ino}"
+    """Where process numbers mean what they mean here: in this namespace, until the machine starts again. On a
+    system that does not say, in this process alone.
+    """
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}/{Path('/proc/self/ns/pid').stat().st_ino}"
+    except FileNotFoundError:
+        return secrets.token_hex(8)
 
 
 def _is_over(content: bytes, stored: Stored) -> bool:
