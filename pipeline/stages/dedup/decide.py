@@ -12,9 +12,8 @@ from pipeline.stages.dedup.verify import Verified
 from pipeline.store.params import required
 
 EXACT, NEAR = "exact", "near"
-# Of a cluster that is verified at once: 1.3 GB of shingles. A larger one, such as ten million pages of one
-# template, is verified piece by piece. Neighbours in the order of survivors are alike in length, as near
-# duplicates are.
+# Of a cluster that is verified at once: 1.3 GB of shingles. A larger one is cut along the order of survivors,
+# in which neighbours are alike in length, as near duplicates are.
 PIECE_CHARACTERS = 1 << 28
 KEY_CHARACTERS = 256  # as many take the memory of the band keys of a text
 DECISION_SCHEMA = pa.schema(

@@ -1,8 +1,8 @@
 """Rows that tasks leave to each other, by ranges of a key. Each row is written and read once a level; opened
 files, bytes and tasks grow as the rows do, however many parts there are.
 
-A file has a record batch for each range of keys, so that a reader fetches its range and no more. Files are
-merged, range by range, until each range is as small as a reader wants it, and in few files.
+A file has a record batch for each range of keys, so that a reader fetches no more. Files are merged range by
+range, until each range is small enough and in few files.
 """
 
 from collections.abc import Sequence

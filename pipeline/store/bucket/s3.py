@@ -386,11 +386,13 @@ class Ranged(RawIOBase):
     def __init__(self, bucket: Bucket, there: Stored):
         self._bucket, self._there, self._at = bucket, there, 0
 
+    def readable(self) -> bool:
+        return True
+
+    seekable = readable
+
     def seek(self, offset: int, whence: int = SEEK_SET) -> int:
         self._at = offset + {SEEK_SET: 0, SEEK_CUR: self._at, SEEK_END: self._there.bytes}[whence]
-        return self._at
-
-    def tell(self) -> int:
         return self._at
 
     def read(self, size: int = -1) -> bytes:

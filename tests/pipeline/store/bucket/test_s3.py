@@ -10,6 +10,7 @@ import threading
 import time
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from pipeline.cli import main
@@ -206,6 +207,8 @@ def test_of_a_large_file_only_what_is_read_is_fetched(server: S3, tmp_path: Path
     with file.open() as opened:
         assert opened.seek(-5, os.SEEK_END) == 9995 and opened.read() == b"56789"
         assert opened.seek(12) and opened.read(3) == b"234" and opened.tell() == 15
+    with file.open() as opened:
+        assert pa.PythonFile(opened, mode="r").read_at(4, 9994) == b"4567"  # as Arrow reads it
     assert not file.path.exists()
     assert file.read_text() and file.open().read(3) == b"012"
     file.path.unlink()
