@@ -17,6 +17,7 @@ from pipeline.assets.exported_model import exported_model_asset
 from pipeline.assets.leaderboard import leaderboard_spec
 from pipeline.assets.mixture_search import mixture_search_assets
 from pipeline.assets.operations.console import explain_on_exit, use_by_default
+from pipeline.assets.operations.history import keep_index_open
 from pipeline.assets.operations.resources import checked, with_values_of
 from pipeline.assets.operations.sensors import (
     corpora_changed_sensor,
@@ -36,6 +37,7 @@ from pipeline.recipe.variants import load_all
 from pipeline.store.store import default_store
 
 explain_on_exit()
+keep_index_open()
 use_by_default()
 recipes = load_all(recipe_path())
 recipe = recipes[BASE]

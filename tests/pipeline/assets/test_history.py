@@ -1,15 +1,13 @@
-"""The storage that dagster_home/dagster.yaml names, beside Dagster's own on the same files."""
+"""Dagster's events with the index of all runs kept open, beside Dagster's own way on the same files."""
 
-import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
 
-from pipeline.assets.operations.history import EventLog
-
-SHIPPED = Path(__file__).parents[3] / "dagster_home" / "dagster.yaml"
+from pipeline.assets.operations import history
 
 
 @dg.asset(check_specs=[dg.AssetCheckSpec("whole", asset="made")])
@@ -17,20 +15,22 @@ def made() -> dg.MaterializeResult:
     return dg.MaterializeResult(check_results=[dg.AssetCheckResult(passed=True)])
 
 
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
-    shutil.copy(SHIPPED, tmp_path)
-    return tmp_path
+@pytest.fixture(autouse=True)
+def kept_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SqliteEventLogStorage, "_connect", SqliteEventLogStorage._connect)
+    history.keep_index_open()
 
 
-def test_dagsters_own_storage_reads_what_it_wrote_and_it_reads_what_that_wrote(home: Path) -> None:
-    (home / "own").mkdir()
-    (home / "own" / "dagster.yaml").write_text(f"storage: {{sqlite: {{base_dir: {home}}}}}")
-    from_config = dg.DagsterInstance.from_config
-    with from_config(str(home)) as ours, from_config(str(home / "own")) as own:
-        assert isinstance(ours.event_log_storage, EventLog)
-        assert not isinstance(own.event_log_storage, EventLog)
+class Own(SqliteEventLogStorage):
+    """As Dagster has it."""
+
+    _connect = history._open_each_time
+
+
+def test_dagsters_own_storage_reads_what_it_wrote_and_it_reads_what_that_wrote(tmp_path: Path) -> None:
+    local = dg.DagsterInstance.local_temp
+    with local(str(tmp_path)) as ours, local(str(tmp_path)) as own:
+        own.event_log_storage.__class__ = Own
         for writer, reader in ((ours, own), (own, ours), (ours, own)):
             run = dg.materialize([made], instance=writer)
             record = reader.get_latest_materialization_event(made.key)
@@ -40,8 +40,8 @@ def test_dagsters_own_storage_reads_what_it_wrote_and_it_reads_what_that_wrote(h
             assert [one.run_id for one in check.values()] == [run.run_id]
 
 
-def test_events_of_several_threads_are_all_recorded(home: Path) -> None:
-    with dg.DagsterInstance.from_config(str(home)) as instance, ThreadPoolExecutor(4) as threads:
+def test_events_of_several_threads_are_all_recorded(tmp_path: Path) -> None:
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance, ThreadPoolExecutor(4) as threads:
 
         def report(number: int) -> None:
             instance.report_runless_asset_event(dg.AssetMaterialization(made.key, metadata={"n": number}))
@@ -54,8 +54,8 @@ def test_events_of_several_threads_are_all_recorded(home: Path) -> None:
         assert sorted(map(int, found)) == list(range(40))
 
 
-def test_wiped_runs_leave_a_log_that_takes_new_ones(home: Path) -> None:
-    with dg.DagsterInstance.from_config(str(home)) as instance:
+def test_wiped_runs_leave_a_log_that_takes_new_ones(tmp_path: Path) -> None:
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
         dg.materialize([made], instance=instance)
         instance.wipe()
         assert instance.get_latest_materialization_event(made.key) is None
