@@ -98,10 +98,9 @@ def chosen_model(options: argparse.Namespace, out: TextIO | None = None) -> Mode
         return _named(whole_store(), options.model)
     _, store = opened(options.variant)
     model = store.current(keys.PRETRAINED_MODEL)
-    since = model.manifest["finished"]
+    since, times = model.manifest["finished"], _times(store)  # which brings the runs from a bucket
     run = RunHistory(store.root / keys.RUNS / model.path.name)
     line = f"Run {run.title}, variant {options.variant or BASE}, trained {since}"
-    times = _times(store)
     if newer := sorted((name for name in times if times[name] > since), key=times.__getitem__, reverse=True):
         ones = "newer ones were" if newer[1:] else "newer one was"
         line += f"; {len(newer)} {ones} trained with other settings: {', '.join(newer[:NEWER_SHOWN])}"
