@@ -25,8 +25,9 @@ from pipeline.store import locks
 from pipeline.store.atomic import writable
 from pipeline.store.bucket.cache import Cache
 from pipeline.store.bucket.claim import claimed
+from pipeline.store.bucket.ranged import Ranged
 from pipeline.store.bucket.run_upload import RunUpload, is_whole
-from pipeline.store.bucket.s3 import NONE_YET, SLICE_BYTES, Bucket, BucketError, Ranged
+from pipeline.store.bucket.s3 import NONE_YET, SLICE_BYTES, Bucket, BucketError
 from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.files import MANIFEST, Files
 from pipeline.store.fingerprint import file_sha256
