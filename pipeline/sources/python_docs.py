@@ -6,6 +6,7 @@ import platform
 import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -58,8 +59,7 @@ class PythonDocsSource:
 
     def _unit(self, package: str) -> Unit:
         modules = _modules(package)
-        # to recall the hash of a small file takes longer than to read it
-        hashes = {name: file_sha256(path) for name, path in modules.items()}
+        hashes = {name: _sha256(path, _state(path)) for name, path in modules.items()}
         size = sum(path.stat().st_size for path in modules.values())
         return Unit(package, fingerprint([_origin(package), hashes]), self.config.max_bytes or size)
 
@@ -74,6 +74,19 @@ class PythonDocsSource:
                     used += batches.add(unit.name, document)
             yield from batches.full()
         yield from batches.rest()
+
+
+def _state(path: Path) -> tuple[int, ...]:
+    found = path.stat()
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+
+
+@cache
+def _sha256(path: Path, _: tuple[int, ...]) -> str:
+    """Once in a process for each state of a file: the store, which remembers hashes for longer, takes longer
+    to recall that of a small file than it takes to read it.
+    """
+    return file_sha256(path)
 
 
 def _modules(package: str) -> dict[str, Path]:
