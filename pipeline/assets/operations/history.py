@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 import sqlalchemy as db
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME, SqliteEventLogStorage
+from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
 
 _open_each_time = SqliteEventLogStorage._connect
 
@@ -30,7 +31,8 @@ def _connect(storage: SqliteEventLogStorage, shard: str) -> Iterator[db.Connecti
 def _index_of(storage: SqliteEventLogStorage) -> db.Engine:
     kept: db.Engine | None = vars(storage).get("_kept_index")
     if kept is None:
-        options = {"timeout": 60, "check_same_thread": False}  # seconds; `_db_lock` keeps threads apart
+        # `_db_lock` keeps threads apart
+        options = {"timeout": SQLITE_BUSY_TIMEOUT_SECONDS, "check_same_thread": False}
         address = storage.conn_string_for_shard(INDEX_SHARD_NAME)
         kept = db.create_engine(address, poolclass=db.QueuePool, pool_size=1, connect_args=options)
         # A power failure may lose the last events of the index, never the file: sqlite.org/pragma.html
