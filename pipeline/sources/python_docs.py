@@ -59,8 +59,9 @@ class PythonDocsSource:
 
     def _unit(self, package: str) -> Unit:
         modules = _modules(package)
-        hashes = {name: _sha256(path, _state(path)) for name, path in modules.items()}
-        size = sum(path.stat().st_size for path in modules.values())
+        states = {name: _state(path) for name, path in modules.items()}
+        hashes = {name: _sha256(path, states[name]) for name, path in modules.items()}
+        size = sum(found[0] for found in states.values())
         return Unit(package, fingerprint([_origin(package), hashes]), self.config.max_bytes or size)
 
     def read(self, unit: Unit, rejects: Rejects) -> Iterator[pa.RecordBatch]:
@@ -77,6 +78,7 @@ class PythonDocsSource:
 
 
 def _state(path: Path) -> tuple[int, ...]:
+    """Its bytes, and what changes with its content."""
     found = path.stat()
     return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
 
