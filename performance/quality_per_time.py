@@ -36,8 +36,9 @@ from harness.turns import Turns, take_turns
 from peers.train import FOREVER, Work, hugging_face, nanogpt, validation_loss
 from torch import nn
 
+from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.overrides import merged
-from pipeline.recipe.recipe import RECIPES, Recipe, load_recipe
+from pipeline.recipe.recipe import RECIPES, Recipe
 from pipeline.steps.corpus.ingest import collect
 from pipeline.steps.corpus.quality import judge
 from pipeline.steps.corpus.scrub import scrub

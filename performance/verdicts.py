@@ -21,8 +21,8 @@ import yaml
 from scipy.stats import binomtest
 
 from performance.harness.sidebyside import ROOT, documents, record
+from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.overrides import merged
-from pipeline.recipe.recipe import load_recipe
 from pipeline.reports.decide import Measure, measures
 from pipeline.steps.model import verdict
 from trainer.config import RunConfig, load_run_config

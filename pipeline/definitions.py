@@ -32,7 +32,8 @@ from pipeline.assets.pretrained_model import pretrained_model_asset
 from pipeline.assets.stages import source_asset, stage_assets
 from pipeline.assets.tokenizer import tokenizer_asset
 from pipeline.assets.variants import VariantPartitions
-from pipeline.recipe.recipe import BASE, recipe_path
+from pipeline.recipe.loading import recipe_path
+from pipeline.recipe.recipe import BASE
 from pipeline.recipe.variants import load_all
 from pipeline.store.store import default_store
 

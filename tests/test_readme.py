@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from pipeline.cli import main
-from pipeline.recipe.recipe import RECIPES, load_recipe
+from pipeline.recipe.loading import load_recipe
+from pipeline.recipe.recipe import RECIPES
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -9,7 +9,8 @@ import dagster as dg
 
 from pipeline.assets import checkpoints
 from pipeline.recipe import variants
-from pipeline.recipe.recipe import BASE, recipe_path
+from pipeline.recipe.loading import recipe_path
+from pipeline.recipe.recipe import BASE
 from pipeline.reports import comparison, decide, tables, verdicts
 from pipeline.reports import variants as report
 from pipeline.reports.images import as_text, inline

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from pipeline.cli.opening import UsageError
 from pipeline.recipe import variants
-from pipeline.recipe.recipe import BASE, recipe_path
+from pipeline.recipe.loading import recipe_path
+from pipeline.recipe.recipe import BASE
 from pipeline.reports import comparison, decide
 from pipeline.reports import variants as report
 from pipeline.steps.recipe_versions import store_of

@@ -11,7 +11,8 @@ from dataclasses import asdict
 from pipeline.cli import variants as variant_runs
 from pipeline.cli.opening import UsageError, check_known
 from pipeline.recipe import variants
-from pipeline.recipe.recipe import BASE, Recipe, recipe_path
+from pipeline.recipe.loading import recipe_path
+from pipeline.recipe.recipe import BASE, Recipe
 from pipeline.reports import decide, tables
 from pipeline.reports import verdicts as report
 from pipeline.store.seeds import families

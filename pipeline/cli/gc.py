@@ -3,7 +3,7 @@
 import argparse
 
 from pipeline.cli.opening import UsageError, whole_store
-from pipeline.recipe.recipe import load_recipe, recipe_path
+from pipeline.recipe.loading import load_recipe, recipe_path
 from pipeline.store.cleanup import gc
 from pipeline.store.cleanup.runs import Limits
 

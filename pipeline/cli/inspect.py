@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 from pipeline.cli.opening import UsageError, add_variant, check_known, opened
 from pipeline.plugins.filters import Filter
 from pipeline.recipe import variants
-from pipeline.recipe.recipe import BASE, Recipe, RecipeError, recipe_path
+from pipeline.recipe.loading import recipe_path
+from pipeline.recipe.recipe import BASE, Recipe, RecipeError
 from pipeline.reports import rejections, tables
 from pipeline.reports.evidence import judged
 from pipeline.reports.rejections import Amounts, Column, Place, Row

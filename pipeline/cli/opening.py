@@ -9,7 +9,8 @@ from time import gmtime, strftime
 from typing import TextIO
 
 from pipeline.recipe import variants
-from pipeline.recipe.recipe import BASE, Recipe, recipe_path, stored_at
+from pipeline.recipe.loading import recipe_path, stored_at
+from pipeline.recipe.recipe import BASE, Recipe
 from pipeline.steps.lineage.checkpoints import Checkpoint, checkpoint
 from pipeline.steps.recipe_versions import store_of
 from pipeline.steps.training import plan

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from pipeline.cli.opening import UsageError, add_checkpoint, named_checkpoint, whole_store
-from pipeline.recipe.recipe import recipe_path
+from pipeline.recipe.loading import recipe_path
 from pipeline.steps.lineage import reproduce
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.cli.opening import Model, add_model, chosen_model, opened, whole_store
-from pipeline.recipe.recipe import RECIPE_VARIABLE, recipe_path
+from pipeline.recipe.loading import RECIPE_VARIABLE, recipe_path
 from pipeline.reports import tables
 from pipeline.steps.model import benchmark, evaluate
 from pipeline.steps.training.effort import Effort

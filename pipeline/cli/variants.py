@@ -10,8 +10,9 @@ from pathlib import Path
 
 from pipeline.cli.opening import UsageError, check_known
 from pipeline.recipe import variants
+from pipeline.recipe.loading import recipe_path
 from pipeline.recipe.overrides import leaves
-from pipeline.recipe.recipe import BASE, recipe_path
+from pipeline.recipe.recipe import BASE
 from pipeline.steps.recipe_versions import differing
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError

@@ -1,16 +1,11 @@
 """The recipe: one YAML file that describes an experiment from corpora to model."""
 
-import os
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
-import yaml
-from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
-from pipeline.plugins.filters import Filter
-from pipeline.plugins.loading import PluginError, make_importable
 from pipeline.plugins.settings import TransformParams, check_names
 from pipeline.plugins.transforms import Transform, of_corpus
 from pipeline.recipe.evaluation import (
@@ -19,8 +14,7 @@ from pipeline.recipe.evaluation import (
     repeated_name,
     with_benchmarks_as_sets,
 )
-from pipeline.recipe.overrides import leaves, merged, with_own_rules
-from pipeline.recipe.problems import explained
+from pipeline.recipe.overrides import leaves, with_own_rules
 from pipeline.recipe.sections import (
     CheckLimits,
     Corpus,
@@ -35,7 +29,6 @@ from pipeline.recipe.sections import (
 )
 from pipeline.sources.hub.catalogue import short_form
 from pipeline.sources.source import SourceError
-from pipeline.sources.user_code import PythonConfig
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.edits import EditParams
 from pipeline.stages.pii import PiiParams
@@ -46,11 +39,10 @@ from pipeline.store import seeds
 from pipeline.store.cleanup.runs import Limits
 from pipeline.store.engines.local import EngineParams
 from pipeline.store.errors import PipelineError
-from pipeline.store.params import Params, anchored
-from trainer.config import TrainingConfig, unused, yaml_file
+from pipeline.store.params import Params
+from trainer.config import TrainingConfig, unused
 
 RECIPES = Path(__file__).parents[1] / "recipes"
-RECIPE_VARIABLE = "GROUNDWORK_RECIPE"
 
 
 class RecipeError(PipelineError):
@@ -347,88 +339,3 @@ class Recipe(Params):
         """The settings that differ from those of `written`, by dotted name."""
         ours, theirs = (dict(leaves(recipe.model_dump(mode="json"))) for recipe in (self, written))
         return {name: ours.get(name) for name in ours | theirs if ours.get(name) != theirs.get(name)}
-
-
-def recipe_path(named: str | None = None) -> Path:
-    """The path of the recipe `named`, which is a path or the name of a shipped recipe. Without it, that of
-    GROUNDWORK_RECIPE or of the default recipe.
-    """
-    named = named or os.environ.get(RECIPE_VARIABLE) or "default"
-    shipped = RECIPES / f"{named}.yaml"
-    return shipped if shipped.exists() else Path(named)
-
-
-def stored_at() -> str | None:
-    """The `store` of the recipe in use. None if it has none, or cannot be read."""
-    with suppress(OSError, ValueError, yaml.YAMLError, AttributeError):
-        found = yaml_file.parse(recipe_path().read_text(encoding="utf-8")).get("store")
-        return found if isinstance(found, str) else None
-    return None
-
-
-def load_recipe(path: Path, overrides: dict[str, Any] | None = None) -> Recipe:
-    """Reads and checks a recipe, changed by `overrides` as `merged` does. Raises RecipeError."""
-    try:
-        settings = yaml_file.parse(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        shipped = ", ".join(sorted(found.stem for found in RECIPES.glob("*.yaml")))
-        raise RecipeError(
-            f"{path}: no such recipe. Set {RECIPE_VARIABLE} to the path of a YAML file or one of: {shipped}"
-        ) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise RecipeError(f"{path}: cannot be read: {error}") from error
-    except yaml.YAMLError as error:
-        problem = " ".join(str(error).split())
-        if isinstance(error, yaml.MarkedYAMLError):
-            line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-            problem = f"{line}{error.problem}"
-        raise RecipeError(f"{path}: not valid YAML: {problem}") from error
-    if not isinstance(settings, dict):
-        raise RecipeError(
-            f"{path}: a recipe must be a mapping with at least `name`, `corpora` and `training`"
-        )
-    try:
-        recipe = Recipe.model_validate(merged(settings, overrides or {}))
-    except ValidationError as error:
-        raise RecipeError(f"{path}: {explained(error)}") from None
-    except (SourceError, ValueError) as error:
-        raise RecipeError(f"{path}: {error}") from None
-    _check_own_code(recipe, path)
-    # Relative paths start at the recipe's directory, wherever the command is run.
-    recipe = anchored(recipe, path.absolute().parent)
-    recipe._file = path.absolute()
-    try:
-        for benchmark in recipe.evaluation.benchmarks:
-            benchmark.check()
-    except SourceError as error:
-        raise RecipeError(f"{path}: evaluation.benchmarks: {error}") from None
-    return recipe
-
-
-def _check_own_code(recipe: Recipe, path: Path) -> None:
-    """Imports the user's code that a recipe names, from the recipe's directory or Python's search path."""
-    corpora = {f"corpora.{number}.source": corpus.source for number, corpus in enumerate(recipe.corpora)}
-    sets = recipe.decontamination.sets if recipe.decontamination else ()
-    corpora |= {f"decontamination.sets.{number}.source": one.source for number, one in enumerate(sets)}
-    texts = recipe.evaluation.texts
-    corpora |= {f"evaluation.texts.{number}.source": text.source for number, text in enumerate(texts)}
-    rules = {"quality": recipe.quality}
-    rules |= {
-        f"corpora.{number}.quality": own for number, one in enumerate(recipe.corpora) if (own := one.quality)
-    }
-    named: dict[str, Any] = {
-        **{where: source for where, source in corpora.items() if isinstance(source, PythonConfig)},
-        **{f"transforms.{number}": Transform(entry) for number, entry in enumerate(recipe.transforms)},
-        **{
-            f"{where}.filters.{number}": Filter(entry)
-            for where, quality in rules.items()
-            for number, entry in enumerate(quality.filters)
-        },
-    }
-    if named:
-        make_importable(path.parent.absolute())
-    for where, code in named.items():
-        try:
-            code.check()
-        except PluginError as error:
-            raise RecipeError(f"{path}: {where}: {error}") from None

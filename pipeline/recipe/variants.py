@@ -4,8 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.overrides import merged
-from pipeline.recipe.recipe import BASE, Recipe, RecipeError, load_recipe
+from pipeline.recipe.recipe import BASE, Recipe, RecipeError
 from pipeline.store.seeds import family
 from trainer.config import OPERATIONAL
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.recipe.recipe import load_recipe
+from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.sections import LaunchParams
 from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.steps.training.launcher import Launcher

@@ -8,7 +8,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from pipeline.recipe.recipe import load_recipe
+from pipeline.recipe.loading import load_recipe
 from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.steps.stages import DATA_STAGES, is_asset, made
 from pipeline.steps.tokens.tokenizer import tokenizer

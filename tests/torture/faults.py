@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from pipeline.cli import COMMANDS, module
-from pipeline.recipe.recipe import load_recipe
+from pipeline.recipe.loading import load_recipe
 from tests.integration.project import python_topics
 from tests.pipeline.store.test_damage import flip_in_silence
 from tests.torture.world import CHANGES, SAME, FindingError, World, differences, outcome_of, worst

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from pipeline.recipe.recipe import load_recipe
+from pipeline.recipe.loading import load_recipe
 from pipeline.steps.training.plan import plan
 from tests.integration.project import ROOT, TRAINING, Project, python_topics
 from tests.s3_server import S3

@@ -12,8 +12,9 @@ from pydantic import Field, PrivateAttr
 from pipeline.assets.operations import alerts, orphaned_runs
 from pipeline.assets.operations.launchpad import DedupKnobs, ShardKnobs, TrainingKnobs, differences, values
 from pipeline.recipe import variants
+from pipeline.recipe.loading import load_recipe, recipe_path, stored_at
 from pipeline.recipe.overrides import changed, merged
-from pipeline.recipe.recipe import BASE, Recipe, RecipeError, load_recipe, recipe_path, stored_at
+from pipeline.recipe.recipe import BASE, Recipe, RecipeError
 from pipeline.steps.recipe_versions import store_of
 from pipeline.steps.training.launcher import Launcher
 from pipeline.store import keys

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 from pydantic import TypeAdapter
 
-from pipeline.recipe.recipe import RECIPE_VARIABLE
+from pipeline.recipe.loading import RECIPE_VARIABLE
 from pipeline.sources import SourceConfig
 from pipeline.sources.listing import is_url
 from pipeline.steps.corpus import ingest

@@ -14,7 +14,7 @@ import yaml
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.stages import stage_assets
 from pipeline.assets.tokenizer import tokenizer_asset
-from pipeline.recipe.recipe import RECIPE_VARIABLE, load_recipe
+from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
 from pipeline.store.store import Store
 from tests.integration.project import TRAINING
 from tests.pipeline.steps.corpora import SETTINGS, TEXTS, prepare

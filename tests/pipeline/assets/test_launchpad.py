@@ -10,7 +10,8 @@ from dagster._core.snap.snap_to_yaml import default_values_yaml_from_type_snap
 
 from pipeline.assets.operations.launchpad import differences
 from pipeline.assets.operations.resources import PipelineResources, checked, with_values_of
-from pipeline.recipe.recipe import RECIPE_VARIABLE, RecipeError, load_recipe
+from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
+from pipeline.recipe.recipe import RecipeError
 from pipeline.recipe.variants import load_all
 from tests.integration.project import TRAINING
 from tests.pipeline.assets.test_leaderboard import RECIPE

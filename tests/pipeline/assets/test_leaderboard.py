@@ -10,7 +10,7 @@ import yaml
 from pipeline.assets import leaderboard
 from pipeline.assets.checkpoints import EVALUATION_KEY
 from pipeline.cli import main
-from pipeline.recipe.recipe import RECIPE_VARIABLE
+from pipeline.recipe.loading import RECIPE_VARIABLE
 from pipeline.store.store import Store, default_store
 from tests.integration.project import TRAINING
 from tests.pipeline.cli.test_compare import changed, write_run

@@ -7,7 +7,7 @@ import yaml
 
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.stage_facts import more
-from pipeline.recipe.recipe import RECIPE_VARIABLE, load_recipe
+from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
 from pipeline.steps.corpus.quality import judge
 from pipeline.store import keys
 from pipeline.store.store import Store

@@ -7,7 +7,8 @@ import pytest
 import yaml
 
 from pipeline.cli import main
-from pipeline.recipe.recipe import RECIPES, load_recipe
+from pipeline.recipe.loading import load_recipe
+from pipeline.recipe.recipe import RECIPES
 from pipeline.recipe.variants import check_graph
 from pipeline.sources.files import FilesConfig
 from pipeline.steps.corpus.edit import edit

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from pipeline.cli import main
-from pipeline.recipe.recipe import load_recipe, recipe_path
+from pipeline.recipe.loading import load_recipe, recipe_path
 
 
 def test_the_skeleton_is_a_recipe_that_trains_like_the_default_one(

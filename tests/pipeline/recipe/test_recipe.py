@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
-from pipeline.recipe.recipe import RecipeError, load_recipe, stored_at
+from pipeline.recipe.loading import load_recipe, stored_at
+from pipeline.recipe.recipe import RecipeError
 from pipeline.sources.hub.dataset import HubConfig
 from pipeline.steps.recipe_versions import store_of
 from pipeline.store.fingerprint import canonical_json

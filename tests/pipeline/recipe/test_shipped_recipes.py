@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from pipeline.recipe.recipe import RECIPES, Recipe, load_recipe, recipe_path
+from pipeline.recipe.loading import load_recipe, recipe_path
+from pipeline.recipe.recipe import RECIPES, Recipe
 from pipeline.stages.tokenizer import TokenizerParams
 from trainer.run.fit.memory import Footprint
 from trainer.run.fit.micro_batch import fitting

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from scipy.stats import bootstrap
 
-from pipeline.recipe.recipe import Recipe, RecipeError, load_recipe
+from pipeline.recipe.loading import load_recipe
+from pipeline.recipe.recipe import Recipe, RecipeError
 from pipeline.recipe.variants import load_all
 from pipeline.sources.benchmarks.items import Benchmark, Question
 from pipeline.steps.corpus import evaluation_texts

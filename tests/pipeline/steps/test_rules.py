@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from pipeline.recipe import differences
-from pipeline.recipe.recipe import BASE, Recipe, RecipeError, load_recipe
+from pipeline.recipe.loading import load_recipe
+from pipeline.recipe.recipe import BASE, Recipe, RecipeError
 from pipeline.recipe.variants import load, load_all
 from pipeline.stages.quality import PROFILES
 from pipeline.steps.dedup.limits import by_corpus

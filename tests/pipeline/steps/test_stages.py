@@ -14,7 +14,8 @@ from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.stages import stage_assets
 from pipeline.assets.tokenizer import tokenizer_asset
 from pipeline.assets.variants import VariantPartitions
-from pipeline.recipe.recipe import BASE, RECIPE_VARIABLE, Recipe, load_recipe
+from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
+from pipeline.recipe.recipe import BASE, Recipe
 from pipeline.recipe.variants import load, load_all
 from pipeline.steps import stages
 from pipeline.steps.lineage import record

@@ -14,7 +14,8 @@ from pipeline.cli import main
 from pipeline.plugins.settings import TransformParams
 from pipeline.plugins.transforms import Transform
 from pipeline.recipe.evaluation import Decontamination
-from pipeline.recipe.recipe import RecipeError, load_recipe
+from pipeline.recipe.loading import load_recipe
+from pipeline.recipe.recipe import RecipeError
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
 from pipeline.steps.corpus.decontamination import DecontaminationError, find, index

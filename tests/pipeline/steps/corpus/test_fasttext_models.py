@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from pipeline.plugins.loading import PluginError
-from pipeline.recipe.recipe import RecipeError, load_recipe
+from pipeline.recipe.loading import load_recipe
+from pipeline.recipe.recipe import RecipeError
 from pipeline.stages.fasttext import ModelError, read_model, scores
 from pipeline.stages.quality import PROFILES, QualityParams
 from pipeline.steps.corpus.quality import judge

@@ -16,7 +16,8 @@ from pipeline.cli import main
 from pipeline.plugins import loading
 from pipeline.plugins.loading import PluginError
 from pipeline.plugins.settings import FilterParams, TransformParams
-from pipeline.recipe.recipe import RecipeError, load_recipe
+from pipeline.recipe.loading import load_recipe
+from pipeline.recipe.recipe import RecipeError
 from pipeline.sources.source import SourceError
 from pipeline.sources.user_code import PythonConfig
 from pipeline.stages.pii import PiiParams

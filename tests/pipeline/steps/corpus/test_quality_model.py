@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.recipe.recipe import RecipeError, load_recipe
+from pipeline.recipe.loading import load_recipe
+from pipeline.recipe.recipe import RecipeError
 from pipeline.stages.fasttext import read_model, scores
 from pipeline.stages.quality import PROFILES, QualityParams
 from pipeline.stages.quality_model import QualityModelParams, Score, auc, train, windows

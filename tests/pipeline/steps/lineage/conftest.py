@@ -7,7 +7,8 @@ import pytest
 import yaml
 
 from pipeline.cli import main
-from pipeline.recipe.recipe import Recipe, load_recipe
+from pipeline.recipe.loading import load_recipe
+from pipeline.recipe.recipe import Recipe
 from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.steps.tokens.shards import tokenize
 from pipeline.steps.tokens.tokenizer import tokenizer

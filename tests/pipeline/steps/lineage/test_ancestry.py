@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from pipeline.recipe.recipe import load_recipe
+from pipeline.recipe.loading import load_recipe
 from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.steps.lineage.checkpoints import read
 from pipeline.steps.model.export import published

@@ -18,7 +18,7 @@ import pytest
 from pipeline.assets import checkpoints
 from pipeline.cli import main
 from pipeline.cli.lineage import described
-from pipeline.recipe.recipe import load_recipe
+from pipeline.recipe.loading import load_recipe
 from pipeline.steps.corpus.ingest import collect
 from pipeline.steps.lineage import reproduce
 from pipeline.steps.lineage.checkpoints import Checkpoint, Trained, read, run_config

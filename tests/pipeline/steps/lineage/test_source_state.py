@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipeline.recipe.recipe import Recipe, load_recipe
+from pipeline.recipe.loading import load_recipe
+from pipeline.recipe.recipe import Recipe
 from pipeline.steps.corpus.ingest import collect
 from pipeline.steps.lineage.source_state import State, observe_all
 from pipeline.steps.recipe_versions import RecipeVersions

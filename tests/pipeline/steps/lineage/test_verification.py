@@ -14,7 +14,7 @@ import yaml
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.operations.verification import daily_schedule, verify_job
 from pipeline.cli import main
-from pipeline.recipe.recipe import load_recipe
+from pipeline.recipe.loading import load_recipe
 from pipeline.steps.lineage import record
 from pipeline.steps.lineage.verification import longest_unread, stored, verify
 from pipeline.steps.recipe_versions import RecipeVersions

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipeline.recipe.recipe import load_recipe
+from pipeline.recipe.loading import load_recipe
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.tokenizer import VERSION, TokenizerError
 from pipeline.steps.dedup.dedup import deduplicate

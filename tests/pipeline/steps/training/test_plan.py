@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from pipeline.recipe.recipe import Recipe, load_recipe
+from pipeline.recipe.loading import load_recipe
+from pipeline.recipe.recipe import Recipe
 from pipeline.recipe.sections import SearchParams, ShardParams
 from pipeline.stages.dedup import DedupParams
 from pipeline.steps import checks

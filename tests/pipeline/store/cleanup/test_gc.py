@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from pipeline.cli import main
-from pipeline.recipe.recipe import load_recipe
+from pipeline.recipe.loading import load_recipe
 from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.steps.training import plan
 from pipeline.store import last_versions
