@@ -1,5 +1,5 @@
 """Dedup's central code at size: a corpus that is drawn, not written, goes through the code that reads keys by
-ranges, links documents, sorts them into clusters and decides.
+ranges, links documents, sorts them into clusters and decides; the best of each cluster stays, as if verified.
 
 `python performance/scale.py [DOCUMENTS ...]`, 1e6 3e6 1e7 when not given. `--runs`: keys of each document (33
 at 32 bands). `--giant`: documents that hang together. `--shrink 100`: parts and tasks are as much smaller, so
@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 from harness.sidebyside import peak_megabytes, record
 
 from pipeline.stages import dedup
-from pipeline.steps.dedup import candidates, components, shuffle
+from pipeline.steps.dedup import candidates, clusters, components, shuffle
 from pipeline.steps.dedup.signatures import RUN_SCHEMA, Signed
 from pipeline.store.files import Files, Scratch, StoredFile
 from pipeline.store.manifest import File, Part
@@ -117,7 +117,8 @@ def shrink(factor: int) -> None:
     global SHRUNK, PART_DOCUMENTS
     SHRUNK, PART_DOCUMENTS = factor, PART_DOCUMENTS // factor
     for module, names in {
-        candidates: ("RANGE_KEYS",),
+        candidates: ("RANGE_KEYS", "COMPONENTS_TOGETHER"),
+        clusters: ("RANGE_CHARACTERS",),
         components: ("DOCUMENTS_TOGETHER",),
         shuffle: ("TOGETHER",),
     }.items():
@@ -185,39 +186,64 @@ def run(documents: int, runs: int, giant: int, folder: Path) -> dict[str, Any]:
     params = dedup.DedupParams(bands=runs - 1)
     before, started = peak_megabytes(), time.perf_counter()
     scratch = Scratch(folder / "scratch", CountingFiles(folder), apart=True)
-    members = candidates.link(engine, signed, scratch, params)
-    linked, linking_mb = time.perf_counter(), peak_megabytes()
-    clusters = dedup.clustered(members)
-    sizes = np.diff(clusters.starts)
-    first = np.repeat(clusters.starts[:-1], sizes)  # the best of each cluster stays
-    similarity = np.where(first == np.arange(len(first)), np.nan, 0.9).astype(np.float32)
-    decided = dedup.decide(clusters, dedup.Verified(first, similarity))
+    linked, size = candidates.link(engine, signed, scratch, params)
+    linking_seconds = time.perf_counter() - started
+    linking_mb, linking_worker_mb = peak_megabytes(), engine.worker_mb
+    layout = clusters.Layout(np.array([piece.start for piece in signed]), ("drawn",))
+    found = clusters.cluster(engine, scratch, layout, linked, size)
+    (ranges, _, decided), largest = found, 0
+    for _ in engine.map(clusters.ClusterRange.keys, ranges, input_bytes=0, what="dedup evidence"):
+        pass
+    stays = partial(_first_stays, scratch=scratch, layout=layout)
+    groups = shuffle.grouped(ranges, found.together)
+    for written, characters in engine.map(stays, groups, input_bytes=0, what="dedup decisions"):
+        decided.append(written)
+        largest = max(largest, characters)
+    by_part, _ = shuffle.divide(engine, scratch, decided, layout.bits, "dedup decisions")
+    counted = np.array(
+        list(engine.map(_removed, by_part[: len(signed)], input_bytes=0, what="dedup decisions"))
+    )
     return {
         "documents": documents,
         "runs": runs,
         "giant": giant,
         "shrunk": SHRUNK,
         "parts": len(signed),
-        "linked_documents": members.num_rows,
-        "largest_piece_characters": int(
-            np.add.reduceat(members.num_rows and lengths_of(clusters), clusters.starts[:-1]).max()
-        ),
-        "removed": int(np.count_nonzero(~decided.column("keep").to_numpy(zero_copy_only=False))),
+        "linked_documents": int(counted[:, 0].sum()),
+        "largest_piece_characters": largest,
+        "removed": int(counted[:, 1].sum()),
         "tasks": engine.tasks,
         **{name: COUNTED[name] for name in ("opened", "written", "requests", "bytes_read", "bytes_written")},
-        "seconds_linking": round(linked - started, 1),
-        "seconds_deciding": round(time.perf_counter() - linked, 1),
+        "seconds_linking": round(linking_seconds, 1),
+        "seconds_deciding": round(time.perf_counter() - started - linking_seconds, 1),
         "seconds_by_stage": {name: round(value, 1) for name, value in engine.seconds.items()},
         "driver_mb_before": round(before),
         "driver_mb_linking": round(linking_mb),
         "driver_mb": round(peak_megabytes()),
-        "driver_bytes_per_linked": round((peak_megabytes() - before) * 1e6 / max(1, members.num_rows)),
+        "worker_mb_linking": round(linking_worker_mb),
         "worker_mb": round(engine.worker_mb),
     }
 
 
-def lengths_of(clusters: dedup.Clusters) -> np.ndarray:
-    return clusters.members.column("length").to_numpy()[clusters.best]
+def _first_stays(
+    some: Sequence[clusters.ClusterRange], scratch: Scratch, layout: clusters.Layout
+) -> tuple[shuffle.Written, int]:
+    """Decides on some ranges. Returns the characters of the largest cluster, too."""
+    decided, largest = [], 0
+    for one in some:
+        found = one.read().clusters
+        first = np.repeat(found.starts[:-1], np.diff(found.starts))
+        similarity = np.where(first == np.arange(len(first)), np.nan, 0.9).astype(np.float32)
+        decided.append(layout.decided(found, dedup.Verified(first, similarity)))
+        lengths = np.append(0, np.cumsum(found.members.column("length").to_numpy()[found.best]))
+        largest = max(largest, int(np.diff(lengths[found.starts]).max(initial=0)))
+    return layout.write(scratch, f"decided-{some[0].name}", pa.concat_batches(decided)), largest
+
+
+def _removed(decided: shuffle.Slice) -> tuple[int, int]:
+    """The decisions on a part, and how many remove a document."""
+    keep = decided.read().column("keep").to_numpy(zero_copy_only=False)
+    return len(keep), int(np.count_nonzero(~keep))
 
 
 def _draw(numbered: tuple[int, int], folder: Path, documents: int, runs: int, giant: int) -> Signed:

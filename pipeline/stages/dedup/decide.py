@@ -40,7 +40,7 @@ MEMBER_SCHEMA = pa.schema(
 class Clusters(NamedTuple):
     """Linked documents by cluster, from the best survivor to the worst. Equal documents are one text."""
 
-    members: pa.Table  # MEMBER_SCHEMA
+    members: pa.RecordBatch  # MEMBER_SCHEMA
     texts: np.ndarray  # int64, the number of each member's text; texts are numbered in the order of members
     best: np.ndarray  # int64, the member that survives of each text
     rows: np.ndarray  # int64, the smallest row of each text
@@ -60,7 +60,7 @@ class Clusters(NamedTuple):
         return Verified(keeper, similarity)
 
 
-def clustered(linked: pa.Table) -> Clusters:
+def clustered(linked: pa.RecordBatch) -> Clusters:
     """Sorts linked documents (MEMBER_SCHEMA, any order): survivors by corpus priority (lowest number first),
     then longer, then id.
 
@@ -68,10 +68,9 @@ def clustered(linked: pa.Table) -> Clusters:
     document.
     """
     order = [("root", "ascending"), ("priority", "ascending"), ("length", "descending"), ("id", "ascending")]
-    linked = linked.combine_chunks()  # the table of many chunks is no longer held
     members = linked.take(pc.sort_indices(linked, sort_keys=order))
     del linked
-    exact = members.column("exact").combine_chunks().dictionary_encode()
+    exact = members.column("exact").dictionary_encode()
     # Codes number distinct values in order: by cluster and, within it, from the best survivor.
     texts = exact.indices.to_numpy().astype(np.int64)
     positions, count = np.arange(len(texts)), len(exact.dictionary)
@@ -104,7 +103,7 @@ def _cluster_keys(exact: np.ndarray, starts: np.ndarray) -> np.ndarray:
 
 
 def decide(clusters: Clusters, verified: Verified) -> pa.RecordBatch:
-    """DECISION_SCHEMA for each linked document, with its `row` (ascending) and its `survivor`'s row.
+    """DECISION_SCHEMA for each linked document, with its `row` (ascending) and its survivor's `priority`.
 
     `verified` is about texts. Documents that are not linked are kept.
 
@@ -112,7 +111,7 @@ def decide(clusters: Clusters, verified: Verified) -> pa.RecordBatch:
     "exact": equal normalised text), `cluster` how many documents the kept one represents, itself included. An
     exact copy of a near duplicate is a near duplicate.
     """
-    ids, rows = (clusters.members.column(name).combine_chunks() for name in ("id", "row"))
+    ids, rows = (clusters.members.column(name) for name in ("id", "row"))
     order = np.argsort(rows)
     texts = clusters.texts[order]
     keeper = verified.keeper[texts]
@@ -121,7 +120,7 @@ def decide(clusters: Clusters, verified: Verified) -> pa.RecordBatch:
     return pa.record_batch(
         {
             "row": rows.take(pa.array(order)),
-            "survivor": rows.take(pa.array(survivors)),
+            "priority": clusters.members.column("priority").take(pa.array(survivors)),
             "id": ids.take(pa.array(order)),
             "keep": kept,
             "reason": pc.if_else(pa.array(kept), None, pc.if_else(pa.array(exact), EXACT, NEAR)).cast(

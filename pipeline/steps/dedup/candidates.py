@@ -2,7 +2,6 @@
 text.
 """
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,13 +12,12 @@ import pyarrow as pa
 
 from pipeline.stages import dedup
 from pipeline.steps.dedup import shuffle
-from pipeline.steps.dedup.components import Documents, LinkFile, components
-from pipeline.steps.dedup.shuffle import Slice, divide, remove, write_divided
+from pipeline.steps.dedup.components import Documents, components
+from pipeline.steps.dedup.shuffle import Slice, Written, divide, remove, write_divided
 from pipeline.steps.dedup.signatures import SCALARS, Runs, Signed
 from pipeline.store.engines.local import Engine
 from pipeline.store.files import Scratch, StoredFile
 from pipeline.store.parquet import read_table
-from trainer.system.durable import whole_file
 
 # The file with the runs of a part, and the global row of its first document.
 PartRun = tuple[StoredFile, int]
@@ -28,12 +26,19 @@ Keys = tuple[np.ndarray, np.ndarray]  # uint64, and the global rows of their doc
 RANGE_KEYS = 8_000_000  # keys that a task sorts at a time, in about 0.4 GB
 RUNS_TOGETHER = 4  # runs of one task when they are small, so that it opens each file once
 
+COMPONENTS_TOGETHER = 2_000_000  # documents whose components a task sorts, in up to 400 bytes for each
+SPREAD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 by the golden ratio: products of near rows are far apart
+KEYED = pa.schema([pa.field("key", pa.uint64()), *dedup.MEMBER_SCHEMA])
 
-def link(engine: Engine, signed: Sequence[Signed], scratch: Scratch, params: dedup.DedupParams) -> pa.Table:
-    """The documents that share text or a band key with another, directly or through others, as MEMBER_SCHEMA.
+
+def link(
+    engine: Engine, signed: Sequence[Signed], scratch: Scratch, params: dedup.DedupParams
+) -> tuple[list[Slice], int]:
+    """The documents that share text or a band key with another, directly or through others, as KEYED: those
+    of a component in one slice. And their bytes.
 
     Of few documents in few parts, a task reads some of the runs of each part; else tasks first divide the
-    keys of all runs by ranges. Memory: this process holds the linked documents; a worker holds one range.
+    keys of all runs by ranges. Memory: a worker holds one range.
     """
     filled = [piece for piece in signed if piece.rows]
     runs = [(piece.runs, piece.start) for piece in filled]
@@ -42,18 +47,16 @@ def link(engine: Engine, signed: Sequence[Signed], scratch: Scratch, params: ded
     labels = components(engine, scratch, documents, links)
     members = [_Members(piece, documents.labels(labels, piece.start, piece.rows)) for piece in filled]
     input_bytes = sum(piece.part.files["signatures"].bytes for piece in filled)
-    write_members = partial(_Members.write, documents=documents, scratch=scratch)
-    tables = [dedup.MEMBER_SCHEMA.empty_table()]
-    for written in engine.map(write_members, members, input_bytes=input_bytes, what="dedup candidates"):
-        with pa.OSFile(os.fspath(written)) as file:
-            tables.append(pa.ipc.open_file(file).read_all())
-        written.path.unlink()
-    return pa.concat_tables(tables)
+    bits = (documents.total // COMPONENTS_TOGETHER).bit_length()
+    write_members = partial(_Members.write, documents=documents, scratch=scratch, bits=bits)
+    written = list(engine.map(write_members, members, input_bytes=input_bytes, what="dedup candidates"))
+    remove([Slice(tuple(labels), 0)])
+    return divide(engine, scratch, written, bits, "dedup candidates")
 
 
 def candidates(
     engine: Engine, scratch: Scratch, documents: Documents, runs: Sequence[PartRun], count: int
-) -> Iterator[LinkFile]:
+) -> Iterator[Written]:
     """The links between documents with equal keys in any of the `count` runs."""
     size = shuffle.ROW_BYTES * count * documents.total
     write_links = partial(_write_links, documents=documents, scratch=scratch)
@@ -67,9 +70,9 @@ def candidates(
     window = shuffle.TOGETHER // (shuffle.ROW_BYTES * count)  # documents
     groups = groupby(enumerate(runs), lambda one: (one[0] // shuffle.FILES, one[1][1] // window))
     parts = [RunKeys(tuple(range(count)), tuple(run for _, run in some)) for _, some in groups]
-    write_keys = partial(_write_keys, scratch=scratch, inside=min(shuffle.BITS, bits))
-    files = list(engine.map(write_keys, parts, input_bytes=size, what="dedup keys"))
-    ranges = divide(engine, scratch, files, bits, size, "dedup keys")
+    write_keys = partial(_write_keys, scratch=scratch, bits=bits)
+    written = list(engine.map(write_keys, parts, input_bytes=size, what="dedup keys"))
+    ranges, _ = divide(engine, scratch, written, bits, "dedup keys")
     yield from engine.map(write_links, ranges, input_bytes=size, what="dedup candidates")
     remove(ranges)
 
@@ -97,12 +100,12 @@ class RunKeys:
         ]
 
 
-def _write_keys(runs: RunKeys, scratch: Scratch, inside: int) -> StoredFile:
+def _write_keys(runs: RunKeys, scratch: Scratch, bits: int) -> Written:
     keys, rows = map(np.concatenate, zip(*runs.keys(), strict=True))
-    return write_divided(scratch, runs.name, pa.record_batch({"key": keys, "row": rows}), 0, inside)
+    return write_divided(scratch, runs.name, pa.record_batch({"key": keys, "row": rows}), bits)
 
 
-def _write_links(some: RunKeys | Slice, documents: Documents, scratch: Scratch) -> LinkFile:
+def _write_links(some: RunKeys | Slice, documents: Documents, scratch: Scratch) -> Written:
     """In a range, keys of two runs are as unlikely to be equal by chance as two of one."""
     keys = some.keys() if isinstance(some, RunKeys) else [map(np.asarray, some.read().columns)]
     pairs = (dedup.candidate_pairs(*dedup.sort_band(*each)) for each in keys)
@@ -117,23 +120,19 @@ class _Members:
     piece: Signed
     labels: tuple[Slice, ...]
 
-    def write(self, documents: Documents, scratch: Scratch) -> StoredFile:
-        """Writes one table of MEMBER_SCHEMA."""
-        path = scratch.path / f"members-{self.piece.start}.arrow"
-        with whole_file(path) as temporary, pa.ipc.new_file(str(temporary), dedup.MEMBER_SCHEMA) as writer:
-            writer.write_table(self._table(*documents.read(*self.labels)))
-        return scratch.written(path)
-
-    def _table(self, rows: np.ndarray, roots: np.ndarray) -> pa.Table:
+    def write(self, documents: Documents, scratch: Scratch, bits: int) -> Written:
+        rows, roots = documents.read(*self.labels)
         here = self.piece.among(rows)
-        if here.start == here.stop:
-            return dedup.MEMBER_SCHEMA.empty_table()
         rows, roots = rows[here], roots[here]
-        scalars = read_table(self.piece.signatures, columns=SCALARS).take(pa.array(rows - self.piece.start))
-        columns = {name: scalars.column(name) for name in SCALARS} | {
+        scalars = dedup.MEMBER_SCHEMA.empty_table()  # a part that is compared with nothing has none
+        if len(rows):
+            scalars = read_table(self.piece.signatures, columns=SCALARS)
+        scalars = scalars.take(pa.array(rows - self.piece.start))
+        columns = {name: scalars.column(name).combine_chunks() for name in SCALARS} | {
+            "key": roots.astype(np.uint64) * SPREAD,
             "row": rows,
             "root": roots,
             "priority": pa.repeat(pa.scalar(self.piece.priority, pa.int32()), len(rows)),
         }
-        schema = dedup.MEMBER_SCHEMA
-        return pa.table({name: columns[name] for name in schema.names}, schema=schema)
+        members = pa.record_batch([columns[name] for name in KEYED.names], schema=KEYED)
+        return write_divided(scratch, f"members-{self.piece.start}", members, bits)

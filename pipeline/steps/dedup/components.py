@@ -11,14 +11,12 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.stages import dedup
-from pipeline.steps.dedup.shuffle import BITS, ROW_BYTES, Slice, divide, remove, write_divided
+from pipeline.steps.dedup.shuffle import BITS, Slice, Written, divide, remove, write_divided
 from pipeline.store.engines.local import Engine
 from pipeline.store.files import Scratch, StoredFile
 
 DOCUMENTS_TOGETHER = 8_000_000  # that this process links, in 24 bytes each
 RANGE_BITS = 19  # of the rows of a range: 0.1 GB of links, where a document has a dozen
-
-LinkFile = tuple[StoredFile, int]  # a file with links, and their number
 
 
 @dataclass(frozen=True)
@@ -38,15 +36,15 @@ class Documents:
     def _shift(self) -> int:
         return 64 - self.total.bit_length()
 
-    def write_links(self, scratch: Scratch, name: str, left: np.ndarray, right: np.ndarray) -> LinkFile:
+    def write_links(self, scratch: Scratch, name: str, left: np.ndarray, right: np.ndarray) -> Written:
         """In ranges both documents have the link."""
         if self.bits:
             left, right = np.concatenate([left, right]), np.concatenate([right, left])
-        return write_divided(scratch, name, self._table(left, right), 0, min(BITS, self.bits)), len(left)
+        return write_divided(scratch, name, self._table(left, right), self.bits)
 
     def write_labels(self, scratch: Scratch, name: str, rows: np.ndarray, labels: np.ndarray) -> StoredFile:
         """The smallest row of the component of each document of a range that has links."""
-        return write_divided(scratch, f"labels-{name}", self._table(rows, labels), self.bits, BITS)
+        return write_divided(scratch, f"labels-{name}", self._table(rows, labels), BITS, self.bits)[0]
 
     def labels(self, files: Sequence[StoredFile], start: int, rows: int) -> tuple[Slice, ...]:
         """Where the labels of `rows` documents from `start` are."""
@@ -65,26 +63,24 @@ class Documents:
 
 
 def components(
-    engine: Engine, scratch: Scratch, documents: Documents, links: Iterable[LinkFile]
+    engine: Engine, scratch: Scratch, documents: Documents, links: Iterable[Written]
 ) -> list[StoredFile]:
     """The labels of all documents that have links, a file for each range of documents. Removes the links."""
     if not documents.bits:
         return [_united(scratch, documents, links)]
     settled = False
     while not settled:
-        files, lengths = zip(*links, strict=True)
-        size = ROW_BYTES * sum(lengths)
-        ranges = divide(engine, scratch, files, documents.bits, size, "dedup links")
+        ranges, size = divide(engine, scratch, list(links), documents.bits, "dedup links")
         step = partial(_step, scratch=scratch, documents=documents)
         results = list(engine.map(step, ranges, input_bytes=size, what="dedup components"))
         remove(ranges)
-        files, labels, lengths, all_settled = zip(*results, strict=True)
-        links, settled = list(zip(files, lengths, strict=True)), all(all_settled)
-        remove([Slice(files if settled else labels, 0)])
+        links, labels, all_settled = zip(*results, strict=True)
+        settled = all(all_settled)
+        remove([Slice(tuple(file for file, _ in links) if settled else labels, 0)])
     return list(labels)
 
 
-def _united(scratch: Scratch, documents: Documents, links: Iterable[LinkFile]) -> StoredFile:
+def _united(scratch: Scratch, documents: Documents, links: Iterable[Written]) -> StoredFile:
     parents = np.arange(documents.total)
     for file, _ in links:
         part = Slice((file,), 0)
@@ -95,13 +91,8 @@ def _united(scratch: Scratch, documents: Documents, links: Iterable[LinkFile]) -
     return documents.write_labels(scratch, "all", rows, roots[rows])
 
 
-def _step(rows: Slice, scratch: Scratch, documents: Documents) -> tuple[StoredFile, StoredFile, int, bool]:
+def _step(rows: Slice, scratch: Scratch, documents: Documents) -> tuple[Written, StoredFile, bool]:
     """Writes the links of the next round of a range, and what are its labels if that changes nothing."""
     found = dedup.nearest(*documents.read(rows))
-    links, length = documents.write_links(scratch, rows.name, found.left, found.right)
-    return (
-        links,
-        documents.write_labels(scratch, rows.name, found.rows, found.smallest),
-        length,
-        found.settled,
-    )
+    links = documents.write_links(scratch, rows.name, found.left, found.right)
+    return links, documents.write_labels(scratch, rows.name, found.rows, found.smallest), found.settled

@@ -8,7 +8,7 @@ each; for each one that has candidates about 430 bytes.
 
 import hashlib
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +20,8 @@ from pipeline.stages import dedup
 from pipeline.steps.corpus import decontamination
 from pipeline.steps.dedup import verification
 from pipeline.steps.dedup.candidates import link
+from pipeline.steps.dedup.clusters import Layout, cluster
+from pipeline.steps.dedup.shuffle import Slice, divide
 from pipeline.steps.dedup.signatures import Corpora, Signed, laid_out, sign, sources
 from pipeline.store import keys
 from pipeline.store.draft import Draft
@@ -73,10 +75,18 @@ def decide(
             return draft
         store.check(*(version for tables in corpora.values() for version, _ in tables))
         signed = laid_out(corpora, versions)
+        layout = Layout(np.array([piece.start for piece in signed], np.int64), tuple(corpora))
         with draft.scratch(engine.apart) as scratch:
-            clusters = dedup.clustered(link(engine, signed, scratch, params))
-        decided = dedup.decide(clusters, verification.verify(store, engine, signed, clusters, params))
-        return draft.publish(_parts(draft, engine, signed, decided, excluded))
+            clusters = cluster(engine, scratch, layout, *link(engine, signed, scratch, params))
+            decided = verification.verify(store, engine, scratch, signed, layout, clusters, params)
+            decided += clusters.decided
+            by_part, size = divide(engine, scratch, decided, layout.bits, "dedup decisions")
+            tasks = [
+                _Decisions(piece, rows, piece.corpus in excluded)
+                for piece, rows in zip(signed, by_part, strict=False)
+            ]
+            parts = _parts(draft, engine, tasks, size)
+        return draft.publish(parts)
 
 
 def decide_work(
@@ -93,28 +103,20 @@ def decide_work(
     return Work(keys.DEDUP, dedup.VERSION, params, {"corpora in order": ", ".join(corpora), **inputs})
 
 
-def _parts(
-    draft: Draft, engine: Engine, signed: Sequence[Signed], decided: pa.RecordBatch, excluded: Sequence[str]
-) -> list[Part]:
-    rows = decided.column("row").to_numpy()
-    ends = [piece.start + piece.rows for piece in signed]
-    homes = np.searchsorted(ends, decided.column("survivor").to_numpy(), side="right")
-    corpora = pa.array([signed[home].corpus for home in homes], pa.string())
-    decided = decided.drop_columns("survivor").append_column("home", corpora)
+def _parts(draft: Draft, engine: Engine, tasks: Sequence["_Decisions"], size: int) -> list[Part]:
+    """Makes the parts without reusable decisions. `size`: bytes of the decisions on linked documents."""
+    tasks = sorted(tasks, key=lambda task: keys.decisions(task.piece.corpus, ""))
     parts: dict[str, Part | None] = {}
     todo = []
-    for piece in sorted(signed, key=lambda piece: keys.decisions(piece.corpus, "")):
-        here = piece.among(rows)
-        # Local rows: the content of a part does not depend on the parts before it.
-        local = decided.slice(here.start, here.stop - here.start)
-        local = local.set_column(0, "row", pc.subtract(local.column("row"), piece.start))
-        inputs = [piece.part.fingerprint, piece.part.files["signatures"].sha256, _sha256(local)]
-        without = piece.corpus in excluded
-        inputs += [EXCLUDED] if without else []
-        task = _Decisions(piece, local, draft.work.part_fingerprint(inputs), without)
-        parts[piece.name] = draft.finished(piece.name, task.fingerprint)
+    hashed = engine.map(_Decisions.sha256, tasks, input_bytes=size, what="dedup decisions")
+    for task, sha256 in zip(tasks, hashed, strict=True):
+        piece = task.piece
+        inputs = [piece.part.fingerprint, piece.part.files["signatures"].sha256, sha256]
+        inputs += [EXCLUDED] if task.without else []
+        fingerprint = draft.work.part_fingerprint(inputs)
+        parts[piece.name] = draft.finished(piece.name, fingerprint)
         if parts[piece.name] is None:
-            todo.append(task)
+            todo.append(replace(task, fingerprint=fingerprint))
     input_bytes = sum(task.piece.part.files["signatures"].bytes for task in todo)
     write = partial(put_parts, function=_Decisions.part, directory=draft.path, files=draft.store.files)
     for part in engine.map(write, todo, input_bytes=input_bytes, what="dedup decisions"):
@@ -123,33 +125,36 @@ def _parts(
     return [part for part in parts.values() if part is not None]
 
 
-def _sha256(decided: pa.RecordBatch) -> str:
-    # A slice would be written with its neighbours, so copy it.
-    copied = decided.take(pa.array(range(decided.num_rows), pa.int64()))
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, decided.schema) as writer:
-        writer.write_batch(copied)
-    return hashlib.sha256(sink.getvalue()).hexdigest()
-
-
 @dataclass(frozen=True)
 class _Decisions:
-    """The decisions on one part. `decided`: those on its linked documents; `row` counts the documents of the
-    part, `home` is the corpus of the survivor. `without`: none of the documents is trained on.
+    """The decisions on one part. `rows`: those on its linked documents, with the corpus of the survivor as
+    `home`. `without`: none of the documents is trained on.
     """
 
     piece: Signed
-    decided: pa.RecordBatch
-    fingerprint: str
+    rows: Slice
     without: bool
+    fingerprint: str = ""
+
+    def decided(self) -> pa.RecordBatch:
+        """Ascending by row. Local rows: the content of a part does not depend on the parts before it."""
+        decided = self.rows.read().sort_by("row").drop_columns("key")
+        return decided.set_column(0, "row", pc.subtract(decided.column("row"), self.piece.start))
+
+    def sha256(self) -> str:
+        decided = self.decided()
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, decided.schema) as writer:
+            writer.write_batch(decided)
+        return hashlib.sha256(sink.getvalue()).hexdigest()
 
     def part(self, directory: Path) -> Part:
         """Writes the table, one row group for each row group of the signatures."""
         counts = {"documents": 0, "kept": 0, "removed": 0}
-        start = 0
+        start, decided = 0, self.decided()
         with PartWriter(directory, self.piece.name, {"decisions": dedup.DECISION_SCHEMA}) as writer:
             for batch in batches(self.piece.signatures, ["id"]):
-                decisions = dedup.decisions(batch.column("id"), self.decided, start)
+                decisions = dedup.decisions(batch.column("id"), decided, start)
                 if self.without:
                     decisions = dedup.excluded(decisions, EXCLUDED)
                 self._write(writer, counts, decisions)
@@ -158,7 +163,7 @@ class _Decisions:
                 for batch in batches(verdicts):
                     ids = batch.filter(pc.invert(batch.column("keep"))).column("id")
                     self._write(writer, counts, dedup.without_comparison(ids, decontamination.REASON))
-        removed = self.decided.filter(pc.invert(self.decided.column("keep")))
+        removed = decided.filter(pc.invert(decided.column("keep")))
         add(counts, tally(removed.column("home"), DUPLICATES_OF))
         return Part(self.piece.name, self.fingerprint, writer.files, counts)
 

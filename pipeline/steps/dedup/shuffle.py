@@ -6,9 +6,10 @@ range, until each range is small enough and in few files.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, pairwise
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -22,13 +23,17 @@ FILES = 256  # that a task reads its range from
 TOGETHER = 128_000_000  # bytes of rows that a task brings together, in about four times the memory
 ROW_BYTES = 16  # of a key and a row
 
+Item = TypeVar("Item")
+Written = tuple[StoredFile, int]  # a file with rows, and their bytes
+
 
 @dataclass(frozen=True)
 class Slice:
-    """The rows of a range of keys: record batch `index` of some files."""
+    """The rows of a range of keys: record batch `index` of some files, and those after it, `count` in all."""
 
     files: tuple[StoredFile, ...]
     index: int
+    count: int = 1
 
     @property
     def name(self) -> str:
@@ -40,49 +45,53 @@ class Slice:
 
     def batches(self) -> list[pa.RecordBatch]:
         """One of each file, of which one is open at a time."""
-        batches = []
+        batches: list[pa.RecordBatch] = []
         for file in self.files:
             with file.open() as opened:
-                batches.append(pa.ipc.open_file(opened).get_batch(self.index))
+                reader = pa.ipc.open_file(opened)
+                batches += map(reader.get_batch, range(self.index, self.index + self.count))
         return batches
 
 
 NOTHING = Slice((), 0)
 
 
-def write_divided(scratch: Scratch, name: str, rows: pa.RecordBatch, before: int, inside: int) -> StoredFile:
-    """Writes rows with a column `key` (uint64): a record batch for each value of the `inside` bits of the key
-    that come after the first `before`.
+def grouped(items: Sequence[Item], together: int) -> list[Sequence[Item]]:
+    return [items[first : first + together] for first in range(0, len(items), together)]
+
+
+def write_divided(scratch: Scratch, name: str, rows: pa.RecordBatch, bits: int, before: int = 0) -> Written:
+    """Writes rows with a column `key` (uint64): a record batch for each value of `bits` bits of the key, at
+    most those of one level, after the first `before`.
     """
+    inside = min(BITS, bits)
     keys = rows.column("key").to_numpy() << np.uint64(before)
     places = (keys >> np.uint64(64 - inside)).astype(np.uint8)
     order = np.argsort(places, kind="stable")
     edges = np.searchsorted(places[order], np.arange((1 << inside) + 1))
-    rows = rows.take(pa.array(order))
     path = scratch.path / f"{name}.arrow"
     with whole_file(path) as temporary, pa.ipc.new_file(str(temporary), rows.schema) as writer:
         for start, end in pairwise(edges):
-            writer.write_batch(rows.slice(start, end - start))
-    return scratch.written(path)
+            writer.write_batch(rows.take(pa.array(order[start:end])))
+    return scratch.written(path), rows.nbytes
 
 
 def divide(
-    engine: Engine, scratch: Scratch, files: Sequence[StoredFile], bits: int, size: int, what: str
-) -> list[Slice]:
-    """Divides the rows of `files` by the first `bits` bits of their key, after `write_divided` did by as many
-    of these as go into a file. `size`: bytes of the rows. Removes the files that it merges.
+    engine: Engine, scratch: Scratch, written: Sequence[Written], bits: int, what: str, begun: int = 0
+) -> tuple[list[Slice], int]:
+    """Divides rows by the first `bits` bits of their key, as `write_divided` has begun to by these, or by
+    `begun` bits if there are more. Removes the files that it merges. Returns the bytes of all rows, too.
     """
-    before = inside = min(BITS, bits)
-    slices = [Slice(tuple(files), index) for index in range(1 << inside)]
+    before = min(BITS, bits)
+    count = 1 << max(0, begun - before)
+    size = sum(of_file for _, of_file in written)
+    files = tuple(file for file, _ in written)
+    slices = [Slice(files, index * count, count) for index in range(1 << before)]
     while before < bits or any(len(one.files) > FILES for one in slices):
         inside = min(BITS, bits - before)
         together = max(2, TOGETHER * sum(len(one.files) for one in slices) // max(size, 1))
         tasks = [
-            [
-                Slice(one.files[first : first + together], one.index)
-                for first in range(0, len(one.files), together)
-            ]
-            for one in slices
+            [replace(one, files=tuple(files)) for files in grouped(one.files, together)] for one in slices
         ]
         merge = partial(_merged, scratch=scratch, before=before, inside=inside)
         merged = engine.map(merge, list(chain.from_iterable(tasks)), input_bytes=size, what=what)
@@ -90,11 +99,11 @@ def divide(
         remove(slices)
         slices = [Slice(group, index) for group in groups for index in range(1 << inside)]
         before += inside
-    return slices
+    return slices, size
 
 
 def _merged(rows: Slice, scratch: Scratch, before: int, inside: int) -> StoredFile:
-    return write_divided(scratch, rows.name, rows.read(), before, inside)
+    return write_divided(scratch, rows.name, rows.read(), inside, before)[0]
 
 
 def remove(slices: Sequence[Slice]) -> None:

@@ -43,9 +43,10 @@ def deduplicate(
         "row": company,
         "root": roots[company],
         "priority": priority[company],
-        **{name: signed.column(name).take(company) for name in _COLUMNS},
+        **{name: signed.column(name).take(company).combine_chunks() for name in _COLUMNS},
     }
-    clusters = clustered(pa.table({name: found[name] for name in MEMBER_SCHEMA.names}, schema=MEMBER_SCHEMA))
+    columns = [found[name] for name in MEMBER_SCHEMA.names]
+    clusters = clustered(pa.record_batch(columns, schema=MEMBER_SCHEMA))
     texts = clusters.contested[np.argsort(clusters.rows[clusters.contested])]  # in the order of the batches
     sets = _fetch(documents, clusters.rows[texts], params)
     pieces = clusters.keys[np.searchsorted(clusters.starts, texts, side="right") - 1, :1]

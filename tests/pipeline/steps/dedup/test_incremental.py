@@ -1,9 +1,11 @@
 """Corpora that change: the decisions are those of a first run, and only what a change touches is made
-anew.
+anew. They are those of any number of ranges, none of which the run itself holds.
 """
 
+import pickle
 import random
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,7 +19,7 @@ from hypothesis import strategies as st
 
 from pipeline.recipe.sections import DedupGuard
 from pipeline.stages import dedup
-from pipeline.steps.dedup import candidates, components, verification
+from pipeline.steps.dedup import candidates, clusters, components, shuffle
 from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.steps.dedup.limits import alarms
 from pipeline.store import keys
@@ -101,29 +103,54 @@ def small_slices() -> Iterator[None]:
         patch.setattr(candidates, "RANGE_KEYS", 11)
         patch.setattr(components, "DOCUMENTS_TOGETHER", 11)
         patch.setattr(components, "RANGE_BITS", 2)
-        patch.setattr(verification, "RANGE_CHARACTERS", 1500)
+        patch.setattr(clusters, "RANGE_CHARACTERS", 1500)
         patch.setattr(import_module("pipeline.stages.dedup.decide"), "PIECE_CHARACTERS", 3000)
         yield
 
 
+@contextmanager
+def ranges(components_together: int, bits: int, files: int, together: int) -> Iterator[None]:
+    """Ranges of components and levels of files as small as these corpora, too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(candidates, "COMPONENTS_TOGETHER", components_together)
+        for module in (clusters, components, shuffle):
+            patch.setattr(module, "BITS", bits)
+        patch.setattr(shuffle, "FILES", files)
+        patch.setattr(shuffle, "TOGETHER", together)
+        yield
+
+
+some_ranges = st.tuples(
+    st.integers(1, 20), st.integers(1, 4), st.integers(1, 4), st.sampled_from([100, 1000, 10_000])
+)
+
+
 @settings(deadline=None, max_examples=4, phases=[Phase.generate])
-@given(histories())
-def test_any_history_of_changes_ends_in_the_very_files_of_a_first_run(states: list[dict[str, Parts]]) -> None:
-    ends_as_a_first_run(states)
+@given(histories(), some_ranges)
+def test_any_history_and_ranges_end_in_the_very_files_of_a_first_run(
+    states: list[dict[str, Parts]], small: tuple[int, int, int, int]
+) -> None:
+    ends_as_a_first_run(states, small)
 
 
 @pytest.mark.slow
 @settings(deadline=None, max_examples=60)
-@given(histories())
-def test_many_more_histories_end_in_the_very_files_of_a_first_run(states: list[dict[str, Parts]]) -> None:
-    ends_as_a_first_run(states)
+@given(histories(), some_ranges)
+def test_many_more_histories_and_ranges_end_in_the_very_files_of_a_first_run(
+    states: list[dict[str, Parts]], small: tuple[int, int, int, int]
+) -> None:
+    ends_as_a_first_run(states, small)
 
 
-def ends_as_a_first_run(states: list[dict[str, Parts]]) -> None:
+def ends_as_a_first_run(states: list[dict[str, Parts]], small: tuple[int, int, int, int]) -> None:
     with TemporaryDirectory() as grown, TemporaryDirectory() as fresh:
-        for state in states:
-            version = decided(Store(Path(grown)), state)
-        assert content(version) == content(decided(Store(Path(fresh)), states[-1]))
+        with ranges(*small):
+            for state in states:
+                version = decided(Store(Path(grown)), state)
+        first = decided(Store(Path(fresh)), states[-1])
+        assert content(version) == content(first)
+        evidence = [Store(Path(folder)).current(keys.DEDUP_EVIDENCE) for folder in (grown, fresh)]
+        assert evidence[0].data_version == evidence[1].data_version
         documents = [
             (priority, part)
             for priority, corpus in enumerate(states[-1].values())
@@ -228,3 +255,27 @@ def test_a_task_holds_the_keys_of_one_band_once_these_are_many(tmp_path: Path) -
     deduplicate(store, engine, ["a"], PARAMS)
     runs = [task for task in engine.noted if isinstance(task, candidates.RunKeys)]
     assert {len(task.numbers) for task in runs} == {1} and len(runs) == 1 + PARAMS.bands
+
+
+class Weighing(LocalEngine):
+    """Notes the most bytes that the run holds of a task or its result."""
+
+    heaviest = 0
+
+    def map(self, function: Any, tasks: Sequence[Any], **more: Any) -> Iterator[Any]:
+        for task, result in zip(tasks, super().map(function, tasks, **more), strict=True):
+            self.heaviest = max(self.heaviest, *(len(pickle.dumps(one)) for one in (task, result)))
+            yield result
+
+
+def test_the_run_holds_no_array_of_all_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(candidates, "RANGE_KEYS", 1500)
+    monkeypatch.setattr(components, "RANGE_BITS", 8)
+    monkeypatch.setattr(clusters, "RANGE_CHARACTERS", 200_000)
+    store, engine = Store(tmp_path), Weighing(workers=1)
+    documents = [text(family, edit) for family in range(60) for edit in (0, 1, 9)] * 10
+    put(store, "a", {"p0": {f"{number:04}": one for number, one in enumerate(documents)}})
+    with ranges(500, 3, 256, 128_000_000):
+        version = deduplicate(store, engine, ["a"], PARAMS)
+    assert version.counts["removed"] > 1600
+    assert engine.heaviest < 2 * len(documents)  # bytes

@@ -1,0 +1,139 @@
+"""Linked documents, by component -> clusters, by ranges of their keys. Those that only share their text are
+decided on the way. What is decided goes to the parts of the documents.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.stages import dedup
+from pipeline.steps.dedup.candidates import KEYED
+from pipeline.steps.dedup.shuffle import BITS, TOGETHER, Slice, Written, divide, remove, write_divided
+from pipeline.store.engines.local import Engine
+from pipeline.store.files import Scratch
+
+RANGE_CHARACTERS = 64_000_000  # of texts to verify together: about 0.3 GB of shingles, keys and tables
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where each part starts among all documents (int64), and the corpora by their priority."""
+
+    starts: np.ndarray
+    corpora: tuple[str, ...]
+
+    @property
+    def bits(self) -> int:
+        """Those that number the parts."""
+        return (len(self.starts) - 1).bit_length()
+
+    def parts(self, rows: np.ndarray) -> np.ndarray:
+        """The numbers of the parts of documents, by global row."""
+        return np.searchsorted(self.starts, rows, side="right") - 1
+
+    def write(self, scratch: Scratch, name: str, rows: pa.RecordBatch) -> Written:
+        """Divides documents by part. `rows` has their global rows as `row`."""
+        keys = self.parts(rows.column("row").to_numpy()).astype(np.uint64) << np.uint64(64 - self.bits)
+        return write_divided(scratch, name, rows.add_column(0, "key", pa.array(keys)), self.bits)
+
+    def decided(self, clusters: dedup.Clusters, verified: dedup.Verified) -> pa.RecordBatch:
+        """The decisions on all documents of the clusters, with the corpus of the survivor as `home`."""
+        decided = dedup.decide(clusters, verified)
+        homes = pa.array(self.corpora, pa.string()).take(decided.column("priority"))
+        return decided.drop_columns("priority").append_column("home", homes)
+
+
+class Clustered(NamedTuple):
+    """The clusters of a range with several texts, ascending by key: their keys as bytes, the first text of
+    each and its number of texts.
+    """
+
+    clusters: dedup.Clusters
+    keys: bytes
+    starts: np.ndarray
+    sizes: np.ndarray
+
+    @property
+    def key_column(self) -> pa.Array:
+        return pa.Array.from_buffers(pa.binary(16), len(self.starts), [None, pa.py_buffer(self.keys)])
+
+
+@dataclass(frozen=True)
+class ClusterRange:
+    """The documents of the clusters of one range of keys. One part of dedup_evidence holds their results."""
+
+    name: str
+    rows: Slice
+
+    def read(self) -> Clustered:
+        clusters = dedup.clustered(_members(self.rows))
+        order = np.lexsort((clusters.keys[:, 1], clusters.keys[:, 0]))
+        sizes = np.diff(clusters.starts)[order]
+        return Clustered(clusters, clusters.keys[order].tobytes(), clusters.starts[order], sizes)
+
+    def keys(self) -> bytes:
+        return self.read().keys
+
+
+class Found(NamedTuple):
+    """The clusters that have several texts, by ranges of their keys; the bytes of their documents, and the
+    decisions on those of other clusters.
+    """
+
+    ranges: list[ClusterRange]
+    bytes: int
+    decided: list[Written]
+
+    @property
+    def together(self) -> int:
+        """How many ranges of documents a task holds."""
+        return max(1, TOGETHER * len(self.ranges) // max(self.bytes, 1))
+
+
+def cluster(engine: Engine, scratch: Scratch, layout: Layout, linked: Sequence[Slice], size: int) -> Found:
+    """Sorts documents of `size` bytes into clusters. These are divided by key into a power of two of ranges:
+    a cluster stays in the range of the same name until the corpora double.
+    """
+    sort = partial(_sort, scratch=scratch, layout=layout)
+    filled = [one for one in linked if one.files]
+    results = list(engine.map(sort, filled, input_bytes=size, what="dedup candidates"))
+    remove(linked)
+    contested = [found.contested for found in results]
+    bits = (sum(found.characters for found in results) // RANGE_CHARACTERS).bit_length()
+    slices, size = divide(engine, scratch, contested, bits, "dedup candidates", begun=BITS)
+    ranges = [ClusterRange(f"{index:05d}-of-{1 << bits:05d}", rows) for index, rows in enumerate(slices)]
+    return Found(ranges, size, [found.decided for found in results])
+
+
+class _Sorted(NamedTuple):
+    contested: Written
+    characters: int  # of texts that share a cluster
+    decided: Written
+
+
+def _sort(rows: Slice, scratch: Scratch, layout: Layout) -> _Sorted:
+    clusters = dedup.clustered(_members(rows))
+    sizes = np.diff(clusters.starts)
+    lengths = clusters.members.column("length").take(pa.array(clusters.best[clusters.contested]))
+    pieces = np.repeat(np.arange(len(sizes)), sizes)[clusters.texts]  # of each member
+    members = clusters.members.set_column(
+        KEYED.get_field_index("root") - 1, "root", pa.array(clusters.rows[clusters.starts[:-1]][pieces])
+    ).add_column(0, "key", pa.array(clusters.keys[pieces, 0]))
+    several = pa.array(sizes[pieces] > 1)
+    del clusters, pieces
+    contested = write_divided(scratch, f"clusters-{rows.name}", members.filter(several), BITS)
+    members = members.filter(pc.invert(several)).drop_columns("key")
+    alone = dedup.clustered(members)
+    themselves = dedup.Verified(np.arange(len(alone.rows)), np.full(len(alone.rows), np.nan, np.float32))
+    decided = layout.write(scratch, f"decided-{rows.name}", layout.decided(alone, themselves))
+    return _Sorted(contested, pc.sum(lengths).as_py() or 0, decided)
+
+
+def _members(rows: Slice) -> pa.RecordBatch:
+    nothing = pa.RecordBatch.from_pylist([], KEYED)
+    return pa.concat_batches([nothing, *rows.batches()]).drop_columns("key")
