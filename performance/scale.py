@@ -189,12 +189,12 @@ def run(documents: int, runs: int, giant: int, folder: Path) -> dict[str, Any]:
     linked, size = candidates.link(engine, signed, scratch, params)
     linking_seconds = time.perf_counter() - started
     linking_mb, linking_worker_mb = peak_megabytes(), engine.worker_mb
-    layout = clusters.Layout(np.array([piece.start for piece in signed]), ("drawn",))
-    found = clusters.cluster(engine, scratch, layout, linked, size)
+    layout = clusters.Layout(np.array([piece.start for piece in signed]), ("drawn",), scratch)
+    found = clusters.cluster(engine, layout, linked, size)
     (ranges, _, decided), largest = found, 0
     for _ in engine.map(clusters.ClusterRange.keys, ranges, input_bytes=0, what="dedup evidence"):
         pass
-    stays = partial(_first_stays, scratch=scratch, layout=layout)
+    stays = partial(_first_stays, layout=layout)
     groups = shuffle.grouped(ranges, found.together)
     for written, characters in engine.map(stays, groups, input_bytes=0, what="dedup decisions"):
         decided.append(written)
@@ -226,7 +226,7 @@ def run(documents: int, runs: int, giant: int, folder: Path) -> dict[str, Any]:
 
 
 def _first_stays(
-    some: Sequence[clusters.ClusterRange], scratch: Scratch, layout: clusters.Layout
+    some: Sequence[clusters.ClusterRange], layout: clusters.Layout
 ) -> tuple[shuffle.Written, int]:
     """Decides on some ranges. Returns the characters of the largest cluster, too."""
     decided, largest = [], 0
@@ -237,7 +237,7 @@ def _first_stays(
         decided.append(layout.decided(found, dedup.Verified(first, similarity)))
         lengths = np.append(0, np.cumsum(found.members.column("length").to_numpy()[found.best]))
         largest = max(largest, int(np.diff(lengths[found.starts]).max(initial=0)))
-    return layout.write(scratch, f"decided-{some[0].name}", pa.concat_batches(decided)), largest
+    return layout.write(f"decided-{some[0].name}", pa.concat_batches(decided)), largest
 
 
 def _removed(decided: shuffle.Slice) -> tuple[int, int]:

@@ -11,13 +11,13 @@ The steps, with the bytes that each table takes per document. All but `unite` ma
 4. `unite` the pairs and take `labels`: 16 bytes for each document, all of them at once. Of more documents
    than that allows, ranges go from link to link in rounds of `nearest`. `linked` are the documents in
    candidate clusters; later steps read only these.
-5. `clustered` sorts those into clusters, or pieces of giant ones, texts and survivors: about 370 bytes for
-   each linked document at its peak.
+5. `clustered` sorts those of complete components into clusters, or pieces of giant ones, texts and
+   survivors: about 300 bytes for each linked document at its peak.
 6. `shingle_sets` of the texts to verify, part by part: 8 bytes per distinct shingle, about 1.4 times their
    text.
 7. `verify` complete clusters, as many at a time as memory allows: 1 KB at 32 bands, and the shingle sets.
-8. `decide`, then `decisions`: one row for each document. It does not depend on the order of arrival, the
-   batches, or the clusters per call.
+8. `decide` on complete clusters, then `decisions`: one row for each document. It does not depend on the
+   order of arrival, the batches, or the clusters per call.
 
 Empty text (nothing but white space) is not a duplicate of anything, not even of empty text: every such
 document is kept, for the quality stage to judge.

@@ -124,10 +124,9 @@ class _Members:
         rows, roots = documents.read(*self.labels)
         here = self.piece.among(rows)
         rows, roots = rows[here], roots[here]
-        scalars = dedup.MEMBER_SCHEMA.empty_table()  # a part that is compared with nothing has none
-        if len(rows):
-            scalars = read_table(self.piece.signatures, columns=SCALARS)
-        scalars = scalars.take(pa.array(rows - self.piece.start))
+        # A part that is compared with nothing has no scalars.
+        found = read_table(self.piece.signatures, columns=SCALARS) if len(rows) else KEYED.empty_table()
+        scalars = found.take(pa.array(rows - self.piece.start))
         columns = {name: scalars.column(name).combine_chunks() for name in SCALARS} | {
             "key": roots.astype(np.uint64) * SPREAD,
             "row": rows,

@@ -22,10 +22,13 @@ RANGE_CHARACTERS = 64_000_000  # of texts to verify together: about 0.3 GB of sh
 
 @dataclass(frozen=True)
 class Layout:
-    """Where each part starts among all documents (int64), and the corpora by their priority."""
+    """Where each part starts among all documents (int64), the corpora by their priority, and a directory for
+    documents divided by part.
+    """
 
     starts: np.ndarray
     corpora: tuple[str, ...]
+    scratch: Scratch
 
     @property
     def bits(self) -> int:
@@ -36,10 +39,10 @@ class Layout:
         """The numbers of the parts of documents, by global row."""
         return np.searchsorted(self.starts, rows, side="right") - 1
 
-    def write(self, scratch: Scratch, name: str, rows: pa.RecordBatch) -> Written:
+    def write(self, name: str, rows: pa.RecordBatch) -> Written:
         """Divides documents by part. `rows` has their global rows as `row`."""
         keys = self.parts(rows.column("row").to_numpy()).astype(np.uint64) << np.uint64(64 - self.bits)
-        return write_divided(scratch, name, rows.add_column(0, "key", pa.array(keys)), self.bits)
+        return write_divided(self.scratch, name, rows.add_column(0, "key", pa.array(keys)), self.bits)
 
     def decided(self, clusters: dedup.Clusters, verified: dedup.Verified) -> pa.RecordBatch:
         """The decisions on all documents of the clusters, with the corpus of the survivor as `home`."""
@@ -95,43 +98,44 @@ class Found(NamedTuple):
         return max(1, TOGETHER * len(self.ranges) // max(self.bytes, 1))
 
 
-def cluster(engine: Engine, scratch: Scratch, layout: Layout, linked: Sequence[Slice], size: int) -> Found:
+def cluster(engine: Engine, layout: Layout, linked: Sequence[Slice], size: int) -> Found:
     """Sorts documents of `size` bytes into clusters. These are divided by key into a power of two of ranges:
     a cluster stays in the range of the same name until the corpora double.
     """
-    sort = partial(_sort, scratch=scratch, layout=layout)
+    sort = partial(_sort, layout=layout)
     filled = [one for one in linked if one.files]
-    results = list(engine.map(sort, filled, input_bytes=size, what="dedup candidates"))
+    contested, characters, decided = [], 0, []
+    for several, length, alone in engine.map(sort, filled, input_bytes=size, what="dedup candidates"):
+        contested.append(several)
+        characters += length
+        decided.append(alone)
     remove(linked)
-    contested = [found.contested for found in results]
-    bits = (sum(found.characters for found in results) // RANGE_CHARACTERS).bit_length()
-    slices, size = divide(engine, scratch, contested, bits, "dedup candidates", begun=BITS)
+    bits = (characters // RANGE_CHARACTERS).bit_length()
+    slices, size = divide(engine, layout.scratch, contested, bits, "dedup candidates", begun=BITS)
     ranges = [ClusterRange(f"{index:05d}-of-{1 << bits:05d}", rows) for index, rows in enumerate(slices)]
-    return Found(ranges, size, [found.decided for found in results])
+    return Found(ranges, size, decided)
 
 
-class _Sorted(NamedTuple):
-    contested: Written
-    characters: int  # of texts that share a cluster
-    decided: Written
-
-
-def _sort(rows: Slice, scratch: Scratch, layout: Layout) -> _Sorted:
+def _sort(rows: Slice, layout: Layout) -> tuple[Written, int, Written]:
+    """Writes the documents of clusters with several texts, and the decisions on the others. Returns the
+    characters of the former's texts, too.
+    """
     clusters = dedup.clustered(_members(rows))
-    sizes = np.diff(clusters.starts)
     lengths = clusters.members.column("length").take(pa.array(clusters.best[clusters.contested]))
+    sizes = np.diff(clusters.starts)
     pieces = np.repeat(np.arange(len(sizes)), sizes)[clusters.texts]  # of each member
-    members = clusters.members.set_column(
-        KEYED.get_field_index("root") - 1, "root", pa.array(clusters.rows[clusters.starts[:-1]][pieces])
-    ).add_column(0, "key", pa.array(clusters.keys[pieces, 0]))
+    # A piece is a cluster of its own from here on, named by a row of it.
+    roots = pa.array(clusters.rows[clusters.starts[:-1]][pieces])
+    members = clusters.members.set_column(dedup.MEMBER_SCHEMA.get_field_index("root"), "root", roots)
+    members = members.add_column(0, "key", pa.array(clusters.keys[pieces, 0]))
     several = pa.array(sizes[pieces] > 1)
-    del clusters, pieces
-    contested = write_divided(scratch, f"clusters-{rows.name}", members.filter(several), BITS)
+    del clusters, pieces, roots
+    contested = write_divided(layout.scratch, f"clusters-{rows.name}", members.filter(several), BITS)
     members = members.filter(pc.invert(several)).drop_columns("key")
     alone = dedup.clustered(members)
     themselves = dedup.Verified(np.arange(len(alone.rows)), np.full(len(alone.rows), np.nan, np.float32))
-    decided = layout.write(scratch, f"decided-{rows.name}", layout.decided(alone, themselves))
-    return _Sorted(contested, pc.sum(lengths).as_py() or 0, decided)
+    decided = layout.write(f"decided-{rows.name}", layout.decided(alone, themselves))
+    return contested, pc.sum(lengths).as_py() or 0, decided
 
 
 def _members(rows: Slice) -> pa.RecordBatch:

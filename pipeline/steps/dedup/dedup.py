@@ -3,7 +3,7 @@
 Incremental: signatures, their sorted runs, verified clusters and the decisions of each part are reused where
 nothing changed. A change costs the signatures of the changed parts, one pass over the runs (396 bytes for
 each document), and the text of the clusters that it touches. Memory: up to 8 million documents 24 bytes for
-each; for each one that has candidates about 430 bytes.
+each; beyond, this process holds names of files and counts.
 """
 
 import hashlib
@@ -75,16 +75,15 @@ def decide(
             return draft
         store.check(*(version for tables in corpora.values() for version, _ in tables))
         signed = laid_out(corpora, versions)
-        layout = Layout(np.array([piece.start for piece in signed], np.int64), tuple(corpora))
+        starts = np.array([piece.start for piece in signed], np.int64)
         with draft.scratch(engine.apart) as scratch:
-            clusters = cluster(engine, scratch, layout, *link(engine, signed, scratch, params))
-            decided = verification.verify(store, engine, scratch, signed, layout, clusters, params)
+            layout = Layout(starts, tuple(corpora), scratch)
+            clusters = cluster(engine, layout, *link(engine, signed, scratch, params))
+            decided = verification.verify(store, engine, signed, layout, clusters, params)
             decided += clusters.decided
             by_part, size = divide(engine, scratch, decided, layout.bits, "dedup decisions")
-            tasks = [
-                _Decisions(piece, rows, piece.corpus in excluded)
-                for piece, rows in zip(signed, by_part, strict=False)
-            ]
+            numbered = zip(signed, by_part, strict=False)
+            tasks = [_Decisions(piece, rows, piece.corpus in excluded) for piece, rows in numbered]
             parts = _parts(draft, engine, tasks, size)
         return draft.publish(parts)
 

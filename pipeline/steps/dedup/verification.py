@@ -2,7 +2,7 @@
 
 The result of a cluster is stored under its content, so it is reused whatever changed around the cluster. A
 change to any of its texts verifies the entire cluster again. The texts are fetched part by part, into
-files that are divided by ranges of clusters.
+files that are divided by ranges of clusters. A task that needs the clusters of a range sorts them again.
 """
 
 import hashlib
@@ -39,7 +39,6 @@ SCHEMA = pa.schema(
 def verify(
     store: Store,
     engine: Engine,
-    scratch: Scratch,
     signed: Sequence[Signed],
     layout: Layout,
     clusters: Found,
@@ -54,28 +53,23 @@ def verify(
     inputs = {"clusters": digest.hexdigest()}
     with store.making(Work(keys.DEDUP_EVIDENCE, dedup.VERSION, params, inputs)) as version:
         if isinstance(version, Draft):
-            version = _publish_results(
-                version, store, engine, scratch, signed, layout, clusters, of_ranges, params
-            )
+            version = _publish_results(version, store, engine, signed, layout, clusters, of_ranges, params)
     store.check(version)
     tasks = grouped(list(zip(ranges, version.files(TABLE), strict=True)), clusters.together)
-    decide = partial(_write_decided, scratch=scratch, layout=layout)
+    decide = partial(_write_decided, layout=layout)
     return list(engine.map(decide, tasks, input_bytes=size, what="dedup decisions"))
 
 
-def _write_decided(
-    ranges: Sequence[tuple[ClusterRange, StoredFile]], scratch: Scratch, layout: Layout
-) -> Written:
+def _write_decided(ranges: Sequence[tuple[ClusterRange, StoredFile]], layout: Layout) -> Written:
     decided = [_decided(some.read(), read_table(results), layout) for some, results in ranges]
-    return layout.write(scratch, f"decided-{ranges[0][0].name}", pa.concat_batches(decided))
+    return layout.write(f"decided-{ranges[0][0].name}", pa.concat_batches(decided))
 
 
 def _decided(found: Clustered, results: pa.Table, layout: Layout) -> pa.RecordBatch:
-    keeper = np.repeat(np.cumsum(found.sizes) - found.sizes, found.sizes) + _flattened(
-        results.column("keeper")
-    )
-    verified = dedup.Verified(keeper, _flattened(results.column("jaccard")))
-    verified = found.clusters.verified(_consecutive(found.starts, found.sizes), verified)
+    first = np.repeat(np.cumsum(found.sizes) - found.sizes, found.sizes)
+    keeper, similarity = (_flattened(results.column(name)) for name in ("keeper", "jaccard"))
+    texts = _consecutive(found.starts, found.sizes)
+    verified = found.clusters.verified(texts, dedup.Verified(first + keeper, similarity))
     return layout.decided(found.clusters, verified)
 
 
@@ -88,7 +82,6 @@ def _publish_results(
     draft: Draft,
     store: Store,
     engine: Engine,
-    scratch: Scratch,
     signed: Sequence[Signed],
     layout: Layout,
     clusters: Found,
@@ -108,21 +101,19 @@ def _publish_results(
             todo.append(_Verification(some, fingerprint, _same_keys(previous, some.name), len(todo)))
         else:
             parts.append(part)
-    want, groups = partial(_write_wanted, scratch=scratch, layout=layout), grouped(todo, clusters.together)
+    want, groups = partial(_write_wanted, layout=layout), grouped(todo, clusters.together)
     wanted, wanting, anew = [], set(), 0
-    for written, of_parts, count in engine.map(
-        want, groups, input_bytes=clusters.bytes, what="dedup evidence"
-    ):
-        wanted.append(written)
-        wanting.update(of_parts)
+    for rows, found, count in engine.map(want, groups, input_bytes=clusters.bytes, what="dedup evidence"):
+        wanted.append(rows)
+        wanting.update(found)
         anew += count
-    by_part, _ = divide(engine, scratch, wanted, layout.bits, "dedup evidence")
+    by_part, _ = divide(engine, layout.scratch, wanted, layout.bits, "dedup evidence")
     fetches = [_Fetch(signed[part], by_part[part]) for part in sorted(wanting)]
     bits = (len(todo) - 1).bit_length()
-    fetch = partial(_Fetch.write, scratch=scratch, bits=bits, params=params)
+    fetch = partial(_Fetch.write, scratch=layout.scratch, bits=bits, params=params)
     input_bytes = sum(task.piece.source_bytes for task in fetches)
     texts = list(engine.map(fetch, fetches, input_bytes=input_bytes, what="dedup evidence"))
-    fetched, input_bytes = divide(engine, scratch, texts, bits, "dedup evidence")
+    fetched, input_bytes = divide(engine, layout.scratch, texts, bits, "dedup evidence")
     tasks = [replace(task, fetched=rows) for task, rows in zip(todo, fetched, strict=False)]
     verified = partial(_Verification.part, params=params)
     write = partial(put_parts, function=verified, directory=draft.path, files=store.files)
@@ -279,14 +270,12 @@ class _Verification:
         return pa.table([found.key_column.filter(pa.array(new)), *lists], schema=SCHEMA)
 
 
-def _write_wanted(
-    tasks: Sequence[_Verification], scratch: Scratch, layout: Layout
-) -> tuple[Written, list[int], int]:
+def _write_wanted(tasks: Sequence[_Verification], layout: Layout) -> tuple[Written, list[int], int]:
     """Returns the file, the parts that have any of the texts, and the number of clusters."""
     wanted, counts = zip(*(task.wanted() for task in tasks), strict=True)
     texts = pa.concat_batches(wanted)
     parts = np.unique(layout.parts(texts.column("row").to_numpy())).tolist()
-    return layout.write(scratch, f"wanted-{tasks[0].number}", texts), parts, sum(counts)
+    return layout.write(f"wanted-{tasks[0].number}", texts), parts, sum(counts)
 
 
 def _lacking(found: Clustered, results: pa.Table) -> np.ndarray:
