@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
-from pipeline.plugins.settings import TransformParams, check_names
+from pipeline.plugins.settings import OWN_SCORE, TransformParams, check_names
 from pipeline.plugins.transforms import Transform, of_corpus
 from pipeline.recipe.evaluation import (
     Decontamination,
@@ -183,6 +183,17 @@ class Recipe(Params):
             if unknown := [name for name in names or () if name not in self.corpus_names]:
                 known = ", ".join(self.corpus_names)
                 raise ValueError(f"{place}: unknown corpus {unknown[0]!r}; choose from {known}")
+        return self
+
+    @model_validator(mode="after")
+    def _has_the_model_that_filters_read(self) -> "Recipe":
+        filters = (entry for name in self.corpus_names for entry in self.rules(name).quality.filters)
+        reads = next((entry.name for entry in filters if entry.python == OWN_SCORE), None)
+        if reads and not self.quality_model:
+            raise ValueError(
+                f"filter {reads!r} reads the recipe's `quality_model`, which is missing: add `quality_model: "
+                "{positive: [...], negative: [...]}`, or name the file of a classifier in `fasttext`"
+            )
         return self
 
     @model_validator(mode="after")

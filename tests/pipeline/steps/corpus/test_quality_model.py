@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.recipe import variants
 from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.recipe import RecipeError
 from pipeline.stages.fasttext import read_model, scores
@@ -175,3 +176,22 @@ def test_a_mistake_is_one_sentence(store: Store, tmp_path: Path) -> None:
     )
     with pytest.raises(RecipeError, match=r"quality_model\.positive: unknown corpus 'note'"):
         load_recipe(path)
+
+
+def test_a_filter_without_the_model_that_it_reads_is_refused_with_the_recipe(tmp_path: Path) -> None:
+    quality = {"filters": [{"name": "liked", "fasttext": "quality_model", "label": "__label__positive"}]}
+    corpus = {"name": "notes", "source": {"kind": "files", "paths": ["*.jsonl"]}}
+    recipe = {"name": "own", "corpora": [corpus], "training": TRAINING}
+    model = {"positive": ["notes"], "negative": ["notes"]}
+    path = tmp_path / "recipe.yaml"
+    for lacking in (
+        {"quality": quality},
+        {"corpora": [corpus | {"quality": quality}]},
+        {"variants": {"filtered": {"quality": quality}}},
+        {"quality_model": model, "quality": quality, "variants": {"bare": {"quality_model": None}}},
+    ):
+        path.write_text(json.dumps(recipe | lacking))
+        with pytest.raises(RecipeError, match=r"filter 'liked' reads the recipe's `quality_model`, which is"):
+            variants.load_all(path)
+    path.write_text(json.dumps(recipe | {"quality_model": model, "quality": quality}))
+    assert load_recipe(path).quality_model
