@@ -23,8 +23,8 @@ class Unit:
     """A part of a source that is read independently, and read again only when its fingerprint changes.
 
     `name` is stable and holds no absolute path. `bytes` estimates the cost of reading. `revision` is the
-    commit to read, if the source has commits; it is not part of the content. `files`: the SourceFile of each
-    name, of a source that finds its files by listing, so that no worker lists them again.
+    commit to read, if the source has commits; it is not part of the content. `files`: what each
+    name is opened by, of a source that finds its files by listing, so that no worker lists them again.
     """
 
     name: str

@@ -3,9 +3,9 @@
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pyarrow as pa
 from pydantic import Field, field_validator
@@ -26,6 +26,7 @@ PATHS_AT_ONCE = 500
 BROKEN = (ValueError, pa.ArrowException)
 
 
+Opening = tuple[Any, dict[str, Any]]  # the class of a DatasetBuilder and its state
 NOT_SETTINGS = ("name", "version", "data_dir", "data_files", "description")  # of a builder's configuration
 
 
@@ -83,31 +84,31 @@ class HubSource:
         commit = self._commit()
         builder = self._builder(commit)
         files = {self._path(url, commit): url for url in self._urls(builder)}
-        self._check_text(builder, next(iter(files.values())))
+        opening = _opening(builder)
+        self._check_text(opening, next(iter(files.values())))
         sizes, contents = self._contents(list(files), commit)
         settings = _settings(builder)
         if self.config.max_documents is not None:
             name = f"{self.config.split}-first-{self.config.max_documents}"
             made_from = combined([settings, *(f"{path} {contents[path]}" for path in files)])
-            return [Unit(name, made_from, sum(sizes.values()), commit)]
+            listed = tuple((path, (url, opening)) for path, url in files.items())
+            return [Unit(name, made_from, sum(sizes.values()), commit, listed)]
         return [
-            Unit(path, combined([settings, contents[path]]), sizes[path], commit) for path in sorted(files)
+            Unit(path, combined([settings, contents[path]]), sizes[path], commit, ((path, (url, opening)),))
+            for path, url in sorted(files.items())
         ]
 
     def read(self, unit: Unit, rejects: Rejects) -> Iterator[pa.RecordBatch]:
         """Raises SourceError when the download breaks off, because that is not bad input: another attempt may
         succeed.
         """
-        commit = unit.revision or self._commit()
-        builder = self._builder(commit)
         batches = Batches(self.corpus, rejects, self.config.max_documents)
-        for url in self._urls(builder):
-            path = self._path(url, commit)
-            if batches.done or (self.config.max_documents is None and path != unit.name):
-                continue
+        for path, (url, opening) in unit.files:
+            if batches.done:
+                break
             reader = self._reader(path, batches, unit.bytes if path == unit.name else 0)
             try:
-                yield from _read(_stream(builder, self.config.split, url), reader)
+                yield from _read(_stream(opening, self.config.split, url), reader)
             except BROKEN as error:
                 why = f"what comes before the break was read: {first_line(error)}"
                 batches.reject(path, None, Reason.BROKEN_DATA, why, reader.bytes)
@@ -187,9 +188,9 @@ class HubSource:
             raise self._error(f"has no split {self.config.split!r}; choose from {', '.join(map(str, files))}")
         return sorted(str(url) for url in files[self.config.split])
 
-    def _check_text(self, builder: "DatasetBuilder", url: str) -> None:
+    def _check_text(self, opening: Opening, url: str) -> None:
         try:
-            features = _stream(builder, self.config.split, url).features
+            features = _stream(opening, self.config.split, url).features
         except BROKEN:
             return  # reading will reject the file
         except Exception as error:  # as in _commit
@@ -239,11 +240,22 @@ class HubSource:
         return SourceError(f"corpus {self.corpus!r}: data set {self.config.name!r} {what}")
 
 
-def _stream(builder: "DatasetBuilder", split: str, url: str) -> "IterableDataset":
-    """One data file, opened with all the settings of the data set's card."""
+def _opening(builder: "DatasetBuilder") -> Opening:
+    """What `_stream` needs, small enough to travel with each task: without the lists of files, the unused
+    configurations of the card, which its class has, and the token.
+    """
+    config = replace(builder.config, data_files=None)
+    return type(builder).__base__, {**vars(builder), "config": config, "token": False}
+
+
+def _stream(opening: Opening, split: str, url: str) -> "IterableDataset":
+    """One data file, opened with all the settings of the data set's card. Asks the Hub for that file only."""
     from datasets.data_files import DataFilesDict, DataFilesList
 
-    builder.config.data_files = DataFilesDict({split: DataFilesList([url], [()])})
+    kind, state = opening
+    config = replace(state["config"], data_files=DataFilesDict({split: DataFilesList([url], [()])}))
+    builder = kind.__new__(kind)
+    builder.__setstate__({**state, "config": config, "token": token()})
     return builder.as_streaming_dataset(split=split)
 
 

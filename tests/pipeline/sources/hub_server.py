@@ -45,6 +45,7 @@ class Hub(ThreadingHTTPServer):
         self.token: str | None = None
         self.tokens_seen: set[str | None] = set()
         self.missed: list[str] = []
+        self.asked: list[str] = []
         self.breaks = 0
 
     @property
@@ -78,6 +79,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.server.token and given != f"Bearer {self.server.token}":
             self._send(403, b"", {"X-Error-Code": "GatedRepo", "X-Error-Message": "gated"})
             return
+        self.server.asked.append(path)
         parts = path.strip("/").split("/")
         if parts[:4] == ["api", "datasets", "org", "set"]:
             kind, revision, inside = (

@@ -255,3 +255,35 @@ def test_rows_that_are_lines_are_joined_to_the_articles_they_came_from(read: Any
     # A document is known by the row that it begins with.
     ids = [row["id"] for rows in result["rows"].values() for row in rows]
     assert ids == [document_id("c", location("data/train-0.parquet", row)) for row in (2, 7)]
+
+
+COLLECT = """
+import sys
+from pathlib import Path
+from pipeline.sources.hub.dataset import HubConfig
+from pipeline.steps.corpus.ingest import collect
+from pipeline.store.engines.local import LocalEngine
+from pipeline.store.store import Store
+engine = LocalEngine(2, processes_pay_above=0)
+made = collect(Store(Path(sys.argv[1])), engine, "c", HubConfig(name="org/set"), part_bytes=1)
+print(made.manifest["counts"]["documents"])
+"""
+
+
+def test_only_the_process_of_the_run_lists_a_data_set_and_tasks_ask_for_their_file_alone(
+    hub: Hub, tmp_path: Path
+) -> None:
+    listings = {}
+    for files, commit in zip((2, 6), hub.commits, strict=True):
+        written = {f"data/train-{number}.jsonl": b'{"text": "first"}\n' for number in range(files)}
+        hub.files[commit] = {"README.md": CARD, "data/test-0.jsonl": b'{"text": "x"}\n', **written}
+        hub.asked.clear()
+        settings = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / commit), "HF_HUB_DISABLE_XET": "1"}
+        command = [sys.executable, "-c", COLLECT, str(tmp_path / f"store-{files}")]
+        ended = subprocess.run(
+            command, env={**os.environ, **settings}, check=True, capture_output=True, text=True
+        )
+        assert ended.stdout == f"{files}\n"
+        listings[files] = sum("train" not in path for path in hub.asked)
+        assert all(any(name in path for path in hub.asked) for name in written)
+    assert listings[2] == listings[6] > 0
