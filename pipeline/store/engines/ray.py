@@ -5,12 +5,14 @@ under the same path. A task that was lost with its node or worker runs again: it
 Two copies of one may run at a time: each file has a name of its own until it is whole.
 """
 
+import atexit
 import logging
 import os
 import pickle
 import signal
 import socket
 import statistics
+import subprocess
 import sys
 import time
 from collections import Counter, deque
@@ -53,6 +55,10 @@ CAUSES: Mapping[type[BaseException], tuple[str, int, str]] = {
 }
 NODE_LOST = (exceptions.NodeDiedError, exceptions.LocalRayletDiedError, exceptions.ObjectLostError)
 OF_NODES = ("the node is gone", NODES, "Find out whether the part takes its nodes down")
+LAST_WORDS = (
+    "the run was killed, by Ray if its head or the node of this machine is gone: start Ray again, and the "
+    "run, which continues at the last whole part"
+)
 AHEAD = 2  # tasks in flight for each that the cluster has room for
 CONNECT_SECONDS = 10.0
 LOOK_EVERY_SECONDS = 5.0
@@ -100,6 +106,11 @@ class RayEngine:
             return
         connect(self.params.address, "engine.address")
         self._connected = True
+        # Ray ends this process without a word; the pipe then closes. So it does if anything else kills it.
+        self._witness = subprocess.Popen(
+            ["sh", "-c", 'cat; echo "$0" >&2', LAST_WORDS], stdin=subprocess.PIPE
+        )
+        atexit.register(self._witness.kill)
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         begun = ray.remote(num_cpus=0, max_restarts=-1, scheduling_strategy=here)(ray_worker.Begun)
         self._begun = begun.remote()
@@ -110,6 +121,8 @@ class RayEngine:
         """Leaves the cluster, which ends what is left of the tasks."""
         if self._connected:
             ray.shutdown()
+            with self._witness as witness:
+                witness.kill()
             self._connected = False
 
 

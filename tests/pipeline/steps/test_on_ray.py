@@ -1,6 +1,7 @@
 """The stages on a Ray cluster of three nodes, of which each stage loses one: the bytes of one machine."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +26,7 @@ from pipeline.store.engines.local import Engine, LocalEngine
 from pipeline.store.files import MANIFEST
 from pipeline.store.store import Store
 from tests.integration.project import python_topics, until
-from tests.ray_cluster import RayCluster
+from tests.ray_cluster import RayCluster, started
 
 pytest.importorskip("ray")
 
@@ -131,6 +132,27 @@ def test_the_run_after_a_killed_one_ends_right(
         run.kill()
         run.wait()
     make(tmp_path / "ray", tmp_path / "source", engine)
+    assert manifests(tmp_path / "ray") == manifests(tmp_path / "local")
+
+
+@pytest.mark.slow
+def test_a_run_whose_head_or_node_is_gone_ends_in_a_sentence_and_the_next_one_continues(
+    tmp_path: Path,
+) -> None:
+    write_sources(tmp_path / "source")
+    make(tmp_path / "local", tmp_path / "source", LocalEngine(workers=1))
+    directories = [str(tmp_path / name) for name in ("ray", "source")]
+    soon = {**os.environ, "RAY_gcs_rpc_server_reconnect_timeout_s": "5"}  # for which Ray waits a minute
+    for lost, stage in (("gcs_server", "scrubbed"), ("raylet", "signatures")):
+        with started(nodes=1) as cluster:
+            command = [sys.executable, "-c", RUN, cluster.address, *directories]
+            run = subprocess.Popen(command, env=soon, stderr=subprocess.PIPE, text=True)
+            until((tmp_path / "ray/corpora/odd" / stage).is_dir, 60)
+            cluster.cluster.head_node.all_processes[lost][0].process.kill()
+            _, said = run.communicate(timeout=60)
+        assert run.returncode == 1
+        assert "start Ray again, and the run, which continues at the last whole part" in said
+    make(tmp_path / "ray", tmp_path / "source", LocalEngine(workers=1))
     assert manifests(tmp_path / "ray") == manifests(tmp_path / "local")
 
 
