@@ -12,7 +12,7 @@ A version is found by what made it, never by a pointer, so any number of recipes
 import json
 import logging
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
@@ -73,6 +73,7 @@ class Store:
         self._recipe = recipe
         self._used: dict[str, Version] = {}
         self._last = recipe and LastVersions(self.files, recipe.name)
+        self.before_making: Callable[[], None] = lambda: None  # a check that is not worth it without work
 
     def __reduce__(self) -> tuple[type["Store"], tuple[Path, None, Files]]:
         """Worker processes write parts, for which they need no recipe. On another machine nothing at `root`
@@ -226,6 +227,7 @@ class Store:
 
     def _begin(self, work: Work) -> None:
         """Raises DamageError when what the work is made from is damaged."""
+        self.before_making()
         if damage := self._damage_at(work):
             log.warning("%s: it is made again, and what is damaged is moved aside", damage)
         inputs = {keys.DEDUP if keys.is_dedup_part(name) else name for name in work.inputs}

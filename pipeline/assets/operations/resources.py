@@ -2,7 +2,7 @@
 
 import re
 from contextlib import ExitStack, suppress
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 
 import dagster as dg
@@ -123,7 +123,8 @@ class PipelineResources(dg.ConfigurableResource):
             chosen, model = run.asset_selection, dg.AssetKey(keys.PRETRAINED_MODEL)
             trains = model in chosen if chosen else run.job_name == "pretrain"
             if trains and self.store.files.shared:
-                Launcher(self.recipe.launch, None).check_nodes(self.store.root)
+                look = partial(Launcher(self.recipe.launch, None).check_nodes, self.store.root)
+                self.store.before_making = cache(look)
         except PipelineError as error:
             if context.log and not isinstance(error, RecipeError):  # of which the terminal hears otherwise
                 context.log.error(str(error))

@@ -52,6 +52,20 @@ def test_a_version_is_found_again_and_becomes_current(tmp_path: Path) -> None:
     assert made.counts == {"rows": 8}
 
 
+def test_what_has_to_hold_before_work_is_not_asked_when_there_is_none(tmp_path: Path) -> None:
+    def refuse() -> None:
+        raise StoreError("no cluster answers")
+
+    publish(Store(tmp_path), work(source="1"), a="one")
+    store = Store(tmp_path)
+    store.before_making = refuse
+    with store.making(work(source="1")) as found:
+        assert isinstance(found, Version)
+    with pytest.raises(StoreError, match="no cluster answers"), store.making(work(source="2")):
+        pass
+    assert not list(tmp_path.glob("stage/.*.partial"))
+
+
 def test_the_data_version_is_the_content_whatever_made_it(tmp_path: Path) -> None:
     store = Store(tmp_path)
     first, second = publish(store, work(source="1"), a="same"), publish(store, work(source="2"), a="same")
