@@ -2,8 +2,10 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,8 +26,9 @@ from pipeline.steps.tokens.shards import tokenize
 from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.store.engines.local import Engine, LocalEngine
 from pipeline.store.files import MANIFEST
+from pipeline.store.fingerprint import file_sha256
 from pipeline.store.store import Store
-from tests.integration.project import python_topics, until
+from tests.integration.project import TRAINING, python_topics, until
 from tests.ray_cluster import RayCluster, started
 
 pytest.importorskip("ray")
@@ -133,6 +136,53 @@ def test_the_run_after_a_killed_one_ends_right(
         run.wait()
     make(tmp_path / "ray", tmp_path / "source", engine)
     assert manifests(tmp_path / "ray") == manifests(tmp_path / "local")
+
+
+@pytest.mark.slow
+def test_two_runs_with_other_settings_and_gc_beside_them_end_as_each_does_alone(tmp_path: Path) -> None:
+    write_sources(tmp_path / "source")
+    corpora = [
+        {"name": name, "source": {"kind": "files", "paths": [str(tmp_path / f"source/{name}-*.jsonl")]}}
+        for name in CORPORA
+    ]
+    recipe = {"name": "shared", "corpora": corpora, "raw": {"part_bytes": 150_000}, "quality": "docs"}
+    settings = {"tokenizer": {"vocab_size": 512}, "training": TRAINING}
+    (tmp_path / "recipe.yaml").write_text(json.dumps(recipe | settings))
+    changes = ({"raw": {"part_bytes": 200_000}}, {"quality": {"profile": "docs", "min_words": 120}})
+    contents(chain(tmp_path, "both", {}))  # all share its tokenizer, which is frozen
+    alone = []
+    for change in changes:
+        shutil.copytree(tmp_path / "both", tmp_path / "alone", dirs_exist_ok=True)
+        alone.append(contents(chain(tmp_path, "alone", change)))
+    environment = {**os.environ, "GROUNDWORK_STORE": str(tmp_path / "both")}
+    environment["GROUNDWORK_RECIPE"] = str(tmp_path / "recipe.yaml")
+    gc = [sys.executable, "-m", "pipeline", "gc", "--delete"]
+    with started(num_workers_soft_limit=4) as cluster:  # a worker serves one run
+        runs = [chain(tmp_path, "both", one, "--ray", cluster.address) for one in changes]
+        while any(run.poll() is None for run in runs):
+            subprocess.run(gc, env=environment, check=False, capture_output=True)  # it is refused meanwhile
+            time.sleep(2)
+    subprocess.run(gc, env=environment, check=True, stdout=subprocess.DEVNULL)
+    assert [contents(run) for run in runs] == alone
+
+
+def chain(place: Path, store: str, overrides: dict[str, Any], *options: str) -> "subprocess.Popen[str]":
+    """Starts a run of the recipe in `place`."""
+    given = [str(place / "recipe.yaml"), str(place / store), json.dumps(overrides), *options]
+    command = [sys.executable, "-m", "tests.torture.chain", *given]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def contents(run: "subprocess.Popen[str]") -> dict[str, str]:
+    """The sha256 of each file of the versions that a run ends with, but for their manifests."""
+    printed, _ = run.communicate(timeout=300)
+    assert run.returncode == 0
+    return {
+        f"{key}/{path.relative_to(version)}": file_sha256(path)
+        for key, version in json.loads(printed.splitlines()[-1]).items()
+        for path in Path(version).rglob("*")
+        if path.is_file() and path.name != MANIFEST
+    }
 
 
 @pytest.mark.slow
