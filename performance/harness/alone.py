@@ -30,7 +30,7 @@ def alone(script: str, *arguments: str) -> dict[str, Any]:
     """What `here` printed in `python script arguments...`."""
     command = [sys.executable, script, *arguments]
     ended = subprocess.run(
-        command, stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT, env=_environment()
+        command, stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT, env=environment()
     )
     return json.loads(ended.stdout.splitlines()[-1])
 
@@ -57,5 +57,5 @@ def in_turns(script: str, contenders: dict[str, tuple[float, Sequence[str]]], re
     return {name: facts | {"ratio": round(first / facts["mb_per_s"], 2)} for name, facts in found.items()}
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{Path(__file__).parents[1]}"}
