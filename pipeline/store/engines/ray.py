@@ -59,6 +59,7 @@ LAST_WORDS = (
     "the run was killed, by Ray if its head or the node of this machine is gone: start Ray again, and the "
     "run, which continues at the last whole part"
 )
+NODE_ID = "ray.io/node-id"
 AHEAD = 2  # tasks in flight for each that the cluster has room for
 CONNECT_SECONDS = 10.0
 LOOK_EVERY_SECONDS = 5.0
@@ -169,6 +170,8 @@ class _Map(Generic[Task, Result]):
         self._shared = ray.put(pickle.dumps(shared))
         options = {"num_cpus": cpus, "num_gpus": gpus, "memory": params.task_memory, "resources": amounts}
         self._options: dict[str, Any] = {**options, "name": what, "label_selector": params.labels}
+        self._gone: set[str] = set()  # nodes
+        self._elsewhere: dict[str, str] = {}
         self._limit, self._looked, self._heard = 0, 0.0, time.monotonic()
 
     def results(self) -> Iterator[Result]:
@@ -180,7 +183,7 @@ class _Map(Generic[Task, Result]):
                 while following not in self._finished:
                     self._look()
                     while self._waiting and len(self._running) < self._limit:
-                        self._submit(self._waiting.pop(), {})
+                        self._submit(self._waiting.pop(), self._elsewhere)
                     # ray.wait would hold back the signal that stops the run
                     for future in wait(self._running, LOOK_EVERY_SECONDS, FIRST_COMPLETED).done:
                         if future in self._running:
@@ -226,12 +229,26 @@ class _Map(Generic[Task, Result]):
         self._looked = now
         self._limit = self._params.workers or AHEAD * max(1, sum(_rooms(self._params).values()))
         self._places = self._where()
+        # A node that falls silent may hold tasks that have not begun. Ray waits minutes for its answer, and
+        # asks for no other room for tasks like them: so those that follow are of another kind.
+        gone = {node["NodeID"] for node in ray.nodes() if not node["Alive"]}
+        lost = gone - self._gone if self._running else None
+        if lost:
+            self._elsewhere = {NODE_ID: f"!{min(lost)}"}
         for copy in list(self._running.values()):
             place, seconds = self._places.get(copy.number, (None, 0.0))
-            if seconds > self._limits[copy.index]:
+            if place and place.node_id in gone:
+                del self._running[copy.future]
+                self._lost(copy, exceptions.NodeDiedError)
+            elif lost and not place:
+                del self._running[copy.future]
+                ray.cancel(copy.reference, force=True)
+                self._waiting += [copy.index] * (not self._copies(copy.index))
+            elif seconds > self._limits[copy.index]:
                 self._lost(copy, TimeoutError)
             elif place:
                 self._copy_slow(copy, place, seconds)
+        self._gone = gone
         done = len(self._tasks) - len(self._waiting) - len({copy.index for copy in self._running.values()})
         self._progress.reach(done, len(self._tasks), self._longest())
         if now - self._heard > WARN_EVERY_SECONDS:
@@ -247,7 +264,7 @@ class _Map(Generic[Task, Result]):
                 "%s has run for %.0f s on node %s, where %.0f s are usual: a second copy starts",
                 *(self._part(copy.index), seconds, place.node, usual),
             )
-            self._submit(copy.index, {"ray.io/node-id": f"!{place.node_id}"})
+            self._submit(copy.index, {NODE_ID: f"!{place.node_id}"})
 
     def _lost(self, copy: _Copy, cause: type[BaseException]) -> None:
         """Lets a task run again, unless another copy does. Raises WorkerLostError when that was too often."""

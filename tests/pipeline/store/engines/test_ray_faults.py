@@ -195,3 +195,26 @@ def test_memory_that_runs_out_is_told_apart_from_a_node_that_is_gone() -> None:
         pytest.raises(WorkerLostError, match=told),
     ):
         list(engine.map(greedy, range(2), input_bytes=1, what="signals"))
+
+
+@pytest.mark.slow
+def test_the_tasks_of_a_stopped_node_run_again_on_another(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    stopped: list[int] = []
+
+    def stop() -> None:
+        until(lambda: len(list(tmp_path.iterdir())) == 2, 60)
+        stopped.extend(cluster.newest_pids())
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+
+    with started(health_check_timeout_ms=2000) as cluster, asking(cluster) as engine:
+        thread = threading.Thread(target=stop)
+        thread.start()
+        marks = [tmp_path / str(number) for number in range(8)]
+        assert list(engine.map(marked, marks, input_bytes=1, what="signals")) == [mark.name for mark in marks]
+        thread.join()
+        for pid in stopped:
+            os.kill(pid, signal.SIGKILL)
+    assert re.search(r"was lost on node worker-1 after \d+ s and runs again: the node is gone", caplog.text)
