@@ -7,11 +7,13 @@ parts, with words drawn at random, and prints processor milliseconds of a part i
 import argparse
 import json
 import random
-import resource
 import tempfile
+import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
+from engines import of_the_cluster, of_this_process
 from harness.alone import alone, here
 from harness.sidebyside import record
 
@@ -28,8 +30,9 @@ from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.steps.tokens.shards import tokenize
 from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.store import keys
-from pipeline.store.engines.local import LocalEngine
+from pipeline.store.engines.local import Engine, LocalEngine
 from pipeline.store.store import Store
+from tests.ray_cluster import engine_on, started
 
 CORPUS = "many"
 DOCUMENTS, WORDS, VOCABULARY = 5, 150, 20_000  # a file, a document, in all
@@ -52,19 +55,19 @@ def write(directory: Path, files: int) -> None:
         (directory / f"{number:06d}.jsonl").write_text(content)
 
 
-def run(files: int) -> dict[str, float]:
-    """The number of parts, and the processor milliseconds of each stage for one."""
+def run(files: int, engine: Engine) -> dict[str, float]:
+    """The number of parts, the seconds, and the processor milliseconds of each stage for one part."""
     spent: dict[str, float] = {}
-    with tempfile.TemporaryDirectory() as directory:
+    with tempfile.TemporaryDirectory() as directory, closing(engine):
         root = Path(directory)
         (root / "source").mkdir()
         write(root / "source", files)
-        store, engine = Store(root / "store"), LocalEngine(1)
+        store, begun = Store(root / "store"), time.monotonic()
 
         def timed(stage: str, call: Callable[[], object]) -> None:
-            started = _processor()
+            before = processor()
             call()
-            spent[stage] = round(1000 * (_processor() - started) / made(), 2)
+            spent[stage] = round(1000 * (processor() - before) / made(), 2)
 
         def made() -> int:
             return len(store.current(keys.raw(CORPUS)).parts)
@@ -77,29 +80,40 @@ def run(files: int) -> dict[str, float]:
         params = TokenizerParams(vocab_size=1024)
         timed("tokenizer", lambda: tokenizer(store, "benchmark", [CORPUS], params, 0.02))
         timed("shards", lambda: tokenize(store, engine, CORPUS, ShardParams()))
-        return {"parts": made(), **spent, "all": round(sum(spent.values()), 2)}
+        seconds = round(time.monotonic() - begun)
+        return {"parts": made(), "seconds": seconds, **spent, "all": round(sum(spent.values()), 2)}
 
 
-def _processor() -> float:
-    """Seconds of this process and of those that it has waited for."""
-    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(one.ru_utime + one.ru_stime for one in used)
+def processor() -> float:
+    """Seconds of this process, of those that it has waited for, and of Ray."""
+    return of_this_process() + of_the_cluster()
+
+
+def on_ray(files: int) -> dict[str, float]:
+    with started() as cluster:
+        return run(files, engine_on(cluster.address))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("files", type=int, nargs="+")
+    parser.add_argument("--ray", action="store_true")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        here(lambda: run(options.files[0]))
+        here(lambda: on_ray(options.files[0]) if options.ray else run(options.files[0], LocalEngine(1)))
         return
-    found = {str(files): alone(__file__, "--one", str(files)) for files in options.files}
+    way = ["--ray"] if options.ray else []
+    found = {str(files): alone(__file__, "--one", *way, str(files)) for files in options.files}
     report = {
         files: {"processor milliseconds a part": one["said"], "peak_mb": one["peak_mb"]}
         for files, one in found.items()
     }
-    record("many_parts", report, ["pyarrow", "numpy"])
+    record(
+        "many_parts_ray" if options.ray else "many_parts",
+        report,
+        ["pyarrow", "numpy", "ray"][: 2 + options.ray],
+    )
 
 
 if __name__ == "__main__":
