@@ -78,8 +78,18 @@ class Corpus(Params):
         "it first, so that of duplicates its document stays, and then goes, too.",
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _conversations_are_no_pages(cls, values: Any) -> Any:
+        """Rules made for lines and pages do not hold for conversations, unless the corpus has its own."""
+        source = values.get("source") if isinstance(values, dict) else None
+        format = source.get("format") if isinstance(source, dict) else getattr(source, "format", None)
+        return {"quality": "none", "edits": {}, **values} if format in ("chat", "preferences") else values
+
     @model_validator(mode="after")
     def _train_fits(self) -> Self:
+        if self.edits and self.edits.cut and getattr(self.source, "format", "text") != "text":
+            raise ValueError("edits cut lines, and with them messages of a conversation: leave them out")
         if self.weight is not None and not self.train:
             raise ValueError("weight has no effect with `train: false`: leave out one of them")
         if not (self.dedup or self.train):
@@ -147,6 +157,13 @@ class ShardParams(Params):
         ge=1,
         le=MOST,
         description="Tokens per shard at most; a longer document gets a shard of its own.",
+    )
+    longest: int | None = Field(
+        None,
+        ge=4,
+        exclude_if=lambda longest: longest is None,
+        description="Most tokens of a conversation: a longer one is cut after the last answer that fits. "
+        "Leave it out, since it follows from `training`. When not set, documents are texts.",
     )
 
 

@@ -15,6 +15,7 @@ from pipeline.sources.documents import Batches
 from pipeline.sources.file_by_file import read_files, units_of
 from pipeline.sources.formats.arrow_rows import read_parquet
 from pipeline.sources.formats.compression import CODECS, format_of
+from pipeline.sources.formats.conversations import forms_of
 from pipeline.sources.formats.csv_rows import read_csv
 from pipeline.sources.formats.jsonl import not_an_array, read_jsonl
 from pipeline.sources.formats.rows import Columns, RowReader
@@ -99,6 +100,9 @@ class FilesSource:
             reject(Reason.IS_A_DIRECTORY, why)
         elif file.size() == 0:
             reject(Reason.EMPTY_FILE, "the file is empty")
+        elif plain in TEXT and self.config.format != "text":
+            why = f"plain text, which holds no rows with {forms_of(self.config.format)}"
+            reject(Reason.UNSUPPORTED_FORMAT, why, size_of(file))
         elif (plain, compression) == (".parquet", ""):
             yield from read_parquet(file, RowReader(name, self.config, batches, bytes=size_of(file)))
         elif plain in (*JSON_LINES, ".csv", *TEXT):

@@ -29,6 +29,7 @@ from trainer.data.shards import Shard, ShardError
 from trainer.system.history import RunHistory
 
 HALF = 0.5
+TOO_LONG = 0.05  # of the conversations
 PII_JUMP = 3.0  # times the previous version's rate: a source has changed, or what looks like personal data
 REPORT, FINITE_REPORT = "checks-1", "finite-2"
 
@@ -199,6 +200,7 @@ def adds_up(it: Subject) -> Finding:
         return Finding(False, f"{found}: {remedy(version.key)}")
     documents, tokens = _both_splits(version, "documents"), _both_splits(version, "tokens")
     judged, without_text = quality["kept"] + quality["rejected"], version.counts["empty_documents"]
+    without_text += version.counts.get("too_long", 0)
     equations = [
         (
             "read, scrubbed + set aside by transforms" if transformed else "read, scrubbed",
@@ -216,6 +218,18 @@ def adds_up(it: Subject) -> Finding:
     )
     numbers: dict[str, float | int] = {what: left for what, left, _ in equations}
     return Finding(all(left == right for _, left, right in equations), message, numbers)
+
+
+@check(keys.TOKEN_SHARDS)
+def conversations_fit(it: Subject) -> Finding:
+    """At most 5 % of the conversations are left out because not even the first answer fits."""
+    counts = it.version.counts
+    lost, written = counts.get("too_long", 0), _both_splits(it.version, "documents")
+    share = lost / max(lost + written, 1)
+    message = f"{lost:,} of {lost + written:,} documents ({share:.1%}) are too long to be learnt as a whole"
+    if share > TOO_LONG:
+        message += f", the limit is {TOO_LONG:.0%}: raise `training.seq_len`"
+    return Finding(share <= TOO_LONG, message, {"share": share, "shortened": counts.get("shortened", 0)})
 
 
 @check(keys.TOKEN_SHARDS, blocking=False)

@@ -1,4 +1,4 @@
-"""The base of all stage parameters, and the schema of a document."""
+"""The base of all stage parameters, the schema of a document, and the marks of a conversation in its text."""
 
 from pathlib import Path
 from typing import Any, Self
@@ -21,6 +21,16 @@ DOCUMENT_SCHEMA = pa.schema(
         *required(id=pa.string(), text=pa.large_string()),
         *(pa.field(name, pa.string()) for name in ("source", "url", "metadata")),
     ]
+)
+
+GROUP = "~"  # between the 32 digits of a document's id and those of its group, which is held out as one
+# A conversation is one text: MESSAGE, role, CONTENT and content of each message. A preference is two of them,
+# the better one first, with PAIR between. No content holds a character of MARKS.
+ROLES = ("system", "user", "assistant", "tool")
+PAIR, MESSAGE, CONTENT = "\x1d", "\x1e", "\x1f"
+MARKS = ("\x1c", PAIR, MESSAGE, CONTENT)
+ROLE = (
+    f"{PAIR}?{MESSAGE}(?:{'|'.join(ROLES)}){CONTENT}"  # regular expression of what stands before each content
 )
 
 

@@ -36,7 +36,7 @@ def no_text(schema: pa.Schema, columns: Columns) -> tuple[Reason, str] | None:
     """Why a table has no text to read; None if it has one."""
     if why := no_text_column(schema.names, columns):
         return Reason.NO_TEXT, why
-    for name in columns.text_columns:
+    for name in columns.text_columns if columns.format == "text" else ():
         kind = schema.field(name).type
         if not (_is_text(kind) or (columns.text_template is not None and _is_number(kind))):
             return Reason.TEXT_NOT_A_STRING, f"column {name!r} is of type {kind}"

@@ -9,6 +9,7 @@ import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
 
 from pipeline.sources.documents import Batches, SourceDocument, location, metadata_json, own_id
+from pipeline.sources.formats.conversations import FORMS, BadConversationError, Format, conversation, forms_of
 from pipeline.sources.source import MaxDocuments, Reason
 from pipeline.store.params import Params
 
@@ -19,6 +20,12 @@ DEFAULT_ID_COLUMN = "id"
 class Columns(Params):
     """Which columns of a row make the document's text, id, URL and metadata."""
 
+    format: Format = Field(
+        "text",
+        exclude_if=lambda format: format == "text",
+        description="What a row is: a text, a conversation (`chat`), or two to choose from (`preferences`), "
+        "in the columns that docs/chat.md names.",
+    )
     text_column: str = Field("text", min_length=1, description="Column that holds the text.")
     text_template: str | None = Field(
         None,
@@ -54,11 +61,15 @@ class Columns(Params):
     def _one_text(self) -> "Columns":
         if self.text_template is not None and "text_column" in self.model_fields_set:
             raise ValueError("has both text_column and text_template; leave one out")
+        for name in {"text_column", "text_template"} & self.model_fields_set if self.format != "text" else ():
+            raise ValueError(f"{name} has no effect with format: {self.format}; leave it out")
         return self
 
     @property
     def text_columns(self) -> tuple[str, ...]:
-        """The columns that a row must have."""
+        """The columns that a row must have; of conversations, all that it may have."""
+        if self.format != "text":
+            return tuple(dict.fromkeys(name for form in FORMS[self.format] for name in form))
         return (self.text_column,) if self.text_template is None else fields_of(self.text_template)
 
     def wants(self, column: str) -> bool:
@@ -83,8 +94,11 @@ def fields_of(template: str) -> tuple[str, ...]:
 
 def no_text_column(names: Sequence[str], columns: Columns) -> str | None:
     """Why columns with these names hold no text; None if they do."""
+    forms = FORMS[columns.format]
+    if forms and not any(set(form) <= set(names) for form in forms):
+        return f"no column {forms_of(columns.format)}; there are {', '.join(names)}"
     for name in columns.text_columns:
-        if name not in names:
+        if name not in names and not forms:
             return f"no column {name!r}; there are {', '.join(names)}"
         if (found := names.count(name)) > 1:
             return f"{found} columns have the name {name!r}: rename all but one"
@@ -128,6 +142,8 @@ class RowReader:
         yield from self.batches.full()
 
     def _text(self, number: int, row: Row) -> str | None:
+        if self.columns.format != "text":
+            return self._conversation(number, row)
         template = self.columns.text_template
         values = [row.pop(name, _ABSENT) for name in self._text_columns]
         for name, value in zip(self._text_columns, values, strict=True):
@@ -139,6 +155,16 @@ class RowReader:
             if template is None
             else template.format(**dict(zip(self._text_columns, values, strict=True)))
         )
+
+    def _conversation(self, number: int, row: Row) -> str | None:
+        try:
+            text = conversation(self.columns.format, row)
+        except BadConversationError as error:
+            self.reject(number, error.reason, str(error))
+            return None
+        for name in self._text_columns:
+            row.pop(name, None)
+        return text
 
     @cached_property
     def _text_columns(self) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """The user's own patterns: regular expressions of RE2, whose time is linear in the text, with a checksum."""
 
+import re
 from collections.abc import Iterator
 from typing import Literal
 
@@ -7,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, field_validator
 
-from pipeline.store.params import Params
+from pipeline.store.params import MESSAGE, ROLE, Params
 
 
 class OwnPattern(Params):
@@ -75,16 +76,18 @@ def own_spans(
 
 
 def _matches(text: str, regex: str) -> Iterator[tuple[int, int, str]]:
-    """(first byte, byte after the last, match).
+    """(first byte, byte after the last, match). None is, or touches, a mark or a role of a conversation.
 
     Arrow replaces all matches but does not say where they are, so each is put between two marks: a
     private-use character that the text lacks.
     """
     mark = next(chr(code) for code in range(0xF0000, 0x10FFFE) if chr(code) not in text)
     position = 0
-    marked = pc.replace_substring_regex(pa.array([text], pa.large_string()), regex, f"{mark}\\0{mark}")
-    for index, piece in enumerate(marked[0].as_py().split(mark)):
-        end = position + len(piece.encode())
-        if index % 2:
-            yield position, end, piece
-        position = end
+    parts = re.split(f"({ROLE})", text) if text.startswith(MESSAGE) else [text]
+    marked = pc.replace_substring_regex(pa.array(parts, pa.large_string()), regex, f"{mark}\\0{mark}")
+    for number, part in enumerate(parts):
+        for index, piece in enumerate([part] if number % 2 else marked[number].as_py().split(mark)):
+            end = position + len(piece.encode())
+            if index % 2:
+                yield position, end, piece
+            position = end

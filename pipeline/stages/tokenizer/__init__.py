@@ -2,6 +2,8 @@
 
 from pipeline.stages.tokenizer.encode import Boundaries, Encoder, MismatchError, boundaries, unsupported
 from pipeline.stages.tokenizer.params import (
+    CHAT_TEMPLATE,
+    CONTROL,
     KINDS,
     MAX_DOCUMENT_CHARS,
     SPECIALS,
@@ -12,6 +14,6 @@ from pipeline.stages.tokenizer.params import (
     VocabularyError,
 )
 from pipeline.stages.tokenizer.sample import Checked, budgets, held_out, share_of
-from pipeline.stages.tokenizer.train import files, train
+from pipeline.stages.tokenizer.train import files, train, with_chat
 
 VERSION = "bpe-2"

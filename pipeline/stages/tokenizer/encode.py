@@ -3,6 +3,7 @@ vocabularies where the ids are the same.
 """
 
 import json
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from tokenizers import Tokenizer
 
-from pipeline.stages.tokenizer.params import TokenizerError
+from pipeline.stages.tokenizer.params import CONTROL, TokenizerError
 
 PLAIN_BPE = {
     "dropout": None,
@@ -26,10 +27,13 @@ class MismatchError(Exception):
 
 
 class Boundaries(NamedTuple):
-    """The ids that begin and end each document; a tokenizer may have one token for both."""
+    """The ids that begin and end each document; a tokenizer may have one token for both. `control`: those of
+    the tokens for conversations, by the names in CONTROL; empty if it lacks one of them.
+    """
 
     begin: int
     end: int
+    control: Mapping[str, int] = {}
 
 
 @lru_cache(maxsize=2)  # called for each corpus
@@ -48,7 +52,11 @@ def boundaries(tokenizer_json: str, tokenizer_config: str) -> Boundaries:
                 f"{content!r} ({key}) is not in its vocabulary: name another token as {setting}"
             )
         found.append(number)
-    return Boundaries(*found)
+    special = {
+        token.content: id for id, token in tokenizer.get_added_tokens_decoder().items() if token.special
+    }
+    control = {name: special[token] for name, token in CONTROL.items() if token in special}
+    return Boundaries(found[0], found[1], control if len(control) == len(CONTROL) else {})
 
 
 class Encoder:
@@ -70,10 +78,15 @@ class Encoder:
 
     def encode(self, texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
         """Flat ids (uint32) of all texts, and the number of ids of each (int64), begin and end included."""
+        return self.between(np.full(len(texts), self.ends.begin), texts, self.ends.end)
+
+    def between(self, first: np.ndarray, texts: pa.Array, last: int) -> tuple[np.ndarray, np.ndarray]:
+        """As `encode`, with the ids `first` [texts] and `last` in place of begin and end."""
         ids, stops = self.fast.encode(texts) if self.fast else self._encode_by_reference(texts)
         starts = np.concatenate([np.zeros(1, np.int64), stops])[:-1]
         places = np.stack([starts, stops], axis=1).reshape(-1)
-        return np.insert(ids, places, np.tile(self.ends, len(stops))), stops - starts + 2
+        marks = np.stack([first, np.full(len(stops), last)], axis=1).reshape(-1)
+        return np.insert(ids, places, marks), stops - starts + 2
 
     def check(
         self, document_ids: pa.Array, texts: pa.Array, rows: np.ndarray, ids: np.ndarray, lengths: np.ndarray

@@ -11,6 +11,14 @@ from pipeline.store.params import Anchored, Params
 ALPHABET_SIZE = 256  # every byte is a token, so any text can be encoded
 # The first two are for other programs: no text needs the one, and the trainer does not pad.
 SPECIALS = {"unk_token": "[UNK]", "pad_token": "[PAD]", "bos_token": "[BOT]", "eos_token": "[EOT]"}
+# What a role in a conversation begins with, and what ends its message. The trainer knows them by these names.
+CONTROL = {name: f"[{name.upper()}]" for name in ("system", "user", "assistant", "tool", "end")}
+RESERVED = (*CONTROL.values(), *(f"[SPARE_{number}]" for number in range(3)))
+# For `transformers`, llama.cpp and others. Without the tag `generation`, which most of them cannot read.
+CHAT_TEMPLATE = (
+    "{{ bos_token }}{% for message in messages %}[{{ message['role'] | upper }}]{{ message['content'] }}[END]"
+    "{% endfor %}{% if add_generation_prompt %}[ASSISTANT]{% endif %}"
+)
 # Of a document, against text without spaces, which would be one huge word.
 MAX_DOCUMENT_CHARS = 10_000
 
@@ -53,9 +61,18 @@ class TokenizerParams(Params):
         description="UTF-8 bytes of text to train on, taken from the corpora in proportion to their size, "
         "from each at least a tenth of an even split. At most 10 GB, because pair counts are 32-bit.",
     )
+    chat: bool | Literal["appended"] = Field(
+        False,
+        exclude_if=lambda chat: chat is False,
+        description="With `true`, eight entries of the vocabulary are tokens for conversations, so that the "
+        "model can be taught to answer later (docs/chat.md). `appended` is for a model that was pretrained "
+        "without: the recipe's tokenizer, and five behind it.",
+    )
 
     @model_validator(mode="after")
     def _llama3_splits_digits(self) -> Self:
+        if self.chat is True and self.vocab_size < (least := ALPHABET_SIZE + len(SPECIALS) + len(RESERVED)):
+            raise ValueError(f"chat needs a vocab_size of at least {least}: raise it, or leave out chat")
         if self.single_digits and self.pattern != "llama3":
             raise ValueError("single_digits needs pattern llama3: set it, or leave out single_digits")
         return self
@@ -85,6 +102,11 @@ class ExistingTokenizer(Anchored):
         min_length=1,
         description="Token at the end of every document. When not set, `eos_token` of "
         "its tokenizer_config.json.",
+    )
+    chat: bool = Field(
+        False,
+        exclude_if=lambda chat: not chat,
+        description="Whether the five tokens for conversations are added that it lacks (docs/chat.md).",
     )
 
     @model_validator(mode="before")

@@ -1,7 +1,7 @@
 """Training a byte-level BPE vocabulary."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 
 import numpy as np
@@ -10,7 +10,15 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from pipeline.stages.tokenizer.counts import count_words
 from pipeline.stages.tokenizer.merges import merge
-from pipeline.stages.tokenizer.params import ALPHABET_SIZE, SPECIALS, TokenizerParams, VocabularyError
+from pipeline.stages.tokenizer.params import (
+    ALPHABET_SIZE,
+    CHAT_TEMPLATE,
+    CONTROL,
+    RESERVED,
+    SPECIALS,
+    TokenizerParams,
+    VocabularyError,
+)
 
 LEAST = 2  # occurrences of a pair that is merged
 
@@ -35,7 +43,8 @@ def train(
     `vocab_size`.
     """
     characters = character_of_each_byte()
-    entries = [*SPECIALS.values(), *sorted(characters)]
+    specials = [*SPECIALS.values(), *(RESERVED if params.chat is True else ())]
+    entries = [*specials, *sorted(characters)]
     of_character = {character: byte for byte, character in enumerate(characters)}
     ids = np.array([entries.index(character) for character in characters])
     known = [bytes(map(of_character.__getitem__, entry)) for entry in entries]
@@ -56,7 +65,7 @@ def train(
     tokenizer = Tokenizer(model)
     tokenizer.pre_tokenizer = pre_tokenizer(params)
     tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens(list(SPECIALS.values()))
+    tokenizer.add_special_tokens(specials)
     return tokenizer
 
 
@@ -87,8 +96,24 @@ def files(tokenizer: Tokenizer) -> dict[str, str]:
         "clean_up_tokenization_spaces": False,
         "model_max_length": int(1e30),
     }
-    return {
+    made = {
         "tokenizer.json": tokenizer.to_str(pretty=True),
         "tokenizer_config.json": json.dumps(config, indent=2),
         "special_tokens_map.json": json.dumps(SPECIALS, indent=2),
+    }
+    return with_chat(made) if tokenizer.token_to_id(CONTROL["end"]) is not None else made
+
+
+def with_chat(files: Mapping[str, str]) -> dict[str, str]:
+    """The files of a tokenizer that knows conversations: with the tokens of CONTROL, appended if it lacks
+    them, and the template in both places where programs look for it.
+    """
+    tokenizer = Tokenizer.from_str(files["tokenizer.json"])
+    added = tokenizer.add_special_tokens(list(CONTROL.values()))
+    config = json.loads(files["tokenizer_config.json"]) | {"chat_template": CHAT_TEMPLATE}
+    return {
+        **files,
+        "tokenizer.json": tokenizer.to_str(pretty=True) if added else files["tokenizer.json"],
+        "tokenizer_config.json": json.dumps(config, indent=2),
+        "chat_template.jinja": CHAT_TEMPLATE,
     }

@@ -184,12 +184,14 @@ def _in_shards(
     fraction = shards.manifest["params"]["validation_fraction"]
     validates = bpe.held_out(pa.array([document]), fraction)[0]
     split = VALIDATION if validates else TRAIN
-    empty = set(json.loads(shards.named(part, "shards").read_text())["empty_documents"])
-    if document in empty:
-        return Place(corpus, document, "without text")
+    record = json.loads(shards.named(part, "shards").read_text())
+    left_out = dict.fromkeys(record["empty_documents"], "without text")
+    left_out |= dict.fromkeys(record.get("too_long", []), "too long for the context of the model")
+    if document in left_out:
+        return Place(corpus, document, left_out[document])
     ids = pa.concat_arrays([batch.column("id") for batch in kept_batches(documents, tables, ["id"])])
     before = ids.slice(0, pc.index(ids, document).as_py())
-    with_text = np.array([one not in empty for one in before.to_pylist()], np.bool_)
+    with_text = np.array([one not in left_out for one in before.to_pylist()], np.bool_)
     number = int(((bpe.held_out(before, fraction) == validates) & with_text).sum())
     begin = 0
     for prefix in prefixes(shards, split):

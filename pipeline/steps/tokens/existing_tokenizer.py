@@ -5,15 +5,15 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.sources.hub.dataset import token as hub_token
-from pipeline.stages.tokenizer import ExistingTokenizer, TokenizerError, boundaries
+from pipeline.stages.tokenizer import ExistingTokenizer, TokenizerError, boundaries, with_chat
 from pipeline.store.errors import first_line
 
 TOKENIZER, CONFIG = "tokenizer.json", "tokenizer_config.json"
 
 
 def fetch(params: ExistingTokenizer) -> dict[str, str]:
-    """The unchanged tokenizer.json, and a tokenizer_config.json that names the begin and end of text. Raises
-    TokenizerError.
+    """The tokenizer.json, unchanged but for the tokens of `chat`, and a tokenizer_config.json that names the
+    begin and end of text. Raises TokenizerError.
     """
     tokenizer, config = _local(params.path) if params.path.exists() else _from_hub(params)
     settings = {"tokenizer_class": "PreTrainedTokenizerFast"}
@@ -25,6 +25,7 @@ def fetch(params: ExistingTokenizer) -> dict[str, str]:
             settings[key] = token
     _object(tokenizer, TOKENIZER, params)
     files = {TOKENIZER: tokenizer, CONFIG: json.dumps(settings, indent=2)}
+    files = with_chat(files) if params.chat else files
     try:
         boundaries(files[TOKENIZER], files[CONFIG])
     except TokenizerError as error:

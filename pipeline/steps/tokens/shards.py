@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.recipe.sections import ShardParams
+from pipeline.stages import chat
 from pipeline.stages import tokenizer as bpe
 from pipeline.steps.tokens.existing_tokenizer import CONFIG, TOKENIZER
 from pipeline.steps.tokens.tokenizer import frozen
@@ -20,6 +21,7 @@ from pipeline.store import keys
 from pipeline.store.engines.local import Engine
 from pipeline.store.keys import SPLITS, TRAIN, VALIDATION
 from pipeline.store.manifest import File, Part, Version
+from pipeline.store.params import ROLES
 from pipeline.store.parquet import Readable, kept_batches
 from pipeline.store.parts import PartTask, derive
 from pipeline.store.store import Store
@@ -34,6 +36,8 @@ VERSION = "shards-2"
 # other stages.
 PROCESSES_PAY_LATER = 8
 COUNTED = ("documents", "tokens", "text_bytes")
+# Ids of documents, which of them are written, bytes of text, flat token ids, tokens of each document.
+Encoded = tuple[pa.Array, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 SLOW = "encoding 50 times slower with `tokenizers`: the fast encoder does not support this tokenizer: %s"
 
@@ -68,6 +72,7 @@ def tokenize(store: Store, engine: Engine, corpus: str, params: ShardParams) -> 
         validation_fraction=params.validation_fraction,
         shard_tokens=params.shard_tokens,
         fast=slow is None,
+        longest=params.longest,
     )
     version = derive(store, engine, work, tasks, write)
     fallbacks = version.counts["encoder_fallbacks"]
@@ -124,18 +129,19 @@ def tokenize_part(
     validation_fraction: float,
     shard_tokens: int,
     fast: bool,
+    longest: int | None = None,
 ) -> Part:
     """Writes the shards of one part with the `tokenizer`'s two files. Encodes them again with `tokenizers`
     where the fast encoder gave other ids.
     """
     encoder, sha256 = _encoder(tokenizer, fast)
-    writing = SplitShards(directory, task.name, encoder, validation_fraction, shard_tokens)
+    writing = SplitShards(directory, task.name, encoder, validation_fraction, shard_tokens, longest)
     try:
         writing.write(kept_batches(task.inputs[0], list(task.inputs[1:]), ["id", "text"]))
     except bpe.MismatchError as error:
         message = "%s: %s; encoding it again with `tokenizers`. Please report the document to gigatoken"
         log.warning(message, task.name, error)
-        part = tokenize_part(task, directory, tokenizer, validation_fraction, shard_tokens, fast=False)
+        part = tokenize_part(task, directory, tokenizer, validation_fraction, shard_tokens, False, longest)
         return replace(part, counts={**part.counts, "encoder_fallbacks": 1})
     record = directory / "shards" / f"{task.name}.json"
     files, counts = writing.finish(record, {"tokenizer_sha256": sha256})
@@ -152,18 +158,32 @@ def _encoder(tokenizer: tuple[Readable, ...], fast: bool) -> tuple[bpe.Encoder, 
 
 class SplitShards:
     """Writes `<directory>/<split>/<name>.00000.bin` and `.idx`, and so on. Documents without text are left
-    out and listed in the record.
+    out and listed in the record. With `longest`, all are conversations: one of more ids is cut after an
+    answer, or left out and listed, and the text that counts is that of the answers.
 
     With the fast encoder, `tokenizers` encodes a sample of the documents a second time. On MismatchError the
     unfinished shards are deleted.
     """
 
     def __init__(
-        self, directory: Path, name: str, encoder: bpe.Encoder, validation_fraction: float, shard_tokens: int
+        self,
+        directory: Path,
+        name: str,
+        encoder: bpe.Encoder,
+        validation_fraction: float,
+        shard_tokens: int,
+        longest: int | None = None,
     ):
+        if longest is not None and not encoder.ends.control:
+            raise bpe.TokenizerError(
+                "the tokenizer has no tokens for conversations: set `chat: true` in the recipe's `tokenizer`"
+            )
         self.directory = directory
         self.dtype = token_dtype(encoder.max_id)
         self.empty: list[str] = []
+        self.too_long: list[str] = []
+        self.shortened = 0
+        self._longest = longest
         self._encoder = encoder
         self._validation_fraction = validation_fraction
         self._series = {
@@ -175,19 +195,38 @@ class SplitShards:
         """Writes the documents of the batches, which have the columns `id` and `text`."""
         with self._series[TRAIN], self._series[VALIDATION]:
             # One batch is read while another is encoded and a third written.
-            for document_ids, sizes, ids, lengths in ahead(map(self._encode, ahead(iter(batches)))):
-                validates, has_text = bpe.held_out(document_ids, self._validation_fraction), sizes > 0
-                for split, chosen in ((TRAIN, ~validates & has_text), (VALIDATION, validates & has_text)):
+            encode = self._encode if self._longest is None else self._encode_conversations
+            for document_ids, kept, sizes, ids, lengths in ahead(map(encode, ahead(iter(batches)))):
+                validates = bpe.held_out(document_ids, self._validation_fraction)
+                for split, chosen in ((TRAIN, ~validates & kept), (VALIDATION, validates & kept)):
                     self._series[split].add(ids[np.repeat(chosen, lengths)], lengths[chosen], sizes[chosen])
 
-    def _encode(self, batch: pa.RecordBatch) -> tuple[pa.Array, np.ndarray, np.ndarray, np.ndarray]:
+    def _encode(self, batch: pa.RecordBatch) -> Encoded:
         document_ids, texts = batch.column("id"), batch.column("text")
         sizes = pc.binary_length(texts).to_numpy()
         self.empty += document_ids.filter(pa.array(sizes == 0)).to_pylist()
         ids, lengths = self._encoder.encode(texts)
+        self._check(document_ids, texts, ids, lengths)
+        return document_ids, sizes > 0, sizes, ids, lengths
+
+    def _encode_conversations(self, batch: pa.RecordBatch) -> Encoded:
+        """Each message is encoded by itself: nothing that it says joins what stands beside it."""
+        document_ids, ends = batch.column("id"), self._encoder.ends
+        said = chat.messages(document_ids, batch.column("text"))
+        begins = np.array([ends.control[role] for role in ROLES])[said.roles]
+        ids, lengths = self._encoder.between(begins, said.contents, ends.control["end"])
+        if np.isin(ids, [*ends.control.values(), ends.begin, ends.end]).sum() > 2 * len(lengths):
+            raise bpe.TokenizerError("the tokenizer makes a control token of plain text: choose another one")
+        self._check(document_ids.take(pa.array(said.documents)), said.contents, ids, lengths)
+        made = chat.joined(said, ids, lengths, ends, self._longest or 0)
+        self.too_long += document_ids.filter(pa.array(made.lengths == 0)).to_pylist()
+        self.shortened += made.shortened
+        return document_ids, made.lengths > 0, made.answer_bytes, made.ids, made.lengths
+
+    def _check(self, document_ids: pa.Array, texts: pa.Array, ids: np.ndarray, lengths: np.ndarray) -> None:
         if self._encoder.fast:
-            self._encoder.check(document_ids, texts, self._checked.choose(document_ids, sizes), ids, lengths)
-        return document_ids, sizes, ids, lengths
+            chosen = self._checked.choose(document_ids, pc.binary_length(texts).to_numpy())
+            self._encoder.check(document_ids, texts, chosen, ids, lengths)
 
     def finish(self, record: Path, facts: dict[str, Any]) -> tuple[dict[str, File], dict[str, int]]:
         """Writes the record: `facts`, and the documents, tokens, bytes of text and hashes of each shard.
@@ -209,6 +248,9 @@ class SplitShards:
                     counts[f"{split}_{what}"] += count
                 shards.append({"files": hashes, **contents})
         content = {"dtype": self.dtype.name, **facts, "shards": shards, "empty_documents": self.empty}
+        if self._longest is not None:
+            content["too_long"] = self.too_long
+            counts |= {"too_long": len(self.too_long), "shortened": self.shortened}
         write_atomically(record, json.dumps(content, indent=1))
         return files | {"shards": File.of(record, self.directory)}, counts
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from tokenizers import Tokenizer
 
+from pipeline.stages import chat
 from pipeline.stages import tokenizer as bpe
 from pipeline.steps.tokens.existing_tokenizer import CONFIG, TOKENIZER, fetch
 from pipeline.store import keys
@@ -65,6 +66,8 @@ def tokenizer(
     documents are not trained on. Raises TokenizerError, also when the one in use is damaged, lost, or made by
     other code, and in the form of VocabularyError.
     """
+    if params.chat == "appended":
+        return _appended(store, recipe, params)
     settings = _settings(recipe, params)
     # Looked up under the lock: of two runs at once the second one gets the tokenizer of the first.
     with store.locked(keys.TOKENIZER, fingerprint(settings)[:NAME_LENGTH]):
@@ -86,6 +89,28 @@ def tokenizer(
             sampled = _sample(store, corpora, params, validation_fraction, counts)
             trained = bpe.train(sampled, params, TimeLeft("tokenizer: %.0f of %.0f merges").reach)
             return _publish(draft, bpe.files(trained), counts)
+
+
+def _appended(store: Store, recipe: str, params: bpe.TokenizerParams) -> Version:
+    """The tokenizer that the recipe has without `chat`, with tokens for conversations behind its own."""
+    work, base = _appending(store, recipe, params)
+    with store.making(work) as draft:
+        if isinstance(draft, Version):
+            return draft
+        names = base.parts[0].files
+        contents = {name: (base.directory() / name).read_text(encoding="utf-8") for name in names}
+        return _publish(draft, bpe.with_chat(contents), {})
+
+
+def _appending(store: Store, recipe: str, params: bpe.TokenizerParams) -> tuple[Work, Version]:
+    base = in_store(store, recipe, params.model_copy(update={"chat": False}))
+    if base is None:
+        raise bpe.TokenizerError(
+            "tokenizer.chat is `appended`, but the store has no tokenizer of this recipe without tokens for "
+            "conversations: materialize that one first, or set `chat: true`"
+        )
+    settings = _settings(recipe, params)
+    return Work(keys.TOKENIZER, bpe.VERSION, settings, {keys.TOKENIZER: base.data_version}), base
 
 
 def _sample(
@@ -111,7 +136,7 @@ def _sample(
 def _chosen(documents: pa.RecordBatch, validation_fraction: float, share: float) -> pa.Array:
     ids = documents.column("id")
     taken = ~bpe.held_out(ids, validation_fraction) & (bpe.share_of(ids, "tokenizer") < share)
-    return documents.column("text").filter(pa.array(taken))
+    return chat.contents(documents.column("text").filter(pa.array(taken)))
 
 
 def sample(texts: Iterable[pa.Array], budget: int, counts: Counts) -> Iterator[pa.Array]:
@@ -149,6 +174,8 @@ def in_store(store: Store, recipe: str, params: bpe.TokenizerChoice) -> Version 
 
     Raises TokenizerError when it has one that cannot be used: nothing but `retrain` replaces a tokenizer.
     """
+    if params.chat == "appended":
+        return store.find(_appending(store, recipe, params)[0])
     recorded = store.used_by_recipe_file(keys.TOKENIZER)
     known = list(store.candidates(keys.TOKENIZER))
     lost = [path for path in recorded if path not in {version.path for version in known}]
@@ -170,7 +197,7 @@ def in_store(store: Store, recipe: str, params: bpe.TokenizerChoice) -> Version 
 def _has_settings(version: Version, params: bpe.TokenizerChoice) -> bool:
     """Whether a tokenizer was made with these settings, apart from defaults of later versions."""
     theirs, ours = version.manifest["params"].get("tokenizer"), params.model_dump()
-    later = type(params).model_fields.keys() - theirs.keys()
+    later = ours.keys() - theirs.keys()
     defaults = {name: type(params).model_fields[name].get_default() for name in later}
     return {**theirs, **defaults} == json.loads(canonical_json(ours))
 
@@ -181,7 +208,7 @@ def _check(store: Store, version: Version, params: bpe.TokenizerChoice) -> None:
     code_version = version.manifest["code_version"]
     if code_version != bpe.VERSION:
         raise _frozen(version, f"it was made by an earlier version of this program ({code_version})")
-    if later := type(params).model_fields.keys() - version.manifest["params"]["tokenizer"].keys():
+    if later := params.model_dump().keys() - version.manifest["params"]["tokenizer"].keys():
         raise _frozen(version, f"it was made before tokenizer.{min(later)} was a setting")
 
 
