@@ -11,6 +11,7 @@ from pipeline.sources.benchmarks.source import BenchmarkConfig, BenchmarkSource
 from pipeline.sources.files import FilesConfig, FilesSource
 from pipeline.sources.hub.dataset import HubConfig, HubSource
 from pipeline.sources.python_docs import PythonDocsConfig, PythonDocsSource
+from pipeline.sources.python_questions import PythonQuestionsConfig, PythonQuestionsSource
 from pipeline.sources.source import Source
 from pipeline.sources.source_file import Hash
 from pipeline.sources.stored import StoredConfig, StoredSource
@@ -22,6 +23,7 @@ from pipeline.store.params import Params
 # `kind: NAME` in a recipe chooses among the settings, each with a field `kind` of one literal value.
 KINDS: dict[type[Params], Callable[..., Source]] = {
     PythonDocsConfig: PythonDocsSource,
+    PythonQuestionsConfig: PythonQuestionsSource,
     FilesConfig: FilesSource,
     WarcConfig: WarcSource,
     HubConfig: HubSource,

@@ -2,24 +2,37 @@
 
 import ast
 import itertools
+import re
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
 
 from pipeline.sources.documents import Batches, SourceDocument, metadata_json, own_id
 from pipeline.sources.source import Reason
 
 OWN_DOCUMENT_CHARACTERS = 400
 SIGNATURE_CHARACTERS = 200
+SENTENCE = re.compile(
+    r"[^.!?]{19,160}\.(?=\s|$)"
+)  # the first of a docstring, if it is neither short nor long
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def module_documents(module: str, source: bytes, origin: str, batches: Batches) -> Iterator[SourceDocument]:
     """The documents of a module, with ids `module:name`. A module that does not parse is rejected."""
-    try:
+    with unless_python(module, origin, batches):
         for name, text in described(source, module):
             metadata = metadata_json({"module": module, "name": name})
             source_id = own_id(f"{module}:{name}")
             yield SourceDocument(source_id, text, None, origin, None, metadata)
+
+
+@contextmanager
+def unless_python(module: str, origin: str, batches: Batches) -> Iterator[None]:
+    """Rejects a module that turns out not to be Python of this version."""
+    try:
+        yield
     except SyntaxError as error:
         batches.reject(f"{origin}/{module}", error.lineno, Reason.NOT_PYTHON, error.msg)
     except ValueError as error:
@@ -51,6 +64,36 @@ def described(source: bytes, module: str) -> Iterator[tuple[str, str]]:
     if any(together):
         yield "", _joined([module, *together])
     yield from long.items()
+
+
+class Documented(NamedTuple):
+    """A public function or method: its name in the module, its parameters without `self`, `cls` and those
+    with a star, and the first sentence of its docstring.
+    """
+
+    name: str
+    parameters: tuple[str, ...]
+    sentence: str
+
+
+def functions(source: bytes) -> Iterator[Documented]:
+    """The functions whose docstrings begin with a sentence in ASCII, each name once. Raises SyntaxError or
+    ValueError as `described`.
+    """
+    names: set[str] = set()
+    for node in _definitions(_parsed(source).body):
+        is_class = isinstance(node, ast.ClassDef)
+        prefix = f"{node.name}." if is_class else ""
+        for function in _definitions(node.body) if is_class else [node]:
+            name = prefix + function.name
+            if isinstance(function, ast.ClassDef) or function.name.startswith("_") or name in names:
+                continue
+            names.add(name)
+            begin = SENTENCE.match(" ".join((ast.get_docstring(function) or "").partition("\n\n")[0].split()))
+            if begin and begin[0].isascii():
+                given = function.args
+                found = (one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs))
+                yield Documented(name, tuple(one for one in found if one not in ("self", "cls")), begin[0])
 
 
 def _parsed(source: bytes) -> ast.Module:

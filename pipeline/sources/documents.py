@@ -9,7 +9,7 @@ import orjson
 import pyarrow as pa
 
 from pipeline.sources.source import Reason, Rejected, Rejects
-from pipeline.store.params import DOCUMENT_SCHEMA
+from pipeline.store.params import DOCUMENT_SCHEMA, GROUP
 
 BATCH_BYTES = 6 << 20
 MAX_DOCUMENT_BYTES = 64 << 20
@@ -21,7 +21,7 @@ METADATA_BYTES = 4096
 @dataclass(frozen=True)
 class SourceDocument:
     """One document as its source gives it. `source_id` is an `own_id` or a `location`. `row` is reported if
-    the document is rejected.
+    the document is rejected. Documents of one `group` are held out together, in whatever corpus they are.
     """
 
     source_id: str
@@ -30,6 +30,7 @@ class SourceDocument:
     source: str
     url: str | None = None
     metadata: str | None = None
+    group: str | None = None
 
 
 class Batches:
@@ -80,6 +81,8 @@ class Batches:
             if key in self._seen:
                 return reject(Reason.DUPLICATE_ID, "an earlier document has this id")
             self._seen.add(key)
+        if document.group is not None:
+            name += GROUP + digest("", document.group).hex()
         self._rows.append((name, text, document.source, document.url, document.metadata))
         self._bytes += len(text)
         self.accepted += 1

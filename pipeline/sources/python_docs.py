@@ -28,15 +28,24 @@ SKIPPED = frozenset((*TESTS, *VENDORED, "__pycache__"))
 ENOUGH = 0.95  # of `max_bytes`: parsing every other module for what still fits would cost more than it gives
 
 
-class PythonDocsConfig(Params):
-    """Docstrings of installed packages, or of Python's standard library."""
+class Packages(Params):
+    """Installed packages, or Python's standard library."""
 
-    kind: Literal["python_docs"] = Field("python_docs", description="Selects this source.")
     packages: tuple[Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")], ...] = Field(
         (STANDARD_LIBRARY,),
         min_length=1,
         description="Installed packages to read, by their import names. `python` is the standard library.",
     )
+
+    def units(self, size: int | None) -> list[Unit]:
+        """One for each package, fingerprinted by its modules, with `size` as its bytes if there is one."""
+        return [_unit(package, size) for package in sorted(set(self.packages))]
+
+
+class PythonDocsConfig(Packages):
+    """Docstrings of installed packages, or of Python's standard library."""
+
+    kind: Literal["python_docs"] = Field("python_docs", description="Selects this source.")
     max_bytes: int | None = Field(
         None,
         ge=1,
@@ -55,19 +64,12 @@ class PythonDocsSource:
     version: ClassVar[str] = "python-docs-1"
 
     def units(self) -> list[Unit]:
-        return [self._unit(package) for package in sorted(set(self.config.packages))]
-
-    def _unit(self, package: str) -> Unit:
-        modules = _modules(package)
-        states = {name: _state(path) for name, path in modules.items()}
-        hashes = {name: _sha256(path, states[name]) for name, path in modules.items()}
-        size = sum(found[0] for found in states.values())
-        return Unit(package, fingerprint([_origin(package), hashes]), self.config.max_bytes or size)
+        return self.config.units(self.config.max_bytes)
 
     def read(self, unit: Unit, rejects: Rejects) -> Iterator[pa.RecordBatch]:
         batches, cap, used = Batches(self.corpus, rejects), self.config.max_bytes, 0
-        modules, origin = _modules(unit.name), _origin(unit.name)
-        for name in sorted(modules, key=lambda name: hashlib.blake2b(name.encode(), digest_size=8).digest()):
+        modules, origin = modules_of(unit.name), origin_of(unit.name)
+        for name in sorted(modules, key=mixed):
             if cap is not None and used >= ENOUGH * cap:
                 break
             for document in module_documents(name, modules[name].read_bytes(), origin, batches):
@@ -75,6 +77,19 @@ class PythonDocsSource:
                     used += batches.add(unit.name, document)
             yield from batches.full()
         yield from batches.rest()
+
+
+def _unit(package: str, size: int | None) -> Unit:
+    modules = modules_of(package)
+    states = {name: _state(path) for name, path in modules.items()}
+    hashes = {name: _sha256(path, states[name]) for name, path in modules.items()}
+    all_bytes = sum(found[0] for found in states.values())
+    return Unit(package, fingerprint([origin_of(package), hashes]), size or all_bytes)
+
+
+def mixed(name: str) -> bytes:
+    """A key that sorts names as if they were shuffled, always alike."""
+    return hashlib.blake2b(name.encode(), digest_size=8).digest()
 
 
 def _state(path: Path) -> tuple[int, ...]:
@@ -91,7 +106,7 @@ def _sha256(path: Path, _: tuple[int, ...]) -> str:
     return file_sha256(path)
 
 
-def _modules(package: str) -> dict[str, Path]:
+def modules_of(package: str) -> dict[str, Path]:
     """The modules of a package by name, without tests and vendored copies; sorted, since directories list in
     any order. Nothing is imported.
     """
@@ -113,7 +128,7 @@ def _modules(package: str) -> dict[str, Path]:
     return dict(sorted(modules.items()))
 
 
-def _origin(package: str) -> str:
+def origin_of(package: str) -> str:
     """`numpy==2.4.6`, the source of a package's documents; the name alone if its distribution has another."""
     if package == STANDARD_LIBRARY:
         return f"python=={platform.python_version()}"

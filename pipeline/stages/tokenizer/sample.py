@@ -5,6 +5,9 @@ from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.store.params import GROUP
 
 # of an even split: the least that a small corpus gives to the sample, if it has as much
 LEAST_SHARE = 0.1
@@ -26,8 +29,11 @@ def share_of(ids: pa.Array, purpose: str) -> np.ndarray:
 def held_out(ids: pa.Array, fraction: float) -> np.ndarray:
     """bool [documents]: whether each document is in the validation split.
 
-    A document's side depends on its id alone. A larger `fraction` only adds documents to the split.
+    A document's side depends on its id alone, of one in a group on what follows GROUP in it. A larger
+    `fraction` only adds documents to the split.
     """
+    if pc.any(grouped := pc.match_like(ids, f"{'_' * 32}{GROUP}%")).as_py():
+        ids = pc.if_else(grouped, pc.utf8_slice_codeunits(ids, 33), ids)
     return share_of(ids, "validation") < fraction
 
 
