@@ -3,6 +3,7 @@ means `ipaddress.is_global`.
 """
 
 import ipaddress
+import re
 import time
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pipeline.stages.pii import SPANS_SCHEMA, PiiKind, PiiParams, scrub
-from pipeline.store.params import DOCUMENT_SCHEMA
+from pipeline.store.params import CONTENT, DOCUMENT_SCHEMA, MARKS, MESSAGE, PAIR, ROLE, ROLES
 
 VALUES = {
     "jo@doe.org": "email",
@@ -235,3 +236,32 @@ def test_time_is_linear_in_adversarial_text_of_a_megabyte(kind: str) -> None:
             start = time.perf_counter()
             scrub(batch(text), PiiParams())
             assert time.perf_counter() - start < 2, f"{kind}: {text[:40]!r} took more than 2 s for 1 MB"
+
+
+OWN = [
+    {"name": "rest", "regex": r"phone.*"},
+    {"name": "spaced", "regex": r"\s+x\s*"},
+    {"name": "role", "regex": "user"},
+]
+
+
+@given(
+    st.lists(st.lists(st.tuples(st.sampled_from(ROLES), TEXTS), min_size=1, max_size=4), max_size=3),
+    st.booleans(),
+)
+@settings(max_examples=400, deadline=None)
+def test_no_mark_of_a_conversation_is_lost_or_joined_to_a_value(
+    talks: list[list[tuple[str, str]]], own: bool
+) -> None:
+    params = PiiParams.model_validate({"ip": "all", "patterns": OWN if own else []})
+    marked = [
+        [(f"{PAIR * (n == 2)}{MESSAGE}{role}{CONTENT}", said) for n, (role, said) in enumerate(talk)]
+        for talk in talks
+    ]
+    texts = ["".join(map("".join, talk)) for talk in marked]
+    documents, spans = scrub(batch(*texts), params)
+    found = texts_of(documents)
+    assert [re.findall(ROLE, text) for text in found] == [[mark for mark, _ in talk] for talk in marked]
+    assert texts_of(scrub(documents, params)[0]) == found
+    for row in spans.to_pylist():
+        assert not set(texts[int(row["id"])][row["start"] : row["end"]]) & set(MARKS)
