@@ -103,7 +103,9 @@ def _appended(store: Store, recipe: str, params: bpe.TokenizerParams) -> Version
 
 
 def _appending(store: Store, recipe: str, params: bpe.TokenizerParams) -> tuple[Work, Version]:
-    base = in_store(store, recipe, params.model_copy(update={"chat": False}))
+    recorded = store.used_by_recipe_file(keys.TOKENIZER)
+    known = sorted(store.candidates(keys.TOKENIZER), key=lambda version: version.path not in recorded)
+    base = _first(store, known, recipe, params.model_copy(update={"chat": False}))
     if base is None:
         raise bpe.TokenizerError(
             "tokenizer.chat is `appended`, but the store has no tokenizer of this recipe without tokens for "
@@ -181,16 +183,25 @@ def in_store(store: Store, recipe: str, params: bpe.TokenizerChoice) -> Version 
     lost = [path for path in recorded if path not in {version.path for version in known}]
     if lost and lost[0] == recorded[0]:
         raise _lost(lost[0])
-    for version in known:
-        if version.manifest["params"].get("recipe") == recipe and _has_settings(version, params):
-            _check(store, version, params)
-            return version
+    if found := _first(store, known, recipe, params):
+        return found
     if lost:
         raise _lost(lost[0])
     for version in (version for version in known if version.path in recorded):
         name = version.manifest["params"].get("recipe")
         if name != recipe and _has_settings(version, params):
             raise _frozen(version, f"this recipe was called {name!r} when it was made", "name it so again")
+    return None
+
+
+def _first(
+    store: Store, versions: Iterable[Version], recipe: str, params: bpe.TokenizerChoice
+) -> Version | None:
+    """The first that the recipe made with these settings. Raises TokenizerError when it cannot be used."""
+    for version in versions:
+        if version.manifest["params"].get("recipe") == recipe and _has_settings(version, params):
+            _check(store, version, params)
+            return version
     return None
 
 

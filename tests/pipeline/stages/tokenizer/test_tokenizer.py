@@ -274,3 +274,31 @@ def test_the_split_depends_on_the_id_alone_and_has_about_the_asked_share() -> No
     assert abs((shares < 0.02).mean() - 0.02) < 0.004
     assert (bpe.share_of(ids.slice(7, 1), "validation") == shares[7:8]).all()
     assert abs(np.corrcoef(shares, bpe.share_of(ids, "tokenizer"))[0, 1]) < 0.03
+
+
+def test_tokens_for_conversations_are_reserved_within_the_vocabulary() -> None:
+    made = bpe.files(bpe.train([pa.array(TEXTS)], bpe.TokenizerParams(vocab_size=600, chat=True)))
+    reader = Tokenizer.from_str(made["tokenizer.json"])
+    assert reader.get_vocab_size() == 600
+    names = [*bpe.SPECIALS.values(), *bpe.CONTROL.values(), "[SPARE_0]", "[SPARE_1]", "[SPARE_2]"]
+    assert [reader.token_to_id(name) for name in names] == list(range(12))
+    ends = bpe.boundaries(made["tokenizer.json"], made["tokenizer_config.json"])
+    assert ends.control == {"system": 4, "user": 5, "assistant": 6, "tool": 7, "end": 8}
+    assert json.loads(made["tokenizer_config.json"])["chat_template"] == made["chat_template.jinja"]
+    assert ENDS.control == {} and "chat_template.jinja" not in FILES
+    with pytest.raises(ValueError, match="chat needs a vocab_size of at least 268"):
+        bpe.TokenizerParams(vocab_size=267, chat=True)
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1, max_size=5))
+@settings(deadline=None)
+def test_appended_tokens_leave_the_ids_of_every_text_as_they_were(texts: list[str]) -> None:
+    made = bpe.with_chat(FILES)
+    ends = bpe.boundaries(made["tokenizer.json"], made["tokenizer_config.json"])
+    assert list(ends.control.values()) == list(range(600, 605))
+    assert (ends.begin, ends.end) == (ENDS.begin, ENDS.end) and bpe.with_chat(made) == made
+    column = pa.array([*texts, *bpe.CONTROL.values()], pa.large_string())
+    for fast in (True, False):
+        ids, lengths = bpe.Encoder(made["tokenizer.json"], ends, fast).encode(column)
+        assert ids.tolist() == ENCODER.encode(column)[0].tolist()
+        assert lengths.tolist() == ENCODER.encode(column)[1].tolist()

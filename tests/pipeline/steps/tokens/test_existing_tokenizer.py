@@ -38,7 +38,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         server.shutdown()
 
 
-def fetched(**settings: str) -> dict[str, str]:
+def fetched(**settings: object) -> dict[str, str]:
     return fetch(bpe.ExistingTokenizer.model_validate(settings))
 
 
@@ -61,3 +61,13 @@ def test_a_name_that_the_hub_does_not_know_is_said(hub: Hub) -> None:
     said = r"'org/none' is neither a local path nor a tokenizer on the Hub: its tokenizer\.json"
     with pytest.raises(bpe.TokenizerError, match=said):
         fetched(**{"from": "org/none"})
+
+
+def test_tokens_for_conversations_are_appended_where_they_are_missing(hub: Hub) -> None:
+    found = fetched(**{"from": "org/set"}, chat=True)
+    ends = bpe.boundaries(found["tokenizer.json"], found["tokenizer_config.json"])
+    assert list(ends.control.values()) == list(range(300, 305))
+    assert found["chat_template.jinja"] == json.loads(found["tokenizer_config.json"])["chat_template"]
+    hub.files["a" * 40]["tokenizer.json"] = found["tokenizer.json"].encode()
+    again = fetched(**{"from": "org/set", "revision": "a" * 40}, chat=True)
+    assert again["tokenizer.json"] == found["tokenizer.json"]

@@ -17,7 +17,7 @@ from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.store.files import MANIFEST
 from pipeline.store.manifest import Version, manifest_text
-from pipeline.store.store import Store
+from pipeline.store.store import Store, StoreError
 from pipeline.store.work import Work
 from tests.pipeline.steps.corpora import ENGINE, TEXTS, as_it_was, prepare
 from tests.pipeline.steps.training.test_plan import recipe
@@ -106,3 +106,41 @@ def test_a_recipe_that_was_renamed_says_so_and_one_in_another_file_trains_its_ow
     assert train(mine).path != before.path
     mine.write_text(text)
     assert train(mine).path == before.path
+
+
+def appended(mine: Path) -> Path:
+    """A recipe of another file and the same name, which appends tokens for conversations."""
+    written = yaml.safe_load(mine.read_text())
+    other = mine.with_name("tuned.yaml")
+    other.write_text(yaml.safe_dump(written | {"tokenizer": written["tokenizer"] | {"chat": "appended"}}))
+    return other
+
+
+def test_appended_tokens_follow_the_tokenizer_of_the_recipe_without_them(mine: Path) -> None:
+    base, tuned = train(mine), appended(mine)
+    assert "chat" not in base.manifest["params"]["tokenizer"]
+    with pytest.raises(StoreError, match="tokenizer has not been made for this recipe yet"):
+        seen_by(tuned).current("tokenizer")
+    made = train(tuned)
+    assert made.counts["entries"] == base.counts["entries"] + 5
+    assert made.manifest["inputs"] == {"tokenizer": base.data_version}
+    assert train(tuned).reused and seen_by(tuned).current("tokenizer").path == made.path
+    assert train(mine).path == base.path
+    shutil.rmtree(made.path)
+    assert train(tuned).data_version == made.data_version
+
+
+def test_appended_tokens_need_that_tokenizer(mine: Path) -> None:
+    shutil.rmtree(train(mine).path.parent)
+    with pytest.raises(TokenizerError, match="no tokenizer of this recipe without tokens for conversations"):
+        train(appended(mine))
+
+
+def test_reserved_tokens_are_another_setting_and_the_tokenizer_without_stays(mine: Path) -> None:
+    base, written = train(mine), mine.read_text()
+    settings = yaml.safe_load(written)
+    mine.write_text(yaml.safe_dump(settings | {"tokenizer": settings["tokenizer"] | {"chat": True}}))
+    reserved = train(mine)
+    assert reserved.path != base.path and reserved.counts["entries"] == base.counts["entries"]
+    mine.write_text(written)
+    assert train(mine).path == base.path
