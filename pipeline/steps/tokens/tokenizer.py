@@ -112,7 +112,7 @@ def _appending(store: Store, recipe: str, params: bpe.TokenizerParams) -> tuple[
             "conversations: materialize that one first, or set `chat: true`"
         )
     settings = _settings(recipe, params)
-    return Work(keys.TOKENIZER, bpe.VERSION, settings, {keys.TOKENIZER: base.data_version}), base
+    return Work(keys.TOKENIZER, bpe.VERSION, settings, {"appended_to": base.data_version}), base
 
 
 def _sample(

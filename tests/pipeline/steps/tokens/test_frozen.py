@@ -123,7 +123,7 @@ def test_appended_tokens_follow_the_tokenizer_of_the_recipe_without_them(mine: P
         seen_by(tuned).current("tokenizer")
     made = train(tuned)
     assert made.counts["entries"] == base.counts["entries"] + 5
-    assert made.manifest["inputs"] == {"tokenizer": base.data_version}
+    assert made.manifest["inputs"] == {"appended_to": base.data_version}
     assert train(tuned).reused and seen_by(tuned).current("tokenizer").path == made.path
     assert train(mine).path == base.path
     shutil.rmtree(made.path)
