@@ -4,11 +4,16 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from tokenizers import Tokenizer
 
 from examples import other_token_formats
+from pipeline.sources.formats.conversations import conversation
+from pipeline.stages import tokenizer as bpe
 from pipeline.steps.export.tokens import write
 from pipeline.steps.tokens.shard_sets import ShardSet
+from pipeline.steps.tokens.shards import SplitShards
 from tests.s3_server import serving, use
 from trainer.data.shard_writer import ShardWriter
 from trainer.data.shards import TokenStream, bin_path, idx_path
@@ -56,6 +61,33 @@ def test_megatrons_own_reader_returns_the_documents_we_wrote(shards, tmp_path):
         for number, document in enumerate(documents):
             assert np.array_equal(dataset[number], document)
             assert np.array_equal(dataset.get(number, offset=1), document[1:])
+
+
+def test_megatrons_own_reader_returns_conversations_and_preferences(tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        indexed_dataset = pytest.importorskip(
+            "megatron.core.datasets.indexed_dataset", reason="needs megatron-core, the reader"
+        )
+    said = [{"role": "user", "content": "What is it? [END]"}, {"role": "assistant", "content": "漢字 🙂"}]
+    pair = {"prompt": "Is it so?", "chosen": "Yes.", "rejected": "No, [EOT] no."}
+    rows = [conversation("chat", {"messages": 2 * said}), conversation("preferences", pair)]
+    files = bpe.files(bpe.train([pa.array(rows * 3)], bpe.TokenizerParams(vocab_size=280, chat=True)))
+    ends = bpe.boundaries(files["tokenizer.json"], files["tokenizer_config.json"])
+    encoder = bpe.Encoder(files["tokenizer.json"], ends, fast=True)
+    series = SplitShards(tmp_path, "part", encoder, 1e-9, 10_000, longest=500)
+    series.write([pa.RecordBatch.from_pydict({"id": ["a", "b"], "text": rows})])
+    series.finish(tmp_path / "record.json", {})
+    dataset = indexed_dataset.IndexedDataset(str(tmp_path / "train" / "part.00000"))
+    reader = Tokenizer.from_str(files["tokenizer.json"])
+    text = "".join(f"[{one['role'].upper()}]{one['content']}[END]" for one in 2 * said)
+    pair_text = "".join(
+        f"[BOT][USER]Is it so?[END][ASSISTANT]{pair[name]}[END][EOT]" for name in ("chosen", "rejected")
+    )
+    expected = [f"[BOT]{text}[EOT]", pair_text]
+    assert [reader.decode(ids, skip_special_tokens=False) for ids in dataset] == expected
+    assert [int((ids == ends.begin).sum()) for ids in dataset] == [1, 2]
+    assert [int((ids == ends.control["end"]).sum()) for ids in dataset] == [4, 4]
 
 
 def test_megatrons_reader_of_buckets_returns_the_documents_we_wrote(shards, tmp_path, monkeypatch):

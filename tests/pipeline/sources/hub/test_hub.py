@@ -287,3 +287,17 @@ def test_only_the_process_of_the_run_lists_a_data_set_and_tasks_ask_for_their_fi
         listings[files] = sum("train" not in path for path in hub.asked)
         assert all(any(name in path for path in hub.asked) for name in written)
     assert listings[2] == listings[6] > 0
+
+
+def test_conversations_and_preferences_are_read_and_a_split_without_them_is_named(
+    hub: Hub, read: Any
+) -> None:
+    said = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello 🙂"}]
+    files = hub.files[hub.commits[0]]
+    files["data/train-00000.parquet"] = parquet(prompt_id=["a", "b"], messages=[said, said[:1]])
+    files["data/train-00001.parquet"] = parquet(prompt_id=["c"], messages=[said])
+    found = read({"format": "chat"})
+    assert texts(found) == ["\x1euser\x1fHi\x1eassistant\x1fHello 🙂"] * 2
+    assert found["rejects"] == [["data/train-00000.parquet", 2, "no_answer"]]
+    refused = read({"format": "preferences"})["error"]
+    assert "no column 'prompt' and 'chosen' and 'rejected', or 'chosen' and 'rejected'" in refused
