@@ -1,5 +1,6 @@
 """Questions about the functions of installed packages, with answers from their signatures and docstrings."""
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -16,7 +17,7 @@ from pipeline.sources.source import Rejects, Unit
 
 LONGEST_SIGNATURE = 90
 OTHER_PARAMETERS = ("path", "name", "key", "size", "data", "index")
-NEAREST = 4  # answers of like length, from which that to another question is taken
+NEAR = 2  # places, in the order of lengths: how far off the answer to another question may be
 
 
 class PythonQuestionsConfig(Packages):
@@ -55,29 +56,27 @@ class PythonQuestionsSource:
 
     def read(self, unit: Unit, rejects: Rejects) -> Iterator[pa.RecordBatch]:
         batches, origin = Batches(self.corpus, rejects), origin_of(unit.name)
-        once = {
-            (one.asked, one.answer): one
-            for one in islice(self._questions(unit, batches), self.config.max_documents)
-        }
-        others = _Others(list(once.values()))
-        for one in once.values():
+        found = islice(self._questions(unit, batches), self.config.max_documents)
+        once = {(one.asked, one.answer): one for one in found}.values()
+        answers: dict[str, set[tuple[int, str]]] = {}
+        for one in once:
+            answers.setdefault(one.kind, set()).add((len(one.answer), one.answer))
+        by_length = {kind: sorted(known) for kind, known in answers.items()}
+        for one in once:
             row, rule = {"prompt": one.asked, "completion": one.answer}, None
             if self.config.format == "preferences":
-                other = others.near(one)
+                other = _of_like_length(one, by_length[one.kind])
                 if other is None:
                     continue
                 rule = "goes_on" if _number(one, "rule") % 2 else "other_answer"
                 rejected = f"{one.answer} {other}" if rule == "goes_on" else other
                 row = {"prompt": one.asked, "chosen": one.answer, "rejected": rejected}
-            facts: dict[str, object] = {
-                "module": one.module,
-                "kind": one.kind,
-                **({"rule": rule} if rule else {}),
-            }
-            source_id = own_id(f"{one.module}:{one.name}:{one.kind}")
-            text = conversation(self.config.format, row)
-            document = SourceDocument(source_id, text, None, origin, None, metadata_json(facts), one.module)
-            batches.add(unit.name, document)
+            metadata = metadata_json({"module": one.module, "kind": one.kind, "rule": rule})
+            source_id, text = (
+                own_id(f"{one.module}:{one.name}:{one.kind}"),
+                conversation(self.config.format, row),
+            )
+            batches.add(unit.name, SourceDocument(source_id, text, None, origin, None, metadata, one.module))
             yield from batches.full()
         yield from batches.rest()
 
@@ -101,7 +100,10 @@ def _about(module: str, function: Documented) -> Iterator[Question]:
     pool = parameters if number % 8 < 4 and parameters else OTHER_PARAMETERS
     guess = pool[number // 8 % len(pool)]
     asked = {
-        "parameters": (f"Which parameters does {signature} take?", f"It takes {_listed(parameters)}."),
+        "parameters": (
+            f"Which parameters does {signature} take?",
+            f"It takes {', '.join(parameters) or 'nothing'}.",
+        ),
         "count": (f"How many parameters does {signature} take?", f"It takes {len(parameters)}."),
         "yes_no": (f"Does {signature} take {guess}?", "Yes." if guess in parameters else "No."),
         "module": (f"In which module is {module}.{name}?", f"It is in the module {module}."),
@@ -110,32 +112,13 @@ def _about(module: str, function: Documented) -> Iterator[Question]:
     yield Question(module, name, kind, *asked[kind])
 
 
-def _listed(names: tuple[str, ...]) -> str:
-    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:]))) or "nothing"
-
-
 def _number(one: Question, purpose: str) -> int:
     """A number that stands for a choice, always the same for a question."""
     return int.from_bytes(mixed(f"{purpose} {one.module}:{one.name}:{one.kind}"))
 
 
-class _Others:
-    """The answers to questions of each kind, by length."""
-
-    def __init__(self, questions: list[Question]):
-        answers: dict[str, set[str]] = {}
-        for one in questions:
-            answers.setdefault(one.kind, set()).add(one.answer)
-        self._sorted = {
-            kind: sorted(found, key=lambda text: (len(text), text)) for kind, found in answers.items()
-        }
-        self._places = {
-            kind: {text: i for i, text in enumerate(found)} for kind, found in self._sorted.items()
-        }
-
-    def near(self, one: Question) -> str | None:
-        """Another answer of about its length; None if there is none."""
-        found, place = self._sorted[one.kind], self._places[one.kind][one.answer]
-        first = max(0, min(place - NEAREST // 2, len(found) - NEAREST - 1))
-        near = [text for text in found[first : first + NEAREST + 1] if text != one.answer]
-        return near[_number(one, "other") % len(near)] if near else None
+def _of_like_length(one: Question, answers: list[tuple[int, str]]) -> str | None:
+    """Another of the `answers`, ordered by length; None if there is none."""
+    place = bisect_left(answers, (len(one.answer), one.answer))
+    near = [text for _, text in answers[max(0, place - NEAR) : place + NEAR + 1] if text != one.answer]
+    return near[_number(one, "other") % len(near)] if near else None

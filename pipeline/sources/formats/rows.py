@@ -61,7 +61,8 @@ class Columns(Params):
     def _one_text(self) -> "Columns":
         if self.text_template is not None and "text_column" in self.model_fields_set:
             raise ValueError("has both text_column and text_template; leave one out")
-        for name in {"text_column", "text_template"} & self.model_fields_set if self.format != "text" else ():
+        of_text = self.model_fields_set & {"text_column", "text_template", "document_start"}
+        for name in of_text if self.format != "text" else ():
             raise ValueError(f"{name} has no effect with format: {self.format}; leave it out")
         return self
 

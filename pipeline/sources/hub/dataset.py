@@ -5,10 +5,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pyarrow as pa
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from pipeline.sources.documents import MAX_DOCUMENT_BYTES, Batches, SourceDocument, location
 from pipeline.sources.formats.arrow_rows import add_rows, no_text, readable_columns
@@ -64,12 +64,6 @@ class HubConfig(Columns):
         except re.error as error:
             raise ValueError(f"is not a regular expression: {error}") from error
         return pattern
-
-    @model_validator(mode="after")
-    def _rows_are_lines_of_text(self) -> Self:
-        if self.document_start is not None and self.format != "text":
-            raise ValueError(f"document_start joins lines of text: leave it out with format: {self.format}")
-        return self
 
 
 @dataclass(frozen=True)

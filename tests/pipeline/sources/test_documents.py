@@ -73,7 +73,7 @@ def test_metadata_nested_too_deeply_to_be_written_is_left_out() -> None:
 
 
 def test_an_unknown_kind_of_corpus_is_refused_with_the_kinds_there_are() -> None:
-    with pytest.raises(ValidationError, match=r"'python_docs', 'files', 'warc', 'hub'"):
+    with pytest.raises(ValidationError, match=r"'python_docs', 'python_questions', 'files', 'warc', 'hub'"):
         TypeAdapter(SourceConfig).validate_python({"kind": "tape"})
 
 

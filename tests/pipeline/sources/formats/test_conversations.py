@@ -124,6 +124,6 @@ def test_settings_without_effect_are_refused() -> None:
     for settings in ({"text_column": "body"}, {"text_template": "{a}"}):
         with pytest.raises(ValidationError, match="has no effect with format: chat; leave it out"):
             FilesConfig.model_validate({"paths": ["a.jsonl"], "format": "chat", **settings})
-    with pytest.raises(ValidationError, match="document_start joins lines of text"):
+    with pytest.raises(ValidationError, match="document_start has no effect"):
         HubConfig.model_validate({"name": "a/b", "format": "chat", "document_start": "#"})
     assert "format" not in FilesConfig(paths=("a.jsonl",)).model_dump()
