@@ -14,6 +14,7 @@ import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from tests.trainer.chats import Chats, conversations, preferences
 from trainer.config import RunConfig
 from trainer.data.shard_writer import ShardWriter, token_dtype
 from trainer.run.loop import DONE, run
@@ -22,6 +23,17 @@ BOT, EOT, VOCAB = 2, 3, 300
 WORDS = (
     "the a model token of window reads writes shard and then loss is small every step in".split()  # noqa: SIM905
 )
+
+TUNED = {
+    "seq_len": 128,
+    "global_batch_tokens": 1024,
+    "micro_batch_size": 2,
+    "max_tokens": 12 * 1024,
+    "optimizer": {"kind": "adamw", "lr": 1e-3, "eps": 1e-4},
+    "init": {"zero_output": False},
+    "checkpoint": {"every_tokens": 4 * 1024, "keep_last": 2},
+    "evaluation": {"every_tokens": 6 * 1024, "micro_batch_size": 2},
+}
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -133,6 +145,29 @@ def settings(corpus_dir: Path, tmp_path: Path) -> dict[str, Any]:
 @pytest.fixture
 def config(settings: dict[str, Any]) -> RunConfig:
     return RunConfig.model_validate(settings)
+
+
+@pytest.fixture(scope="session")
+def chats(corpus_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Chats:
+    """Shards `chat` and `pairs`, each with validation."""
+    chats = Chats(corpus_dir, tmp_path_factory.mktemp("chats") / "shards")
+    for name, count, seed in (("", 60, 1), ("-v", 12, 2)):
+        chats.write(f"chat{name}", [chats.ids(turns) for turns in conversations(count, seed)])
+        pairs = preferences(count, seed)
+        chats.write(f"pairs{name}", [chats.ids(chosen) + chats.ids(rejected) for chosen, rejected in pairs])
+    return chats
+
+
+@pytest.fixture
+def sft(chats: Chats, settings: dict[str, Any]) -> dict[str, Any]:
+    """A run of 12 steps that learns the answers of conversations."""
+    return chats.settings(settings, "chat", objective="sft", **TUNED)
+
+
+@pytest.fixture
+def dpo(chats: Chats, settings: dict[str, Any]) -> dict[str, Any]:
+    """A run of 12 steps that learns preferences."""
+    return chats.settings(settings, "pairs", objective="dpo", **TUNED)
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from trainer.config.base import AbsolutePath, Config
+from trainer.config.tuning import ChatIds
 
 
 class CorpusShards(Config):
@@ -51,6 +52,11 @@ class DataConfig(Config):
     vocab_size: int = Field(ge=1, description="Entries of the vocabulary.")
     bot_id: int = Field(ge=0, description="Id of the token at the beginning of every document.")
     eot_id: int = Field(ge=0, description="Id of the token at the end of every document.")
+    chat: ChatIds | None = Field(
+        default=None,
+        exclude_if=lambda chat: chat is None,
+        description="Ids of the tokenizer's control tokens. Needed for `objective: sft` and `dpo`.",
+    )
     corpora: list[CorpusShards] = Field(min_length=1, description="The corpora to train on.")
 
     @model_validator(mode="after")
@@ -59,7 +65,8 @@ class DataConfig(Config):
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"two corpora are named {name!r}: rename one of them")
-        for key, token in (("bot_id", self.bot_id), ("eot_id", self.eot_id)):
+        chat = {f"chat.{name}": token for name, token in self.chat or ()}
+        for key, token in {"bot_id": self.bot_id, "eot_id": self.eot_id, **chat}.items():
             if token >= self.vocab_size:
                 raise ValueError(
                     f"{key} {token} is outside the vocabulary of {self.vocab_size}: set it below vocab_size"

@@ -50,6 +50,15 @@ class RunConfig(Config):
         self.training.check_corpora([corpus.name for corpus in self.data.corpora])
         return self
 
+    @model_validator(mode="after")
+    def _answers_can_be_told(self) -> Self:
+        if self.training.objective != "pretrain" and self.data.chat is None:
+            raise ValueError(
+                f"training.objective {self.training.objective} needs data.chat, the ids of control tokens: "
+                "take a tokenizer that has them (`tokenizer: {chat: true}`)"
+            )
+        return self
+
 
 # Settings of `training` that do not change the weights, up to rounding.
 OPERATIONAL = {
@@ -87,6 +96,7 @@ def run_identity(
         },
         "data": {
             **{key: getattr(data, key) for key in RECORDED},
+            **({"chat": data.chat.model_dump()} if data.chat else {}),
             # Order breaks ties between corpora that are equally far behind their weights.
             "order": [corpus.name for corpus in data.corpora],
             "corpora": {
@@ -136,7 +146,7 @@ def _from_record(data: dict[str, Any]) -> dict[str, Any]:
         shards = [
             (record.parent / next(iter(entry["files"])), entry["text_bytes"]) for entry in facts["shards"]
         ]
-        recorded = {key: facts[key] for key in RECORDED}
+        recorded = {key: facts[key] for key in (*RECORDED, *({"chat"} & facts.keys()))}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
         raise TrainerError(
             f"data.shards: {record} cannot be read as a record of token shards ({error!r}): name the "

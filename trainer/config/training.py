@@ -11,6 +11,7 @@ from trainer.config.model import InitConfig, ModelConfig, PretrainedConfig
 from trainer.config.optimizer import EMBEDDING, HEAD, OptimizerConfig, ScheduleConfig
 from trainer.config.parallel import ParallelConfig
 from trainer.config.stages import Curriculum, CurriculumStage, StageConfig, resolve
+from trainer.config.tuning import ROWS, DpoConfig, Objective, with_rows
 
 WARMUP = 0.02  # share of the run
 
@@ -143,6 +144,25 @@ class TrainingConfig(Config):
         description="Seed of everything random in a run: the first weights, the order of the samples, "
         "dropout and the text of samples.",
     )
+    objective: Objective = Field(
+        default="pretrain",
+        exclude_if=lambda objective: objective == "pretrain",
+        description="What is learnt. `pretrain`: every token. `sft`: of conversations the answers with their "
+        "`[END]`, of other text every token. `dpo`: to prefer the chosen answer of each pair to the rejected "
+        "one. For `sft` and `dpo` rows are packed (`packing: best_fit`), conversations do not see each other "
+        "(`document_masking: true`), and the tokenizer needs control tokens.",
+    )
+    learn: Literal["all", "last"] = Field(
+        default="all",
+        exclude_if=lambda learn: learn == "all",
+        description="Which answers of a conversation are learnt: all or the last one. The validation of "
+        "`sft` reads all of them in any case.",
+    )
+    dpo: DpoConfig = Field(
+        default=DpoConfig(),
+        exclude_if=lambda dpo: dpo == DpoConfig(),
+        description="The loss of preferences, for `objective: dpo`.",
+    )
     precision: Literal["auto", "fp32", "tf32", "bf16", "fp16", "fp8"] = Field(
         default="auto",
         description="Numbers that matrix products are computed in; weights stay fp32. `auto`: bf16 where "
@@ -253,6 +273,11 @@ class TrainingConfig(Config):
         model = values.get("model") if isinstance(values, dict) else None
         return depth.filled_in(values) if isinstance(model, dict) and "depth" in model else values
 
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in_the_rows(cls, values: Any) -> Any:
+        return with_rows(values)
+
     @field_validator("micro_batch_size")
     @classmethod
     def _at_least_one_window(cls, size: int | Literal["auto"]) -> int | Literal["auto"]:
@@ -319,6 +344,22 @@ class TrainingConfig(Config):
     def _can_be_split(self) -> Self:
         for stage in self.curriculum.stages:
             self.parallel.check(self.model, stage.seq_len, self.dropout)
+        return self
+
+    @model_validator(mode="after")
+    def _can_be_tuned(self) -> Self:
+        if self.objective == "pretrain":
+            return self
+        for name, needed in ROWS.items():
+            if getattr(self, name) != needed:
+                raise ValueError(
+                    f"objective {self.objective} needs {name} {str(needed).lower()}, so that conversations "
+                    f"are whole and apart: leave {name} out"
+                )
+        if self.control:
+            raise ValueError(f"control {self.control} is for pretraining: leave it out")
+        if self.objective == "dpo" and self.parallel.pp > 1:
+            raise ValueError("objective dpo cannot be split by parallel.pp: use parallel.dp_shard")
         return self
 
     def check_corpora(self, names: Collection[str]) -> None:

@@ -17,6 +17,12 @@ def check(training: TrainingConfig) -> None:
             _check_kind(f"stages.{number}.schedule", stage.schedule, OF_SCHEDULES)
     if training.pretrained:
         _check("init", training, "init", "training from scratch, without pretrained")
+    if training.objective == "pretrain":
+        _check("learn", training, "learn", "objective sft and dpo")
+    if training.objective == "dpo":
+        _check("z_loss", training, "z_loss", "objective pretrain and sft")
+    else:
+        _check("dpo", training, "dpo", "objective dpo")
     if training.parallel.dp_shard == 1:
         name = "reshard_after_forward"
         _check(f"parallel.{name}", training.parallel, name, "parallel.dp_shard above 1")

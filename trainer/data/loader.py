@@ -2,14 +2,16 @@
 
 from itertools import chain
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
 from trainer.config import CorpusShards, DataConfig, TrainingConfig
+from trainer.data.held_out import held_out
 from trainer.data.order import sample_order
 from trainer.data.packing.index import PackedRows
 from trainer.data.shards import Shard, ShardError, TokenStream
-from trainer.data.windows import StridedWindows, held_out
+from trainer.data.windows import StridedWindows
 from trainer.system.errors import TrainerError
 
 
@@ -22,6 +24,7 @@ class TrainingData:
         self._data = data
         self._curriculum = training.curriculum
         self._shuffles = training.control == "shuffled"
+        self._objective = training.objective
         streams = [TokenStream(corpus.train) for corpus in data.corpora]
         self.windows = [
             _windows(corpus, stream, data.bot_id, training, index_dir)
@@ -49,8 +52,9 @@ class TrainingData:
     def most_documents(self) -> int:
         """How many documents a window of the training or of a validation reads tokens of at most."""
         trained = (windows.most_documents for corpora in self._cut.values() for windows in corpora)
-        validated = (part.most_documents for part in held_out(self._data, self.order.seq_len))
-        return max(chain(trained, validated))
+        packed, pairs = self._objective != "pretrain", self._objective == "dpo"
+        validated = (part.most_documents for part in held_out(self._data, self.order.seq_len, packed=packed))
+        return max(chain(trained, validated)) * (2 if pairs else 1)
 
     def batch(self, step: int, rank: int, world_size: int) -> np.ndarray:
         """This process's windows of the global batch of step `step` (from 0), int64 [global_batch_size /
@@ -74,6 +78,19 @@ class TrainingData:
             check_ids(self._data)
         return batch
 
+    def pairs(self, step: int, rank: int, world_size: int) -> tuple[np.ndarray, np.ndarray]:
+        """Of the rows that `batch` gives of pairs of conversations: the corpus int64 [rows], and the numbers
+        of its pairs int64 [rows, most], -1 where a row has fewer.
+        """
+        rows = self._curriculum.stage(step).global_batch_size // world_size
+        corpora, numbers = self.order.windows(self._curriculum.samples(step) + rank * rows, rows)
+        packed = cast(list[PackedRows], self.windows)
+        pairs = np.full((rows, max(one.most_pieces for one in packed)), -1, dtype=np.int64)
+        for corpus, one in enumerate(packed):
+            mine = np.flatnonzero(corpora == corpus)
+            pairs[mine, : one.most_pieces] = one.numbered(numbers[mine])
+        return corpora, pairs
+
     def holding(self, corpus: int, begin: int, end: int) -> np.ndarray:
         """The parts, numbered as in `order.times_seen`, that hold any of the tokens from `begin` to `end` - 1
         of a corpus, int64.
@@ -95,7 +112,7 @@ def check_ids(data: DataConfig) -> None:
 def _windows(
     corpus: CorpusShards, stream: TokenStream, bot_id: int, training: TrainingConfig, index_dir: Path
 ) -> StridedWindows | PackedRows:
-    if stream.num_tokens <= training.seq_len:
+    if training.objective == "pretrain" and stream.num_tokens <= training.seq_len:
         raise TrainerError(
             f"corpus {corpus.name!r} has {stream.num_tokens} training tokens, too few for one window of "
             f"seq_len + 1 = {training.seq_len + 1}. "

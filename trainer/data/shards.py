@@ -115,6 +115,10 @@ class Shard:
             )
         return self.tokens[start : start + length]
 
+    def seconds(self, documents: np.ndarray) -> np.ndarray:
+        """The second token of each of these documents, which must have one."""
+        return self.tokens[self._offsets[documents] // self.dtype.itemsize + 1]
+
     def check_index(self) -> None:
         """Checks every length, offset and document start. Raises ShardError with the first wrong document."""
         index, itemsize = idx_path(self.prefix), self.dtype.itemsize

@@ -83,11 +83,12 @@ def weight_files(directory: Path) -> list[Path]:
     return [directory / name for name in names]
 
 
-def load_weights(model: Llama, directory: Path) -> None:
+def load_weights(model: Llama, directory: Path, grows: bool = False) -> None:
     """Copies a directory's tensors, one at a time, into the parameters that this process holds.
 
-    Padding rows become zero. Rows beyond the model's vocabulary are left out. Raises TrainerError when a
-    tensor is missing, unknown or has another shape.
+    Padding rows become zero. Rows beyond the vocabulary are left out; where it `grows`, those that are
+    missing are the mean of the others. Raises TrainerError when a tensor is missing, unknown or has another
+    shape.
     """
     parameters = dict(model.named_parameters())
     missing = set(model.shapes)
@@ -101,6 +102,8 @@ def load_weights(model: Llama, directory: Path) -> None:
             shape = model.shapes[name]
             rows = model.vocab_size if name in WITH_VOCABULARY else shape[0]
             used = tensor[: model.vocab_size] if name in WITH_VOCABULARY else tensor
+            if grows and 0 < len(used) < rows:
+                used = torch.cat([used, used.float().mean(0, keepdim=True).expand(rows - len(used), -1)])
             if used.shape != (needed := (rows, *shape[1:])):
                 raise TrainerError(
                     f"{directory}: {name} has shape {tuple(tensor.shape)}, but the model needs {needed}"

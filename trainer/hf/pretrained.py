@@ -74,18 +74,19 @@ def _check_shape(directory: Path, model: ModelConfig) -> None:
 
 
 def _check_vocabulary(directory: Path, data: DataConfig) -> None:
-    rows = read_size(directory, "vocab_size")
-    if data.vocab_size > rows:
+    """Raises TrainerError unless the data's tokenizer is the model's, up to control tokens past its last."""
+    path, rows = directory / "tokenizer.json", read_size(directory, "vocab_size")
+    ours = load_tokenizer(data.tokenizer).get_vocab()
+    theirs = load_tokenizer(directory).get_vocab() if path.is_file() else {}
+    last = max(theirs.values(), default=-1)
+    added = {token for token, number in ours.items() if theirs and data.chat and number > last}
+    if data.vocab_size > rows + len(added):
         raise TrainerError(
             f"{directory}: the model has {rows} tokens, but the data's tokenizer has {data.vocab_size}; "
             "tokenize the data with the model's own tokenizer"
         )
-    path = directory / "tokenizer.json"
-    if not path.is_file():
-        return
-    ours, theirs = (load_tokenizer(place).get_vocab() for place in (data.tokenizer, directory))
     for token, number in ours.items():
-        if theirs.get(token) != number:
+        if theirs and token not in added and theirs.get(token) != number:
             raise TrainerError(
                 f"{path}: token {token!r} has id {theirs.get(token, 'none')}, but {number} in "
                 f"{data.tokenizer}; tokenize the data with the model's own tokenizer"

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.nn.functional as F  # noqa: N812 (its usual name)
 from torch._subclasses import FakeTensor
 
 IGNORED = -100
@@ -24,6 +25,7 @@ def summed_cross_entropy(
     vocab_size: int,
     z_loss: float = 0.0,
     compiled: bool = False,
+    weights: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """The sum over all positions of -log p(target), in nats, fp32. Divide it by the number of targets in the
     global batch, not in one micro-batch.
@@ -33,10 +35,26 @@ def summed_cross_entropy(
     computes the gradients, chunk by chunk, so that logits are computed once.
 
     `z_loss` adds the gradients of z_loss * log(Z)^2, but not its value; Z is the sum of exp(logits). It keeps
-    logits from drifting (PaLM, section 5). `compiled`: by torch.compile, for a GPU.
+    logits from drifting (PaLM, section 5). `compiled`: by torch.compile, for a GPU. `weights` [n] fp32
+    multiply the gradient of each position, but not its value.
     """
     with_gradient = torch.is_grad_enabled()
-    return _HeadLoss.apply(hidden, head, targets, vocab_size, z_loss, with_gradient, compiled)
+    return _HeadLoss.apply(hidden, head, targets, vocab_size, z_loss, with_gradient, compiled, weights)
+
+
+@torch.no_grad()
+def log_probabilities(
+    hidden: torch.Tensor, head: torch.Tensor, targets: torch.Tensor, vocab_size: int
+) -> torch.Tensor:
+    """log p of each of `targets` [n] at `hidden` [n, d_model], in nats, fp32 [n], under the autocast of the
+    caller. Not all logits exist at once.
+    """
+    rows = max(1, CHUNK_LOGITS[hidden.device.type] // vocab_size)
+    found = [
+        F.linear(some, head)[..., :vocab_size].float().log_softmax(dim=-1).gather(1, aimed[:, None])[:, 0]
+        for some, aimed in zip(hidden.split(rows), targets.split(rows), strict=True)
+    ]
+    return torch.cat(found)
 
 
 class _HeadLoss(torch.autograd.Function):
@@ -50,6 +68,7 @@ class _HeadLoss(torch.autograd.Function):
         z_loss: float,
         with_gradient: bool,
         compiled: bool,
+        weights: torch.Tensor | None,
     ) -> torch.Tensor:
         device = hidden.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
@@ -66,6 +85,8 @@ class _HeadLoss(torch.autograd.Function):
             chunk = _compiled_chunk if compiled else _chunk
             for start in range(0, hidden.shape[0], rows):
                 counted = (targets[start : start + rows] != IGNORED)[:, None].to(dtype)
+                if weights is not None:
+                    counted = counted * weights[start : start + rows, None]
                 inputs = hidden[start : start + rows].to(dtype)
                 chunk_loss, logits_gradient = chunk(
                     inputs, weight, targets[start : start + rows], vocab_size, z_loss, with_gradient
@@ -74,7 +95,7 @@ class _HeadLoss(torch.autograd.Function):
                 if hidden_gradient is None:
                     continue
                 hidden_gradient[start : start + rows] = (logits_gradient @ weight) * counted
-                products = logits_gradient.T @ (inputs * counted)
+                products = logits_gradient.T @ (inputs * counted).to(dtype)
                 if head_gradient is not None:
                     head_gradient += products
                 else:
@@ -85,13 +106,11 @@ class _HeadLoss(torch.autograd.Function):
         return loss
 
     @staticmethod
-    def backward(
-        ctx: Any, *gradients: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor, None, None, None, None, None]:
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         hidden_gradient, head_gradient = ctx.saved_tensors
         # With one dimension the factor, in fp32, decides the type: scaled and widened in one pass.
         scaled = hidden_gradient * gradients[0], head_gradient * gradients[0][None]
-        return *scaled, None, None, None, None, None
+        return *scaled, None, None, None, None, None, None
 
 
 def _chunk(

@@ -21,7 +21,7 @@ from trainer.optim.weight_averaging import use_averaged_weights
 from trainer.parallel.world import World, join, leave
 from trainer.run import resume
 from trainer.run.checkpointing import Saver
-from trainer.run.evaluation.held_out import EvaluationStoppedError
+from trainer.run.evaluation.pairs import EvaluationStoppedError
 from trainer.run.fit import micro_batch
 from trainer.run.fit.rehearsal import dry_run, explained
 from trainer.run.garbage import GarbageCollection
@@ -109,6 +109,7 @@ def _run(
     world.from_main(lambda: stack.enter_context(directory.locked()))
     resumed = resume.find(plan, world, directory.checkpoints, allow_changes)
     session = micro_batch.build_fitting(plan, world, resumed)
+    session.compare_with_start()
     if resumed:
         resume.restore(session, resumed)
     send_start(reporter, session, resumed)

@@ -19,8 +19,11 @@ from trainer.optim import weight_averaging
 from trainer.optim.build import build
 from trainer.parallel.pipeline_parallel import PipelineModel
 from trainer.parallel.world import World
+from trainer.run.answers import Answers
 from trainer.run.evaluation.held_out import evaluate
+from trainer.run.evaluation.pairs import evaluate_pairs
 from trainer.run.fit.compiler import compile_blocks
+from trainer.run.reference import Reference
 from trainer.run.resolve import Plan
 from trainer.run.spikes import SpikeDetector
 from trainer.run.step import StepContext, StepResult, train_step
@@ -33,7 +36,7 @@ class Session:
 
     `loss` is that of the last step, `evaluation` that of the current step if it was evaluated.
     `metrics_bytes` is the length of metrics.jsonl when the state was saved. `changes` lists which settings
-    changed since step 0, and when.
+    changed since step 0, and when. `reference` is that of preferences, once it is known.
     """
 
     plan: Plan
@@ -47,6 +50,7 @@ class Session:
     spikes: SpikeDetector = field(default_factory=SpikeDetector)
     metrics_bytes: int = 0
     changes: list[dict[str, Any]] = field(default_factory=list)
+    reference: Reference | None = None
 
     def __post_init__(self) -> None:
         self.curriculum = self.training.curriculum
@@ -74,8 +78,33 @@ class Session:
 
     @property
     def context(self) -> StepContext:
-        """What the next step needs besides the model, its optimizers and the windows."""
-        return StepContext(self.step, self.training, self.bot_id, self.world, self.loss_scale, self.spikes)
+        """What the next step needs besides the model, its optimizers and the windows. Preferences have a
+        reference of zeros until it is known, for trials of memory.
+        """
+        world, reference = self.world, None
+        if self.training.objective == "dpo":
+            known = self.reference or Reference([], [])
+            reference = known.of_batch(self.plan.data, self.step, world.data_rank, world.data_size)
+        return StepContext(
+            self.step,
+            self.training,
+            self.bot_id,
+            self.world,
+            self.loss_scale,
+            self.spikes,
+            Answers.of(self.config.data, self.training),
+            reference,
+        )
+
+    def compare_with_start(self) -> None:
+        """Has preferences compared with the weights of this moment, those that the run starts from, or with
+        what is stored of them.
+        """
+        plan = self.plan
+        if self.training.objective == "dpo":
+            self.reference = Reference.of(
+                self.model, plan.config, plan.data, plan.precision, plan.identity, self.world
+            )
 
     def passes(self, every_tokens: int) -> bool:
         """Whether the last step reached a multiple of `every_tokens`."""
@@ -123,8 +152,11 @@ class Session:
         return result
 
     def evaluate(self, gives_up: Callable[[], bool]) -> dict[str, Any] | None:
-        """The scores on the held-out text, as `evaluate` says."""
+        """The scores on the held-out text, as `evaluate` says, or on held-out preferences."""
         plan = self.plan
+        if self.reference is not None:
+            known = self.reference.held_out
+            return evaluate_pairs(self.model, plan.config, plan.precision, self.world, known, gives_up)
         return evaluate(self.model, plan.config.data, plan.training, plan.precision, self.world, gives_up)
 
     def weight_norm(self) -> float:
@@ -190,7 +222,7 @@ def _model(plan: Plan, world: World) -> Llama:
         )
     model.materialise(world.device)
     if pretrained:
-        load_weights(model, pretrained.directory)
+        load_weights(model, pretrained.directory, grows=True)
         _check_finite(model, pretrained.directory)
         model.context = max(training.seq_len, pretrained.context)
     else:

@@ -1,82 +1,24 @@
 """One optimizer step, from a global batch to new weights."""
 
 import math
-from dataclasses import dataclass, fields, replace
-from typing import Self
+from dataclasses import dataclass, field
 
 import torch
 from torch.optim import Optimizer
 
 from trainer.config import TrainingConfig
-from trainer.data.windows import PADDING
-from trainer.model.attention import document_numbers
 from trainer.model.dropout import sample_keys
 from trainer.model.llama import Llama
-from trainer.model.loss import IGNORED, summed_cross_entropy
+from trainer.model.loss import summed_cross_entropy
 from trainer.model.precision import LossScale, Precision, autocast
 from trainer.optim.build import set_learning_rates
 from trainer.parallel.dtensor import local_tensor
 from trainer.parallel.world import World
+from trainer.run.answers import Answers
+from trainer.run.batch import Batch
+from trainer.run.preferences import METRICS, pair_losses
 from trainer.run.spikes import SpikeDetector
 from trainer.system.errors import TrainerError
-
-
-@dataclass(frozen=True)
-class Batch:
-    """The rows of one process, ready for the model.
-
-    `tokens` and `targets` are int64 [rows, seq_len]; a target that is not predicted is IGNORED.
-    `documents` [rows, seq_len] numbers the documents of each row; None when they may attend to each other.
-    `dropout_keys` [rows, 2] are those of `trainer.model.dropout`; None without dropout.
-    """
-
-    tokens: torch.Tensor
-    targets: torch.Tensor
-    documents: torch.Tensor | None = None
-    dropout_keys: torch.Tensor | None = None
-
-    @classmethod
-    def of(
-        cls, windows: torch.Tensor, bot_id: int | None, dropout_keys: torch.Tensor | None = None
-    ) -> "Batch":
-        """From windows [rows, seq_len + 1] int64 as `trainer.data.windows` describes them.
-
-        With a `bot_id` documents are masked: one begins at each [BOT] and at each token that is not a target,
-        but consecutive padding is one.
-        """
-        read, targets = windows[:, :-1], windows[:, 1:]
-        return cls(
-            torch.where(read < 0, ~read, read),
-            torch.where(targets < 0, IGNORED, targets),
-            None if bot_id is None else _documents(read, bot_id),
-            dropout_keys,
-        )
-
-    def __len__(self) -> int:
-        return len(self.tokens)
-
-    @property
-    def seq_len(self) -> int:
-        return self.tokens.shape[1]
-
-    @property
-    def predicted(self) -> torch.Tensor:
-        """How many targets there are, int64 []."""
-        return (self.targets != IGNORED).sum()
-
-    def rows(self, chosen: slice | torch.Tensor) -> Self:
-        """The batch of these rows."""
-        tensors = {field.name: getattr(self, field.name) for field in fields(self)}
-        return replace(
-            self, **{name: tensor[chosen] for name, tensor in tensors.items() if tensor is not None}
-        )
-
-
-def _documents(read: torch.Tensor, bot_id: int) -> torch.Tensor:
-    padding = read == PADDING
-    continued = torch.zeros_like(padding)
-    continued[:, 1:] = padding[:, 1:] & padding[:, :-1]
-    return document_numbers(torch.where(read < 0, bot_id, read), bot_id) - continued.cumsum(dim=1)
 
 
 @dataclass(frozen=True)
@@ -84,7 +26,7 @@ class StepContext:
     """How step `step` (from 0) is taken.
 
     `bot_id` masks documents apart; None lets them attend to each other. `loss_scale` and `spikes` are updated
-    by the step.
+    by the step. `answers` and `reference` are those of the process's batch, as `Batch` has them.
     """
 
     step: int
@@ -93,6 +35,8 @@ class StepContext:
     world: World
     loss_scale: LossScale
     spikes: SpikeDetector
+    answers: Answers | None = None
+    reference: torch.Tensor | None = None
 
     def first_sample(self, rows: int) -> int:
         """The number in the run of the first of this process's `rows` samples."""
@@ -104,13 +48,15 @@ class StepContext:
         if self.training.dropout:
             keys = sample_keys(self.training.seed, self.first_sample(len(windows)), len(windows))
             keys = keys.to(windows.device)
-        return Batch.of(windows, self.bot_id, keys)
+        reference = None if self.reference is None else self.reference[: len(windows)].to(windows.device)
+        return Batch.of(windows, self.bot_id, keys, self.answers, reference)
 
 
 @dataclass(frozen=True)
 class StepResult:
-    """`loss` is in nats per predicted token of the global batch, `grad_norm` is the norm before clipping, and
-    `lr_factor` is what the learning rates were multiplied by.
+    """`loss` is in nats per predicted token of the global batch or per pair, `grad_norm` is the norm before
+    clipping, and `lr_factor` is what the learning rates were multiplied by. `preferences` has the METRICS of
+    pairs.
 
     `skipped`: the batch was consumed without an update, because gradients overflowed in fp16 or because
     training.spikes skips a `spike`.
@@ -121,6 +67,7 @@ class StepResult:
     lr_factor: float
     skipped: bool = False
     spike: bool = False
+    preferences: dict[str, float] = field(default_factory=dict)
 
 
 class NotFiniteError(TrainerError):
@@ -143,17 +90,17 @@ def train_step(
     predicted = world.sum(batch.predicted)
 
     # Gradients are summed over micro-batches and processes, so each term is divided by the global number of
-    # targets, once.
+    # targets or pairs, once.
     total = add_gradients(model, batch, context, predicted)
     world.sum_gradients(model)
     if loss_scale.value != 1:
         for parameter in model.parameters():
             if parameter.grad is not None:
                 parameter.grad /= loss_scale.value
-    total = world.sum(world.from_last_stage(total)) / predicted
+    means = world.sum(world.from_last_stage(total)) / predicted
     norm = _clipped_norm(model, training.optimizer.max_grad_norm, world)
     # Read together: on a GPU each read waits for all that was launched.
-    loss, grad_norm = torch.stack([total, norm.double()]).tolist()
+    loss, *metrics, grad_norm = torch.cat([means, norm.double()[None]]).tolist()
     finite = math.isfinite(loss) and math.isfinite(grad_norm)
     if not finite and loss_scale.value <= 1:  # a smaller scale could not make them finite
         raise NotFiniteError(context.step + 1, loss, grad_norm)
@@ -170,22 +117,29 @@ def train_step(
         if taken:
             optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-    return StepResult(loss, grad_norm, factor, skipped=not taken, spike=spike)
+    preferences = dict(zip(METRICS, metrics, strict=False))
+    return StepResult(loss, grad_norm, factor, skipped=not taken, spike=spike, preferences=preferences)
 
 
 def add_gradients(
     model: Llama, batch: Batch, context: StepContext, divisor: torch.Tensor | float = 1.0
 ) -> torch.Tensor:
-    """Adds the gradients of the scaled, summed loss over `divisor`, micro-batch by micro-batch. Returns the
-    summed loss in float64, not scaled.
+    """Adds the gradients of the scaled, summed loss over `divisor`, micro-batch by micro-batch. Returns
+    float64 [1] or, of preferences, [1 + METRICS]: the summed loss, not scaled, and the summed metrics.
     """
     training, factor = context.training, context.loss_scale.value * context.world.loss_factor
-    total = torch.zeros((), dtype=torch.float64, device=batch.tokens.device)
+    sizes = 1 if batch.reference is None else 1 + len(METRICS)
+    total = torch.zeros(sizes, dtype=torch.float64, device=batch.tokens.device)
 
     def micro_batch_loss(hidden: torch.Tensor, rows: slice | torch.Tensor) -> torch.Tensor:
+        part = batch.rows(rows)
         with autocast(model.precision, hidden.device):
-            loss = _head_loss(model, hidden, batch.rows(rows), training.z_loss)
-        total.add_(loss.detach())
+            if part.reference is None:
+                loss = _head_loss(model, hidden, part, training.z_loss)
+                total.add_(loss.detach())
+            else:
+                loss, sums = pair_losses(model, hidden, part, training.dpo)
+                total.add_(sums)
         return loss * factor / divisor
 
     micro_batches = math.ceil(len(batch) * batch.seq_len / training.micro_batch_tokens)

@@ -17,12 +17,13 @@ from hypothesis import strategies as st
 from tests.trainer.steps import new_session, step
 from trainer.config import RunConfig
 from trainer.data import shards
+from trainer.data.held_out import held_out
 from trainer.data.loader import TrainingData
 from trainer.data.packing.bestfit import pack
 from trainer.data.packing.index import PackedRows
 from trainer.data.shard_writer import ShardWriter
 from trainer.data.shards import TokenStream, idx_path
-from trainer.data.windows import PADDING, held_out
+from trainer.data.windows import PADDING
 from trainer.model.llama import Llama
 from trainer.parallel.world import World
 from trainer.run.step import Batch, loss_sum

@@ -11,6 +11,7 @@ import hashlib
 import json
 import logging
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -35,12 +36,26 @@ class PackedRows:
     """Windows of complete documents, with the methods of StridedWindows. Documents start with `bot_id`; those
     longer than a window are cut as in bestfit.
 
-    The index is stored in `directory`; of several processes one makes it and the others wait. Raises
-    ShardError if a shard's index is inconsistent.
+    The index is stored in `directory`, if there is one; of several processes one makes it and the others
+    wait. Raises ShardError if a shard's index is inconsistent.
     """
 
-    def __init__(self, stream: TokenStream, seq_len: int, bot_id: int, directory: Path) -> None:
+    def __init__(self, stream: TokenStream, seq_len: int, bot_id: int, directory: Path | None = None) -> None:
         self._stream, self._bot_id = stream, bot_id
+        if directory is None:
+            blocks = list(_packed(stream, seq_len))
+            self._starts, self._lengths, self._ends = map(np.concatenate, zip(*blocks, strict=True))
+        else:
+            self._map(seq_len, directory)
+        self.num_rows, self.num_pieces = len(self._ends), len(self._starts)
+        if not self.num_rows:
+            raise ShardError("no document has two or more tokens, so there is nothing to predict")
+        # What is left of a row is one more: padding.
+        self.most_pieces = int(np.diff(self._ends, prepend=0).max())
+        self.most_documents = 1 + self.most_pieces
+
+    def _map(self, seq_len: int, directory: Path) -> None:
+        stream = self._stream
         path = directory / f"{_identity(stream, seq_len)}-{seq_len}"
         if not (path / "index.json").exists():
             directory.mkdir(parents=True, exist_ok=True)
@@ -49,16 +64,11 @@ class PackedRows:
                 if not (path / "index.json").exists():
                     _make(stream, seq_len, path)
         facts = json.loads((path / "index.json").read_text(encoding="utf-8"))
-        self.num_rows = int(facts["rows"])
-        self.padding = 1 - facts["tokens"] / max(1, self.num_rows * (seq_len + 1))
+        self.padding = 1 - facts["tokens"] / max(1, facts["rows"] * (seq_len + 1))
         self._starts, self._lengths, self._ends = (
             map_file(path / name, dtype) for name, dtype in FILES.items()
         )
-        # What is left of a row is one more: padding.
-        self.most_documents = 1 + int(np.diff(self._ends, prepend=0).max(initial=0))
-        if not self.num_rows:
-            raise ShardError("no document has two or more tokens, so there is nothing to predict")
-        if len(self._ends) != self.num_rows or not len(self._starts) == len(self._lengths) == facts["pieces"]:
+        if len(self._ends) != facts["rows"] or not len(self._starts) == len(self._lengths) == facts["pieces"]:
             raise ShardError(
                 f"{path}: the sizes of its files do not match index.json. Delete this directory; it will be "
                 "made again"
@@ -68,6 +78,13 @@ class PackedRows:
         """The starts of a row's pieces in the stream, and their lengths."""
         first = int(self._ends[row - 1]) if row else 0
         return self._starts[first : self._ends[row]], self._lengths[first : self._ends[row]]
+
+    def numbered(self, rows: np.ndarray) -> np.ndarray:
+        """The numbers of the pieces of these `rows` in the order of the index, int64 [rows, most_pieces]; -1
+        is none.
+        """
+        numbers = np.where(rows > 0, self._ends[rows - 1], 0)[:, None] + np.arange(self.most_pieces)
+        return np.where(numbers < self._ends[rows][:, None], numbers, -1)
 
     def read(self, numbers: np.ndarray, out: np.ndarray, rows: np.ndarray) -> None:
         """As StridedWindows.read. The first token of a rest that follows another piece is not a target,
@@ -97,23 +114,31 @@ def _identity(stream: TokenStream, seq_len: int) -> str:
     return digest.hexdigest()[:16]
 
 
-def _make(stream: TokenStream, seq_len: int, path: Path) -> None:
+def _packed(stream: TokenStream, seq_len: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Starts, lengths and ends as they are stored, in blocks."""
     # Imported here because it loads compiled kernels.
     from trainer.data.packing.bestfit import pack
 
+    pieces = 0
+    for starts, lengths in stream.documents():
+        packed = pack(starts, lengths, seq_len)
+        yield packed.starts, packed.lengths, packed.ends + pieces
+        pieces += len(packed.starts)
+
+
+def _make(stream: TokenStream, seq_len: int, path: Path) -> None:
     started = time.perf_counter()
     rows = pieces = tokens = 0
     with atomic_directory(path) as temporary:
         with ExitStack() as opened:
             files = [opened.enter_context((temporary / name).open("wb")) for name in FILES]
-            for starts, lengths in stream.documents():
-                packed = pack(starts, lengths, seq_len)
-                written = (packed.starts, packed.lengths, packed.ends + pieces)
+            for written in _packed(stream, seq_len):
                 for file, values, dtype in zip(files, written, FILES.values(), strict=True):
                     file.write(values.astype(dtype).tobytes())
-                rows += len(packed.ends)
-                pieces += len(packed.starts)
-                tokens += int(packed.lengths.sum(dtype=np.int64))
+                starts, lengths, ends = written
+                rows += len(ends)
+                pieces += len(starts)
+                tokens += int(lengths.sum(dtype=np.int64))
         facts = {"seq_len": seq_len, "rows": rows, "pieces": pieces, "tokens": tokens}
         (temporary / "index.json").write_text(json.dumps(facts) + "\n", encoding="utf-8")
     seconds = time.perf_counter() - started

@@ -7,26 +7,27 @@ from typing import Any
 
 import torch
 
+from trainer.checkpoint.state import read_state
 from trainer.config import DataConfig, RunConfig, SamplesConfig, TrainingConfig
+from trainer.data.held_out import HeldOut, held_out
 from trainer.data.loader import check_ids
-from trainer.data.windows import HeldOut, held_out
 from trainer.hf import load_model
 from trainer.model.attention import masks_documents
 from trainer.model.llama import Llama
 from trainer.model.precision import Precision, resolve
 from trainer.parallel.pipeline_parallel import release
 from trainer.parallel.world import World
+from trainer.run.answers import Answers
+from trainer.run.batch import Batch
 from trainer.run.evaluation.generate import written
-from trainer.run.step import Batch, loss_sum
+from trainer.run.evaluation.pairs import EvaluationStoppedError, evaluate_pairs
+from trainer.run.reference import held_out_of
+from trainer.run.step import loss_sum
 from trainer.system.errors import TrainerError
 from trainer.system.history import perplexity
 
 # Fixed, so that evaluating a checkpoint again gives the same continuations.
 SAMPLE_SEED = 1
-
-
-class EvaluationStoppedError(Exception):
-    """The evaluation was stopped before its end."""
 
 
 def evaluate(
@@ -42,14 +43,16 @@ def evaluate(
     shards.
 
     Reads every held-out token once or, with `training.evaluation.max_tokens`, those of `held_out`. Bits per
-    byte are all nats, including those of [BOT] and [EOT], over ln 2 and the UTF-8 bytes of the text.
+    byte are all nats, including those of [BOT] and [EOT], over ln 2 and the UTF-8 bytes of the text. Of
+    conversations all answers count, and beside them, other text only under `per_corpus`.
 
     Raises EvaluationStoppedError as soon as `gives_up`, which all processes call before each batch, is true.
     """
-    corpora = held_out(data, training.seq_len, training.evaluation.max_tokens)
+    answers = Answers.of(data, training.model_copy(update={"learn": "all"}))
+    corpora = held_out(data, training.seq_len, training.evaluation.max_tokens, packed=answers is not None)
     if not corpora:
         return None
-    sums = torch.zeros(len(corpora), 2, dtype=torch.float64, device=world.device)
+    sums = torch.zeros(len(corpora), 3, dtype=torch.float64, device=world.device)
     bot_id = data.bot_id if masks_documents(training.document_masking, world.device) else None
     rows = _batch_size(corpora, training, world)
     with torch.no_grad():
@@ -60,21 +63,16 @@ def evaluate(
                     raise EvaluationStoppedError
                 if int(windows.max()) >= data.vocab_size:
                     check_ids(data)
-                batch = Batch.of(torch.from_numpy(windows).to(world.device), bot_id)
+                batch = Batch.of(torch.from_numpy(windows).to(world.device), bot_id, answers=answers)
                 sums[number, 0] += loss_sum(model, batch, precision)
                 sums[number, 1] += batch.predicted
+                sums[number, 2] += 1 if answers is None else answers.count(batch.tokens)
     release(model)
     totals = world.sum(world.from_last_stage(sums)).tolist()
-    per_corpus = {
-        found.corpus.name: _summary(nats, tokens, found.text_bytes)
-        for found, (nats, tokens) in zip(corpora, totals, strict=True)
-    }
-    overall = _summary(
-        sum(nats for nats, _ in totals),
-        sum(tokens for _, tokens in totals),
-        sum(found.text_bytes for found in corpora),
-    )
-    return {**overall, "per_corpus": per_corpus}
+    found = [(one.corpus.name, *total, one.text_bytes) for one, total in zip(corpora, totals, strict=True)]
+    per_corpus = {name: _summary(nats, tokens, size) for name, nats, tokens, _, size in found}
+    _, nats, tokens, _, sizes = zip(*(one for one in found if one[3]), strict=True)
+    return {**_summary(sum(nats), sum(tokens), sum(sizes)), "per_corpus": per_corpus}
 
 
 def _batch_size(corpora: Sequence[HeldOut], training: TrainingConfig, world: World) -> int:
@@ -110,7 +108,13 @@ def evaluate_checkpoint(
     everything = config.training.evaluation.model_copy(update={"max_tokens": None})
     training = config.training.model_copy(update={"evaluation": everything})
     precision = resolve(training.precision, device)
-    found = evaluate(model, config.data, training, precision, World(0, 1, device))
+    alone, config = World(0, 1, device), config.model_copy(update={"training": training})
+    found: dict[str, Any] | None
+    if training.objective == "dpo":
+        known = held_out_of(checkpoint, config, read_state(checkpoint)["meaning"])
+        found = evaluate_pairs(model, config, precision, alone, known)
+    else:
+        found = evaluate(model, config.data, training, precision, alone)
     if found is None:
         raise TrainerError("no corpus has validation shards: set data.corpora.<number>.validation")
     if samples is not None:

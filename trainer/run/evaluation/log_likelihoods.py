@@ -10,7 +10,7 @@ import torch
 
 from trainer.model.cache import POSITIONS, KeyValueCache
 from trainer.model.llama import Llama
-from trainer.model.loss import CHUNK_LOGITS
+from trainer.model.loss import log_probabilities
 from trainer.model.precision import Precision, autocast
 
 Tokens = tuple[int, ...]
@@ -105,15 +105,6 @@ def _computed(model: Llama, beginning: KeyValueCache, batch: list[_Branches]) ->
         more = cache.selected(places, length + width - 1)
         states = torch.cat([states, model(targets[:, :-1], cache=more)], dim=1)
     values = torch.zeros(targets.shape, dtype=torch.float64, device=device)
-    values[counted] = _log_probabilities(model, states[counted], targets[counted]).double()
+    found = log_probabilities(states[counted], model.lm_head.weight, targets[counted], model.vocab_size)
+    values[counted] = found.double()
     yield from zip(numbers, values.sum(dim=1).tolist(), strict=True)
-
-
-def _log_probabilities(model: Llama, states: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """log p of `targets` [n] at `states` [n, d_model]."""
-    rows = max(1, CHUNK_LOGITS[states.device.type] // model.vocab_size)
-    found = [
-        model.logits(some).float().log_softmax(dim=-1).gather(1, aimed[:, None])[:, 0]
-        for some, aimed in zip(states.split(rows), targets.split(rows), strict=True)
-    ]
-    return torch.cat(found)

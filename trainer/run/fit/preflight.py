@@ -10,12 +10,12 @@ from tokenizers import Tokenizer
 
 from trainer.checkpoint import publish as store
 from trainer.config import CorpusShards, DataConfig, RunConfig
+from trainer.data.held_out import held_out
 from trainer.data.shards import Shard, ShardError, idx_path
-from trainer.data.windows import held_out
 from trainer.hf.tokenizer import load_tokenizer
 from trainer.model.llama import padded_vocab_size
 from trainer.parallel.world import World
-from trainer.run.fit import compiler
+from trainer.run.fit import compiler, conversations
 from trainer.run.fit.hardware import free_memory
 from trainer.run.fit.memory import Footprint, copies_with_averages, is_ample
 from trainer.run.records import sinks
@@ -44,6 +44,7 @@ def check(config: RunConfig, world: World) -> dict[str, str]:
     _check_batch(config, world.data_size)
     _check_tokenizer(config)
     found = {corpus.name: _check_shards(corpus, config.data) for corpus in config.data.corpora}
+    conversations.check(config)
     _check_disk(config)
     _check_memory(config, world)
     _warn_of_long_validations(config)
@@ -196,7 +197,9 @@ def _check_memory(config: RunConfig, world: World) -> None:
 
 def _warn_of_long_validations(config: RunConfig) -> None:
     training, wanted = config.training, config.training.evaluation
-    tokens = sum(part.tokens for part in held_out(config.data, training.seq_len, wanted.max_tokens))
+    packed = training.objective != "pretrain"
+    parts = held_out(config.data, training.seq_len, wanted.max_tokens, packed)
+    tokens = sum(part.tokens for part in parts)
     evaluations = min(training.steps, -(-training.max_tokens // wanted.every_tokens))
     share = FORWARD_SHARE * evaluations * tokens / training.max_tokens
     if share > LONG_VALIDATION_SHARE:

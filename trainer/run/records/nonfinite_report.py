@@ -11,8 +11,9 @@ from safetensors.torch import save_file
 
 from trainer.checkpoint import publish as store
 from trainer.model.precision import AUTOCAST, Precision
+from trainer.run.batch import Batch
 from trainer.run.session import Session
-from trainer.run.step import Batch, NotFiniteError, loss_sum
+from trainer.run.step import NotFiniteError, loss_sum
 from trainer.system.durable import write_atomically
 
 LISTED = 8
@@ -87,5 +88,7 @@ def _report(session: Session, error: NotFiniteError, run_dir: Path) -> dict[str,
 @torch.no_grad()
 def _losses(session: Session, windows: torch.Tensor, precision: Precision) -> list[float]:
     rows = (row[None].to(session.world.device) for row in windows)
-    losses = (loss_sum(session.model, Batch.of(row, session.bot_id), precision) for row in rows)
+    answers = session.context.answers
+    batches = (Batch.of(row, session.bot_id, answers=answers) for row in rows)
+    losses = (loss_sum(session.model, batch, precision) for batch in batches)
     return [session.world.from_last_stage(loss).item() for loss in losses]

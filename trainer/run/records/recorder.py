@@ -3,6 +3,7 @@
 import logging
 import re
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from trainer.system.run_directory import RunDirectory
 
 LOG_INTERVAL_SECONDS = 10.0
 LONGEST_FOLDER = 100  # characters
+LOSS = {"pretrain": "loss", "sft": "answer loss", "dpo": "preference loss"}
 
 log = logging.getLogger("trainer")
 
@@ -92,6 +94,7 @@ class Recorder:
                 "step": session.step,
                 "tokens": session.tokens,
                 "loss": result.loss,
+                **result.preferences,
                 "lr": optimizer.lr * result.lr_factor,
                 **({"muon_lr": optimizer.muon_lr * result.lr_factor} if optimizer.kind == "muon" else {}),
                 "grad_norm": result.grad_norm,
@@ -110,15 +113,17 @@ class Recorder:
             message = {
                 name: record[name]
                 for name in ("step", "tokens", "loss", "lr", "grad_norm", "spike", "tokens_per_second", "mfu")
-            }
+            } | result.preferences
             self._reporter.send("metrics", **message, eta_seconds=round(eta, 1))
         if time.monotonic() - self._last_line >= LOG_INTERVAL_SECONDS:
             self._last_line = time.monotonic()
             log.info(
-                "%5.1f%%  %s tokens  loss %.3f  %.0f tokens/s  %.0f s left",
+                "%5.1f%%  %s tokens  %s %.3f%s  %.0f tokens/s  %.0f s left",
                 100 * session.tokens / session.training.max_tokens,
                 f"{session.tokens:,}",
+                LOSS[session.training.objective],
                 result.loss,
+                _told(result.preferences),
                 speed,
                 eta,
             )
@@ -130,9 +135,11 @@ class Recorder:
         )
         self._reporter.send("evaluation", step=session.step, tokens=session.tokens, **evaluation)
         log.info(
-            "step %d: validation loss %.4f, perplexity %.1f, %.4f bits per byte",
+            "step %d: validation %s %.4f%s, perplexity %.1f, %.4f bits per byte",
             session.step,
+            LOSS[session.training.objective],
             evaluation["loss"],
+            _told(evaluation),
             evaluation["perplexity"],
             evaluation["bits_per_byte"],
         )
@@ -151,6 +158,17 @@ class Recorder:
         """Plots the loss so far, read back from disk: a long run does not hold it in memory."""
         self.metrics.flush()
         draw_losses(RunHistory(self._directory.path))
+
+
+def _told(preferences: Mapping[str, Any]) -> str:
+    """The METRICS of preferences, if there are any."""
+    if "margin" not in preferences:
+        return ""
+    return (
+        ", accuracy {accuracy:.3f}, margin {margin:.3f}, change of log p(chosen) {chosen_change:.3f}".format(
+            **preferences
+        )
+    )
 
 
 def _as_folder(name: str) -> str:
@@ -178,7 +196,8 @@ def draw_losses(run: RunHistory) -> None:
         losses = np.array([one["loss"] for one in validations])
         axes.plot(tokens, losses, "o-", color=figures.COLOURS[1], markersize=4, linewidth=1.4, label=label)
     title = f"Loss after {steps[-1]['tokens']:,} tokens"
-    axes.set(xlabel="million tokens", ylabel="loss (nats per token)", title=title)
+    unit = "pair" if "margin" in steps[-1] else "token"
+    axes.set(xlabel="million tokens", ylabel=f"loss (nats per {unit})", title=title)
     axes.grid(alpha=0.25)
     axes.legend(frameon=False)
     write_atomically(run.directory.loss_curve, figures.png(drawing))

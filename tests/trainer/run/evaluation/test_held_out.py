@@ -10,8 +10,9 @@ import torch
 
 from trainer.checkpoint.state import read_state
 from trainer.config import InitConfig, RunConfig, SamplesConfig
+from trainer.data.held_out import held_out
 from trainer.data.shards import TokenStream
-from trainer.data.windows import PADDING, held_out
+from trainer.data.windows import PADDING
 from trainer.model.llama import Llama
 from trainer.parallel.world import World
 from trainer.run.evaluation.held_out import evaluate, evaluate_checkpoint

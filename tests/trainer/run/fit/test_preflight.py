@@ -16,9 +16,9 @@ from torch._dynamo.exc import BackendCompilerFailed, FailOnRecompileLimitHit
 
 from tests.trainer.steps import new_session
 from trainer.config import RunConfig
+from trainer.data.held_out import held_out
 from trainer.data.loader import TrainingData
 from trainer.data.shard_writer import ShardWriter
-from trainer.data.windows import held_out
 from trainer.model.llama import Llama
 from trainer.parallel.world import World
 from trainer.run.evaluation import held_out as evaluate

@@ -1,0 +1,277 @@
+"""Tuning on answers and preferences: what is learnt, and that it is the same run however it is computed."""
+
+import json
+import math
+import os
+import signal
+import time
+from collections.abc import Sequence
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+from safetensors.torch import load_file
+
+from tests.trainer.chats import BOT, CHAT, EOT, Chats
+from tests.trainer.parallel.processes import train
+from tests.trainer.runs import history, outcome, write_config
+from tests.trainer.steps import new_session, step
+from trainer.config import RunConfig, load_to_train, run_identity
+from trainer.data.windows import PADDING
+from trainer.run.answers import Answers
+from trainer.run.batch import Batch
+from trainer.run.evaluation.held_out import evaluate_checkpoint
+from trainer.run.loop import DONE, run
+from trainer.run.preferences import METRICS
+from trainer.run.step import loss_sum
+from trainer.system.errors import TrainerError
+
+WORDS = st.lists(st.integers(4, 299), max_size=5)
+TEXT = WORDS.map(lambda ids: ([BOT, *ids, EOT], [False, *[True] * (len(ids) + 1)], [False] * (len(ids) + 2)))
+
+
+@st.composite
+def conversation(draw: st.DrawFn) -> tuple[list[int], list[bool], list[bool]]:
+    """Ids, which of them are learnt, and which are of the last answer: message by message."""
+    roles = draw(st.lists(st.sampled_from(["system", "user", "assistant", "tool"]), max_size=5))
+    ids, learnt = [BOT], [False]
+    last: list[bool] = [False]
+    for role in [*roles, "assistant"]:
+        content = [*draw(WORDS), CHAT.end]
+        ids += [getattr(CHAT, role), *content]
+        answers = role == "assistant"
+        learnt += [False, *[answers] * len(content)]
+        last = [False] * len(last) + [False, *[answers] * len(content)]
+    return [*ids, EOT], [*learnt, False], [*last, False]
+
+
+@examples(max_examples=200, deadline=None)
+@given(st.lists(st.one_of(conversation(), TEXT), min_size=1, max_size=5), WORDS, st.integers(0, 3))
+def test_answers_and_text_without_messages_are_learnt_and_nothing_else(
+    documents: list[tuple[list[int], list[bool], list[bool]]], rest: list[int], padding: int
+) -> None:
+    """A row may begin with the rest of a long text."""
+    row, learnt = [*rest], [False, *[True] * len(rest)][: len(rest)]
+    last = list(learnt)
+    for ids, answers, final in documents:
+        text = not any(final)
+        row, learnt, last = row + ids, learnt + answers, last + (answers if text else final)
+    window = torch.tensor([[*row, *[PADDING] * padding]])
+    for only_last, wanted in ((False, learnt), (True, last)):
+        batch = Batch.of(window, BOT, answers=Answers(BOT, EOT, CHAT, only_last))
+        assert batch.learnt[0].tolist() == [*wanted[1:], *[False] * padding]
+
+
+def test_packed_conversations_have_the_loss_that_each_has_alone(sft: dict[str, Any], chats: Chats) -> None:
+    session = new_session(RunConfig.model_validate(sft))
+    windows, answers = torch.from_numpy(session.plan.data.batch(0, 0, 1)), session.context.answers
+    together = loss_sum(session.model, Batch.of(windows, BOT, answers=answers), "fp32").item()
+    alone, count = 0.0, 0
+    for row in windows.tolist():
+        starts = [place for place, token in enumerate(row) if token == BOT]
+        ends = [place + 1 for place, token in enumerate(row) if token == EOT]
+        for start, end in zip(starts, ends, strict=True):
+            one = torch.tensor([row[start:end]])
+            alone += loss_sum(session.model, Batch.of(one, BOT, answers=answers), "fp32").item()
+            count += 1
+    assert count > len(windows)
+    assert together == pytest.approx(alone, rel=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["sft", "dpo"])
+def test_eight_rows_at_once_are_one_row_eight_times(kind: str, request: pytest.FixtureRequest) -> None:
+    chosen = request.getfixturevalue(kind)
+    found = []
+    for windows in (8, 1):
+        chosen["training"]["micro_batch_size"] = windows
+        session = new_session(RunConfig.model_validate(chosen))
+        session.compare_with_start()
+        found.append(
+            [(result.loss, result.grad_norm) for result in (step(session, number) for number in (0, 1))]
+        )
+    assert np.array(found[0]) == pytest.approx(np.array(found[1]), rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["sft", "dpo"])
+def test_a_run_killed_while_it_tunes_ends_in_the_same_bytes(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    chosen = request.getfixturevalue(kind)
+    assert run(RunConfig.model_validate({**chosen, "run_dir": str(tmp_path / "whole")})) == DONE
+    run_dir = Path(chosen["run_dir"])
+
+    def kill(processes: Sequence[BaseProcess]) -> None:
+        (process,) = processes
+        deadline = time.monotonic() + 300
+        while not list(run_dir.glob("checkpoints/step-*/manifest.json")):
+            assert process.is_alive() and time.monotonic() < deadline
+            time.sleep(0.002)
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGKILL)
+
+    assert train(chosen, run_dir, 1, during=kill) == [-signal.SIGKILL]
+    stored = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in run_dir.glob("reference/*")}
+    assert run(RunConfig.model_validate(chosen)) == DONE
+    assert outcome(run_dir) == outcome(tmp_path / "whole")
+    assert stored == {
+        path: (path.stat().st_mtime_ns, path.read_bytes()) for path in run_dir.glob("reference/*")
+    }
+    assert len(stored) == (kind == "dpo")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "parallel"),
+    [("sft", {}), ("dpo", {}), ("dpo", {"dp_shard": 2}), ("dpo", {"tp": 2}), ("sft", {"pp": 2})],
+)
+def test_two_processes_tune_the_same_model_as_one(
+    kind: str, parallel: dict[str, int], request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    chosen = request.getfixturevalue(kind)
+    assert run(RunConfig.model_validate({**chosen, "run_dir": str(tmp_path / "one")})) == DONE
+    assert train(chosen, tmp_path / "two", 2, parallel=parallel) == [DONE] * 2
+    for ours, theirs in zip(history(tmp_path / "one"), history(tmp_path / "two"), strict=True):
+        assert ours["loss"] == pytest.approx(theirs["loss"], abs=1e-6 * max(1, abs(ours["loss"])))
+        assert ours.keys() == theirs.keys()
+
+
+def test_preferences_are_learnt_from_ln_2_on_and_told(
+    dpo: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    dpo["training"]["dpo"] = {"nll": 0}
+    caplog.set_level("INFO")
+    config = RunConfig.model_validate(dpo)
+    assert run(config) == DONE
+    steps = [record for record in history(config.run_dir) if record["kind"] == "train"]
+    assert steps[0]["loss"] == pytest.approx(math.log(2), abs=1e-6)
+    assert (steps[0]["margin"], steps[0]["chosen_change"]) == (0.0, 0.0)
+    assert steps[-1]["loss"] < 0.6 and steps[-1]["accuracy"] > 0.9 and steps[-1]["margin"] > 0.5
+    last = history(config.run_dir)[-1]
+    assert last["kind"] == "evaluation" and last["pairs"] == last["per_corpus"]["pairs"]["pairs"] == 12
+    assert last["accuracy"] > 0.9 and last["margin"] > 0.5 and last["answer_loss"] > 0
+    assert f"accuracy {last['accuracy']:.3f}, margin {last['margin']:.3f}, change of log p" in caplog.text
+    (checkpoint,) = config.run_dir.glob("checkpoints/step-00000012")
+    again = evaluate_checkpoint(checkpoint, config)
+    for name in ("loss", *METRICS, "answer_loss", "bits_per_byte", "pairs"):
+        assert again[name] == pytest.approx(last[name]), name
+
+
+def test_the_chosen_answers_loss_keeps_it_likely(dpo: dict[str, Any]) -> None:
+    changes = []
+    for nll in (0.0, 1.0):
+        dpo["training"] |= {"dpo": {"nll": nll}}
+        session = new_session(RunConfig.model_validate(dpo))
+        session.compare_with_start()
+        changes.append([step(session, number) for number in range(6)][-1].preferences["chosen_change"])
+    assert changes[0] < changes[1]
+
+
+def test_the_reference_of_other_weights_is_computed_again(dpo: dict[str, Any]) -> None:
+    session = new_session(RunConfig.model_validate(dpo))
+    session.compare_with_start()
+    dpo["training"]["seed"] = 6
+    other = new_session(RunConfig.model_validate(dpo))
+    other.compare_with_start()
+    ours, theirs = session.reference, other.reference
+    assert ours is not None and theirs is not None
+    assert len(list((session.config.run_dir / "reference").iterdir())) == 2
+    assert not np.allclose(ours.trained[0], theirs.trained[0], atol=0.1)
+    again = new_session(RunConfig.model_validate(dpo))
+    with torch.no_grad():
+        again.model.lm_head.weight.zero_()  # what is stored is taken
+    again.compare_with_start()
+    assert again.reference is not None and np.array_equal(again.reference.trained[0], theirs.trained[0])
+
+
+@pytest.mark.parametrize(
+    ("kind", "shards", "says"),
+    [
+        ("dpo", "chat", "chat holds single conversations, and training.objective dpo learns from pairs"),
+        ("sft", "pairs", "pairs holds pairs of a chosen and a rejected conversation"),
+        ("sft", "long", r"document 0 of .*long has \d+ tokens, but a row of training.seq_len 128 holds 129"),
+        ("sft", "text", "no corpus has answers to learn in its train shards"),
+        ("sft", "unheld", "no corpus has held-out answers in its validation shards"),
+        ("sft", "empty", "no corpus has answers to learn in its train shards"),
+    ],
+)
+def test_shards_that_nothing_can_be_learnt_from_are_one_sentence(
+    kind: str, shards: str, says: str, chats: Chats, settings: dict[str, Any], request: pytest.FixtureRequest
+) -> None:
+    training = request.getfixturevalue(kind)["training"]
+    conversation, text = chats.ids([("user", "a"), ("assistant", "b")]), [BOT, 10, 11, EOT]
+    chats.write("long", [chats.ids([("user", "a" * 200), ("assistant", "b")])])
+    chats.write("long-v", [conversation])
+    chats.write("text", [text])
+    chats.write("text-v", [conversation])
+    chats.write("unheld", [conversation])
+    chats.write("unheld-v", [text])
+    chats.write("empty", [])
+    chats.write("empty-v", [conversation])
+    with pytest.raises(TrainerError, match=says):
+        run(RunConfig.model_validate(chats.settings(settings, shards, **training)))
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"packing": "windows"}, "objective dpo needs packing best_fit, so that conversations are whole"),
+        ({"document_masking": "auto"}, "objective dpo needs document_masking true"),
+        ({"parallel": {"pp": 2}}, "objective dpo cannot be split by parallel.pp: use parallel.dp_shard"),
+        ({"control": "shuffled"}, "control shuffled is for pretraining"),
+        ({"z_loss": 1e-4}, "training.z_loss has no effect here, it belongs to objective pretrain and sft"),
+        ({"objective": "sft", "dpo": {"beta": 1}}, "training.dpo has no effect here"),
+        ({"objective": "pretrain", "learn": "last"}, "training.learn has no effect here"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_one_sentence(
+    changed: dict[str, Any], says: str, dpo: dict[str, Any], tmp_path: Path
+) -> None:
+    dpo["training"] |= changed
+    with pytest.raises(TrainerError, match=says) as told:
+        load_to_train(write_config(dpo, tmp_path / "run.yaml", tmp_path / "run"))
+    assert "\n" not in str(told.value)
+
+
+def test_conversations_without_control_tokens_are_one_sentence(sft: dict[str, Any], tmp_path: Path) -> None:
+    del sft["data"]["chat"]
+    with pytest.raises(
+        TrainerError, match=r"objective sft needs data\.chat, the ids of control tokens: take"
+    ):
+        load_to_train(write_config(sft, tmp_path / "run.yaml", tmp_path / "run"))
+
+
+def test_old_runs_keep_their_settings_and_identity(settings: dict[str, Any]) -> None:
+    config = RunConfig.model_validate(settings)
+    identity = run_identity(config, "fp32", {"prose": "a", "code": "b"})
+    new = {"objective", "learn", "dpo", "lora", "chat"}
+    assert not new & {*identity["training"], *identity["data"], *config.model_dump()["data"]}
+
+
+def test_control_tokens_behind_the_vocabulary_begin_as_the_mean_of_the_others(
+    sft: dict[str, Any], finished: RunConfig, corpus_dir: Path
+) -> None:
+    checkpoint = sorted(finished.run_dir.glob("checkpoints/*"))[-1]
+    model = {**sft["training"]["model"]}
+    sft |= {"run_dir": f"{sft['run_dir']}-tuned"}
+    sft["training"] |= {"model": model, "pretrained": {"path": str(checkpoint / "hf")}}
+    del sft["training"]["init"]
+    before = load_file(checkpoint / "hf/model.safetensors")
+    session = new_session(RunConfig.model_validate(sft))
+    for name in ("model.embed_tokens.weight", "lm_head.weight"):
+        grown = dict(session.model.named_parameters())[name]
+        assert torch.equal(grown[:300], before[name])
+        torch.testing.assert_close(grown[300:305], before[name].mean(0).expand(5, -1))
+        assert not grown[305:].any()
+    other = json.loads((corpus_dir / "tokenizer/tokenizer.json").read_text())
+    vocab = other["model"]["vocab"]
+    vocab["a"], vocab["b"] = vocab["b"], vocab["a"]
+    changed = checkpoint / "hf/tokenizer.json"
+    changed.write_text(json.dumps(other))
+    with pytest.raises(TrainerError, match="tokenize the data with the model's own tokenizer"):
+        new_session(RunConfig.model_validate(sft))

@@ -1,0 +1,47 @@
+"""Tuning after pretraining: on the answers of conversations, or on preferences between two answers."""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from trainer.config.base import Config
+
+Objective = Literal["pretrain", "sft", "dpo"]
+# Whole conversations, of which no token sees another: what is learnt follows from the control tokens before.
+ROWS = {"packing": "best_fit", "document_masking": True}
+
+
+class ChatIds(Config):
+    """The control tokens of conversations: `[USER]` begins a message of the user, and so on."""
+
+    system: int = Field(ge=0, description="Id of `[SYSTEM]`.")
+    user: int = Field(ge=0, description="Id of `[USER]`.")
+    assistant: int = Field(ge=0, description="Id of `[ASSISTANT]`.")
+    tool: int = Field(ge=0, description="Id of `[TOOL]`.")
+    end: int = Field(ge=0, description="Id of `[END]`, which ends every message.")
+
+
+class DpoConfig(Config):
+    """Direct preference optimization (Rafailov et al. 2023, arXiv 2305.18290): the loss of a pair is
+    -log sigmoid(beta x margin), where the margin is how much more the model prefers the chosen answer than
+    the model that the run started from does. And beside it, the loss of the chosen answer.
+    """
+
+    beta: float = Field(
+        default=0.1,
+        gt=0,
+        description="How soon a margin, in nats, is enough. Lower lets the model move further from where it "
+        "started.",
+    )
+    nll: float = Field(
+        default=0.2,
+        ge=0,
+        description="Weight of the chosen answer's loss, in nats per token. Without it both answers become "
+        "unlikely, and a small model forgets the form of answers.",
+    )
+
+
+def with_rows(values: Any) -> Any:
+    """The settings of a `training` section, with ROWS where its `objective` needs and does not set them."""
+    tunes = isinstance(values, dict) and values.get("objective", "pretrain") != "pretrain"
+    return ROWS | values if tunes else values

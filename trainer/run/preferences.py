@@ -1,0 +1,68 @@
+"""The loss of preferences: how much more than the reference, the model that the run started from, the model
+prefers the chosen answer of a pair to the rejected one.
+"""
+
+import torch
+from torch.nn.functional import logsigmoid
+
+from trainer.config import DpoConfig
+from trainer.model.llama import Llama
+from trainer.model.loss import log_probabilities, summed_cross_entropy
+from trainer.run.batch import Batch
+
+# Means over pairs: the share with a margin above 0; the margin, which is the change against the reference
+# of log p(chosen) - log p(rejected); and that of log p(chosen) alone. In nats.
+METRICS = ("accuracy", "margin", "chosen_change")
+
+
+def answer_log_probabilities(
+    model: Llama, hidden: torch.Tensor, batch: Batch
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Log p of each answer, fp32 [rows, pairs, 2], and its tokens, float64. No gradients, under the caller's
+    autocast.
+    """
+    targets = batch.targets.clamp(min=0).flatten()
+    found = log_probabilities(hidden.flatten(0, 1), model.lm_head.weight, targets, model.vocab_size)
+    found = found.view(batch.targets.shape).where(batch.learnt, 0.0)
+    return batch.by_answer(found).float(), batch.by_answer(batch.learnt)
+
+
+def pair_sums(
+    found: torch.Tensor, tokens: torch.Tensor, reference: torch.Tensor, dpo: DpoConfig
+) -> torch.Tensor:
+    """The loss and the METRICS, summed over pairs, [1 + METRICS]: from log p `found` and that of the
+    `reference`, and the `tokens` of answers, [..., 2] each. A pair without tokens is none.
+    """
+    change = found - reference
+    margin = change[..., 0] - change[..., 1]
+    loss = -logsigmoid(dpo.beta * margin) - dpo.nll * found[..., 0] / tokens[..., 0].clamp(min=1)
+    each = torch.stack(
+        [loss, (margin > 0).to(loss.dtype), margin.to(loss.dtype), change[..., 0].to(loss.dtype)]
+    )
+    return each.where(tokens[..., 0] > 0, 0.0).flatten(1).sum(dim=1)
+
+
+def pair_losses(
+    model: Llama, hidden: torch.Tensor, batch: Batch, dpo: DpoConfig
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """A number whose gradients are those of the summed loss, and the `pair_sums`.
+
+    The logits are computed twice: the weight of an answer's tokens in the gradient is only known once all of
+    its tokens have been read, and all logits at once would not fit.
+    """
+    found, tokens = answer_log_probabilities(model, hidden, batch)
+    assert batch.reference is not None
+    with torch.enable_grad():
+        sums = pair_sums(found.requires_grad_(), tokens, batch.reference, dpo)
+    (slopes,) = torch.autograd.grad(sums[0], found)
+    slopes = torch.nn.functional.pad(slopes.flatten(1), (0, 1))  # padding's place
+    weights = -slopes.gather(1, batch.answers).flatten()
+    loss = summed_cross_entropy(
+        hidden.flatten(0, 1),
+        model.lm_head.weight,
+        batch.targets.flatten(),
+        model.vocab_size,
+        compiled=model.loss_is_compiled,
+        weights=weights,
+    )
+    return loss, sums.detach()

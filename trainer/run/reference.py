@@ -1,0 +1,106 @@
+"""The log-probabilities of preferences under the reference: computed once with the weights that a run starts
+from, stored in its directory, and mapped when it resumes. And what the validation says of preferences.
+"""
+
+import hashlib
+import json
+import logging
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self, cast
+
+import numpy as np
+import torch
+
+from trainer.config import RunConfig
+from trainer.data.held_out import HeldOutRows, held_out
+from trainer.data.loader import TrainingData
+from trainer.data.memmap import map_file
+from trainer.data.packing.index import PackedRows
+from trainer.data.shards import TokenStream
+from trainer.model.llama import Llama
+from trainer.model.precision import Precision
+from trainer.parallel.world import World
+from trainer.run.evaluation.pairs import scores
+from trainer.system.durable import write_atomically
+from trainer.system.errors import TrainerError
+
+DTYPE = np.dtype("<f4")
+# Of the settings of a run, those that decide the log-probabilities.
+DECISIVE = ("model", "pretrained", "init", "seed", "seq_len", "precision", "learn")
+
+log = logging.getLogger("trainer")
+
+
+@dataclass(frozen=True)
+class Reference:
+    """For each corpus, fp32 [pairs, 2] of chosen and rejected answers, as its packed rows number pairs: those
+    to train on, and those held out.
+    """
+
+    trained: list[np.ndarray]
+    held_out: list[np.ndarray]
+
+    @classmethod
+    def of(
+        cls,
+        model: Llama,
+        config: RunConfig,
+        data: TrainingData,
+        precision: Precision,
+        identity: dict[str, Any],
+        world: World,
+    ) -> Self:
+        """The stored one, else that of the `model`, which is then stored. A collective."""
+        trained = [
+            HeldOutRows(corpus, TokenStream(corpus.train), data.order.seq_len, np.arange(rows.num_rows), rows)
+            for corpus, rows in zip(config.data.corpora, cast(list[PackedRows], data.windows), strict=True)
+        ]
+        parts = [*trained, *_held_out(config)]
+        path, pairs = path_of(config.run_dir, identity), [part.rows.num_pieces for part in parts]
+        if world.any(not (path.is_file() and path.stat().st_size == sum(pairs) * 2 * DTYPE.itemsize)):
+            started = time.perf_counter()
+            found = [scores(model, part, config, precision, world)[:, :2] for part in parts]
+            values = torch.cat(found).float().cpu().numpy().astype(DTYPE)
+            if world.is_main:
+                write_atomically(path, values.tobytes())
+                log.info(
+                    "reference of %d pairs in %.1f s: %s", sum(pairs), time.perf_counter() - started, path
+                )
+        else:
+            values = map_file(path, DTYPE).reshape(-1, 2)
+        each = np.split(values, np.cumsum(pairs)[:-1])
+        return cls(each[: len(trained)], each[len(trained) :])
+
+    def of_batch(self, data: TrainingData, step: int, rank: int, world_size: int) -> torch.Tensor:
+        """Those of the rows of `data.batch`, as `Batch` has them."""
+        corpora, pairs = data.pairs(step, rank, world_size)
+        values = np.zeros((*pairs.shape, 2), dtype=np.float32)
+        for corpus, known in enumerate(self.trained):
+            mine = (corpora == corpus)[:, None] & (pairs >= 0)
+            values[mine] = known[pairs[mine]]
+        return torch.from_numpy(values)
+
+
+def path_of(run_dir: Path, identity: dict[str, Any]) -> Path:
+    """Where a run keeps its reference, by what decides it: weights, shards, rows and precision."""
+    decisive = {name: identity["training"].get(name) for name in DECISIVE} | {"data": identity["data"]}
+    digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+    return run_dir / "reference" / f"{digest[:16]}.f32"
+
+
+def held_out_of(checkpoint: Path, config: RunConfig, identity: dict[str, Any]) -> list[np.ndarray]:
+    """The held-out part of the reference that a checkpoint's run stored. Raises TrainerError without it."""
+    path = path_of(checkpoint.resolve().parents[1], identity)
+    if not path.is_file():
+        raise TrainerError(
+            f"{path}: the reference of this run is missing, so its preferences cannot be measured: start its "
+            "training again, which computes it"
+        )
+    pairs = [part.rows.num_pieces for part in _held_out(config)]
+    return np.split(map_file(path, DTYPE).reshape(-1, 2)[-sum(pairs) :], np.cumsum(pairs)[:-1])
+
+
+def _held_out(config: RunConfig) -> list[HeldOutRows]:
+    return cast(list[HeldOutRows], held_out(config.data, config.training.seq_len, packed=True))
