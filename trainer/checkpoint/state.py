@@ -1,6 +1,7 @@
 """The contents of a checkpoint, written and read back.
 
     hf/                     the weights in Hugging Face's format, with the tokenizer
+    adapter/                with LoRA, the adapter in peft's format; `hf` has its weights merged
     optimizer.safetensors   every tensor of the optimizers, `<slot>/<parameter name>`.
                             A split model has optimizer-<number>-of-<processes>.safetensors from each process
                             (trainer.checkpoint.sharded_safetensors)
@@ -30,6 +31,7 @@ from trainer.checkpoint.publish import CheckpointError
 from trainer.checkpoint.sharded_safetensors import SavedTensors, TensorPart, save_parts
 from trainer.config import RunConfig, config_hash
 from trainer.model.llama import Llama
+from trainer.model.lora import adapters
 from trainer.optim.state import load_state_tensors, state_tensors
 from trainer.parallel.dtensor import is_first_holder, local_slices, local_tensor
 from trainer.parallel.world import World
@@ -50,6 +52,7 @@ class Snapshot:
     optimizer: dict[str, torch.Tensor]
     optimizer_file: str
     parts: dict[str, TensorPart]
+    adapter: dict[str, torch.Tensor]
     progress: dict[str, Any]
     config: RunConfig
     identity: dict[str, Any]
@@ -81,7 +84,9 @@ class Snapshot:
             }
             file = f"optimizer-{world.rank + 1:05d}-of-{world.size:05d}.safetensors"
         optimizer = staging.copy((name, local_tensor(tensor)) for name, tensor in tensors.items())
-        return cls(staging.model(model, world), optimizer, file, parts, progress, config, identity)
+        adapter = staging.copy(adapters(model).items())
+        merged = staging.model(model, world)
+        return cls(merged, optimizer, file, parts, adapter, progress, config, identity)
 
     def write(self, directory: Path) -> None:
         """Writes everything but the manifest into the directory of a checkpoint."""
@@ -90,20 +95,23 @@ class Snapshot:
             return
         data, progress = self.config.data, self.progress
         hf.export(self.model, data.tokenizer, data.bot_id, data.eot_id, directory / "hf")
-        if progress["tokens"] == self.config.training.max_tokens:
+        training = self.config.training
+        if training.lora and training.pretrained:
+            hf.save_adapter(self.adapter, training.lora, training.pretrained, directory / "adapter")
+        if progress["tokens"] == training.max_tokens:
             # Only now does training hold no gradients, so that a second model fits.
             hf.check_export(self.model, directory / "hf")
         identity = {"config_hash": config_hash(self.identity), "meaning": self.identity}
         _write_json(directory / "state.json", {**progress, **identity})
-        training: dict[str, Any] = {
+        facts: dict[str, Any] = {
             **{name: progress[name] for name in ("step", "tokens", "corpus_tokens", "changes")},
             "config_hash": config_hash(self.identity),
-            "config": self.config.training.model_dump(mode="json"),
+            "config": training.model_dump(mode="json"),
             "libraries": {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
         }
         if weights := self.identity["training"]["pretrained"]:
-            training["pretrained_sha256"] = weights
-        _write_json(directory / "lineage.json", {**self.config.lineage, "training": training})
+            facts["pretrained_sha256"] = weights
+        _write_json(directory / "lineage.json", {**self.config.lineage, "training": facts})
 
 
 def read_state(checkpoint: Path) -> dict[str, Any]:
@@ -119,7 +127,10 @@ def restore(checkpoint: Path, model: Llama, optimizers: list[Optimizer]) -> None
     """Restores the weights and the optimizer state, bit for bit. Hyperparameters come from the
     configuration.
     """
-    hf.load_weights(model, checkpoint / "hf")
+    if adapters(model):  # the weights are those that the run starts from
+        hf.load_adapter(model, checkpoint / "adapter")
+    else:
+        hf.load_weights(model, checkpoint / "hf")
     parameters = dict(model.named_parameters())
     # Those that were saved with it; another file of such a name is none of the run's.
     files = [checkpoint / name for name in store.manifest(checkpoint) if fnmatch(name, OPTIMIZER_FILES)]

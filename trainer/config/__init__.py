@@ -16,4 +16,4 @@ from trainer.config.run import (
     run_identity,
 )
 from trainer.config.training import AveragingConfig, SamplesConfig, TrainingConfig
-from trainer.config.tuning import ChatIds, DpoConfig
+from trainer.config.tuning import ChatIds, DpoConfig, LoraConfig

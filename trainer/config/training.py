@@ -11,7 +11,7 @@ from trainer.config.model import InitConfig, ModelConfig, PretrainedConfig
 from trainer.config.optimizer import EMBEDDING, HEAD, OptimizerConfig, ScheduleConfig
 from trainer.config.parallel import ParallelConfig
 from trainer.config.stages import Curriculum, CurriculumStage, StageConfig, resolve
-from trainer.config.tuning import ROWS, DpoConfig, Objective, with_rows
+from trainer.config.tuning import ROWS, DpoConfig, LoraConfig, Objective, with_rows
 
 WARMUP = 0.02  # share of the run
 
@@ -162,6 +162,12 @@ class TrainingConfig(Config):
         default=DpoConfig(),
         exclude_if=lambda dpo: dpo == DpoConfig(),
         description="The loss of preferences, for `objective: dpo`.",
+    )
+    lora: LoraConfig | None = Field(
+        default=None,
+        exclude_if=lambda lora: lora is None,
+        description="Trains small matrices beside the weights of `pretrained`, which takes the memory of few "
+        "gradients. When not set, the weights themselves.",
     )
     precision: Literal["auto", "fp32", "tf32", "bf16", "fp16", "fp8"] = Field(
         default="auto",
@@ -344,6 +350,19 @@ class TrainingConfig(Config):
     def _can_be_split(self) -> Self:
         for stage in self.curriculum.stages:
             self.parallel.check(self.model, stage.seq_len, self.dropout)
+        return self
+
+    @model_validator(mode="after")
+    def _can_be_adapted(self) -> Self:
+        needed = {
+            "pretrained weights": self.pretrained is not None,
+            "optimizer.kind adamw": self.optimizer.kind == "adamw",
+            "a model that parallel does not split": not self.parallel.splits_model,
+            "a precision other than fp8": self.precision != "fp8",
+        }
+        for what, given in needed.items():
+            if self.lora and not given:
+                raise ValueError(f"lora needs {what}: change that, or leave lora out")
         return self
 
     @model_validator(mode="after")

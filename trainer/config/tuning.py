@@ -41,6 +41,18 @@ class DpoConfig(Config):
     )
 
 
+class LoraConfig(Config):
+    """Low-rank adaptation (Hu et al. 2021, arXiv 2106.09685): the weights stay, and beside each linear layer
+    of the blocks two small matrices are trained. A checkpoint holds the merged weights in `hf`, and in
+    `adapter` what peft opens.
+    """
+
+    rank: int = Field(default=16, ge=1, description="Rows of the matrices. More learn more.")
+    alpha: float = Field(
+        default=32, gt=0, description="What they add is multiplied by `alpha` / `rank`. Often twice the rank."
+    )
+
+
 def with_rows(values: Any) -> Any:
     """The settings of a `training` section, with ROWS where its `objective` needs and does not set them."""
     tunes = isinstance(values, dict) and values.get("objective", "pretrain") != "pretrain"

@@ -23,7 +23,9 @@ class Pretrained:
     context: int
 
     @classmethod
-    def find(cls, source: PretrainedConfig, model: ModelConfig, data: DataConfig) -> "Pretrained":
+    def find(
+        cls, source: PretrainedConfig, model: ModelConfig, data: DataConfig, adapted: bool = False
+    ) -> "Pretrained":
         """Finds the weights, downloading them if need be, and checks them.
 
         Raises TrainerError when they cannot be read, or do not fit `model` or the vocabulary of `data`.
@@ -31,6 +33,11 @@ class Pretrained:
         directory = _locate(source)
         _check_shape(directory, model)
         _check_vocabulary(directory, data)
+        if adapted and data.vocab_size > read_size(directory, "vocab_size"):
+            raise TrainerError(
+                f"{directory}: the model lacks the control tokens, and training.lora would not learn them: "
+                "leave lora out, or start from a model that has them"
+            )
         hashes = {}
         for path in weight_files(directory):
             with path.open("rb") as file:

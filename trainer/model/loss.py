@@ -78,7 +78,8 @@ class _HeadLoss(torch.autograd.Function):
             hidden_gradient = torch.empty_like(hidden) if with_gradient else None
             # FSDP gathers a head in half precision, in which the chunks' sum would lose digits.
             wide = torch.promote_types(head.dtype, torch.float32)
-            head_gradient = torch.zeros_like(head, dtype=wide) if with_gradient and not compiled else None
+            head_learns = with_gradient and ctx.needs_input_grad[1]
+            head_gradient = torch.zeros_like(head, dtype=wide) if head_learns and not compiled else None
             rows = max(MIN_CHUNK_ROWS, CHUNK_LOGITS[device] // head.shape[0])
             if compiled:
                 rows = equal_rows(len(hidden), max(MIN_CHUNK_ROWS, COMPILED_CHUNK_LOGITS // head.shape[0]))
@@ -95,13 +96,15 @@ class _HeadLoss(torch.autograd.Function):
                 if hidden_gradient is None:
                     continue
                 hidden_gradient[start : start + rows] = (logits_gradient @ weight) * counted
+                if not head_learns:
+                    continue
                 products = logits_gradient.T @ (inputs * counted).to(dtype)
                 if head_gradient is not None:
                     head_gradient += products
                 else:
                     # That of a single chunk stays in the type of the products until it is scaled.
                     head_gradient = products if rows >= len(hidden) else products.to(wide)
-        if hidden_gradient is not None and head_gradient is not None:
+        if hidden_gradient is not None:
             ctx.save_for_backward(hidden_gradient, head_gradient)
         return loss
 
@@ -109,8 +112,9 @@ class _HeadLoss(torch.autograd.Function):
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         hidden_gradient, head_gradient = ctx.saved_tensors
         # With one dimension the factor, in fp32, decides the type: scaled and widened in one pass.
-        scaled = hidden_gradient * gradients[0], head_gradient * gradients[0][None]
-        return *scaled, None, None, None, None, None, None
+        scaled = hidden_gradient * gradients[0]
+        of_head = None if head_gradient is None else head_gradient * gradients[0][None]
+        return scaled, of_head, None, None, None, None, None, None
 
 
 def _chunk(

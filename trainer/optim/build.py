@@ -32,7 +32,7 @@ def build(
     `names` are the parameters of the full model if `model` is one stage of a pipeline. `holders` are the
     processes over which this model is split or copied. Raises TrainerError if a group has no parameter.
     """
-    parameters = dict(model.named_parameters())
+    parameters = {name: one for name, one in model.named_parameters() if one.requires_grad}
     _check_patterns(list(names or parameters), config.groups)
     if config.kind != "muon":
         return [_adamw(_groups(parameters, config), config)]

@@ -14,6 +14,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from trainer.config import ParallelConfig
 from trainer.model.cache import KeyValueCache
 from trainer.model.llama import Llama, MicroBatchLoss
+from trainer.model.lora import merged_parameters
 from trainer.model.precision import autocast
 from trainer.parallel.dtensor import full_tensor
 
@@ -167,14 +168,15 @@ class PipelineModel(Llama):
 
 
 def whole_parameters(model: Llama) -> Iterator[tuple[str, torch.Tensor]]:
-    """Each parameter of the model with its name, in full on every process, one at a time.
+    """Each parameter of the model with its name, in full on every process and merged with its adapter, one at
+    a time.
 
     A collective if the model is split.
     """
     if isinstance(model, PipelineModel):
         yield from model.whole_parameters()
     else:
-        for name, parameter in model.named_parameters():
+        for name, parameter in merged_parameters(model):
             yield name, full_tensor(parameter)
 
 

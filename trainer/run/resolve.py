@@ -56,7 +56,8 @@ def resolve(config: RunConfig, world: World) -> Plan:
     attention = attention_for(training, precision, world)
     pretrained = None
     if training.pretrained:
-        pretrained = Pretrained.find(training.pretrained, training.model, config.data)
+        adapted = training.lora is not None
+        pretrained = Pretrained.find(training.pretrained, training.model, config.data, adapted)
     identity = run_identity(config, precision, contents, pretrained.sha256 if pretrained else None)
     compiled = compiler.compiles(training, world.device)
     return Plan(config, precision, attention, compiled, identity, data, pretrained)

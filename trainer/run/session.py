@@ -14,6 +14,7 @@ from trainer.config import RunConfig, TrainingConfig
 from trainer.hf import load_weights
 from trainer.model import precision
 from trainer.model.llama import Llama
+from trainer.model.lora import adapt
 from trainer.model.precision import LossScale
 from trainer.optim import weight_averaging
 from trainer.optim.build import build
@@ -227,6 +228,8 @@ def _model(plan: Plan, world: World) -> Llama:
         model.context = max(training.seq_len, pretrained.context)
     else:
         model.initialise(training.init, training.seed)
+    if training.lora:
+        adapt(model, model.model.layers, training.lora, training.seed)
     if plan.precision == "fp8":
         precision.convert_to_fp8(model.model.layers)
     if world.mesh and training.parallel.splits_model:

@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_map_only
 from trainer.config import TrainingConfig
 from trainer.model.attention import choose, masks_documents
 from trainer.model.llama import Llama, padded_vocab_size
+from trainer.model.lora import adapt
 from trainer.model.loss import CHUNK_LOGITS, MIN_CHUNK_ROWS
 from trainer.model.precision import AUTOCAST, resolve
 from trainer.optim import weight_averaging
@@ -98,11 +99,12 @@ def is_ample(free: int, training: TrainingConfig, vocab_size: int) -> bool:
 
 
 class _Bytes(NamedTuple):
-    """What a step holds: weights, optimizer state and activations; the peaks of forward and backward pass and
-    of the update.
+    """What a step holds: weights, gradients, optimizer state and activations; the peaks of forward and
+    backward pass and of the update.
     """
 
     weights: int
+    gradients: int
     optimizer: int
     activations: int
     forward_and_backward: int
@@ -151,7 +153,7 @@ class Footprint:
         step = self.one.and_more(self.two, tokens / self.measured_len - 1)
         if self.device.type == "cuda":
             return self._on_gpu(step, tokens)
-        weights, optimizer, activations = step[:3]
+        weights, gradients, optimizer, activations = step[:4]
         peak = max(step.forward_and_backward, step.update)
         # With an average the copy holds the weights in training too. In the process they take the place of
         # the gradients, which are gone by then.
@@ -160,11 +162,11 @@ class Footprint:
         beside = LIBRARY_BYTES + int(HOLES * (peak + copy))
         return Memory(
             weights=weights,
-            gradients=weights,
+            gradients=gradients,
             optimizer=optimizer,
             gathered=0,
             activations=activations,
-            working=max(0, peak - 2 * weights - optimizer - activations),
+            working=max(0, peak - weights - gradients - optimizer - activations),
             copy=copy,
             beside=beside,
             total=peak + copy + beside,
@@ -189,7 +191,7 @@ class Footprint:
         chunk = min(tokens, max(MIN_CHUNK_ROWS, CHUNK_LOGITS["cuda"] // rows))
         parts = {
             "weights": step.weights // shards,
-            "gradients": step.weights // shards,
+            "gradients": step.gradients // shards,
             "optimizer": step.optimizer // shards,
             "gathered": gathered,
             "activations": activations,
@@ -232,17 +234,20 @@ def _step(training: TrainingConfig, vocab_size: int, accumulates: bool, windows:
         model = Llama(
             shape, vocab_size, training.seq_len, backend, training.activation_checkpointing, training.dropout
         )
+        if training.lora:
+            adapt(model, model.model.layers, training.lora, training.seed)
         optimizers = build(model, training.optimizer)
         tokens = torch.zeros(windows, training.seq_len + 1, dtype=torch.int64)
         with _LiveBytes() as live:
             weights = live.count(model.parameters())
             for parameter in model.parameters():
-                parameter.grad = torch.zeros_like(parameter)
+                parameter.grad = torch.zeros_like(parameter) if parameter.requires_grad else None
+            gradients = live.now - weights
             for optimizer in optimizers:
                 optimizer.step()
             if training.averaging is not None:
                 weight_averaging.update(training.averaging, optimizers, 0, 1)
-            update, state = live.peak, live.now - 2 * weights
+            update, state = live.peak, live.now - weights - gradients
             if not accumulates:
                 model.zero_grad(set_to_none=True)  # gradients replace activations
             before = live.peak = live.now
@@ -250,7 +255,7 @@ def _step(training: TrainingConfig, vocab_size: int, accumulates: bool, windows:
             loss = loss_sum(model, Batch.of(tokens, 0 if masked else None, keys), precision)
             activations = live.now - before
             loss.backward()
-            return _Bytes(weights, state, activations, live.peak, update)
+            return _Bytes(weights, gradients, state, activations, live.peak, update)
 
 
 class _LiveBytes(TorchDispatchMode):

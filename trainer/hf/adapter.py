@@ -1,0 +1,52 @@
+"""The adapter of a model in peft's format: adapter_model.safetensors and adapter_config.json."""
+
+import json
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from trainer.config import LoraConfig, PretrainedConfig
+from trainer.model.lora import adapters
+
+WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
+PARTS = {"down": "lora_A", "up": "lora_B"}
+
+
+def save_adapter(
+    tensors: dict[str, torch.Tensor], config: LoraConfig, base: PretrainedConfig, directory: Path
+) -> None:
+    """Writes `tensors`, named as by `adapters`, of an adapter to the `base`."""
+    directory.mkdir(parents=True)
+    save_file(
+        {_named(name): tensor for name, tensor in tensors.items()},
+        directory / WEIGHTS,
+        metadata={"format": "pt"},
+    )
+    settings = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": str(base.path or base.repo),
+        "revision": base.revision,
+        "r": config.rank,
+        "lora_alpha": config.alpha,
+        "lora_dropout": 0.0,
+        "bias": "none",
+        "target_modules": sorted({name.split(".")[-2] for name in tensors}),
+        "inference_mode": True,
+    }
+    (directory / CONFIG).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+
+
+@torch.no_grad()
+def load_adapter(model: nn.Module, directory: Path) -> None:
+    """Copies a saved adapter into that of the model."""
+    tensors = load_file(directory / WEIGHTS)
+    for name, parameter in adapters(model).items():
+        parameter.copy_(tensors[_named(name)])
+
+
+def _named(name: str) -> str:
+    layer, _, part = name.rpartition(".")
+    return f"base_model.model.{layer}.{PARTS[part]}.weight"
