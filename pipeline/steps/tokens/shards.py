@@ -21,7 +21,7 @@ from pipeline.store import keys
 from pipeline.store.engines.local import Engine
 from pipeline.store.keys import SPLITS, TRAIN, VALIDATION
 from pipeline.store.manifest import File, Part, Version
-from pipeline.store.params import ROLES
+from pipeline.store.params import ROLE, ROLES
 from pipeline.store.parquet import Readable, kept_batches
 from pipeline.store.parts import PartTask, derive
 from pipeline.store.store import Store
@@ -203,6 +203,11 @@ class SplitShards:
 
     def _encode(self, batch: pa.RecordBatch) -> Encoded:
         document_ids, texts = batch.column("id"), batch.column("text")
+        if pc.any(pc.match_substring_regex(texts, f"^{ROLE}")).as_py():
+            raise chat.ConversationError(
+                "a text to pretrain on is a conversation: set `training.objective` to sft or dpo, or leave "
+                "out corpora with `format: chat` or `preferences`"
+            )
         sizes = pc.binary_length(texts).to_numpy()
         self.empty += document_ids.filter(pa.array(sizes == 0)).to_pylist()
         ids, lengths = self._encoder.encode(texts)

@@ -198,6 +198,11 @@ def test_a_text_that_is_no_conversation_is_named(store: Store, tmp_path: Path, t
         SplitShards(tmp_path, "part", encoder, 0.5, 9000, LONGEST).write([rows])
 
 
+def test_a_conversation_is_not_pretrained_on_as_a_text(store: Store) -> None:
+    with pytest.raises(chat.ConversationError, match="a text to pretrain on is a conversation"):
+        tokenize(Store(store.root), ENGINE, "pairs", ShardParams(validation_fraction=0.1))
+
+
 def test_a_tokenizer_without_the_tokens_is_refused(tmp_path: Path) -> None:
     made = bpe.files(bpe.train([pa.array(TEXTS)], bpe.TokenizerParams(vocab_size=400)))
     ends = bpe.boundaries(made["tokenizer.json"], made["tokenizer_config.json"])
