@@ -94,8 +94,9 @@ class Snapshot:
         if self.model is None:
             return
         data, progress = self.config.data, self.progress
-        hf.export(self.model, data.tokenizer, data.bot_id, data.eot_id, directory / "hf")
         training = self.config.training
+        end = data.chat.end if data.chat and training.objective != "pretrain" else None
+        hf.export(self.model, data.tokenizer, data.bot_id, data.eot_id, directory / "hf", end)
         if training.lora and training.pretrained:
             hf.save_adapter(self.adapter, training.lora, training.pretrained, directory / "adapter")
         if progress["tokens"] == training.max_tokens:

@@ -18,17 +18,27 @@ from trainer.parallel.dtensor import fill
 from trainer.system.errors import TrainerError
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "chat_template.jinja",
+)
 
 
-def export(model: Llama, tokenizer: Path, bot_id: int, eot_id: int, destination: Path) -> None:
-    """Writes a directory that `AutoModelForCausalLM`, `AutoModel` and `AutoTokenizer` open."""
+def export(
+    model: Llama, tokenizer: Path, bot_id: int, eot_id: int, destination: Path, end_id: int | None = None
+) -> None:
+    """Writes a directory that `AutoModelForCausalLM`, `AutoModel` and `AutoTokenizer` open. Answers end with
+    `end_id`, if the model gives some.
+    """
     destination.mkdir(parents=True)
     save_file(weights(model), destination / SINGLE, metadata={"format": "pt"})
-    config = config_json(model.config, model.vocab_size, model.context, bot_id, eot_id)
+    ends = eot_id if end_id is None else [end_id, eot_id]
+    config = config_json(model.config, model.vocab_size, model.context, bot_id, end_id or eot_id)
     generation = {
         "bos_token_id": bot_id,
-        "eos_token_id": eot_id,
+        "eos_token_id": ends,
         "do_sample": True,
         "temperature": 0.8,
         "top_k": 40,

@@ -132,19 +132,24 @@ def add_gradients(
     total = torch.zeros(sizes, dtype=torch.float64, device=batch.tokens.device)
 
     def micro_batch_loss(hidden: torch.Tensor, rows: slice | torch.Tensor) -> torch.Tensor:
-        part = batch.rows(rows)
         with autocast(model.precision, hidden.device):
-            if part.reference is None:
-                loss = _head_loss(model, hidden, part, training.z_loss)
-                total.add_(loss.detach())
-            else:
-                loss, sums = pair_losses(model, hidden, part, training.dpo)
-                total.add_(sums)
+            loss, sums = batch_loss(model, hidden, batch.rows(rows), training)
+        total.add_(sums)
         return loss * factor / divisor
 
     micro_batches = math.ceil(len(batch) * batch.seq_len / training.micro_batch_tokens)
     model.add_gradients(batch.tokens, batch.documents, batch.dropout_keys, micro_batches, micro_batch_loss)
     return total
+
+
+def batch_loss(
+    model: Llama, hidden: torch.Tensor, batch: Batch, training: TrainingConfig
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The summed loss to differentiate, and what `add_gradients` sums."""
+    if batch.reference is not None:
+        return pair_losses(model, hidden, batch, training.dpo)
+    loss = _head_loss(model, hidden, batch, training.z_loss)
+    return loss, loss.detach()
 
 
 def loss_sum(model: Llama, batch: Batch, precision: Precision) -> torch.Tensor:

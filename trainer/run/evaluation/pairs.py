@@ -66,8 +66,8 @@ def evaluate_pairs(
     gives_up: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
     """`loss` and the METRICS of held-out pairs against their `references`, fp32 [pairs, 2] of each corpus;
-    `answer_loss` and `perplexity` of the chosen answers in nats per token, and `bits_per_byte` of all
-    answers; and the same for each corpus under `per_corpus`.
+    `answer_loss` and `perplexity` of the chosen answers in nats per token, and `reference_answer_loss`
+    likewise; `bits_per_byte` of all answers; and the same for each corpus under `per_corpus`.
     """
     training = config.training
     parts = held_out(config.data, training.seq_len, training.evaluation.max_tokens, packed=True)
@@ -76,32 +76,21 @@ def evaluate_pairs(
         assert isinstance(part, HeldOutRows)
         found = scores(model, part, config, precision, world, gives_up).cpu()
         answers, tokens = found[:, :2].float(), found[:, 2:]
-        compared = pair_sums(answers, tokens, torch.from_numpy(np.array(known)), training.dpo)
-        counts = torch.stack([(tokens[:, 0] > 0).sum(), answers[:, 0].sum(), tokens[:, 0].sum()])
-        everything = torch.tensor([answers.sum(), tokens.sum(), part.text_bytes])
-        sums[part.corpus.name] = torch.cat([compared.double(), counts.double(), everything.double()])
-    per_corpus = {name: _summary(*total.tolist()) for name, total in sums.items()}
-    overall = torch.stack(list(sums.values())).sum(dim=0)
-    return {**_summary(*overall.tolist()), "per_corpus": per_corpus}
+        compared = pair_sums(answers, tokens, torch.from_numpy(np.array(known)), training.dpo).tolist()
+        chosen = [(tokens[:, 0] > 0).sum(), answers[:, 0].sum(), tokens[:, 0].sum()]
+        more = torch.stack([*chosen, answers.sum(), tokens.sum()]).tolist()
+        sums[part.corpus.name] = torch.tensor([*compared, *more, part.text_bytes], dtype=torch.float64)
+    per_corpus = {name: _summary(total.tolist()) for name, total in sums.items()}
+    return {**_summary(torch.stack(list(sums.values())).sum(dim=0).tolist()), "per_corpus": per_corpus}
 
 
-def _summary(
-    loss: float,
-    accuracy: float,
-    margin: float,
-    change: float,
-    pairs: float,
-    chosen: float,
-    tokens: float,
-    log_p: float,
-    all_tokens: float,
-    text_bytes: float,
-) -> dict[str, float | int]:
-    means = zip(("loss", *METRICS), (loss, accuracy, margin, change), strict=True)
+def _summary(sums: list[float]) -> dict[str, float | int]:
+    *means, pairs, chosen, tokens, log_p, all_tokens, text_bytes = sums
     return {
-        **{name: value / pairs for name, value in means},
+        **{name: value / pairs for name, value in zip(("loss", *METRICS), means, strict=True)},
         "pairs": int(pairs),
         "answer_loss": -chosen / tokens,
+        "reference_answer_loss": (means[METRICS.index("chosen_change") + 1] - chosen) / tokens,
         "perplexity": perplexity(-chosen / tokens),
         "bits_per_byte": -log_p / math.log(2) / text_bytes,
         "validation_tokens": int(all_tokens),

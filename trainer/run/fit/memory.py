@@ -20,10 +20,11 @@ from trainer.model.attention import choose, masks_documents
 from trainer.model.llama import Llama, padded_vocab_size
 from trainer.model.lora import adapt
 from trainer.model.loss import CHUNK_LOGITS, MIN_CHUNK_ROWS
-from trainer.model.precision import AUTOCAST, resolve
+from trainer.model.precision import AUTOCAST, autocast, resolve
 from trainer.optim import weight_averaging
 from trainer.optim.build import build
-from trainer.run.step import Batch, loss_sum
+from trainer.run.batch import Batch
+from trainer.run.step import batch_loss
 
 # What a process on a CPU holds besides tensors: buffers of libraries, and holes in the heap, which never
 # returns memory to the system. Measured on processes of 0.4 to 1.0 GB.
@@ -252,7 +253,10 @@ def _step(training: TrainingConfig, vocab_size: int, accumulates: bool, windows:
                 model.zero_grad(set_to_none=True)  # gradients replace activations
             before = live.peak = live.now
             keys = torch.zeros(windows, 2, dtype=torch.int32) if training.dropout else None
-            loss = loss_sum(model, Batch.of(tokens, 0 if masked else None, keys), precision)
+            reference = torch.zeros(windows, training.seq_len, 2) if training.objective == "dpo" else None
+            batch = Batch.of(tokens, 0 if masked else None, keys, reference=reference)
+            with autocast(precision, device), model.model.dropping(keys):
+                loss, _ = batch_loss(model, model(batch.tokens, batch.documents), batch, training)
             activations = live.now - before
             loss.backward()
             return _Bytes(weights, gradients, state, activations, live.peak, update)
