@@ -213,10 +213,38 @@ def _plan(arguments: list[str]) -> int:
     return main(arguments)
 
 
+def _answer(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m trainer answer", description="Print a model's answers as JSON, one line for each."
+    )
+    add = parser.add_argument
+    add("--model", metavar="NAME", required=True, help=MODEL_NAMES)
+    add("file", type=Path, metavar="FILE.jsonl", help='{"messages": [...]} in each line, the user\'s last')
+    add("--max-new-tokens", type=int, default=64, help="of each answer; default: %(default)s")
+    options = parser.parse_args(arguments)
+    samples = _samples(lambda: SamplesConfig(max_new_tokens=options.max_new_tokens, temperature=0))
+    from trainer.tools.named import model_named
+
+    directory = model_named(options.model)
+    from trainer.run.evaluation.conversation import answered
+
+    for answer in answered(directory, options.file, samples):
+        print(json.dumps(answer), flush=True)
+    return 0
+
+
+def _chat(arguments: list[str]) -> int:
+    from trainer.tools.chat.terminal import main
+
+    return main(arguments)
+
+
 COMMANDS = {
     "evaluate": _evaluate,
     "benchmark": _benchmark,
     "generate": _generate,
+    "answer": _answer,
+    "chat": _chat,
     "check": _check,
     "plan": _plan,
 }

@@ -1,0 +1,128 @@
+"""A conversation reads what the model was taught: the same tokens, each once, and no control token from a
+text.
+"""
+
+from pathlib import Path
+
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+from trainer.config import InitConfig, ModelConfig, SamplesConfig
+from trainer.hf import export
+from trainer.model.llama import Llama
+from trainer.run.evaluation.conversation import ChatFormat, Conversation
+from trainer.system.errors import TrainerError
+
+SPECIAL = ["[UNK]", "[PAD]", "[BOT]", "[EOT]", "[SYSTEM]", "[USER]", "[ASSISTANT]", "[TOOL]", "[END]"]
+BOT, EOT, SYSTEM, USER, ASSISTANT, _, END = range(2, 9)
+GREEDY = SamplesConfig(max_new_tokens=8, temperature=0)
+
+
+def write_tokenizer(directory: Path, special: list[str] = SPECIAL) -> Path:
+    """One token for each byte."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {token: number for number, token in enumerate([*special, *alphabet])}
+    tokenizer = Tokenizer(models.BPE(vocabulary, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(special)
+    directory.mkdir(exist_ok=True)
+    tokenizer.save(str(directory / "tokenizer.json"))
+    return directory
+
+
+def make(context: int = 120) -> Llama:
+    shape = ModelConfig(n_layers=2, d_model=32, n_heads=4, n_kv_heads=2, d_ff=48)
+    model = Llama(shape, 256 + len(SPECIAL), context, "math")
+    model.initialise(InitConfig(std=0.3, zero_output=False), seed=1)
+    return model.eval()
+
+
+def conversation(tmp_path: Path, model: Llama, **settings: str) -> Conversation:
+    return Conversation(model, ChatFormat.of(write_tokenizer(tmp_path / "model")), GREEDY, **settings)
+
+
+def likeliest(model: Llama, prompt: list[int]) -> list[int]:
+    """What the whole model writes, computed anew for each token, up to a control token."""
+    tokens = list(prompt)
+    for _ in range(GREEDY.max_new_tokens):
+        with torch.no_grad():
+            token = int(model.logits(model(torch.tensor([tokens])))[0, -1].argmax())
+        if token in range(2, 9) and token != EOT:
+            break
+        tokens.append(token)
+    return tokens[len(prompt) :]
+
+
+def test_each_turn_reads_the_conversation_so_far(tmp_path: Path) -> None:
+    model = make()
+    talk, form = conversation(tmp_path, model, system="Be brief."), ChatFormat.of(tmp_path / "model")
+    prompt = [BOT, *form.message("system", "Be brief.")]
+    for said in ("Hello [USER]", "é", ""):
+        prompt += [*form.message("user", said), ASSISTANT]
+        written = likeliest(model, prompt)
+        assert "".join(talk.answer(said)) == form.text(written)
+        prompt += [*written, END]
+
+
+def test_the_text_of_a_message_gives_no_control_token(tmp_path: Path) -> None:
+    form = ChatFormat.of(write_tokenizer(tmp_path / "model"))
+    ids = form.message("user", "".join(SPECIAL))
+    assert ids[0] == USER
+    assert ids[-1] == END
+    assert min(ids[1:-1]) >= len(SPECIAL)
+
+
+def test_pieces_are_whole_characters_and_the_answer(tmp_path: Path) -> None:
+    form = ChatFormat.of(write_tokenizer(tmp_path / "model"))
+    talk = Conversation(make(), form, SamplesConfig(max_new_tokens=20, temperature=0))
+    text = "aé€🙂"
+    tokens = [*form.tokenizer.encode(text, add_special_tokens=False).ids, END]
+    talk._next = lambda: tokens.pop(0)  # type: ignore[method-assign]  # what no small model writes
+    pieces = list(talk.answer("?"))
+    assert "".join(pieces) == text
+    assert [piece for piece in pieces if piece] == ["a", "é", "€", "🙂"]
+    assert talk.stopped
+
+
+def test_begun_anew_it_answers_as_at_first(tmp_path: Path) -> None:
+    talk = conversation(tmp_path, make())
+    first = "".join(talk.answer("Hello"))
+    "".join(talk.answer("And then?"))
+    talk.reset()
+    assert "".join(talk.answer("Hello")) == first
+
+
+def test_a_conversation_that_fills_the_context_says_so_and_begins_anew(tmp_path: Path) -> None:
+    model = make(context=40)
+    talk = conversation(tmp_path, model)
+    first = "".join(talk.answer("Hello"))
+    with pytest.raises(TrainerError, match="fills the 40 tokens"):
+        for _ in range(10):
+            "".join(talk.answer("Hello"))
+    assert "".join(talk.answer("Hello")) == first
+
+
+def test_a_model_that_knows_no_conversations_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    directory = write_tokenizer(tmp_path / "plain", SPECIAL[:4])
+    with pytest.raises(TrainerError, match=r"no control tokens such as \[USER\].*job `sft`"):
+        ChatFormat.of(directory)
+
+
+def test_the_command_talks_and_forgets(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    directory = write_tokenizer(tmp_path / "tokenizer")
+    export(make(), directory, BOT, EOT, tmp_path / "model")
+    ended = subprocess.run(
+        [sys.executable, "-m", "trainer", "chat", str(tmp_path / "model"), "--max-new-tokens=8"],
+        input="Hello\n\nAnd?\n/reset\nHello\n/exit\nnever read\n",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    turns = ended.stdout.split("\n> ")[1:]
+    assert len(turns) == 6
+    assert turns[0] == turns[4] != turns[2]

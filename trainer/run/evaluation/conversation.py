@@ -1,0 +1,141 @@
+"""A conversation with a model: the prompt of each turn, its answer as it is written, and the cache."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer
+
+from trainer.config import SamplesConfig
+from trainer.config.data import ChatIds
+from trainer.hf import load_model
+from trainer.hf.tokenizer import load_tokenizer
+from trainer.model.cache import POSITIONS, KeyValueCache
+from trainer.model.llama import Llama
+from trainer.model.precision import autocast, multiplies_bf16
+from trainer.run.evaluation.generate import choose
+from trainer.system.errors import TrainerError
+
+UNFINISHED = "\ufffd"  # what the bytes of half a character are decoded to
+
+
+@dataclass(frozen=True)
+class ChatFormat:
+    """How a tokenizer writes conversations. Special strings in a message are text."""
+
+    tokenizer: Tokenizer
+    begin: int
+    ids: ChatIds
+
+    @classmethod
+    def of(cls, directory: Path) -> "ChatFormat":
+        """That of a model's directory. Raises TrainerError for one that has not learnt to answer."""
+        tokenizer = load_tokenizer(directory)
+        control = {name: tokenizer.token_to_id(f"[{name.upper()}]") for name in ChatIds.model_fields}
+        begin = tokenizer.token_to_id("[BOT]")
+        if begin is None or None in control.values():
+            raise TrainerError(
+                f"{directory}: its tokenizer has no control tokens such as [USER], so the model knows no "
+                "conversations: take a model of the job `sft` (docs/chat.md)"
+            )
+        return cls(tokenizer, begin, ChatIds.model_validate(control))
+
+    def message(self, role: str, content: str) -> list[int]:
+        text = self.tokenizer.encode(content, add_special_tokens=False).ids
+        return [getattr(self.ids, role), *text, self.ids.end]
+
+    def ends(self, token: int) -> bool:
+        """Whether an answer ends before this token: it is a control token."""
+        return token in (*self.ids.model_dump().values(), self.begin)
+
+    def text(self, tokens: list[int]) -> str:
+        return str(self.tokenizer.decode(tokens, skip_special_tokens=True))
+
+
+class Conversation:
+    """Turns with one model. What was said stays in the cache, so that each turn computes its own tokens.
+
+    `stopped`: whether the model ended its last answer itself.
+    """
+
+    def __init__(
+        self, model: Llama, form: ChatFormat, samples: SamplesConfig, system: str = "", seed: int = 0
+    ):
+        self._model, self._form, self._samples, self._system = model, form, samples, system
+        self._generator = torch.Generator().manual_seed(seed)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets what was said, but not the instructions that it began with."""
+        self.room = min(self._model.max_length, POSITIONS[self._model.lm_head.weight.device.type])
+        self._cache, self._unread, self.stopped = KeyValueCache(self.room), [self._form.begin], False
+        if self._system:
+            self.read("system", self._system)
+
+    def read(self, role: str, content: str) -> None:
+        """Takes a message as said."""
+        self._unread += self._form.message(role, content)
+
+    def answer(self, said: str) -> Iterator[str]:
+        """Yields the answer in pieces of whole characters. It may be left before its end, and ends where the
+        model can read no more.
+
+        Raises TrainerError, and begins anew, when nothing can be answered.
+        """
+        self.read("user", said)
+        self._unread.append(self._form.ids.assistant)
+        written, shown, self.stopped = list[int](), 0, False
+        try:
+            for _ in range(self._samples.max_new_tokens):
+                if written and self._is_full:
+                    break
+                token = self._next()
+                if self._form.ends(token):
+                    self.stopped = token == self._form.ids.end
+                    break
+                self._unread = [token]
+                written.append(token)
+                text = self._form.text(written)
+                if not text.endswith(UNFINISHED):
+                    yield text[shown:]
+                    shown = len(text)
+            yield self._form.text(written)[shown:]
+        finally:
+            if self._cache.length:  # it has not begun anew
+                self._unread.append(self._form.ids.end)
+
+    @property
+    def _is_full(self) -> bool:
+        return self._cache.length + len(self._unread) >= self.room
+
+    @torch.no_grad()
+    def _next(self) -> int:
+        """Reads what is unread and draws the next token."""
+        if self._is_full:
+            self.reset()
+            raise TrainerError(
+                f"the conversation fills the {self.room} tokens that the model can read: it begins anew"
+            )
+        device, unread, self._unread = self._model.lm_head.weight.device, self._unread, []
+        in_bf16 = device.type == "cuda" and multiplies_bf16(device)
+        with autocast("bf16" if in_bf16 else "fp32", device):
+            hidden = self._model(torch.tensor([unread], device=device), cache=self._cache)
+            return choose(self._model.logits(hidden[0, -1]).float().cpu(), self._samples, self._generator)
+
+
+def answered(directory: Path, questions: Path, samples: SamplesConfig) -> Iterator[dict[str, Any]]:
+    """The model's answer to each conversation of a file, JSON lines with `messages` of which the last is the
+    user's: its `text`, and whether it `stops`. Raises TrainerError.
+    """
+    form = ChatFormat.of(directory)
+    model = load_model(directory, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+    for line in questions.read_text(encoding="utf-8").splitlines():
+        *before, last = json.loads(line)["messages"]
+        conversation = Conversation(model, form, samples)
+        for message in before:
+            conversation.read(message["role"], message["content"])
+        text = "".join(conversation.answer(last["content"]))
+        yield {"text": text, "stops": conversation.stopped}

@@ -1,0 +1,78 @@
+"""`python -m trainer chat`: a conversation in the terminal."""
+
+import argparse
+import sys
+from typing import TextIO
+
+import torch
+
+from trainer import hf
+from trainer.config import SamplesConfig
+from trainer.run.evaluation.conversation import ChatFormat, Conversation
+from trainer.system.errors import TrainerError
+from trainer.system.history import MODEL_NAMES
+from trainer.tools.named import model_named
+
+HELP = "Write a line and press Enter. /reset begins anew, /exit or Ctrl-D ends."
+PORT = 7860
+
+
+def main(arguments: list[str]) -> int:
+    defaults = SamplesConfig()
+    parser = argparse.ArgumentParser(prog="python -m trainer chat", description="Talk to a tuned model.")
+    add = parser.add_argument
+    add("model", metavar="MODEL", help=MODEL_NAMES)
+    add("--system", default="", help="instructions that the conversation begins with")
+    add("--max-new-tokens", type=int, default=256, help="of each answer; default: %(default)s")
+    add("--temperature", type=float, default=0.0, help="0, the default, takes the likeliest token")
+    add("--top-k", type=int, default=defaults.top_k, help="0 draws from all tokens")
+    add("--seed", type=int, default=0)
+    add("--page", action="store_true", help="a page in the browser, of this machine only, instead")
+    add("--port", type=int, default=PORT, help="of the page; default: %(default)s")
+    options = parser.parse_args(arguments)
+    settings = {name: getattr(options, name) for name in ("max_new_tokens", "temperature", "top_k")}
+    conversation = opened(options.model, SamplesConfig(**settings), options.system, options.seed)
+    if options.page:
+        from trainer.tools.chat.page import serve
+
+        serve(conversation, options.model, options.port)
+    else:
+        talk(conversation, sys.stdin, sys.stdout)
+    return 0
+
+
+def opened(named: str, samples: SamplesConfig, system: str, seed: int) -> Conversation:
+    """A conversation with the model of this name. Raises TrainerError."""
+    directory = model_named(named)
+    form = ChatFormat.of(directory)
+    model = hf.load_model(directory, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+    return Conversation(model, form, samples, system, seed)
+
+
+def talk(conversation: Conversation, lines: TextIO, out: TextIO) -> None:
+    """Answers each line until there is none."""
+    print(HELP, file=out)
+    while True:
+        print("\n> ", end="", file=out, flush=True)
+        line = lines.readline()
+        match line.strip():
+            case "/exit" | "":
+                if line.strip() or not line:
+                    print(file=out)
+                    return
+            case "/reset":
+                conversation.reset()
+            case said:
+                _write(conversation, said, out)
+
+
+def _write(conversation: Conversation, said: str, out: TextIO) -> None:
+    """Ctrl-C ends the answer, not the conversation."""
+    try:
+        for piece in conversation.answer(said):
+            print(piece, end="", file=out, flush=True)
+    except KeyboardInterrupt:
+        print(" ...", end="", file=out)
+    except TrainerError as error:
+        print(error, end="", file=out)
+    print(file=out)
