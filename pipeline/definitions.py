@@ -33,6 +33,7 @@ from pipeline.assets.stages import source_asset, stage_assets
 from pipeline.assets.tokenizer import tokenizer_asset
 from pipeline.assets.variants import VariantPartitions
 from pipeline.recipe.loading import recipe_path
+from pipeline.recipe.post_training import DPO, JOBS, SFT
 from pipeline.recipe.recipe import BASE
 from pipeline.recipe.variants import load_all
 from pipeline.store.store import default_store
@@ -47,6 +48,12 @@ SHOWN = (
     f"Recipe `{recipe.name}` ({recipe_path().absolute()}), store {default_store(recipe.store).files.place}."
 )
 
+# What the job of a section of `post_training` does; it makes those before it, too.
+TUNING = {
+    SFT: "Teaches the pretrained model to answer.",
+    DPO: "Teaches the pretrained model to answer, then which of two answers is better.",
+}
+
 Asset = dg.AssetsDefinition | dg.SourceAsset
 to_dedup: list[Asset] = [*map(source_asset, recipe.corpora), *stage_assets(recipe, "corpus")]
 to_shards: list[Asset] = [*to_dedup, tokenizer_asset(recipe), *stage_assets(recipe, "retokenize")]
@@ -54,8 +61,20 @@ model: list[Asset] = [
     pretrained_model_asset(recipe),
     *stage_assets(recipe, "pretrain"),
     evaluation_asset(recipe),
-    exported_model_asset,
+    exported_model_asset(recipe),
 ]
+tuning: dict[str, list[Asset]] = {
+    section: [
+        *(source_asset(corpus, section) for corpus in tuned.corpora),
+        *stage_assets(tuned, "corpus"),
+        tokenizer_asset(tuned),
+        *stage_assets(tuned, "retokenize"),
+        pretrained_model_asset(tuned),
+        evaluation_asset(tuned),
+        exported_model_asset(tuned),
+    ]
+    for section, tuned in ((name, recipe.tuned(name)) for name in recipe.post_training.sections)
+}
 variants = VariantPartitions(recipes)
 to_dedup, to_shards, model = map(variants.partitioned, (to_dedup, to_shards, model))
 searching = mixture_search_assets(recipe)
@@ -77,6 +96,10 @@ jobs: list[dg.JobDefinition | UnresolvedAssetJobDefinition] = [
     ),
 ]
 jobs += [evaluate_job("evaluate", SHOWN), checking]
+tuned_assets: list[Asset] = []
+for section in tuning:
+    tuned_assets = [*tuned_assets, *tuning[section]]
+    jobs.append(dg.define_asset_job(JOBS[section], tuned_assets, description=f"{TUNING[section]} {SHOWN}"))
 if searching:
     jobs.append(
         dg.define_asset_job(
@@ -91,6 +114,7 @@ defs = dg.Definitions(
         *to_shards,
         *model,
         *searching,
+        *tuned_assets,
         checkpoint_spec(recipe),
         leaderboard_spec(),
         checkpoint_evaluation_spec(),

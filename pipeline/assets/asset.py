@@ -29,9 +29,9 @@ class StoppedError(dg.DagsterExecutionInterruptedError):
     """Somebody stopped the run; the message says what is saved."""
 
 
-def asset_key(key: str) -> dg.AssetKey:
-    """Dagster's key of the asset that the store keeps under `key`."""
-    return dg.AssetKey(key.split("/"))
+def asset_key(key: str, section: str = "") -> dg.AssetKey:
+    """Dagster's key of the asset that the store keeps under `key`, in a section of `post_training`."""
+    return dg.AssetKey([*([section] if section else []), *key.split("/")])
 
 
 def asset(
@@ -43,34 +43,45 @@ def asset(
     group: str = "model",
     pool: str | None = None,
     made_by: Callable[..., Any] | None = None,
+    section: str = "",
+    before: Iterable[dg.AssetKey] = (),
 ) -> Callable[[Callable[..., dg.MaterializeResult]], dg.AssetsDefinition]:
     """Declares the asset that the store keeps under `key`, with its checks. A mistake of the user fails its
     step with a message. `made_by`: the function to which the UI links, if it is another one.
+
+    In a `section` of `post_training` the workshop is that of its recipe; `before`: what it is also made from.
     """
 
     def declared(function: Callable[..., dg.MaterializeResult]) -> dg.AssetsDefinition:
         code = (made_by or function).__code__
         # Dagster's own `with_source_code_references` would name the file of the decorator.
         place = dg.LocalFileCodeReference(file_path=code.co_filename, line_number=code.co_firstlineno)
+        own = asset_key(key, section)
         checks = [
-            dg.AssetCheckSpec(
-                check.name, asset=asset_key(key), blocking=check.blocking, description=check.description
-            )
+            dg.AssetCheckSpec(check.name, asset=own, blocking=check.blocking, description=check.description)
             for check in of_key(key)
         ]
         return dg.asset(
-            key=asset_key(key),
-            deps={asset_key(read) for read in deps},
-            group_name=group,
+            key=own,
+            deps={*(asset_key(read, section) for read in deps), *before},
+            group_name=section or group,
             kinds=set(kinds),
             code_version=version,
             check_specs=checks,
             description=description,
             pool=pool,
             metadata={"dagster/code_references": dg.CodeReferencesMetadataValue(code_references=[place])},
-        )(user_errors_as_failures(function))
+        )(user_errors_as_failures(_in_section(function, section)))
 
     return declared
+
+
+def _in_section(function: Callable[..., Outcome], section: str) -> Callable[..., Outcome]:
+    @wraps(function)
+    def run(*args: Any, workshop: PipelineResources, **kwargs: Any) -> Outcome:
+        return function(*args, workshop=workshop.of(section), **kwargs)
+
+    return run
 
 
 def check_results(workshop: PipelineResources, version: Version) -> Iterator[dg.AssetCheckResult]:

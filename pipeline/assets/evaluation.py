@@ -15,7 +15,7 @@ from pipeline.assets.asset import GPU_POOL, asset, check_results, user_errors_as
 from pipeline.assets.metadata import materialized, table
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.recipe.recipe import Recipe
-from pipeline.steps.model import benchmark, evaluate
+from pipeline.steps.model import benchmark, comparison, evaluate
 from pipeline.steps.stages import EVALUATION_TEXTS
 from pipeline.steps.training import plan
 from pipeline.store import keys
@@ -40,16 +40,23 @@ def evaluation_asset(recipe: Recipe) -> dg.AssetsDefinition:
         "model's text.",
         pool=GPU_POOL,
         made_by=evaluate.evaluate,
+        section=recipe.section,
     )
     def _evaluation(context: dg.AssetExecutionContext, workshop: PipelineResources) -> dg.MaterializeResult:
-        store, meant = workshop.store, workshop.recipe
+        store = workshop.store
         result = plan.result(store, store.current(keys.PRETRAINED_MODEL))
         record_benchmarks(context.op_execution_context, workshop, checkpoint_name(result["checkpoint"]))
-        version = evaluate.evaluate(store, meant.training.samples, meant.evaluation)
+        version = evaluate.evaluate(store, workshop.recipe)
         scores = evaluate.read(version)
         facts = checkpoints.evaluated(scores) | {"samples": checkpoints.samples_shown(scores["samples"])}
         if answered := scores.get("benchmarks"):
             facts["benchmarks"] = benchmark_scores(answered)
+        if tuning := scores.get("tuning"):
+            facts |= {
+                "before and after": table(comparison.losses(tuning)),
+                "answers": table(comparison.kinds(tuning)),
+                "conversations": dg.MetadataValue.md(comparison.conversations(tuning)),
+            }
         return materialized(version, facts, check_results(workshop, version))
 
     return _evaluation

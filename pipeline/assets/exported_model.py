@@ -8,6 +8,7 @@ from pipeline.assets import checkpoints, leaderboard
 from pipeline.assets.asset import asset, check_results
 from pipeline.assets.metadata import materialized
 from pipeline.assets.operations.resources import PipelineResources
+from pipeline.recipe.recipe import Recipe
 from pipeline.reports.images import as_text
 from pipeline.steps.model import export
 from pipeline.store import keys
@@ -16,17 +17,25 @@ from pipeline.store.cleanup import gc
 log = logging.getLogger(__name__)
 
 
-@asset(
-    keys.EXPORTED_MODEL,
-    [keys.PRETRAINED_MODEL, keys.EVALUATION],
-    export.VERSION,
-    "The final checkpoint as files that `transformers` loads, with a model card and its lineage.",
-    kinds=["huggingface"],
-)
-def exported_model_asset(
-    context: dg.AssetExecutionContext, workshop: PipelineResources
-) -> dg.MaterializeResult:
-    """Hugging Face files and a model card."""
+def exported_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
+    """The model of the recipe, or of a section of its `post_training`, for others."""
+
+    @asset(
+        keys.EXPORTED_MODEL,
+        [keys.PRETRAINED_MODEL, keys.EVALUATION],
+        export.VERSION,
+        "The final checkpoint as files that `transformers` loads, with a model card and its lineage.",
+        kinds=["huggingface"],
+        section=recipe.section,
+        made_by=export.export,
+    )
+    def _asset(context: dg.AssetExecutionContext, workshop: PipelineResources) -> dg.MaterializeResult:
+        return _export(context, workshop)
+
+    return _asset
+
+
+def _export(context: dg.AssetExecutionContext, workshop: PipelineResources) -> dg.MaterializeResult:
     version = export.export(workshop.store)
     for item in gc.retirable(workshop.store, workshop.recipe.limits):
         if gc.retire(workshop.store, item):

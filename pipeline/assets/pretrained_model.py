@@ -5,7 +5,7 @@ from dataclasses import asdict
 import dagster as dg
 
 from pipeline.assets import checkpoints
-from pipeline.assets.asset import GPU_POOL, asset, check_results
+from pipeline.assets.asset import GPU_POOL, asset, asset_key, check_results
 from pipeline.assets.metadata import materialized, table
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.trainer_process import TrainerProcess
@@ -31,6 +31,8 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
         plan.VERSION,
         "A Llama-style decoder, pretrained on the token shards by `python -m trainer` in its own process.",
         pool=GPU_POOL,
+        section=recipe.section,
+        before=[asset_key(keys.PRETRAINED_MODEL, recipe.base.section)] if recipe.base else [],
     )
     def _asset(context: dg.AssetExecutionContext, workshop: PipelineResources) -> dg.MaterializeResult:
         run = plan.plan(workshop.store, workshop.recipe, workshop.called)

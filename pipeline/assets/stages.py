@@ -41,6 +41,7 @@ def _asset(recipe: Recipe, stage: Stage, page: Page, key: str) -> dg.AssetsDefin
         kinds=[kind.format(**shown) for kind in page.kinds],
         group=page.group.format(**shown),
         made_by=page.make,
+        section=recipe.section,
     )
     def _made(workshop: PipelineResources) -> dg.MaterializeResult:
         # A variant may lack a stage of the recipe, and then makes that of the recipe.
@@ -57,17 +58,18 @@ def _asset(recipe: Recipe, stage: Stage, page: Page, key: str) -> dg.AssetsDefin
     return _made
 
 
-def source_asset(corpus: Corpus) -> dg.SourceAsset:
+def source_asset(corpus: Corpus, section: str = "") -> dg.SourceAsset:
     """Observed at the start of each run, and by the sensor."""
 
     @dg.observable_source_asset(
-        key=asset_key(keys.source(corpus.name)),
-        group_name=corpus.name,
+        key=asset_key(keys.source(corpus.name), section),
+        group_name=section or corpus.name,
         description=f"Where the documents of `{corpus.name}` come from. The version changes when the "
         "documents may have changed.",
     )
     @user_errors_as_failures
     def _source(workshop: PipelineResources) -> dg.DataVersion:
+        workshop = workshop.of(section)
         state = source_state.observe(workshop.store, workshop.recipe, workshop.recipe.corpus(corpus.name))
         return dg.DataVersion(state.version)
 

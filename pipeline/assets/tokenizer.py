@@ -34,6 +34,7 @@ def tokenizer_asset(recipe: Recipe) -> dg.AssetsDefinition:
         "same, until a run sets `retrain`.",
         kinds=["huggingface"],
         group="all_corpora",
+        section=recipe.section,
     )
     def _asset(workshop: PipelineResources, config: TokenizerConfig) -> dg.MaterializeResult:
         recipe, store = workshop.recipe, workshop.store

@@ -10,7 +10,7 @@ from typing import Any
 from pipeline.cli.opening import Model, add_model, chosen_model, opened, whole_store
 from pipeline.recipe.loading import RECIPE_VARIABLE, recipe_path
 from pipeline.reports import tables
-from pipeline.steps.model import benchmark, evaluate
+from pipeline.steps.model import benchmark, comparison, evaluate
 from pipeline.steps.training.effort import Effort
 from pipeline.store import keys
 from pipeline.store.store import Store
@@ -42,7 +42,7 @@ def summary(store: Store, model: Model, usd_per_hour: float | None) -> str:
             took = f"{Effort(model.run.tokens[-1], model.run.seconds[-1] / 3600, None)}, in steps alone"
     bits = evaluation.get("bits_per_byte")
     validation = "unknown" if bits is None else f"{bits:.3f} bits per byte"
-    if "compressors" in evaluation:
+    if evaluation.get("compressors"):
         xz, held_out = evaluation["compressors"]["xz -9"], evaluation["held_out_bytes"]
         validation += f" on {held_out:,} held-out bytes; xz -9 needs {xz:.3f}"
     elif "step" in evaluation:
@@ -54,6 +54,17 @@ def summary(store: Store, model: Model, usd_per_hour: float | None) -> str:
             "",
             *tables.lines(benchmark.table(answered)),
         ]
+    if tuning := evaluation.get("tuning"):
+        lines += [
+            "",
+            *tables.lines(comparison.losses(tuning)),
+            "",
+            *tables.lines(comparison.kinds(tuning)),
+            "",
+        ]
+        for one in tuning["conversations"][:2]:
+            lines += [f"Q: {one['messages'][-1]['content']}", f"A: {one['after']}"]
+        lines += ["", "Talk to it:", f"    python -m trainer chat {shlex.quote(str(model.path))}"]
     for sample in evaluation.get("samples", [])[:2]:
         lines += [
             "",

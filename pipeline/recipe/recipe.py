@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, PrivateAttr, field_validator, model_validator
+from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
 
 from pipeline.plugins.settings import OWN_SCORE, TransformParams, check_names
 from pipeline.plugins.transforms import Transform, of_corpus
@@ -15,6 +15,8 @@ from pipeline.recipe.evaluation import (
     with_benchmarks_as_sets,
 )
 from pipeline.recipe.overrides import leaves, with_own_rules
+from pipeline.recipe.post_training import DPO, SFT, PostTraining, SftParams, Tuning, training_settings
+from pipeline.recipe.problems import explained
 from pipeline.recipe.sections import (
     CheckLimits,
     Corpus,
@@ -51,6 +53,9 @@ class RecipeError(PipelineError):
 
 STORE_ADDRESS = r"^s3://[a-z0-9][a-z0-9.-]+(/[^/#?]+)*/?$"
 BASE = seeds.BASE
+# The sections that hold for what comes after the pretraining, too.
+KEPT = {"name", "raw", "scrub", "decontamination", "dedup", "dedup_guard", "checks", "shards", "evaluation"}
+KEPT |= {"store", "engine", "launch", "retention"}
 VariantName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 
 
@@ -129,6 +134,12 @@ class Recipe(Params):
         "`lr: {each: [1e-3, 3e-3]}`, a name stands for a variant with each combination. Each variant is a "
         "partition of the assets that depend on what it changes, and shares all others: docs/variants.md.",
     )
+    post_training: PostTraining = Field(
+        PostTraining(),
+        exclude_if=lambda stages: not stages.sections,
+        description="Stages after the pretraining: instruction tuning, `sft`, and preference tuning, `dpo`: "
+        "docs/chat.md.",
+    )
     seeds: int = Field(
         1,
         ge=1,
@@ -140,6 +151,9 @@ class Recipe(Params):
     # private, because neither the path of a recipe nor the name of a variant is part of its content
     _file: Path = PrivateAttr(default_factory=Path)
     _variant: str = PrivateAttr("")
+    # the recipe whose model this one goes on with, and the section of it that this one is
+    _base: "Recipe | None" = PrivateAttr(None)
+    _tuning: Tuning | None = PrivateAttr(None)
 
     _benchmarks_as_sets = model_validator(mode="before")(with_benchmarks_as_sets)
     _own_rules = model_validator(mode="before")(with_own_rules)
@@ -243,6 +257,16 @@ class Recipe(Params):
             )
         return self
 
+    @model_validator(mode="after")
+    def _post_training_fits(self) -> "Recipe":
+        for section in self.post_training.sections:
+            if section in self.all_variants:
+                raise ValueError(
+                    f"variants.{section}: this name is taken by `post_training`: rename the variant"
+                )
+            self.tuned(section)
+        return self
+
     @field_validator("variants")
     @classmethod
     def _base_is_the_recipe_itself(cls, variants: dict[str, Any]) -> dict[str, Any]:
@@ -255,6 +279,55 @@ class Recipe(Params):
     def all_variants(self) -> dict[str, dict[str, Any]]:
         """The settings of each variant by name, also of those that grids and seeds stand for."""
         return seeds.all_variants(self.variants, self.seeds, self.training.seed)
+
+    def tuned(self, section: str) -> "Recipe":
+        """The recipe of a section of `post_training`: its corpora and its training, and what else is said in
+        this one. Raises ValueError.
+        """
+        tuning = self.post_training.sections[section]
+        base = self.tuned(SFT) if section == DPO and self.post_training.sft else self
+        settings: Any = training_settings(section, tuning, self.training.model_dump(mode="json"))
+        appended: Any = "appended" if isinstance(self.tokenizer, TokenizerParams) else True
+        known = self.tokenizer.chat or appended  # a model that was pretrained without gets tokens of its own
+        try:
+            tuned = Recipe(
+                **{name: getattr(self, name) for name in KEPT},
+                corpora=tuning.corpora,
+                quality=PROFILES["none"],
+                tokenizer=self.tokenizer.model_copy(update={"chat": known}),
+                training=settings,
+            )
+        except ValidationError as error:
+            raise ValueError(f"post_training.{section}: {explained(error)}") from None
+        tuned._file, tuned._variant, tuned._base, tuned._tuning = self._file, section, base, tuning
+        return tuned
+
+    @property
+    def base(self) -> "Recipe | None":
+        """The recipe whose model this one goes on with, if it is a section of `post_training`."""
+        return self._base
+
+    @property
+    def section(self) -> str:
+        """The section of `post_training` that this recipe is; empty if it is none."""
+        return self._variant if self._base else ""
+
+    @property
+    def tuning(self) -> Tuning | None:
+        """The section of `post_training` that this recipe is, if it is one."""
+        return self._tuning
+
+    @property
+    def rehearsal(self) -> float:
+        """The share of the training that is text of the base's training, 0 to 1."""
+        return self._tuning.rehearsal if isinstance(self._tuning, SftParams) else 0.0
+
+    @property
+    def shard_params(self) -> ShardParams:
+        """How documents become token files: whole conversations, where answers are learnt."""
+        if self.training.objective == "pretrain":
+            return self.shards
+        return self.shards.model_copy(update={"longest": self.training.seq_len + 1})
 
     @property
     def weights(self) -> dict[str, float | None]:

@@ -21,18 +21,21 @@ WITHOUT_EFFECT = (
     "retention",
     "seeds",
     "variants",
+    "post_training",
 )
 
 
 def load(path: Path, variant: str, overrides: dict[str, Any] | None = None) -> Recipe:
-    """Reads one variant of a recipe, or the recipe itself for BASE, changed by `overrides`. Raises
-    RecipeError that names the place in the file.
+    """Reads one variant of a recipe, a section of its `post_training`, or the recipe itself for BASE, changed
+    by `overrides`. Raises RecipeError that names the place in the file.
     """
     if variant == BASE:
         return load_recipe(path, overrides)
     written = load_recipe(path)
+    if variant in written.post_training.sections:
+        return load_recipe(path, overrides).tuned(variant)
     if variant not in written.all_variants:
-        known = ", ".join([BASE, *written.all_variants])
+        known = ", ".join([BASE, *written.all_variants, *written.post_training.sections])
         raise RecipeError(f"{path}: no variant is named {variant!r}; choose from {known}")
     return _loaded(path, written, variant, overrides or {})
 
@@ -52,6 +55,8 @@ def load_all(path: Path) -> dict[str, Recipe]:
         variant = _loaded(path, written, name, {})
         if variant.evaluation != written.evaluation:
             raise RecipeError(f"{path}: variants.{name}: `evaluation` is that of the recipe for all variants")
+        if variant.post_training != written.post_training:
+            raise RecipeError(f"{path}: variants.{name}: `post_training` is of the recipe itself alone")
         same = made.setdefault(_decisive(variant), f"variants.{name}")
         if same == "the recipe" and name not in written.variants and family(name) == name:
             left_out = name

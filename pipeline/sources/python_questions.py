@@ -18,6 +18,13 @@ from pipeline.sources.source import Rejects, Unit
 LONGEST_SIGNATURE = 90
 OTHER_PARAMETERS = ("path", "name", "key", "size", "data", "index")
 NEAR = 2  # places, in the order of lengths: how far off the answer to another question may be
+# What an answer of each kind looks like, as a regular expression.
+FORMS = {
+    "parameters": r"It takes [\w, ]+\.",
+    "count": r"It takes \d+\.",
+    "yes_no": r"(Yes|No)\.",
+    "module": r"It is in the module [\w.]+\.",
+}
 
 
 class PythonQuestionsConfig(Packages):
@@ -28,7 +35,7 @@ class PythonQuestionsConfig(Packages):
     kind: Literal["python_questions"] = Field("python_questions", description="Selects this source.")
     format: Literal["chat", "preferences"] = Field(
         description="`chat`: each with its answer. `preferences`: the answer, and in turns that to another "
-        "question of its kind, of about its length, or both, one after the other."
+        "question of its kind and module, of about its length, or both, one after the other."
     )
     max_documents: int | None = Field(
         None, ge=1, description="Questions to take at most from each package. When not set, all."
@@ -58,20 +65,23 @@ class PythonQuestionsSource:
         batches, origin = Batches(self.corpus, rejects), origin_of(unit.name)
         found = islice(self._questions(unit, batches), self.config.max_documents)
         once = {(one.asked, one.answer): one for one in found}.values()
-        answers: dict[str, set[tuple[int, str]]] = {}
+        # Of the same module: one that is learnt as the right answer elsewhere would lose unseen to it.
+        answers: dict[tuple[str, str], set[tuple[int, str]]] = {}
         for one in once:
-            answers.setdefault(one.kind, set()).add((len(one.answer), one.answer))
-        by_length = {kind: sorted(known) for kind, known in answers.items()}
+            answers.setdefault((one.module, one.kind), set()).add((len(one.answer), one.answer))
+        by_length = {place: sorted(known) for place, known in answers.items()}
         for one in once:
             row, rule = {"prompt": one.asked, "completion": one.answer}, None
             if self.config.format == "preferences":
-                other = _of_like_length(one, by_length[one.kind])
+                other = _of_like_length(one, by_length[one.module, one.kind])
                 if other is None:
                     continue
                 rule = "goes_on" if _number(one, "rule") % 2 else "other_answer"
                 rejected = f"{one.answer} {other}" if rule == "goes_on" else other
                 row = {"prompt": one.asked, "chosen": one.answer, "rejected": rejected}
-            metadata = metadata_json({"module": one.module, "kind": one.kind, "rule": rule})
+            metadata = metadata_json(
+                {"module": one.module, "kind": one.kind, "form": FORMS.get(one.kind), "rule": rule}
+            )
             source_id, text = (
                 own_id(f"{one.module}:{one.name}:{one.kind}"),
                 conversation(self.config.format, row),

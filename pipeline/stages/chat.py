@@ -68,6 +68,14 @@ def messages(document_ids: pa.Array, texts: pa.Array) -> Messages:
     return Messages(next(numbers), pa.array(contents, pa.large_string()), *numbers)
 
 
+def parsed(text: str) -> list[list[tuple[str, str]]]:
+    """The conversations of a document: role and content of each message."""
+    return [
+        [(role, content) for role, _, content in (one.partition(CONTENT) for one in said.split(MESSAGE)[1:])]
+        for said in text.split(PAIR)
+    ]
+
+
 def contents(texts: pa.Array) -> pa.Array:
     """The texts with a line break in place of the marks and roles of conversations, if any is one."""
     if not pc.any(pc.starts_with(texts, MESSAGE)).as_py():

@@ -290,8 +290,12 @@ def _losses(run: RunHistory) -> dict[str, Any]:
 
 @check(keys.EVALUATION, blocking=False)
 def beats_a_bigram_model(it: Subject) -> Finding:
-    """The model predicts held-out text better than counts of which token follows which."""
+    """The model predicts held-out text better than counts of which token follows which; a tuned one predicts
+    held-out answers better than before.
+    """
     store, evaluation = it.store, it.version
+    if tuning := evaluate.read(evaluation).get("tuning"):
+        return _beats_its_base(tuning["losses"])
     result = plan.result(store, store.current(keys.PRETRAINED_MODEL))
     assets = json.loads((result["checkpoint"] / "lineage.json").read_text(encoding="utf-8"))["assets"]
     vocab_size = assets[keys.TOKENIZER]["counts"]["entries"]
@@ -306,6 +310,19 @@ def beats_a_bigram_model(it: Subject) -> Finding:
     if ours >= theirs:
         message += ": the model is worse than the counts. Train on more tokens, or change the learning rate"
     return Finding(ours < theirs, message, {"loss": ours, "bigram loss": theirs})
+
+
+def _beats_its_base(losses: dict[str, Any]) -> Finding:
+    after = losses["after"]["answers"]
+    if "accuracy" in after:
+        passed, message = after["accuracy"] > 0.5, f"accuracy on held-out preferences {after['accuracy']:.1%}"
+    else:
+        before = losses.get("before", {"answers": {"loss": math.inf}})["answers"]
+        passed = after["loss"] < before["loss"]
+        message = f"loss on held-out answers {after['loss']:.3f} nats, before tuning {before['loss']:.3f}"
+    if not passed:
+        message += ": tuning made nothing better. Change the learning rate, or train on more of them"
+    return Finding(passed, message, {"loss": after["loss"]})
 
 
 @check(keys.EXPORTED_MODEL)

@@ -4,6 +4,7 @@ Only two keys cannot be computed: what a source held when it was last read, and 
 """
 
 from collections.abc import Mapping
+from functools import partial
 
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps import stages
@@ -20,12 +21,35 @@ from pipeline.store.work import Work
 
 NAME_LENGTH = 8  # hex digits after the recipe's name
 
+
+def _of_base(key: str, store: Store, base: Recipe) -> Version | Work:
+    """What the recipe that this one goes on with has under `key`, or the one before it."""
+    while key != keys.PRETRAINED_MODEL and base.base:
+        base = base.base
+    return RecipeVersions(base).find(Store(store.root, RecipeVersions(base)), key)
+
+
 # The table goes on where the data ends. A plan reads the DATA_STAGES for its lineage, so these rows are here.
 MODEL_STAGES = (
+    Stage(
+        keys.BASE_MODEL,
+        partial(_of_base, keys.PRETRAINED_MODEL),
+        lambda recipe: [recipe.base],
+        wanted=lambda recipe: recipe.base is not None,
+    ),
+    Stage(
+        keys.base_shards("{corpus}"),
+        lambda store, corpus, base: _of_base(keys.token_shards(corpus), store, base),
+        lambda recipe, corpus: [recipe.base],
+        wanted=lambda recipe, corpus: bool(recipe.rehearsal),
+    ),
     Stage(keys.MIXTURE_SEARCH, search.search_work, lambda recipe: [recipe], decisive=lambda recipe: None),
     Stage(keys.PRETRAINED_MODEL, plan.plan_work, lambda recipe: [recipe], decisive=plan.decisive),
     Stage(
-        keys.EVALUATION, evaluate.evaluate_work, lambda recipe: (recipe.training.samples, recipe.evaluation)
+        keys.EVALUATION,
+        evaluate.evaluate_work,
+        lambda recipe: [recipe],
+        decisive=lambda recipe: (recipe.training.samples, recipe.evaluation),
     ),
     Stage(keys.EXPORTED_MODEL, export.export_work),
 )

@@ -390,7 +390,7 @@ DATA_STAGES = (
     Stage(
         keys.token_shards("{corpus}"),
         shards.tokenize_work,
-        settings=lambda recipe, corpus: [recipe.shards],
+        settings=lambda recipe, corpus: [recipe.shard_params],
         reads=lambda recipe, corpus: shards.needed(corpus),
         page=Page(
             shards.tokenize,

@@ -13,6 +13,7 @@ DEDUP_EVIDENCE = "dedup_evidence"
 TOKENIZER = "tokenizer"
 MIXTURE_SEARCH = "mixture_search"
 PRETRAINED_MODEL = "pretrained_model"
+BASE_MODEL = "base_model"  # that which a section of `post_training` goes on with
 EVALUATION = "evaluation"
 EVALUATION_TEXTS = "evaluation_texts"
 CHECKPOINT_EVALUATION = "checkpoint_evaluation"
@@ -68,6 +69,15 @@ def filtered(corpus: str, name: str) -> str:
 
 def token_shards(corpus: str) -> str:
     return f"{TOKEN_SHARDS}/{corpus}"
+
+
+# Before the name of a corpus of the pretraining that a tuned model reads again
+REHEARSAL = "rehearsal_"
+
+
+def base_shards(corpus: str) -> str:
+    """The shards of a corpus that the base was trained on, which are read again."""
+    return f"base_shards/{corpus}"
 
 
 def evaluation_text(name: str) -> str:

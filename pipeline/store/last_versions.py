@@ -182,7 +182,7 @@ def _in_effect(files: Files, changes_kept: int) -> Iterator[RecipeName]:
 
 
 def _is_gone(recipe: RecipeName) -> bool:
-    """Whether the file of a recipe no longer exists, or no longer has this variant."""
+    """Whether the file of a recipe no longer exists, or no longer has this variant or section."""
     file = Path(recipe.file)
     if not file.is_absolute():  # it ships with the program
         return False
@@ -190,7 +190,8 @@ def _is_gone(recipe: RecipeName) -> bool:
         return not file.exists()
     try:
         settings = yaml.load(file.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
-        return recipe.variant not in all_variants(settings.get("variants") or {}, settings.get("seeds", 1))
+        variants = all_variants(settings.get("variants") or {}, settings.get("seeds", 1))
+        return recipe.variant not in {*variants, *(settings.get("post_training") or {})}
     except (OSError, ValueError, yaml.YAMLError, AttributeError, TypeError):
         return False  # somebody is editing it
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.project import TRAINING, Project, python_topics
+from tests.integration.project import TRAINING, Project, conversations, preferences, python_topics
 
 
 @pytest.fixture(scope="session")
@@ -31,6 +31,28 @@ def make_project() -> Callable[[Path], Project]:
             "training": copy.deepcopy(TRAINING),  # a test may change its own
         }
         return Project(directory, recipe)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def make_chat_project(make_project: Callable[[Path], Project]) -> Callable[[Path], Project]:
+    """A project whose model is taught to answer, and which of two answers is better."""
+
+    def make(directory: Path) -> Project:
+        project = make_project(directory)
+        project.recipe["tokenizer"]["chat"] = True
+        sections = {"sft": ("chat", conversations()), "dpo": ("preferences", preferences())}
+        for section, (form, rows) in sections.items():
+            path = directory / f"{form}.jsonl"
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+            source = {"kind": "files", "paths": [str(path)], "format": form}
+            project.recipe.setdefault("post_training", {})[section] = {
+                "corpora": [{"name": f"{section}_words", "source": source}],
+                "training": {"optimizer": {"lr": 3e-3 if section == "sft" else 3e-4}},
+            }
+        project.recipe["post_training"]["sft"]["rehearsal"] = 0.2
+        return project
 
     return make
 

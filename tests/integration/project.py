@@ -118,9 +118,11 @@ class Project:
         _, said = process.communicate(timeout=300 * PATIENCE)
         return process.returncode, said
 
-    def run_until(self, reached: Callable[[], bool], number: signal.Signals = signal.SIGKILL) -> None:
+    def run_until(
+        self, reached: Callable[[], bool], number: signal.Signals = signal.SIGKILL, job: str = "pretrain"
+    ) -> None:
         """Starts the job and sends it a signal as soon as `reached()`."""
-        process = self.start()
+        process = self.start(job=job)
         deadline = time.monotonic() + 120 * PATIENCE
         while not reached():
             assert process.poll() is None, f"the run ended too early: {process.communicate()[1]}"
@@ -166,6 +168,30 @@ class Project:
         exported = store.current("exported_model")
         weights = next(part.files["model.safetensors"].sha256 for part in exported.parts)
         return versions | {"weights": weights}
+
+
+def conversations() -> list[dict[str, Any]]:
+    """Short questions about words of Python's language reference, with their answers."""
+    words = sorted({word for text in topics.values() for word in text.split() if word.isalpha()})
+    return [
+        {"id": word, "messages": _asked(f"Length of {word}?", f"It is {len(word)}.")}
+        for word in words
+        if 3 < len(word) < 8
+    ]
+
+
+def preferences() -> list[dict[str, Any]]:
+    """The right length, and a wrong one."""
+    pairs = []
+    for one in conversations():
+        question, chosen = one["messages"]
+        wrong = f"It is {len(one['id']) + 1}."
+        pairs.append({"prompt": [question], "chosen": [chosen], "rejected": [{**chosen, "content": wrong}]})
+    return pairs
+
+
+def _asked(question: str, answer: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
 
 
 def until(

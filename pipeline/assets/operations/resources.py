@@ -30,6 +30,7 @@ TAG_LENGTH = 200
 SHOWN_SETTINGS = 2  # in the name of a run
 PLANNED = dg.DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED
 EVALUATED = dg.DagsterEventType.ASSET_CHECK_EVALUATION
+SETTINGS = ("training", "dedup", "shards", "overrides", "name", "notes")
 KNOBS: dict[str, type[dg.Config]] = {"training": TrainingKnobs, "dedup": DedupKnobs, "shards": ShardKnobs}
 
 
@@ -52,6 +53,16 @@ class PipelineResources(dg.ConfigurableResource):
 
     # the partition of the run
     _variant: str = PrivateAttr(BASE)
+    # those of the sections of `post_training`, by name
+    _sections: dict[str, "PipelineResources"] = PrivateAttr(default_factory=dict)
+
+    def of(self, section: str) -> "PipelineResources":
+        """The same run with the recipe and the store of a section of `post_training`, if one is named."""
+        if section and section not in self._sections:
+            self._sections[section] = PipelineResources(**{name: getattr(self, name) for name in SETTINGS})
+            self._sections[section]._variant = section
+            self._sections[section].__dict__.update(engine=self.engine, _in_progress=self._in_progress)
+        return self._sections[section] if section else self
 
     @cached_property
     def recipe(self) -> Recipe:
@@ -62,7 +73,8 @@ class PipelineResources(dg.ConfigurableResource):
         except RecipeError as error:
             said = str(error).removeprefix(f"{path}: ")
             raise SettingsError(f"the settings of this run, from the Launchpad or -c: {said}") from None
-        variants.check_graph(recipe, load_recipe(path), str(path))
+        if not recipe.base:
+            variants.check_graph(recipe, load_recipe(path), str(path))
         return recipe
 
     @cached_property

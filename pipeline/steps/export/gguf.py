@@ -34,6 +34,16 @@ PRE_TOKENIZERS = {
     (None, True, False): "smollm",
 }
 
+# How Ollama, which reads no Jinja, writes a conversation: https://docs.ollama.com/modelfile
+ROLES = "".join(
+    f'{{{{ if eq .Role "{role}" }}}}[{role.upper()}]{{{{ end }}}}'
+    for role in ("system", "user", "assistant", "tool")
+)
+MODELFILE = (
+    f'TEMPLATE """{{{{ range .Messages }}}}{ROLES}{{{{ .Content }}}}[END]{{{{ end }}}}[ASSISTANT]"""\n'
+    "PARAMETER stop [END]\n"
+)
+
 
 class GgufError(PipelineError):
     """The model or its tokenizer cannot be written as GGUF."""
@@ -42,7 +52,8 @@ class GgufError(PipelineError):
 def export_gguf(
     model: Path, made_from: Mapping[str, str], out: Path, progress: Callable[[int], object]
 ) -> dict[str, int]:
-    """Makes `out`: an export or a checkpoint as `<recipe>.gguf`, and `export.json`. Returns the numbers of
+    """Makes `out`: an export or a checkpoint as `<recipe>.gguf`, `export.json` and, for a model that answers,
+    a `Modelfile` for Ollama. Returns the numbers of
     tensors and parameters. `progress` is told the bytes that were written.
 
     Memory is that of one tensor. Raises GgufError and OutputError.
@@ -52,6 +63,8 @@ def export_gguf(
     weights = model / "hf" if (model / "hf").is_dir() else model
     with output_directory(out) as directory:
         counts = write(weights, directory / f"{name}.gguf", name, progress)
+        if _chat_template(weights):
+            (directory / "Modelfile").write_text(f"FROM ./{name}.gguf\n{MODELFILE}", encoding="utf-8")
         record(directory, FORMAT, made_from, counts)
     return counts
 
@@ -190,6 +203,14 @@ def _add_tokenizer(writer: "GGUFWriter", model: Path, config: Mapping[str, Any])
     # Every document of the training text began with it.
     writer.add_add_bos_token(True)
     writer.add_add_eos_token(False)
+    if template := _chat_template(model):
+        writer.add_chat_template(template)
+
+
+def _chat_template(model: Path) -> str | None:
+    """How the model's conversations are written, in Jinja; None for a model that has not learnt any."""
+    settings = json.loads((model / "tokenizer_config.json").read_text(encoding="utf-8"))
+    return settings.get("chat_template")
 
 
 def _merges(merges: list[str] | list[list[str]]) -> Iterator[str]:

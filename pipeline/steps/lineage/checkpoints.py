@@ -44,7 +44,10 @@ class Trained:
 
     def epochs(self, corpus: str) -> float:
         """How often the run had seen the training tokens of a corpus by this step."""
-        counts = self.lineage["assets"][keys.token_shards(corpus)]["counts"]
+        trained_on, name = self, corpus
+        if keys.token_shards(corpus) not in self.lineage["assets"]:  # it is read again
+            trained_on, name = self.ancestors[-1], corpus.removeprefix(keys.REHEARSAL)
+        counts = trained_on.lineage["assets"][keys.token_shards(name)]["counts"]
         return self.corpus_tokens.get(corpus, 0) / max(counts["train_tokens"], 1)
 
     @property

@@ -22,6 +22,8 @@ def of_recipe(store: Store, recipe: Recipe) -> dict[str, Any]:
     return {
         "recipe": recipe.model_dump(mode="json", by_alias=True),
         **({"variant": recipe.variant} if recipe.variant else {}),
+        # with the lineage of the weights it makes the recipe that was written
+        **({"post_training": recipe.tuning.model_dump(mode="json")} if recipe.tuning else {}),
         "git_commit": git_commit(),
         "assets": {version.key: _asset(store, version) for version in versions.values()},
         "dedup": by_corpus(versions[keys.DEDUP]),

@@ -14,6 +14,7 @@ import yaml
 from pydantic import TypeAdapter
 
 from pipeline.recipe.loading import RECIPE_VARIABLE
+from pipeline.recipe.post_training import JOBS
 from pipeline.sources import SourceConfig
 from pipeline.sources.listing import is_url
 from pipeline.steps.corpus import ingest
@@ -36,13 +37,17 @@ def write(store: Store, one: Checkpoint, out: Path, relative_to: Path) -> list[s
     Raises OutputError when there is something at `out`. Relative paths are resolved against `relative_to`,
     because a lineage does not hold its recipe's directory.
     """
+    lineages = _lineages(one)
     with output_directory(out) as directory:
         recipe = pinned(one, relative_to)
         notes = [
-            note for corpus in recipe["corpora"] for note in _settled(store, one, corpus, out.absolute())
+            note
+            for lineage in lineages
+            for corpus in _corpora(recipe, lineage)
+            for note in _settled(store, lineage, corpus, out.absolute())
         ]
-        if _outlived_its_corpora(one):
-            _copy_tokenizer(store, one, directory / "tokenizer")
+        if _outlived_its_corpora(lineages[0]):
+            _copy_tokenizer(store, lineages[0], directory / "tokenizer")
             recipe["tokenizer"] = {"from": "tokenizer"}
         (directory / "recipe.yaml").write_text(
             yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True), encoding="utf-8"
@@ -58,29 +63,51 @@ def pinned(one: Checkpoint, relative_to: Path) -> dict[str, Any]:
     """The recipe at the corpora's own revisions, saving at the checkpoint's step and keeping what it
     saves.
     """
-    recipe: dict[str, Any] = yaml.safe_load(yaml.safe_dump(one.lineage["recipe"]))
-    for corpus in recipe["corpora"]:
-        source, inputs = corpus["source"], one.lineage["assets"][keys.raw(corpus["name"])]["inputs"]
-        if "revision" in inputs:
-            source["revision"] = inputs["revision"]
-        if "paths" in source:
-            source["paths"] = [
-                path if is_url(path) else str(relative_to / Path(path).expanduser())
-                for path in source["paths"]
-            ]
+    base, *tuned = _lineages(one)
+    recipe: dict[str, Any] = yaml.safe_load(yaml.safe_dump(base["recipe"]))
+    recipe.pop("post_training", None)
+    if tuned:
+        recipe["post_training"] = {lineage["variant"]: lineage["post_training"] for lineage in tuned}
+    for lineage in (base, *tuned):
+        for corpus in _corpora(recipe, lineage):
+            _pin(corpus["source"], lineage["assets"][keys.raw(corpus["name"])]["inputs"], relative_to)
     weights = recipe["training"].get("pretrained")
     if weights and weights["path"]:
         weights["path"] = str(relative_to / Path(weights["path"]).expanduser())
-    recipe["training"]["checkpoint"] = {"every_tokens": one.tokens, "keep_every_tokens": one.tokens}
+    saves = recipe["post_training"][tuned[-1]["variant"]]["training"] if tuned else recipe["training"]
+    saves["checkpoint"] = {"every_tokens": one.tokens, "keep_every_tokens": one.tokens}
     return recipe
 
 
-def _settled(store: Store, one: Checkpoint, corpus: dict[str, Any], out: Path) -> Iterator[str]:
+def _lineages(one: Checkpoint) -> list[dict[str, Any]]:
+    """That of the pretraining, and those of the sections of `post_training` up to the checkpoint."""
+    found = [one.lineage]
+    while "post_training" in found[0]:
+        found.insert(0, found[0]["pretrained"]["lineage"])
+    return found
+
+
+def _corpora(recipe: dict[str, Any], lineage: dict[str, Any]) -> list[dict[str, Any]]:
+    """The corpora of a recipe, or of the section of it that a lineage is of."""
+    section = recipe["post_training"][lineage["variant"]] if "post_training" in lineage else recipe
+    return section["corpora"]
+
+
+def _pin(source: dict[str, Any], inputs: dict[str, Any], relative_to: Path) -> None:
+    if "revision" in inputs:
+        source["revision"] = inputs["revision"]
+    if "paths" in source:
+        source["paths"] = [
+            path if is_url(path) else str(relative_to / Path(path).expanduser()) for path in source["paths"]
+        ]
+
+
+def _settled(store: Store, lineage: dict[str, Any], corpus: dict[str, Any], out: Path) -> Iterator[str]:
     """Notes on whether the source of a corpus holds what it did then. If it does not, and the store still has
     the documents of then, the corpus reads those.
     """
     name, source = corpus["name"], corpus["source"]
-    raw = one.lineage["assets"][keys.raw(name)]
+    raw = lineage["assets"][keys.raw(name)]
     if any(path.endswith("?...") for path in source.get("paths", ())):
         yield (
             f"# corpus {name} was read from URLs with a query, which is not recorded: complete them in "
@@ -111,19 +138,19 @@ def _settled(store: Store, one: Checkpoint, corpus: dict[str, Any], out: Path) -
         )
 
 
-def _outlived_its_corpora(one: Checkpoint) -> bool:
+def _outlived_its_corpora(lineage: dict[str, Any]) -> bool:
     """Whether the tokenizer is not what its recipe makes of the corpora: it was given, or trained on earlier
     versions of them.
     """
-    assets = one.lineage["assets"]
+    assets = lineage["assets"]
     made_from = assets[keys.TOKENIZER]["inputs"]
     return any(
         key not in assets or assets[key]["data_version"] != version for key, version in made_from.items()
     )
 
 
-def _copy_tokenizer(store: Store, one: Checkpoint, directory: Path) -> None:
-    made = store.root / one.lineage["assets"][keys.TOKENIZER]["path"]
+def _copy_tokenizer(store: Store, lineage: dict[str, Any], directory: Path) -> None:
+    made = store.root / lineage["assets"][keys.TOKENIZER]["path"]
     directory.mkdir()
     for name in TOKENIZER_FILES:
         shutil.copy(store.files.fetch(made / name), directory / name)
@@ -164,11 +191,13 @@ def _commands(one: Checkpoint, notes: list[str], out: Path, relative_to: Path) -
             f"# trains on to the end; the checkpoint is there after {one.tokens:,} tokens, when you may "
             "stop it with Ctrl-C"
         )
-    yield ".venv/bin/dagster job execute -m pipeline.definitions -d . -j pretrain"
+    base, *tuned = _lineages(one)
+    for job in ["pretrain", *([JOBS[tuned[-1]["variant"]]] if tuned else [])]:
+        yield f".venv/bin/dagster job execute -m pipeline.definitions -d . -j {job}"
     if one.saved:
         # A tokenizer that is given instead of trained changes the name of the run, the only one there.
         runs = shlex.quote(str(out / "home" / "store" / RUNS))
-        name = "*" if _outlived_its_corpora(one) else one.run.name
+        name = "*" if _outlived_its_corpora(base) else one.run.name
         yield f"cd {runs}/{name}/checkpoints/{one.path.name}"
         yield f"sha256sum --check {shlex.quote(str(out / 'SHA256SUMS'))}"
     else:

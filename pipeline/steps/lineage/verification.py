@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pipeline.recipe.post_training import JOBS
 from pipeline.steps.stages import DATA_STAGES, asset_of, row_of
 from pipeline.store import keys, last_versions
 from pipeline.store.cleanup.gc import published
@@ -197,8 +198,9 @@ def _run(recipe: RecipeName, key: str) -> str:
     """The command that makes a version of `key` again."""
     stage, _ = row_of(asset_of(key), DATA_STAGES)
     job = stage.page.job if stage and stage.page else "pretrain"
+    job = JOBS.get(recipe.variant, job)
     command = f"GROUNDWORK_RECIPE={shlex.quote(recipe.file)} dagster job execute -j {job}"
-    if recipe.variant:
+    if recipe.variant and recipe.variant not in JOBS:
         tags = json.dumps({"dagster/partition": recipe.variant})
         command = f"{command} --tags {shlex.quote(tags)}"
     return f"{command}, with the overrides {json.dumps(recipe.changes)}" if recipe.changes else command

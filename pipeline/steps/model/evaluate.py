@@ -9,8 +9,8 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from pipeline.recipe.evaluation import EvaluationParams
-from pipeline.steps.model import benchmark
+from pipeline.recipe.recipe import Recipe
+from pipeline.steps.model import answers, benchmark
 from pipeline.steps.tokens.existing_tokenizer import CONFIG, TOKENIZER
 from pipeline.steps.training import plan
 from pipeline.steps.training.launcher import run_trainer
@@ -21,25 +21,36 @@ from pipeline.store.manifest import File, Part, Version
 from pipeline.store.store import Store
 from pipeline.store.training_runs import checkpoint_name, checkpoint_path
 from pipeline.store.work import Work
-from trainer.config import RunConfig, SamplesConfig, load_run_config
+from trainer.config import RunConfig, load_run_config
 from trainer.data.shards import Shard, bin_path, idx_path
 from trainer.system.durable import write_atomically
 
 VERSION = "evaluate-1"
 
 
-def evaluate(store: Store, samples: SamplesConfig, evaluation: EvaluationParams) -> Version:
-    """Evaluates the final checkpoint of the recipe's training, also on benchmarks and evaluation texts:
-    `evaluation.json`.
+def evaluate(store: Store, recipe: Recipe) -> Version:
+    """Evaluates the final checkpoint of the recipe's training, also on benchmarks and evaluation texts, and
+    of a tuned model its answers: `evaluation.json`.
     """
-    model = store.current(keys.PRETRAINED_MODEL)
-    with store.making(evaluate_work(store, samples, evaluation)) as draft:
+    model, samples, evaluation = (
+        store.current(keys.PRETRAINED_MODEL),
+        recipe.training.samples,
+        recipe.evaluation,
+    )
+    with store.making(evaluate_work(store, recipe)) as draft:
         if isinstance(draft, Version):
             return draft
         result = plan.result(store, model)
         config = result["run_dir"] / "config.yaml"
         facts = _evaluated(store, result["checkpoint"], config, f"--samples={samples.model_dump_json()}")
-        size, compressors = compressed_bits_per_byte(held_out_text(load_run_config(config)))
+        run = load_run_config(config)
+        if run.training.objective == "pretrain":
+            size, compressors = compressed_bits_per_byte(held_out_text(run))
+        else:
+            size, compressors = facts["validation_bytes"], {}
+            facts["tuning"] = answers.compared(
+                store, recipe, run, _models(store, recipe, result["checkpoint"])
+            )
         facts |= {"held_out_bytes": size, "compressors": compressors}
         if asked := benchmark.of_recipe(store, evaluation):
             answered = benchmark.benchmark_checkpoint(store, checkpoint_name(result["checkpoint"]), asked)
@@ -47,8 +58,17 @@ def evaluate(store: Store, samples: SamplesConfig, evaluation: EvaluationParams)
         return _published(draft, facts, {"held_out_bytes": size})
 
 
-def evaluate_work(store: Store, samples: SamplesConfig, evaluation: EvaluationParams) -> Work:
-    settings: dict[str, Any] = {"samples": samples}
+def _models(store: Store, recipe: Recipe, tuned: Path) -> dict[str, Path]:
+    """The checkpoints that are compared: `before`, where it is in this store, and `after` tuning."""
+    base = recipe.base and plan.result(store, store.current(keys.BASE_MODEL))["checkpoint"]
+    return ({answers.BEFORE: store.files.fetch_folder(base)} if base else {}) | {answers.AFTER: tuned}
+
+
+def evaluate_work(store: Store, recipe: Recipe) -> Work:
+    settings: dict[str, Any] = {"samples": recipe.training.samples}
+    evaluation = recipe.evaluation
+    if recipe.training.objective != "pretrain":
+        settings["answers"] = answers.VERSION
     if evaluation.titles:
         settings["benchmarks"] = [benchmark.VERSION, [one.read().sha256 for one in evaluation.benchmarks]]
     texts = (keys.evaluation_text(text.name) for text in evaluation.texts)

@@ -9,6 +9,7 @@ from typing import Any
 
 from tokenizers import Tokenizer, processors
 
+from pipeline.stages import tokenizer as bpe
 from pipeline.steps.model import evaluate, funnel, training_plots
 from pipeline.steps.model.model_card import model_card
 from pipeline.steps.tokens.existing_tokenizer import CONFIG, TOKENIZER
@@ -36,14 +37,15 @@ def export(store: Store) -> Version:
         lineage = json.loads((result["checkpoint"] / "lineage.json").read_text(encoding="utf-8"))
         checkpoint = store.files.fetch_folder(result["checkpoint"])
         shutil.copytree(checkpoint / "hf", draft.path, dirs_exist_ok=True)
-        _prepare_tokenizer(draft.path)
+        evaluated = evaluate.read(evaluation)
+        _prepare_tokenizer(draft.path, answers="tuning" in evaluated)
         shutil.copy(result["run_dir"] / "loss.png", draft.path / "loss.png")
         (draft.path / "training.png").write_bytes(training_plots.draw(RunHistory(result["run_dir"])))
         effort = Effort.of(model, lineage["recipe"].get("launch", {}).get("usd_per_hour"))
         lineage = published(lineage)
         write_atomically(draft.path / "lineage.json", json.dumps(lineage, indent=1, ensure_ascii=False))
         (draft.path / "funnel.png").write_bytes(funnel.draw(funnel.of_lineage(lineage)))
-        write_atomically(draft.path / "README.md", model_card(lineage, evaluate.read(evaluation), effort))
+        write_atomically(draft.path / "README.md", model_card(lineage, evaluated, effort))
         # A killed attempt may have left a hidden temporary file.
         paths = [path for path in sorted(draft.path.glob("[!.]*")) if path.is_file()]
         files = {path.name: File.of(path, draft.path) for path in paths}
@@ -68,9 +70,10 @@ def published(lineage: dict[str, Any]) -> dict[str, Any]:
     return lineage | {"recipe": recipe, "training": training | {"config": training["config"] | as_written}}
 
 
-def _prepare_tokenizer(directory: Path) -> None:
+def _prepare_tokenizer(directory: Path, answers: bool) -> None:
     """Changes the tokenizer of an exported model: it puts the begin-of-text token before each text, and
-    `model_max_length` is the number of tokens that the model was trained on at a time.
+    `model_max_length` is the number of tokens that the model was trained on at a time. For one that `answers`
+    it knows how conversations are written, and `[END]` ends a text.
     """
     model = json.loads((directory / "config.json").read_text(encoding="utf-8"))
     tokenizer = Tokenizer.from_file(str(directory / TOKENIZER))
@@ -84,6 +87,12 @@ def _prepare_tokenizer(directory: Path) -> None:
         "add_bos_token": True,
         "add_eos_token": False,
     }
+    if answers:
+        settings["eos_token"] = bpe.CONTROL["end"]
+        (directory / "special_tokens_map.json").unlink(missing_ok=True)  # it would say [EOT]
+    else:  # the tokenizer may be ready for what the model has not learnt
+        settings.pop("chat_template", None)
+        (directory / "chat_template.jinja").unlink(missing_ok=True)
     write_atomically(directory / TOKENIZER, tokenizer.to_str(pretty=True))
     write_atomically(directory / CONFIG, json.dumps(settings, indent=2, ensure_ascii=False))
 

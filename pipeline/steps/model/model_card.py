@@ -3,20 +3,23 @@ matter.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from pipeline.steps.lineage.checkpoints import Trained
-from pipeline.steps.model import benchmark
+from pipeline.steps.model import benchmark, comparison
 from pipeline.steps.model.funnel import BYTES, DOCUMENTS, TOKENS, of_lineage
+from pipeline.steps.model.markdown import fenced, table
 from pipeline.steps.training.effort import Effort
 from pipeline.store import keys
 from trainer.config import ModelConfig, TrainingConfig
 
 FUNNEL = (*DOCUMENTS, *BYTES, *TOKENS)
+CONTINUES = "It continues text; it was not taught to\nanswer questions or to follow instructions."
+ANSWERS = "It was taught by\nconversations to answer, and its facts are no better than those of its size."
 SHOWN = 12  # characters of a hash
 SOURCES = {
     "python_docs": "docstrings of Python and its packages",
@@ -49,30 +52,32 @@ def model_card(lineage: dict[str, Any], evaluation: Mapping[str, Any], effort: E
     libraries = ", ".join(f"{name} {version}" for name, version in sorted(done["libraries"].items()))
     commit = lineage["git_commit"]
     code = f"commit `{commit}`" if commit else "which was not in a git checkout"
+    if tuning := evaluation.get("tuning"):
+        does, usage, written = ANSWERS, comparison.usage(tuning), comparison.section(tuning)
+    else:
+        does, usage, written = CONTINUES, _usage(prompts[0] if prompts else ""), _samples(evaluation)
     measured = "held-out loss and these benchmarks" if evaluation.get("benchmarks") else "held-out loss"
     return f"""---
 {_front_matter(lineage)}---
 
-# {recipe["name"]}
+# {" ".join([recipe["name"], *([lineage["variant"]] if "variant" in lineage else [])])}
 
 A decoder-only language model of {model.parameters(vocab_size):,} parameters{begun}, trained on
-{tokens} with a context of {training["seq_len"]:,}. It continues text; it was not taught to
-answer questions or to follow instructions.{_base_paragraph(lineage)}
+{tokens} with a context of {training["seq_len"]:,}. {does}{_base_paragraph(lineage)}
 
 ```python
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 here = "."  # this directory, or its name on the hub
 model, tokenizer = AutoModelForCausalLM.from_pretrained(here), AutoTokenizer.from_pretrained(here)
-inputs = tokenizer({json.dumps(prompts[0] if prompts else "", ensure_ascii=False)}, return_tensors="pt")
-print(tokenizer.decode(model.generate(**inputs, max_new_tokens=60)[0]))
+{usage}
 ```
 
 ## Data
 
 {sources}
 
-{_table(("corpus", *FUNNEL), ([name, *(f"{row[column]:,}" for column in FUNNEL)] for name, row in funnel))}
+{table(("corpus", *FUNNEL), ([name, *(f"{row[column]:,}" for column in FUNNEL)] for name, row in funnel))}
 
 ![Documents and bytes after each stage](funnel.png)
 
@@ -97,11 +102,9 @@ Seen in {this}training:
 All {evaluation["held_out_bytes"]:,} bytes of held-out text, none of it seen in {this}training, in
 bits per byte and, for each token, as perplexity (less is better):
 
-{_table(("", "bits per byte", "perplexity"), bits_per_byte(evaluation))}
+{table(("", "bits per byte", "perplexity"), bits_per_byte(evaluation))}
 
-{_benchmarks(evaluation.get("benchmarks"))}## Samples
-
-{_samples(evaluation["samples"])}
+{_benchmarks(evaluation.get("benchmarks"))}{written}
 
 ## Limits
 
@@ -119,12 +122,11 @@ def base_name(lineage: Mapping[str, Any]) -> str | None:
     """The name of the model that training started from: on the hub, else in its own lineage, else that of its
     directory. Never a path, which would show where the author keeps files. None: training from scratch.
     """
-    source = lineage["recipe"]["training"].get("pretrained")
-    if source is None:
+    source, known = lineage["recipe"]["training"].get("pretrained"), base_lineage(lineage)
+    if source is None and known is None:
         return None
-    if source["repo"]:
+    if source and source["repo"]:
         return str(source["repo"])
-    known = base_lineage(lineage)
     return str(known["recipe"]["name"]) if known else Path(source["path"]).name
 
 
@@ -205,7 +207,7 @@ def _settings(training: Mapping[str, Any], model: ModelConfig, vocab_size: int, 
     # Only with a price: times differ from run to run, and the exports of equal runs should not.
     if effort and effort.usd is not None:
         rows["training took"] = str(effort)
-    return _table(("setting", "value"), rows.items(), numbers=False)
+    return table(("setting", "value"), rows.items(), numbers=False)
 
 
 def _seen(lineage: dict[str, Any]) -> str:
@@ -214,7 +216,7 @@ def _seen(lineage: dict[str, Any]) -> str:
     rows = (
         [name, f"{tokens:,}", f"{trained.epochs(name):.2f}"] for name, tokens in trained.corpus_tokens.items()
     )
-    return _table(("corpus", "tokens", "epochs"), rows)
+    return table(("corpus", "tokens", "epochs"), rows)
 
 
 def bits_per_byte(evaluation: Mapping[str, Any], marked: str = "**{}**") -> list[list[str]]:
@@ -231,9 +233,9 @@ def _benchmarks(found: Mapping[str, Any] | None) -> str:
     if not found:
         return ""
     rows = benchmark.table(found, marked="**{}**")
-    table = _table(list(rows[0]), (row.values() for row in rows))
+    shown = table(list(rows[0]), (row.values() for row in rows))
     return (
-        f"## Benchmarks\n\n{table}\n\n{benchmark.EXPLAINED} In bold: the accuracy that is compared with "
+        f"## Benchmarks\n\n{shown}\n\n{benchmark.EXPLAINED} In bold: the accuracy that is compared with "
         f"chance. {benchmark.verdict(found)[1]}\n\n"
     )
 
@@ -242,22 +244,13 @@ def _scores(name: str, found: Mapping[str, Any]) -> list[str]:
     return [name, f"{found['bits_per_byte']:.3f}", f"{found['perplexity']:,.1f}"]
 
 
-def _samples(samples: Sequence[Mapping[str, str]]) -> str:
+def _samples(evaluation: Mapping[str, Any]) -> str:
+    samples = (f"`{sample['prompt']}`\n\n{fenced(sample['text'])}" for sample in evaluation["samples"])
+    return "## Samples\n\n" + ("\n\n".join(samples) or "None were asked for.")
+
+
+def _usage(prompt: str) -> str:
     return (
-        "\n\n".join(f"`{sample['prompt']}`\n\n{_fenced(sample['text'])}" for sample in samples)
-        or "None were asked for."
+        f'inputs = tokenizer({json.dumps(prompt, ensure_ascii=False)}, return_tensors="pt")\n'
+        "print(tokenizer.decode(model.generate(**inputs, max_new_tokens=60)[0]))"
     )
-
-
-def _fenced(text: str) -> str:
-    """As code, with a fence longer than any in the text."""
-    fence = "```"
-    while fence in text:
-        fence += "`"
-    return f"{fence}text\n{text}\n{fence}"
-
-
-def _table(names: Sequence[str], rows: Iterable[Iterable[str]], numbers: bool = True) -> str:
-    """Markdown; columns of numbers are set to the right."""
-    rule = "|---|" + ("---:|" if numbers else "---|") * (len(names) - 1)
-    return "\n".join([f"| {' | '.join(names)} |", rule, *(f"| {' | '.join(row)} |" for row in rows)])

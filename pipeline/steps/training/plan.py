@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from pipeline.recipe.post_training import trained_for
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps.lineage import record
 from pipeline.steps.lineage.checkpoints import Checkpoint, checkpoint
@@ -22,7 +23,15 @@ from pipeline.store.manifest import File, Part, Version
 from pipeline.store.store import Store
 from pipeline.store.training_runs import checkpoint_name
 from pipeline.store.work import Work
-from trainer.config import OPERATIONAL, CorpusShards, DataConfig, RunConfig
+from trainer.config import (
+    OPERATIONAL,
+    ChatIds,
+    CorpusShards,
+    DataConfig,
+    PretrainedConfig,
+    RunConfig,
+    TrainingConfig,
+)
 from trainer.system.durable import write_atomically
 from trainer.system.errors import TrainerError
 from trainer.system.history import NAME_LENGTH, RunHistory
@@ -65,11 +74,11 @@ def plan(store: Store, recipe: Recipe, name: str = "") -> Run:
     when there is nothing to train or validate on.
     """
     tokenizer, shards, work = store.current(keys.TOKENIZER), _shards(store, recipe), plan_work(store, recipe)
-    training, run_dir = initial_weights.located(recipe), store.root / RUNS / work.fingerprint[:16]
+    training, run_dir = resolved(store, recipe), store.root / RUNS / work.fingerprint[:16]
     config = RunConfig(
         run_dir=run_dir,
         name=_first_name(run_dir) or f"{name or recipe.name} {work.fingerprint[:NAME_LENGTH]}",
-        data=_data(tokenizer, shards, recipe),
+        data=_data(store, tokenizer, shards, recipe, training),
         training=training,
         project=recipe.name,
         lineage=record.of_recipe(store, recipe) | initial_weights.origin(store, training),
@@ -89,10 +98,34 @@ def _first_name(run_dir: Path) -> str:
 
 def plan_work(store: Store, recipe: Recipe) -> Work:
     """The work of a training run. Raises WeightsError."""
-    inputs = store.data_versions([keys.TOKENIZER, *map(keys.token_shards, recipe.corpus_names)])
+    read = [keys.TOKENIZER, *map(keys.token_shards, recipe.corpus_names)]
     params = decisive(recipe)
-    params["training"]["pretrained"] = initial_weights.identity(store, initial_weights.located(recipe))
-    return Work(keys.PRETRAINED_MODEL, VERSION, params, inputs)
+    params["training"]["pretrained"] = initial_weights.identity(store, resolved(store, recipe))
+    if recipe.tuning:
+        read += [keys.BASE_MODEL, *map(keys.base_shards, _rehearsed(recipe))]
+        params["post_training"] = {"epochs": recipe.tuning.epochs, "rehearsal": recipe.rehearsal}
+    return Work(keys.PRETRAINED_MODEL, VERSION, params, store.data_versions(read))
+
+
+def resolved(store: Store, recipe: Recipe) -> TrainingConfig:
+    """The recipe's training with the path of its weights and, where it goes on with another recipe's model,
+    with its length.
+    """
+    if not (recipe.base and recipe.tuning):
+        return initial_weights.located(recipe)
+    tokens = sum(version.counts["train_tokens"] for version in _shards(store, recipe).values())
+    training = trained_for(recipe.training, round(recipe.tuning.epochs * tokens / (1 - recipe.rehearsal)))
+    weights = result(store, store.current(keys.BASE_MODEL))["checkpoint"] / "hf"
+    store.files.fetch_folder(weights)
+    return training.model_copy(update={"pretrained": PretrainedConfig(path=weights)})
+
+
+def _rehearsed(recipe: Recipe) -> list[str]:
+    """The corpora of the pretraining that are read again."""
+    base = recipe
+    while base.base:
+        base = base.base
+    return list(base.weights) if recipe.rehearsal else []
 
 
 def decisive(recipe: Recipe) -> dict[str, Any]:
@@ -108,14 +141,17 @@ def contributions(store: Store, recipe: Recipe) -> list[mixture.Contribution]:
     """The contribution of each corpus to the run that the recipe describes. Raises StoreError when a corpus
     has no shards yet, and MixtureError.
     """
-    return mixture.contributions(_shards(store, recipe), recipe.weights, recipe.mixture, recipe.training)
+    training = resolved(store, recipe)
+    return mixture.contributions(_shards(store, recipe), recipe.weights, recipe.mixture, training)
 
 
 def _shards(store: Store, recipe: Recipe) -> dict[str, Version]:
     return {name: store.current(keys.token_shards(name)) for name in recipe.corpus_names}
 
 
-def _data(tokenizer: Version, shards: Mapping[str, Version], recipe: Recipe) -> DataConfig:
+def _data(
+    store: Store, tokenizer: Version, shards: Mapping[str, Version], recipe: Recipe, training: TrainingConfig
+) -> DataConfig:
     tokens = {name: version.counts["train_tokens"] for name, version in sorted(shards.items())}
     tokens = {name: count for name, count in tokens.items() if count}
     if not tokens:
@@ -128,21 +164,35 @@ def _data(tokenizer: Version, shards: Mapping[str, Version], recipe: Recipe) -> 
             "no document was held out for validation: raise shards.validation_fraction, or add text"
         )
     try:
-        recipe.training.check_corpora(tokens)
+        training.check_corpora(tokens)
     except ValueError as error:
         raise TrainingError(str(error)) from None
-    max_tokens = recipe.training.max_tokens
-    shares = mixture.shares(tokens, recipe.weights, recipe.mixture, max_tokens)
+    shares = mixture.shares(tokens, recipe.weights, recipe.mixture, training.max_tokens)
     mixture.rounded(shares)  # refuses a share that is too small
     ends = frozen(tokenizer.directory()).boundaries
+    left = 1 - recipe.rehearsal
+    corpora = [_corpus_shards(shards[name], name, share * left) for name, share in shares.items()]
     return DataConfig(
         tokenizer=tokenizer.path,
         tokenizer_sha256=tokenizer.parts[0].files["tokenizer.json"].sha256,
         vocab_size=tokenizer.counts["entries"],
         bot_id=ends.begin,
         eot_id=ends.end,
-        corpora=[_corpus_shards(shards[name], name, share) for name, share in shares.items()],
+        corpora=[*corpora, *_rehearsal(store, recipe)],
+        chat=ChatIds.model_validate(ends.control) if training.objective != "pretrain" else None,
     )
+
+
+def _rehearsal(store: Store, recipe: Recipe) -> Iterator[CorpusShards]:
+    """The corpora of the pretraining that are read again, in proportion to their size. What is learnt is
+    measured on the held-out answers alone.
+    """
+    shards = {name: store.current(keys.base_shards(name)) for name in _rehearsed(recipe)}
+    tokens = sum(version.counts["train_tokens"] for version in shards.values())
+    for name, version in shards.items():
+        if size := version.counts["train_tokens"]:
+            found = _corpus_shards(version, f"{keys.REHEARSAL}{name}", recipe.rehearsal * size / tokens)
+            yield found.model_copy(update={"validation": [], "validation_bytes": 0})
 
 
 def _corpus_shards(version: Version, name: str, share: float) -> CorpusShards:
@@ -190,7 +240,8 @@ def at_hand(store: Store, recipe: Recipe, run: Run) -> Iterator[Callable[[], Non
 
 
 def _read(store: Store, recipe: Recipe) -> list[Version]:
-    return [store.current(keys.TOKENIZER), *_shards(store, recipe).values()]
+    again = [store.current(keys.base_shards(name)) for name in _rehearsed(recipe)]
+    return [store.current(keys.TOKENIZER), *_shards(store, recipe).values(), *again]
 
 
 def finished(store: Store, run: Run) -> Version | None:

@@ -71,19 +71,19 @@ def test_each_question_has_the_answer_of_its_kind() -> None:
 
 
 def test_the_worse_answer_is_another_of_like_length_or_goes_on() -> None:
-    right: dict[str, set[str]] = defaultdict(set)
+    right: dict[tuple[str, str], set[str]] = defaultdict(set)
     for row in preferences():
-        right[row["kind"]].add(asked_and_answered(row["text"].split(PAIR)[0])[1])
+        right[row["module"], row["kind"]].add(asked_and_answered(row["text"].split(PAIR)[0])[1])
     rules = Counter(row["rule"] for row in preferences())
     assert set(rules) == {"goes_on", "other_answer"} and min(rules.values()) > 0.4 * sum(rules.values())
     apart = []
     for row in preferences():
         (asked, chosen), (again, rejected) = map(asked_and_answered, row["text"].split(PAIR))
         other = rejected.removeprefix(f"{chosen} ") if row["rule"] == "goes_on" else rejected
-        assert asked == again and chosen != other and other in right[row["kind"]]
+        assert asked == again and chosen != other and other in right[row["module"], row["kind"]]
         assert row["rule"] == "other_answer" or rejected == f"{chosen} {other}"
         apart.append(abs(len(other) - len(chosen)) / len(chosen))
-    assert np.mean(apart) < 0.15
+    assert np.mean(apart) < 0.25
 
 
 @pytest.mark.parametrize("fraction", [0.08, 0.2])

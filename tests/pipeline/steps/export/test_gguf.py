@@ -100,6 +100,12 @@ class LlamaCpp:
         with urlopen(f"{self._server.listening_address}/tokenize", content) as answer:
             return json.load(answer)["tokens"]
 
+    def answer(self, messages: list[dict[str, str]], tokens: int) -> dict[str, Any]:
+        """The likeliest answer to a conversation."""
+        settings = {"messages": messages, "max_tokens": tokens, "temperature": 0, "cache_prompt": False}
+        found: dict[str, Any] = self._server.handle_chat_completions(settings)
+        return found
+
     def log_probabilities(self, ids: list[int]) -> np.ndarray:
         """Of every token, to come after these."""
         # It says nothing of a token that is no whole character, so it is to choose an "a".

@@ -1,0 +1,111 @@
+"""After pretraining: instruction tuning (SFT) and preference tuning (DPO), each a recipe of its own that is
+derived from the recipe it belongs to.
+"""
+
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+
+from pipeline.recipe.sections import Corpus
+from pipeline.store.params import Params
+from trainer.config import TrainingConfig
+
+SFT, DPO = SECTIONS = ("sft", "dpo")
+# What makes a section, and what it goes on with.
+JOBS = {SFT: "sft", DPO: "align"}
+# What a section has of `training` unless it sets it: the model, and how this machine computes it.
+INHERITED = {
+    "model",
+    "seq_len",
+    "global_batch_tokens",
+    "micro_batch_size",
+    "seed",
+    "precision",
+    "compile",
+    "attention",
+    "activation_checkpointing",
+    "log_every_steps",
+    "sinks",
+    "threads",
+    "parallel",
+}
+# The peak learning rate, as in TRL, which suits models of some billion parameters; small ones need more.
+RATES = {SFT: 2e-5, DPO: 1e-6}
+EVALUATIONS = 4  # in a run, and as many checkpoints
+
+
+class Tuning(Params):
+    """What both sections have."""
+
+    corpora: tuple[Corpus, ...] = Field(
+        min_length=1,
+        description="The corpora to learn from, as in a recipe, with `format: chat` for `sft` and `format: "
+        "preferences` for `dpo`: docs/chat.md.",
+    )
+    epochs: float = Field(
+        1.0, gt=0, description="Passes over the corpora. It decides `training.max_tokens`, up to whole steps."
+    )
+    training: dict[str, Any] = Field(
+        {},
+        description="Settings of `training` that differ: `optimizer`, `schedule`, `global_batch_tokens`, "
+        "`learn`, `lora`. The model, its `seq_len` and how a machine computes it are those of the recipe.",
+    )
+
+    @model_validator(mode="after")
+    def _the_model_stays(self) -> Self:
+        for name in ("model", "pretrained", "max_tokens", "stages", "objective"):
+            if name in self.training:
+                raise ValueError(f"training.{name} follows from the recipe: leave it out")
+        return self
+
+
+class SftParams(Tuning):
+    """Instruction tuning: the model learns the answers of conversations."""
+
+    rehearsal: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="Share (0 to 1) of the training that is text of the pretraining, so that the model "
+        "keeps what it knows.",
+    )
+
+
+class PostTraining(Params):
+    """Stages after the pretraining, in their order."""
+
+    sft: SftParams | None = Field(None, description="Instruction tuning, of the pretrained model.")
+    dpo: Tuning | None = Field(
+        None,
+        description="Preference tuning (Rafailov et al. 2023), of the model of `sft` or, without it, of the "
+        "pretrained one.",
+    )
+
+    @property
+    def sections(self) -> dict[str, Tuning]:
+        """The sections that are set, by name, in their order."""
+        return {name: section for name in SECTIONS if (section := getattr(self, name)) is not None}
+
+
+def training_settings(section: str, tuning: Tuning, training: dict[str, Any]) -> dict[str, Any]:
+    """The section `training` of the derived recipe; `training` is that of the recipe. Its length is that of
+    one step until the shards are there: `trained_for`.
+    """
+    own = {name: value for name, value in training.items() if name in INHERITED} | tuning.training
+    step = own["global_batch_tokens"]
+    own["optimizer"] = {"kind": "adamw", "lr": RATES[section]} | own.get("optimizer", {})
+    often = {"checkpoint": {"every_tokens": step}, "evaluation": {"every_tokens": step}}
+    return often | own | {"objective": section, "max_tokens": step}
+
+
+def trained_for(training: TrainingConfig, max_tokens: int) -> TrainingConfig:
+    """The training over so many tokens, up to whole steps. Where it does not say how often it is evaluated
+    and saved, that is EVALUATIONS times.
+    """
+    step = training.global_batch_tokens
+    tokens = -(-max_tokens // step) * step
+    settings = training.model_dump(mode="json", exclude_unset=True) | {"max_tokens": tokens}
+    for section in ("checkpoint", "evaluation"):
+        if settings[section] == {"every_tokens": step}:
+            settings[section] = {"every_tokens": max(step, tokens // EVALUATIONS)}
+    return TrainingConfig.model_validate(settings)

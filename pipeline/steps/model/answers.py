@@ -1,0 +1,146 @@
+"""A tuned model beside the one that it goes on with: losses, answers to held-out conversations, and what is
+left of what the base knew.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+
+from pipeline.recipe.recipe import Recipe
+from pipeline.stages import chat
+from pipeline.stages import tokenizer as bpe
+from pipeline.steps.training.launcher import run_trainer
+from pipeline.store.parts import kept_documents
+from pipeline.store.store import Store
+from trainer.config import RunConfig, load_run_config
+
+VERSION = "answers-1"
+BEFORE, AFTER = "before", "after"  # the names of the models
+ASKED = 100  # held-out conversations, in each corpus
+LONGEST = 48  # tokens of an answer
+SHOWN = 5  # conversations to read
+
+
+@dataclass(frozen=True)
+class Question:
+    """A held-out conversation up to its last answer, which is `wanted`. `kind` groups questions; `form` is a
+    regular expression of the answers that have the right form, if the document names one in its metadata.
+    """
+
+    messages: list[dict[str, str]]
+    wanted: str
+    kind: str
+    form: str | None
+
+    @classmethod
+    def of(cls, text: str, metadata: Mapping[str, Any], corpus: str) -> "Question":
+        *before, (_, wanted) = chat.parsed(text)[0]
+        messages = [{"role": role, "content": content} for role, content in before]
+        return cls(messages, wanted, str(metadata.get("kind", corpus)), metadata.get("form"))
+
+    def judged(self, answer: Mapping[str, Any]) -> dict[str, Any]:
+        """What an answer is: `stops`, `form` (None where none is asked for) and `right`, word for word."""
+        text = answer["text"].strip()
+        form = None if self.form is None else bool(answer["stops"] and re.fullmatch(self.form, text))
+        return {"stops": answer["stops"], "form": form, "right": text == self.wanted.strip()}
+
+
+def held_out(store: Store, recipe: Recipe) -> list[Question]:
+    """The first ASKED held-out conversations of each corpus, in the order of their ids."""
+    fraction = recipe.shards.validation_fraction
+    return [
+        question for name in recipe.weights for question in islice(_of_corpus(store, name, fraction), ASKED)
+    ]
+
+
+def _of_corpus(store: Store, corpus: str, fraction: float) -> Iterator[Question]:
+    for batch in kept_documents(store, corpus, ["id", "text", "metadata"]):
+        taken = bpe.held_out(batch.column("id"), fraction)
+        for row in batch.filter(pa.array(taken)).to_pylist():
+            yield Question.of(row["text"], json.loads(row["metadata"] or "{}"), corpus)
+
+
+def compared(store: Store, recipe: Recipe, run: RunConfig, models: Mapping[str, Path]) -> dict[str, Any]:
+    """What `models`, the checkpoints `before` and `after`, make of held-out text: `losses` on the answers and
+    on the text of the pretraining, shares of answers by `kinds`, and some `conversations`.
+    """
+    questions, text = held_out(store, recipe), _pretraining(run)
+    losses: dict[str, dict[str, Any]] = {}
+    answers = {}
+    with TemporaryDirectory() as directory:
+        file = Path(directory) / "questions.jsonl"
+        file.write_text(
+            "".join(f"{json.dumps({'messages': one.messages})}\n" for one in questions), encoding="utf-8"
+        )
+        for name, checkpoint in models.items():
+            is_reference = name == BEFORE and run.training.objective == "dpo"
+            losses[name] = {"text": text and _loss(checkpoint, text)}
+            losses[name]["answers"] = None if is_reference else _loss(checkpoint, run)
+            said = run_trainer("answer", f"--model={checkpoint}", f"--max-new-tokens={LONGEST}", str(file))
+            answers[name] = [json.loads(line) for line in said.splitlines()]
+    if reference := (losses[AFTER]["answers"] or {}).get("reference_answer_loss"):
+        losses[BEFORE]["answers"] = {"answer_loss": reference}
+    judged = {
+        name: [question.judged(answer) for question, answer in zip(questions, found, strict=True)]
+        for name, found in answers.items()
+    }
+    return {
+        "asked": len(questions),
+        "losses": losses,
+        "kinds": list(_by_kind(questions, judged)),
+        "conversations": [
+            {
+                "messages": question.messages,
+                "wanted": question.wanted,
+                **{name: found[number]["text"] for name, found in answers.items()},
+            }
+            for number, question in _spread(questions)
+        ],
+    }
+
+
+def _pretraining(run: RunConfig) -> RunConfig | None:
+    """The run of the pretraining, with its held-out text; None if the model is from elsewhere."""
+    while run.training.objective != "pretrain":
+        source = run.training.pretrained
+        config = source.path.parents[2] / "config.yaml" if source and source.path else None
+        if config is None or not config.is_file():
+            return None
+        run = load_run_config(config)
+    return run
+
+
+def _loss(checkpoint: Path, run: RunConfig) -> dict[str, Any]:
+    found = json.loads(
+        run_trainer("evaluate", f"--model={checkpoint}", "--config", str(run.run_dir / "config.yaml"))
+    )
+    return {name: value for name, value in found.items() if isinstance(value, int | float)}
+
+
+def _by_kind(
+    questions: Sequence[Question], judged: Mapping[str, Sequence[Mapping[str, Any]]]
+) -> Iterator[dict[str, Any]]:
+    """Shares of each kind of question, and of all, for each model: of answers that stop, that have the form
+    that is asked for, and that are right.
+    """
+    kinds = dict.fromkeys(question.kind for question in questions)
+    for kind in [*kinds, "all"]:
+        rows = [number for number, question in enumerate(questions) if kind in (question.kind, "all")]
+        row: dict[str, Any] = {"kind": kind, "asked": len(rows)}
+        for name, found in judged.items():
+            for what in ("stops", "form", "right"):
+                known = [found[number][what] for number in rows if found[number][what] is not None]
+                row[f"{what} {name}"] = round(sum(known) / len(known), 3) if known else None
+        yield row
+
+
+def _spread(questions: Sequence[Question]) -> list[tuple[int, Question]]:
+    step = max(1, len(questions) // SHOWN)
+    return list(enumerate(questions))[::step][:SHOWN]

@@ -1,0 +1,90 @@
+"""What a tuned model makes of held-out text, beside the model that it goes on from: rows and Markdown."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pipeline.steps.model.markdown import fenced, table
+
+PLACES = {"answers": "answers", "text": "text of the pretraining"}
+LABELS = {
+    "loss": "loss",
+    "answer_loss": "loss of the better answers",
+    "accuracy": "preference accuracy",
+    "margin": "margin against the reference",
+    "chosen_change": "change of log p(chosen)",
+}
+
+
+def losses(tuning: Mapping[str, Any]) -> list[dict[str, str]]:
+    """A row for each figure, on the answers and on the text of the pretraining, with a column for each
+    model.
+    """
+    rows = []
+    for place, on in PLACES.items():
+        for name, label in LABELS.items():
+            found = {model: (one[place] or {}).get(name) for model, one in tuning["losses"].items()}
+            if any(value is not None for value in found.values()):
+                shown = {model: "" if value is None else f"{value:.4f}" for model, value in found.items()}
+                rows.append({"held-out": on, "figure": label, **shown})
+    return rows
+
+
+def kinds(tuning: Mapping[str, Any]) -> list[dict[str, str]]:
+    """A row for each kind of question: the shares of answers that stop, have the form that is asked for, and
+    are right word for word.
+    """
+    return [
+        {name: _share(value) if isinstance(value, float) else str(value or "") for name, value in row.items()}
+        for row in tuning["kinds"]
+    ]
+
+
+def _share(value: float) -> str:
+    return f"{value:.1%}"
+
+
+def conversations(tuning: Mapping[str, Any]) -> str:
+    """Some conversations to read, with the answers of each model."""
+    return "\n\n---\n\n".join(map(_conversation, tuning["conversations"]))
+
+
+def _conversation(one: Mapping[str, Any]) -> str:
+    said = [f"**{message['role']}**\n\n{fenced(message['content'])}" for message in one["messages"]]
+    answers = [
+        f"**{name}**\n\n{fenced(one[key])}"
+        for key, name in (("before", "before tuning"), ("after", "after tuning"), ("wanted", "wanted"))
+        if key in one
+    ]
+    return "\n\n".join(said + answers)
+
+
+def usage(tuning: Mapping[str, Any]) -> str:
+    """The lines of Python that ask an exported model, given `model` and `tokenizer`."""
+    shown = tuning["conversations"]
+    said = json.dumps(shown[0]["messages"] if shown else [], ensure_ascii=False)
+    return (
+        f"said = {said}\n"
+        "inputs = tokenizer.apply_chat_template(\n"
+        '    said, add_generation_prompt=True, return_tensors="pt", return_dict=True\n'
+        ")\n"
+        "written = model.generate(**inputs, max_new_tokens=60, do_sample=False)\n"
+        'print(tokenizer.decode(written[0, inputs["input_ids"].shape[1] :], skip_special_tokens=True))'
+    )
+
+
+def section(tuning: Mapping[str, Any]) -> str:
+    """What a model card says."""
+    figures, shares = losses(tuning), kinds(tuning)
+    return f"""## Before and after tuning
+
+{table(list(figures[0]), (row.values() for row in figures))}
+
+Answers to {tuning["asked"]} held-out conversations: shares of those that stop, that have the form that is
+asked for, and that are right word for word.
+
+{table(list(shares[0]), (row.values() for row in shares))}
+
+## Conversations
+
+{conversations(tuning)}"""

@@ -1,0 +1,172 @@
+"""A model is taught to answer and to prefer, by the jobs `sft` and `align`, with the same guarantees as the
+pretraining.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipeline.recipe import variants
+from pipeline.steps.lineage.checkpoints import Checkpoint
+from pipeline.steps.recipe_versions import RecipeVersions
+from pipeline.steps.training import plan
+from pipeline.store.store import Store
+from tests.integration.project import Project, conversations
+from tests.pipeline.steps.export.test_gguf import LlamaCpp
+from trainer.run.evaluation.conversation import ChatFormat
+
+SECTIONS = ("sft", "dpo")
+
+
+def store(project: Project, section: str) -> Store:
+    recipe = variants.load(project.write_recipe(), section)
+    return Store(project.home / "store", RecipeVersions(recipe))
+
+
+def content(project: Project, section: str) -> dict[str, str]:
+    """The weights of a section's export, and the data version of each of its stages."""
+    of_section = store(project, section)
+    (part,) = of_section.current("exported_model").parts[:1]
+    versions = {
+        key: of_section.current(key).data_version for key in ("dedup", f"token_shards/{section}_words")
+    }
+    return versions | {"weights": part.files["model.safetensors"].sha256}
+
+
+def command(project: Project, *arguments: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-m", *arguments],
+        env=project.environment(),
+        cwd=project.directory,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+
+
+@pytest.fixture(scope="module")
+def aligned(
+    make_chat_project: Callable[[Path], Project], tmp_path_factory: pytest.TempPathFactory
+) -> Project:
+    project = make_chat_project(tmp_path_factory.mktemp("aligned"))
+    for job in ("pretrain", "align"):
+        status, said = project.run(job=job)
+        assert status == 0, said
+    return project
+
+
+def last_checkpoint(project: Project, section: str) -> Checkpoint:
+    return plan.last_checkpoint(store(project, section))
+
+
+@pytest.mark.slow
+def test_the_lineage_names_the_base_and_every_data_set(aligned: Project) -> None:
+    lineage = last_checkpoint(aligned, "dpo").lineage
+    sft = lineage["pretrained"]["lineage"]
+    assert [one["name"] for one in lineage["recipe"]["corpora"]] == ["dpo_words"]
+    assert [one["name"] for one in sft["recipe"]["corpora"]] == ["sft_words"]
+    assert [one["name"] for one in sft["pretrained"]["lineage"]["recipe"]["corpora"]] == ["topics", "stdlib"]
+    shown = command(aligned, "pipeline", "lineage", last_checkpoint(aligned, "dpo").name)
+    assert all(name in shown for name in ("dpo_words", "sft_words", "topics"))
+
+
+@pytest.mark.slow
+def test_what_is_up_to_date_is_not_made_again(aligned: Project) -> None:
+    before = {path: path.stat().st_mtime_ns for path in (aligned.home / "store").rglob("manifest.json")}
+    status, said = aligned.run(job="align")
+    assert status == 0, said
+    assert before == {
+        path: path.stat().st_mtime_ns for path in (aligned.home / "store").rglob("manifest.json")
+    }
+
+
+@pytest.mark.slow
+def test_tuning_is_measured_beside_what_was_there_before(aligned: Project) -> None:
+    for section in SECTIONS:
+        evaluation = json.loads(store(aligned, section).current("evaluation").only("evaluation").read_text())
+        losses = evaluation["tuning"]["losses"]
+        assert losses["before"].keys() == losses["after"].keys() == {"answers", "text"}
+        assert evaluation["tuning"]["kinds"][-1]["asked"] > 0
+    assert losses["after"]["answers"]["accuracy"] > 0.5
+    sft = json.loads(store(aligned, "sft").current("evaluation").only("evaluation").read_text())["tuning"]
+    assert sft["losses"]["after"]["answers"]["loss"] < sft["losses"]["before"]["answers"]["loss"] / 2
+
+
+@pytest.mark.slow
+def test_the_store_keeps_what_the_sections_use(aligned: Project) -> None:
+    before = content(aligned, "sft") | content(aligned, "dpo")
+    command(aligned, "pipeline", "gc", "--delete")
+    assert content(aligned, "sft") | content(aligned, "dpo") == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "place",
+    [
+        "corpora/sft_words/.*.partial",
+        "token_shards/sft_words/*/manifest.json",
+        "runs/*/checkpoints/step-*/hf/generation_config.json",
+        "evaluation/.*.partial",
+        "corpora/dpo_words/raw/*/manifest.json",
+    ],
+)
+def test_killed_anywhere_it_ends_in_the_same_bytes(
+    aligned: Project, make_chat_project: Callable[[Path], Project], tmp_path: Path, place: str
+) -> None:
+    project = make_chat_project(tmp_path / "killed")
+    status, said = project.run()
+    assert status == 0, said
+    root = project.home / "store"
+    there = set(root.glob(place))
+    project.run_until(lambda: bool(set(root.glob(place)) - there), job="align")
+    status, said = project.run(job="align")
+    assert status == 0, said
+    assert [content(project, section) for section in SECTIONS] == [
+        content(aligned, section) for section in SECTIONS
+    ]
+
+
+@pytest.mark.slow
+def test_other_programs_ask_alike_and_answer_alike(aligned: Project, tmp_path: Path) -> None:
+    """transformers, llama.cpp and `trainer answer` on 50 questions: the same prompt with one [BOT], the same
+    text of the likeliest tokens, and [END] ends it.
+    """
+    transformers = pytest.importorskip("transformers")
+    exported = store(aligned, "sft").current("exported_model").directory()
+    form, questions = ChatFormat.of(exported), [one["messages"][:1] for one in conversations()[:50]]
+    tokenizer = transformers.AutoTokenizer.from_pretrained(exported)
+    model = transformers.AutoModelForCausalLM.from_pretrained(exported)
+    assert model.generation_config.eos_token_id == [form.ids.end, tokenizer.convert_tokens_to_ids("[EOT]")]
+    assert tokenizer.eos_token_id == model.config.eos_token_id == form.ids.end
+
+    file = tmp_path / "questions.jsonl"
+    file.write_text("".join(json.dumps({"messages": one}) + "\n" for one in questions))
+    said = command(aligned, "trainer", "answer", f"--model={exported}", "--max-new-tokens=30", str(file))
+    ours = [json.loads(line) for line in said.splitlines()]
+    prompts = []
+    for question, answer in zip(questions, ours, strict=True):
+        ids = [form.begin, *form.message("user", question[0]["content"]), form.ids.assistant]
+        asked = tokenizer.apply_chat_template(
+            question, add_generation_prompt=True, return_tensors="pt", return_dict=True
+        )
+        assert asked["input_ids"][0].tolist() == ids
+        written = model.generate(**asked, max_new_tokens=30, do_sample=False)[0, len(ids) :].tolist()
+        assert tokenizer.decode(written, skip_special_tokens=True) == answer["text"]
+        assert (written[-1] == form.ids.end) == answer["stops"]
+        prompts.append(ids)
+    assert sum(answer["stops"] for answer in ours) >= 48
+
+    command(aligned, "pipeline", "export", "--format=gguf", "--variant=sft", f"-o={tmp_path / 'gguf'}")
+    theirs = LlamaCpp(tmp_path / "gguf" / "tiny.gguf")
+    for question, prompt, answer in zip(questions, prompts, ours, strict=True):
+        found = theirs.answer(question, 30)
+        assert found["usage"]["prompt_tokens"] == len(prompt)
+        assert found["choices"][0]["message"]["content"] == answer["text"]
+        assert (found["choices"][0]["finish_reason"] == "stop") == answer["stops"]
+    modelfile = (tmp_path / "gguf" / "Modelfile").read_text()
+    assert modelfile.startswith("FROM ./tiny.gguf\n")
+    assert "PARAMETER stop [END]" in modelfile
