@@ -13,12 +13,15 @@ unexport PYTHONDONTWRITEBYTECODE
 # Dagster's commands announce on every start which command will replace them.
 export PYTHONWARNINGS ?= ignore:Function
 
-.PHONY: setup pretrain ui test test-all test-cluster test-gpu-paths torture long-run mutants gpu-report format lock
+.PHONY: setup pretrain chat ui test test-all test-cluster test-gpu-paths torture long-run mutants gpu-report format lock
 
 setup: .venv/.runtime
 
 pretrain: setup
 	@$(BIN)/dagster job execute -j pretrain && $(BIN)/python -m pipeline summary
+
+chat: setup
+	@$(BIN)/dagster job execute -j align && $(BIN)/python -m pipeline summary --variant dpo
 
 ui: setup
 	@echo "The graph, every stage and every checkpoint: http://127.0.0.1:3000"
