@@ -21,7 +21,7 @@ def stage_assets(recipe: Recipe, job: str) -> list[dg.AssetsDefinition]:
     """The assets of a recipe that are first made by this job."""
     return [
         _asset(recipe, stage, stage.page, key)
-        for stage in (stages.EVALUATION_TEXTS, *stages.DATA_STAGES)
+        for stage in (stages.EVALUATION_TEXTS, *stages.DATA_STAGES, stages.TOKEN_INDEX)
         if stage.page and stage.page.job == job
         for key in stage.keys(recipe)
     ]

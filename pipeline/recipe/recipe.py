@@ -105,6 +105,12 @@ class Recipe(Params):
         TokenizerParams(), description="A tokenizer to train, or with `from` an existing one."
     )
     shards: ShardParams = Field(ShardParams(), description="How documents become token files.")
+    token_index: bool = Field(
+        False,
+        exclude_if=lambda index: not index,
+        description="Whether `pretrain` also makes the index in which `python -m pipeline trace` looks for "
+        "text: 4 bytes a token. Without it, the first `trace` does: docs/trace.md.",
+    )
     mixture: MixtureParams = Field(
         MixtureParams(), description="How corpora without weights are mixed, and how often they repeat."
     )

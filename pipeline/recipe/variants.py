@@ -18,6 +18,7 @@ WITHOUT_EFFECT = (
     "store",
     "engine",
     "launch",
+    "token_index",
     "retention",
     "seeds",
     "variants",

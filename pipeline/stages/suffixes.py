@@ -7,7 +7,6 @@ and binary search finds the first and the last (Manber and Myers 1993, "Suffix a
 import numpy as np
 from numba import njit
 
-VERSION = "suffixes-1"
 # Tokens after which a block ends with the document: bounds the memory of sorting, about 55 bytes a token.
 BLOCK_TOKENS = 1 << 23
 

@@ -91,7 +91,7 @@ def differing(recipes: Mapping[str, Recipe]) -> list[Stage]:
 
 def table() -> tuple[Stage, ...]:
     """The rows of all that follows from a recipe, in the order in which it is made."""
-    return (stages.EVALUATION_TEXTS, *stages.DATA_STAGES, *MODEL_STAGES)
+    return (stages.EVALUATION_TEXTS, *stages.DATA_STAGES, stages.TOKEN_INDEX, *MODEL_STAGES)
 
 
 def row_of(key: str) -> tuple[Stage | None, tuple[str, ...]]:

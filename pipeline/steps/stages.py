@@ -31,7 +31,7 @@ from pipeline.steps.corpus import (
 )
 from pipeline.steps.dedup import dedup, signatures
 from pipeline.steps.stage import Page, Stage
-from pipeline.steps.tokens import shards, tokenizer
+from pipeline.steps.tokens import shards, token_index, tokenizer
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine
 from pipeline.store.manifest import Version
@@ -47,7 +47,7 @@ def made(recipe: Recipe, corpus: str | None = None) -> list[str]:
 
 def made_from(recipe: Recipe, key: str) -> Sequence[str]:
     """The keys that a key of the data is made from."""
-    stage, names = row_of(key, DATA_STAGES)
+    stage, names = row_of(key, (*DATA_STAGES, TOKEN_INDEX))
     return stage.reads(recipe, *names) if stage else ()
 
 
@@ -171,7 +171,23 @@ def _searches(recipe: Recipe, *names: str) -> bool:
     return recipe.decontamination is not None
 
 
-# No data is made from it, so that it is no part of the lineage of a checkpoint.
+# No data is made from these two, so that they are no part of the lineage of a checkpoint.
+TOKEN_INDEX = Stage(
+    keys.token_index("{corpus}"),
+    token_index.index_work,
+    reads=lambda recipe, corpus: [keys.token_shards(corpus)],
+    wanted=lambda recipe, corpus: recipe.token_index,
+    page=Page(
+        token_index.index,
+        token_index.VERSION,
+        "Where each run of tokens occurs in the training text of `{corpus}`, so that `python -m pipeline "
+        "trace` finds the documents that hold a text.",
+        kinds=("memmap",),
+        group="token_shards",
+        job="pretrain",
+        numbers={"bytes": "bytes"},
+    ),
+)
 EVALUATION_TEXTS = Stage(
     keys.evaluation_text("{text}"),
     evaluation_texts.cut_work,

@@ -37,6 +37,7 @@ RECIPES = "recipes"
 
 CORPORA = "corpora"
 TOKEN_SHARDS = "token_shards"
+TOKEN_INDEX = "token_index"
 TRAIN, VALIDATION = SPLITS = ("train", "validation")  # directories in a version of token shards
 
 FILTERS = "filters"
@@ -78,6 +79,10 @@ REHEARSAL = "rehearsal_"
 def base_shards(corpus: str) -> str:
     """The shards of a corpus that the base was trained on, which are read again."""
     return f"base_shards/{corpus}"
+
+
+def token_index(corpus: str) -> str:
+    return f"{TOKEN_INDEX}/{corpus}"
 
 
 def evaluation_text(name: str) -> str:

@@ -31,7 +31,7 @@ STORED = re.compile(r"[0-9a-f]{16}")
 STEP = re.compile(r"step-(\d{8,})")
 MANIFEST = "manifest.json"  # written last: a checkpoint without it is not complete
 # Settings of a recipe that change no result.
-NOT_COMPARED = ("name", "checks", "dedup_guard", "engine", "launch")
+NOT_COMPARED = ("name", "checks", "dedup_guard", "engine", "launch", "token_index")
 LARGEST_EXPONENT = 700.0  # of a loss that has exploded; beyond 709 a float overflows
 SHOWN, SHOWN_OF_PATH = 5, 60  # names, and characters of a path, in a message
 

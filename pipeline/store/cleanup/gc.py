@@ -180,7 +180,17 @@ def _referenced(store: Store, gone: Sequence[Path]) -> set[Path]:
     for path in (path for pattern in patterns for path in store.root.glob(pattern)):
         if not any(path.is_relative_to(folder) for folder in gone):
             referenced |= _assets(store, path)
-    return referenced
+    return referenced | set(_indexes(store, referenced))
+
+
+def _indexes(store: Store, referenced: set[Path]) -> Iterator[Path]:
+    """The indexes of referenced token shards: a question made them, and nothing names them."""
+    for folder in store.root.glob(f"{keys.TOKEN_INDEX}/*"):
+        shards = keys.token_shards(folder.name)
+        kept = {one.data_version for one in store.newest_first(shards) if one.path in referenced}
+        for index in store.newest_first(keys.token_index(folder.name)):
+            if index.manifest["inputs"][shards] in kept:
+                yield index.path
 
 
 def _assets(store: Store, path: Path) -> set[Path]:

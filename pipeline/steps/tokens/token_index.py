@@ -1,0 +1,91 @@
+"""Token shards -> token_index/<corpus>: where each run of tokens occurs in the training text of a corpus.
+
+For each train shard a file of suffix arrays, `<u4`, end to end: one for each block of whole documents,
+relative to the block's first token. Where blocks begin follows from the lengths of the documents.
+"""
+
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+
+from pipeline.store import keys
+from pipeline.store.engines.local import Engine
+from pipeline.store.errors import PipelineError
+from pipeline.store.keys import TRAIN
+from pipeline.store.manifest import File, Part, Version
+from pipeline.store.parts import PartTask, derive
+from pipeline.store.store import Store
+from pipeline.store.work import Work
+from trainer.data.shards import Shard, bin_path
+from trainer.system.durable import atomic_file
+
+VERSION = "token-index-1"
+ENTRY = np.dtype("<u4")
+SLOWER = 10  # a byte takes so many times as long as in stages that read text
+TOKENS_PER_SECOND = 2_000_000  # of one core
+
+
+class TokenIndexError(PipelineError):
+    """There is no room for an index."""
+
+
+def index(store: Store, engine: Engine, corpus: str) -> Version:
+    """The index of the shards that follow from the recipe."""
+    return of_shards(store, engine, store.current(keys.token_shards(corpus)))
+
+
+def index_work(store: Store, corpus: str) -> Work:
+    return work_of(store.current(keys.token_shards(corpus)))
+
+
+def work_of(shards: Version) -> Work:
+    inputs = {shards.key: shards.data_version}
+    return Work(keys.token_index(keys.corpus(shards.key)), VERSION, {}, inputs)
+
+
+def of_shards(store: Store, engine: Engine, shards: Version) -> Version:
+    """The index of a version of token shards. A part is made again only when its train shards have changed.
+    Raises TokenIndexError when the disk is too full.
+    """
+    work, tasks = work_of(shards), []
+    for part in shards.parts:
+        tables = sorted(table for table in part.files if table.startswith(f"{TRAIN}."))
+        files = [part.files[table] for table in tables]
+        made_from = work.part_fingerprint([file.sha256 for file in files])
+        read = tuple(shards.file(part, table) for table in tables)
+        tasks.append(PartTask(part.name, made_from, read, sum(file.bytes for file in files)))
+    if store.find(work) is None:
+        _check_room(store, shards)
+    return derive(store, engine, work, tasks, index_part, slower=SLOWER)
+
+
+def _check_room(store: Store, shards: Version) -> None:
+    needed, free = size(shards), shutil.disk_usage(store.root).free
+    if free < needed:
+        raise TokenIndexError(
+            f"the index of corpus {keys.corpus(shards.key)} takes {needed / 1e9:.1f} GB, but {store.root} "
+            f"has {free / 1e9:.1f} GB free: `python -m pipeline gc` lists what can be removed"
+        )
+
+
+def size(shards: Version) -> int:
+    """The bytes of the index of token shards."""
+    tokens: int = shards.counts["train_tokens"]
+    return ENTRY.itemsize * tokens
+
+
+def index_part(task: PartTask, directory: Path) -> Part:
+    """Writes the suffix arrays of the shards of one part."""
+    from pipeline.stages import suffixes  # here, because it loads compiled kernels
+
+    paths = [Path(os.fspath(file)) for file in task.inputs]  # fetched
+    files = {}
+    for prefix in (path.with_suffix("") for path in paths if path == bin_path(path.with_suffix(""))):
+        shard, path = Shard(prefix), directory / "suffixes" / f"{prefix.name}.sa"
+        with atomic_file(path) as written, written.open("wb") as file:
+            for begin, end in suffixes.blocks(shard.lengths):
+                file.write(suffixes.suffix_array(shard.tokens[begin:end]).astype(ENTRY, copy=False).data)
+        files[prefix.name.rpartition(".")[2]] = File.of(path, directory)
+    return Part(task.name, task.fingerprint, files, {"bytes": sum(file.bytes for file in files.values())})

@@ -1,0 +1,129 @@
+"""The index of token shards: right, made again only where shards changed, the same from any number of
+processes, and resumed.
+"""
+
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from pipeline.stages import suffixes
+from pipeline.steps.tokens import token_index
+from pipeline.steps.tokens.indexed import Index
+from pipeline.steps.tokens.token_index import TokenIndexError, index_part, of_shards
+from pipeline.store.cleanup import gc
+from pipeline.store.engines import local
+from pipeline.store.engines.local import LocalEngine
+from pipeline.store.last_versions import LastVersions, RecipeName
+from pipeline.store.manifest import Version
+from pipeline.store.store import Store
+from tests.pipeline.steps.tokens.stored_shards import counted, drawn, put_shards, runs_of
+
+ENGINE = LocalEngine(workers=1)
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.uint32])
+@pytest.mark.parametrize("parts", [1, 3])
+@pytest.mark.parametrize("number_of_blocks", [1, 5])
+def test_a_thousand_runs_are_counted_and_placed_as_a_scan_finds_them(
+    dtype: type, parts: int, number_of_blocks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    documents = drawn(parts, 240 // parts, dtype)
+    tokens = min(sum(map(len, part)) for part in documents.values())
+    at_least = -(-tokens // number_of_blocks) - 450
+    monkeypatch.setattr(suffixes, "blocks", partial(suffixes.blocks, at_least=at_least))
+    if number_of_blocks == 1:
+        monkeypatch.undo()
+    store = Store(tmp_path)
+    shards = put_shards(store, documents, dtype)
+    version = of_shards(store, ENGINE, shards)
+    index = Index(shards, version)
+    assert len(index._blocks) >= number_of_blocks * parts
+    stream = np.concatenate([document for part in documents.values() for document in part])
+    for run in runs_of(documents, 1000):
+        positions = index.positions(run)
+        assert index.count(run) == len(positions) == counted(documents, run)
+        assert all(np.array_equal(stream[place : place + len(run)], run) for place in positions[:3])
+    assert version.bytes == 4 * len(stream)
+
+
+def contents(version: Version) -> list[bytes]:
+    return [path.read_bytes() for path in version.opened()]
+
+
+def test_only_parts_whose_train_shards_changed_are_indexed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, documents = Store(tmp_path), drawn(3, 20, np.uint16)
+    before = of_shards(store, ENGINE, put_shards(store, documents, np.uint16))
+    documents["part3"] = drawn(1, 20, np.uint16, seed=9)["part0"]
+    made: list[str] = []
+    monkeypatch.setattr(
+        token_index,
+        "index_part",
+        lambda task, directory: (made.append(task.name), index_part(task, directory))[1],
+    )
+    shards = put_shards(store, documents, np.uint16)
+    after = of_shards(store, ENGINE, shards)
+    assert made == ["part3"] and contents(after)[:3] == contents(before)
+    assert [path.stat().st_ino for path in after.opened()[:3]] == [
+        path.stat().st_ino for path in before.opened()
+    ]
+    assert of_shards(store, ENGINE, shards).reused and made == ["part3"]
+
+
+class StoppedError(Exception):
+    pass
+
+
+def test_a_killed_index_resumes_and_ends_in_the_files_that_several_processes_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "PROCESSES_PAY_ABOVE", 1)
+    documents = drawn(4, 20, np.uint32)
+    whole, stores = [], [Store(tmp_path / name) for name in ("one", "four", "killed")]
+    for store, workers in zip(stores[:2], (1, 4), strict=True):
+        shards = put_shards(store, documents, np.uint32)
+        whole.append(contents(of_shards(store, LocalEngine(workers=workers), shards)))
+    made: list[str] = []
+
+    def stopping(task, directory):
+        made.append(task.name)
+        if len(made) == 3:
+            raise StoppedError
+        return index_part(task, directory)
+
+    monkeypatch.setattr(token_index, "index_part", stopping)
+    shards = put_shards(stores[2], documents, np.uint32)
+    with pytest.raises(StoppedError):
+        of_shards(stores[2], ENGINE, shards)
+    assert contents(of_shards(stores[2], ENGINE, shards)) == whole[0] == whole[1]
+    assert made == ["part0", "part1", "part2", "part2", "part3"]
+
+
+class Usage(NamedTuple):
+    free: int
+
+
+def test_a_disk_that_is_too_full_is_named_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path)
+    shards = put_shards(store, drawn(1, 20, np.uint16), np.uint16)
+    monkeypatch.setattr(token_index.shutil, "disk_usage", lambda path: Usage(1000))
+    with pytest.raises(TokenIndexError, match=r"index of corpus books takes .* GB, but .* has 0.0 GB free"):
+        of_shards(store, ENGINE, shards)
+    assert not (tmp_path / "token_index").exists()
+
+
+def test_an_index_stays_as_long_as_its_shards(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    shards = put_shards(store, drawn(1, 5, np.uint16), np.uint16)
+    index = of_shards(store, ENGINE, shards)
+    assert {item.paths[0] for item in gc.find(store)} == {shards.path, index.path}
+    recipe = tmp_path / "mine.yaml"
+    recipe.write_text("name: mine")
+    LastVersions(store.files, RecipeName("mine", str(recipe))).use(shards.key, shards.path.name)
+    assert gc.find(store) == []
