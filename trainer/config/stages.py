@@ -121,6 +121,11 @@ class Curriculum:
         """Whether the last of `step` steps reached a multiple of `every_tokens`."""
         return self.tokens(step) // every_tokens > self.tokens(step - 1) // every_tokens
 
+    def step_reading(self, sample: int) -> int:
+        """The step that reads a sample, both counted from 0."""
+        stage = self.stages[bisect_right(self.stages, sample, key=lambda stage: stage.first_sample) - 1]
+        return stage.first_step + (sample - stage.first_sample) // stage.global_batch_size
+
     def samples(self, steps: int) -> int:
         """Windows in the first `steps` steps."""
         stage = self.stage(steps)

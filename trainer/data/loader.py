@@ -92,7 +92,7 @@ class TrainingData:
         return corpora, pairs
 
     def holding(self, corpus: int, begin: int, end: int) -> np.ndarray:
-        """The parts, numbered as in `order.times_seen`, that hold any of the tokens from `begin` to `end` - 1
+        """The parts, numbered as in `order.reads`, that hold any of the tokens from `begin` to `end` - 1
         of a corpus, int64.
         """
         parts = self._cut[self.order.part_len][corpus].holding(begin, end)

@@ -150,6 +150,11 @@ class MixtureCycle:
         corpora = self._cycle[rest]
         return corpora, cycles * self._turns[corpora] + self._before[rest]
 
+    def samples(self, corpus: int, turns: np.ndarray) -> np.ndarray:
+        """The inverse of `at`: the samples of these turns of a corpus, int64 [turns]."""
+        cycles, rest = np.divmod(turns, max(self._turns[corpus], 1))
+        return cycles * self.length + np.flatnonzero(self._cycle == corpus)[rest]
+
 
 @dataclass(frozen=True)
 class Segment:
@@ -228,28 +233,29 @@ class SampleOrder:
                 windows[chosen] = permute(whole[chosen] % size, size, self._key(corpus, epoch))
         return corpora, windows * (self.seq_len // length) + part // length
 
-    def times_seen(self, corpus: int, parts: np.ndarray, samples: int) -> np.ndarray:
-        """How often the first `samples` samples hold each of `parts`, windows of `part_len` tokens of a
-        corpus. Both int64 [n].
+    def reads(self, corpus: int, parts: np.ndarray, samples: int) -> tuple[np.ndarray, np.ndarray]:
+        """When the first `samples` samples read each of `parts`, windows of `part_len` tokens of a corpus:
+        the place in `parts` and the number of the sample of each reading, both int64 [readings].
         """
         windows, part = np.divmod(parts, self.seq_len // self.part_len)
-        times = np.zeros(len(parts), dtype=np.int64)
-        for number in range(len(self._segments)):
+        size = self.sizes[corpus]
+        period = (
+            min(size, self._again[corpus]) * self.seq_len
+        )  # the tokens of an epoch, or of what is repeated
+        found = []
+        for number, (segment, cycle) in enumerate(zip(self._segments, self._cycles, strict=True)):
             first = int(self._begins[number][corpus])
             last = first + int(self._tokens(number, samples)[corpus])
-            times += self._passed(corpus, windows, part, last) - self._passed(corpus, windows, part, first)
-        return times
-
-    def _passed(self, corpus: int, windows: np.ndarray, part: np.ndarray, tokens: int) -> np.ndarray:
-        """How often each part is in the first `tokens` tokens that are read of a corpus."""
-        round_tokens = self._again[corpus] * self.seq_len
-        if tokens > round_tokens:
-            rounds, tokens = divmod(tokens, round_tokens)
-            each = self._passed(corpus, windows, part, round_tokens)
-            return rounds * each + self._passed(corpus, windows, part, tokens)
-        epochs, rest = divmod(tokens, self.sizes[corpus] * self.seq_len)
-        places = permute(windows, self.sizes[corpus], self._key(corpus, epochs), backwards=True)
-        return epochs + (places * self.seq_len + part * self.part_len < rest)
+            for epoch in range(first // period, -(-last // period)):
+                key = self._key(corpus, epoch if self._again[corpus] == NEVER else 0)
+                place = permute(windows, size, key, backwards=True) * self.seq_len + part * self.part_len
+                token = epoch * period + place
+                read = np.flatnonzero((place < period) & (first <= token) & (token < last))
+                turns = (token[read] - first) // segment.seq_len
+                found.append((read, segment.first_sample + cycle.samples(corpus, turns)))
+        none = (np.zeros(0, np.int64), np.zeros(0, np.int64))
+        which, when = (np.concatenate(each) for each in zip(none, *found, strict=True))
+        return which, when
 
     def _key(self, corpus: int, epoch: int) -> bytes:
         return f"{self.seed}/{self.names[corpus]}/{epoch}".encode()

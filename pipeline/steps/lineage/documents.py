@@ -6,9 +6,10 @@ with another order of samples, the answer is that of the last order.
 """
 
 import json
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,12 @@ from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError, Trained
 from pipeline.steps.tokens.shards import prefixes
 from pipeline.store import keys
 from pipeline.store.files import StoredFile
-from pipeline.store.keys import RUNS, TRAIN, VALIDATION
+from pipeline.store.keys import RUNS, SPLITS, TRAIN, VALIDATION
 from pipeline.store.manifest import Part, Version
 from pipeline.store.parquet import kept_batches, read_table
 from pipeline.store.store import Store, StoreError
 from pipeline.store.training_runs import run_histories
-from trainer.config import OPERATIONAL, TrainingConfig
+from trainer.config import OPERATIONAL, RunConfig, TrainingConfig
 from trainer.data.loader import TrainingData
 from trainer.data.shards import Shard
 
@@ -50,8 +51,9 @@ class Place:
 
 @dataclass(frozen=True)
 class Seen:
-    """How many of the `windows` that hold tokens of a document a checkpoint was trained on (`seen`), and how
-    often in total (`times`): in its own training, or in that of an ancestor, `through`.
+    """How many of the `windows` that hold tokens of a document a checkpoint was trained on (`seen`), how
+    often in total (`times`), and the `first` and the `last` step: in its own training, or in that of an
+    ancestor, `through`.
     """
 
     checkpoint: Checkpoint
@@ -59,6 +61,8 @@ class Seen:
     windows: int = 0
     seen: int = 0
     times: int = 0
+    first: int | None = None
+    last: int | None = None
     through: Trained | None = None
 
 
@@ -68,6 +72,33 @@ class Untraceable:
 
     checkpoint: Checkpoint
     through: Trained
+
+
+@dataclass(frozen=True)
+class Training:
+    """A training run, and when it read what. Steps count from 1, as in the names of checkpoints."""
+
+    run: Path
+
+    @cached_property
+    def config(self) -> RunConfig:
+        return run_config(self.run)
+
+    @cached_property
+    def data(self) -> TrainingData:
+        return TrainingData(self.config.data, self.config.training, self.run / "packing")
+
+    def readings(
+        self, corpus: str, begin: int, end: int, until_step: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The windows that hold any of the tokens `begin` to `end` - 1 of a corpus; and of each time that the
+        run read one of them, the place among the windows and the step.
+        """
+        number, curriculum = self.data.order.names.index(corpus), self.config.training.curriculum
+        windows = self.data.holding(number, begin, end)
+        which, samples = self.data.order.reads(number, windows, curriculum.samples(until_step))
+        steps = [curriculum.step_reading(sample) + 1 for sample in samples.tolist()]
+        return windows, which, np.array(steps, np.int64)
 
 
 def seen(store: Store, document: str) -> tuple[list[Seen], list[Untraceable]]:
@@ -118,37 +149,26 @@ def _of_run(store: Store, run: Path, together: list[Checkpoint], document: str) 
     if place.shard is None or place.split != TRAIN:
         yield from (Seen(one, place) for one in together)
         return
-    config = run_config(run)
-    data = TrainingData(config.data, config.training, run / "packing")
-    corpus = data.order.names.index(place.corpus)
-    windows = data.holding(corpus, place.begin, place.end)
+    training = Training(run)
     for one in together:
-        times = data.order.times_seen(corpus, windows, config.training.curriculum.samples(one.step))
-        yield Seen(one, place, len(windows), int((times > 0).sum()), int(times.sum()))
+        windows, which, steps = training.readings(place.corpus, place.begin, place.end, one.step)
+        ends = (int(steps.min()), int(steps.max())) if len(steps) else (None, None)
+        yield Seen(one, place, len(windows), len(np.unique(which)), len(which), *ends)
 
 
-def locate(store: Store, assets: dict[str, Any], named: str) -> Place | None:
+def locate(store: Store, assets: Mapping[str, Any], named: str) -> Place | None:
     """Where the document is in the versions that a lineage names; None when no corpus holds it. `named`: its
     id in the store, or the id that its source gives it.
     """
-
-    def version(key: str) -> Version:
-        return store.open(key, Path(assets[key]["path"]).name)
-
     for corpus in keys.corpora_with_shards(assets):
-        scrubbed = version(keys.scrubbed(corpus))
-        held = _holding(scrubbed, {named, document_id(corpus, own_id(named))})
+        text = CorpusText(store, assets, corpus)
+        held = _holding(text.scrubbed, {named, document_id(corpus, own_id(named))})
         if held is None:
             continue
-        part, document = held
-        tables = [
-            version(keys.quality(corpus)).named(part.name, "verdicts"),
-            version(keys.DEDUP).named(keys.decisions(corpus, part.name), "decisions"),
-        ]
-        if reason := _rejected(tables, document):
+        part, document = held[0].name, held[1]
+        if reason := _rejected(text.tables(part), document):
             return Place(corpus, document, reason)
-        shards = version(keys.token_shards(corpus))
-        return _in_shards(corpus, scrubbed.file(part, "documents"), tables, shards, part.name, document)
+        return text.place(part, document)
     return None
 
 
@@ -175,38 +195,99 @@ def _rejected(tables: list[StoredFile], document: str) -> str | None:
     return f"removed by dedup: {decision['reason']}, for {decision['duplicate_of']}"
 
 
-def _in_shards(
-    corpus: str, documents: StoredFile, tables: list[StoredFile], shards: Version, part: str, document: str
-) -> Place:
-    """The place of a kept document: the shards of each split hold the kept documents in the order of the
-    part.
+@dataclass(frozen=True)
+class Held:
+    """A document of the training text, and its tokens `begin` to `end` - 1 in the stream of the corpus."""
+
+    document: str
+    source: str | None
+    url: str | None
+    part: str
+    begin: int
+    end: int
+
+
+class CorpusText:
+    """The documents of a corpus in the versions that a lineage names, and where they are in its shards: those
+    of each split hold the kept documents in the order of the part.
     """
-    fraction = shards.manifest["params"]["validation_fraction"]
-    validates = bpe.held_out(pa.array([document]), fraction)[0]
-    split = VALIDATION if validates else TRAIN
-    record = json.loads(shards.named(part, "shards").read_text())
-    left_out = dict.fromkeys(record["empty_documents"], "without text")
-    left_out |= dict.fromkeys(record.get("too_long", []), "too long for the context of the model")
-    if document in left_out:
-        return Place(corpus, document, left_out[document])
-    ids = pa.concat_arrays([batch.column("id") for batch in kept_batches(documents, tables, ["id"])])
-    before = ids.slice(0, pc.index(ids, document).as_py())
-    with_text = np.array([one not in left_out for one in before.to_pylist()], np.bool_)
-    number = int(((bpe.held_out(before, fraction) == validates) & with_text).sum())
-    begin = 0
-    for prefix in prefixes(shards, split):
-        shard = Shard(prefix)
-        if prefix.name.rpartition(".")[0] == part:
-            if number < shard.num_documents:
-                begin += int(shard.lengths[:number].sum(dtype=np.int64))
-                end = begin + int(shard.lengths[number])
-                return Place(corpus, document, None, split, prefix, number, begin, end)
-            number -= shard.num_documents
-        begin += shard.num_tokens
-    raise LineageError(
-        f"{shards.path} has fewer documents than were kept: `python -m pipeline inspect-shards --verify` "
-        "says what is wrong"
-    )
+
+    def __init__(self, store: Store, assets: Mapping[str, Any], corpus: str):
+        self.corpus = corpus
+        wanted = (keys.token_shards(corpus), *keys.judged(corpus), keys.DEDUP)
+        opened = (store.open(key, Path(assets[key]["path"]).name) for key in wanted)
+        self.version, self.scrubbed, self._quality, self._dedup = opened
+        self._written: dict[tuple[str, str], pa.Table] = {}
+
+    @cached_property
+    def train_shards(self) -> list[Shard]:
+        return [Shard(prefix) for prefix in prefixes(self.version, TRAIN)]
+
+    def tables(self, part: str) -> list[StoredFile]:
+        """The verdicts of quality and the decisions of dedup on a part."""
+        decisions = self._dedup.named(keys.decisions(self.corpus, part), "decisions")
+        return [self._quality.named(part, "verdicts"), decisions]
+
+    def written(self, part: str, split: str) -> pa.Table:
+        """The documents of a part that are in the shards of a split: `id`, `source`, `url`."""
+        if (part, split) not in self._written:
+            documents = self.scrubbed.named(part, "documents")
+            kept = kept_batches(documents, self.tables(part), ["id", "source", "url"])
+            table = pa.Table.from_batches(list(kept)).combine_chunks()
+            ids = table.column("id").combine_chunks()
+            left_out = list(self._left_out(part))
+            validates = bpe.held_out(ids, self.version.manifest["params"]["validation_fraction"])
+            has_text = ~np.isin(ids.to_numpy(zero_copy_only=False).astype(str), left_out)
+            self._written[part, split] = table.filter(
+                pa.array((validates == (split == VALIDATION)) & has_text)
+            )
+        return self._written[part, split]
+
+    def place(self, part: str, document: str) -> Place:
+        """The place of a document that was kept. Raises LineageError where the shards lack it."""
+        for split in SPLITS:
+            number = pc.index(self.written(part, split).column("id"), document).as_py()
+            if number < 0:
+                continue
+            begin = 0
+            for shard in map(Shard, prefixes(self.version, split)):
+                if _part_of(shard) == part and number < shard.num_documents:
+                    begin += int(shard.lengths[:number].sum(dtype=np.int64))
+                    end = begin + int(shard.lengths[number])
+                    return Place(self.corpus, document, None, split, shard.prefix, number, begin, end)
+                number -= shard.num_documents * (_part_of(shard) == part)
+                begin += shard.num_tokens
+            raise LineageError(
+                f"{self.version.path} has fewer documents than were kept: `python -m pipeline inspect-shards "
+                "--verify` says what is wrong"
+            )
+        return Place(self.corpus, document, self._left_out(part)[document])
+
+    def _left_out(self, part: str) -> dict[str, str]:
+        """Why documents of a part that were kept are in no shard."""
+        record = json.loads(self.version.named(part, "shards").read_text())
+        found = dict.fromkeys(record["empty_documents"], "without text")
+        return found | dict.fromkeys(record.get("too_long", []), "too long for the context of the model")
+
+    def at(self, position: int) -> Held:
+        """The document that holds this token of the corpus' stream. Raises IndexError outside of it."""
+        begin, before = 0, Counter[str]()
+        for shard in self.train_shards:
+            if position < begin + shard.num_tokens:
+                ends = begin + np.cumsum(shard.lengths, dtype=np.int64)
+                number, part = int(np.searchsorted(ends, position, side="right")), _part_of(shard)
+                row = self.written(part, TRAIN).slice(before[part] + number, 1).to_pylist()[0]
+                end = int(ends[number])
+                return Held(row["id"], row["source"], row["url"], part, end - int(shard.lengths[number]), end)
+            begin, before[_part_of(shard)] = (
+                begin + shard.num_tokens,
+                before[_part_of(shard)] + shard.num_documents,
+            )
+        raise IndexError(f"token {position} is not in a stream of {begin}")
+
+
+def _part_of(shard: Shard) -> str:
+    return shard.prefix.name.rpartition(".")[0]
 
 
 def _homes(store: Store, one: Checkpoint) -> Iterator[tuple[Trained, tuple[Store, Path] | None]]:

@@ -40,20 +40,37 @@ def test_a_permutation_is_undone(size: int, key: bytes) -> None:
     assert np.array_equal(permute(there, size, key, backwards=True), np.arange(size))
 
 
-@settings(max_examples=30, deadline=None)
-@given(st.integers(0, 9000), st.none() | st.integers(1, 9000))
-def test_how_often_a_window_was_seen_is_counted_without_going_through_the_order(
-    samples: int, repeated: int | None
+SEGMENTS = {
+    "one": [Segment(0, 8, (2.0, 1.0))],
+    "two stages": [Segment(0, 4, (1.0, 2.0)), Segment(333, 8, (2.0, 1.0))],
+    "longer, and without a corpus": [Segment(0, 8, (2.0, 1.0)), Segment(100, 2, (1.0, 0.0))],
+}
+
+
+@pytest.mark.parametrize("stages", SEGMENTS)
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 900), st.none() | st.integers(1, 900))
+def test_when_a_window_was_read_is_found_without_going_through_the_order(
+    stages: str, samples: int, repeated: int | None
 ) -> None:
-    order = SampleOrder(7, ["a", "b"], [101, 17], 8, [Segment(0, 8, (2.0, 1.0))])
+    """Over more than three epochs of either corpus."""
+    order = SampleOrder(7, ["a", "b"], [101, 17], 8, SEGMENTS[stages])
     if repeated is not None:
         order.repeat_half(repeated)
-    corpora, windows = order.windows(0, samples)
+    ends = [segment.first_sample for segment in SEGMENTS[stages][1:]]
+    read: dict[tuple[int, int], list[int]] = {}
+    for segment, end in zip(SEGMENTS[stages], [*ends, 900], strict=True):
+        for sample in range(segment.first_sample, min(end, samples)):
+            (corpus,), (window,) = order.windows(sample, 1)
+            each = segment.seq_len // order.part_len
+            for part in range(window * each, (window + 1) * each):
+                read.setdefault((int(corpus), part), []).append(sample)
     for corpus, size in enumerate(order.sizes):
-        assert np.array_equal(
-            order.times_seen(corpus, np.arange(size), samples),
-            np.bincount(windows[corpora == corpus], minlength=size),
-        )
+        which, when = order.reads(corpus, np.arange(size * 8 // order.part_len), samples)
+        found: dict[tuple[int, int], list[int]] = {}
+        for part, sample in sorted(zip(which.tolist(), when.tolist(), strict=True)):
+            found.setdefault((corpus, part), []).append(sample)
+        assert found == {place: samples for place, samples in read.items() if place[0] == corpus}
 
 
 def test_keys_give_permutations_that_look_unrelated() -> None:
