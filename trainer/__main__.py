@@ -154,6 +154,30 @@ def _benchmark(arguments: list[str]) -> int:
     return 0
 
 
+def _predict(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m trainer predict",
+        description="Print how well a checkpoint predicts rows of token ids, as a line of JSON for each: its "
+        "mean loss, and how many tokens after the prompt the checkpoint recites.",
+    )
+    add = parser.add_argument
+    add("--model", metavar="NAME", required=True, help=MODEL_NAMES)
+    add("--prompt", metavar="N", type=int, default=1, help="tokens of each row; default: %(default)s")
+    add("rows", type=Path, metavar="ROWS.npy", help="int64 [rows, length]")
+    options = parser.parse_args(arguments)
+    from trainer.tools.named import checkpoint_named
+
+    checkpoint = checkpoint_named(options.model)
+    config = load_run_config(checkpoint.resolve().parent.parent / "config.yaml")
+    import numpy as np
+
+    from trainer.run.evaluation.rows import predictions
+
+    for found in predictions(checkpoint, config, np.load(options.rows), options.prompt):
+        print(json.dumps(found), flush=True)
+    return 0
+
+
 def _generate(arguments: list[str]) -> int:
     defaults = SamplesConfig()
     parser = argparse.ArgumentParser(
@@ -242,6 +266,7 @@ def _chat(arguments: list[str]) -> int:
 COMMANDS = {
     "evaluate": _evaluate,
     "benchmark": _benchmark,
+    "predict": _predict,
     "generate": _generate,
     "answer": _answer,
     "chat": _chat,

@@ -15,6 +15,7 @@ from pipeline.steps.lineage.checkpoints import Checkpoint, planned, read
 from pipeline.steps.stages import final_assets
 from pipeline.steps.training import plan
 from pipeline.store import keys
+from pipeline.store.errors import PipelineError
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
 from pipeline.store.training_runs import saved_steps
@@ -93,7 +94,7 @@ def _log_entry(
         "step": message["step"],
         "tokens": message["tokens"],
         **scores(message),
-        **({"samples": samples_shown(samples)} if samples else {}),
+        **({"samples": samples_shown(_traced(saved, samples))} if samples else {}),
         **_lineage(saved),
         "on disk": "yes",
         "path": dg.MetadataValue.path(message["path"]),
@@ -111,6 +112,22 @@ def _log_entry(
             },
         )
     )
+
+
+def _traced(saved: Checkpoint, samples: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """The samples, each with the longest span that it has from training text, where that has an index."""
+    from pipeline.steps.lineage import trace  # here, because it loads compiled kernels
+
+    try:
+        searcher = trace.Searcher(trace.readers(Store(saved.run.parents[1]), saved)[0])
+        spans = [searcher.trace(sample["text"], trace.LEAST, 1).longest for sample in samples]
+    except PipelineError:  # no index yet, or shards that are gone: the samples are shown all the same
+        return samples
+    command = f"`python -m pipeline trace --samples {saved.name}`"
+    return [
+        {**sample, "origin": f"{span.described if span else trace.NOTHING}: {command}"}
+        for sample, span in zip(samples, spans, strict=True)
+    ]
 
 
 def add_entry(
@@ -201,7 +218,10 @@ def rounded(figures: Mapping[str, float]) -> dict[str, float]:
 def samples_shown(samples: Sequence[Mapping[str, Any]]) -> dg.MarkdownMetadataValue:
     """The text that a model writes after each prompt."""
     return dg.MetadataValue.md(
-        "\n\n".join(f"**{sample['prompt']}**\n\n```text\n{sample['text']}\n```" for sample in samples)
+        "\n\n".join(
+            f"**{sample['prompt']}**\n\n```text\n{sample['text']}\n```\n\n{sample.get('origin', '')}".rstrip()
+            for sample in samples
+        )
     )
 
 

@@ -17,6 +17,11 @@ from trainer.system.history import RunHistory
 LEAST_SECONDS, SHARE = 15.0, 30  # between two entries; of the time so far, where that is more
 
 
+def rows_of(run: plan.Run, step: int) -> str:
+    """The command that lists the documents of a step."""
+    return f"`python -m pipeline lineage {run.name}-{step:08d} --step {step} --losses`"
+
+
 class Progress:
     """Adds entries to the asset while its run trains: the page of an asset shows the newest entry, and
     observations only of an asset that has none. They become rarer: about 100 in the first hour, 250 in a
@@ -29,6 +34,7 @@ class Progress:
         self._scores: dict[str, Any] = {}
         self._last: dict[str, Any] = {}
         self._sample: Mapping[str, Any] | None = None
+        self._spike = ""
 
     def __enter__(self) -> Self:
         return self
@@ -45,6 +51,8 @@ class Progress:
             case "metrics":
                 self._last = dict(message)
                 self._scores["loss"] = message["loss"]
+                if message["spike"]:
+                    self._spike = f"step {message['step']}: {rows_of(self._run, message['step'])}"
             case "evaluation":
                 self._scores |= {
                     "validation_loss": message["loss"],
@@ -68,6 +76,7 @@ class Progress:
             "step": self._last["step"],
             "tokens": self._last["tokens"],
             **({"sample": checkpoints.samples_shown([self._sample])} if self._sample else {}),
+            **({"last spike": self._spike} if self._spike else {}),
             "training run": self._run.config.name,
         }
         context = self._context

@@ -11,7 +11,7 @@ import dagster as dg
 from pipeline.assets import checkpoints
 from pipeline.assets.asset import StoppedError
 from pipeline.assets.operations import alerts
-from pipeline.assets.progress import Progress
+from pipeline.assets.progress import Progress, rows_of
 from pipeline.steps.training import plan
 from pipeline.steps.training.effort import Stopwatch
 from pipeline.steps.training.launcher import Launcher
@@ -179,7 +179,10 @@ class TrainerProcess:
     def _alert_of_spike(self, message: Mapping[str, Any]) -> None:
         """Logs each spike, and sends one alert in SPIKE_ALERT_SECONDS."""
         facts = f"loss {message['loss']:.3f}, gradient norm {message['grad_norm']:.3f}"
-        text = f"training {self.run.config.name}: loss spike at step {message['step']}: {facts}"
+        step, name = message["step"], self.run.config.name
+        text = (
+            f"training {name}: loss spike at step {step}: {facts}; {rows_of(self.run, step)} lists its rows"
+        )
         self.context.log.warning(text)
         now = time.monotonic()
         if now >= self._spike_alert_at:

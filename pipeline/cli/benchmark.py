@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> None:
         if not asked:
             raise UsageError("--on recipe: the recipe has no `evaluation` with benchmarks or texts")
     else:
-        asked = benchmark.named(_wanted(options.on))
+        asked = benchmark.named(wanted(options.on))
     found = benchmark.answered(chosen_model(options).path, asked, options.precision)
     if options.json:
         print(json.dumps(found, indent=1))
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> None:
     print(f"*: the accuracy that is compared with chance. {benchmark.verdict(found)[1]}")
 
 
-def _wanted(text: str) -> tuple[NamedBenchmark, ...]:
+def wanted(text: str) -> tuple[NamedBenchmark, ...]:
     """The benchmarks of a list with commas. Raises UsageError."""
     entries = [
         {"name": _name(Path(one)), "path": str(Path(one).absolute())} if one.endswith(".jsonl") else one

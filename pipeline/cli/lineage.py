@@ -15,8 +15,10 @@ from pipeline.reports import tables
 from pipeline.steps.lineage.checkpoints import Checkpoint, Sighting, that_saw
 from pipeline.steps.lineage.documents import Seen, Untraceable, seen
 from pipeline.steps.lineage.record import described_commit
+from pipeline.steps.model.recital import Row, batch
 from pipeline.store import keys
 from pipeline.store.manifest import breakdown
+from trainer.system.history import NAME_LENGTH
 
 LABEL = 13  # characters of the labels on the left
 SHOWN = 12  # characters of a version
@@ -42,6 +44,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="show what happened to this document, and list the checkpoints that were trained on it; ID is "
         "the store's or the one that the source gives it",
     )
+    parser.add_argument(
+        "--step", metavar="N", type=int, help="list the rows of the batch of this step, and their documents"
+    )
+    parser.add_argument(
+        "--losses",
+        action="store_true",
+        help="with --step: the rows with the highest loss first, under the newest checkpoint before it",
+    )
     parser.add_argument("--json", action="store_true", help="print everything, defaults too, as JSON")
 
 
@@ -51,6 +61,10 @@ def run(options: argparse.Namespace) -> None:
         raise UsageError("lineage: give one of CHECKPOINT, --variant, --corpus and --document")
     if options.version and not options.corpus:
         raise UsageError("--version: name the corpus with --corpus, too")
+    if options.step is not None and not (options.checkpoint or options.variant):
+        raise UsageError("--step: name a checkpoint of the run, too")
+    if options.losses and options.step is None:
+        raise UsageError("--losses: name the step with --step, too")
     store, width = whole_store(), shutil.get_terminal_size().columns
     answer: Any
     lines: Iterable[str]
@@ -61,7 +75,11 @@ def run(options: argparse.Namespace) -> None:
     elif options.document:
         answers, unknown = seen(store, options.document)
         answer = [*map(_seen, answers), *map(_untraceable, unknown)]
-        lines = _document(answers, unknown, width)
+        lines = [*_document(answers, unknown, width), *_remade(answers, width)]
+    elif options.step is not None:
+        rows, by = batch(store, named_checkpoint(store, options), options.step, options.losses)
+        answer = {"step": options.step, "losses_by": by, "rows": [asdict(row) for row in rows]}
+        lines = _rows(rows, by)
     else:
         named = named_checkpoint(store, options)
         answer = {"checkpoint": named.name, "path": str(named.path), "saved": named.saved, **named.lineage}
@@ -218,6 +236,8 @@ def _seen(one: Seen) -> dict[str, Any]:
         "windows": one.windows,
         "windows_seen": one.seen,
         "times": one.times,
+        "first_step": one.first,
+        "last_step": one.last,
     }
 
 
@@ -246,6 +266,7 @@ def _document(answers: Sequence[Seen], unknown: Sequence[Untraceable], width: in
             use = (
                 f"trained on {answer.seen:,} of the {answer.windows:,} windows that contain part of it, "
                 f"{answer.times:,} times in total"
+                + (f", first at step {answer.first:,}, last at {answer.last:,}" if answer.times else "")
             )
         else:
             use = "held out for validation, not trained on"
@@ -265,3 +286,29 @@ def _document(answers: Sequence[Seen], unknown: Sequence[Untraceable], width: in
 
 def _wrapped(text: str, width: int) -> str:
     return "\n".join(_wrap(text, width, subsequent_indent="    "))
+
+
+def _remade(answers: Sequence[Seen], width: int) -> Iterator[str]:
+    """What a run would make again if the document were gone from its source."""
+    first: dict[str, int] = {}
+    for one in answers:
+        if one.first and not one.through:
+            name = one.checkpoint.run.name[:NAME_LENGTH]
+            first[name] = min(one.first, first.get(name, one.first))
+    if first:
+        place, assets = answers[0].place, answers[0].checkpoint.lineage["assets"]
+        made = [key for key in assets if key == keys.DEDUP or keys.is_of_corpus(key, place.corpus)]
+        trained = ", ".join(f"{name} from step {step:,}" for name, step in first.items())
+        yield _wrapped(
+            f"removing it would remake its part of {', '.join(made)}; and train again: {trained}", width
+        )
+
+
+def _rows(rows: Sequence[Row], by: str) -> Iterator[str]:
+    if by:
+        yield f"losses under {by}, in nats a token, the highest first"
+    for one in rows:
+        loss = "" if one.loss is None else f", loss {one.loss:.3f}"
+        yield f"row {one.row}: window {one.window:,} of {one.corpus}{loss}"
+        for held in one.documents:
+            yield f"  {held.document} ({held.source or '-'}), tokens {held.begin:,} to {held.end - 1:,}"

@@ -91,6 +91,16 @@ class TrainingData:
             pairs[mine, : one.most_pieces] = one.numbered(numbers[mine])
         return corpora, pairs
 
+    def sample(self, number: int) -> tuple[str, int, list[tuple[int, int]]]:
+        """What sample `number` of the run holds: a corpus, the number of a window, and its tokens from, up to
+        in the stream of the corpus.
+        """
+        seq_len = self._curriculum.stage(self._curriculum.step_reading(number)).seq_len
+        (corpus,), (window,) = self.order.windows(number, 1)
+        starts, lengths = self._cut[seq_len][corpus].pieces(int(window))
+        pieces = list(zip(starts.tolist(), (starts + lengths).tolist(), strict=True))
+        return self.order.names[corpus], int(window), pieces
+
     def holding(self, corpus: int, begin: int, end: int) -> np.ndarray:
         """The parts, numbered as in `order.reads`, that hold any of the tokens from `begin` to `end` - 1
         of a corpus, int64.

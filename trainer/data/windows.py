@@ -33,6 +33,10 @@ class StridedWindows:
         """Fills row rows[i] of `out` int64 [any, seq_len + 1] with window numbers[i]."""
         self._stream.gather(numbers * self._seq_len, out, rows)
 
+    def pieces(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """The starts in the stream of the runs of tokens that a window holds, and their lengths."""
+        return np.array([number * self._seq_len]), np.array([self._seq_len + 1])
+
     def holding(self, begin: int, end: int) -> np.ndarray:
         """The numbers of the windows that hold any of the corpus' tokens `begin` to `end` - 1, ascending,
         int64.

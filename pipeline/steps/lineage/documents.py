@@ -114,7 +114,7 @@ def seen(store: Store, document: str) -> tuple[list[Seen], list[Untraceable]]:
     untraceable: list[Untraceable] = []
     for (run, _), together in by_shards.items():
         found += _of_run(store, run, together, document)
-        for ancestor, home in _homes(store, together[0]):
+        for ancestor, home in homes(store, together[0]):
             answers = _of_ancestor(ancestor, home, document)
             found += [
                 replace(answer, checkpoint=one, through=ancestor)
@@ -269,6 +269,12 @@ class CorpusText:
         found = dict.fromkeys(record["empty_documents"], "without text")
         return found | dict.fromkeys(record.get("too_long", []), "too long for the context of the model")
 
+    def between(self, begin: int, end: int) -> Iterator[Held]:
+        """The documents that hold any of these tokens of the corpus' stream."""
+        while begin < end:
+            yield (held := self.at(begin))
+            begin = held.end
+
     def at(self, position: int) -> Held:
         """The document that holds this token of the corpus' stream. Raises IndexError outside of it."""
         begin, before = 0, Counter[str]()
@@ -290,7 +296,7 @@ def _part_of(shard: Shard) -> str:
     return shard.prefix.name.rpartition(".")[0]
 
 
-def _homes(store: Store, one: Checkpoint) -> Iterator[tuple[Trained, tuple[Store, Path] | None]]:
+def homes(store: Store, one: Checkpoint) -> Iterator[tuple[Trained, tuple[Store, Path] | None]]:
     """Each ancestor of a checkpoint, with a run that read the same samples in the same order and the store
     that holds it: this store, or one in which the weights still lie. None: there is no such run.
     """

@@ -75,7 +75,7 @@ class PackedRows:
             )
 
     def pieces(self, row: int) -> tuple[np.ndarray, np.ndarray]:
-        """The starts of a row's pieces in the stream, and their lengths."""
+        """As StridedWindows.pieces."""
         first = int(self._ends[row - 1]) if row else 0
         return self._starts[first : self._ends[row]], self._lengths[first : self._ends[row]]
 

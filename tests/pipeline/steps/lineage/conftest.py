@@ -16,7 +16,7 @@ from pipeline.steps.training import plan
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.store import Store
 from tests.integration.project import TRAINING
-from tests.pipeline.steps.corpora import TEXTS, prepare
+from tests.pipeline.steps.corpora import SETTINGS, TEXTS, prepare
 from trainer.run import loop
 from trainer.system.history import STORE_VARIABLE
 
@@ -39,10 +39,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Path]:
         "corpora": [
             {"name": name, "source": {"kind": "files", "paths": [f"{name}.jsonl"]}} for name in CORPORA
         ],
-        "quality": "docs",
         "tokenizer": {"vocab_size": 300},
         "shards": {"validation_fraction": 0.2},
         "training": TRAINING | QUICK,
+        **SETTINGS,
     }
     (directory / "recipe.yaml").write_text(yaml.safe_dump(settings))
     recipe = load_recipe(directory / "recipe.yaml")

@@ -1,0 +1,266 @@
+"""Finds what a text has in common with training text, word for word, and when a checkpoint read it."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from tokenizers import Tokenizer
+
+from pipeline.plugins.settings import TransformParams
+from pipeline.plugins.transforms import of_corpus
+from pipeline.stages import pii
+from pipeline.steps.lineage.checkpoints import Checkpoint
+from pipeline.steps.lineage.documents import CorpusText, Held, Training, homes
+from pipeline.steps.tokens import token_index
+from pipeline.steps.tokens.indexed import Index
+from pipeline.steps.tokens.tokenizer import frozen
+from pipeline.store import keys
+from pipeline.store.engines.local import Engine
+from pipeline.store.errors import PipelineError
+from pipeline.store.params import DOCUMENT_SCHEMA
+from pipeline.store.store import Store, StoreError
+
+LEAST = 16  # tokens of a span; of text that was not trained on, 13 were the most that a book shared
+NOTHING = f"no {LEAST} tokens of it are in the training text"
+OCCURRENCES = 10  # that are shown of a span
+LEADS = ("", " ")  # a word has another token after a space
+
+
+class TraceError(PipelineError):
+    """A text cannot be looked for."""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Whose training text is searched: what was made, by key, and the recipe. `training` read it up to
+    `step`; None of a recipe alone. `through`: the ancestor of a checkpoint that this is, if it is one.
+    """
+
+    store: Store
+    assets: Mapping[str, Any]
+    recipe: Mapping[str, Any]
+    training: Training | None = None
+    step: int = 0
+    through: str = ""
+
+
+def readers(store: Store, checkpoint: Checkpoint) -> list[Reader]:
+    """A checkpoint, and those of its ancestors whose run is in a store that could be found."""
+    lineage = checkpoint.lineage
+    found = [Reader(store, lineage["assets"], lineage["recipe"], Training(checkpoint.run), checkpoint.step)]
+    for ancestor, home in homes(store, checkpoint):
+        if home is not None:
+            assets, recipe = ancestor.lineage["assets"], ancestor.lineage["recipe"]
+            step = ancestor.lineage["training"]["step"]
+            found.append(Reader(home[0], assets, recipe, Training(home[1]), step, ancestor.described))
+    return found
+
+
+@dataclass(frozen=True)
+class Occurrence:
+    """Where a span occurs: a document, the token of it that the span begins at, and the steps at which any of
+    the span's tokens were read; None where nobody read it, but a recipe has it.
+    """
+
+    corpus: str
+    held: Held
+    token: int
+    steps: Sequence[int] | None
+
+
+@dataclass(frozen=True)
+class Span:
+    """A part of a text, characters `begin` to `end` - 1, that occurs `count` times and is in no longer one.
+    `log_probability`: the sum of those of its tokens, by how often each occurs.
+    """
+
+    text: str
+    begin: int
+    end: int
+    ids: np.ndarray
+    count: int
+    log_probability: float
+    occurrences: Sequence[Occurrence]
+
+    @property
+    def described(self) -> str:
+        """Its length, how often it occurs, and where first."""
+        first = self.occurrences[0]
+        where = f"first in document {first.held.document} of corpus {first.corpus}"
+        return f"{len(self.ids):,} tokens of it are in the training text {self.count:,} times, {where}"
+
+
+@dataclass(frozen=True)
+class Traced:
+    """The spans of a text, the least likely first, and the share (0 to 1) of its characters in them."""
+
+    spans: Sequence[Span]
+    covered: float
+
+    @property
+    def longest(self) -> Span | None:
+        return max(self.spans, key=lambda span: len(span.ids), default=None)
+
+
+class Searcher:
+    """The training text of a reader, open to be searched. `engine` makes what is not indexed yet, after `say`
+    was told how much; without one, TraceError is raised instead, as it is for shards that are gone.
+    """
+
+    def __init__(self, reader: Reader, engine: Engine | None = None, say: Callable[[str], None] = print):
+        self.reader, store = reader, reader.store
+        self.corpora: dict[str, tuple[CorpusText, Index]] = {}
+        try:
+            texts = [
+                CorpusText(store, reader.assets, name) for name in keys.corpora_with_shards(reader.assets)
+            ]
+            tokenizer = store.open(keys.TOKENIZER, Path(reader.assets[keys.TOKENIZER]["path"]).name)
+        except StoreError as error:
+            raise TraceError(
+                f"{error}; `python -m pipeline reproduce RUN-STEP -o OUT` prints the commands that make what "
+                "`gc` removed again"
+            ) from error
+        self._tokenizer = Tokenizer.from_str(frozen(tokenizer.directory()).tokenizer_json)
+        self._tokenizer.encode_special_tokens = True
+        for text in texts:
+            work = token_index.work_of(text.version)
+            if (index := store.find(work)) is None:
+                if engine is None:
+                    raise TraceError(
+                        f"{work.key} has not been made: `python -m pipeline trace TEXT` makes it"
+                    )
+                tokens = text.version.counts["train_tokens"]
+                seconds = tokens / token_index.TOKENS_PER_SECOND
+                size = token_index.size(text.version) / 1e6
+                say(f"making {work.key}: {tokens:,} tokens, {size:,.1f} MB, {seconds:,.0f} s of one core")
+                with store.in_progress():
+                    index = token_index.of_shards(store, engine, text.version)
+            self.corpora[text.corpus] = text, Index(text.version, index)
+
+    def count(self, text: str) -> int:
+        """How often a text occurs as whole tokens, of any number."""
+        return sum(
+            self.corpora[corpus][1].count(np.array(ids, np.int64))
+            for prepared, corpora in self._prepared(text).items()
+            for ids in {tuple(self._encoded(lead + prepared).ids) for lead in LEADS}
+            for corpus in corpora
+        )
+
+    def check(self, text: str, least: int) -> None:
+        """Raises TraceError for a text of fewer tokens than a span must have."""
+        forms = [
+            len(self._encoded(lead + prepared).ids) for prepared in self._prepared(text) for lead in LEADS
+        ]
+        if max(forms) < least:
+            raise TraceError(
+                f"the text has {max(forms)} tokens, and spans of at least {least} are looked for: give more "
+                "text or a smaller --min-tokens, or --count it"
+            )
+
+    def trace(self, text: str, least: int, occurrences: int = OCCURRENCES) -> Traced:
+        """The spans of at least so many tokens."""
+        spans: dict[str, Span] = {}
+        covered = 0.0
+        for prepared, corpora in self._prepared(text).items():
+            inside = np.zeros(len(prepared), np.bool_)
+            for begin, end, ids in self._runs(prepared, corpora, least):
+                inside[begin:end] = True
+                if prepared[begin:end] not in spans:
+                    spans[prepared[begin:end]] = self._span(prepared, begin, end, ids, corpora, occurrences)
+            covered = max(covered, float(inside.mean()))
+        return Traced(sorted(spans.values(), key=lambda span: span.log_probability), covered)
+
+    def _runs(self, text: str, corpora: Sequence[str], least: int) -> list[tuple[int, int, np.ndarray]]:
+        """The longest runs of a text that occur: characters from, up to, and ids; none within another."""
+        found = []
+        for lead in LEADS:
+            encoding = self._encoded(lead + text)
+            ids = np.array(encoding.ids, np.int64)
+            each = [self.corpora[corpus][1].longest(ids) for corpus in corpora]
+            ends = np.arange(len(ids)) + np.max(each, axis=0)
+            for start in np.flatnonzero(
+                (ends - np.arange(len(ids)) >= least) & (np.diff(ends, prepend=0) > 0)
+            ):
+                end = int(ends[start])
+                begins, stops = encoding.offsets[start][0], encoding.offsets[end - 1][1]
+                found.append((max(0, begins - len(lead)), stops - len(lead), ids[start:end]))
+        kept: list[tuple[int, int, np.ndarray]] = []
+        for run in sorted(found, key=lambda run: (run[0], -run[1])):
+            if not kept or run[1] > kept[-1][1]:
+                kept.append(run)
+        return kept
+
+    def _span(
+        self, text: str, begin: int, end: int, ids: np.ndarray, corpora: Sequence[str], most: int
+    ) -> Span:
+        places = [(corpus, self.corpora[corpus][1].positions(ids)) for corpus in corpora]
+        first = [(corpus, int(place)) for corpus, found in places for place in found[:most]][:most]
+        shown = [self._occurrence(corpus, place, len(ids)) for corpus, place in first]
+        likely = sum(math.log(self._share(int(token))) for token in ids)
+        return Span(text[begin:end], begin, end, ids, sum(len(found) for _, found in places), likely, shown)
+
+    def _occurrence(self, corpus: str, position: int, tokens: int) -> Occurrence:
+        held = self.corpora[corpus][0].at(position)
+        steps = self.steps(corpus, position, tokens)
+        return Occurrence(corpus, held, position - held.begin, steps)
+
+    def steps(self, corpus: str, position: int, tokens: int) -> list[int] | None:
+        """The steps, in order, at which any of these tokens of a corpus were read."""
+        if self.reader.training is None:
+            return None
+        if corpus not in self.reader.training.data.order.names:
+            return []
+        _, _, steps = self.reader.training.readings(corpus, position, position + tokens, self.reader.step)
+        return sorted(set(steps.tolist()))
+
+    def readings(self, ids: np.ndarray) -> int:
+        """How often a run of ids was read: at each place where it occurs, its first token."""
+        assert self.reader.training is not None
+        return sum(
+            len(self.reader.training.readings(corpus, place, place + 1, self.reader.step)[1])
+            for corpus, (_, index) in self.corpora.items()
+            if corpus in self.reader.training.data.order.names
+            for place in index.positions(ids).tolist()
+        )
+
+    def _share(self, token: int) -> float:
+        """The share of a token among all tokens of training."""
+        if token not in self._shares:
+            count = sum(index.count(np.array([token])) for _, index in self.corpora.values())
+            self._shares[token] = count / sum(index.num_tokens for _, index in self.corpora.values())
+        return self._shares[token]
+
+    @cached_property
+    def _shares(self) -> dict[int, float]:
+        return {}
+
+    def _encoded(self, text: str) -> Any:
+        return self._tokenizer.encode(text, add_special_tokens=False)
+
+    def _prepared(self, text: str) -> dict[str, list[str]]:
+        """The text as it may be in the corpora, each with those that treat it so. Raises TraceError."""
+        if not text.strip():
+            raise TraceError("the text is empty: give a text, a file, or - for standard input")
+        found: dict[str, list[str]] = {}
+        for corpus in self.corpora:
+            for prepared in dict.fromkeys(self._treated(corpus, text)):
+                found.setdefault(prepared, []).append(corpus)
+        return found
+
+    def _treated(self, corpus: str, text: str) -> Iterator[str]:
+        """Scrubbed as the recipe scrubs the corpus, and before that, where it transforms it, transformed."""
+        recipe = self.reader.recipe
+        own = next(one for one in recipe["corpora"] if one["name"] == corpus)
+        scrub = pii.PiiParams.model_validate(own.get("scrub") or recipe["scrub"])
+        chain = of_corpus([TransformParams.model_validate(one) for one in recipe["transforms"]], corpus)
+        row = {"id": "", "text": text, "source": None, "url": None, "metadata": None}
+        documents = [pa.RecordBatch.from_pylist([row], DOCUMENT_SCHEMA)]
+        for one in chain:
+            documents.append(one.apply(documents[-1])[0])
+        for batch in dict.fromkeys((0, len(chain))):
+            yield from pii.scrub(documents[batch], scrub)[0].column("text").to_pylist()

@@ -1,0 +1,153 @@
+"""What a checkpoint writes, what it recites of the text that it read, and how it predicts a batch."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from pipeline.steps.lineage.checkpoints import Checkpoint
+from pipeline.steps.lineage.documents import CorpusText, Held, Training
+from pipeline.steps.lineage.trace import Searcher
+from pipeline.steps.tokens.shards import prefixes
+from pipeline.steps.training.launcher import run_trainer
+from pipeline.store.errors import PipelineError
+from pipeline.store.keys import TRAIN, VALIDATION
+from pipeline.store.store import Store
+from pipeline.store.training_runs import checkpoint_path, run_named
+from trainer.data.shards import TokenStream
+
+PROMPT, RECITED = 32, 50  # tokens
+PASSAGES = 256  # read, and as many held out
+ATTEMPTS = 20  # for each passage; many windows hold the end of a document
+
+
+class RecitalError(PipelineError):
+    """A checkpoint has no such step, or too little text."""
+
+
+def written(store: Store, checkpoint: Checkpoint) -> list[str]:
+    """The samples of a checkpoint, written again: text depends only on the run and its step. Raises
+    CheckpointGoneError when its weights are gone.
+    """
+    training = Training(checkpoint.run).config.training
+    settings = training.samples.model_dump(exclude={"prompts"})
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
+    model = f"--model={checkpoint_path(store, checkpoint.name)}"
+    return [
+        run_trainer("generate", model, f"--prompt={prompt}", *options, f"--seed={training.seed}").strip()
+        for prompt in training.samples.prompts
+    ]
+
+
+@dataclass(frozen=True)
+class Passage:
+    """Text that a checkpoint was asked to go on with: how often it had been `read`, 0 if it was held out, and
+    how many of the RECITED tokens after its PROMPT the checkpoint `recites`.
+    """
+
+    corpus: str
+    document: str | None
+    read: int
+    recites: int
+
+
+def memory(store: Store, checkpoint: Checkpoint, searcher: Searcher, seed: int = 0) -> list[Passage]:
+    """Asks a checkpoint for passages drawn from the samples that it read, and for held-out ones that occur
+    nowhere in them. Raises RecitalError when there is none.
+    """
+    training, chooser = Training(checkpoint.run), np.random.default_rng(seed)
+    data, size = training.config.data, PROMPT + RECITED
+    streams = {
+        (name, split): TokenStream(prefixes(text.version, split))
+        for name, (text, _) in searcher.corpora.items()
+        for split in (TRAIN, VALIDATION)
+    }
+    samples = training.config.training.curriculum.samples(checkpoint.step)
+    found: dict[str, list[tuple[str, int, np.ndarray]]] = {TRAIN: [], VALIDATION: []}
+    held = [
+        (name, 0, [(0, stream.num_tokens)])
+        for (name, split), stream in streams.items()
+        if split == VALIDATION
+    ]
+    for split, passages in found.items():
+        for _ in range(ATTEMPTS * PASSAGES):
+            pick = int(chooser.integers(samples if split == TRAIN else len(held)))
+            corpus, _, pieces = training.data.sample(pick) if split == TRAIN else held[pick]
+            begin, end = pieces[int(chooser.integers(len(pieces)))]
+            if end - begin < size or len(passages) == PASSAGES:
+                continue
+            start = begin + int(chooser.integers(end - begin - size + 1))
+            ids = streams[corpus, split].window(start, size).astype(np.int64)
+            if np.isin(ids, (data.bot_id, data.eot_id)).any():
+                continue
+            if split == TRAIN or not any(index.count(ids) for _, index in searcher.corpora.values()):
+                passages.append((corpus, start, ids))
+    rows = [ids for passages in found.values() for *_, ids in passages]
+    if not found[TRAIN]:
+        raise RecitalError(f"{checkpoint.name} read no {size} tokens of one document in one window")
+    recites = iter(_predicted(checkpoint_path(store, checkpoint.name), np.stack(rows), PROMPT))
+    return [
+        Passage(
+            corpus,
+            searcher.corpora[corpus][0].at(start).document if split == TRAIN else None,
+            searcher.readings(ids) if split == TRAIN else 0,
+            int(next(recites)["recites"]),
+        )
+        for split, passages in found.items()
+        for corpus, start, ids in passages
+    ]
+
+
+def _predicted(model: Path, rows: np.ndarray, prompt: int) -> list[dict[str, float]]:
+    with TemporaryDirectory() as directory:
+        np.save(file := Path(directory) / "rows.npy", rows)
+        said = run_trainer("predict", f"--model={model}", f"--prompt={prompt}", str(file))
+    return [json.loads(line) for line in said.splitlines()]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a global batch: the window of a corpus, the documents that it holds tokens of, and its loss
+    under a checkpoint, if that was asked for.
+    """
+
+    row: int
+    corpus: str
+    window: int
+    documents: Sequence[Held]
+    loss: float | None = None
+
+
+def batch(store: Store, checkpoint: Checkpoint, step: int, losses: bool) -> tuple[list[Row], str]:
+    """The rows of the global batch of a step, from 1, of the run of a checkpoint. With `losses`, those with
+    the highest first, under the newest checkpoint before the step, which is then named.
+
+    Raises RecitalError for a step outside of the run, or when no checkpoint before it is on disk.
+    """
+    training = Training(checkpoint.run)
+    curriculum, steps = training.config.training.curriculum, training.config.training.steps
+    if not 0 < step <= steps:
+        raise RecitalError(f"run {checkpoint.run.name} has steps 1 to {steps}, not {step}")
+    texts: dict[str, CorpusText] = {}
+    rows = []
+    for row, sample in enumerate(range(curriculum.samples(step - 1), curriculum.samples(step))):
+        corpus, window, pieces = training.data.sample(sample)
+        text = texts.setdefault(corpus, CorpusText(store, checkpoint.lineage["assets"], corpus))
+        documents = {one.document: one for begin, end in pieces for one in text.between(begin, end)}
+        rows.append(Row(row, corpus, window, list(documents.values())))
+    if not losses:
+        return rows, ""
+    saved = {
+        at: path for at, path in run_named(store, checkpoint.run.name).checkpoints().items() if at < step
+    }
+    if not saved:
+        raise RecitalError(
+            f"no checkpoint before step {step} of run {checkpoint.run.name} is on disk: leave out --losses"
+        )
+    model = store.files.fetch_folder(saved[max(saved)])
+    found = _predicted(model, training.data.batch(step - 1, 0, 1), 1)
+    scored = [Row(**{**vars(row), "loss": one["loss"]}) for row, one in zip(rows, found, strict=True)]
+    return sorted(scored, key=lambda row: -(row.loss or 0.0)), model.name

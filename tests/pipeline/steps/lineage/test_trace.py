@@ -1,0 +1,228 @@
+"""From a text to the documents that hold it and the steps that read them; from a step to its documents."""
+
+import io
+import itertools
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer
+
+from pipeline.cli import main
+from pipeline.recipe.loading import RECIPE_VARIABLE
+from pipeline.steps.lineage.checkpoints import read
+from pipeline.steps.lineage.documents import CorpusText, Training
+from pipeline.steps.lineage.trace import Searcher, readers
+from pipeline.store import keys
+from pipeline.store.store import Store
+from tests.pipeline.steps.corpora import ENGINE, TEXTS
+from tests.pipeline.steps.lineage.conftest import CORPORA
+
+Said = Callable[..., str]
+
+
+@pytest.fixture
+def said(ask: Any, trained: tuple[Store, Path], monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Said:
+    """`python -m pipeline ...`: what it prints, also on standard error where it fails."""
+    monkeypatch.setenv(RECIPE_VARIABLE, str(trained[0].root.parent / "recipe.yaml"))
+
+    def said(*arguments: str) -> str:
+        status = main(arguments)
+        printed = capsys.readouterr()
+        return printed.out if status == 0 else printed.err
+
+    return said
+
+
+def last(run: Path) -> str:
+    return f"{run.name[:8]}-00000032"
+
+
+@pytest.fixture(scope="module")
+def searcher(trained: tuple[Store, Path]) -> Searcher:
+    store, run = trained
+    (reader,) = readers(store, read(run / "checkpoints" / "step-00000032"))
+    return Searcher(reader, ENGINE)
+
+
+def test_passages_cut_anywhere_are_traced_to_their_document(searcher: Searcher) -> None:
+    chooser, covered, traced = np.random.default_rng(0), [], 0
+    documents = []
+    for text, _ in searcher.corpora.values():
+        for part in text.scrubbed.parts:
+            held = set(text.written(part.name, "train").column("id").to_pylist())
+            rows = text.scrubbed.file(part, "documents")
+            documents += [row for row in _rows(rows) if row["id"] in held]
+    for _ in range(100):
+        document = documents[chooser.integers(len(documents))]
+        start = int(chooser.integers(len(document["text"]) - 300))
+        found = searcher.trace(document["text"][start : start + 300], least=16)
+        covered.append(found.covered)
+        traced += any(one.held.document == document["id"] for span in found.spans for one in span.occurrences)
+    assert traced == 100 and np.median(covered) >= 0.97
+
+
+def _rows(path: Any) -> list[dict[str, Any]]:
+    from pipeline.store.parquet import read_table
+
+    rows: list[dict[str, Any]] = read_table(path, columns=["id", "text"]).to_pylist()
+    return rows
+
+
+def test_a_span_is_read_at_the_steps_whose_batches_hold_it(
+    trained: tuple[Store, Path], searcher: Searcher
+) -> None:
+    training = Training(trained[1])
+    tokenizer = Tokenizer.from_file(str(trained[0].current(keys.TOKENIZER).directory() / "tokenizer.json"))
+    batches = [training.data.batch(step, 0, 1) for step in range(32)]
+    for number in (1, 7, 20):
+        row = batches[number][3][:-1]
+        inside = tokenizer.decode([int(one) for one in row[20:50]])
+        (span, *_) = sorted(searcher.trace(inside, least=8).spans, key=lambda span: -len(span.ids))
+        size = len(span.ids)
+        assert any(number + 1 in (one.steps or ()) for one in span.occurrences)
+        for one in span.occurrences:
+            held = [
+                step + 1
+                for step, batch in enumerate(batches)
+                if any(
+                    (np.lib.stride_tricks.sliding_window_view(row, size) == span.ids).all(1).any()
+                    for row in batch
+                )
+            ]
+            assert one.steps is not None and (span.count > 1 or set(held) <= set(one.steps))
+
+
+def test_the_rows_of_a_step_are_the_tokens_of_the_documents_that_are_named(
+    trained: tuple[Store, Path], said: Said
+) -> None:
+    store, run = trained
+    training, assets = Training(run), read(run / "checkpoints" / "step-00000032").lineage["assets"]
+    texts = {name: CorpusText(store, assets, name) for name in CORPORA}
+    for step in (1, 20, 32):
+        found = json.loads(said("lineage", last(run), "--step", str(step), "--json"))
+        batch = training.data.batch(step - 1, 0, 1)
+        assert len(found["rows"]) == len(batch)
+        for row, tokens in zip(found["rows"], batch, strict=True):
+            shards = np.concatenate([shard.tokens for shard in texts[row["corpus"]].train_shards])
+            begin = row["window"] * 64
+            assert np.array_equal(shards[begin : begin + 65], tokens)
+            documents = row["documents"]
+            assert documents[0]["begin"] <= begin and documents[-1]["end"] >= begin + 65
+            assert all(one["end"] == two["begin"] for one, two in itertools.pairwise(documents))
+
+
+def test_rows_are_ranked_by_the_loss_of_the_checkpoint_before(
+    trained: tuple[Store, Path], said: Said
+) -> None:
+    found = json.loads(said("lineage", last(trained[1]), "--step", "30", "--losses", "--json"))
+    losses = [row["loss"] for row in found["rows"]]
+    assert found["losses_by"] == "step-00000024" and losses == sorted(losses, reverse=True)
+    logged = [json.loads(line) for line in (trained[1] / "metrics.jsonl").read_text().splitlines()]
+    (step,) = [one for one in logged if one["kind"] == "train" and one["step"] == 25]
+    (mean,) = [
+        np.mean(
+            [
+                row["loss"]
+                for row in json.loads(
+                    said("lineage", last(trained[1]), "--step", "25", "--losses", "--json")
+                )["rows"]
+            ]
+        )
+    ]
+    assert mean == pytest.approx(step["loss"], abs=0.01)
+    assert "the highest first" in said("lineage", last(trained[1]), "--step", "30", "--losses")
+
+
+def test_text_is_found_as_it_was_scrubbed_and_without_its_leading_space(
+    trained: tuple[Store, Path], searcher: Searcher, said: Said
+) -> None:
+    text, _ = searcher.corpora["first"]
+    place = next(place for place in range(0, 9000, 64) if searcher.steps("first", place, 40))
+    document = text.at(place + 20).document
+    whole = next(
+        one["text"]
+        for file in text.scrubbed.files("documents")
+        for one in _rows(file)
+        if one["id"] == document
+    )
+    begin = (
+        (place + 20 - text.at(place + 20).begin)
+        * len(whole)
+        // (text.at(place + 20).end - text.at(place + 20).begin)
+    )
+    part, name = whole[begin : begin + 300].strip(), last(trained[1])
+    assert int(said("trace", part, "--count").split()[0]) >= 1
+    found = json.loads(said("trace", part, "--checkpoint", name, "--json"))[0]
+    (span, *_) = sorted(found["spans"], key=lambda span: -span["tokens"])
+    assert span["text"] in part and found["covered"] > 0.95
+    assert document in [one["document"] for one in span["occurrences"]]
+    assert "read at step" in said("trace", part, "--checkpoint", name)
+    mail = "Write to jane.doe@gmail.com"
+    assert list(searcher._prepared(mail)) == ["Write to [EMAIL]"]
+    assert "no 16 tokens of it occur together" in said("trace", "Zqx jvk wpf, " * 9)
+    assert said("trace", "Zqx jvk wpf, " * 9, "--count").startswith("0 ")
+
+
+def test_what_cannot_be_traced_is_refused_in_one_sentence(
+    trained: tuple[Store, Path], said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = last(trained[1])
+    (tmp_path / "bad.txt").write_bytes(b"fine until here \xff\xfe")
+    for arguments, expected in (
+        (["trace", ""], "the text is empty"),
+        (["trace", "  "], "the text is empty"),
+        (["trace", "a few words"], "fewer|tokens, and spans of at least 16 are looked for"),
+        (["trace", str(tmp_path / "bad.txt")], "is not UTF-8 at byte 16"),
+        (["trace", "text", "--checkpoint", "nothing"], "is not a checkpoint"),
+        (["trace"], "give one of TEXT, --samples, --benchmark and --memory"),
+        (["lineage", name, "--step", "33"], "has steps 1 to 32, not 33"),
+        (["lineage", name, "--step", "0"], "has steps 1 to 32, not 0"),
+        (["lineage", name, "--step", "3", "--losses"], "no checkpoint before step 3"),
+        (["lineage", "--document", "nothing"], "no checkpoint on disk was trained on"),
+    ):
+        found = said(*arguments)
+        assert found.startswith("error: ") and len(found.splitlines()) == 1
+        assert any(words in found for words in expected.split("|")), found
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXTS[0][500:800].encode())))
+    assert "spans in the training text" in said("trace", "-")
+
+
+def test_a_document_tells_its_first_and_last_step_and_what_removing_it_would_remake(
+    trained: tuple[Store, Path], searcher: Searcher, said: Said
+) -> None:
+    text, _ = searcher.corpora["first"]
+    held = text.at(1000)
+    (found,) = [
+        one
+        for one in json.loads(said("lineage", "--document", held.document, "--json"))
+        if one["checkpoint"] == last(trained[1])
+    ]
+    steps = searcher.steps("first", held.begin, held.end - held.begin)
+    assert steps and (found["first_step"], found["last_step"]) == (steps[0], steps[-1])
+    shown = " ".join(said("lineage", "--document", held.document).split())
+    assert (
+        f"first at step {steps[0]}" in shown
+        and "removing it would remake its part of corpora/first/" in shown
+    )
+    assert f"{trained[1].name[:8]} from step {steps[0]}" in shown
+
+
+def test_the_samples_of_a_checkpoint_are_written_again_and_traced(
+    trained: tuple[Store, Path], said: Said
+) -> None:
+    config = trained[1] / "config.yaml"
+    before = config.read_text()
+    config.write_text(before.replace("prompts: []", "prompts: [Return the]"))
+    try:
+        found = json.loads(said("trace", "--samples", last(trained[1]), "--min-tokens", "3", "--json"))
+    finally:
+        config.write_text(before)
+    (sample,) = found["items"]
+    assert (
+        sample["text"].startswith("Return the") and sample["tokens"] >= 3 and sample["span"] in sample["text"]
+    )

@@ -1,0 +1,35 @@
+"""How well a model predicts each of some rows of tokens."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch.nn.functional import cross_entropy
+
+from trainer.config import RunConfig
+from trainer.hf import load_model
+from trainer.model.attention import masks_documents
+from trainer.model.loss import IGNORED
+from trainer.model.precision import autocast, resolve
+from trainer.run.step import Batch
+
+
+@torch.no_grad()
+def predictions(
+    checkpoint: Path, config: RunConfig, rows: np.ndarray, prompt: int
+) -> Iterator[dict[str, float | int]]:
+    """For each of `rows`, windows int64 [rows, length] as `trainer.data.windows` describes them: the mean
+    `loss` in nats, and how many tokens after the first `prompt` the model `recites`: greedy decoding would
+    write them.
+    """
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model, training = load_model(checkpoint / "hf", device), config.training
+    bot_id = config.data.bot_id if masks_documents(training.document_masking, device) else None
+    for row in torch.from_numpy(rows).to(device).split(1):
+        batch = Batch.of(row, bot_id)
+        with autocast(resolve(training.precision, device), device):
+            logits = model.logits(model(batch.tokens, batch.documents))[0].float()
+        loss = cross_entropy(logits, batch.targets[0], ignore_index=IGNORED)
+        right = (logits.argmax(dim=-1) == batch.targets[0])[prompt - 1 :]
+        yield {"loss": loss.item(), "recites": int(right.long().cumprod(dim=0).sum())}
