@@ -342,9 +342,9 @@ def test_spikes_are_logged_and_one_alert_is_sent(
         result = trains(sends(spike, {**spike, "step": 9}, LAST), instance)
         said = [event.message for event in instance.all_logs(result.run_id) if "loss spike" in event.message]
     assert len(said) == 2
-    assert [message["text"].partition(": loss")[2] for message in received] == [
-        " spike at step 8: loss 9.500, gradient norm 70.000"
-    ]
+    (text,) = [message["text"].partition(": loss")[2] for message in received]
+    assert text.startswith(" spike at step 8: loss 9.500, gradient norm 70.000; `python -m pipeline lineage ")
+    assert "-00000008 --step 8 --losses`" in text
 
 
 def test_a_training_that_is_stopped_says_what_is_saved(

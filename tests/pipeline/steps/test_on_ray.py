@@ -22,6 +22,7 @@ from pipeline.steps.corpus.ingest import collect
 from pipeline.steps.corpus.quality import judge
 from pipeline.steps.corpus.scrub import scrub
 from pipeline.steps.dedup.dedup import deduplicate
+from pipeline.steps.tokens import token_index
 from pipeline.steps.tokens.shards import tokenize
 from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.store.engines.local import Engine, LocalEngine
@@ -64,7 +65,7 @@ class Killing:
 
 
 def make(root: Path, source: Path, engine: Engine) -> None:
-    """Takes two corpora from raw to token shards."""
+    """Takes two corpora from raw to token shards and their index."""
     store = Store(root)
     for corpus in CORPORA:
         files = FilesConfig(paths=(f"{corpus}-*.jsonl",)).anchored(source)
@@ -75,6 +76,7 @@ def make(root: Path, source: Path, engine: Engine) -> None:
     tokenizer(store, "test", CORPORA, TokenizerParams(vocab_size=512), 0.1)
     for corpus in CORPORA:
         tokenize(store, engine, corpus, ShardParams(validation_fraction=0.1))
+        token_index.index(store, engine, corpus)
 
 
 def write_sources(source: Path) -> None:
@@ -101,7 +103,7 @@ def test_the_stages_write_on_a_cluster_what_they_write_here(engine: RayEngine, t
     make(tmp_path / "local", tmp_path / "source", LocalEngine(workers=1))
     make(tmp_path / "ray", tmp_path / "source", engine)
     made = manifests(tmp_path / "local")
-    assert len(made) == 15
+    assert len(made) == 17
     assert manifests(tmp_path / "ray") == made
 
 

@@ -3,6 +3,7 @@
 import io
 import itertools
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
+from pipeline.assets import checkpoints
 from pipeline.cli import main
 from pipeline.recipe.loading import RECIPE_VARIABLE
 from pipeline.steps.lineage.checkpoints import read
@@ -57,13 +59,13 @@ def test_passages_cut_anywhere_are_traced_to_their_document(searcher: Searcher) 
             held = set(text.written(part.name, "train").column("id").to_pylist())
             rows = text.scrubbed.file(part, "documents")
             documents += [row for row in _rows(rows) if row["id"] in held]
-    for _ in range(100):
+    for _ in range(500):
         document = documents[chooser.integers(len(documents))]
         start = int(chooser.integers(len(document["text"]) - 300))
         found = searcher.trace(document["text"][start : start + 300], least=16)
         covered.append(found.covered)
         traced += any(one.held.document == document["id"] for span in found.spans for one in span.occurrences)
-    assert traced == 100 and np.median(covered) >= 0.97
+    assert traced == 500 and np.median(covered) >= 0.97
 
 
 def _rows(path: Any) -> list[dict[str, Any]]:
@@ -190,6 +192,38 @@ def test_what_cannot_be_traced_is_refused_in_one_sentence(
         assert any(words in found for words in expected.split("|")), found
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXTS[0][500:800].encode())))
     assert "spans in the training text" in said("trace", "-")
+
+
+def test_the_page_of_a_checkpoint_says_of_each_sample_what_it_has_from_training_text(
+    trained: tuple[Store, Path], searcher: Searcher, tmp_path: Path
+) -> None:
+    """`searcher` made the index."""
+    saved = read(trained[1] / "checkpoints" / "step-00000032")
+    text, _ = searcher.corpora["first"]
+    quoted = _rows(text.scrubbed.files("documents")[0])
+    held = text.at(500).document
+    (whole,) = [one["text"] for one in quoted if one["id"] == held]
+    samples = [{"prompt": "a", "text": whole[:400]}, {"prompt": "b", "text": "Zqx jvk wpf, " * 9}]
+    shown = checkpoints.samples_shown(checkpoints._traced(saved, samples)).value
+    assert f"first in document {held} of corpus first" in shown and "no 16 tokens of it" in shown
+    assert f"`python -m pipeline trace --samples {last(trained[1])}`" in shown
+    shutil.move(trained[0].root / "token_index", tmp_path)
+    try:
+        assert checkpoints._traced(saved, samples) == samples
+    finally:
+        shutil.move(tmp_path / "token_index", trained[0].root)
+
+
+def test_shards_that_are_gone_are_named_with_the_command_that_makes_them_again(
+    trained: tuple[Store, Path], said: Said, tmp_path: Path
+) -> None:
+    shards = trained[0].current("token_shards/first").path
+    shutil.move(shards, tmp_path)
+    try:
+        found = said("trace", TEXTS[0][:300], "--checkpoint", last(trained[1]))
+    finally:
+        shutil.move(tmp_path / shards.name, shards)
+    assert str(shards) in found and "`python -m pipeline reproduce" in found and len(found.splitlines()) == 1
 
 
 def test_a_document_tells_its_first_and_last_step_and_what_removing_it_would_remake(
