@@ -82,8 +82,7 @@ def _text(named: str) -> str:
 
 def _of_recipe() -> Reader:
     recipe, store = opened()
-    lineage = record.of_recipe(store, recipe)
-    return Reader(store, lineage["assets"], lineage["recipe"])
+    return Reader(store, record.of_recipe(store, recipe))
 
 
 def _searcher(reader: Reader) -> Searcher:

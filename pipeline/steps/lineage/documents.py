@@ -7,7 +7,7 @@ with another order of samples, the answer is that of the last order.
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -247,20 +247,18 @@ class CorpusText:
         """The place of a document that was kept. Raises LineageError where the shards lack it."""
         for split in SPLITS:
             number = pc.index(self.written(part, split).column("id"), document).as_py()
-            if number < 0:
-                continue
-            begin = 0
-            for shard in map(Shard, prefixes(self.version, split)):
-                if _part_of(shard) == part and number < shard.num_documents:
-                    begin += int(shard.lengths[:number].sum(dtype=np.int64))
-                    end = begin + int(shard.lengths[number])
-                    return Place(self.corpus, document, None, split, shard.prefix, number, begin, end)
-                number -= shard.num_documents * (_part_of(shard) == part)
-                begin += shard.num_tokens
-            raise LineageError(
-                f"{self.version.path} has fewer documents than were kept: `python -m pipeline inspect-shards "
-                "--verify` says what is wrong"
-            )
+            for shard, of, before, begin in _placed(map(Shard, prefixes(self.version, split))):
+                if of == part and before <= number < before + shard.num_documents:
+                    begin += int(shard.lengths[: number - before].sum(dtype=np.int64))
+                    end = begin + int(shard.lengths[number - before])
+                    return Place(
+                        self.corpus, document, None, split, shard.prefix, number - before, begin, end
+                    )
+            if number >= 0:
+                raise LineageError(
+                    f"{self.version.path} has fewer documents than were kept: `python -m pipeline "
+                    "inspect-shards --verify` says what is wrong"
+                )
         return Place(self.corpus, document, self._left_out(part)[document])
 
     def _left_out(self, part: str) -> dict[str, str]:
@@ -277,23 +275,39 @@ class CorpusText:
 
     def at(self, position: int) -> Held:
         """The document that holds this token of the corpus' stream. Raises IndexError outside of it."""
-        begin, before = 0, Counter[str]()
-        for shard in self.train_shards:
+        for shard, part, before, begin in _placed(self.train_shards):
             if position < begin + shard.num_tokens:
                 ends = begin + np.cumsum(shard.lengths, dtype=np.int64)
-                number, part = int(np.searchsorted(ends, position, side="right")), _part_of(shard)
-                row = self.written(part, TRAIN).slice(before[part] + number, 1).to_pylist()[0]
+                number = int(np.searchsorted(ends, position, side="right"))
+                row = self.written(part, TRAIN).slice(before + number, 1).to_pylist()[0]
                 end = int(ends[number])
                 return Held(row["id"], row["source"], row["url"], part, end - int(shard.lengths[number]), end)
-            begin, before[_part_of(shard)] = (
-                begin + shard.num_tokens,
-                before[_part_of(shard)] + shard.num_documents,
-            )
-        raise IndexError(f"token {position} is not in a stream of {begin}")
+        raise IndexError(f"token {position} is not in the stream of corpus {self.corpus}")
 
 
-def _part_of(shard: Shard) -> str:
-    return shard.prefix.name.rpartition(".")[0]
+def texts_of(store: Store, lineage: Mapping[str, Any]) -> dict[str, CorpusText]:
+    """The training text of each corpus that a lineage names. Raises LineageError where there is none, or no
+    longer.
+    """
+    if not lineage.get("assets"):
+        raise LineageError("its run has no lineage, since no recipe planned it: nobody knows its documents")
+    corpora = keys.corpora_with_shards(lineage["assets"])
+    try:
+        return {corpus: CorpusText(store, lineage["assets"], corpus) for corpus in corpora}
+    except StoreError as error:
+        raise LineageError(
+            f"{error}; if `gc` removed it, `python -m pipeline reproduce RUN-STEP -o OUT` prints commands "
+            "that make it again"
+        ) from error
+
+
+def _placed(shards: Iterable[Shard]) -> Iterator[tuple[Shard, str, int, int]]:
+    """Each shard, its part, and how many documents of the part and tokens of the corpus are before it."""
+    before, begin = Counter[str](), 0
+    for shard in shards:
+        part = shard.prefix.name.rpartition(".")[0]
+        yield shard, part, before[part], begin
+        before[part], begin = before[part] + shard.num_documents, begin + shard.num_tokens
 
 
 def homes(store: Store, one: Checkpoint) -> Iterator[tuple[Trained, tuple[Store, Path] | None]]:

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from pipeline.plugins.settings import TransformParams
 from pipeline.plugins.transforms import of_corpus
 from pipeline.stages import pii
 from pipeline.steps.lineage.checkpoints import Checkpoint
-from pipeline.steps.lineage.documents import CorpusText, Held, Training, homes
+from pipeline.steps.lineage.documents import CorpusText, Held, Training, homes, texts_of
 from pipeline.steps.tokens import token_index
 from pipeline.steps.tokens.indexed import Index
 from pipeline.steps.tokens.tokenizer import frozen
@@ -23,7 +22,7 @@ from pipeline.store import keys
 from pipeline.store.engines.local import Engine
 from pipeline.store.errors import PipelineError
 from pipeline.store.params import DOCUMENT_SCHEMA
-from pipeline.store.store import Store, StoreError
+from pipeline.store.store import Store
 
 LEAST = 16  # tokens of a span; of text that was not trained on, 13 were the most that a book shared
 NOTHING = f"no {LEAST} tokens of it are in the training text"
@@ -37,13 +36,12 @@ class TraceError(PipelineError):
 
 @dataclass(frozen=True)
 class Reader:
-    """Whose training text is searched: what was made, by key, and the recipe. `training` read it up to
-    `step`; None of a recipe alone. `through`: the ancestor of a checkpoint that this is, if it is one.
+    """Whose training text is searched: `lineage` names what was made, and the recipe. `training` read it up
+    to `step`; None of a recipe alone. `through`: the ancestor of a checkpoint that this is, if it is one.
     """
 
     store: Store
-    assets: Mapping[str, Any]
-    recipe: Mapping[str, Any]
+    lineage: Mapping[str, Any]
     training: Training | None = None
     step: int = 0
     through: str = ""
@@ -51,13 +49,11 @@ class Reader:
 
 def readers(store: Store, checkpoint: Checkpoint) -> list[Reader]:
     """A checkpoint, and those of its ancestors whose run is in a store that could be found."""
-    lineage = checkpoint.lineage
-    found = [Reader(store, lineage["assets"], lineage["recipe"], Training(checkpoint.run), checkpoint.step)]
+    found = [Reader(store, checkpoint.lineage, Training(checkpoint.run), checkpoint.step)]
     for ancestor, home in homes(store, checkpoint):
         if home is not None:
-            assets, recipe = ancestor.lineage["assets"], ancestor.lineage["recipe"]
             step = ancestor.lineage["training"]["step"]
-            found.append(Reader(home[0], assets, recipe, Training(home[1]), step, ancestor.described))
+            found.append(Reader(home[0], ancestor.lineage, Training(home[1]), step, ancestor.described))
     return found
 
 
@@ -109,22 +105,15 @@ class Traced:
 
 class Searcher:
     """The training text of a reader, open to be searched. `engine` makes what is not indexed yet, after `say`
-    was told how much; without one, TraceError is raised instead, as it is for shards that are gone.
+    was told how much; without one, TraceError is raised instead. For shards that are gone it is LineageError.
     """
 
     def __init__(self, reader: Reader, engine: Engine | None = None, say: Callable[[str], None] = print):
         self.reader, store = reader, reader.store
         self.corpora: dict[str, tuple[CorpusText, Index]] = {}
-        try:
-            texts = [
-                CorpusText(store, reader.assets, name) for name in keys.corpora_with_shards(reader.assets)
-            ]
-            tokenizer = store.open(keys.TOKENIZER, Path(reader.assets[keys.TOKENIZER]["path"]).name)
-        except StoreError as error:
-            raise TraceError(
-                f"{error}; `python -m pipeline reproduce RUN-STEP -o OUT` prints the commands that make what "
-                "`gc` removed again"
-            ) from error
+        self._shares: dict[int, float] = {}
+        texts = texts_of(store, reader.lineage).values()
+        tokenizer = store.open(keys.TOKENIZER, Path(reader.lineage["assets"][keys.TOKENIZER]["path"]).name)
         self._tokenizer = Tokenizer.from_str(frozen(tokenizer.directory()).tokenizer_json)
         self._tokenizer.encode_special_tokens = True
         for text in texts:
@@ -235,10 +224,6 @@ class Searcher:
             self._shares[token] = count / sum(index.num_tokens for _, index in self.corpora.values())
         return self._shares[token]
 
-    @cached_property
-    def _shares(self) -> dict[int, float]:
-        return {}
-
     def _encoded(self, text: str) -> Any:
         return self._tokenizer.encode(text, add_special_tokens=False)
 
@@ -254,7 +239,7 @@ class Searcher:
 
     def _treated(self, corpus: str, text: str) -> Iterator[str]:
         """Scrubbed as the recipe scrubs the corpus, and before that, where it transforms it, transformed."""
-        recipe = self.reader.recipe
+        recipe = self.reader.lineage["recipe"]
         own = next(one for one in recipe["corpora"] if one["name"] == corpus)
         scrub = pii.PiiParams.model_validate(own.get("scrub") or recipe["scrub"])
         chain = of_corpus([TransformParams.model_validate(one) for one in recipe["transforms"]], corpus)

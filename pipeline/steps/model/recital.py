@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from pipeline.steps.lineage.checkpoints import Checkpoint
-from pipeline.steps.lineage.documents import CorpusText, Held, Training
+from pipeline.steps.lineage.documents import Held, Training, texts_of
 from pipeline.steps.lineage.trace import Searcher
 from pipeline.steps.tokens.shards import prefixes
 from pipeline.steps.training.launcher import run_trainer
@@ -127,16 +127,17 @@ def batch(store: Store, checkpoint: Checkpoint, step: int, losses: bool) -> tupl
 
     Raises RecitalError for a step outside of the run, or when no checkpoint before it is on disk.
     """
-    training = Training(checkpoint.run)
+    training, texts = Training(checkpoint.run), texts_of(store, checkpoint.lineage)
+    for text in texts.values():
+        _ = text.train_shards  # fetched
     curriculum, steps = training.config.training.curriculum, training.config.training.steps
     if not 0 < step <= steps:
         raise RecitalError(f"run {checkpoint.run.name} has steps 1 to {steps}, not {step}")
-    texts: dict[str, CorpusText] = {}
     rows = []
     for row, sample in enumerate(range(curriculum.samples(step - 1), curriculum.samples(step))):
         corpus, window, pieces = training.data.sample(sample)
-        text = texts.setdefault(corpus, CorpusText(store, checkpoint.lineage["assets"], corpus))
-        documents = {one.document: one for begin, end in pieces for one in text.between(begin, end)}
+        held = (one for begin, end in pieces for one in texts[corpus].between(begin, end))
+        documents = {one.document: one for one in held}
         rows.append(Row(row, corpus, window, list(documents.values())))
     if not losses:
         return rows, ""

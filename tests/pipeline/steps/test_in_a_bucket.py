@@ -8,10 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from pipeline.steps.tokens.indexed import Index
 from pipeline.store.bucket.files import cache_of
 from pipeline.store.engines.local import LocalEngine
+from pipeline.store.store import Store
 
 pytest.importorskip("ray")
 
@@ -36,6 +39,13 @@ def test_the_stages_write_into_a_bucket_what_they_write_here(tmp_path: Path) -> 
     make(root, tmp_path / "source", engine)
     engine.close()
     assert manifests(root) == manifests(tmp_path / "local")
+    # Another machine, which has nothing yet, finds the same in it.
+    answers = []
+    for place in (tmp_path / "local", cache_of("s3://bucket/here", tmp_path / "other")):
+        store = Store(place)
+        found = Index(store.current("token_shards/even"), store.current("token_index/even"))
+        answers.append([found.positions(run).tolist() for run in (np.array([260]), np.array([260, 300]))])
+    assert answers[0] == answers[1] and answers[0][0]
 
 
 @contextmanager

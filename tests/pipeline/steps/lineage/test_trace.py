@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from tokenizers import Tokenizer
 
 from pipeline.assets import checkpoints
@@ -224,6 +225,18 @@ def test_shards_that_are_gone_are_named_with_the_command_that_makes_them_again(
     finally:
         shutil.move(tmp_path / shards.name, shards)
     assert str(shards) in found and "`python -m pipeline reproduce" in found and len(found.splitlines()) == 1
+
+
+def test_a_model_without_lineage_is_refused(trained: tuple[Store, Path], said: Said) -> None:
+    run = trained[0].root / "runs" / "0123456789abcdef"
+    run.mkdir()
+    config = yaml.safe_load((trained[1] / "config.yaml").read_text()) | {"run_dir": str(run)}
+    (run / "config.yaml").write_text(yaml.safe_dump({**config, "lineage": {}}))
+    try:
+        for command in (["trace", TEXTS[0][:300], "--checkpoint"], ["lineage", "--step", "3"]):
+            assert "has no lineage" in said(*command, "01234567-00000008")
+    finally:
+        shutil.rmtree(run)
 
 
 def test_a_document_tells_its_first_and_last_step_and_what_removing_it_would_remake(
