@@ -61,6 +61,17 @@ def test_an_error_about_a_stage_that_is_no_asset_names_the_asset_that_makes_it(
     assert asset_of(keys.signatures("a")) == keys.DEDUP
 
 
+def test_a_recipe_that_wants_an_index_has_it_as_an_asset_that_no_lineage_records(recipe: Recipe) -> None:
+    wanted, corpus = recipe.model_copy(update={"token_index": True}), recipe.corpus_names[0]
+    (made,) = [
+        one for one in stage_assets(wanted, "pretrain") if one.key == asset_key(keys.token_index(corpus))
+    ]
+    assert made.asset_deps[made.key] == {asset_key(keys.token_shards(corpus))}
+    assert keys.token_index(corpus) in [key for stage in table() for key in stage.keys(wanted)]
+    assert keys.token_index(corpus) not in stages.made(wanted) and "token_index" not in recipe.model_dump()
+    assert not [one for one in stage_assets(recipe, "pretrain") if one.key.path[0] == keys.TOKEN_INDEX]
+
+
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A recipe of one corpus with evaluation sets, and a variant that changes its text and has none."""
