@@ -143,13 +143,14 @@ def _benchmark(arguments: list[str]) -> int:
     add("files", nargs="+", type=Path, metavar="FILE.jsonl", help=f"items, one in a line: {line}")
     add("--precision", choices=PRECISIONS, default="auto", help="default: %(default)s")
     add("--output", type=Path, metavar="DIR", help="also write each score and log-likelihood into DIR")
+    add("--chat", action="store_true", help="ask as in a conversation")
     options = parser.parse_args(arguments)
     from trainer.tools.named import model_named
 
     directory = model_named(options.model)
     from trainer.run.evaluation.benchmarks import benchmark
 
-    for name, scores in benchmark(directory, options.files, options.precision, options.output):
+    for name, scores in benchmark(directory, options.files, options.precision, options.output, options.chat):
         print(json.dumps({"benchmark": name, **scores}), flush=True)
     return 0
 

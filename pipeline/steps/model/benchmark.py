@@ -186,11 +186,17 @@ def _facts(asked: Iterable[Asked], model: Path) -> dict[str, dict[str, Any]]:
     }
 
 
-def answered(model: Path, asked: Sequence[Asked], precision: str) -> dict[str, Scores]:
+def answered(model: Path, asked: Sequence[Asked], precision: str, *options: str) -> dict[str, Scores]:
     """The scores of any model by benchmark. Nothing is stored. Raises TrainerCommandError."""
     facts = _facts(asked, model)
     with TemporaryDirectory() as output:
-        _ask(model, [one.benchmark for one in asked], f"--precision={precision}", f"--output={output}")
+        _ask(
+            model,
+            [one.benchmark for one in asked],
+            f"--precision={precision}",
+            f"--output={output}",
+            *options,
+        )
         return {
             name: _scored(Path(output), one) | facts[name] for one in asked if (name := one.benchmark.name)
         }

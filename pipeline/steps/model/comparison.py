@@ -27,7 +27,13 @@ def losses(tuning: Mapping[str, Any]) -> list[dict[str, str]]:
             if any(value is not None for value in found.values()):
                 shown = {model: "" if value is None else f"{value:.4f}" for model, value in found.items()}
                 rows.append({"held-out": on, "figure": label, **shown})
-    return rows
+    asked = tuning.get("benchmarks", {})
+    for title in next(iter(asked.values()), {}):
+        scores = {way: found[title] for way, found in asked.items()}
+        shown = {way: _share(one[one["metric"]]["value"]) for way, one in scores.items() if one["metric"]}
+        rows.append({"held-out": "benchmark", "figure": title, **shown})
+    columns = dict.fromkeys(name for row in rows for name in row)
+    return [{name: row.get(name, "") for name in columns} for row in rows]
 
 
 def kinds(tuning: Mapping[str, Any]) -> list[dict[str, str]]:

@@ -3,12 +3,13 @@
 import bz2
 import json
 import lzma
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer
 
+from pipeline.recipe.evaluation import EvaluationParams
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps.model import answers, benchmark
 from pipeline.steps.tokens.existing_tokenizer import CONFIG, TOKENIZER
@@ -48,9 +49,9 @@ def evaluate(store: Store, recipe: Recipe) -> Version:
             size, compressors = compressed_bits_per_byte(held_out_text(run))
         else:
             size, compressors = facts["validation_bytes"], {}
-            facts["tuning"] = answers.compared(
-                store, recipe, run, _models(store, recipe, result["checkpoint"])
-            )
+            models = _models(store, recipe, result["checkpoint"])
+            facts["tuning"] = answers.compared(store, recipe, run, models)
+            facts["tuning"]["benchmarks"] = _asked_both_ways(evaluation, models, run.training.precision)
         facts |= {"held_out_bytes": size, "compressors": compressors}
         if asked := benchmark.of_recipe(store, evaluation):
             answered = benchmark.benchmark_checkpoint(store, checkpoint_name(result["checkpoint"]), asked)
@@ -62,6 +63,20 @@ def _models(store: Store, recipe: Recipe, tuned: Path) -> dict[str, Path]:
     """The checkpoints that are compared: `before`, where it is in this store, and `after` tuning."""
     base = recipe.base and plan.result(store, store.current(keys.BASE_MODEL))["checkpoint"]
     return ({answers.BEFORE: store.files.fetch_folder(base)} if base else {}) | {answers.AFTER: tuned}
+
+
+def _asked_both_ways(
+    evaluation: EvaluationParams, models: Mapping[str, Path], precision: str
+) -> dict[str, dict[str, Any]]:
+    """The scores of each benchmark: of each model as any other is asked, and after tuning through the
+    template.
+    """
+    asked = benchmark.named(evaluation.benchmarks)
+    if not asked:
+        return {}
+    found = {name: benchmark.answered(model, asked, precision) for name, model in models.items()}
+    found["through the template"] = benchmark.answered(models[answers.AFTER], asked, precision, "--chat")
+    return found
 
 
 def evaluate_work(store: Store, recipe: Recipe) -> Work:

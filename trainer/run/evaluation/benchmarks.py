@@ -12,6 +12,7 @@ import torch
 from trainer import hf
 from trainer.hf.tokenizer import load_tokenizer
 from trainer.model.precision import Precision, resolve
+from trainer.run.evaluation.conversation import ChatFormat
 from trainer.run.evaluation.log_likelihoods import Tokens, log_likelihoods
 from trainer.system.durable import write_atomically
 from trainer.system.errors import TrainerError
@@ -72,12 +73,14 @@ def benchmark(
     files: Sequence[Path],
     precision: Precision | Literal["auto"] = "auto",
     output: Path | None = None,
+    chat: bool = False,
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields for each file of items its name, without the ending, and the `scores` of the exported model in
     `directory`. With `output`, first writes what belongs to a file there:
     NAME.log_likelihoods.jsonl with those of each item, in order, and then NAME.json with the scores.
     `cut` counts the items of which a context is too long and lost tokens from its beginning, or of which a
-    continuation was computed in pieces.
+    continuation was computed in pieces. With `chat`, a context is a message of the user, and a continuation
+    the beginning of its answer.
 
     Raises TrainerError for a bad file before anything is computed.
     """
@@ -85,9 +88,9 @@ def benchmark(
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model, tokenizer = hf.load_model(directory, device), load_tokenizer(directory)
     begin = hf.read_config(directory).get("bos_token_id")
-    resolved = resolve(precision, device)
+    resolved, form = resolve(precision, device), ChatFormat.of(directory) if chat else None
     for name, items in benchmarks.items():
-        requests = _requests(tokenizer, items, begin)
+        requests = _requests(tokenizer, items, begin, form)
         found = iter(log_likelihoods(model, requests, resolved))
         likelihoods = [[next(found) for _ in item.continuations] for item in items]
         if not all(math.isfinite(one) for row in likelihoods for one in row):
@@ -102,10 +105,18 @@ def benchmark(
         yield name, result
 
 
-def _requests(tokenizer: Any, items: Sequence[Question], begin: int | None) -> list[tuple[Tokens, Tokens]]:
+def _requests(
+    tokenizer: Any, items: Sequence[Question], begin: int | None, form: ChatFormat | None
+) -> list[tuple[Tokens, Tokens]]:
     """Contexts and continuations in tokens, encoded apart, as in OLMo's evaluation during training. A context
-    is the beginning of a document.
+    is the beginning of a document, or of a conversation.
     """
+    if form:
+        return [
+            (form.prompt(context.strip()), form.text_ids(continuation.strip()))
+            for item in items
+            for context, continuation in zip(item.contexts, item.continuations, strict=True)
+        ]
     texts = dict.fromkeys(text for item in items for text in (*item.contexts, *item.continuations))
     encodings = tokenizer.encode_batch(list(texts), add_special_tokens=False)
     ids = {text: tuple(encoding.ids) for text, encoding in zip(texts, encodings, strict=True)}

@@ -43,9 +43,15 @@ class ChatFormat:
             )
         return cls(tokenizer, begin, ChatIds.model_validate(control))
 
+    def text_ids(self, content: str) -> tuple[int, ...]:
+        return tuple(self.tokenizer.encode(content, add_special_tokens=False).ids)
+
     def message(self, role: str, content: str) -> list[int]:
-        text = self.tokenizer.encode(content, add_special_tokens=False).ids
-        return [getattr(self.ids, role), *text, self.ids.end]
+        return [getattr(self.ids, role), *self.text_ids(content), self.ids.end]
+
+    def prompt(self, said: str) -> tuple[int, ...]:
+        """What a conversation of one question begins with."""
+        return (self.begin, *self.message("user", said), self.ids.assistant)
 
     def ends(self, token: int) -> bool:
         """Whether an answer ends before this token: it is a control token."""

@@ -2,6 +2,7 @@
 text.
 """
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from trainer.config import InitConfig, ModelConfig, SamplesConfig
 from trainer.hf import export
 from trainer.model.llama import Llama
+from trainer.run.evaluation.benchmarks import benchmark
 from trainer.run.evaluation.conversation import ChatFormat, Conversation
 from trainer.system.errors import TrainerError
 
@@ -108,6 +110,23 @@ def test_a_model_that_knows_no_conversations_is_refused_in_one_sentence(tmp_path
     directory = write_tokenizer(tmp_path / "plain", SPECIAL[:4])
     with pytest.raises(TrainerError, match=r"no control tokens such as \[USER\].*job `sft`"):
         ChatFormat.of(directory)
+
+
+def test_a_benchmark_is_asked_through_the_template(tmp_path: Path) -> None:
+    model = make()
+    export(model, write_tokenizer(tmp_path / "tokenizer"), BOT, EOT, tmp_path / "model")
+    items = tmp_path / "items.jsonl"
+    items.write_text('{"context": "Is it blue?", "continuations": [" yes", " no"], "gold": 0}')
+    list(benchmark(tmp_path / "model", [items], "fp32", tmp_path, chat=True))
+    found = json.loads((tmp_path / "items.log_likelihoods.jsonl").read_text())["log_likelihoods"]
+    form = ChatFormat.of(tmp_path / "model")
+    prompt = [BOT, *form.message("user", "Is it blue?"), ASSISTANT]
+    for text, ours in zip(("yes", "no"), found, strict=True):
+        answer = form.tokenizer.encode(text, add_special_tokens=False).ids
+        with torch.no_grad():
+            logits = model.logits(model(torch.tensor([prompt + answer])))[0].log_softmax(-1)
+        expected = sum(float(logits[len(prompt) - 1 + at, token]) for at, token in enumerate(answer))
+        assert ours == pytest.approx(expected, abs=1e-4)
 
 
 def test_the_command_talks_and_forgets(tmp_path: Path) -> None:
