@@ -174,7 +174,13 @@ def _predict(arguments: list[str]) -> int:
 
     from trainer.run.evaluation.rows import predictions
 
-    for found in predictions(checkpoint, config, np.load(options.rows), options.prompt):
+    try:
+        rows = np.load(options.rows)
+        if rows.ndim != 2 or rows.dtype != np.int64 or not 0 < options.prompt < rows.shape[1]:
+            raise ValueError("they are int64 [rows, length], of more tokens than --prompt")
+    except (OSError, ValueError, EOFError) as error:
+        raise TrainerError(f"{options.rows}: cannot be read as rows of token ids: {error}") from error
+    for found in predictions(checkpoint, config, rows, options.prompt):
         print(json.dumps(found), flush=True)
     return 0
 

@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from pipeline.plugins import loading
-from pipeline.recipe.recipe import Recipe, RecipeError, load_recipe
+from pipeline.recipe.loading import load_recipe
+from pipeline.recipe.recipe import Recipe, RecipeError
 from pipeline.recipe.sections import ShardParams
 from pipeline.stages.chat import ConversationError
 from pipeline.stages.quality import PROFILES

@@ -19,7 +19,10 @@ OPTIONS = {
     "evaluate": ["--model", "--config", "--samples"],
     "generate": ["--model", "--prompt", "--max-new-tokens", "--temperature", "--top-k", "--top-p", "--seed"],
     "benchmark": ["--model", "--precision", "--output"],
+    "answer": ["--model", "--max-new-tokens"],
+    "chat": ["--system", "--max-new-tokens", "--temperature", "--top-k"],  # a page would be served for ever
     "check": ["--model"],
+    "predict": ["--model", "--prompt"],
     "plan": ["--params", "--gpu", "--gpus", "--mfu", "--price", "--tokens", "--vocab-size"],
 }
 VALUES = [

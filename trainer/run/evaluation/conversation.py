@@ -67,11 +67,9 @@ class Conversation:
     `stopped`: whether the model ended its last answer itself.
     """
 
-    def __init__(
-        self, model: Llama, form: ChatFormat, samples: SamplesConfig, system: str = "", seed: int = 0
-    ):
+    def __init__(self, model: Llama, form: ChatFormat, samples: SamplesConfig, system: str = ""):
         self._model, self._form, self._samples, self._system = model, form, samples, system
-        self._generator = torch.Generator().manual_seed(seed)
+        self._generator = torch.Generator().manual_seed(0)
         self.reset()
 
     def reset(self) -> None:
@@ -85,13 +83,13 @@ class Conversation:
         """Takes a message as said."""
         self._unread += self._form.message(role, content)
 
-    def answer(self, said: str) -> Iterator[str]:
-        """Yields the answer in pieces of whole characters. It may be left before its end, and ends where the
-        model can read no more.
+    def answer(self, said: str, role: str = "user") -> Iterator[str]:
+        """Yields the answer to a message in pieces of whole characters. It may be left before its end, and
+        ends where the model can read no more.
 
         Raises TrainerError, and begins anew, when nothing can be answered.
         """
-        self.read("user", said)
+        self.read(role, said)
         self._unread.append(self._form.ids.assistant)
         written, shown, self.stopped = list[int](), 0, False
         try:
@@ -133,15 +131,31 @@ class Conversation:
 
 
 def answered(directory: Path, questions: Path, samples: SamplesConfig) -> Iterator[dict[str, Any]]:
-    """The model's answer to each conversation of a file, JSON lines with `messages` of which the last is the
-    user's: its `text`, and whether it `stops`. Raises TrainerError.
+    """The model's answer to each conversation of a file, JSON lines with `messages` of which the last is
+    answered: its `text`, and whether it `stops`. Raises TrainerError.
     """
+    asked = list(_conversations(questions))
     form = ChatFormat.of(directory)
     model = load_model(directory, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
-    for line in questions.read_text(encoding="utf-8").splitlines():
-        *before, last = json.loads(line)["messages"]
+    for *before, (role, said) in asked:
         conversation = Conversation(model, form, samples)
         for message in before:
-            conversation.read(message["role"], message["content"])
-        text = "".join(conversation.answer(last["content"]))
+            conversation.read(*message)
+        text = "".join(conversation.answer(said, role))
         yield {"text": text, "stops": conversation.stopped}
+
+
+def _conversations(path: Path) -> Iterator[list[tuple[str, str]]]:
+    """Role and content of the messages in each line of a file. Raises TrainerError with the line."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise TrainerError(f"{path}: cannot be read: {error}") from error
+    for number, line in enumerate(lines, start=1):
+        try:
+            said = [(one["role"], one["content"]) for one in json.loads(line)["messages"]]
+        except (ValueError, KeyError, TypeError) as error:
+            raise TrainerError(f"{path}:{number}: holds no `messages` with role and content") from error
+        if not said or not all(role in ChatIds.model_fields and isinstance(text, str) for role, text in said):
+            raise TrainerError(f"{path}:{number}: has no message, or one of an unknown role or without text")
+        yield said

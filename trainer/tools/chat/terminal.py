@@ -5,9 +5,10 @@ import sys
 from typing import TextIO
 
 import torch
+from pydantic import ValidationError
 
 from trainer import hf
-from trainer.config import SamplesConfig
+from trainer.config import SamplesConfig, format_validation_error
 from trainer.run.evaluation.conversation import ChatFormat, Conversation
 from trainer.system.errors import TrainerError
 from trainer.system.history import MODEL_NAMES
@@ -26,12 +27,15 @@ def main(arguments: list[str]) -> int:
     add("--max-new-tokens", type=int, default=256, help="of each answer; default: %(default)s")
     add("--temperature", type=float, default=0.0, help="0, the default, takes the likeliest token")
     add("--top-k", type=int, default=defaults.top_k, help="0 draws from all tokens")
-    add("--seed", type=int, default=0)
     add("--page", action="store_true", help="a page in the browser, of this machine only, instead")
     add("--port", type=int, default=PORT, help="of the page; default: %(default)s")
     options = parser.parse_args(arguments)
     settings = {name: getattr(options, name) for name in ("max_new_tokens", "temperature", "top_k")}
-    conversation = opened(options.model, SamplesConfig(**settings), options.system, options.seed)
+    try:
+        samples = SamplesConfig(**settings)
+    except ValidationError as error:
+        raise TrainerError(f"samples: {format_validation_error(error)}") from error
+    conversation = opened(options.model, samples, options.system)
     if options.page:
         from trainer.tools.chat.page import serve
 
@@ -41,12 +45,12 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def opened(named: str, samples: SamplesConfig, system: str, seed: int) -> Conversation:
+def opened(named: str, samples: SamplesConfig, system: str) -> Conversation:
     """A conversation with the model of this name. Raises TrainerError."""
     directory = model_named(named)
     form = ChatFormat.of(directory)
     model = hf.load_model(directory, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
-    return Conversation(model, form, samples, system, seed)
+    return Conversation(model, form, samples, system)
 
 
 def talk(conversation: Conversation, lines: TextIO, out: TextIO) -> None:
