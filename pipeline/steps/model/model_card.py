@@ -23,6 +23,7 @@ ANSWERS = "It was taught by\nconversations to answer, and its facts are no bette
 SHOWN = 12  # characters of a hash
 SOURCES = {
     "python_docs": "docstrings of Python and its packages",
+    "python_questions": "questions about the functions of Python's packages",
     "files": "files",
     "warc": "web archives",
     "benchmark": "texts of a benchmark",
