@@ -11,7 +11,7 @@ import logging
 import dagster as dg
 
 from pipeline.assets import checkpoints
-from pipeline.assets.asset import GPU_POOL, asset, check_results, user_errors_as_failures
+from pipeline.assets.asset import GPU_POOL, asset, asset_key, check_results, user_errors_as_failures
 from pipeline.assets.metadata import materialized, table
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.recipe.recipe import Recipe
@@ -25,6 +25,11 @@ from pipeline.store.training_runs import CheckpointGoneError, checkpoint_name
 log = logging.getLogger(__name__)
 
 CHECK = "better_than_chance"
+PRETRAINED = (
+    "Bits per byte on all held-out text, for each corpus and compared with `xz -9`, and samples of the "
+    "model's text."
+)
+TUNED = "The model beside the one that it goes on with: losses on held-out text, and answers to read."
 # The checkpoint was on disk when its run was queued. A training that resumes meanwhile deletes it.
 QUEUED_TAGS = {"dagster/sensor_name", "dagster/backfill"}
 
@@ -34,13 +39,13 @@ def evaluation_asset(recipe: Recipe) -> dg.AssetsDefinition:
 
     @asset(
         keys.EVALUATION,
-        [keys.PRETRAINED_MODEL, *EVALUATION_TEXTS.keys(recipe)],
+        [keys.PRETRAINED_MODEL],
         evaluate.VERSION,
-        "Bits per byte on all held-out text, for each corpus and compared with `xz -9`, and samples of the "
-        "model's text.",
+        TUNED if recipe.base else PRETRAINED,
         pool=GPU_POOL,
         made_by=evaluate.evaluate,
         section=recipe.section,
+        before=map(asset_key, EVALUATION_TEXTS.keys(recipe)),  # those of the pretraining, in every section
     )
     def _evaluation(context: dg.AssetExecutionContext, workshop: PipelineResources) -> dg.MaterializeResult:
         store = workshop.store
@@ -48,15 +53,18 @@ def evaluation_asset(recipe: Recipe) -> dg.AssetsDefinition:
         record_benchmarks(context.op_execution_context, workshop, checkpoint_name(result["checkpoint"]))
         version = evaluate.evaluate(store, workshop.recipe)
         scores = evaluate.read(version)
-        facts = checkpoints.evaluated(scores) | {"samples": checkpoints.samples_shown(scores["samples"])}
-        if answered := scores.get("benchmarks"):
-            facts["benchmarks"] = benchmark_scores(answered)
+        facts = checkpoints.evaluated(scores)
+        if scores["samples"]:
+            facts["samples"] = checkpoints.samples_shown(scores["samples"])
         if tuning := scores.get("tuning"):
-            facts |= {
+            compared = {
                 "before and after": table(comparison.losses(tuning)),
                 "answers": table(comparison.kinds(tuning)),
                 "conversations": dg.MetadataValue.md(comparison.conversations(tuning)),
             }
+            facts = compared | facts
+        if answered := scores.get("benchmarks"):
+            facts["benchmarks"] = benchmark_scores(answered)
         return materialized(version, facts, check_results(workshop, version))
 
     return _evaluation

@@ -21,6 +21,12 @@ from pipeline.store.cleanup.gc import bytes_below
 from pipeline.store.manifest import Version
 from trainer.system.history import RunHistory
 
+TRAINED = {
+    "": "pretrained on the token shards",
+    "sft": "pretrained, and taught to answer",
+    "dpo": "taught which of two answers is better",
+}
+
 
 def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
     """The finished training run. An interrupted run resumes from its newest complete checkpoint."""
@@ -29,7 +35,7 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
         keys.PRETRAINED_MODEL,
         [keys.TOKENIZER, *final_assets(recipe)],
         plan.VERSION,
-        "A Llama-style decoder, pretrained on the token shards by `python -m trainer` in its own process.",
+        f"A Llama-style decoder, {TRAINED[recipe.section]} by `python -m trainer` in its own process.",
         pool=GPU_POOL,
         section=recipe.section,
         before=[asset_key(keys.PRETRAINED_MODEL, recipe.base.section)] if recipe.base else [],
