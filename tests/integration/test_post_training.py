@@ -107,7 +107,7 @@ def test_the_store_keeps_what_the_sections_use(aligned: Project) -> None:
 @pytest.mark.parametrize(
     "place",
     [
-        "corpora/sft_words/.*.partial",
+        "corpora/sft_words/*/.*.partial",
         "token_shards/sft_words/*/manifest.json",
         "runs/*/checkpoints/step-*/hf/generation_config.json",
         "evaluation/.*.partial",
