@@ -92,9 +92,12 @@ def of_key(key: str) -> list[Check]:
 
 @check("raw")
 def little_set_aside(it: Subject) -> Finding:
-    """At most `checks.max_set_aside_share` of the rows and bytes cannot be read."""
+    """At most `checks.max_set_aside_share` of the rows and bytes cannot be read. What a person had removed is
+    not counted.
+    """
     raw, limits = it.version, it.recipe.checks
-    lost, kept = raw.counts.get("set_aside", 0), raw.counts["documents"]
+    lost = raw.counts.get("set_aside", 0) - raw.counts.get(f"set_aside/{keys.REMOVED}", 0)
+    kept = raw.counts["documents"]
     what, share = f"{lost:,} of {lost + kept:,} rows", lost / max(lost + kept, 1)
     if lost_bytes := raw.counts.get("lost_bytes", 0):
         input_bytes = max(raw.counts["input_bytes"], lost_bytes)

@@ -4,7 +4,7 @@ import json
 import logging
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from functools import cached_property
@@ -89,6 +89,12 @@ class Draft:
         """As `finished`, for a part whose name is known only when it is made."""
         name = self._names.get(part_fingerprint)
         return self.finished(name, part_fingerprint) if name else None
+
+    def leave_out(self, unwanted: Callable[[Version, Part], bool]) -> None:
+        """Parts of the version before that are not to be used again."""
+        self._previous = {
+            made_from: found for made_from, found in self._previous.items() if not unwanted(*found)
+        }
 
     def put(self, part: Part) -> None:
         """As `keep`, for a part that this process wrote."""

@@ -31,9 +31,10 @@ LASTING = (
     EXPORTED_MODEL,
 )
 
-# Beside the keys in a store: training runs, and which versions each recipe used last
+# Beside the keys in a store: training runs, which versions each recipe used last, and what was removed
 RUNS = "runs"
 RECIPES = "recipes"
+REMOVED = "removed"
 
 CORPORA = "corpora"
 TOKEN_SHARDS = "token_shards"

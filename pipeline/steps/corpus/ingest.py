@@ -2,7 +2,7 @@
 
 import hashlib
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, groupby
@@ -21,10 +21,12 @@ from pipeline.store.draft import Draft
 from pipeline.store.engines.local import Engine
 from pipeline.store.errors import PipelineError
 from pipeline.store.fingerprint import combined
-from pipeline.store.manifest import Part, Version, total_counts
+from pipeline.store.keys import REMOVED
+from pipeline.store.manifest import Part, Version, breakdown, total_counts
 from pipeline.store.params import DOCUMENT_SCHEMA
-from pipeline.store.parquet import PartWriter
-from pipeline.store.parts import add, text_bytes
+from pipeline.store.parquet import PartWriter, batches
+from pipeline.store.parts import Counts, add, text_bytes
+from pipeline.store.removed import Removed, removed
 from pipeline.store.store import Store
 from pipeline.store.work import Work
 
@@ -68,13 +70,16 @@ def collect(store: Store, engine: Engine, corpus: str, config: SourceConfig, par
         )
         store.use(last)
         return replace(last, reused=True)
-    work = _work(source, corpus, config, part_bytes, _inputs(units))
+    gone = removed(store.files, corpus)
+    work = _work(source, corpus, config, part_bytes, _inputs(units) | gone.inputs)
     with store.making(work) as draft:
         if isinstance(draft, Version):
             return draft
         if isinstance(source, StoredSource):
-            return draft.publish(source.copy_to(draft.path))
-        reading = partial(_Reading, draft, corpus, config, part_bytes)
+            return draft.publish(_copied(source, draft, corpus, gone))
+        if gone.ids:
+            draft.leave_out(partial(_holds_any, gone))
+        reading = partial(_Reading, draft, corpus, config, part_bytes, gone)
         groups = unit_groups(units, part_bytes)
         read = {group.name: reading(group).finished() for group in groups}
         # The largest first, so that at the end no worker is alone with it.
@@ -86,11 +91,7 @@ def collect(store: Store, engine: Engine, corpus: str, config: SourceConfig, par
         parts = set_aside_repeated_ids(draft, [part for found in read.values() for part in found])
         counts = total_counts(parts)
         if not counts.get("documents"):
-            reasons = [
-                f"{reason} {count:,}"
-                for name, count in counts.items()
-                if (reason := name.removeprefix("set_aside/")) != name
-            ]
+            reasons = [f"{reason} {count:,}" for reason, count in breakdown(counts, "set_aside").items()]
             raise CorpusError(
                 f"corpus {corpus!r} is empty: its source gave no valid document "
                 f"({', '.join(reasons) or 'and no invalid one'}). Check its `source`"
@@ -110,15 +111,21 @@ class _Reading:
     corpus: str
     config: SourceConfig
     part_bytes: int
+    removed: Removed
     group: UnitGroup
 
     def finished(self) -> list[Part]:
-        """All parts of the group if every one of them is finished, else none."""
-        closing = self.draft.finished(self._closing, self._fingerprint("rejects"))
+        """All parts of the group if every one of them is finished, else none. Those that were read before
+        documents of other groups were removed are what they would be now.
+        """
+        return next(filter(None, map(self._finished, self.removed.after)), [])
+
+    def _finished(self, after: str) -> list[Part]:
+        closing = self.draft.finished(self._closing, self._fingerprint("rejects", after))
         if closing is None:
             return []
         parts = [
-            self.draft.finished_under_any_name(self._fingerprint(str(index)))
+            self.draft.finished_under_any_name(self._fingerprint(str(index), after))
             for index in range(closing.counts["parts"])
         ]
         whole = [part for part in parts if part is not None]
@@ -129,7 +136,8 @@ class _Reading:
         source = open_source(self.corpus, self.config)
         with PartWriter(self.draft.path, self._closing, {"rejects": REJECTS_SCHEMA}) as writer:
             rejects = RejectsTable(partial(writer.write, "rejects"))
-            stream = (batch for unit in self.group.units for batch in source.read(unit, rejects))
+            read = (batch for unit in self.group.units for batch in source.read(unit, rejects))
+            stream = self._without_removed(read, rejects.counts) if self.removed.ids else read
             parts: dict[str, Part] = {}
             for index, group in groupby(numbered(stream, self.part_bytes), key=itemgetter(0)):
                 documents = row_groups(map(itemgetter(1), group), self.part_bytes)
@@ -140,6 +148,14 @@ class _Reading:
         closing = Part(self._closing, self._fingerprint("rejects"), writer.files, counts)
         self.draft.put(closing)
         return [*parts.values(), closing]
+
+    def _without_removed(self, read: Iterable[pa.RecordBatch], counts: Counts) -> Iterator[pa.RecordBatch]:
+        """Before anything is cut, so that the parts are those of a source without these documents."""
+        for batch in read:
+            gone = self.removed.among(batch.column("id"))
+            if count := int(gone.sum()):
+                add(counts, {"set_aside": count, f"set_aside/{REMOVED}": count})
+            yield batch.filter(pa.array(~gone))
 
     def _write(self, index: int, documents: Iterator[pa.RecordBatch], others: Collection[str]) -> Part:
         first = next(documents)
@@ -167,14 +183,33 @@ class _Reading:
         name = f"{self.group.name}.{begins}"
         return f"{name}-{index}" if name in others else name  # two files may repeat an id
 
-    def _fingerprint(self, which: str) -> str:
-        return self.draft.work.part_fingerprint(
-            [which, *(f"{unit.name} {unit.fingerprint}" for unit in self.group.units)]
-        )
+    def _fingerprint(self, which: str, after: str | None = None) -> str:
+        after = self.removed.after[-1] if after is None else after
+        read = [f"{unit.name} {unit.fingerprint}" for unit in self.group.units]
+        return self.draft.work.part_fingerprint([which, *read, *([after] if after else [])])
 
 
 def _read(group: UnitGroup, reading: Callable[[UnitGroup], _Reading]) -> list[Part]:
     return reading(group).read()
+
+
+def _holds_any(gone: Removed, version: Version, part: Part) -> bool:
+    """Whether a part holds a document that was removed since."""
+    if "documents" not in part.files:
+        return False
+    ids = batches(version.file(part, "documents"), ["id"])
+    return any(gone.among(batch.column("id")).any() for batch in ids)
+
+
+def _copied(source: StoredSource, draft: Draft, corpus: str, gone: Removed) -> list[Part]:
+    """The parts of a stored version. Raises CorpusError if it holds a document that was removed since."""
+    read = (batch for unit in source.units() for batch in source.read(unit, RejectsTable(lambda _: None)))
+    if gone.ids and any(gone.among(batch.column("id")).any() for batch in read):
+        raise CorpusError(
+            f"corpus {corpus!r}: {source.config.path} holds documents that were removed from this store "
+            "(`forget`), so what was made of them cannot be made again"
+        )
+    return source.copy_to(draft.path)
 
 
 def unit_groups(units: Sequence[Unit], part_bytes: int) -> list[UnitGroup]:
@@ -219,10 +254,14 @@ def _inputs(units: Sequence[Unit]) -> dict[str, str]:
 
 
 def last_read(store: Store, corpus: str, config: SourceConfig, part_bytes: int) -> Version | Work:
-    """What was last read from the source with these settings, else the work without its inputs."""
+    """What was last read from the source with these settings, without what was removed since; else the work
+    without its inputs.
+    """
     work = _work(open_source(corpus, config), corpus, config, part_bytes, {})
+    gone = removed(store.files, corpus).inputs.get(REMOVED)
     for version in store.candidates(work.key):
-        if not list(work.differences(version.manifest)):
+        obeys = version.manifest["inputs"].get(REMOVED) == gone
+        if obeys and not list(work.differences(version.manifest)):
             return work if store.damage(version) else version
     return work
 

@@ -19,7 +19,7 @@ from pipeline.store import keys, last_versions, locks
 from pipeline.store.cleanup.runs import Limits, TrainingRun, old_runs, surplus_checkpoints, training_runs
 from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.files import DAMAGED, MANIFEST, Files, reports_on
-from pipeline.store.keys import RECIPES, RUNS
+from pipeline.store.keys import RECIPES, REMOVED, RUNS
 from pipeline.store.last_versions import VERSION_NAME
 from pipeline.store.store import Store
 from pipeline.store.training_runs import RECORDS
@@ -27,7 +27,7 @@ from trainer.system.durable import unpublished, write_atomically
 
 # A killed stage resumes from its partial directory; one that was not touched for a day is abandoned.
 UNFINISHED_AFTER_SECONDS = 24 * 3600.0
-NO_KEYS = (RUNS, RECIPES, RECORDS)  # the other folders of a store
+NO_KEYS = (RUNS, RECIPES, REMOVED, RECORDS)  # the other folders of a store
 NO_LIMITS = Limits()
 
 

@@ -1,0 +1,105 @@
+"""The documents that a person had removed from a store, which no recipe reads again.
+
+<root>/removed/<name>/request.json      what was asked, with hashes of the ids, by corpus
+"""
+
+import hashlib
+import json
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from itertools import accumulate
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.store.files import Files
+from pipeline.store.fingerprint import combined, fingerprint
+from pipeline.store.keys import REMOVED
+from trainer.system.durable import write_atomically
+
+REQUEST = "request.json"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a person asked for. `documents`: `hashed` ids by corpus; `at`: in UTC, ISO 8601."""
+
+    at: str
+    reason: str
+    documents: Mapping[str, list[str]]
+    retrain_tokenizer: bool = False
+
+    @property
+    def name(self) -> str:
+        """Requests are in the order of their names."""
+        return f"{self.at.replace(':', '')}-{fingerprint(asdict(self))[:8]}"
+
+
+@dataclass(frozen=True)
+class Removed:
+    """The documents of a corpus that were removed, a set of hashes for each request, the oldest first."""
+
+    requests: tuple[frozenset[str], ...] = ()
+
+    @cached_property
+    def ids(self) -> frozenset[str]:
+        return frozenset().union(*self.requests)
+
+    @cached_property
+    def after(self) -> list[str]:
+        """A hash of what was removed, before the first request and after each; empty before the first."""
+        united = accumulate(self.requests, lambda before, ids: before | ids)
+        return ["", *(combined(sorted(ids)) for ids in united)]
+
+    @property
+    def inputs(self) -> dict[str, str]:
+        """What a version without these documents has among its inputs; nothing if nothing was removed."""
+        return {REMOVED: self.after[-1]} if self.requests else {}
+
+    def among(self, ids: pa.Array | pa.ChunkedArray) -> np.ndarray:
+        """Which of the documents were removed, bool."""
+        return np.array([hashed(one) in self.ids for one in ids.to_pylist()], bool)
+
+
+def hashed(document: str) -> str:
+    """What the list holds of a document's id, in hex: it tells nobody which documents were removed."""
+    return hashlib.blake2b(document.encode(), digest_size=16).hexdigest()
+
+
+def now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def requests(files: Files) -> list[Request]:
+    """All requests, the oldest first."""
+    files.pull_folder(files.root / REMOVED)
+    paths = sorted((files.root / REMOVED).glob(f"*/{REQUEST}"))
+    return [Request(**json.loads(path.read_text(encoding="utf-8"))) for path in paths]
+
+
+def removed(files: Files, corpus: str) -> Removed:
+    """What was removed of a corpus."""
+    of_corpus = (request.documents.get(corpus) for request in requests(files))
+    return Removed(tuple(frozenset(ids) for ids in of_corpus if ids))
+
+
+def remove(files: Files, request: Request) -> Path:
+    """From now on nobody reads the documents. Returns the folder of the request."""
+    folder = files.root / REMOVED / request.name
+    folder.mkdir(parents=True)
+    write_atomically(folder / REQUEST, json.dumps(asdict(request), indent=1))
+    files.push(folder / REQUEST)
+    return folder
+
+
+def request_of(documents: Mapping[str, Collection[str]], reason: str, retrain_tokenizer: bool) -> Request:
+    """Asks for the documents with these ids, by corpus."""
+    return Request(
+        now(),
+        reason,
+        {corpus: sorted(map(hashed, ids)) for corpus, ids in sorted(documents.items())},
+        retrain_tokenizer,
+    )
