@@ -4,12 +4,21 @@ import argparse
 
 from pipeline.cli.opening import UsageError, whole_store
 from pipeline.recipe.loading import load_recipe, recipe_path
-from pipeline.store.cleanup import gc
+from pipeline.steps.lineage import certificate
+from pipeline.store import removed
+from pipeline.store.cleanup import forgotten, gc
 from pipeline.store.cleanup.runs import Limits
+from pipeline.store.store import Store
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--delete", action="store_true", help="remove it; without it, only list it")
+    parser.add_argument(
+        "--forgotten",
+        action="store_true",
+        help="instead: delete whatever holds documents that `forget` removed, in use or not, and Dagster's "
+        "events about it",
+    )
     add_keep(parser)
 
 
@@ -35,6 +44,9 @@ def limits(keep: int | None) -> Limits:
 
 def run(options: argparse.Namespace) -> None:
     store = whole_store()
+    if options.forgotten:
+        _delete_forgotten(store)
+        return
     garbage = gc.find(store, limits(options.keep))
     removed = gc.remove(store, garbage) if options.delete else garbage
     for item in garbage:
@@ -52,3 +64,25 @@ def run(options: argparse.Namespace) -> None:
         print(f"{total}  freed")
     else:
         print(f"{total}  in all; the same command with --delete frees it")
+
+
+def _delete_forgotten(store: Store) -> None:
+    from pipeline.reports import events  # which imports Dagster
+
+    asked = removed.requests(store.files)
+    if not asked:
+        raise UsageError(
+            "--forgotten: nothing was removed from this store; `python -m pipeline forget` does it"
+        )
+    documents, tokenizers = removed.of_all(asked), any(one.retrain_tokenizer for one in asked)
+    found = forgotten.holding(store, documents, tokenizers)
+    forgotten.delete(store, found)
+    ended = events.forget(found.marks)
+    pages = certificate.finish(store, found, ended, forgotten.holding(store, documents, tokenizers))
+    print(
+        f"deleted {len(found.versions):,} versions, {len(found.runs):,} training runs and the events of "
+        f"{len(ended):,} runs of Dagster"
+    )
+    for place in certificate.UNREACHED:
+        print(f"not reached: {place}")
+    print("\n".join(f"certificate: {page}" for page in pages))

@@ -6,10 +6,10 @@
 import hashlib
 import json
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 
 import numpy as np
@@ -60,8 +60,8 @@ class Removed:
         return {REMOVED: self.after[-1]} if self.requests else {}
 
     def among(self, ids: pa.Array | pa.ChunkedArray) -> np.ndarray:
-        """Which of the documents were removed, bool."""
-        return np.array([hashed(one) in self.ids for one in ids.to_pylist()], bool)
+        """Which of the documents were removed, bool. A null is none."""
+        return np.array([one is not None and hashed(one) in self.ids for one in ids.to_pylist()], bool)
 
 
 def hashed(document: str) -> str:
@@ -84,6 +84,11 @@ def removed(files: Files, corpus: str) -> Removed:
     """What was removed of a corpus."""
     of_corpus = (request.documents.get(corpus) for request in requests(files))
     return Removed(tuple(frozenset(ids) for ids in of_corpus if ids))
+
+
+def of_all(asked: Sequence[Request]) -> Removed:
+    """What was removed, of all corpora."""
+    return Removed(tuple(frozenset(chain.from_iterable(one.documents.values())) for one in asked))
 
 
 def remove(files: Files, request: Request) -> Path:

@@ -26,6 +26,7 @@ from pipeline.store.files import StoredFile
 from pipeline.store.keys import RUNS, SPLITS, TRAIN, VALIDATION
 from pipeline.store.manifest import Part, Version
 from pipeline.store.parquet import kept_batches, read_table
+from pipeline.store.removed import Removed
 from pipeline.store.store import Store, StoreError
 from pipeline.store.training_runs import run_histories
 from trainer.config import OPERATIONAL, RunConfig, TrainingConfig
@@ -272,6 +273,14 @@ class CorpusText:
         while begin < end:
             yield (held := self.at(begin))
             begin = held.end
+
+    def ranges(self, documents: Removed) -> Iterator[tuple[int, int]]:
+        """The tokens `begin` to `end` - 1 of the documents that are trained on, in the corpus' stream."""
+        for shard, part, before, begin in _placed(self.train_shards):
+            ids = self.written(part, TRAIN).column("id").slice(before, shard.num_documents)
+            ends = begin + np.cumsum(shard.lengths, dtype=np.int64)
+            for number in np.flatnonzero(documents.among(ids)):
+                yield int(ends[number]) - int(shard.lengths[number]), int(ends[number])
 
     def at(self, position: int) -> Held:
         """The document that holds this token of the corpus' stream. Raises IndexError outside of it."""

@@ -107,7 +107,7 @@ def remove(store: Store, garbage: Iterable[Garbage]) -> list[Garbage]:
         kept = _referenced(store, [])
         for item in garbage:
             if not item.run and item.paths[0] not in kept:
-                _remove(store, item.paths[0])
+                discard(store, item.paths[0])
                 removed.append(item)
     return removed
 
@@ -125,11 +125,11 @@ def retire(store: Store, item: Garbage) -> bool:
             store.files.push(record)
             config.unlink()
         for path in item.paths if nobody_works else ():
-            _remove(store, path)
+            discard(store, path)
     return nobody_works
 
 
-def _remove(store: Store, path: Path) -> None:
+def discard(store: Store, path: Path) -> None:
     """Removes a version, a run or a checkpoint, and the records of recipes that used it last."""
     # The manifest goes first, and then the name, so that nobody opens what is half removed.
     (path / MANIFEST).unlink(missing_ok=True)

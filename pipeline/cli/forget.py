@@ -1,0 +1,111 @@
+"""forget: keeps documents out of all that is made from now on; `gc --forgotten` deletes what holds them."""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from pipeline.cli.opening import UsageError, whole_store
+from pipeline.reports import tables
+from pipeline.steps.lineage import certificate, removal
+from pipeline.store import keys
+from pipeline.store.cleanup.forgotten import Holding, holding
+from pipeline.store.removed import remove, request_of
+
+SHOWN = 10  # duplicates
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "documents",
+        metavar="ID",
+        nargs="+",
+        help="a document: its id in the store, the one that the source gives it, or its URL; a file with "
+        "one of these on each line; or a corpus, for all of its documents",
+    )
+    parser.add_argument("--reason", metavar="TEXT", required=True, help="why; the certificate says it")
+    parser.add_argument(
+        "--yes", action="store_true", help="remove them; without it, only show what that does"
+    )
+    parser.add_argument(
+        "--retrain-tokenizer",
+        action="store_true",
+        help="`gc --forgotten` also deletes the tokenizers that were trained on them, and the next run "
+        "trains another",
+    )
+
+
+def run(options: argparse.Namespace) -> None:
+    store = whole_store()
+    documents = removal.find(store, list(_named(options.documents)))
+    hashes = removal.hashes(documents)
+    read = list(removal.readings(store, hashes))
+    held = holding(store, hashes, options.retrain_tokenizer)
+    for corpus, ids in documents.items():
+        print(
+            f"{len(ids):,} of corpus {corpus}: {', '.join(sorted(ids)[:3])}{', ...' if len(ids) > 3 else ''}"
+        )
+    print("\n".join([*_readings(read), *_costs(held)]))
+    returning = removal.returning(store, hashes)
+    for back, survivor in list(returning.items())[:SHOWN]:
+        print(f"{back} was left out as a duplicate of {survivor}: it comes back, unless it is removed, too")
+    if len(returning) > SHOWN:
+        print(f"and so do {len(returning) - SHOWN:,} more duplicates")
+    if not options.yes:
+        print("nothing was changed; the same command with --yes removes them")
+        return
+    with store.idle() as nobody_prepares:
+        if not nobody_prepares:
+            raise UsageError(
+                "forget: a run is preparing data in this store: repeat this once it trains or ended"
+            )
+        request = request_of(documents, options.reason, options.retrain_tokenizer)
+        folder = remove(store.files, request)
+        certificate.begin(store, folder, request, read, held)
+    print(
+        f"the next run of each recipe sets them aside; {folder / certificate.CERTIFICATE} says what was found"
+    )
+    print(
+        "`python -m pipeline gc --forgotten` deletes what holds them; run the recipes first, so that it keeps"
+    )
+    print("what is the same without them")
+
+
+def _named(given: Sequence[str]) -> Iterator[str]:
+    for name in given:
+        if Path(name).is_file():
+            yield from filter(None, map(str.strip, Path(name).read_text(encoding="utf-8").splitlines()))
+        else:
+            yield name
+
+
+def _readings(read: Sequence[removal.Reading]) -> Iterator[str]:
+    rows = [
+        [
+            one.checkpoint,
+            *("?" if it is None else f"{it:,}" for it in (one.steps, one.first, one.last)),
+            one.through or "",
+        ]
+        for one in read
+        if one.steps != 0
+    ]
+    if not rows:
+        yield "no checkpoint on disk has read them"
+    else:
+        yield from tables.table("read by,steps,first,last,through the weights of", rows)
+
+
+def _costs(held: Holding) -> Iterator[str]:
+    """What goes, and what making it again takes."""
+    for family in (keys.EXPORTED_MODEL, keys.TOKEN_INDEX):
+        for one in held.of(family):
+            yield f"goes: {one.path}"
+    data = [one for one in held.versions if keys.is_data(one.key)]
+    trained = sum(one.seconds for one in held.of(keys.PRETRAINED_MODEL))
+    seconds = sum(one.seconds for one in data)
+    yield (
+        f"goes: {len(held.versions):,} versions and {len(held.runs):,} training runs, "
+        f"{held.bytes / 1e6:,.1f} MB. To make them again takes at most {seconds:,.0f} s for data, of which "
+        f"unchanged parts are reused, and {trained:,.0f} s for training, which begins anew"
+    )
+    if not held.of(keys.TOKENIZER):
+        yield "the tokenizer is frozen and stays; --retrain-tokenizer trains another"

@@ -1,0 +1,44 @@
+"""Dagster's events of runs that made or read documents which were removed: they show samples and rows."""
+
+import sqlite3
+from collections.abc import Collection
+
+import dagster as dg
+from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
+from dagster._serdes import serialize_value
+
+from trainer.system.history import dagster_home
+
+
+def forget(marks: Collection[str]) -> list[str]:
+    """Deletes the Dagster runs whose events mention any of the marks, with their events and logs, and what is
+    known of the assets that one of them made last. Returns the ids of the runs.
+    """
+    if not marks or not (dagster_home() / "dagster.yaml").exists():
+        return []
+    with dg.DagsterInstance.from_config(str(dagster_home())) as instance:
+        doomed = [run for run in instance.get_run_ids() if _mentions(instance, run, marks)]
+        for run in doomed:
+            instance.delete_run(run)
+            instance.compute_log_manager.delete_logs(prefix=[run])
+        stale = [
+            record.asset_entry.asset_key
+            for record in instance.get_asset_records()
+            if record.asset_entry.last_run_id in doomed
+        ]
+        if stale:
+            instance.wipe_assets(stale)
+        storage = instance.event_log_storage
+        if isinstance(storage, SqliteEventLogStorage):  # which keeps the bytes of what is deleted
+            for path in dagster_home().glob("history/**/*.db"):
+                if path.stem in doomed:
+                    path.unlink()
+                else:
+                    with sqlite3.connect(path) as connection:
+                        connection.execute("vacuum")
+        return doomed
+
+
+def _mentions(instance: dg.DagsterInstance, run: str, marks: Collection[str]) -> bool:
+    events = (serialize_value(event) for event in instance.all_logs(run))
+    return any(mark in event for event in events for mark in marks)

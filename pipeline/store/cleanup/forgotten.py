@@ -1,0 +1,138 @@
+"""What holds documents that were removed: a version by the ids in its tables, one without ids by what it was
+made from, and a run by what it was trained on.
+"""
+
+import shutil
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import yaml
+
+from pipeline.store import keys
+from pipeline.store.cleanup.gc import Garbage, GarbageError, bytes_below, discard, published, retire
+from pipeline.store.cleanup.runs import TrainingRun, training_runs
+from pipeline.store.files import StoredFile, reports_on
+from pipeline.store.manifest import Part, Version
+from pipeline.store.parquet import batches
+from pipeline.store.removed import Removed
+from pipeline.store.store import Store
+
+ID_COLUMNS = {"id", "duplicate_of"}
+UNFINISHED = (".*.partial", ".*.tmp", ".*.damaged-*")
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What holds documents: versions, and training runs with their checkpoints, evaluations and exports."""
+
+    versions: list[Version] = field(default_factory=list)
+    runs: list[TrainingRun] = field(default_factory=list)
+
+    def of(self, family: str) -> list[Version]:
+        """The versions of a key, or of a family of keys."""
+        return [one for one in self.versions if one.key.partition("/")[0] == family]
+
+    @property
+    def marks(self) -> set[str]:
+        """What the events of whoever made or read it mention: names and data versions."""
+        versions = {name for one in self.versions for name in (one.path.name, one.data_version)}
+        return versions | {run.directory.name for run in self.runs}
+
+    @property
+    def bytes(self) -> int:
+        """What removing it frees, or more, if files are also those of other versions."""
+        return bytes_below([*(one.path for one in self.versions), *(run.directory for run in self.runs)])
+
+
+def holding(store: Store, documents: Removed, tokenizers: bool = False) -> Holding:
+    """What holds any of the documents, whatever their corpora. With `tokenizers` also those that were trained
+    on them, which hold none of their text. Raises StoreError for a version whose manifest is damaged.
+    """
+    store.files.versions()
+    opened = [(path, path.parent.relative_to(store.root).as_posix()) for path in published(store.files)]
+    versions = {path: store.open(key, path.name) for path, key in opened}
+    made: dict[tuple[str, str], list[Path]] = defaultdict(list)
+    decisions: dict[tuple[str, str], tuple[Version, Part]] = {}
+    for one in versions.values():
+        made[one.key, one.data_version].append(one.path)
+        if one.key == keys.DEDUP:
+            decisions |= {(keys.dedup_part(part.name), part.data_version): (one, part) for part in one.parts}
+
+    def pair_holds(pair: tuple[str, str]) -> bool:
+        if pair in decisions:
+            return bool(_names(*decisions[pair], documents))
+        # the same bytes may also have been made without the documents
+        return bool(made[pair]) and all(map(holds, made[pair]))
+
+    @cache
+    def holds(path: Path) -> bool:
+        one = versions[path]
+        if one.key == keys.TOKENIZER and not tokenizers:
+            return False
+        found = [named for part in one.parts if (named := _names(one, part, documents)) is not None]
+        return any(found) if found else any(map(pair_holds, one.manifest["inputs"].items()))
+
+    runs = [run for run in training_runs(store) if any(map(pair_holds, _trained_on(run)))]
+    held = [path for path in versions if holds(path) or any(run.holds(path) for run in runs)]
+    return Holding([versions[path] for path in held], runs)
+
+
+def _names(version: Version, part: Part, documents: Removed) -> bool | None:
+    """Whether the tables of a part name any of the documents; None if none of them has ids."""
+    files = [
+        version.file(part, table) for table, file in part.files.items() if file.path.endswith(".parquet")
+    ]
+    columns = {file: sorted(ID_COLUMNS & set(pq.read_schema(file).names)) for file in files}
+    with_ids = {file: names for file, names in columns.items() if names}
+    return any(_mentions(file, names, documents) for file, names in with_ids.items()) if with_ids else None
+
+
+def _mentions(table: StoredFile, columns: list[str], documents: Removed) -> bool:
+    return any(documents.among(column).any() for batch in batches(table, columns) for column in batch.columns)
+
+
+def _trained_on(run: TrainingRun) -> Iterator[tuple[str, str]]:
+    """Key and data version of what a run was trained on, itself or through the weights it started from."""
+    if not run.config.exists():
+        return
+    try:
+        config = yaml.load(run.config.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+        lineage: Mapping[str, Any] | None = config.get("lineage")
+        while lineage:
+            for key, asset in lineage.get("assets", {}).items():
+                if key.startswith(keys.TOKEN_SHARDS):
+                    yield key, asset["data_version"]
+            lineage = (lineage.get("pretrained") or {}).get("lineage")
+    except (ValueError, yaml.YAMLError, AttributeError, KeyError, TypeError) as error:
+        raise GarbageError(
+            f"{run.config} is damaged, so it cannot be told what the run was trained on"
+        ) from error
+
+
+def delete(store: Store, found: Holding) -> None:
+    """Removes it, the runs first and what was made from other versions before those: killed, it goes on.
+    Raises GarbageError while a run prepares data or trains on it.
+    """
+    with store.idle() as nobody_prepares:
+        if not nobody_prepares:
+            raise GarbageError(
+                "a run is preparing data in this store, so nothing was removed: repeat this later"
+            )
+        for run in found.runs:
+            if not retire(store, Garbage(run.directory.name, run.paths, run=run.directory)):
+                raise GarbageError(f"{run.directory} is being trained: stop it, and repeat this")
+        for one in sorted(found.versions, key=lambda one: one.manifest["finished"], reverse=True):
+            discard(store, one.path)
+        for path in [path for name in UNFINISHED for path in store.root.rglob(name) if path.is_dir()]:
+            store.files.remove(path)
+            shutil.rmtree(path)
+        # the texts on which a tokenizer was tried
+        for path in published(store.files):
+            if path.parent.name == keys.TOKENIZER:
+                store.files.remove(reports_on(path))
+                shutil.rmtree(reports_on(path), ignore_errors=True)

@@ -1,0 +1,130 @@
+"""`forget` says what read a document; `gc --forgotten` leaves no byte of it."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.cli import main
+from pipeline.recipe.loading import RECIPE_VARIABLE
+from pipeline.steps.lineage.checkpoints import read
+from pipeline.steps.lineage.documents import CorpusText, Training
+from pipeline.steps.lineage.removal import hashes
+from pipeline.steps.tokens.token_index import of_shards
+from pipeline.store import keys
+from pipeline.store.store import Store
+from tests.pipeline.steps.corpora import ENGINE, as_it_was
+from trainer.data.shards import Shard, bin_path
+from trainer.system.history import STORE_VARIABLE
+
+Said = Callable[..., str]
+
+
+@pytest.fixture
+def said(trained: tuple[Store, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> Any:
+    """`python -m pipeline ...`: what it prints, on standard error where it fails."""
+    monkeypatch.setenv(STORE_VARIABLE, str(trained[0].root))
+    monkeypatch.setenv(RECIPE_VARIABLE, str(trained[0].root.parent / "recipe.yaml"))
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+
+    def said(*arguments: str) -> str:
+        status = main(arguments)
+        printed = capsys.readouterr()
+        return printed.out if status == 0 else printed.err
+
+    with as_it_was(trained[0].root.parent):
+        yield said
+
+
+def one_read(store: Store, run: Path) -> tuple[str, list[int]]:
+    """A document that the run was trained on, and the steps that read it."""
+    text = CorpusText(store, read(run / "checkpoints" / "step-00000032").lineage["assets"], "first")
+    held = text.at(text.train_shards[0].num_tokens // 2)
+    return held.document, sorted(set(Training(run).readings("first", held.begin, held.end, 32)[2].tolist()))
+
+
+def tokens(shard: Shard, begin: int) -> bytes:
+    """Some tokens, as they lie in a shard of 16 bits."""
+    return bin_path(shard.prefix).read_bytes()[2 * begin + 40 : 2 * begin + 80]
+
+
+def bytes_with(root: Path, found: bytes) -> list[Path]:
+    """The files that hold these bytes, also compressed in a table."""
+    return [path for path in root.rglob("*") if path.is_file() and any(found in one for one in held(path))]
+
+
+def held(path: Path) -> Iterator[bytes]:
+    yield path.read_bytes()
+    if path.suffix == ".parquet":
+        for column in pq.read_table(path).columns:
+            yield from (str(value).encode() for value in column.to_pylist())
+
+
+def test_what_read_a_document_is_shown_and_gone_afterwards(trained: tuple[Store, Path], said: Said) -> None:
+    store, run = trained
+    of_shards(store, ENGINE, store.current(keys.token_shards("first")))
+    document, steps = one_read(store, run)
+    assert bytes_with(store.root, document.encode())
+    shown = said("forget", document, "--reason", "asked for")
+    line = next(line for line in shown.splitlines() if line.startswith(f"{run.name[:8]}-00000032"))
+    assert line.split()[1:4] == [str(len(steps)), str(steps[0]), str(steps[-1])]
+    assert "token_index/first" in shown and "nothing was changed" in shown
+    assert not (store.root / "removed").exists()
+
+    text = next(
+        row["text"]
+        for path in store.current(keys.raw("first")).files("documents")
+        for row in pq.read_table(path).to_pylist()
+        if row["id"] == document
+    )
+    texts = CorpusText(store, read(run / "checkpoints" / "step-00000032").lineage["assets"], "first")
+    begin = next(texts.ranges(hashes({"first": {document}})))[0]
+    encoded = tokens(texts.train_shards[0], begin)
+    traces = (document.encode(), text[200:260].encode(), encoded)
+    assert all(bytes_with(store.root, trace) for trace in traces)
+    said("forget", document, "--reason", "asked for", "--yes")
+    deleted = said("gc", "--forgotten")
+    assert "1 training runs" in deleted and "not reached" in deleted
+    assert not any(bytes_with(store.root, trace) for trace in traces)
+    assert not run.exists() and not list(store.newest_first(keys.token_index("first")))
+    assert list(store.newest_first(keys.TOKENIZER)) and list(store.newest_first(keys.raw("second")))
+    (certificate,) = store.root.glob("removed/*/certificate.json")
+    facts = json.loads(certificate.read_text())
+    assert facts["reason"] == "asked for" and facts["documents"] == {"first": 1}
+    assert facts["still found by their ids"] == [] and run.name in facts["deleted"]["runs"]
+    assert facts["tokenizer"].startswith("stays") and certificate.with_suffix(".html").exists()
+    assert "0 versions" in said("gc", "--forgotten")
+
+
+def test_a_tokenizer_that_was_trained_on_a_document_goes_when_asked(
+    trained: tuple[Store, Path], said: Said
+) -> None:
+    store, run = trained
+    document, _ = one_read(store, run)
+    said("forget", document, "--reason", "asked for", "--retrain-tokenizer", "--yes")
+    said("gc", "--forgotten")
+    assert not list(store.newest_first(keys.TOKENIZER))
+
+
+def test_a_file_of_ids_and_a_corpus_name_documents(
+    trained: tuple[Store, Path], said: Said, tmp_path: Path
+) -> None:
+    document, _ = one_read(*trained)
+    (tmp_path / "ids.txt").write_text(f"{document}\n\n")
+    assert "1 of corpus first" in said("forget", str(tmp_path / "ids.txt"), "--reason", "x")
+    assert "16 of corpus second" in said("forget", "second", "--reason", "x")
+
+
+def test_bad_input_gets_one_sentence(trained: tuple[Store, Path], said: Said) -> None:
+    for name in ("nobody", "https://example.org/none"):
+        assert said("forget", name, "--reason", "x").startswith(f"error: '{name}' is not the id or the URL")
+    assert "nothing was removed from this store" in said("gc", "--forgotten")
+    document, _ = one_read(*trained)
+    with trained[0].in_progress():
+        assert "a run is preparing data" in said("forget", document, "--reason", "x", "--yes")
+    said("forget", document, "--reason", "x", "--yes")
+    with trained[0].in_progress():
+        assert "a run is preparing data" in said("gc", "--forgotten")
