@@ -21,7 +21,7 @@ CERTIFICATE = "certificate.json"
 UNREACHED = (
     "the source itself, which still holds what it holds",
     "models that were pushed, and exports and files that were written or copied to other places",
-    "copies in the caches of other machines, in backups, and old versions that a bucket keeps",
+    "unfinished work and caches of other machines, backups, and old versions that a bucket keeps",
     "events of a Dagster that keeps them elsewhere than in DAGSTER_HOME",
 )
 FROZEN = "stays: it is frozen, and holds statistics of the text that it was trained on, but none of the text"
@@ -46,15 +46,15 @@ def finish(store: Store, deleted: Holding, events: Sequence[str], left: Holding)
     pages = []
     for path in sorted((store.root / REMOVED).glob(f"*/{CERTIFICATE}")):
         facts = json.loads(path.read_text(encoding="utf-8"))
-        names = [place for place in facts["versions before"] if not (store.root / place).exists()]
-        runs = [run for run in facts["runs before"] if not (store.root / "runs" / run).exists()]
-        newest = {place.rpartition("/")[0]: None for place in facts["versions before"]}
-        after = {key: next(store.newest_first(key), None) for key in newest}
-        found = [f"{one.key}/{one.path.name}" for one in left.versions]
+        found = {f"{one.key}/{one.path.name}" for one in left.versions}
+        names = sorted(facts["versions before"].keys() - found)
+        runs = sorted({*facts["runs before"]} - {run.directory.name for run in left.runs})
+        before = sorted({place.rpartition("/")[0] for place in facts["versions before"]})
+        after = {key: next(store.newest_first(key), None) for key in before}
         facts |= {
             "deleted": {"at": now(), "versions": names, "runs": runs, "runs of Dagster": len(events)},
             "versions after": {key: one.data_version for key, one in after.items() if one},
-            "still found by their ids": found,
+            "still found by their ids": sorted(found),
             "trace": "still finds them" if found else "finds none: no shards or index were made of them",
             "not reached": UNREACHED,
         }

@@ -5,7 +5,7 @@ made from, and a run by what it was trained on.
 import shutil
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import yaml
 from pipeline.store import keys
 from pipeline.store.cleanup.gc import Garbage, GarbageError, bytes_below, discard, published, retire
 from pipeline.store.cleanup.runs import TrainingRun, training_runs
-from pipeline.store.files import StoredFile, reports_on
+from pipeline.store.files import MANIFEST, StoredFile, reports_on
 from pipeline.store.manifest import Part, Version
 from pipeline.store.parquet import batches
 from pipeline.store.removed import Removed
@@ -28,10 +28,13 @@ UNFINISHED = (".*.partial", ".*.tmp", ".*.damaged-*")
 
 @dataclass(frozen=True)
 class Holding:
-    """What holds documents: versions, and training runs with their checkpoints, evaluations and exports."""
+    """What holds documents: versions, also of a run's evaluations and exports, and training runs. What is
+    `unfinished` may hold them.
+    """
 
-    versions: list[Version] = field(default_factory=list)
-    runs: list[TrainingRun] = field(default_factory=list)
+    versions: list[Version]
+    runs: list[TrainingRun]
+    unfinished: list[Path]
 
     def of(self, family: str) -> list[Version]:
         """The versions of a key, or of a family of keys."""
@@ -53,9 +56,10 @@ def holding(store: Store, documents: Removed, tokenizers: bool = False) -> Holdi
     """What holds any of the documents, whatever their corpora. With `tokenizers` also those that were trained
     on them, which hold none of their text. Raises StoreError for a version whose manifest is damaged.
     """
-    store.files.versions()
-    opened = [(path, path.parent.relative_to(store.root).as_posix()) for path in published(store.files)]
-    versions = {path: store.open(key, path.name) for path, key in opened}
+    there = store.files.versions() or ()
+    paths = sorted({*there, *published(store.files)})
+    complete = [(path, path.parent.relative_to(store.root)) for path in paths if (path / MANIFEST).is_file()]
+    versions = {path: store.open(key.as_posix(), path.name) for path, key in complete}
     made: dict[tuple[str, str], list[Path]] = defaultdict(list)
     decisions: dict[tuple[str, str], tuple[Version, Part]] = {}
     for one in versions.values():
@@ -79,7 +83,7 @@ def holding(store: Store, documents: Removed, tokenizers: bool = False) -> Holdi
 
     runs = [run for run in training_runs(store) if any(map(pair_holds, _trained_on(run)))]
     held = [path for path in versions if holds(path) or any(run.holds(path) for run in runs)]
-    return Holding([versions[path] for path in held], runs)
+    return Holding([versions[path] for path in held], runs, [path for path in paths if path not in versions])
 
 
 def _names(version: Version, part: Part, documents: Removed) -> bool | None:
@@ -128,6 +132,8 @@ def delete(store: Store, found: Holding) -> None:
                 raise GarbageError(f"{run.directory} is being trained: stop it, and repeat this")
         for one in sorted(found.versions, key=lambda one: one.manifest["finished"], reverse=True):
             discard(store, one.path)
+        for path in found.unfinished:
+            discard(store, path)
         for path in [path for name in UNFINISHED for path in store.root.rglob(name) if path.is_dir()]:
             store.files.remove(path)
             shutil.rmtree(path)

@@ -12,8 +12,11 @@ import numpy as np
 import pytest
 
 from pipeline.steps.tokens.indexed import Index
-from pipeline.store.bucket.files import cache_of
+from pipeline.store.bucket.files import BucketFiles, cache_of
+from pipeline.store.cleanup import forgotten
 from pipeline.store.engines.local import LocalEngine
+from pipeline.store.parquet import batches
+from pipeline.store.removed import of_all, remove, request_of, requests
 from pipeline.store.store import Store
 
 pytest.importorskip("ray")
@@ -46,6 +49,27 @@ def test_the_stages_write_into_a_bucket_what_they_write_here(tmp_path: Path) -> 
         found = Index(store.current("token_shards/even"), store.current("token_index/even"))
         answers.append([found.positions(run).tolist() for run in (np.array([260]), np.array([260, 300]))])
     assert answers[0] == answers[1] and answers[0][0]
+
+
+def test_what_held_a_removed_document_is_deleted_from_a_bucket(tmp_path: Path) -> None:
+    write_sources(tmp_path / "source")
+    root, engine = cache_of("s3://bucket/forgotten", tmp_path / "cache"), LocalEngine(workers=1)
+    make(root, tmp_path / "source", engine)
+    store = Store(root)
+    ids = next(batches(store.current("corpora/even/raw").files("documents")[0], ["id"])).column("id")
+    remove(store.files, request_of({"even": [ids[0].as_py()]}, "asked for", False))
+    # on another machine
+    store = Store(cache_of("s3://bucket/forgotten", tmp_path / "other"))
+    documents = of_all(requests(store.files))
+    found = forgotten.holding(store, documents)
+    held = {one.key for one in found.versions}
+    assert {"corpora/even/raw", "token_shards/even", "token_index/even", "dedup"} <= held
+    forgotten.delete(store, found)
+    assert isinstance(store.files, BucketFiles)
+    left = [one.key for one in store.files.bucket.objects("")]
+    assert not [key for one in found.versions for key in left if one.path.name in key]
+    make(root, tmp_path / "source", engine)
+    assert not forgotten.holding(Store(root), documents).versions
 
 
 @contextmanager
