@@ -9,7 +9,7 @@ from pipeline.reports import tables
 from pipeline.steps.lineage import certificate, removal
 from pipeline.store import keys
 from pipeline.store.cleanup.forgotten import Holding, holding
-from pipeline.store.removed import remove, request_of
+from pipeline.store.removed import remove
 
 SHOWN = 10  # duplicates
 
@@ -58,8 +58,7 @@ def run(options: argparse.Namespace) -> None:
             raise UsageError(
                 "forget: a run is preparing data in this store: repeat this once it trains or ended"
             )
-        request = request_of(documents, options.reason, options.retrain_tokenizer)
-        folder = remove(store.files, request)
+        folder, request = remove(store.files, documents, options.reason, options.retrain_tokenizer)
         certificate.begin(store, folder, request, read, held)
     print(
         f"the next run of each recipe sets them aside; {folder / certificate.CERTIFICATE} says what was found"

@@ -91,20 +91,14 @@ def of_all(asked: Sequence[Request]) -> Removed:
     return Removed(tuple(frozenset(chain.from_iterable(one.documents.values())) for one in asked))
 
 
-def remove(files: Files, request: Request) -> Path:
-    """From now on nobody reads the documents. Returns the folder of the request."""
-    folder = files.root / REMOVED / request.name
-    folder.mkdir(parents=True)
-    write_atomically(folder / REQUEST, json.dumps(asdict(request), indent=1))
-    files.push(folder / REQUEST)
-    return folder
-
-
-def request_of(documents: Mapping[str, Collection[str]], reason: str, retrain_tokenizer: bool) -> Request:
-    """Asks for the documents with these ids, by corpus."""
-    return Request(
-        now(),
-        reason,
-        {corpus: sorted(map(hashed, ids)) for corpus, ids in sorted(documents.items())},
-        retrain_tokenizer,
-    )
+def remove(
+    files: Files, documents: Mapping[str, Collection[str]], reason: str, retrain_tokenizer: bool = False
+) -> tuple[Path, Request]:
+    """From now on nobody reads the documents with these ids, by corpus. Returns the folder of the request."""
+    hashes = {corpus: sorted(map(hashed, ids)) for corpus, ids in sorted(documents.items())}
+    request = Request(now(), reason, hashes, retrain_tokenizer)
+    path = files.root / REMOVED / request.name / REQUEST
+    path.parent.mkdir(parents=True)
+    write_atomically(path, json.dumps(asdict(request), indent=1))
+    files.push(path)
+    return path.parent, request

@@ -275,12 +275,15 @@ class CorpusText:
             begin = held.end
 
     def ranges(self, documents: Removed) -> Iterator[tuple[int, int]]:
-        """The tokens `begin` to `end` - 1 of the documents that are trained on, in the corpus' stream."""
+        """The tokens `begin` to `end` - 1 of the documents that are trained on, in the corpus' stream;
+        neighbours together.
+        """
         for shard, part, before, begin in _placed(self.train_shards):
             ids = self.written(part, TRAIN).column("id").slice(before, shard.num_documents)
             ends = begin + np.cumsum(shard.lengths, dtype=np.int64)
-            for number in np.flatnonzero(documents.among(ids)):
-                yield int(ends[number]) - int(shard.lengths[number]), int(ends[number])
+            numbers = np.flatnonzero(documents.among(ids))
+            for run in np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1) if len(numbers) else ():
+                yield int(ends[run[0]]) - int(shard.lengths[run[0]]), int(ends[run[-1]])
 
     def at(self, position: int) -> Held:
         """The document that holds this token of the corpus' stream. Raises IndexError outside of it."""

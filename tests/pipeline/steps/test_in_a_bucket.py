@@ -16,7 +16,7 @@ from pipeline.store.bucket.files import BucketFiles, cache_of
 from pipeline.store.cleanup import forgotten
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.parquet import batches
-from pipeline.store.removed import of_all, remove, request_of, requests
+from pipeline.store.removed import of_all, remove, requests
 from pipeline.store.store import Store
 
 pytest.importorskip("ray")
@@ -57,7 +57,7 @@ def test_what_held_a_removed_document_is_deleted_from_a_bucket(tmp_path: Path) -
     make(root, tmp_path / "source", engine)
     store = Store(root)
     ids = next(batches(store.current("corpora/even/raw").files("documents")[0], ["id"])).column("id")
-    remove(store.files, request_of({"even": [ids[0].as_py()]}, "asked for", False))
+    remove(store.files, {"even": [ids[0].as_py()]}, "asked for")
     # on another machine
     store = Store(cache_of("s3://bucket/forgotten", tmp_path / "other"))
     documents = of_all(requests(store.files))

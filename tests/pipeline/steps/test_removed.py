@@ -20,13 +20,15 @@ from pipeline.steps.corpus.ingest import CorpusError, collect, last_read
 from pipeline.steps.corpus.quality import judge
 from pipeline.steps.corpus.scrub import scrub
 from pipeline.steps.dedup.dedup import deduplicate
+from pipeline.steps.lineage.checkpoints import LineageError
+from pipeline.steps.lineage.removal import find
 from pipeline.steps.tokens.shards import tokenize
 from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.store import keys
 from pipeline.store.draft import Draft
 from pipeline.store.manifest import Part, Version
 from pipeline.store.parquet import read_table
-from pipeline.store.removed import remove, request_of
+from pipeline.store.removed import remove
 from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import ENGINE, TEXTS
 from tests.pipeline.steps.training.test_plan import HELD_OUT, recipe
@@ -100,7 +102,7 @@ class Made:
         return Store(store.root).data_versions([*read, keys.DEDUP, *shards])
 
     def forget(self, *named: str) -> None:
-        remove(self.store.files, request_of(ids(named), "asked for", False))
+        remove(self.store.files, ids(named), "asked for")
 
 
 def ids(named: Collection[str]) -> Mapping[str, list[str]]:
@@ -241,3 +243,29 @@ def test_a_stored_corpus_that_holds_a_removed_document_is_refused(tmp_path: Path
     store.forget("3")
     with pytest.raises(CorpusError, match="holds documents that were removed"):
         collect(store.store, ENGINE, "first", stored, PART_BYTES)
+
+
+def test_every_recipe_obeys_whatever_its_settings(tmp_path: Path) -> None:
+    store = Made(tmp_path, None)
+    store.read("first")
+    store.forget("3")
+    (document,) = ids(["3"])["first"]
+    for part_bytes in (PART_BYTES, 1_000_000):
+        raw = collect(store.store, ENGINE, "first", store.config("first"), part_bytes)
+        assert document not in ids_in(raw) and len(ids_in(raw)) == 21
+
+
+def test_a_document_is_named_by_its_ids_its_url_or_its_corpus(tmp_path: Path) -> None:
+    store = Made(tmp_path, None)
+    store.read("first")
+    (tmp_path / "web").mkdir()
+    page = {"id": "page", "text": TEXTS[29], "url": "https://example.org/page"}
+    (tmp_path / "web" / "pages.jsonl").write_text(json.dumps(page) + "\n")
+    collect(store.store, ENGINE, "web", store.config("web"), PART_BYTES)
+    document = document_id("web", own_id("page"))
+    for name in (document, "page", "https://example.org/page", "web"):
+        assert find(store.store, [name]) == {"web": {document}}
+    both = find(store.store, ["page", "3"])
+    assert both == {"web": {document}, "first": set(ids(["3"])["first"])}
+    with pytest.raises(LineageError, match=r"example\.org/other' is not the id or the URL"):
+        find(store.store, ["page", "https://example.org/other"])
