@@ -5,9 +5,9 @@
 
 import hashlib
 import json
-import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from itertools import accumulate, chain
 from pathlib import Path
@@ -70,7 +70,7 @@ def hashed(document: str) -> str:
 
 
 def now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return datetime.now(UTC).isoformat(timespec="microseconds")  # two requests of a second keep their order
 
 
 def requests(files: Files) -> list[Request]:
