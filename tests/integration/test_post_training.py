@@ -75,6 +75,15 @@ def test_the_lineage_names_the_base_and_every_data_set(aligned: Project) -> None
 
 
 @pytest.mark.slow
+def test_a_batch_names_its_documents_those_of_the_rehearsal_too(aligned: Project) -> None:
+    checkpoint, found = last_checkpoint(aligned, "sft"), set()
+    for step in (1, 2, 3):
+        shown = command(aligned, "pipeline", "lineage", checkpoint.name, f"--step={step}")
+        found |= {line.split()[-1] for line in shown.splitlines() if line.startswith("row ")}
+    assert {"sft_words", "rehearsal_topics"} <= found
+
+
+@pytest.mark.slow
 def test_what_is_up_to_date_is_not_made_again(aligned: Project) -> None:
     before = {path: path.stat().st_mtime_ns for path in (aligned.home / "store").rglob("manifest.json")}
     status, said = aligned.run(job="align")

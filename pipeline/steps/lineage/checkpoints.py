@@ -46,7 +46,7 @@ class Trained:
         """How often the run had seen the training tokens of a corpus by this step."""
         trained_on, name = self, corpus
         if keys.token_shards(corpus) not in self.lineage["assets"]:  # it is read again
-            trained_on, name = self.ancestors[-1], corpus.removeprefix(keys.REHEARSAL)
+            trained_on, name = self.pretraining, corpus.removeprefix(keys.REHEARSAL)
         counts = trained_on.lineage["assets"][keys.token_shards(name)]["counts"]
         return self.corpus_tokens.get(corpus, 0) / max(counts["train_tokens"], 1)
 
@@ -55,6 +55,11 @@ class Trained:
         """The model whose weights training started from, if its lineage is known."""
         lineage = self.lineage.get("pretrained", {}).get("lineage")
         return Trained(lineage) if lineage else None
+
+    @property
+    def pretraining(self) -> "Trained":
+        """That of the recipe of whose `post_training` this is a section; itself if it is of none."""
+        return self.base.pretraining if self.base and "post_training" in self.lineage else self
 
     @property
     def ancestors(self) -> list["Trained"]:

@@ -297,6 +297,17 @@ class CorpusText:
         raise IndexError(f"token {position} is not in the stream of corpus {self.corpus}")
 
 
+def texts_read(store: Store, lineage: Mapping[str, Any]) -> dict[str, CorpusText]:
+    """As `texts_of`, by the names that the run knows, with the corpora of the pretraining that a tuned model
+    reads again.
+    """
+    found = texts_of(store, lineage)
+    if lineage.get("post_training", {}).get("rehearsal"):
+        again = texts_of(store, Trained(dict(lineage)).pretraining.lineage)
+        found |= {f"{keys.REHEARSAL}{name}": text for name, text in again.items()}
+    return found
+
+
 def texts_of(store: Store, lineage: Mapping[str, Any]) -> dict[str, CorpusText]:
     """The training text of each corpus that a lineage names. Raises LineageError where there is none, or no
     longer.

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from pipeline.sources.documents import document_id, own_id
 from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError, Trained, checkpoints
-from pipeline.steps.lineage.documents import Training, homes, texts_of
+from pipeline.steps.lineage.documents import Training, homes, texts_read
 from pipeline.store import keys
 from pipeline.store.params import GROUP
 from pipeline.store.parquet import batches
@@ -92,7 +92,7 @@ def _steps(
 ) -> np.ndarray | None:
     """The steps that read any of the documents; None when the run or its text is gone."""
     try:
-        texts = texts_of(store, one.lineage)
+        texts = texts_read(store, one.lineage)
         found = [
             training.readings(corpus, begin, end, until)[2]
             for corpus, text in texts.items()

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from pipeline.steps.lineage.checkpoints import Checkpoint
-from pipeline.steps.lineage.documents import Held, Training, texts_of
+from pipeline.steps.lineage.documents import Held, Training, texts_read
 from pipeline.steps.lineage.trace import Searcher
 from pipeline.steps.tokens.shards import prefixes
 from pipeline.steps.training.launcher import run_trainer
@@ -127,7 +127,7 @@ def batch(store: Store, checkpoint: Checkpoint, step: int, losses: bool) -> tupl
 
     Raises RecitalError for a step outside of the run, or when no checkpoint before it is on disk.
     """
-    training, texts = Training(checkpoint.run), texts_of(store, checkpoint.lineage)
+    training, texts = Training(checkpoint.run), texts_read(store, checkpoint.lineage)
     for text in texts.values():
         _ = text.train_shards  # fetched
     curriculum, steps = training.config.training.curriculum, training.config.training.steps
