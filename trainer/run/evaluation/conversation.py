@@ -15,8 +15,8 @@ from trainer.hf import load_model
 from trainer.hf.tokenizer import load_tokenizer
 from trainer.model.cache import POSITIONS, KeyValueCache
 from trainer.model.llama import Llama
-from trainer.model.precision import autocast, multiplies_bf16
-from trainer.run.evaluation.generate import choose
+from trainer.model.precision import autocast
+from trainer.run.evaluation.generate import choose, writing_precision
 from trainer.system.errors import TrainerError
 
 UNFINISHED = "\ufffd"  # what the bytes of half a character are decoded to
@@ -124,8 +124,7 @@ class Conversation:
                 f"the conversation fills the {self.room} tokens that the model can read: it begins anew"
             )
         device, unread, self._unread = self._model.lm_head.weight.device, self._unread, []
-        in_bf16 = device.type == "cuda" and multiplies_bf16(device)
-        with autocast("bf16" if in_bf16 else "fp32", device):
+        with autocast(writing_precision(device), device):
             hidden = self._model(torch.tensor([unread], device=device), cache=self._cache)
             return choose(self._model.logits(hidden[0, -1]).float().cpu(), self._samples, self._generator)
 

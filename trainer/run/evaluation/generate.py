@@ -11,7 +11,7 @@ from trainer.config import SamplesConfig
 from trainer.hf.tokenizer import load_tokenizer
 from trainer.model.cache import KeyValueCache
 from trainer.model.llama import Llama
-from trainer.model.precision import autocast, multiplies_bf16
+from trainer.model.precision import Precision, autocast, multiplies_bf16
 from trainer.system.errors import TrainerError
 
 
@@ -33,9 +33,8 @@ def generate(
     device, tokens, written = model.lm_head.weight.device, prompt, list[int]()
     limit = min(samples.max_new_tokens, model.max_length - len(prompt))
     cache = KeyValueCache(len(prompt) + limit)
-    in_bf16 = device.type == "cuda" and multiplies_bf16(device)  # on every CPU a text stays the same
     # Once for all tokens: at its end autocast forgets the weights in half precision.
-    with autocast("bf16" if in_bf16 else "fp32", device):
+    with autocast(writing_precision(device), device):
         while len(written) < limit:
             hidden = model(torch.tensor([tokens], device=device), cache=cache)
             token = choose(model.logits(hidden[0, -1]).float().cpu(), samples, generator)
@@ -44,6 +43,11 @@ def generate(
             written.append(token)
             tokens = [token]
     return written
+
+
+def writing_precision(device: torch.device) -> Precision:
+    """What texts are written in: fp32 on every CPU, where a text stays the same."""
+    return "bf16" if device.type == "cuda" and multiplies_bf16(device) else "fp32"
 
 
 def choose(logits: torch.Tensor, samples: SamplesConfig, generator: torch.Generator) -> int:
