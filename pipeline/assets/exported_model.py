@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 def exported_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
     """The model of the recipe, or of a section of its `post_training`, for others."""
 
-    @asset(
+    return asset(
         keys.EXPORTED_MODEL,
         [keys.PRETRAINED_MODEL, keys.EVALUATION],
         export.VERSION,
@@ -28,11 +28,7 @@ def exported_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
         kinds=["huggingface"],
         section=recipe.section,
         made_by=export.export,
-    )
-    def _asset(context: dg.AssetExecutionContext, workshop: PipelineResources) -> dg.MaterializeResult:
-        return _export(context, workshop)
-
-    return _asset
+    )(_export)
 
 
 def _export(context: dg.AssetExecutionContext, workshop: PipelineResources) -> dg.MaterializeResult:
