@@ -76,6 +76,8 @@ def memory(store: Store, checkpoint: Checkpoint, searcher: Searcher, seed: int =
         for _ in range(ATTEMPTS * PASSAGES):
             pick = int(chooser.integers(samples if split == TRAIN else len(held)))
             corpus, _, pieces = training.data.sample(pick) if split == TRAIN else held[pick]
+            if (corpus, split) not in streams:  # text of the pretraining, which that is asked for
+                continue
             begin, end = pieces[int(chooser.integers(len(pieces)))]
             if end - begin < size or len(passages) == PASSAGES:
                 continue
