@@ -116,10 +116,10 @@ def _log_entry(
 
 def _traced(saved: Checkpoint, samples: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
     """The samples, each with the longest span that it has from training text, where that has an index."""
-    from pipeline.steps.lineage import trace  # here, because it loads compiled kernels
+    from pipeline.steps.lineage import readers, trace  # here, because it loads compiled kernels
 
     try:
-        searcher = trace.Searcher(trace.readers(Store(saved.run.parents[1]), saved)[0])
+        searcher = trace.Searcher(readers.readers(Store(saved.run.parents[1]), saved)[0])
         spans = [searcher.trace(sample["text"], trace.LEAST, 1).longest for sample in samples]
     except PipelineError:  # no index yet, or shards that are gone: the samples are shown all the same
         return samples

@@ -2,14 +2,17 @@
 
 import argparse
 from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import islice
 from pathlib import Path
 
 from pipeline.cli.opening import UsageError, whole_store
 from pipeline.reports import tables
 from pipeline.steps.lineage import certificate, removal
+from pipeline.steps.lineage.readers import Reading, readings
 from pipeline.store import keys
 from pipeline.store.cleanup.forgotten import Holding, holding
-from pipeline.store.removed import remove
+from pipeline.store.removed import among, remove
 
 SHOWN = 10  # duplicates
 
@@ -37,16 +40,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     store = whole_store()
     documents = removal.find(store, list(_named(options.documents)))
-    hashes = removal.hashes(documents)
-    read = list(removal.readings(store, hashes))
-    held = holding(store, hashes, options.retrain_tokenizer)
-    for corpus, ids in documents.items():
-        print(
-            f"{len(ids):,} of corpus {corpus}: {', '.join(sorted(ids)[:3])}{', ...' if len(ids) > 3 else ''}"
-        )
-    print("\n".join([*_readings(read), *_costs(held)]))
-    returning = removal.returning(store, hashes)
-    for back, survivor in list(returning.items())[:SHOWN]:
+    ids = set().union(*documents.values())
+    read, held = list(readings(store, ids)), holding(store, partial(among, ids), options.retrain_tokenizer)
+    for corpus, of_corpus in documents.items():
+        more = ", ..." if len(of_corpus) > 3 else ""
+        print(f"{len(of_corpus):,} of corpus {corpus}: {', '.join(sorted(of_corpus)[:3])}{more}")
+    print("\n".join([*read_by(read), *costs(held)]))
+    if not held.of(keys.TOKENIZER):
+        print("the tokenizer is frozen and stays; --retrain-tokenizer trains another")
+    returning = removal.returning(store, ids)
+    for back, survivor in islice(returning.items(), SHOWN):
         print(f"{back} was left out as a duplicate of {survivor}: it comes back, unless it is removed, too")
     if len(returning) > SHOWN:
         print(f"and so do {len(returning) - SHOWN:,} more duplicates")
@@ -65,8 +68,8 @@ def run(options: argparse.Namespace) -> None:
     )
     print(
         "`python -m pipeline gc --forgotten` deletes what holds them; run the recipes first, so that it keeps"
+        " what is the same without them"
     )
-    print("what is the same without them")
 
 
 def _named(given: Sequence[str]) -> Iterator[str]:
@@ -77,7 +80,10 @@ def _named(given: Sequence[str]) -> Iterator[str]:
             yield name
 
 
-def _readings(read: Sequence[removal.Reading]) -> Iterator[str]:
+def read_by(read: Sequence[Reading]) -> Iterator[str]:
+    """What happened to each of a few documents, and the checkpoints that read any of them."""
+    told = {name: fate for one in read for name, fate in one.fates.items()}
+    yield from (f"{name}: {fate}" for name, fate in told.items())
     rows = [
         [
             one.checkpoint,
@@ -89,22 +95,20 @@ def _readings(read: Sequence[removal.Reading]) -> Iterator[str]:
     ]
     if not rows:
         yield "no checkpoint on disk has read them"
-    else:
-        yield from tables.table("read by,steps,first,last,through the weights of", rows)
+        return
+    yield from tables.table("read by,steps,first,last,through the weights of", rows)
+    if any(one.steps is None for one in read):
+        yield "?: its run or its text is in no store that could be found, and only its own store can tell"
 
 
-def _costs(held: Holding) -> Iterator[str]:
+def costs(held: Holding) -> Iterator[str]:
     """What goes, and what making it again takes."""
     for family in (keys.EXPORTED_MODEL, keys.TOKEN_INDEX):
-        for one in held.of(family):
-            yield f"goes: {one.path}"
-    data = [one for one in held.versions if keys.is_data(one.key)]
+        yield from (f"goes: {one.path}" for one in held.of(family))
+    seconds = sum(one.seconds for one in held.versions if keys.is_data(one.key))
     trained = sum(one.seconds for one in held.of(keys.PRETRAINED_MODEL))
-    seconds = sum(one.seconds for one in data)
     yield (
-        f"goes: {len(held.versions):,} versions and {len(held.runs):,} training runs, "
+        f"removing them deletes {len(held.versions):,} versions and {len(held.runs):,} training runs, "
         f"{held.bytes / 1e6:,.1f} MB. To make them again takes at most {seconds:,.0f} s for data, of which "
         f"unchanged parts are reused, and {trained:,.0f} s for training, which begins anew"
     )
-    if not held.of(keys.TOKENIZER):
-        yield "the tokenizer is frozen and stays; --retrain-tokenizer trains another"

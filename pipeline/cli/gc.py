@@ -74,11 +74,11 @@ def _delete_forgotten(store: Store) -> None:
         raise UsageError(
             "--forgotten: nothing was removed from this store; `python -m pipeline forget` does it"
         )
-    documents, tokenizers = removed.of_all(asked), any(one.retrain_tokenizer for one in asked)
-    found = forgotten.holding(store, documents, tokenizers)
+    gone, tokenizers = removed.of_all(asked).among, any(one.retrain_tokenizer for one in asked)
+    found = forgotten.holding(store, gone, tokenizers)
     forgotten.delete(store, found)
     ended = events.forget(found.marks)
-    pages = certificate.finish(store, found, ended, forgotten.holding(store, documents, tokenizers))
+    pages = certificate.finish(store, found, ended, forgotten.holding(store, gone, tokenizers))
     print(
         f"deleted {len(found.versions):,} versions, {len(found.runs):,} training runs and the events of "
         f"{len(ended):,} runs of Dagster"

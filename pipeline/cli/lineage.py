@@ -9,16 +9,19 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
+from pipeline.cli.forget import costs, read_by
 from pipeline.cli.opening import UsageError, add_checkpoint, named_checkpoint, whole_store
 from pipeline.recipe import differences
 from pipeline.reports import tables
-from pipeline.steps.lineage.checkpoints import Checkpoint, Sighting, that_saw
-from pipeline.steps.lineage.documents import Seen, Untraceable, seen
+from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError, Sighting, that_saw
+from pipeline.steps.lineage.readers import Reading, readings
 from pipeline.steps.lineage.record import described_commit
 from pipeline.steps.model.recital import Row, batch
 from pipeline.store import keys
+from pipeline.store.cleanup.forgotten import holding
 from pipeline.store.manifest import breakdown
-from trainer.system.history import NAME_LENGTH
+from pipeline.store.removed import among
+from pipeline.store.store import Store
 
 LABEL = 13  # characters of the labels on the left
 SHOWN = 12  # characters of a version
@@ -73,18 +76,17 @@ def run(options: argparse.Namespace) -> None:
         answer = [_sighting(one, options.corpus) for one in sightings]
         lines = _sightings(sightings, answer, options.corpus)
     elif options.document:
-        answers, unknown = seen(store, options.document)
-        answer = [*map(_seen, answers), *map(_untraceable, unknown)]
-        lines = [*_document(answers, unknown, width), *_remade(answers, width)]
+        answer, lines = _document(store, options.document)
     elif options.step is not None:
         rows, by = batch(store, named_checkpoint(store, options), options.step, options.losses)
-        answer = {"step": options.step, "losses_by": by, "rows": [asdict(row) for row in rows]}
+        answer = {"step": options.step, "losses_by": by, "rows": rows}
         lines = _rows(rows, by)
     else:
         named = named_checkpoint(store, options)
         answer = {"checkpoint": named.name, "path": str(named.path), "saved": named.saved, **named.lineage}
         lines = described(named, width)
-    print(json.dumps(answer, indent=1, ensure_ascii=False, default=str) if options.json else "\n".join(lines))
+    as_json = partial(json.dumps, indent=1, ensure_ascii=False, default=asdict)
+    print(as_json(answer) if options.json else "\n".join(lines))
 
 
 def described(checkpoint: Checkpoint, width: int = 100) -> Iterator[str]:
@@ -198,7 +200,7 @@ def _sighting(sighting: Sighting, corpus: str) -> dict[str, Any]:
     raw = by.lineage["assets"][keys.raw(corpus)]
     return {
         "checkpoint": checkpoint.name,
-        "path": checkpoint.path,
+        "path": str(checkpoint.path),
         **({"through": sighting.through} if sighting.through else {}),
         "tokens": by.corpus_tokens[corpus],
         "epochs": round(by.epochs(corpus), 4),
@@ -228,80 +230,17 @@ def _sightings(sightings: Sequence[Sighting], answer: Sequence[dict[str, Any]], 
     yield "deleted checkpoints are not listed; `python -m pipeline lineage RUN-STEP` shows their lineage"
 
 
-def _seen(one: Seen) -> dict[str, Any]:
-    return {
-        "checkpoint": one.checkpoint.name,
-        **({"through": one.through.described} if one.through else {}),
-        **asdict(one.place),
-        "windows": one.windows,
-        "windows_seen": one.seen,
-        "times": one.times,
-        "first_step": one.first,
-        "last_step": one.last,
-    }
-
-
-def _untraceable(one: Untraceable) -> dict[str, Any]:
-    return {
-        "checkpoint": one.checkpoint.name,
-        "through": one.through.described,
-        "untraceable": True,
-        "corpora": one.through.corpus_tokens,
-    }
-
-
-def _document(answers: Sequence[Seen], unknown: Sequence[Untraceable], width: int) -> Iterator[str]:
-    place = None
-    for answer in answers:
-        if answer.place != place:
-            place = answer.place
-            where = place.rejected or (
-                f"document {place.number} of {place.shard}, tokens {place.begin:,} to "
-                f"{place.end - 1:,} of the corpus ({place.split})"
-            )
-            yield _wrapped(f"{place.document} of corpus {place.corpus}: {where}", width)
-        if answer.place.rejected:
-            use = "not trained on"
-        elif answer.windows:
-            use = (
-                f"trained on {answer.seen:,} of the {answer.windows:,} windows that contain part of it, "
-                f"{answer.times:,} times in total"
-                + (f", first at step {answer.first:,}, last at {answer.last:,}" if answer.times else "")
-            )
-        else:
-            use = "held out for validation, not trained on"
-        through = (
-            f", through the weights it started from: {answer.through.described}" if answer.through else ""
+def _document(store: Store, document: str) -> tuple[list[Reading], list[str]]:
+    """What read a document, and that in words with what removing it would remake."""
+    found = list(readings(store, {document}))
+    if not any(one.fates or one.steps is None for one in found):
+        raise LineageError(
+            f"no checkpoint on disk was trained on a corpus that contains document {document!r}: was it set "
+            "aside, or is it in another store?"
         )
-        yield _wrapped(f"  {answer.checkpoint.name}  {use}{through}", width)
-    for one in unknown:
-        corpora = ", ".join(name for name, tokens in one.through.corpus_tokens.items() if tokens)
-        yield _wrapped(
-            f"  {one.checkpoint.name}  started from the weights of {one.through.described}, whose run is not "
-            f"in this store: it was trained on {corpora}, and only its own store can tell whether on this "
-            "document",
-            width,
-        )
-
-
-def _wrapped(text: str, width: int) -> str:
-    return "\n".join(_wrap(text, width, subsequent_indent="    "))
-
-
-def _remade(answers: Sequence[Seen], width: int) -> Iterator[str]:
-    """What a run would make again if the document were gone from its source."""
-    first: dict[str, int] = {}
-    for one in answers:
-        if one.first and not one.through:
-            name = one.checkpoint.run.name[:NAME_LENGTH]
-            first[name] = min(one.first, first.get(name, one.first))
-    if first:
-        place, assets = answers[0].place, answers[0].checkpoint.lineage["assets"]
-        made = [key for key in assets if key == keys.DEDUP or keys.is_of_corpus(key, place.corpus)]
-        trained = ", ".join(f"{name} from step {step:,}" for name, step in first.items())
-        yield _wrapped(
-            f"removing it would remake its part of {', '.join(made)}; and train again: {trained}", width
-        )
+    ids = {name for one in found for name in one.fates}
+    held = holding(store, partial(among, ids))
+    return found, [*read_by(found), *(costs(held) if held.versions else ())]
 
 
 def _rows(rows: Sequence[Row], by: str) -> Iterator[str]:

@@ -3,7 +3,7 @@
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -12,10 +12,10 @@ from typing import Any
 from pipeline.cli.benchmark import wanted
 from pipeline.cli.opening import UsageError, opened, whole_store
 from pipeline.reports import tables
-from pipeline.sources.benchmarks.items import Question
 from pipeline.steps.lineage import record
 from pipeline.steps.lineage.checkpoints import checkpoint
-from pipeline.steps.lineage.trace import LEAST, Reader, Searcher, Span, Traced, TraceError, readers
+from pipeline.steps.lineage.readers import Reader, readers
+from pipeline.steps.lineage.trace import LEAST, Searcher, Traced, TraceError
 from pipeline.steps.model import benchmark, recital
 from pipeline.steps.model.recital import Passage
 from pipeline.store.engines.local import LocalEngine
@@ -45,25 +45,31 @@ def run(options: argparse.Namespace) -> None:
         raise UsageError("trace: give one of TEXT, --samples, --benchmark and --memory")
     if options.min_tokens < 1:
         raise UsageError(f"--min-tokens {options.min_tokens}: must be at least 1")
-    named = options.checkpoint or options.samples or options.memory
-    store = whole_store()
-    found = checkpoint(store, named) if named else None
+    store, named = whole_store(), options.checkpoint or options.samples or options.memory
     text = _text(options.text) if options.text is not None else ""
-    searchers = [_searcher(reader) for reader in (readers(store, found) if found else [_of_recipe()])]
+    found = checkpoint(store, named) if named else None
+    whose = [one for one in readers(store, found) if one.training] if found else [_of_recipe()]
+    searchers = [Searcher(one, LocalEngine(None), partial(print, file=sys.stderr)) for one in whose]
+    answer: Any
+    lines: Iterable[str]
     if options.memory and found:
-        _print(options, *_memory(recital.memory(store, found, searchers[0])))
-    elif options.samples and found:
-        _print(options, *_each(recital.written(store, found), searchers, options.min_tokens))
-    elif options.benchmark:
-        items = [item for one in benchmark.named(wanted(options.benchmark)) for item in one.benchmark.items]
-        _print(options, *_each(map(_item, items), searchers, options.min_tokens))
+        answer = recital.memory(store, found, searchers[0])
+        lines = _recited(answer)
+    elif options.text is None:
+        texts = recital.written(store, found) if options.samples and found else _questions(options.benchmark)
+        answer = _each(texts, searchers, options.min_tokens)
+        lines = _items(answer)
     elif options.count:
-        counts = {_whose(one): one.count(text) for one in searchers}
-        _print(options, counts, [f"{count:,}  {whose}" for whose, count in counts.items()])
+        answer = {_whose(one): one.count(text) for one in searchers}
+        lines = [f"{count:,}  {whose}" for whose, count in answer.items()]
     else:
         for one in searchers:
             one.check(text, options.min_tokens)
-        _print(options, *_traced(searchers, text, options.min_tokens))
+        traced = {one: one.trace(text, options.min_tokens) for one in searchers}
+        answer = [{"through": one.reader.through, **asdict(found)} for one, found in traced.items()]
+        lines = [line for one, found in traced.items() for line in _spans(one, found, options.min_tokens)]
+    as_json = partial(json.dumps, indent=1, ensure_ascii=False, default=asdict)
+    print(as_json(answer) if options.json else "\n".join(lines))
 
 
 def _text(named: str) -> str:
@@ -85,56 +91,26 @@ def _of_recipe() -> Reader:
     return Reader(store, record.of_recipe(store, recipe))
 
 
-def _searcher(reader: Reader) -> Searcher:
-    return Searcher(reader, LocalEngine(None), partial(print, file=sys.stderr))
-
-
-def _print(options: argparse.Namespace, answer: Any, lines: Sequence[str]) -> None:
-    print(json.dumps(answer, indent=1, ensure_ascii=False) if options.json else "\n".join(lines))
-
-
 def _whose(searcher: Searcher) -> str:
     through = searcher.reader.through
     return f"through the weights it started from: {through}" if through else "in the training text"
 
 
-def _traced(searchers: Sequence[Searcher], text: str, least: int) -> tuple[list[Any], list[str]]:
-    answers, lines = [], list[str]()
-    for searcher in searchers:
-        traced = searcher.trace(text, least)
-        answers.append({"through": searcher.reader.through, **_as_json(traced)})
-        lines += [_summary(traced, least, searcher), *(line for span in traced.spans for line in _span(span))]
-    return answers, lines
-
-
-def _as_json(traced: Traced) -> dict[str, Any]:
-    return {"covered": round(traced.covered, 4), "spans": [_span_json(span) for span in traced.spans]}
-
-
-def _span_json(span: Span) -> dict[str, Any]:
-    occurrences = [
-        {"corpus": one.corpus, **asdict(one.held), "token": one.token, "steps": one.steps}
-        for one in span.occurrences
-    ]
-    facts = {"text": span.text, "begin": span.begin, "end": span.end, "tokens": len(span.ids)}
-    likely = round(span.log_probability, 3)
-    return {**facts, "count": span.count, "log_probability": likely, "occurrences": occurrences}
-
-
-def _summary(traced: Traced, least: int, searcher: Searcher) -> str:
+def _spans(searcher: Searcher, traced: Traced, least: int) -> Iterator[str]:
     if not traced.spans:
-        return f"no {least} tokens of it occur together {_whose(searcher)}"
-    return f"{traced.covered:.1%} of it in {len(traced.spans):,} spans {_whose(searcher)}"
+        yield f"no {least} tokens of it occur together {_whose(searcher)}"
+        return
+    yield f"{traced.covered:.1%} of it in {len(traced.spans):,} spans {_whose(searcher)}"
+    for span in traced.spans:
+        yield f"\n{span.tokens:,} tokens, {span.count:,} times: {_quoted(span.text)}"
+        for one in span.occurrences:
+            place = f"document {one.document} of {one.corpus} ({one.source or '-'}), token {one.token:,}"
+            yield f"  {place}{_steps(one.steps)}"
 
 
-def _span(span: Span) -> Iterator[str]:
-    shown = f"{span.text[:TEXT_SHOWN]}..." if len(span.text) > TEXT_SHOWN else span.text
-    yield f"\n{len(span.ids):,} tokens, {span.count:,} times: {json.dumps(shown, ensure_ascii=False)}"
-    for one in span.occurrences:
-        place = (
-            f"document {one.held.document} of {one.corpus} ({one.held.source or '-'}), token {one.token:,}"
-        )
-        yield f"  {place}{_steps(one.steps)}"
+def _quoted(text: str) -> str:
+    shown = f"{text[:TEXT_SHOWN]}..." if len(text) > TEXT_SHOWN else text
+    return json.dumps(shown, ensure_ascii=False)
 
 
 def _steps(steps: Sequence[int] | None) -> str:
@@ -145,45 +121,44 @@ def _steps(steps: Sequence[int] | None) -> str:
     return f": read at step {listed}{more}" if steps else ": not read by then"
 
 
-def _item(question: Question) -> str:
-    """A question and its right answer."""
-    context = question.context if isinstance(question.context, str) else question.context[question.gold]
-    return context + question.continuations[question.gold]
+def _questions(names: str) -> Iterator[str]:
+    """The questions of benchmarks, each with its right answer."""
+    for question in (item for one in benchmark.named(wanted(names)) for item in one.benchmark.items):
+        context = question.context if isinstance(question.context, str) else question.context[question.gold]
+        yield context + question.continuations[question.gold]
 
 
-def _each(
-    texts: Iterable[str], searchers: Sequence[Searcher], least: int
-) -> tuple[dict[str, Any], list[str]]:
+def _each(texts: Iterable[str], searchers: Sequence[Searcher], least: int) -> dict[str, Any]:
     """The longest span of each text, and in how many there is one of at least so many tokens, and of twice
     as many.
     """
-    rows = [{"text": text, **_longest(text, searchers, least)} for text in texts]
+    rows = [_longest(text, searchers, least) for text in texts]
     totals = {
         f"with {size} tokens": sum(row["tokens"] >= size for row in rows) for size in (least, 2 * least)
     }
     share = sum(row["covered"] for row in rows) / max(len(rows), 1)
-    lines = [f"{len(rows):,} texts, {share:.1%} of a text covered", *tables.counts(totals.items())]
-    for number, row in enumerate(rows):
-        if row["tokens"]:
-            documents = ", ".join(f"{one['document']} of {one['corpus']}" for one in row["documents"])
-            shown = json.dumps(row["span"][:TEXT_SHOWN], ensure_ascii=False)
-            lines.append(
-                f"\n{number}: {row['tokens']} tokens, {row['count']:,} times: {shown}\n  {documents}"
-            )
-    return {"texts": len(rows), "covered": round(share, 4), **totals, "items": rows}, lines
+    return {"texts": len(rows), "covered": round(share, 4), **totals, "items": rows}
 
 
 def _longest(text: str, searchers: Sequence[Searcher], least: int) -> dict[str, Any]:
     traced = [one.trace(text, least, DOCUMENTS) for one in searchers]
-    best = max(filter(None, (one.longest for one in traced)), key=lambda span: len(span.ids), default=None)
-    found = {"covered": round(max(one.covered for one in traced), 4), "tokens": len(best.ids) if best else 0}
-    if best is None:
-        return found
-    where = [{"corpus": one.corpus, "document": one.held.document} for one in best.occurrences]
-    return {**found, "span": best.text, "count": best.count, "documents": where}
+    found = filter(None, (one.longest for one in traced))
+    best = max(found, key=lambda span: span.tokens, default=None)
+    covered = max(one.covered for one in traced)
+    return {"text": text, "covered": covered, "tokens": best.tokens if best else 0, "longest": best}
 
 
-def _memory(passages: Sequence[Passage]) -> tuple[list[Any], list[str]]:
+def _items(answer: Mapping[str, Any]) -> Iterator[str]:
+    yield f"{answer['texts']:,} texts, {answer['covered']:.1%} of a text covered"
+    yield from tables.counts((name, count) for name, count in answer.items() if name.startswith("with "))
+    for number, row in enumerate(answer["items"]):
+        if span := row["longest"]:
+            documents = ", ".join(f"{one.document} of {one.corpus}" for one in span.occurrences)
+            yield f"\n{number}: {span.tokens} tokens, {span.count:,} times: {_quoted(span.text)}"
+            yield f"  {documents}"
+
+
+def _recited(passages: Sequence[Passage]) -> Iterator[str]:
     """By how often they were read: how many passages are recited, and how many tokens of one."""
     groups: dict[int, list[Passage]] = {}
     for one in passages:
@@ -194,8 +169,6 @@ def _memory(passages: Sequence[Passage]) -> tuple[list[Any], list[str]]:
         whole = [one for one in group if one.recites == recital.RECITED]
         share, tokens = len(whole) / len(group), sum(one.recites for one in group) / len(group)
         documents = ", ".join(dict.fromkeys(one.document for one in whole if one.document))
-        rows.append(
-            (times if power else "held out", f"{len(group):,}", f"{share:.1%}", f"{tokens:.1f}", documents)
-        )
-    lines = [*tables.table("read,passages,recited,tokens,documents", rows), "", EXPLAINED]
-    return [asdict(one) for one in passages], lines
+        figures = (f"{len(group):,}", f"{share:.1%}", f"{tokens:.1f}", documents)
+        rows.append((times if power else "held out", *figures))
+    yield from (*tables.table("read,passages,recited,tokens,documents", rows), "", EXPLAINED)

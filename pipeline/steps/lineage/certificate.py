@@ -5,12 +5,12 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from pipeline.steps.lineage.removal import Reading
+from pipeline.steps.lineage.readers import Reading
 from pipeline.store.cleanup.forgotten import Holding
 from pipeline.store.keys import REMOVED
 from pipeline.store.removed import Request, now
@@ -34,7 +34,7 @@ def begin(store: Store, folder: Path, request: Request, read: Sequence[Reading],
         "reason": request.reason,
         "documents": {corpus: len(ids) for corpus, ids in request.documents.items()},
         "tokenizer": "is trained again" if request.retrain_tokenizer else FROZEN,
-        "read by": [asdict(one) for one in read if one.steps != 0],
+        "read by": [asdict(replace(one, fates={})) for one in read if one.steps != 0],  # ids are forgotten
         "versions before": {f"{one.key}/{one.path.name}": one.data_version for one in held.versions},
         "runs before": [run.directory.name for run in held.runs],
     }

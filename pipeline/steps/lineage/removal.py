@@ -1,36 +1,21 @@
-"""Finds the documents that a person wants removed, what read them and what removing them costs."""
+"""Finds the documents that a person wants removed, and their duplicates, which then come back."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.sources.documents import document_id, own_id
-from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError, Trained, checkpoints
-from pipeline.steps.lineage.documents import Training, homes, texts_read
+from pipeline.steps.lineage.checkpoints import LineageError
 from pipeline.store import keys
 from pipeline.store.params import GROUP
 from pipeline.store.parquet import batches
-from pipeline.store.removed import Removed, hashed
-from pipeline.store.store import Store, StoreError
+from pipeline.store.removed import among
+from pipeline.store.store import Store
 
 Documents = Mapping[str, set[str]]  # ids by corpus
-
-
-@dataclass(frozen=True)
-class Reading:
-    """At how many steps a checkpoint read any of the documents, and the first and the last of them: in its
-    own training, or in that of an ancestor, `through`. `steps` is None where nobody can tell.
-    """
-
-    checkpoint: str
-    steps: int | None
-    first: int | None = None
-    last: int | None = None
-    through: str | None = None
 
 
 def find(store: Store, named: Sequence[str]) -> Documents:
@@ -67,51 +52,7 @@ def _hits(batch: pa.RecordBatch, aliases: Mapping[str, str]) -> Iterator[tuple[i
             yield int(row), aliases[column[int(row)].as_py()]
 
 
-def hashes(documents: Documents) -> Removed:
-    """The documents as the list of the store would have them."""
-    return Removed((frozenset(hashed(one) for ids in documents.values() for one in ids),))
-
-
-def readings(store: Store, documents: Removed) -> Iterator[Reading]:
-    """Of each checkpoint on disk that read any of the documents, or of which nobody can tell."""
-    by_shards: dict[str, list[Checkpoint]] = defaultdict(list)
-    for one in checkpoints(store):
-        by_shards[f"{one.run} {one.lineage['assets']}"].append(one)
-    for together in by_shards.values():
-        last = together[-1]
-        own = _steps(store, Training(last.run), last, last.step, documents)
-        yield from (_reading(one, own, one.step) for one in together)
-        for ancestor, home in homes(store, last):
-            step = ancestor.lineage["training"]["step"]
-            steps = _steps(home[0], Training(home[1]), ancestor, step, documents) if home else None
-            yield from (_reading(one, steps, step, ancestor.described) for one in together)
-
-
-def _steps(
-    store: Store, training: Training, one: Trained, until: int, documents: Removed
-) -> np.ndarray | None:
-    """The steps that read any of the documents; None when the run or its text is gone."""
-    try:
-        texts = texts_read(store, one.lineage)
-        found = [
-            training.readings(corpus, begin, end, until)[2]
-            for corpus, text in texts.items()
-            for begin, end in text.ranges(documents)
-        ]
-    except (LineageError, StoreError, OSError):
-        return None
-    return np.unique(np.concatenate([np.zeros(0, np.int64), *found]))
-
-
-def _reading(one: Checkpoint, steps: np.ndarray | None, until: int, through: str | None = None) -> Reading:
-    if steps is None:
-        return Reading(one.name, None, through=through)
-    read = steps[steps <= until].tolist()
-    first, last = (read[0], read[-1]) if read else (None, None)
-    return Reading(one.name, len(read), first, last, through)
-
-
-def returning(store: Store, documents: Removed) -> dict[str, str]:
+def returning(store: Store, documents: Collection[str]) -> dict[str, str]:
     """The documents that dedup left out for one of these, each with that one: they come back, unless they are
     removed, too.
     """
@@ -120,6 +61,6 @@ def returning(store: Store, documents: Removed) -> dict[str, str]:
         for path in version.files("decisions"):
             for batch in batches(path, ["id", "duplicate_of"]):
                 ids, survivors = batch.column("id"), batch.column("duplicate_of")
-                comes = documents.among(survivors) & ~documents.among(ids)
+                comes = among(documents, survivors) & ~among(documents, ids)
                 found |= {ids[row].as_py(): survivors[row].as_py() for row in map(int, np.flatnonzero(comes))}
     return found

@@ -1,8 +1,9 @@
 """Finds what a text has in common with training text, word for word, and when a checkpoint read it."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,8 @@ from tokenizers import Tokenizer
 from pipeline.plugins.settings import TransformParams
 from pipeline.plugins.transforms import of_corpus
 from pipeline.stages import pii
-from pipeline.steps.lineage.checkpoints import Checkpoint
-from pipeline.steps.lineage.documents import CorpusText, Held, Training, homes, texts_of
+from pipeline.steps.lineage.documents import CorpusText, texts_of
+from pipeline.steps.lineage.readers import Reader
 from pipeline.steps.tokens import token_index
 from pipeline.steps.tokens.indexed import Index
 from pipeline.steps.tokens.tokenizer import frozen
@@ -22,7 +23,6 @@ from pipeline.store import keys
 from pipeline.store.engines.local import Engine
 from pipeline.store.errors import PipelineError
 from pipeline.store.params import DOCUMENT_SCHEMA
-from pipeline.store.store import Store
 
 LEAST = 16  # tokens of a span; of text that was not trained on, 13 were the most that a book shared
 NOTHING = f"no {LEAST} tokens of it are in the training text"
@@ -35,36 +35,15 @@ class TraceError(PipelineError):
 
 
 @dataclass(frozen=True)
-class Reader:
-    """Whose training text is searched: `lineage` names what was made, and the recipe. `training` read it up
-    to `step`; None of a recipe alone. `through`: the ancestor of a checkpoint that this is, if it is one.
-    """
-
-    store: Store
-    lineage: Mapping[str, Any]
-    training: Training | None = None
-    step: int = 0
-    through: str = ""
-
-
-def readers(store: Store, checkpoint: Checkpoint) -> list[Reader]:
-    """A checkpoint, and those of its ancestors whose run is in a store that could be found."""
-    found = [Reader(store, checkpoint.lineage, Training(checkpoint.run), checkpoint.step)]
-    for ancestor, home in homes(store, checkpoint):
-        if home is not None:
-            step = ancestor.lineage["training"]["step"]
-            found.append(Reader(home[0], ancestor.lineage, Training(home[1]), step, ancestor.described))
-    return found
-
-
-@dataclass(frozen=True)
 class Occurrence:
     """Where a span occurs: a document, the token of it that the span begins at, and the steps at which any of
     the span's tokens were read; None where nobody read it, but a recipe has it.
     """
 
     corpus: str
-    held: Held
+    document: str
+    source: str | None
+    url: str | None
     token: int
     steps: Sequence[int] | None
 
@@ -78,7 +57,7 @@ class Span:
     text: str
     begin: int
     end: int
-    ids: np.ndarray
+    tokens: int
     count: int
     log_probability: float
     occurrences: Sequence[Occurrence]
@@ -87,20 +66,20 @@ class Span:
     def described(self) -> str:
         """Its length, how often it occurs, and where first."""
         first = self.occurrences[0]
-        where = f"first in document {first.held.document} of corpus {first.corpus}"
-        return f"{len(self.ids):,} tokens of it are in the training text {self.count:,} times, {where}"
+        where = f"first in document {first.document} of corpus {first.corpus}"
+        return f"{self.tokens:,} tokens of it are in the training text {self.count:,} times, {where}"
 
 
 @dataclass(frozen=True)
 class Traced:
     """The spans of a text, the least likely first, and the share (0 to 1) of its characters in them."""
 
-    spans: Sequence[Span]
     covered: float
+    spans: Sequence[Span]
 
     @property
     def longest(self) -> Span | None:
-        return max(self.spans, key=lambda span: len(span.ids), default=None)
+        return max(self.spans, key=lambda span: span.tokens, default=None)
 
 
 class Searcher:
@@ -162,7 +141,7 @@ class Searcher:
                 if prepared[begin:end] not in spans:
                     spans[prepared[begin:end]] = self._span(prepared, begin, end, ids, corpora, occurrences)
             covered = max(covered, float(inside.mean()))
-        return Traced(sorted(spans.values(), key=lambda span: span.log_probability), covered)
+        return Traced(round(covered, 4), sorted(spans.values(), key=lambda span: span.log_probability))
 
     def _runs(self, text: str, corpora: Sequence[str], least: int) -> list[tuple[int, int, np.ndarray]]:
         """The longest runs of a text that occur: characters from, up to, and ids; none within another."""
@@ -188,32 +167,27 @@ class Searcher:
         self, text: str, begin: int, end: int, ids: np.ndarray, corpora: Sequence[str], most: int
     ) -> Span:
         places = [(corpus, self.corpora[corpus][1].positions(ids)) for corpus in corpora]
-        first = [(corpus, int(place)) for corpus, found in places for place in found[:most]][:most]
-        shown = [self._occurrence(corpus, place, len(ids)) for corpus, place in first]
-        likely = sum(math.log(self._share(int(token))) for token in ids)
-        return Span(text[begin:end], begin, end, ids, sum(len(found) for _, found in places), likely, shown)
+        shown = [
+            self._occurrence(corpus, int(place), len(ids))
+            for corpus, place in islice(((corpus, one) for corpus, found in places for one in found), most)
+        ]
+        count, likely = sum(len(found) for _, found in places), sum(math.log(self._share(one)) for one in ids)
+        return Span(text[begin:end], begin, end, len(ids), count, round(likely, 3), shown)
 
     def _occurrence(self, corpus: str, position: int, tokens: int) -> Occurrence:
-        held = self.corpora[corpus][0].at(position)
-        steps = self.steps(corpus, position, tokens)
-        return Occurrence(corpus, held, position - held.begin, steps)
-
-    def steps(self, corpus: str, position: int, tokens: int) -> list[int] | None:
-        """The steps, in order, at which any of these tokens of a corpus were read."""
-        if self.reader.training is None:
-            return None
-        if corpus not in self.reader.training.data.order.names:
-            return []
-        _, _, steps = self.reader.training.readings(corpus, position, position + tokens, self.reader.step)
-        return sorted(set(steps.tolist()))
+        held, reader = self.corpora[corpus][0].at(position), self.reader
+        steps = None
+        if reader.training:
+            read = reader.training.steps(corpus, position, position + tokens, reader.step)
+            steps = np.unique(read).tolist()
+        return Occurrence(corpus, held.document, held.source, held.url, position - held.begin, steps)
 
     def readings(self, ids: np.ndarray) -> int:
         """How often a run of ids was read: at each place where it occurs, its first token."""
-        assert self.reader.training is not None
+        training, until = self.reader.training, self.reader.step
         return sum(
-            len(self.reader.training.readings(corpus, place, place + 1, self.reader.step)[1])
+            len(training.steps(corpus, place, place + 1, until)) if training else 0
             for corpus, (_, index) in self.corpora.items()
-            if corpus in self.reader.training.data.order.names
             for place in index.positions(ids).tolist()
         )
 

@@ -9,7 +9,8 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from pipeline.steps.lineage.checkpoints import Checkpoint
-from pipeline.steps.lineage.documents import Held, Training, texts_read
+from pipeline.steps.lineage.documents import Held, texts_read
+from pipeline.steps.lineage.readers import Training
 from pipeline.steps.lineage.trace import Searcher
 from pipeline.steps.tokens.shards import prefixes
 from pipeline.steps.training.launcher import run_trainer
@@ -139,8 +140,7 @@ def batch(store: Store, checkpoint: Checkpoint, step: int, losses: bool) -> tupl
     for row, sample in enumerate(range(curriculum.samples(step - 1), curriculum.samples(step))):
         corpus, window, pieces = training.data.sample(sample)
         held = (one for begin, end in pieces for one in texts[corpus].between(begin, end))
-        documents = {one.document: one for one in held}
-        rows.append(Row(row, corpus, window, list(documents.values())))
+        rows.append(Row(row, corpus, window, list(dict.fromkeys(held))))
     if not losses:
         return rows, ""
     saved = {

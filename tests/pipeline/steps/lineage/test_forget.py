@@ -11,8 +11,8 @@ import pytest
 from pipeline.cli import main
 from pipeline.recipe.loading import RECIPE_VARIABLE
 from pipeline.steps.lineage.checkpoints import read
-from pipeline.steps.lineage.documents import CorpusText, Training
-from pipeline.steps.lineage.removal import hashes
+from pipeline.steps.lineage.documents import CorpusText
+from pipeline.steps.lineage.readers import Training
 from pipeline.steps.tokens.token_index import of_shards
 from pipeline.store import keys
 from pipeline.store.store import Store
@@ -43,7 +43,7 @@ def one_read(store: Store, run: Path) -> tuple[str, list[int]]:
     """A document that the run was trained on, and the steps that read it."""
     text = CorpusText(store, read(run / "checkpoints" / "step-00000032").lineage["assets"], "first")
     held = text.at(text.train_shards[0].num_tokens // 2)
-    return held.document, sorted(set(Training(run).readings("first", held.begin, held.end, 32)[2].tolist()))
+    return held.document, sorted(set(Training(run).steps("first", held.begin, held.end, 32).tolist()))
 
 
 def tokens(shard: Shard, begin: int) -> bytes:
@@ -81,7 +81,7 @@ def test_what_read_a_document_is_shown_and_gone_afterwards(trained: tuple[Store,
         if row["id"] == document
     )
     texts = CorpusText(store, read(run / "checkpoints" / "step-00000032").lineage["assets"], "first")
-    begin = next(texts.ranges(hashes({"first": {document}})))[0]
+    begin = next(texts.ranges(texts.holding({document})))[0]
     encoded = tokens(texts.train_shards[0], begin)
     traces = (document.encode(), text[200:260].encode(), encoded)
     assert all(bytes_with(store.root, trace) for trace in traces)

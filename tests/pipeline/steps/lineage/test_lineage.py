@@ -2,7 +2,6 @@
 saw it.
 """
 
-import itertools
 import json
 import platform
 import subprocess
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
@@ -22,6 +20,7 @@ from pipeline.recipe.loading import load_recipe
 from pipeline.steps.corpus.ingest import collect
 from pipeline.steps.lineage import reproduce
 from pipeline.steps.lineage.checkpoints import Checkpoint, Trained, read, run_config
+from pipeline.steps.lineage.documents import CorpusText
 from pipeline.steps.training import plan
 from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import ENGINE
@@ -93,7 +92,7 @@ def test_a_corpus_names_the_checkpoints_that_saw_it_at_a_version(
     assert json.loads(ask("--corpus", "first", "--version", "0123456789ab", "--json")) == []
 
 
-def test_a_document_was_trained_on_as_often_as_the_batches_held_it(
+def test_a_document_was_read_at_the_steps_whose_batches_held_it(
     trained: tuple[Store, Path], ask: Any
 ) -> None:
     store, run = trained
@@ -104,28 +103,25 @@ def test_a_document_was_trained_on_as_often_as_the_batches_held_it(
     ]
     config = run_config(run)
     data = TrainingData(config.data, config.training, run / "packing")
-    corpora, windows = data.order.windows(0, config.training.curriculum.samples(32))
-    answers = [json.loads(ask("--document", row["id"], "--json"))[-1] for row in decisions if row["keep"]]
-    trained_on = [one for one in answers if one["split"] == "train"]
-    assert trained_on and len(trained_on) < len(answers)
-    assert any(one["windows_seen"] for one in trained_on)
-    for one in trained_on:
-        corpus = data.order.names.index(one["corpus"])
-        stream = store.current(f"token_shards/{one['corpus']}").counts["train_tokens"]
-        assert 0 <= one["begin"] < one["end"] <= stream
-        holding = [
-            window
-            for window in range(data.windows[corpus].num_rows)
-            if window * 64 < one["end"] and window * 64 + 65 > one["begin"]
+    corpus, curriculum = data.order.names.index("first"), config.training.curriculum
+    corpora, windows = data.order.windows(0, curriculum.samples(32))
+    text = CorpusText(store, read(run / "checkpoints" / "step-00000032").lineage["assets"], "first")
+    spans = {held.document: held for held in text.between(0, text.train_shards[0].num_tokens)}
+    kept = [row["id"] for row in decisions if row["keep"]]
+    answers = {document: json.loads(ask("--document", document, "--json"))[-1] for document in kept}
+    assert 0 < len(spans) < len(kept) and any(one["steps"] for one in answers.values())
+    for document, one in answers.items():
+        held = spans.get(document)
+        fate = "in the training text" if held else "held out for validation"
+        assert one["fates"] == {document: fate}
+        samples = [
+            sample
+            for sample, (of, window) in enumerate(zip(corpora, windows, strict=True))
+            if held and of == corpus and window * 64 < held.end and window * 64 + 65 > held.begin
         ]
-        there = windows[(corpora == corpus) & np.isin(windows, holding)]
-        assert (one["windows"], one["windows_seen"], one["times"]) == (
-            len(holding),
-            len(np.unique(there)),
-            len(there),
-        )
-    spans = sorted((one["begin"], one["end"]) for one in trained_on)
-    assert spans[0][0] == 0 and all(before[1] == after[0] for before, after in itertools.pairwise(spans))
+        steps = sorted({curriculum.step_reading(sample) + 1 for sample in samples})
+        assert one["steps"] == len(steps)
+        assert (one["first"], one["last"]) == ((steps[0], steps[-1]) if steps else (None, None))
 
 
 def test_a_removed_document_says_why_and_was_never_trained_on(trained: tuple[Store, Path], ask: Any) -> None:
@@ -136,7 +132,9 @@ def test_a_removed_document_says_why_and_was_never_trained_on(trained: tuple[Sto
     ]
     removed = next(row for row in decisions if not row["keep"])
     found = json.loads(ask("--document", removed["id"], "--json"))
-    assert all(removed["duplicate_of"] in one["rejected"] and one["times"] == 0 for one in found)
+    assert all(removed["duplicate_of"] in one["fates"][removed["id"]] and not one["steps"] for one in found)
+    said = ask("--document", removed["id"])
+    assert removed["duplicate_of"] in said and "no checkpoint on disk has read them" in said
 
 
 def entry(trained: tuple[Store, Path], checkpoint: Path) -> dict[str, Any]:

@@ -12,14 +12,14 @@ from pipeline.steps.corpus.ingest import collect
 from pipeline.steps.corpus.quality import judge
 from pipeline.steps.corpus.scrub import scrub
 from pipeline.steps.lineage import record
-from pipeline.steps.lineage.documents import locate
+from pipeline.steps.lineage.documents import CorpusText
 from pipeline.steps.tokens.shards import prefixes
 from pipeline.store import keys
 from pipeline.store.parquet import read_table
 from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import ENGINE, TEXTS
 from tests.pipeline.steps.training.test_plan import make_shards, recipe
-from trainer.data.shards import TokenStream
+from trainer.data.shards import Shard, TokenStream
 
 
 def test_the_place_of_each_document_holds_its_text(tmp_path: Path) -> None:
@@ -31,17 +31,22 @@ def test_the_place_of_each_document_holds_its_text(tmp_path: Path) -> None:
     make_shards(store, found)
     shards, scrubbed = store.current(keys.token_shards("first")), store.current(keys.scrubbed("first"))
     assert len(scrubbed.parts) > 3
-    assets = record.of_recipe(store, found)["assets"]
+    text = CorpusText(store, record.of_recipe(store, found)["assets"], "first")
     tokenizer = Tokenizer.from_file(str(store.current(keys.TOKENIZER).directory() / "tokenizer.json"))
-    splits = set()
-    for file in scrubbed.files("documents"):
-        for row in read_table(file, columns=["id", "text"]).to_pylist():
-            place = locate(store, assets, row["id"])
-            assert place is not None
-            if place.rejected:
-                continue
-            stream = TokenStream(prefixes(shards, place.split))
-            tokens = stream.window(place.begin, place.end - place.begin)[1:-1].tolist()
-            assert tokenizer.decode(tokens, skip_special_tokens=False) == row["text"]
-            splits.add(place.split)
-    assert splits == set(keys.SPLITS)
+    texts = {
+        row["id"]: row["text"]
+        for file in scrubbed.files("documents")
+        for row in read_table(file, columns=["id", "text"]).to_pylist()
+    }
+    stream = TokenStream(prefixes(shards, keys.TRAIN))
+    trained = {held.document: (held.begin, held.end) for held in text.between(0, stream.num_tokens)}
+    for document, (begin, end) in trained.items():
+        tokens = stream.window(begin, end - begin)[1:-1].tolist()
+        assert tokenizer.decode(tokens, skip_special_tokens=False) == texts[document]
+    fates = text.fates(text.holding(texts))
+    assert fates.keys() == texts.keys()
+    assert {document for document, fate in fates.items() if fate == "in the training text"} == {*trained}
+    held_out = [document for document, fate in fates.items() if fate == "held out for validation"]
+    assert len(held_out) == sum(Shard(one).num_documents for one in prefixes(shards, keys.VALIDATION)) > 0
+    for document in trained:
+        assert [*text.ranges(text.holding([document]))] == [trained[document]]

@@ -18,8 +18,9 @@ from pipeline.assets import checkpoints
 from pipeline.cli import main
 from pipeline.recipe.loading import RECIPE_VARIABLE
 from pipeline.steps.lineage.checkpoints import read
-from pipeline.steps.lineage.documents import CorpusText, Training
-from pipeline.steps.lineage.trace import Searcher, readers
+from pipeline.steps.lineage.documents import CorpusText
+from pipeline.steps.lineage.readers import Training, readers
+from pipeline.steps.lineage.trace import Searcher
 from pipeline.store import keys
 from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import ENGINE, TEXTS
@@ -57,7 +58,7 @@ def test_passages_cut_anywhere_are_traced_to_their_document(searcher: Searcher) 
     documents = []
     for text, _ in searcher.corpora.values():
         for part in text.scrubbed.parts:
-            held = set(text.written(part.name, "train").column("id").to_pylist())
+            held = set(text.written(part.name).column("id").to_pylist())
             rows = text.scrubbed.file(part, "documents")
             documents += [row for row in _rows(rows) if row["id"] in held]
     for _ in range(500):
@@ -65,7 +66,7 @@ def test_passages_cut_anywhere_are_traced_to_their_document(searcher: Searcher) 
         start = int(chooser.integers(len(document["text"]) - 300))
         found = searcher.trace(document["text"][start : start + 300], least=16)
         covered.append(found.covered)
-        traced += any(one.held.document == document["id"] for span in found.spans for one in span.occurrences)
+        traced += any(one.document == document["id"] for span in found.spans for one in span.occurrences)
     assert traced == 500 and np.median(covered) >= 0.97
 
 
@@ -85,16 +86,19 @@ def test_a_span_is_read_at_the_steps_whose_batches_hold_it(
     for number in (1, 7, 20):
         row = batches[number][3][:-1]
         inside = tokenizer.decode([int(one) for one in row[20:50]])
-        (span, *_) = sorted(searcher.trace(inside, least=8).spans, key=lambda span: -len(span.ids))
-        size = len(span.ids)
+        (span, *_) = sorted(searcher.trace(inside, least=8).spans, key=lambda span: -span.tokens)
+        size, first = span.tokens, span.occurrences[0]
+        text, _ = searcher.corpora[first.corpus]
+        shards = np.concatenate([shard.tokens for shard in text.train_shards])
+        begin = next(one.begin for one in text.between(0, len(shards)) if one.document == first.document)
+        ids = shards[begin + first.token :][:size]
         assert any(number + 1 in (one.steps or ()) for one in span.occurrences)
         for one in span.occurrences:
             held = [
                 step + 1
                 for step, batch in enumerate(batches)
                 if any(
-                    (np.lib.stride_tricks.sliding_window_view(row, size) == span.ids).all(1).any()
-                    for row in batch
+                    (np.lib.stride_tricks.sliding_window_view(row, size) == ids).all(1).any() for row in batch
                 )
             ]
             assert one.steps is not None and (span.count > 1 or set(held) <= set(one.steps))
@@ -145,7 +149,8 @@ def test_text_is_found_as_it_was_scrubbed_and_without_its_leading_space(
     trained: tuple[Store, Path], searcher: Searcher, said: Said
 ) -> None:
     text, _ = searcher.corpora["first"]
-    place = next(place for place in range(0, 9000, 64) if searcher.steps("first", place, 40))
+    training = Training(trained[1])
+    place = next(place for place in range(0, 9000, 64) if len(training.steps("first", place, place + 40, 32)))
     document = text.at(place + 20).document
     whole = next(
         one["text"]
@@ -249,14 +254,11 @@ def test_a_document_tells_its_first_and_last_step_and_what_removing_it_would_rem
         for one in json.loads(said("lineage", "--document", held.document, "--json"))
         if one["checkpoint"] == last(trained[1])
     ]
-    steps = searcher.steps("first", held.begin, held.end - held.begin)
-    assert steps and (found["first_step"], found["last_step"]) == (steps[0], steps[-1])
-    shown = " ".join(said("lineage", "--document", held.document).split())
-    assert (
-        f"first at step {steps[0]}" in shown
-        and "removing it would remake its part of corpora/first/" in shown
-    )
-    assert f"{trained[1].name[:8]} from step {steps[0]}" in shown
+    steps = np.unique(Training(trained[1]).steps("first", held.begin, held.end, 32)).tolist()
+    assert steps and (found["steps"], found["first"], found["last"]) == (len(steps), steps[0], steps[-1])
+    shown = said("lineage", "--document", held.document)
+    assert f"{held.document}: in the training text" in shown and "removing" in shown
+    assert "1 training runs" in shown and f"token_index/{held.corpus}" in shown
 
 
 def test_the_samples_of_a_checkpoint_are_written_again_and_traced(
@@ -271,5 +273,7 @@ def test_the_samples_of_a_checkpoint_are_written_again_and_traced(
         config.write_text(before)
     (sample,) = found["items"]
     assert (
-        sample["text"].startswith("Return the") and sample["tokens"] >= 3 and sample["span"] in sample["text"]
+        sample["text"].startswith("Return the")
+        and sample["tokens"] >= 3
+        and sample["longest"]["text"] in sample["text"]
     )

@@ -11,7 +11,8 @@ from pipeline.cli import main
 from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
 from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.steps.lineage.checkpoints import read
-from pipeline.steps.lineage.trace import Searcher, readers
+from pipeline.steps.lineage.readers import readers
+from pipeline.steps.lineage.trace import Searcher
 from pipeline.steps.model.recital import memory
 from pipeline.steps.tokens.shards import tokenize
 from pipeline.steps.tokens.tokenizer import tokenizer
@@ -90,5 +91,5 @@ def test_a_planted_document_that_was_read_often_is_recited_and_none_that_was_hel
     assert main(["trace", "--benchmark", str(question), "--checkpoint", checkpoint.name, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["texts"], found["with 16 tokens"], found["with 32 tokens"]) == (2, 1, 1)
-    assert found["items"][0]["documents"][0]["document"] == planted[0].document
+    assert found["items"][0]["longest"]["occurrences"][0]["document"] == planted[0].document
     assert found["items"][0]["covered"] > 0.95 and found["items"][1]["tokens"] == 0

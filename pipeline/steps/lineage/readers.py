@@ -1,0 +1,148 @@
+"""When training read a document, exactly: the inverse of the order of samples gives the steps that read a
+window. If a run was resumed with another order of samples, the answer is that of the last order.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError, Trained, checkpoints, run_config
+from pipeline.steps.lineage.documents import texts_read
+from pipeline.store import keys
+from pipeline.store.keys import RUNS
+from pipeline.store.store import Store, StoreError
+from pipeline.store.training_runs import run_histories
+from trainer.config import OPERATIONAL, RunConfig, TrainingConfig
+from trainer.data.loader import TrainingData
+
+FATES = 10  # documents whose fate is told
+
+
+@dataclass(frozen=True)
+class Training:
+    """A training run, and when it read what. Steps count from 1, as in the names of checkpoints."""
+
+    run: Path
+
+    @cached_property
+    def config(self) -> RunConfig:
+        return run_config(self.run)
+
+    @cached_property
+    def data(self) -> TrainingData:
+        return TrainingData(self.config.data, self.config.training, self.run / "packing")
+
+    def steps(self, corpus: str, begin: int, end: int, until_step: int) -> np.ndarray:
+        """The step of each time that the run read a window with any of the tokens `begin` to `end` - 1 of a
+        corpus, int64 [readings].
+        """
+        if corpus not in self.data.order.names:
+            return np.zeros(0, np.int64)
+        number, curriculum = self.data.order.names.index(corpus), self.config.training.curriculum
+        windows = self.data.holding(number, begin, end)
+        _, samples = self.data.order.reads(number, windows, curriculum.samples(until_step))
+        return np.array([curriculum.step_reading(sample) + 1 for sample in samples.tolist()], np.int64)
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Whose training text is asked for: `lineage` names what was made, and the recipe. `training` read it up
+    to `step`; None of a recipe alone, and of an ancestor whose run is in no store that could be found.
+    `through`: the ancestor of a checkpoint that this is, if it is one.
+    """
+
+    store: Store
+    lineage: Mapping[str, Any]
+    training: Training | None = None
+    step: int = 0
+    through: str | None = None
+
+
+def readers(store: Store, one: Checkpoint) -> list[Reader]:
+    """A checkpoint, and its ancestors: each by a run that read the same samples in the same order, in this
+    store or in one where the weights still lie.
+    """
+    found, stores, child = [Reader(store, one.lineage, Training(one.run), one.step)], [store], one.lineage
+    for ancestor in one.ancestors:
+        weights = Path(child["training"]["config"]["pretrained"]["path"] or "")
+        parents = weights.resolve().parents if weights.is_absolute() else ()
+        stores += [Store(parent) for parent in parents if (parent / RUNS).is_dir()]
+        runs = ((place, run.path) for place in stores for run in run_histories(place))
+        alike = ((place, Training(run)) for place, run in runs if _trained_alike(run, ancestor))
+        child = ancestor.lineage
+        place, training = next(alike, (store, None))
+        found.append(Reader(place, child, training, child["training"]["step"], ancestor.described))
+    return found
+
+
+def _trained_alike(run: Path, ancestor: Trained) -> bool:
+    config = run_config(run)
+    return _order(config.lineage, config.training) == _order(
+        ancestor.lineage, TrainingConfig.model_validate(ancestor.lineage["training"]["config"])
+    )
+
+
+def _order(lineage: dict[str, Any], training: TrainingConfig) -> Any:
+    """What decides which samples are read, and when."""
+    recipe, assets, read = lineage["recipe"], lineage["assets"], (keys.TOKENIZER, keys.token_shards(""))
+    return (
+        {key: asset["data_version"] for key, asset in assets.items() if key.startswith(read)},
+        [(corpus["name"], corpus.get("weight")) for corpus in recipe["corpora"]],
+        recipe.get("mixture"),
+        training.model_dump(mode="json", exclude={*OPERATIONAL, "pretrained"}),
+    )
+
+
+@dataclass(frozen=True)
+class Reading:
+    """At how many steps a checkpoint read any of some documents, and the first and the last of them: in its
+    own training, or in that of an ancestor, `through`. `steps` is None where nobody can tell. `fates`: what
+    happened to each document, of a few.
+    """
+
+    checkpoint: str
+    through: str | None
+    steps: int | None
+    first: int | None
+    last: int | None
+    fates: Mapping[str, str]
+
+
+def readings(store: Store, documents: Collection[str]) -> Iterator[Reading]:
+    """Of each checkpoint on disk and of its ancestors. `documents`: ids of the store, or of the source."""
+    by_shards: dict[str, list[Checkpoint]] = defaultdict(list)
+    for one in checkpoints(store):
+        by_shards[f"{one.run} {one.lineage.get('assets')}"].append(one)
+    for together in by_shards.values():
+        for reader in readers(store, together[-1]):
+            steps, fates = _steps(reader, documents)
+            for one in together:
+                if steps is None:
+                    yield Reading(one.name, reader.through, None, None, None, fates)
+                    continue
+                read = steps[steps <= (reader.step if reader.through else one.step)].tolist()
+                first, last = (read[0], read[-1]) if read else (None, None)
+                yield Reading(one.name, reader.through, len(read), first, last, fates)
+
+
+def _steps(reader: Reader, documents: Collection[str]) -> tuple[np.ndarray | None, dict[str, str]]:
+    """The steps that read any of the documents, None when the run or its text is gone; and their fates."""
+    if reader.training is None:
+        return None, {}
+    fates: dict[str, str] = {}
+    found = [np.zeros(0, np.int64)]
+    try:
+        texts = texts_read(reader.store, reader.lineage)
+        for corpus, text in texts.items():
+            holding = text.holding(documents)
+            fates |= text.fates(holding) if len(documents) <= FATES else {}
+            ranges = text.ranges(holding)
+            found += [reader.training.steps(corpus, *tokens, reader.step) for tokens in ranges]
+    except (LineageError, StoreError, OSError):
+        return None, {}
+    return np.unique(np.concatenate(found)), fates
