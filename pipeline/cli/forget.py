@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> None:
     with store.idle() as nobody_prepares:
         if not nobody_prepares:
             raise UsageError(
-                "forget: a run is preparing data in this store: repeat this once it trains or ended"
+                "forget: a run is preparing data in this store: repeat this once it trains or has ended"
             )
         folder, request = remove(store.files, documents, options.reason, options.retrain_tokenizer)
         certificate.begin(store, folder, request, read, held)
