@@ -29,7 +29,7 @@ COMMANDS = {
     "quality": "Measure and judge the quality of each document in files: writes OUT/verdicts.parquet.",
     "dedup": "Find exact and near duplicates in files and verify each: writes OUT/decisions.parquet.",
     "inspect": "Count what quality rejects or would reject; show documents that it or dedup removed or kept.",
-    "inspect-shards": "Count documents and tokens of token shards, show the first, or check for damage.",
+    "inspect-shards": "Count documents and tokens of token shards, and show the first.",
     "restore": "Print the texts of a corpus before `edits` cut lines out of them, as JSON lines.",
     "keep": "Pin a checkpoint, so that nothing removes it; --no: no longer.",
     "gc": "List what nothing needs: versions, and training runs beyond a limit; with --delete remove it.",

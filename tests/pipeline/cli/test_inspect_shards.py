@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 import yaml
 from tokenizers import Tokenizer
@@ -99,43 +98,11 @@ def test_every_corpus_is_counted_and_its_first_documents_are_shown(run: Run, pro
             assert [f"[BOT]{text.splitlines()[0]}" in block for text in shown] == [True] * len(shown)
 
 
-def test_one_split_of_one_corpus_that_is_sound(run: Run) -> None:
-    status, said = run("inspect-shards", "first", "--split", "validation", "--documents", "0", "--verify")
+def test_one_split_of_one_corpus(run: Run) -> None:
+    status, said = run("inspect-shards", "first", "--split", "validation", "--documents", "0")
     assert status == 0
     assert said.splitlines()[0] == "first validation" and "test_second" not in said
-    assert said.count("sound: hashes, lengths, offsets, ids below 600, first and last token of every") == 1
     assert "  tokens  " in said and "document 0" not in said
-
-
-def _change_token(prefix: Path, document: int, place: int, token: int) -> None:
-    shard = Shard(prefix)
-    start = int(shard.lengths[:document].sum())
-    tokens = np.fromfile(bin_path(prefix), np.uint16)
-    tokens[start + (int(shard.lengths[document]) + place if place < 0 else place)] = token
-    tokens.tofile(bin_path(prefix))
-
-
-@pytest.mark.parametrize(
-    ("document", "place", "token", "said_of_it"),
-    [
-        (2, 5, 599, []),
-        (2, 5, 600, [".bin: document 2 holds id 600, but the vocabulary has 600"]),
-        (1, 0, 77, [".bin: document 1 starts with id 77, not with 2"]),
-        (1, -1, 77, [".bin: document 1 ends with id 77, not with 3"]),
-    ],
-)
-def test_damage_is_named_by_file_and_document(
-    run: Run, project: Path, document: int, place: int, token: int, said_of_it: list[str]
-) -> None:
-    prefix = shard_of(project, "test_second")
-    _change_token(prefix, document, place, token)
-    status, said = run("inspect-shards", "--verify")
-    wrong = [line for line in said.splitlines() if "WRONG" in line]
-    assert status == 2
-    assert f"error: {len(wrong)} problem" in said
-    for line, expected in zip(wrong, [".bin: sha256 is", *said_of_it], strict=True):
-        assert expected in line
-        assert prefix.name in line
 
 
 @pytest.mark.parametrize(
@@ -149,7 +116,7 @@ def test_a_file_that_is_cut_or_gone_is_named_with_the_way_out(
     run: Run, project: Path, damage: Callable[[Path], object], said_of_it: str
 ) -> None:
     damage(shard_of(project, "test_second"))
-    status, said = run("inspect-shards", "--verify")
+    status, said = run("inspect-shards")
     assert status == 2
     assert said.count("\n") == 1
     assert f"{said_of_it}: materialize token_shards/test_second, which moves" in said
@@ -157,30 +124,15 @@ def test_a_file_that_is_cut_or_gone_is_named_with_the_way_out(
 
 def test_a_directory_of_shards_is_read_with_the_tokenizer_beside_it(run: Run, tmp_path: Path) -> None:
     run("export", "--format", "megatron", "-o", tmp_path / "out", "--corpus", "first")
-    status, said = run("inspect-shards", tmp_path / "out" / "first", "--split", "train", "--verify")
+    status, said = run("inspect-shards", tmp_path / "out" / "first", "--split", "train")
     assert status == 0
-    assert "sound: lengths, offsets, ids below 600, first and last token of every document" in said
     assert "[BOT]" in said
     shutil.rmtree(tmp_path / "out" / "tokenizer")
-    bare = run("inspect-shards", tmp_path / "out" / "first", "--verify")[1]
-    assert "not checked: ids, which needs a tokenizer.json beside the shards" in bare
-    assert "[BOT]" not in bare
-
-
-def test_what_tokenize_wrote_is_checked_against_its_record(run: Run, project: Path, tmp_path: Path) -> None:
-    out, known = tmp_path / "out", Store(project / "store").current("tokenizer").path
-    run("tokenize", project / "first.jsonl", "-o", out, "--tokenizer", known, "--shard-tokens", "20000")
-    sound = run("inspect-shards", out, "--verify", "--documents", "0")
-    assert sound[0] == 0
-    assert "sound: hashes, lengths, offsets, ids below 600, first and last token of every" in sound[1]
-    first, second = sorted(out.rglob("*.bin"))[:2]
-    _change_token(first.with_suffix(""), 0, 5, 599)
-    for suffix in (".bin", ".idx"):
-        second.with_suffix(suffix).unlink()
-    status, said = run("inspect-shards", out, "--verify")
-    assert status == 2
-    assert f"{first.name}: sha256 is" in said
-    assert f"{second.with_suffix('.idx').name}: no such file" in said
+    bare = run("inspect-shards", tmp_path / "out" / "first")[1]
+    assert "document 0" in bare and "[BOT]" not in bare
+    shard = next((tmp_path / "out" / "first" / "train").glob("*.bin"))
+    shard.unlink()
+    assert f"{shard.name}: no such file" in run("inspect-shards", tmp_path / "out" / "first")[1]
 
 
 def test_what_cannot_be_inspected_is_said(run: Run, tmp_path: Path) -> None:
