@@ -23,7 +23,7 @@ OPTIONS = {
     "chat": ["--system", "--max-new-tokens", "--temperature", "--top-k"],  # a page would be served for ever
     "check": ["--model"],
     "predict": ["--model", "--prompt"],
-    "plan": ["--params", "--gpu", "--gpus", "--mfu", "--price", "--tokens", "--vocab-size"],
+    "plan": ["--gpu", "--gpus", "--mfu", "--price"],
 }
 VALUES = [
     *("", " ", "-", "--", "=", "a=", "=1", "a.b=1", "a=[", "*", "nan", "inf", "-1", "0", "1", "1.5", "1e400"),

@@ -28,19 +28,18 @@ class Machine:
 
 @dataclass(frozen=True)
 class Plan:
-    """A run of `tokens` tokens. `speed`: its tokens a second, known as `speed_from` says."""
+    """A run. `speed`: its tokens a second, known as `speed_from` says."""
 
     machine: Machine
     training: TrainingConfig
     vocab_size: int
-    tokens: float
     speed: float
     speed_from: str
     memory: Memory
 
     @property
     def seconds(self) -> float:
-        return self.tokens / self.speed
+        return self.training.max_tokens / self.speed
 
     @property
     def cost(self) -> float:
@@ -49,6 +48,7 @@ class Plan:
 
     def __str__(self) -> str:
         model, machine, training = self.training.model, self.machine, self.training
+        tokens = training.max_tokens
         parameters = model.parameters(self.vocab_size)
         flops, causal = (
             model.flops_per_token(self.vocab_size, training.seq_len, causal) for causal in (False, True)
@@ -60,9 +60,9 @@ class Plan:
             "Model": f"{count(parameters)} parameters: {model.n_layers} layers, d_model {model.d_model}, "
             f"{model.n_heads} heads ({model.n_kv_heads} for keys), d_ff {model.d_ff}, "
             f"vocabulary {self.vocab_size:,}",
-            "Tokens": f"{count(self.tokens)}, {self.tokens / parameters:.1f} a parameter (about "
+            "Tokens": f"{count(tokens)}, {tokens / parameters:.1f} a parameter (about "
             f"{TOKENS_A_PARAMETER} are compute-optimal), in windows of {training.seq_len:,}",
-            "Compute": f"{flops * self.tokens:.2e} FLOPs, {count(flops)} a token as PaLM counts, "
+            "Compute": f"{flops * tokens:.2e} FLOPs, {count(flops)} a token as PaLM counts, "
             f"{count(causal)} as Megatron-LM does, with half of the attention",
             "Machine": f"{machine.count} x {machine.name}, {machine.flops / 1e12:,.3g} TFLOP/s and "
             f"{machine.memory / 1e9:.3g} GB each",

@@ -35,32 +35,21 @@ def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, str]:
 def test_time_and_cost_follow_from_the_speed() -> None:
     machine = Machine("h100", count=8, flops=989e12, memory=80 * 10**9, price=3.0)
     training, memory = TrainingConfig.model_validate(SMALL), Memory(1, 1, 2, 0, 5, 1, 0, 0, total=10)
-    plan = Plan(machine, training, 4096, tokens=7.2e9, speed=1e6, speed_from="assumed", memory=memory)
+    plan = Plan(machine, training, 4096, speed=409_600 / 7200, speed_from="assumed", memory=memory)
     assert plan.seconds == 7200
     assert plan.cost == pytest.approx(2 * 8 * 3)
     assert "48.00 USD for 16.0 hours" in str(plan) and "Time      2.0 hours" in str(plan)
 
 
-@pytest.mark.parametrize("parameters", [3e7, 1.25e8, 1e9, 7e9, 7e10])
-def test_a_count_becomes_a_shape_that_the_trainer_accepts(parameters: float) -> None:
-    model = cli._shaped(parameters, 50_000)
-    assert model.parameters(50_000) == pytest.approx(parameters, rel=0.05)
-    assert 20 < model.d_model / model.n_layers < 200
-
-
-def test_a_named_model_is_planned_in_full(capsys: pytest.CaptureFixture[str]) -> None:
-    plan = told(capsys, "--params", "7b", "--gpus", "8", "--gpu", "h100", "--tokens", "1e12", "--mfu", "0.5")
+def test_another_size_of_a_recipe_is_planned_in_full(capsys: pytest.CaptureFixture[str]) -> None:
+    settings = ["training.model=7b", "training.seq_len=2048", "training.parallel.dp_shard=8"]
+    settings.append("tokenizer.vocab_size=50_000")
+    plan = told(capsys, "gpu", *settings, "--gpus", "8", "--gpu", "h100", "--mfu", "0.5")
     assert plan.keys() == {"Model", "Tokens", "Compute", "Machine", "Speed", "Time", "Cost", "Memory"}
     # 6 x (6.89 B less 205 M embeddings that are only looked up) + 12 x 32 layers x 4096 x 2048 for attention.
     assert "43.3 B a token" in plan["Compute"]
     assert plan["Speed"].startswith("91.3 k tokens a second, as --mfu says: 50% MFU")
     assert "fits into 80,000 MB" in plan["Memory"] and "dp_shard 8" in plan["Memory"]
-
-
-def test_a_size_is_planned_for_the_compute_optimal_number_of_tokens(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert ", 20.0 a parameter (about 20 are" in told(capsys, "--params", "1b", "--gpu", "h100")["Tokens"]
 
 
 def test_a_recipe_is_planned_as_it_stands_with_the_settings_that_differ(
@@ -98,15 +87,15 @@ def test_the_cpu_of_this_machine_is_timed(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "give a recipe or --params"),
+        ([], "give one recipe, not 0"),
         (["small"], "small: no such recipe. Give the path of a YAML file, or the name .*: 7b, curriculum, d"),
-        (["tiny", "--params", "1b"], "one of them only"),
+        (["tiny", "gpu"], "give one recipe, not 2"),
         (["tiny", "--gpu", "cpu", "--gpus", "2"], "--gpus 2 is not for the CPU"),
         (["tiny", "training.seq_len=x"], "tiny: training: seq_len"),
-        (["--params", "big"], "'big' is not a count"),
-        (["--params", "1000"], "no model has about 1,000 parameters"),
+        (["tiny", "tokenizer.vocab_size=many"], "the size of the vocabulary is 'many'"),
+        (["tiny", "data=[]", "tokenizer=gpt2"], "the size of the vocabulary is 'gpt2'"),
         (["none.yaml"], r"none\.yaml: cannot be read"),
-        (["--params", "1b", "--mfu", "40"], "share of the peak"),
+        (["tiny", "--mfu", "40"], "share of the peak"),
     ],
 )
 def test_an_impossible_plan_is_refused(arguments: list[str], message: str) -> None:
