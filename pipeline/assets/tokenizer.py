@@ -1,6 +1,5 @@
 """The tokenizer: trained once on the kept documents of all corpora, then frozen."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
@@ -10,10 +9,8 @@ from pipeline.assets.asset import asset
 from pipeline.assets.metadata import materialized, table
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.recipe.recipe import Recipe
-from pipeline.reports import tokenizer as report
-from pipeline.reports.images import inline
 from pipeline.stages import tokenizer as bpe
-from pipeline.steps.tokens import tokenizer
+from pipeline.steps.tokens import tokenizer, tokenizer_fit
 from pipeline.store import keys
 
 
@@ -42,21 +39,12 @@ def tokenizer_asset(recipe: Recipe) -> dg.AssetsDefinition:
         version = tokenizer.tokenizer(
             store, recipe.name, list(recipe.weights), recipe.tokenizer, fraction, config.retrain
         )
-        facts = {"entries": version.counts["entries"], "sha256": tokenizer.frozen(version.directory()).sha256}
+        frozen = tokenizer.frozen(version.directory())
+        facts: dict[str, Any] = {"entries": version.counts["entries"], "sha256": frozen.sha256}
         if "documents" in version.counts:
             facts["documents sampled"] = version.counts["documents"]
-        fit = _fit(report.report(store, list(recipe.weights), version, fraction))
-        return materialized(version, {**facts, **fit})
+        if rows := tokenizer_fit.fit(store, list(recipe.weights), version, fraction):
+            facts["fit by corpus"] = table(rows)
+        return materialized(version, facts)
 
     return _asset
-
-
-def _fit(measured: Mapping[str, Any]) -> dict[str, Any]:
-    if not measured:
-        return {}
-    return {
-        "fit": inline(measured["png"], "the share of the text that the most frequent entries cover"),
-        "fit by corpus": table(measured["rows"]),
-        "entries in no held-out text": measured["unused"],
-        "longest entries": ", ".join(map(repr, measured["longest"])),
-    }
