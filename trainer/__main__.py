@@ -8,20 +8,11 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import get_args
 
-from pydantic import ValidationError
-
-from trainer.config import (
-    SamplesConfig,
-    TrainingConfig,
-    format_validation_error,
-    load_run_config,
-    load_to_train,
-)
+from trainer.config import SamplesConfig, TrainingConfig, load_run_config, load_to_train, samples_of
 from trainer.system import launch
 from trainer.system.errors import NOT_PASSED, USER_ERROR, ToldByMainError, TrainerError, in_every_process
 from trainer.system.history import MODEL_NAMES
@@ -108,19 +99,21 @@ def _train(arguments: list[str]) -> int:
     return run(config, options.allow_changes, options.profile)
 
 
+def _parser(command: str, about: str) -> argparse.ArgumentParser:
+    """For a command that asks a model."""
+    parser = argparse.ArgumentParser(prog=f"python -m trainer {command}", description=about)
+    parser.add_argument("--model", metavar="NAME", required=True, help=MODEL_NAMES)
+    return parser
+
+
 def _evaluate(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m trainer evaluate", description="Print validation losses of a checkpoint as JSON."
-    )
+    parser = _parser("evaluate", "Print validation losses of a checkpoint, not of an export, as JSON.")
     add = parser.add_argument
-    add("--model", metavar="NAME", required=True, help=f"{MODEL_NAMES}; an export has no held-out text")
     add("--config", type=Path, help="default: the config.yaml of the checkpoint's run directory")
     example = '{"prompts": ["Once upon a time"], "temperature": 0.7}'
     add("--samples", metavar="JSON", help=f"also print samples, for example {example}")
     options = parser.parse_args(arguments)
-    samples = None
-    if options.samples:
-        samples = _samples(lambda: SamplesConfig.model_validate_json(options.samples))
+    samples = samples_of(options.samples) if options.samples else None
     from trainer.tools.named import checkpoint_named
 
     checkpoint = checkpoint_named(options.model)
@@ -132,13 +125,9 @@ def _evaluate(arguments: list[str]) -> int:
 
 
 def _benchmark(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m trainer benchmark",
-        description="Print a model's scores on benchmarks as JSON, one line for each. `python -m pipeline "
-        "benchmark` knows benchmarks by name and prints a table.",
-    )
+    about = "Print a model's scores on benchmarks as JSON, one line for each. "
+    parser = _parser("benchmark", f"{about}`python -m pipeline benchmark` knows some by name.")
     add = parser.add_argument
-    add("--model", metavar="NAME", required=True, help=MODEL_NAMES)
     line = '{"context": "The sky is", "continuations": [" blue", " green"], "gold": 0}'
     add("files", nargs="+", type=Path, metavar="FILE.jsonl", help=f"items, one in a line: {line}")
     add("--precision", choices=PRECISIONS, default="auto", help="default: %(default)s")
@@ -156,13 +145,9 @@ def _benchmark(arguments: list[str]) -> int:
 
 
 def _predict(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m trainer predict",
-        description="Print how well a checkpoint predicts rows of token ids, as a line of JSON for each: its "
-        "mean loss, and how many tokens after the prompt the checkpoint recites.",
-    )
+    about = "Print the mean loss of each row of token ids, and how many tokens after the prompt are recited."
+    parser = _parser("predict", about)
     add = parser.add_argument
-    add("--model", metavar="NAME", required=True, help=MODEL_NAMES)
     add("--prompt", metavar="N", type=int, default=1, help="tokens of each row; default: %(default)s")
     add("rows", type=Path, metavar="ROWS.npy", help="int64 [rows, length]")
     options = parser.parse_args(arguments)
@@ -187,11 +172,8 @@ def _predict(arguments: list[str]) -> int:
 
 def _generate(arguments: list[str]) -> int:
     defaults = SamplesConfig()
-    parser = argparse.ArgumentParser(
-        prog="python -m trainer generate", description="Print a prompt and a model's continuation of it."
-    )
+    parser = _parser("generate", "Print a prompt and a model's continuation of it.")
     add = parser.add_argument
-    add("--model", metavar="NAME", required=True, help=MODEL_NAMES)
     add("--prompt", required=True)
     add("--max-new-tokens", type=int, default=defaults.max_new_tokens)
     add("--temperature", type=float, default=defaults.temperature, help="0 takes the likeliest token")
@@ -202,7 +184,7 @@ def _generate(arguments: list[str]) -> int:
     if not -SEEDS <= options.seed < SEEDS:
         raise TrainerError(f"--seed {options.seed} does not fit into 64 bits: take a smaller number")
     settings = {name: getattr(options, name) for name in ("max_new_tokens", "temperature", "top_k", "top_p")}
-    samples = _samples(lambda: SamplesConfig(prompts=[options.prompt], **settings))
+    samples = samples_of({"prompts": [options.prompt], **settings})
     from trainer.tools.named import model_named
 
     directory = model_named(options.model)
@@ -213,21 +195,9 @@ def _generate(arguments: list[str]) -> int:
     return 0
 
 
-def _samples(parse: Callable[[], SamplesConfig]) -> SamplesConfig:
-    """Raises TrainerError with the invalid setting."""
-    try:
-        return parse()
-    except ValidationError as error:
-        raise TrainerError(f"samples: {format_validation_error(error)}") from error
-
-
 def _check(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m trainer check",
-        description="Check a model, with `transformers` too where installed, and print the result as JSON.",
-    )
-    parser.add_argument("--model", metavar="NAME", required=True, help=MODEL_NAMES)
-    options = parser.parse_args(arguments)
+    about = "Check a model, with `transformers` too where installed, and print the result as JSON."
+    options = _parser("check", about).parse_args(arguments)
     from trainer.tools.named import model_named
 
     directory = model_named(options.model)
@@ -245,15 +215,12 @@ def _plan(arguments: list[str]) -> int:
 
 
 def _answer(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m trainer answer", description="Print a model's answers as JSON, one line for each."
-    )
+    parser = _parser("answer", "Print a model's answers as JSON, one line for each.")
     add = parser.add_argument
-    add("--model", metavar="NAME", required=True, help=MODEL_NAMES)
     add("file", type=Path, metavar="FILE.jsonl", help='{"messages": [...]} in each line, the user\'s last')
     add("--max-new-tokens", type=int, default=64, help="of each answer; default: %(default)s")
     options = parser.parse_args(arguments)
-    samples = _samples(lambda: SamplesConfig(max_new_tokens=options.max_new_tokens, temperature=0))
+    samples = samples_of({"max_new_tokens": options.max_new_tokens, "temperature": 0})
     from trainer.tools.named import model_named
 
     directory = model_named(options.model)

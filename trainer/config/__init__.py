@@ -14,6 +14,7 @@ from trainer.config.run import (
     load_to_train,
     override,
     run_identity,
+    samples_of,
 )
 from trainer.config.training import AveragingConfig, SamplesConfig, TrainingConfig
 from trainer.config.tuning import ChatIds, DpoConfig, LoraConfig

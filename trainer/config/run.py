@@ -12,7 +12,7 @@ from trainer.config import unused, yaml_file
 from trainer.config.base import AbsolutePath, Config, absolute_path
 from trainer.config.data import DataConfig
 from trainer.config.problems import requirement
-from trainer.config.training import TrainingConfig
+from trainer.config.training import SamplesConfig, TrainingConfig
 from trainer.system.errors import TrainerError
 
 
@@ -180,6 +180,16 @@ def format_validation_error(error: ValidationError) -> str:
     return "; ".join(
         f"{'.'.join(map(str, problem['loc'])) or 'top level'}: {requirement(problem)}" for problem in problems
     )
+
+
+def samples_of(given: dict[str, Any] | str) -> SamplesConfig:
+    """The settings of samples, also from JSON. Raises TrainerError with the invalid one."""
+    try:
+        if isinstance(given, str):
+            return SamplesConfig.model_validate_json(given)
+        return SamplesConfig.model_validate(given)
+    except ValidationError as error:
+        raise TrainerError(f"samples: {format_validation_error(error)}") from error
 
 
 def override(values: dict[str, Any], change: str) -> None:

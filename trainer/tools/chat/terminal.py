@@ -5,10 +5,9 @@ import sys
 from typing import TextIO
 
 import torch
-from pydantic import ValidationError
 
 from trainer import hf
-from trainer.config import SamplesConfig, format_validation_error
+from trainer.config import SamplesConfig, samples_of
 from trainer.run.evaluation.conversation import ChatFormat, Conversation
 from trainer.system.errors import TrainerError
 from trainer.system.history import MODEL_NAMES
@@ -31,11 +30,7 @@ def main(arguments: list[str]) -> int:
     add("--port", type=int, default=PORT, help="of the page; default: %(default)s")
     options = parser.parse_args(arguments)
     settings = {name: getattr(options, name) for name in ("max_new_tokens", "temperature", "top_k")}
-    try:
-        samples = SamplesConfig(**settings)
-    except ValidationError as error:
-        raise TrainerError(f"samples: {format_validation_error(error)}") from error
-    conversation = opened(options.model, samples, options.system)
+    conversation = opened(options.model, samples_of(settings), options.system)
     if options.page:
         from trainer.tools.chat.page import serve
 
