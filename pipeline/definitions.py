@@ -7,7 +7,6 @@ from dagster._core.definitions.unresolved_asset_job_definition import Unresolved
 
 from pipeline.assets.checkpoints import checkpoint_spec
 from pipeline.assets.evaluation import (
-    benchmarks_check,
     benchmarks_spec,
     checkpoint_evaluation_spec,
     evaluate_job,
@@ -120,7 +119,6 @@ defs = dg.Definitions(
         checkpoint_evaluation_spec(),
         *benchmarks_spec(recipe),
     ],
-    asset_checks=benchmarks_check(recipe),
     jobs=jobs,
     sensors=[
         corpora_changed_sensor("retokenize", [asset.key for asset in to_shards]),

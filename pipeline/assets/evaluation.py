@@ -19,12 +19,10 @@ from pipeline.steps.model import benchmark, comparison, evaluate
 from pipeline.steps.stages import EVALUATION_TEXTS
 from pipeline.steps.training import plan
 from pipeline.store import keys
-from pipeline.store.manifest import Version
 from pipeline.store.training_runs import CheckpointGoneError, checkpoint_name
 
 log = logging.getLogger(__name__)
 
-CHECK = "better_than_chance"
 PRETRAINED = (
     "Bits per byte on all held-out text, for each corpus and compared with `xz -9`, and samples of the "
     "model's text."
@@ -143,60 +141,20 @@ def evaluate_job(name: str, used: str) -> dg.JobDefinition:
     return _job
 
 
-def benchmarks_check(recipe: Recipe) -> list[dg.AssetChecksDefinition]:
-    """The check of `benchmarks`. Each entry brings a result; run by itself it looks at the newest entry."""
-    if not recipe.evaluation.titles:
-        return []
-
-    @dg.asset_check(
-        asset=checkpoints.BENCHMARKS_KEY,
-        name=CHECK,
-        description="The interval of an accuracy lies above what a choice by lot would reach.",
-    )
-    @user_errors_as_failures
-    def _check(context: dg.AssetCheckExecutionContext, workshop: PipelineResources) -> dg.AssetCheckResult:
-        entry = context.instance.get_latest_materialization_event(checkpoints.BENCHMARKS_KEY)
-        if entry is None or not entry.partition:
-            return dg.AssetCheckResult(
-                passed=True, severity=dg.AssetCheckSeverity.WARN, description="no checkpoint answered yet"
-            )
-        version = _answers(workshop, entry.partition)
-        passed, said = benchmark.verdict(benchmark.read(version))
-        return dg.AssetCheckResult(
-            passed=passed, severity=dg.AssetCheckSeverity.WARN, description=f"{entry.partition}: {said}"
-        )
-
-    return [_check]
-
-
-def _answers(workshop: PipelineResources, checkpoint: str) -> Version:
-    asked = benchmark.of_recipe(workshop.store, workshop.recipe.evaluation)
-    return benchmark.benchmark_checkpoint(workshop.store, checkpoint, asked)
-
-
 def record_benchmarks(context: dg.OpExecutionContext, workshop: PipelineResources, checkpoint: str) -> None:
     """Scores a checkpoint on the benchmarks and evaluation texts of the recipe, if it names any, and adds the
     entry.
     """
     if not workshop.recipe.evaluation.titles:
         return
-    version = _answers(workshop, checkpoint)
+    asked = benchmark.of_recipe(workshop.store, workshop.recipe.evaluation)
+    version = benchmark.benchmark_checkpoint(workshop.store, checkpoint, asked)
     found = benchmark.read(version)
     passed, said = benchmark.verdict(found)
     if not passed:
         log.warning("benchmarks: %s: %s", checkpoint, said)
     facts = {"benchmarks": benchmark_scores(found), "verdict": said}
     checkpoints.add_entry(context, checkpoints.BENCHMARKS_KEY, checkpoint, version, facts)
-    context.log_event(
-        dg.AssetCheckEvaluation(  # type: ignore[arg-type]  # log_event takes it, its annotation does not
-            asset_key=checkpoints.BENCHMARKS_KEY,
-            check_name=CHECK,
-            passed=passed,
-            severity=dg.AssetCheckSeverity.WARN,
-            description=f"{checkpoint}: {said}",
-            metadata={},
-        )
-    )
 
 
 def benchmark_scores(found: dict[str, benchmark.Scores]) -> dg.TableMetadataValue:
