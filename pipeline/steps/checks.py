@@ -30,7 +30,6 @@ from trainer.system.history import RunHistory
 
 HALF = 0.5
 TOO_LONG = 0.05  # of the conversations
-PII_JUMP = 3.0  # times the previous version's rate: a source has changed, or what looks like personal data
 REPORT, FINITE_REPORT = "checks-1", "finite-2"
 
 
@@ -105,30 +104,6 @@ def little_set_aside(it: Subject) -> Finding:
         what += f" and {lost_bytes:,} of {input_bytes:,} bytes of files"
     message = f"{what} ({share:.2%}) were set aside, the limit is {limits.max_set_aside_share:.2%}"
     return Finding(share <= limits.max_set_aside_share, message, {"share": share, "set aside": lost})
-
-
-@check("scrubbed", blocking=False)
-def no_jump_in_pii(it: Subject) -> Finding:
-    """PII per megabyte is at most three times that of the previous version."""
-    scrubbed = it.version
-    now, before = _pii_per_megabyte(scrubbed), it.store.before(scrubbed)
-    numbers = {"spans per MB": now}
-    if before is None:
-        return Finding(
-            True, f"{now:.2f} spans of PII per MB; there is no previous version to compare with", numbers
-        )
-    then = _pii_per_megabyte(before)
-    message = (
-        f"{now:.2f} spans of PII per MB, {then:.2f} in the previous version; the limit is {PII_JUMP:g} times "
-        "that"
-    )
-    # One span where there was none is not a jump: allow one more for each thousand documents.
-    spare = scrubbed.counts["documents"] / 1000 / max(scrubbed.counts["text_bytes"] / 1e6, 1e-9)
-    return Finding(now <= PII_JUMP * (then + spare), message, numbers | {"before": then})
-
-
-def _pii_per_megabyte(scrubbed: Version) -> float:
-    return scrubbed.counts["spans"] / max(scrubbed.counts["text_bytes"] / 1e6, 1e-9)
 
 
 @check("quality")

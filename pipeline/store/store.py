@@ -139,15 +139,6 @@ class Store:
         """The versions that this recipe, then others in its file used last. They may be gone."""
         return [self.directory(key) / name for name in self._last.of_file(key)] if self._last else []
 
-    def before(self, version: Version) -> Version | None:
-        """The last version that was made with the same settings before this one and is still on disk."""
-        made = (version.path / MANIFEST).stat().st_mtime_ns
-        for other in self.newest_first(version.key):
-            same = other.manifest["params"] == version.manifest["params"]
-            if same and (other.path / MANIFEST).stat().st_mtime_ns < made:
-                return other
-        return None
-
     def in_use_since(self, key: str) -> int:
         """Since when the recipe uses its version of `key`, in nanoseconds since 1970; 0 if it uses none."""
         return self._last.since(key) if self._last and self._last.get(key) else 0

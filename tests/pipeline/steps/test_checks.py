@@ -105,18 +105,6 @@ def test_training_does_not_begin_on_a_shard_that_was_changed(store: Store) -> No
         plan.check(store, wanted)
 
 
-def test_a_jump_in_pii_is_noticed_beside_the_version_before(store: Store, tmp_path: Path) -> None:
-    first = found("no_jump_in_pii", store, "corpora/docs/scrubbed")
-    assert first.passed and "no previous version" in first.message
-    with_addresses = [
-        f"{text}\nWrite to person{number}@example.org, or to other{number}@example.org."
-        for number, text in enumerate(TEXTS[:20])
-    ]
-    prepare(store, tmp_path / "docs.jsonl", with_addresses)
-    second = found("no_jump_in_pii", store, "corpora/docs/scrubbed")
-    assert not second.passed and second.numbers["spans per MB"] > 3 * second.numbers["before"]
-
-
 def test_shares_are_held_against_what_is_allowed(store: Store) -> None:
     assert found("little_set_aside", store, "corpora/docs/raw", max_set_aside_share=0).passed
     assert found("enough_is_kept", store, "corpora/docs/quality").passed
