@@ -1,37 +1,25 @@
-"""recipe: explains a setting or a section of a recipe, or writes the reference of all settings."""
+"""recipe: explains a setting or a section of a recipe."""
 
 import argparse
 import textwrap
 from collections.abc import Iterator
-from pathlib import Path
 
-from pipeline.recipe import schema
-from pipeline.recipe.reference import Section, Setting, found_settings, page, sections
+from pipeline.recipe.reference import Section, Setting, found_settings, sections
 
 WIDTH = 100
-PAGE = Path(__file__).parents[2] / "docs" / "recipe.md"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument(
+    parser.add_argument(
         "--explain",
         metavar="SETTING",
         nargs="?",
         help="a setting or a section, such as training.optimizer; default: list the sections",
     )
-    what.add_argument(
-        "--reference", action="store_true", help="write docs/recipe.md and the JSON Schema from the models"
-    )
 
 
 def run(options: argparse.Namespace) -> None:
-    if not options.reference:
-        print("\n".join(explained(options.explain or "")))
-        return
-    for path, text in ((PAGE, page()), (schema.SCHEMA, schema.text())):
-        path.write_text(text, encoding="utf-8")
-        print(path)
+    print("\n".join(explained(options.explain or "")))
 
 
 def explained(path: str) -> Iterator[str]:

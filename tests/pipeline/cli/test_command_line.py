@@ -74,15 +74,6 @@ def too_long(*_: object) -> None:
     raise AssertionError(f"the command took more than {SECONDS} s")
 
 
-def test_a_file_that_cannot_be_written_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    page = tmp_path / "no docs in an installation" / "recipe.md"
-    monkeypatch.setattr("pipeline.cli.recipe.PAGE", page)
-    assert main(["recipe", "--reference"]) == 2
-    assert capsys.readouterr().err == f"error: {page}: No such file or directory\n"
-
-
 def test_the_mixture_of_a_variant_can_be_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

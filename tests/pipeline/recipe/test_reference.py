@@ -14,12 +14,12 @@ from pydantic import ValidationError
 
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.cli import main
-from pipeline.cli.recipe import PAGE
-from pipeline.recipe import schema
 from pipeline.recipe.recipe import RECIPES, Recipe
-from pipeline.recipe.reference import DERIVED, SECTION, Setting, as_yaml, found_settings, page, sections
+from pipeline.recipe.reference import DERIVED, SECTION, Setting, as_yaml, found_settings, sections
+from pipeline.recipe.schema import SCHEMA
+from tests.recipe_page import PAGE, page, schema_text
 
-WRITE = "run `python -m pipeline recipe --reference`"
+WRITE = "run `python -m tests.recipe_page`"
 RECIPE_FILES = sorted(RECIPES.glob("*.yaml"))
 TRAINING: dict[str, Any] = {
     "model": "tiny",
@@ -41,7 +41,7 @@ def all_settings() -> list[Setting]:
 def accepts() -> Callable[[dict[str, Any]], bool]:
     """Whether the schema's file takes a recipe."""
     jsonschema = pytest.importorskip("jsonschema")
-    written = json.loads(schema.SCHEMA.read_text(encoding="utf-8"))
+    written = json.loads(SCHEMA.read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator.check_schema(written)
     accepted: Callable[[dict[str, Any]], bool] = jsonschema.Draft202012Validator(written).is_valid
     return accepted
@@ -123,7 +123,7 @@ def test_every_setting_is_on_the_page() -> None:
 
 
 def test_the_schema_is_what_the_models_say() -> None:
-    assert schema.SCHEMA.read_text(encoding="utf-8") == schema.text(), f"the schema is stale: {WRITE}"
+    assert SCHEMA.read_text(encoding="utf-8") == schema_text(), f"the schema is stale: {WRITE}"
 
 
 @pytest.mark.parametrize("path", RECIPE_FILES, ids=lambda path: path.stem)
@@ -132,7 +132,7 @@ def test_a_shipped_recipe_names_its_schema_and_follows_it(
 ) -> None:
     text = path.read_text(encoding="utf-8")
     named = re.match(r"# yaml-language-server: \$schema=(\S+)\n", text)
-    assert named and (path.parent / named[1]).resolve() == schema.SCHEMA.resolve()
+    assert named and (path.parent / named[1]).resolve() == SCHEMA.resolve()
     assert accepts(yaml.safe_load(text))
 
 
