@@ -1,6 +1,5 @@
 """Finds the model that a person names: by a path, or by a name of a run or checkpoint in the UI."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 from trainer.system import history
@@ -23,12 +22,11 @@ def model_named(text: str) -> Path:
         path = history.find(Path(store).absolute() / "runs", text).newest_checkpoint
     if not path.exists():
         raise TrainerError(f"{text}: does not exist. Give {MODEL_NAMES}")
-    for place in _places(path):
+    newest = list(RunHistory(path).checkpoints().values())[-1:]
+    for place in (path, path / "hf", *(checkpoint / "hf" for checkpoint in newest)):
         if (place / "config.json").is_file():
             return place
-    inside = sorted(child.parent.name for child in path.glob("*/config.json"))
-    hint = f"; it holds several: {', '.join(inside[-history.SHOWN :])}" if inside else ""
-    raise TrainerError(f"{text}: no model is there{hint}. Give {MODEL_NAMES}")
+    raise TrainerError(f"{text}: no model is there. Give {MODEL_NAMES}")
 
 
 def checkpoint_named(text: str) -> Path:
@@ -39,16 +37,3 @@ def checkpoint_named(text: str) -> Path:
             f"{text}: an exported model, without its held-out text. Give its run, or one of its checkpoints"
         )
     return checkpoint
-
-
-def _places(path: Path) -> Iterator[Path]:
-    """Where the model may be, seen from `path`."""
-    directory = path.parent if path.is_file() else path
-    yield directory
-    yield directory / "hf"
-    for run in (directory, directory.parent):
-        if saved := RunHistory(run).checkpoints():
-            yield list(saved.values())[-1] / "hf"
-    models = [child.parent for child in directory.glob("*/config.json")]
-    if len(models) == 1:
-        yield models[0]

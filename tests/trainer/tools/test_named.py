@@ -35,7 +35,7 @@ def test_a_model_is_found_by_its_run_a_checkpoint_an_export_or_its_name_in_the_u
 
     text = written(last)
     assert text.startswith("the model")
-    places = [trained, last.parent, last / "hf", last / "hf/model.safetensors", exports / "0123", exports]
+    places = [trained, last / "hf", exports / "0123"]
     assert all(written(place) == text for place in [*places, "6ddca120", "6ddca120-00000012"])
     assert written("6ddca120-8") == written(before)
     capsys.readouterr()
@@ -55,12 +55,8 @@ def test_a_directory_without_a_model_is_refused_with_what_is_wanted(
         return capsys.readouterr().err
 
     exports = tmp_path / "store/exported_model"
-
-    for name in ("0123", "4567"):
-        shutil.copytree(trained / "checkpoints/step-00000012/hf", exports / name)
-    assert "it holds several: 0123, 4567. Give the directory of an exported model" in refused(
-        "generate", exports
-    )
+    shutil.copytree(trained / "checkpoints/step-00000012/hf", exports / "0123")
+    assert "no model is there. Give the directory of an exported model" in refused("generate", exports)
     assert "no model is there. Give the directory" in refused("check", tmp_path)
     assert "an exported model, without its held-out text" in refused("evaluate", exports / "0123")
     assert "steps of the run that are: 8, 12" in refused("generate", "6ddca120-4")
