@@ -137,29 +137,23 @@ def _trains(run: dg.DagsterRun, job: str) -> bool:
     return run.job_name == job
 
 
-@dg.run_failure_sensor(
+run_failed = dg.run_failure_sensor(
+    name="run_failed",
     monitor_all_code_locations=True,  # also runs that were started in a terminal
     minimum_interval_seconds=30,
     default_status=dg.DefaultSensorStatus.RUNNING,
     description="Logs each failed run with its reason, and posts both as JSON to the URL in "
     f"{alerts.WEBHOOK_VARIABLE}, if it is set.",
-)
-def run_failed(context: dg.RunFailureSensorContext) -> None:
-    """Dagster leaves out runs from a terminal by default."""
-    alerts.report_failure(context)
-
-
-@dg.run_status_sensor(
+)(alerts.report_failure)
+training_finished = dg.run_status_sensor(
+    name="training_finished",
     run_status=dg.DagsterRunStatus.SUCCESS,
     monitor_all_code_locations=True,
     minimum_interval_seconds=30,
     default_status=dg.DefaultSensorStatus.RUNNING,
     description="Logs the figures of each model that was trained, and posts them to the URL in "
     f"{alerts.WEBHOOK_VARIABLE}, if it is set.",
-)
-def training_finished(context: dg.RunStatusSensorContext) -> None:
-    """Reports runs from a terminal, too."""
-    alerts.report_training(context)
+)(alerts.report_training)
 
 
 @dg.sensor(
