@@ -26,11 +26,10 @@ from pipeline.store.keys import SPLITS
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
 from trainer.data.shards import Shard, ShardError
-from trainer.system.history import RunHistory
 
 HALF = 0.5
 TOO_LONG = 0.05  # of the conversations
-REPORT, FINITE_REPORT = "checks-1", "finite-2"
+REPORT = "checks-1"
 
 
 @dataclass(frozen=True)
@@ -241,29 +240,6 @@ def is_sound(it: Subject) -> Finding:
 
 def _both_splits(shards: Version, what: str) -> int:
     return sum(shards.counts[f"{split}_{what}"] for split in SPLITS)
-
-
-@check(keys.PRETRAINED_MODEL)
-def losses_are_finite(it: Subject) -> Finding:
-    """No loss of the run is NaN or infinite. Steps that fp16 skipped changed nothing and do not count."""
-    store, model = it.store, it.version
-    run = RunHistory(plan.result(store, model)["run_dir"])
-    found: dict[str, Any] = model.report("finite", FINITE_REPORT, lambda: _losses(run))
-    bad = found["bad"]
-    message = f"all {found['losses']:,} losses are finite"
-    if bad:
-        message = f"the loss is NaN or infinite at step {', '.join(map(str, bad[:3]))}"
-    return Finding(not bad, message, {"losses": found["losses"], "not finite": len(bad)})
-
-
-def _losses(run: RunHistory) -> dict[str, Any]:
-    losses = [
-        (record["step"], record["loss"])
-        for record in run.records
-        if isinstance(record.get("loss"), float)
-        if math.isfinite(record["loss"]) or not record.get("skipped")
-    ]
-    return {"losses": len(losses), "bad": [step for step, loss in losses if not math.isfinite(loss)]}
 
 
 @check(keys.EVALUATION, blocking=False)

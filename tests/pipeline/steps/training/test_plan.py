@@ -1,7 +1,6 @@
 """Which run a recipe means, and that what is said of a model is what it was made from."""
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.recipe import Recipe
 from pipeline.recipe.sections import SearchParams, ShardParams
 from pipeline.stages.dedup import DedupParams
-from pipeline.steps import checks
 from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.steps.lineage.checkpoints import planned
 from pipeline.steps.model.model_card import model_card
@@ -115,27 +113,6 @@ def test_a_run_whose_checkpoint_is_gone_is_not_taken_for_finished(store: Store) 
     model = finish(store, run)
     plan.result(store, model)["checkpoint"].rmdir()
     assert plan.finished(store, run) is None
-
-
-def test_a_loss_that_is_no_number_fails_a_run_unless_fp16_skipped_its_step(store: Store) -> None:
-    def found(name: int, **last: Any) -> checks.Finding:
-        run = plan.plan(store, recipe(seed=name))
-        model = finish(store, run)
-        records = [
-            {"kind": "train", "step": 1, "loss": math.inf, "skipped": True},
-            {"kind": "train", "step": 2, "loss": 5.0},
-            {"step": 3, **last},
-        ]
-        (run.config.run_dir / "metrics.jsonl").write_text(
-            "".join(json.dumps(record) + "\n" for record in records)
-        )
-        return checks.losses_are_finite(checks.Subject(model, store, recipe()))
-
-    skipped = found(1, kind="train", loss=math.nan, skipped=True)
-    assert skipped.passed and skipped.message == "all 1 losses are finite"
-    for name, kind, flag in ((2, "train", {"skipped": False}), (3, "evaluation", {})):
-        taken = found(name, kind=kind, loss=math.nan, **flag)
-        assert not taken.passed and "the loss is NaN or infinite at step 3" in taken.message
 
 
 def test_only_what_decides_the_weights_makes_another_run(store: Store) -> None:
