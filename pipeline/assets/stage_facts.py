@@ -1,20 +1,17 @@
 """What the UI shows of some stages beside the counts that their rows name."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
-
-import dagster as dg
 
 from pipeline.assets.metadata import breakdown_table, table
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.reports import dedup as report
 from pipeline.reports.images import inline
-from pipeline.steps.corpus.quality import Rejection, reasons
+from pipeline.steps.corpus.quality import reasons
 from pipeline.steps.corpus.quality_model import FACTS
 from pipeline.store import keys
 from pipeline.store.manifest import Version
-from pipeline.store.store import Store
 
 
 def more(stage: str, workshop: PipelineResources, version: Version) -> dict[str, Any]:
@@ -27,7 +24,15 @@ def _quality(workshop: PipelineResources, version: Version) -> dict[str, Any]:
     facts = {
         "share kept": round(found[0].share, 4),
         "share of bytes kept": round(found[0].share_of_bytes, 4),
-        "verdicts by rule": _reasons_table({corpus: found}),
+        "verdicts by rule": table(
+            {
+                "verdict": reason.rule or "kept",
+                "documents": reason.documents,
+                "share": round(reason.share, 4),
+                "share of bytes": round(reason.share_of_bytes, 4),
+            }
+            for reason in found
+        ),
         "documents at random": f"python -m pipeline inspect RULE --corpus {corpus}",  # or `kept`
     }
     if workshop.recipe.rules(corpus).quality.detects:
@@ -36,9 +41,9 @@ def _quality(workshop: PipelineResources, version: Version) -> dict[str, Any]:
 
 
 def _dedup(workshop: PipelineResources, version: Version) -> dict[str, Any]:
-    recipe, store = workshop.recipe, workshop.store
-    verdicts = {name: reasons(store.current(keys.quality(name))) for name in recipe.corpus_names}
-    return {"quality's verdicts": _reasons_table(verdicts), **_pictures(store, version, recipe.corpus_names)}
+    found = report.report(workshop.store, version, workshop.recipe.corpus_names)
+    facts = {"duplicates": inline(found["png"], "near duplicates by similarity, duplicates between corpora")}
+    return facts | ({"largest clusters": table(found["largest"])} if found["largest"] else {})
 
 
 def _token_shards(workshop: PipelineResources, version: Version) -> dict[str, Any]:
@@ -61,24 +66,3 @@ MORE: dict[str, Callable[[PipelineResources, Version], dict[str, Any]]] = {
     keys.DEDUP: _dedup,
     keys.token_shards("{corpus}"): _token_shards,
 }
-
-
-def _reasons_table(found: Mapping[str, Sequence[Rejection]]) -> dg.TableMetadataValue:
-    """Kept and rejected documents by rule and, of several corpora, by corpus."""
-    return table(
-        {
-            **({"corpus": name} if len(found) > 1 else {}),
-            "verdict": reason.rule or "kept",
-            "documents": reason.documents,
-            "share": round(reason.share, 4),
-            "share of bytes": round(reason.share_of_bytes, 4),
-        }
-        for name, reasons in found.items()
-        for reason in reasons
-    )
-
-
-def _pictures(store: Store, version: Version, corpora: list[str]) -> dict[str, Any]:
-    found = report.report(store, version, corpora)
-    facts = {"duplicates": inline(found["png"], "near duplicates by similarity, duplicates between corpora")}
-    return facts | ({"largest clusters": table(found["largest"])} if found["largest"] else {})

@@ -106,8 +106,4 @@ def test_what_is_allowed_goes_on_and_a_guard_is_no_part_of_what_was_made(
     (stopped,) = store.newest_first("dedup")
     result = run(tmp_path, monkeypatch, {"max_lost_share": 0.7})
     assert result.success
-    (made,) = result.asset_materializations_for_node("dedup")
-    verdicts = made.metadata["quality's verdicts"].value.records
-    kept = {one.data["corpus"]: one.data for one in verdicts if one.data["verdict"] == "kept"}
-    assert kept["copies"]["documents"] == 9 and kept["copies"]["share"] == 0.9
     assert [*store.newest_first("dedup")] == [stopped] and [*store.newest_first("tokenizer")]
