@@ -62,7 +62,7 @@ def evaluation_asset(recipe: Recipe) -> dg.AssetsDefinition:
             }
             facts = compared | facts
         if answered := scores.get("benchmarks"):
-            facts["benchmarks"] = benchmark_scores(answered)
+            facts["benchmarks"] = table(benchmark.table(answered))
         return materialized(version, facts, check_results(workshop, version))
 
     return _evaluation
@@ -153,10 +153,5 @@ def record_benchmarks(context: dg.OpExecutionContext, workshop: PipelineResource
     passed, said = benchmark.verdict(found)
     if not passed:
         log.warning("benchmarks: %s: %s", checkpoint, said)
-    facts = {"benchmarks": benchmark_scores(found), "verdict": said}
+    facts = {"benchmarks": table(benchmark.table(found)), "verdict": said}
     checkpoints.add_entry(context, checkpoints.BENCHMARKS_KEY, checkpoint, version, facts)
-
-
-def benchmark_scores(found: dict[str, benchmark.Scores]) -> dg.TableMetadataValue:
-    """The scores as a table; a star marks the accuracy that is compared with chance."""
-    return table(benchmark.table(found))
