@@ -122,7 +122,7 @@ defs = dg.Definitions(
     jobs=jobs,
     sensors=[
         corpora_changed_sensor("retokenize", [asset.key for asset in to_shards]),
-        new_checkpoint_sensor("evaluate", training_job="pretrain"),
+        new_checkpoint_sensor("evaluate"),
         run_failed,
         training_finished,
         disk_nearly_full,

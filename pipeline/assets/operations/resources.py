@@ -132,9 +132,7 @@ class PipelineResources(dg.ConfigurableResource):
         orphaned_runs.claim(instance, run)
         try:
             instance.add_run_tags(run.run_id, self._tags())
-            chosen, model = run.asset_selection, dg.AssetKey(keys.PRETRAINED_MODEL)
-            trains = model in chosen if chosen else run.job_name == "pretrain"
-            if trains and self.store.files.shared:
+            if trains(run) and self.store.files.shared:
                 look = partial(Launcher(self.recipe.launch, None).check_nodes, self.store.root)
                 self.store.before_making = cache(look)
         except PipelineError as error:
@@ -198,6 +196,12 @@ class PipelineResources(dg.ConfigurableResource):
             _restore_unreached_checks(context.instance, context.run.run_id)
         if "engine" in self.__dict__:  # missing if the recipe is invalid
             self.engine.close()
+
+
+def trains(run: dg.DagsterRun) -> bool:
+    """Whether a run trains. An ad-hoc asset selection has no job name, so its selection decides."""
+    chosen = run.asset_selection
+    return dg.AssetKey(keys.PRETRAINED_MODEL) in chosen if chosen else run.job_name == "pretrain"
 
 
 def _variant_of(run: dg.DagsterRun | None) -> str:

@@ -5,7 +5,7 @@ import dagster as dg
 from pipeline.assets import checkpoints, leaderboard
 from pipeline.assets.asset import GPU_POOL, asset_key
 from pipeline.assets.operations import alerts, orphaned_runs
-from pipeline.assets.operations.resources import PARTITION_TAG, PipelineResources
+from pipeline.assets.operations.resources import PARTITION_TAG, PipelineResources, trains
 from pipeline.steps.lineage import source_state
 from pipeline.steps.lineage.source_state import Observed, State
 from pipeline.store import keys
@@ -75,7 +75,7 @@ def nightly_schedule(job_name: str, assets: list[dg.AssetKey]) -> dg.ScheduleDef
     return _schedule
 
 
-def new_checkpoint_sensor(job: str, training_job: str) -> dg.SensorDefinition:
+def new_checkpoint_sensor(job: str) -> dg.SensorDefinition:
     """Notes which checkpoints are on disk, and which runs wait for the GPU. Waits with evaluations while a
     training run is in progress: it measures the validation loss itself, and its older checkpoints are about
     to be deleted.
@@ -93,7 +93,7 @@ def new_checkpoint_sensor(job: str, training_job: str) -> dg.SensorDefinition:
         leaderboard.update(context.instance, workshop.store)
         runs = orphaned_runs.under_way(context.instance)
         _tag_waiting(context.instance, runs)
-        if any(_trains(run, training_job) for run in runs):
+        if any(map(trains, runs)):
             return dg.SensorResult(skip_reason="a training run is in progress")
         evaluated = context.instance.get_materialized_partitions(checkpoints.EVALUATION_KEY)
         # The checkpoint is the run key, so that a failed evaluation is repeated once and not at every tick.
@@ -128,13 +128,6 @@ def _tag_waiting(instance: dg.DagsterInstance, runs: list[dg.DagsterRun]) -> Non
         if run.run_id in waiting or WAITS_TAG in run.tags:
             what = f"run {first}, pool {GPU_POOL}" if run.run_id in waiting else "nothing any more"
             instance.add_run_tags(run.run_id, {WAITS_TAG: what})
-
-
-def _trains(run: dg.DagsterRun, job: str) -> bool:
-    """Whether a run trains. An ad-hoc asset selection has no job name, so its selection decides."""
-    if run.asset_selection:
-        return dg.AssetKey(keys.PRETRAINED_MODEL) in run.asset_selection
-    return run.job_name == job
 
 
 run_failed = dg.run_failure_sensor(

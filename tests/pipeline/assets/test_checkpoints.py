@@ -114,7 +114,7 @@ def test_a_kept_checkpoint_answers_benchmarks_that_a_recipe_named_after_its_eval
     evaluated(instance, SECOND)
     instance.report_runless_asset_event(dg.AssetMaterialization(BENCHMARKS_KEY, partition=SECOND))
     with dg.build_sensor_context(instance, resources={"workshop": PipelineResources()}) as context:
-        result = new_checkpoint_sensor("evaluate", "pretrain")(context)
+        result = new_checkpoint_sensor("evaluate")(context)
     assert isinstance(result, dg.SensorResult)
     asked = {(request.run_key, request.partition_key) for request in result.run_requests or ()}
     assert asked == {(THIRD, THIRD), (f"benchmarks of {FIRST}", FIRST)}
@@ -127,7 +127,7 @@ def test_an_evaluation_that_failed_is_asked_for_once_more(
 
     def asked() -> set[str | None]:
         with dg.build_sensor_context(instance, resources={"workshop": PipelineResources()}) as context:
-            result = new_checkpoint_sensor("evaluate", "pretrain")(context)
+            result = new_checkpoint_sensor("evaluate")(context)
         assert isinstance(result, dg.SensorResult)
         return {request.run_key for request in result.run_requests or () if request.partition_key == FIRST}
 
@@ -153,7 +153,7 @@ def test_a_run_that_waits_for_the_pool_is_tagged_with_the_run_that_has_it(
 
     def told() -> list[str | None]:
         with dg.build_sensor_context(instance, resources={"workshop": PipelineResources()}) as context:
-            new_checkpoint_sensor("evaluate", "pretrain")(context)
+            new_checkpoint_sensor("evaluate")(context)
         return [instance.get_run_by_id(run.run_id).tags.get("waits for") for run in (trains, waits)]
 
     instance.event_log_storage.set_concurrency_slots("gpu", 1)
