@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.store import keys
-from pipeline.store.errors import PipelineError
+from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.keys import RUNS
 from pipeline.store.store import Store
 from pipeline.store.training_runs import deleted_run, run_beginning, run_histories
 from trainer.config import RunConfig, load_run_config
 from trainer.data.order import sample_order
+from trainer.system.errors import TrainerError
 from trainer.system.history import NAME_LENGTH
 
 
@@ -170,8 +171,11 @@ def versions_of(one: Trained, corpus: str) -> list[str]:
 
 
 def run_config(run: Path) -> RunConfig:
-    """The configuration that a run was last started with."""
-    return load_run_config(run / "config.yaml").model_copy(update={"run_dir": run})
+    """The configuration that a run was last started with. Raises LineageError when it is damaged."""
+    try:
+        return load_run_config(run / "config.yaml").model_copy(update={"run_dir": run})
+    except TrainerError as error:
+        raise LineageError(f"{first_line(error)}: put it back from a copy") from error
 
 
 def planned(config: RunConfig, step: int) -> Checkpoint:

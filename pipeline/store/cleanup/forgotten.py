@@ -4,20 +4,18 @@ made from, and a run by what it was trained on.
 
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import yaml
 
 from pipeline.store import keys
-from pipeline.store.cleanup.gc import Garbage, GarbageError, bytes_below, discard, published, retire
-from pipeline.store.cleanup.runs import TrainingRun, training_runs
+from pipeline.store.cleanup.gc import Garbage, bytes_below, discard, published, retire
+from pipeline.store.cleanup.runs import GarbageError, TrainingRun, training_runs
 from pipeline.store.files import MANIFEST, StoredFile, reports_on
 from pipeline.store.manifest import Part, Version
 from pipeline.store.parquet import batches
@@ -104,20 +102,12 @@ def _mentions(table: StoredFile, columns: list[str], among: Among) -> bool:
 
 def _trained_on(run: TrainingRun) -> Iterator[tuple[str, str]]:
     """Key and data version of what a run was trained on, itself or through the weights it started from."""
-    if not run.config.exists():
-        return
-    try:
-        config = yaml.load(run.config.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
-        lineage: Mapping[str, Any] | None = config.get("lineage")
-        while lineage:
-            for key, asset in lineage.get("assets", {}).items():
-                if key.startswith(keys.TOKEN_SHARDS):
-                    yield key, asset["data_version"]
-            lineage = (lineage.get("pretrained") or {}).get("lineage")
-    except (ValueError, yaml.YAMLError, AttributeError, KeyError, TypeError) as error:
-        raise GarbageError(
-            f"{run.config} is damaged, so it cannot be told what the run was trained on"
-        ) from error
+    lineage = run.lineage
+    while lineage:
+        for key, asset in lineage.get("assets", {}).items():
+            if key.startswith(keys.TOKEN_SHARDS):
+                yield key, asset["data_version"]
+        lineage = (lineage.get("pretrained") or {}).get("lineage") or {}
 
 
 def delete(store: Store, found: Holding) -> None:

@@ -5,7 +5,6 @@ configuration and checkpoints hold. Tokenizers (which are frozen), training runs
 and exports always stay, but for the runs and checkpoints beyond a limit. What was moved aside never does.
 """
 
-import json
 import shutil
 import time
 from collections import Counter
@@ -13,11 +12,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import yaml
-
 from pipeline.store import keys, last_versions, locks
-from pipeline.store.cleanup.runs import Limits, TrainingRun, old_runs, surplus_checkpoints, training_runs
-from pipeline.store.errors import PipelineError, first_line
+from pipeline.store.cleanup.runs import (
+    GarbageError,
+    Limits,
+    TrainingRun,
+    old_runs,
+    read_lineage,
+    surplus_checkpoints,
+    training_runs,
+)
 from pipeline.store.files import DAMAGED, MANIFEST, Files, reports_on
 from pipeline.store.keys import RECIPES, REMOVED, RUNS
 from pipeline.store.last_versions import VERSION_NAME
@@ -29,10 +33,6 @@ from trainer.system.durable import unpublished, write_atomically
 UNFINISHED_AFTER_SECONDS = 24 * 3600.0
 NO_KEYS = (RUNS, RECIPES, REMOVED, RECORDS)  # the other folders of a store
 NO_LIMITS = Limits()
-
-
-class GarbageError(PipelineError):
-    """Nothing can be removed now."""
 
 
 @dataclass(frozen=True)
@@ -194,19 +194,10 @@ def _indexes(store: Store, referenced: set[Path]) -> Iterator[Path]:
 
 
 def _assets(store: Store, path: Path) -> set[Path]:
-    """The versions that a file with a lineage names. Raises GarbageError when it is damaged."""
-    try:
-        text = path.read_text(encoding="utf-8")
-        if path.suffix == ".json":
-            lineage = json.loads(text)
-        else:
-            lineage = yaml.load(text, Loader=yaml.CSafeLoader).get("lineage", {})
-        return {store.root / asset["path"] for asset in lineage.get("assets", {}).values()}
-    except (ValueError, yaml.YAMLError, AttributeError, KeyError, TypeError) as error:
-        raise GarbageError(
-            f"{path} is damaged ({first_line(error)}), so it cannot be told which versions it names, and "
-            f"nothing is removed: put it back from a copy, or remove {path.parent}"
-        ) from error
+    """The versions that a file with a lineage names."""
+    found = read_lineage(path)
+    lineage = found if path.suffix == ".json" else found.get("lineage") or {}
+    return {store.root / asset["path"] for asset in lineage.get("assets", {}).values()}
 
 
 def _freed(groups: Sequence[Sequence[Path]]) -> list[int]:

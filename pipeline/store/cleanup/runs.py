@@ -6,7 +6,7 @@ that version.
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from pipeline.store import keys, last_versions, locks
+from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.files import MANIFEST
 from pipeline.store.keys import RUNS
 from pipeline.store.store import Store
@@ -39,6 +40,10 @@ class Limits:
     needed: tuple[Path, ...] = ()
 
 
+class GarbageError(PipelineError):
+    """Nothing can be removed now."""
+
+
 @dataclass(frozen=True)
 class TrainingRun:
     """A training run on disk. `paths`: everything that belongs to it; `base`: the weights that it started
@@ -46,12 +51,16 @@ class TrainingRun:
     """
 
     directory: Path
-    recipe: str
-    variant: str
+    lineage: Mapping[str, Any]
     paths: tuple[Path, ...]
     base: Path | None
     active: float
     exported: bool
+
+    @property
+    def recipe(self) -> str:
+        name: str = self.lineage.get("recipe", {}).get("name", "unknown")
+        return name
 
     @property
     def described(self) -> str:
@@ -86,24 +95,38 @@ def training_runs(store: Store) -> list[TrainingRun]:
 
 
 def _described(directory: Path, made: list[Path]) -> TrainingRun:
-    config: dict[str, Any] = {}
-    if (directory / "config.yaml").exists():
-        config = yaml.load((directory / "config.yaml").read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+    config = read_lineage(directory / "config.yaml") if (directory / "config.yaml").exists() else {}
     exports = [path for path in made if path.parent.name == keys.EXPORTED_MODEL]
     lineage = config.get("lineage") or {}
     if exports and not lineage:
-        lineage = json.loads((exports[0] / "lineage.json").read_text(encoding="utf-8"))
+        lineage = read_lineage(exports[0] / "lineage.json")
     base = ((config.get("training") or {}).get("pretrained") or {}).get("path")
     written = [directory / "config.yaml", directory / "metrics.jsonl", *(path / MANIFEST for path in made)]
     return TrainingRun(
         directory,
-        lineage.get("recipe", {}).get("name", "unknown"),
-        lineage.get("variant", ""),
+        lineage,
         (*([directory] if directory.exists() else []), *made),
         Path(base) if base else None,
         max((path.stat().st_mtime for path in written if path.exists()), default=0.0),
         bool(exports),
     )
+
+
+def read_lineage(path: Path) -> dict[str, Any]:
+    """A `lineage.json`, or the configuration of a run, which has a `lineage`. Raises GarbageError when it is
+    damaged.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        found = json.loads(text) if path.suffix == ".json" else yaml.load(text, Loader=yaml.CSafeLoader)
+        if not isinstance(found, dict):
+            raise ValueError("it holds no settings")
+        return found
+    except (ValueError, yaml.YAMLError) as error:
+        raise GarbageError(
+            f"{path} is damaged ({first_line(error)}), so it cannot be told which versions it names, and "
+            f"nothing is removed: put it back from a copy, or remove {path.parent}"
+        ) from error
 
 
 def old_runs(store: Store, runs: Sequence[TrainingRun], limits: Limits) -> list[TrainingRun]:
@@ -116,7 +139,7 @@ def old_runs(store: Store, runs: Sequence[TrainingRun], limits: Limits) -> list[
         return []
     by_variant: dict[tuple[str, str], list[TrainingRun]] = {}
     for run in runs:
-        by_variant.setdefault((run.recipe, run.variant), []).append(run)
+        by_variant.setdefault((run.recipe, run.lineage.get("variant", "")), []).append(run)
     old = [
         run
         for (name, _), group in by_variant.items()

@@ -127,6 +127,20 @@ def test_what_a_training_run_a_checkpoint_or_an_export_was_made_from_stays(
     assert all((path / "manifest.json").exists() for path in named)
 
 
+@pytest.mark.parametrize("damage", ["name: [mine", "[]", '{"lineage": '])
+@pytest.mark.parametrize("command", ["gc", "gc --keep 1", "disk", "forget first --reason x"])
+def test_a_damaged_configuration_is_named_and_nothing_is_removed(
+    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: str, command: str
+) -> None:
+    run = plan.plan(store, recipe("first")).config.run_dir
+    run.mkdir(parents=True)
+    (run / "config.yaml").write_text(damage)
+    change(store, tmp_path)
+    assert main(command.split()) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith(f"error: {run / 'config.yaml'}") and "put it back from a copy" in said
+
+
 def test_an_unfinished_attempt_is_kept_for_a_day_so_that_it_can_be_resumed(store: Store) -> None:
     partial = store.directory("corpora/first/raw") / ".0123456789abcdef.partial"
     partial.mkdir()
