@@ -5,7 +5,7 @@ import itertools
 import json
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +16,18 @@ from tokenizers import Tokenizer
 
 from pipeline.assets import checkpoints
 from pipeline.cli import main
-from pipeline.recipe.loading import RECIPE_VARIABLE
+from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
 from pipeline.steps.lineage.checkpoints import read
 from pipeline.steps.lineage.documents import CorpusText
 from pipeline.steps.lineage.readers import Training, readers
 from pipeline.steps.lineage.trace import Searcher
+from pipeline.steps.training import plan
 from pipeline.store import keys
 from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import ENGINE, TEXTS
 from tests.pipeline.steps.lineage.conftest import CORPORA
+from trainer.data.shards import Shard
+from trainer.data.windows import PADDING
 
 Said = Callable[..., str]
 
@@ -121,6 +124,92 @@ def test_the_rows_of_a_step_are_the_tokens_of_the_documents_that_are_named(
             documents = row["documents"]
             assert documents[0]["begin"] <= begin and documents[-1]["end"] >= begin + 65
             assert all(one["end"] == two["begin"] for one, two in itertools.pairwise(documents))
+
+
+ORDERS: dict[str, dict[str, Any]] = {
+    "stages": {
+        "seq_len": 1024,
+        "stages": [{"name": "short", "seq_len": 256, "share": 0.25}, {"name": "long"}],
+    },
+    "best_fit": {"seq_len": 2048, "packing": "best_fit"},
+}
+STEPS, BATCH = 32, 65_536  # some twenty epochs
+
+
+@pytest.fixture(params=ORDERS)
+def ordered(trained: tuple[Store, Path], request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A run of more than three epochs with another order of samples, as it is before its first step."""
+    recipe = load_recipe(trained[0].root.parent / "recipe.yaml")
+    changed = recipe.model_dump(mode="json", by_alias=True)
+    changed["training"] |= {"global_batch_tokens": BATCH, "max_tokens": STEPS * BATCH}
+    changed["training"] |= ORDERS[request.param]
+    run = plan.plan(trained[0], type(recipe).model_validate(changed))
+    run.config.run_dir.mkdir()
+    run.write_config()
+    yield run.config.run_dir
+    shutil.rmtree(run.config.run_dir)
+
+
+def pieces_of(row: np.ndarray, bot_id: int) -> list[np.ndarray]:
+    """The tokens of a row, cut where another document begins or, in a packed row, the rest of one."""
+    held, begins = row[row != PADDING], (row == bot_id) | (row < 0)
+    held = np.where(held < 0, ~held, held)
+    return [piece for piece in np.split(held, np.flatnonzero(begins[: len(held)])) if len(piece)]
+
+
+def text_of(tokens: np.ndarray) -> str:
+    """A letter for each, to be searched fast."""
+    return "".join(map(chr, tokens.tolist()))
+
+
+def test_a_thousand_rows_are_one_by_one_the_parts_of_the_documents_that_are_named(
+    trained: tuple[Store, Path], ordered: Path, said: Said
+) -> None:
+    training, rows, several = Training(ordered), 0, 0
+    bot_id = training.config.data.bot_id
+    streams = {
+        corpus.name: text_of(np.concatenate([Shard(prefix).tokens for prefix in corpus.train]))
+        for corpus in training.config.data.corpora
+    }
+    # of the stages, one step of 256 short rows and twelve of 64 long ones
+    for step in range(7, STEPS, 2) if training.config.training.stages else range(1, STEPS + 1):
+        batch = training.data.batch(step - 1, 0, 1)
+        found = json.loads(said("lineage", f"{ordered.name}-{step}", "--step", str(step), "--json"))["rows"]
+        for row, tokens in zip(found, batch, strict=True):
+            pieces = pieces_of(tokens, bot_id)
+            several += len(pieces) > 1
+            rows += 1
+            for piece, held in zip(pieces, row["documents"], strict=True):
+                document = streams[row["corpus"]][held["begin"] : held["end"]]
+                assert document[0] == chr(bot_id) and document.count(chr(bot_id)) == 1
+                assert text_of(piece) in document
+    assert rows == 1024 and several > 50
+
+
+def test_the_steps_that_read_a_token_are_those_of_an_enumeration_of_three_epochs(
+    trained: tuple[Store, Path], ordered: Path
+) -> None:
+    training, chooser = Training(ordered), np.random.default_rng(0)
+    curriculum, length = training.config.training.curriculum, training.data.order.part_len
+    parts: dict[str, list[tuple[int, int, int]]] = {name: [] for name in CORPORA}  # begin, end, step
+    for sample in range(curriculum.samples(STEPS)):
+        corpus, _, pieces = training.data.sample(sample)
+        step = curriculum.step_reading(sample) + 1
+        if training.config.training.packing == "windows":
+            ((begin, end),) = pieces
+            for place in range(begin, end - 1, length):
+                parts[corpus].append((place, place + length + 1, step))
+        else:
+            parts[corpus] += [(begin, end, step) for begin, end in pieces]
+    for name, found in parts.items():
+        begins, ends, steps = np.array(found).T
+        size = trained[0].current(keys.token_shards(name)).counts["train_tokens"]
+        assert (ends - begins).sum() > 3 * size
+        for until, width in itertools.product((1, 9, 20, STEPS), (1, 2, 40, 700)):
+            for begin in chooser.integers(0, size - width, 10).tolist():
+                read = steps[(begins < begin + width) & (ends > begin) & (steps <= until)]
+                said = training.steps(name, begin, begin + width, until)
+                assert sorted(said.tolist()) == sorted(read.tolist())
 
 
 def test_rows_are_ranked_by_the_loss_of_the_checkpoint_before(
