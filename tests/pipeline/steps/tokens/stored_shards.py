@@ -1,9 +1,12 @@
 """Token shards put into a store as tokenizing would leave them, in parts of the test's choosing."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
+import pytest
 
+from pipeline.stages import suffixes
 from pipeline.store import keys
 from pipeline.store.draft import Draft
 from pipeline.store.fingerprint import fingerprint
@@ -47,6 +50,14 @@ def drawn(parts: int, documents: int, dtype: type, seed: int = 3) -> dict[str, l
         return np.concatenate([[BOT], *pieces, chooser.integers(FIRST, 20, chooser.integers(0, 40)), [EOT]])
 
     return {f"part{number}": [document() for _ in range(documents)] for number in range(parts)}
+
+
+def cut(patch: pytest.MonkeyPatch, parts: Parts, number_of_blocks: int) -> None:
+    """Lets an index have at least so many blocks of each part."""
+    if number_of_blocks > 1:
+        tokens = min(sum(map(len, part)) for part in parts.values())
+        at_least = -(-tokens // number_of_blocks) - 450
+        patch.setattr(suffixes, "blocks", partial(suffixes.blocks, at_least=at_least))
 
 
 def runs_of(parts: Parts, number: int, seed: int = 5) -> list[np.ndarray]:

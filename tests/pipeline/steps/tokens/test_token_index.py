@@ -2,14 +2,12 @@
 processes, and resumed.
 """
 
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
-from pipeline.stages import suffixes
 from pipeline.steps.tokens import token_index
 from pipeline.steps.tokens.indexed import Index
 from pipeline.steps.tokens.token_index import TokenIndexError, index_part, of_shards
@@ -19,7 +17,7 @@ from pipeline.store.engines.local import LocalEngine
 from pipeline.store.last_versions import LastVersions, RecipeName
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
-from tests.pipeline.steps.tokens.stored_shards import counted, drawn, put_shards, runs_of
+from tests.pipeline.steps.tokens.stored_shards import counted, cut, drawn, put_shards, runs_of
 
 ENGINE = LocalEngine(workers=1)
 
@@ -31,11 +29,7 @@ def test_a_thousand_runs_are_counted_and_placed_as_a_scan_finds_them(
     dtype: type, parts: int, number_of_blocks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     documents = drawn(parts, 240 // parts, dtype)
-    tokens = min(sum(map(len, part)) for part in documents.values())
-    at_least = -(-tokens // number_of_blocks) - 450
-    monkeypatch.setattr(suffixes, "blocks", partial(suffixes.blocks, at_least=at_least))
-    if number_of_blocks == 1:
-        monkeypatch.undo()
+    cut(monkeypatch, documents, number_of_blocks)
     store = Store(tmp_path)
     shards = put_shards(store, documents, dtype)
     version = of_shards(store, ENGINE, shards)
