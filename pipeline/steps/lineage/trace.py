@@ -115,7 +115,7 @@ class Searcher:
         return sum(
             self.corpora[corpus][1].count(np.array(ids, np.int64))
             for prepared, corpora in self._prepared(text).items()
-            for ids in {tuple(self._encoded(lead + prepared).ids) for lead in LEADS}
+            for ids in _apart([self._encoded(lead + prepared).ids for lead in LEADS])
             for corpus in corpora
         )
 
@@ -136,15 +136,17 @@ class Searcher:
         covered = 0.0
         for prepared, corpora in self._prepared(text).items():
             inside = np.zeros(len(prepared), np.bool_)
-            for begin, end, ids in self._runs(prepared, corpora, least):
+            for begin, end, forms in self._runs(prepared, corpora, least):
                 inside[begin:end] = True
                 if prepared[begin:end] not in spans:
-                    spans[prepared[begin:end]] = self._span(prepared, begin, end, ids, corpora, occurrences)
+                    spans[prepared[begin:end]] = self._span(prepared, begin, end, forms, occurrences)
             covered = max(covered, float(inside.mean()))
         return Traced(round(covered, 4), sorted(spans.values(), key=lambda span: span.log_probability))
 
-    def _runs(self, text: str, corpora: Sequence[str], least: int) -> list[tuple[int, int, np.ndarray]]:
-        """The longest runs of a text that occur: characters from, up to, and ids; none within another."""
+    def _runs(self, text: str, corpora: Sequence[str], least: int) -> list[tuple[int, int, list[list[int]]]]:
+        """The longest runs of a text that occur: characters from, up to, and the ids of each form; none
+        within another.
+        """
         found = []
         for lead in LEADS:
             encoding = self._encoded(lead + text)
@@ -156,23 +158,27 @@ class Searcher:
             ):
                 end = int(ends[start])
                 begins, stops = encoding.offsets[start][0], encoding.offsets[end - 1][1]
-                found.append((max(0, begins - len(lead)), stops - len(lead), ids[start:end]))
-        kept: list[tuple[int, int, np.ndarray]] = []
-        for run in sorted(found, key=lambda run: (run[0], -run[1])):
-            if not kept or run[1] > kept[-1][1]:
-                kept.append(run)
+                found.append((max(0, begins - len(lead)), stops - len(lead), encoding.ids[start:end]))
+        kept: list[tuple[int, int, list[list[int]]]] = []
+        for begin, end, form in sorted(found, key=lambda run: (run[0], -run[1])):
+            if not kept or end > kept[-1][1]:
+                kept.append((begin, end, [form]))
+            elif (begin, end) == kept[-1][:2]:
+                kept[-1] = begin, end, _apart([*kept[-1][2], form])
         return kept
 
-    def _span(
-        self, text: str, begin: int, end: int, ids: np.ndarray, corpora: Sequence[str], most: int
-    ) -> Span:
-        places = [(corpus, self.corpora[corpus][1].positions(ids)) for corpus in corpora]
-        shown = [
-            self._occurrence(corpus, int(place), len(ids))
-            for corpus, place in islice(((corpus, one) for corpus, found in places for one in found), most)
+    def _span(self, text: str, begin: int, end: int, forms: Sequence[Sequence[int]], most: int) -> Span:
+        """Counted in every corpus, also where the rest of the text is treated otherwise."""
+        places = [
+            (corpus, len(ids), index.positions(np.array(ids, np.int64)))
+            for corpus, (_, index) in self.corpora.items()
+            for ids in forms
         ]
-        count, likely = sum(len(found) for _, found in places), sum(math.log(self._share(one)) for one in ids)
-        return Span(text[begin:end], begin, end, len(ids), count, round(likely, 3), shown)
+        first = ((corpus, int(one), size) for corpus, size, found in places for one in found)
+        shown = [self._occurrence(*one) for one in islice(first, most)]
+        count = sum(len(found) for *_, found in places)
+        likely = sum(math.log(self._share(one)) for one in forms[0])
+        return Span(text[begin:end], begin, end, len(forms[0]), count, round(likely, 3), shown)
 
     def _occurrence(self, corpus: str, position: int, tokens: int) -> Occurrence:
         held, reader = self.corpora[corpus][0].at(position), self.reader
@@ -223,3 +229,9 @@ class Searcher:
             documents.append(one.apply(documents[-1])[0])
         for batch in dict.fromkeys((0, len(chain))):
             yield from pii.scrub(documents[batch], scrub)[0].column("text").to_pylist()
+
+
+def _apart(forms: Sequence[list[int]]) -> list[list[int]]:
+    """The forms of a text without those in which another one follows a space that is a token of its own."""
+    shortest = min(forms, key=len)
+    return [shortest, *(ids for ids in forms if ids[-len(shortest) :] != shortest)]

@@ -17,17 +17,28 @@ from tokenizers import Tokenizer
 from pipeline.assets import checkpoints
 from pipeline.cli import main
 from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
+from pipeline.steps.corpus.ingest import collect
+from pipeline.steps.corpus.quality import judge
+from pipeline.steps.corpus.scrub import scrub
+from pipeline.steps.corpus.transform import transform
+from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.steps.lineage.checkpoints import read
 from pipeline.steps.lineage.documents import CorpusText
 from pipeline.steps.lineage.readers import Training, readers
 from pipeline.steps.lineage.trace import Searcher
+from pipeline.steps.recipe_versions import store_of
+from pipeline.steps.tokens.shards import tokenize
+from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.steps.training import plan
 from pipeline.store import keys
 from pipeline.store.store import Store
-from tests.pipeline.steps.corpora import ENGINE, TEXTS
-from tests.pipeline.steps.lineage.conftest import CORPORA
+from tests.integration.project import TRAINING
+from tests.pipeline.plugins.code import write
+from tests.pipeline.steps.corpora import ENGINE, SETTINGS, TEXTS
+from tests.pipeline.steps.lineage.conftest import CORPORA, QUICK
 from trainer.data.shards import Shard
 from trainer.data.windows import PADDING
+from trainer.system.history import STORE_VARIABLE
 
 Said = Callable[..., str]
 
@@ -366,3 +377,80 @@ def test_the_samples_of_a_checkpoint_are_written_again_and_traced(
         and sample["tokens"] >= 3
         and sample["longest"]["text"] in sample["text"]
     )
+
+
+MODULE = """
+    from pipeline.plugins import document_transform
+
+    @document_transform
+    def old(document):
+        return document.text.replace("the ", "ye ")
+"""
+CLAUSES = " ".join(f"Clause {number} binds whoever signs page {number * 7}." for number in range(12))
+MAIL = f"all of it: {CLAUSES} Write to jane.doe@gmail.com before noon, since nobody answers after that hour."
+
+
+@pytest.fixture
+def treated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Any:
+    """What `trace` finds where `first` is transformed, and `second` keeps its addresses. The first document
+    of each ends with MAIL, after a space and on a line of its own.
+    """
+    write(tmp_path, "own_code", MODULE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv(STORE_VARIABLE, str(tmp_path / "store"))
+    monkeypatch.setenv(RECIPE_VARIABLE, str(tmp_path / "recipe.yaml"))
+    texts = {"first": TEXTS[:10], "second": TEXTS[10:20]}
+    first, second = ({"name": one, "source": {"kind": "files", "paths": [f"{one}.jsonl"]}} for one in texts)
+    settings = {
+        "name": "treated",
+        "corpora": [first, second | {"scrub": {"kinds": []}}],
+        "transforms": [{"python": "own_code:old", "version": "1", "corpora": ["first"]}],
+        "tokenizer": {"vocab_size": 300},
+        "shards": {"validation_fraction": 0.01},
+        "training": TRAINING | QUICK,
+        **SETTINGS,
+    }
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(settings))
+    recipe = load_recipe(tmp_path / "recipe.yaml")
+    store = store_of(recipe)
+    for corpus in recipe.corpora:
+        rules, read, (ending, *others) = recipe.rules(corpus.name), None, texts[corpus.name]
+        before = " " if recipe.is_transformed(corpus.name) else "\n"
+        rows = [{"text": text} for text in (f"{ending}{before}{MAIL}", *others)]
+        (tmp_path / f"{corpus.name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        collect(store, ENGINE, corpus.name, corpus.source, recipe.raw.part_bytes)
+        if recipe.is_transformed(corpus.name):
+            read = transform(store, ENGINE, corpus.name, recipe.transforms).key
+        scrub(store, ENGINE, corpus.name, rules.scrub, read)
+        judge(store, ENGINE, corpus.name, rules.quality)
+    deduplicate(store, ENGINE, recipe.corpus_names, recipe.dedup)
+    tokenizer(store, recipe.name, recipe.corpus_names, recipe.tokenizer, 0.01)
+    for name in recipe.corpus_names:
+        tokenize(store, ENGINE, name, recipe.shards)
+
+    def said(*arguments: str) -> Any:
+        assert main(["trace", *arguments, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    return said
+
+
+def test_a_quote_is_found_as_each_corpus_treats_its_text(treated: Any) -> None:
+    start = TEXTS[0].index(" the ")
+    (found,) = treated(TEXTS[0][start : start + 400])
+    span = max(found["spans"], key=lambda span: span["tokens"])
+    assert " ye " in span["text"] and " the " not in span["text"] and found["covered"] > 0.98
+    assert [one["corpus"] for one in span["occurrences"]] == ["first"]
+    (found,) = treated(MAIL)
+    corpora = {span["text"]: [one["corpus"] for one in span["occurrences"]] for span in found["spans"]}
+    assert corpora == {MAIL.replace("jane.doe@gmail.com", "[EMAIL]"): ["first"], MAIL: ["second"]}
+
+
+@pytest.mark.parametrize("text", [CLAUSES, f"all of it: {CLAUSES}", f"{CLAUSES}Zq: john.roe@gmail.com"])
+def test_occurrences_are_counted_once_in_every_corpus_after_a_space_and_without_one(
+    treated: Any, text: str
+) -> None:
+    ((span,),) = (found["spans"] for found in treated(text))
+    assert {one["corpus"] for one in span["occurrences"]} == {"first", "second"}
+    assert span["count"] == len(span["occurrences"]) == 2
+    assert treated(span["text"], "--count") == {"in the training text": 2}
