@@ -3,6 +3,7 @@
 import io
 import itertools
 import json
+import logging
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -35,7 +36,7 @@ from pipeline.store.store import Store
 from tests.integration.project import TRAINING
 from tests.pipeline.plugins.code import write
 from tests.pipeline.steps.corpora import ENGINE, SETTINGS, TEXTS
-from tests.pipeline.steps.lineage.conftest import CORPORA, QUICK
+from tests.pipeline.steps.lineage.conftest import CORPORA, QUICK, train
 from trainer.data.shards import Shard
 from trainer.data.windows import PADDING
 from trainer.system.history import STORE_VARIABLE
@@ -377,6 +378,33 @@ def test_the_samples_of_a_checkpoint_are_written_again_and_traced(
         and sample["tokens"] >= 3
         and sample["longest"]["text"] in sample["text"]
     )
+
+
+@pytest.mark.slow
+def test_samples_are_the_texts_that_the_run_wrote_at_that_step(
+    trained: tuple[Store, Path], searcher: Searcher, said: Said, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`searcher` made the index."""
+    recipe = load_recipe(trained[0].root.parent / "recipe.yaml")
+    changed = recipe.model_dump(mode="json", by_alias=True)
+    changed["training"] |= {
+        "averaging": {"half_life_tokens": 2048},
+        "checkpoint": {"every_tokens": 8192},
+        "samples": {"prompts": ["Return the", "--class \n", "é "], "max_new_tokens": 60, "temperature": 0.5},
+    }
+    caplog.set_level(logging.INFO, logger="trainer")
+    run = train(trained[0], type(recipe).model_validate(changed))
+    lines = [record.getMessage() for record in caplog.records]
+    try:
+        for step in (16, 32):
+            name = f"{run.name[:8]}-{step:08d}"
+            found = json.loads(said("trace", "--samples", name, "--min-tokens", "3", "--json"))
+            logged = [line.removeprefix(f"step {step}: ").strip() for line in lines]
+            written = [one["text"].replace("\n", " / ") for one in found["items"]]
+            assert [one for one in logged if one in written] == written
+            assert len(set(written)) == 3
+    finally:
+        shutil.rmtree(run)
 
 
 MODULE = """
