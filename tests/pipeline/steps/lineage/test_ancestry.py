@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from pipeline.cli import main
 from pipeline.recipe.loading import load_recipe
 from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.steps.lineage.checkpoints import read
@@ -92,6 +93,30 @@ def test_a_document_of_the_base_was_seen_as_often_as_the_base_saw_it(
     assert {one["through"] for one in by_child} == {"mine after 16,384 tokens"}
     for child_read, base_read in zip(by_child, by_base, strict=True):
         assert child_read | {"checkpoint": "", "through": None} == base_read | {"checkpoint": ""}
+
+
+def test_a_text_is_traced_through_the_weights_that_a_model_started_from(
+    trained: tuple[Store, Path],
+    child: tuple[Store, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def traced(text: str, checkpoint: Path) -> list[dict[str, Any]]:
+        monkeypatch.setenv(STORE_VARIABLE, str(checkpoint.parents[3]))
+        assert main(["trace", text[500:900], "--checkpoint", str(checkpoint), "--json"]) == 0
+        answers: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
+        return answers
+
+    found = 0
+    for text in TEXTS[:9]:  # the last six are of both
+        (alone,) = traced(text, trained[1] / "checkpoints" / "step-00000032")
+        own, through = traced(text, child[1])
+        assert through == alone | {"through": "mine after 16,384 tokens"}
+        occurrences = [one for span in own["spans"] for one in span["occurrences"]]
+        assert all(one["corpus"] == "third" and set(one["steps"]) <= set(range(1, 9)) for one in occurrences)
+        assert not own["through"]
+        found += own["covered"] > 0.9 and text in TEXTS[3:9]
+    assert found >= 4
 
 
 def test_without_the_store_of_the_base_its_corpora_are_known_and_its_documents_are_not(
