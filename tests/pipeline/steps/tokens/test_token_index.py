@@ -2,6 +2,10 @@
 processes, and resumed.
 """
 
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +21,7 @@ from pipeline.store.engines.local import LocalEngine
 from pipeline.store.last_versions import LastVersions, RecipeName
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
+from tests.integration.project import until
 from tests.pipeline.steps.tokens.stored_shards import counted, cut, drawn, put_shards, runs_of
 
 ENGINE = LocalEngine(workers=1)
@@ -95,6 +100,51 @@ def test_a_killed_index_resumes_and_ends_in_the_files_that_several_processes_wri
         of_shards(stores[2], ENGINE, shards)
     assert contents(of_shards(stores[2], ENGINE, shards)) == whole[0] == whole[1]
     assert made == ["part0", "part1", "part2", "part2", "part3"]
+
+
+MAKING = """
+import sys
+from pathlib import Path
+from pipeline.steps.tokens.token_index import of_shards
+from pipeline.store.engines.local import LocalEngine
+from pipeline.store.manifest import Version
+from pipeline.store.store import Store
+
+store = Store(Path(sys.argv[1]))
+(shards,) = store.newest_first("token_shards/books")
+of_shards(store, LocalEngine(int(sys.argv[2]), processes_pay_above=0), shards)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 4])
+def test_an_index_whose_processes_are_killed_goes_on_with_the_parts_that_are_left(
+    workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Real processes, and SIGKILL for all of them."""
+    chooser = np.random.default_rng(1)
+    documents = {f"part{number}": list(chooser.integers(3, 9000, (40, 20_000))) for number in range(8)}
+    whole, killed = Store(tmp_path / "whole"), Store(tmp_path / "killed")
+    expected = contents(of_shards(whole, ENGINE, put_shards(whole, documents, np.uint16)))
+    shards = put_shards(killed, documents, np.uint16)
+    command = [sys.executable, "-c", MAKING, str(killed.root), str(workers)]
+    process = subprocess.Popen(command, start_new_session=True)
+
+    def finished() -> set[str]:
+        return {path.stem for path in killed.root.glob("token_index/books/.*.partial/.parts/*.json")}
+
+    until(lambda: len(finished()) >= 2 or process.poll() is not None, 60)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    before, made = finished(), list[str]()
+    assert 2 <= len(before) < 8
+    monkeypatch.setattr(
+        token_index,
+        "index_part",
+        lambda task, directory: (made.append(task.name), index_part(task, directory))[1],
+    )
+    assert contents(of_shards(killed, ENGINE, shards)) == expected
+    assert made == sorted(documents.keys() - before)
 
 
 class Usage(NamedTuple):
