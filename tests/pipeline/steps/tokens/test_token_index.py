@@ -2,26 +2,42 @@
 processes, and resumed.
 """
 
+import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
+from pipeline.recipe.sections import ShardParams
+from pipeline.sources.files import FilesConfig
+from pipeline.stages.dedup import DedupParams
+from pipeline.stages.pii import PiiParams
+from pipeline.stages.quality import PROFILES
+from pipeline.stages.tokenizer import TokenizerParams
+from pipeline.steps.corpus.ingest import collect
+from pipeline.steps.corpus.quality import judge
+from pipeline.steps.corpus.scrub import scrub
+from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.steps.tokens import token_index
 from pipeline.steps.tokens.indexed import Index
+from pipeline.steps.tokens.shards import tokenize
 from pipeline.steps.tokens.token_index import TokenIndexError, index_part, of_shards
+from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.store.cleanup import gc
 from pipeline.store.engines import local
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.last_versions import LastVersions, RecipeName
-from pipeline.store.manifest import Version
+from pipeline.store.manifest import Part, Version
+from pipeline.store.parts import PartTask
 from pipeline.store.store import Store
 from tests.integration.project import until
+from tests.pipeline.steps.corpora import TEXTS
 from tests.pipeline.steps.tokens.stored_shards import counted, cut, drawn, put_shards, runs_of
 
 ENGINE = LocalEngine(workers=1)
@@ -48,22 +64,28 @@ def test_a_thousand_runs_are_counted_and_placed_as_a_scan_finds_them(
     assert version.bytes == 4 * len(stream)
 
 
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The parts that this process indexes."""
+    found: list[str] = []
+
+    def making(task: PartTask, directory: Path) -> Part:
+        found.append(task.name)
+        return index_part(task, directory)
+
+    monkeypatch.setattr(token_index, "index_part", making)
+    return found
+
+
 def contents(version: Version) -> list[bytes]:
     return [path.read_bytes() for path in version.opened()]
 
 
-def test_only_parts_whose_train_shards_changed_are_indexed_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_parts_whose_train_shards_changed_are_indexed_again(tmp_path: Path, made: list[str]) -> None:
     store, documents = Store(tmp_path), drawn(3, 20, np.uint16)
     before = of_shards(store, ENGINE, put_shards(store, documents, np.uint16))
+    made.clear()
     documents["part3"] = drawn(1, 20, np.uint16, seed=9)["part0"]
-    made: list[str] = []
-    monkeypatch.setattr(
-        token_index,
-        "index_part",
-        lambda task, directory: (made.append(task.name), index_part(task, directory))[1],
-    )
     shards = put_shards(store, documents, np.uint16)
     after = of_shards(store, ENGINE, shards)
     assert made == ["part3"] and contents(after)[:3] == contents(before)
@@ -71,6 +93,29 @@ def test_only_parts_whose_train_shards_changed_are_indexed_again(
         path.stat().st_ino for path in before.opened()
     ]
     assert of_shards(store, ENGINE, shards).reused and made == ["part3"]
+
+
+def test_a_new_file_of_a_corpus_adds_parts_and_leaves_the_others(tmp_path: Path, made: list[str]) -> None:
+    def indexed(*files: Sequence[str]) -> Version:
+        for number, texts in enumerate(files):
+            lines = "".join(json.dumps({"text": text}) + "\n" for text in texts)
+            (tmp_path / f"{number}.jsonl").write_text(lines)
+        source = FilesConfig(paths=("*.jsonl",)).anchored(tmp_path)
+        collect(store, ENGINE, "books", source, 20_000)
+        scrub(store, ENGINE, "books", PiiParams())
+        judge(store, ENGINE, "books", PROFILES["docs"])
+        deduplicate(store, ENGINE, ["books"], DedupParams())
+        tokenizer(store, "mine", ["books"], TokenizerParams(vocab_size=300), 0.1)
+        tokenize(store, ENGINE, "books", ShardParams(validation_fraction=0.1))
+        return token_index.index(store, ENGINE, "books")
+
+    store = Store(tmp_path / "store")
+    before = indexed(TEXTS[:10], TEXTS[10:20])
+    assert sorted(made) == sorted(part.name for part in before.parts) and len(made) > 4
+    made.clear()
+    after = indexed(TEXTS[:10], TEXTS[10:20], TEXTS[20:])
+    new = {part.name for part in after.parts} - {part.name for part in before.parts}
+    assert set(made) == new and 0 < len(new) < len(after.parts)
 
 
 class StoppedError(Exception):
@@ -107,7 +152,6 @@ import sys
 from pathlib import Path
 from pipeline.steps.tokens.token_index import of_shards
 from pipeline.store.engines.local import LocalEngine
-from pipeline.store.manifest import Version
 from pipeline.store.store import Store
 
 store = Store(Path(sys.argv[1]))
@@ -119,11 +163,11 @@ of_shards(store, LocalEngine(int(sys.argv[2]), processes_pay_above=0), shards)
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 4])
 def test_an_index_whose_processes_are_killed_goes_on_with_the_parts_that_are_left(
-    workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    workers: int, tmp_path: Path, made: list[str]
 ) -> None:
     """Real processes, and SIGKILL for all of them."""
     chooser = np.random.default_rng(1)
-    documents = {f"part{number}": list(chooser.integers(3, 9000, (40, 20_000))) for number in range(8)}
+    documents = {f"part{number}": list(chooser.integers(3, 9000, (40, 20_000))) for number in range(16)}
     whole, killed = Store(tmp_path / "whole"), Store(tmp_path / "killed")
     expected = contents(of_shards(whole, ENGINE, put_shards(whole, documents, np.uint16)))
     shards = put_shards(killed, documents, np.uint16)
@@ -136,15 +180,11 @@ def test_an_index_whose_processes_are_killed_goes_on_with_the_parts_that_are_lef
     until(lambda: len(finished()) >= 2 or process.poll() is not None, 60)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    before, made = finished(), list[str]()
-    assert 2 <= len(before) < 8
-    monkeypatch.setattr(
-        token_index,
-        "index_part",
-        lambda task, directory: (made.append(task.name), index_part(task, directory))[1],
-    )
+    before = finished()
+    made.clear()
+    assert 2 <= len(before) < 16
     assert contents(of_shards(killed, ENGINE, shards)) == expected
-    assert made == sorted(documents.keys() - before)
+    assert sorted(made) == sorted(documents.keys() - before)
 
 
 class Usage(NamedTuple):
