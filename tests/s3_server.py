@@ -49,8 +49,12 @@ class S3:
         )
 
     def keys(self, prefix: str = "") -> list[str]:
+        return list(self.written(prefix))
+
+    def written(self, prefix: str = "") -> dict[str, Any]:
+        """When each key was last written."""
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=prefix)
-        return [found["Key"] for page in pages for found in page.get("Contents", ())]
+        return {found["Key"]: found["LastModified"] for page in pages for found in page.get("Contents", ())}
 
     def unfinished(self) -> int:
         return len(self.client.list_multipart_uploads(Bucket=BUCKET).get("Uploads", ()))

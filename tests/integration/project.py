@@ -118,6 +118,18 @@ class Project:
         _, said = process.communicate(timeout=300 * PATIENCE)
         return process.returncode, said
 
+    def command(self, *arguments: str) -> str:
+        """`python -m pipeline ...`: what it prints."""
+        done = subprocess.run(
+            [sys.executable, "-m", "pipeline", *arguments],
+            env=self.environment(),
+            cwd=self.directory,
+            text=True,
+            capture_output=True,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
     def run_until(
         self, reached: Callable[[], bool], number: signal.Signals = signal.SIGKILL, job: str = "pretrain"
     ) -> None:

@@ -4,8 +4,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +19,7 @@ from pipeline.steps.training.launcher import Launcher
 from pipeline.store.bucket.files import cache_of
 from pipeline.store.files import MANIFEST
 from pipeline.store.store import Store
-from tests.integration.project import Project
+from tests.integration.project import Project, python_topics
 from tests.s3_server import S3, proxied
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("s3_environment")]
@@ -62,17 +60,6 @@ class BucketProject(Project):
         root = cache_of(self.address, self.directory / self.cache)
         return Store(root, RecipeVersions(changed, written))
 
-    def command(self, *arguments: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "pipeline", *arguments],
-            env=self.environment(),
-            cwd=self.directory,
-            text=True,
-            capture_output=True,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
     def on_another_machine(self, name: str) -> "BucketProject":
         """The same recipe where nothing is cached, with records of its own in Dagster."""
         shutil.rmtree(self.directory / "home", ignore_errors=True)
@@ -105,11 +92,16 @@ def test_a_run_in_a_bucket_is_that_of_a_directory_and_every_command_reads_it(
     project = make_project(tmp_path / "project")
     status, said = project.run()
     assert status == 0, said
+    name = project.store.current("pretrained_model").path.name[:8] + "-00000032"
+    text = python_topics()[3]["text"][200:700]
+    questions = [["trace", text, "--json"], ["trace", text, "--json", "--checkpoint", name]]
+    traced = [project.command(*question) for question in questions]
+    assert all(json.loads(answer)[0]["spans"][0]["occurrences"] for answer in traced)
     root = project.home / "store"
     local = {
         path.relative_to(root).as_posix(): lasting(json.loads(path.read_text()))
         for path in root.rglob(MANIFEST)
-        if "runs" not in path.relative_to(root).parts
+        if not {"runs", "token_index"} & {*path.relative_to(root).parts}
     }
     content = project.content()
     shutil.rmtree(project.home)
@@ -133,6 +125,12 @@ def test_a_run_in_a_bucket_is_that_of_a_directory_and_every_command_reads_it(
     assert "corpora/topics/raw" in elsewhere.command("lineage", "--json", checkpoint)
     assert "trained" in elsewhere.command("lineage", "--document", "again")
     elsewhere.command("reproduce", checkpoint, "--out", "out/again")
+    assert checkpoint == name and not server.keys("whole/token_index/")
+    written = []
+    for machine in ("tracing", "tracing again"):
+        assert [there.on_another_machine(machine).command(*question) for question in questions] == traced
+        written.append(server.written("whole/token_index/"))
+    assert written[0] == written[1] and len(written[0]) > 4, "the index was made again"
 
     with proxied(server, latency=0.02) as (far, proxy):
         there.server = far
