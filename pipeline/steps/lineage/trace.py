@@ -189,12 +189,21 @@ class Searcher:
         return Occurrence(corpus, held.document, held.source, held.url, position - held.begin, steps)
 
     def readings(self, ids: np.ndarray) -> int:
-        """How often a run of ids was read: at each place where it occurs, its first token."""
+        """How often a run of ids was read: at each place where it occurs, its first two tokens in one window,
+        since a window ends with the token that the next begins with.
+        """
         training, until = self.reader.training, self.reader.step
+        if training is None:
+            return 0
         return sum(
-            len(training.steps(corpus, place, place + 1, until)) if training else 0
+            len(training.steps(corpus, place + first, place + end, until)) * times
             for corpus, (_, index) in self.corpora.items()
             for place in index.positions(ids).tolist()
+            for first, end, times in (
+                (0, 1, 1),
+                (1, 2, 1),
+                (0, 2, -1),
+            )  # windows of one, of the other, less those of any
         )
 
     def _share(self, token: int) -> float:

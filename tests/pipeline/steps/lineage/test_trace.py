@@ -224,6 +224,23 @@ def test_the_steps_that_read_a_token_are_those_of_an_enumeration_of_three_epochs
                 assert sorted(said.tolist()) == sorted(read.tolist())
 
 
+def test_a_run_at_the_edge_of_two_windows_was_read_with_the_one_that_goes_on_with_it(
+    trained: tuple[Store, Path], searcher: Searcher
+) -> None:
+    data = Training(trained[1]).data
+    corpora, windows = data.order.windows(0, 256)
+    windows = windows[corpora == data.order.names.index("first")]
+    text, _ = searcher.corpora["first"]
+    stream = np.concatenate([shard.tokens for shard in text.train_shards]).astype(np.int64)
+    edges = 0
+    for window in windows.tolist():
+        ids = stream[window * 64 : window * 64 + 60]
+        if sum(index.count(ids) for _, index in searcher.corpora.values()) == 1:
+            assert searcher.readings(ids) == 1
+            edges += window - 1 in windows
+    assert edges
+
+
 def test_rows_are_ranked_by_the_loss_of_the_checkpoint_before(
     trained: tuple[Store, Path], said: Said
 ) -> None:
