@@ -1,4 +1,4 @@
-"""Suffix arrays over token ids: where a run of tokens occurs, and how long the runs of a text are that do.
+"""Suffix arrays over token ids: where a run of tokens occurs, and which runs of a text do.
 
 The positions of a block of tokens, sorted by what follows them. All occurrences of a run are then neighbours,
 and binary search finds the first and the last (Manber and Myers 1993, "Suffix arrays").
@@ -92,14 +92,45 @@ def occurrences(tokens: np.ndarray, suffixes: np.ndarray, run: np.ndarray) -> tu
 
 
 @njit(cache=True, no_cfunc_wrapper=True)
-def longest(tokens: np.ndarray, suffixes: np.ndarray, text: np.ndarray) -> np.ndarray:
-    """How many tokens of `text` [n] from each position on occur in `tokens` in this order, int64 [n]."""
-    found = np.zeros(len(text), np.int64)
-    for i in range(len(text)):
-        place = _bound(tokens, suffixes, text[i:], 0, False)
+def maximal_runs(tokens: np.ndarray, suffixes: np.ndarray, text: np.ndarray, least: int) -> np.ndarray:
+    """How many tokens of `text` [n] from each position on occur in `tokens` in this order, int64 [n]; 0 where
+    these are fewer than `least`, or lie in a run that begins earlier.
+
+    `text` is looked up in pieces of half of `least`, since a run holds a whole one, and each run once, so
+    that time grows with the length of `text` also where all of it occurs.
+    """
+    n, piece, end = len(text), max(1, least // 2), 0  # of the last run
+    found, start = np.zeros(n, np.int64), 0
+    while start <= n - least:
+        last = end + 1 - least  # a run from up to here that goes on after `end` holds these tokens
+        if start <= last:
+            if end == n or not _occurs(tokens, suffixes, text[last : end + 1]):
+                start = last + 1
+                continue
+            while start < last:
+                middle = (start + last) // 2
+                if _occurs(tokens, suffixes, text[middle : end + 1]):
+                    last = middle
+                else:
+                    start = middle + 1
+        else:
+            whole = (start + piece - 1) // piece * piece
+            if not _occurs(tokens, suffixes, text[whole : whole + piece]):
+                start = whole + 1
+                continue
+        place, length = _bound(tokens, suffixes, text[start:], 0, False), 0
         for other in range(max(0, place - 1), min(len(suffixes), place + 1)):
-            found[i] = max(found[i], _common(tokens, suffixes[other], text[i:]))
+            length = max(length, _common(tokens, suffixes[other], text[start:]))
+        if length >= least:
+            found[start], end = length, start + length
+        start += 1
     return found
+
+
+@njit(cache=True, no_cfunc_wrapper=True, no_cpython_wrapper=True)
+def _occurs(tokens: np.ndarray, suffixes: np.ndarray, run: np.ndarray) -> bool:
+    place = _bound(tokens, suffixes, run, 0, False)
+    return place < len(suffixes) and _common(tokens, suffixes[place], run) == len(run)
 
 
 @njit(cache=True, no_cfunc_wrapper=True, no_cpython_wrapper=True)

@@ -151,12 +151,9 @@ class Searcher:
         for lead in LEADS:
             encoding = self._encoded(lead + text)
             ids = np.array(encoding.ids, np.int64)
-            each = [self.corpora[corpus][1].longest(ids) for corpus in corpora]
-            ends = np.arange(len(ids)) + np.max(each, axis=0)
-            for start in np.flatnonzero(
-                (ends - np.arange(len(ids)) >= least) & (np.diff(ends, prepend=0) > 0)
-            ):
-                end = int(ends[start])
+            lengths = np.max([self.corpora[corpus][1].runs(ids, least) for corpus in corpora], axis=0)
+            for start in np.flatnonzero(lengths).tolist():
+                end = start + int(lengths[start])
                 begins, stops = encoding.offsets[start][0], encoding.offsets[end - 1][1]
                 found.append((max(0, begins - len(lead)), stops - len(lead), encoding.ids[start:end]))
         kept: list[tuple[int, int, list[list[int]]]] = []
@@ -199,11 +196,8 @@ class Searcher:
             len(training.steps(corpus, place + first, place + end, until)) * times
             for corpus, (_, index) in self.corpora.items()
             for place in index.positions(ids).tolist()
-            for first, end, times in (
-                (0, 1, 1),
-                (1, 2, 1),
-                (0, 2, -1),
-            )  # windows of one, of the other, less those of any
+            # windows of one and of the other, less those of any
+            for first, end, times in ((0, 1, 1), (1, 2, 1), (0, 2, -1))
         )
 
     def _share(self, token: int) -> float:

@@ -30,11 +30,15 @@ class Index:
                 self._blocks.append((shard.tokens[begin:end], order[begin:end], position + begin))
             position += shard.num_tokens
 
-    def longest(self, ids: np.ndarray) -> np.ndarray:
-        """How many of `ids` [n] from each on occur in one document in this order, int64 [n]."""
+    def runs(self, ids: np.ndarray, least: int) -> np.ndarray:
+        """How many of `ids` [n] from each on occur in one document in this order, int64 [n]; 0 where these
+        are fewer than `least`. Where a longer run begins earlier, it may be 0 as well.
+        """
         found = np.zeros(len(ids), np.int64)
         for tokens, order, _ in self._blocks:
-            np.maximum(found, suffixes.longest(tokens, order, ids.astype(tokens.dtype)), out=found)
+            np.maximum(
+                found, suffixes.maximal_runs(tokens, order, ids.astype(tokens.dtype), least), out=found
+            )
         return found
 
     def count(self, ids: np.ndarray) -> int:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.stages.suffixes import blocks, longest, occurrences, suffix_array
+from pipeline.stages.suffixes import blocks, maximal_runs, occurrences, suffix_array
 
 TYPES = (np.uint16, np.uint32)
 # Few ids, so that runs repeat; 0, which also fills the words that are compared; the largest.
@@ -38,14 +38,21 @@ def test_runs_are_counted_and_measured_as_a_scan_finds_them(dtype: type) -> None
     @given(tokens(dtype), tokens(dtype))
     def check(ids: np.ndarray, text: np.ndarray) -> None:
         suffixes, inside = suffix_array(ids), ids.tolist()
-        found = longest(ids, suffixes, text)
+        lengths = []
         for start in range(len(text)):
             runs = [text[start : start + size].tolist() for size in range(1, len(text) - start + 1)]
             starts = [[i for i in range(len(ids)) if inside[i : i + len(run)] == run] for run in runs]
-            assert found[start] == sum(map(bool, starts))
+            lengths.append(sum(map(bool, starts)))
             for run, expected in zip(runs, starts, strict=True):
                 first, end = occurrences(ids, suffixes, np.array(run, dtype))
                 assert sorted(suffixes[first:end].tolist()) == expected
+        alone = [
+            length if start == 0 or length >= lengths[start - 1] else 0
+            for start, length in enumerate(lengths)
+        ]
+        for least in range(1, len(text) + 2):
+            expected = [length * (length >= least) for length in alone]
+            assert maximal_runs(ids, suffixes, text, least).tolist() == expected
 
     check()
 
@@ -95,4 +102,4 @@ def test_a_single_token_is_found_and_another_is_not(dtype: type) -> None:
     suffixes = suffix_array(ids)
     assert occurrences(ids, suffixes, ids) == (0, 1)
     assert occurrences(ids, suffixes, ids + 1) == (1, 1)
-    assert longest(ids, suffixes, np.array([0, 0, 1], dtype)).tolist() == [1, 1, 0]
+    assert maximal_runs(ids, suffixes, np.array([0, 0, 1], dtype), 1).tolist() == [1, 1, 0]
