@@ -54,6 +54,7 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
             with plan.at_hand(workshop.store, workshop.recipe, run) as check_claim:
                 trainer_process = TrainerProcess(context, run, launcher)
                 seconds = trainer_process.train(check_claim)
+                workshop.hold_data()  # it is evaluated and exported
             version = plan.finish(workshop.store, run, trainer_process.last_checkpoint, seconds)
         result = plan.result(workshop.store, version)
         effort = Effort.of(version, workshop.recipe.launch.usd_per_hour)  # over all attempts

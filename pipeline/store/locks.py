@@ -3,9 +3,11 @@
 import fcntl
 import logging
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO
+
+WAITS = ".waits.lock"  # in the directory of a run
 
 log = logging.getLogger(__name__)
 
@@ -42,9 +44,19 @@ def alone(path: Path) -> Iterator[bool]:
             yield True
 
 
-def idle_run(run: Path) -> AbstractContextManager[bool]:
-    """Yields whether no trainer works in the directory of a run. If so, none can start before this exits."""
-    return alone(run / ".lock") if run.exists() else nullcontext(True)
+@contextmanager
+def idle_run(run: Path) -> Iterator[bool]:
+    """Yields whether no trainer works in the directory of a run, and nobody waits for one. If so, none can
+    start before this exits.
+    """
+    names = (".lock", WAITS) if run.exists() else ()
+    with ExitStack() as stack:
+        yield all(stack.enter_context(alone(run / name)) for name in names)
+
+
+def waiting(run: Path) -> AbstractContextManager[None]:
+    """While this lasts, a trainer works in the directory of a run, or has just ended."""
+    return shared(run / WAITS)
 
 
 def _opened(path: Path) -> IO[str]:

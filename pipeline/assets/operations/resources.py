@@ -143,7 +143,7 @@ class PipelineResources(dg.ConfigurableResource):
             raise
         if context.log:
             context.log.info(f"run {run.run_id[:8]} of {self.called} begins")
-        self._in_progress.enter_context(self.store.in_progress())
+        self.hold_data()
         self._take_over(instance, run.tags.get(PARENT_TAG))
 
     def _take_over(self, instance: dg.DagsterInstance, parent: str | None) -> None:
@@ -182,6 +182,10 @@ class PipelineResources(dg.ConfigurableResource):
             **{name: text for name, text in named.items() if text},
             **{path: text[:TAG_LENGTH] for path, text in self._differences.items()},
         }
+
+    def hold_data(self) -> None:
+        """Nothing is removed from the store from now on."""
+        self._in_progress.enter_context(self.store.in_progress())
 
     def release_data(self) -> None:
         """From now on `gc` may remove what no lineage or recipe names, though the run still trains."""

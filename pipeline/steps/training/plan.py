@@ -16,7 +16,7 @@ from pipeline.steps.lineage.checkpoints import Checkpoint, checkpoint
 from pipeline.steps.tokens.shards import named
 from pipeline.steps.tokens.tokenizer import frozen
 from pipeline.steps.training import initial_weights, mixture
-from pipeline.store import keys
+from pipeline.store import keys, locks
 from pipeline.store.errors import PipelineError
 from pipeline.store.keys import RUNS
 from pipeline.store.manifest import File, Part, Version
@@ -231,11 +231,13 @@ def check(store: Store, recipe: Recipe) -> None:
 
 @contextmanager
 def at_hand(store: Store, recipe: Recipe, run: Run) -> Iterator[Callable[[], None]]:
-    """What the trainer reads is on this machine, and what it saves is in the store in the end, wherever that
-    is. Yields what raises ClaimLostError once another machine may train the run. Raises PipelineError.
+    """What the trainer reads is on this machine, what it saves is in the store in the end, wherever that is,
+    and nobody removes the run. Yields what raises ClaimLostError once another machine may train it. Raises
+    PipelineError.
     """
     reads = [file for version in _read(store, recipe) for file in version.opened()]
-    with store.files.uploading(run.config.run_dir, reads) as check_claim:
+    directory = run.config.run_dir
+    with store.files.uploading(directory, reads) as check_claim, locks.waiting(directory):
         yield check_claim
 
 
