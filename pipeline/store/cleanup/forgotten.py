@@ -119,11 +119,12 @@ def delete(store: Store, found: Holding) -> None:
             raise GarbageError(
                 "a run is preparing data in this store, so nothing was removed: repeat this later"
             )
+        made = {one.path: (one.path / MANIFEST).stat().st_mtime_ns for one in found.versions}
         for run in found.runs:
             if not retire(store, Garbage(run.directory.name, run.paths, run=run.directory)):
                 raise GarbageError(f"{run.directory} is being trained: stop it, and repeat this")
-        for one in sorted(found.versions, key=lambda one: one.manifest["finished"], reverse=True):
-            discard(store, one.path)
+        for path in sorted(made, key=lambda path: made[path], reverse=True):
+            discard(store, path)
         for path in found.unfinished:
             discard(store, path)
         for path in [path for name in UNFINISHED for path in store.root.rglob(name) if path.is_dir()]:

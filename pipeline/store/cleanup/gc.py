@@ -123,7 +123,6 @@ def retire(store: Store, item: Garbage) -> bool:
             record = store.root / RECORDS / f"{item.run.name}.yaml"
             write_atomically(record, config.read_bytes())
             store.files.push(record)
-            config.unlink()
         for path in item.paths if nobody_works else ():
             discard(store, path)
     return nobody_works

@@ -1,12 +1,18 @@
 """`forget` says what read a document; `gc --forgotten` leaves no byte of it."""
 
 import json
-from collections.abc import Callable, Iterator
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
 from pipeline.cli import main
 from pipeline.recipe.loading import RECIPE_VARIABLE
@@ -15,10 +21,14 @@ from pipeline.steps.lineage.documents import CorpusText
 from pipeline.steps.lineage.readers import Training
 from pipeline.steps.tokens.token_index import of_shards
 from pipeline.store import keys
+from pipeline.store.cleanup.gc import published
 from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import ENGINE, as_it_was
+from tests.traces import bytes_with
 from trainer.data.shards import Shard, bin_path
+from trainer.system.durable import unpublished
 from trainer.system.history import STORE_VARIABLE
+from trainer.system.run_directory import RunDirectory
 
 Said = Callable[..., str]
 
@@ -51,18 +61,6 @@ def tokens(shard: Shard, begin: int) -> bytes:
     return bin_path(shard.prefix).read_bytes()[2 * begin + 40 : 2 * begin + 80]
 
 
-def bytes_with(root: Path, found: bytes) -> list[Path]:
-    """The files that hold these bytes, also compressed in a table."""
-    return [path for path in root.rglob("*") if path.is_file() and any(found in one for one in held(path))]
-
-
-def held(path: Path) -> Iterator[bytes]:
-    yield path.read_bytes()
-    if path.suffix == ".parquet":
-        for column in pq.read_table(path).columns:
-            yield from (str(value).encode() for value in column.to_pylist())
-
-
 def test_what_read_a_document_is_shown_and_gone_afterwards(trained: tuple[Store, Path], said: Said) -> None:
     store, run = trained
     of_shards(store, ENGINE, store.current(keys.token_shards("first")))
@@ -88,7 +86,7 @@ def test_what_read_a_document_is_shown_and_gone_afterwards(trained: tuple[Store,
     said("forget", document, "--reason", "asked for", "--yes")
     deleted = said("gc", "--forgotten")
     assert "1 training runs" in deleted and "not reached" in deleted
-    assert not any(bytes_with(store.root, trace) for trace in traces)
+    assert not bytes_with(store.root, *traces)
     assert not run.exists() and not list(store.newest_first(keys.token_index("first")))
     assert list(store.newest_first(keys.TOKENIZER)) and list(store.newest_first(keys.raw("second")))
     (certificate,) = store.root.glob("removed/*/certificate.json")
@@ -128,3 +126,90 @@ def test_bad_input_gets_one_sentence(trained: tuple[Store, Path], said: Said) ->
     said("forget", document, "--reason", "x", "--yes")
     with trained[0].in_progress():
         assert "a run is preparing data" in said("gc", "--forgotten")
+
+
+KILLED = """
+import os, signal, sys
+from pipeline.cli import main
+
+left = int(sys.argv[1])
+
+def hook(event, arguments):
+    global left
+    removes = event in ("os.remove", "os.rmdir", "os.rename") and (
+        arguments[-1] != -1 or "/store/" in os.fspath(arguments[0])
+    )
+    left -= removes
+    if removes and left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+sys.addaudithook(hook)
+sys.exit(main(["gc", "--forgotten"]))
+"""
+MOMENTS = [*range(1, 14), *random.Random(1).sample(range(14, 200), 27)]
+
+
+@pytest.mark.parametrize(
+    "moment", [pytest.param(moment, marks=pytest.mark.slow) if moment > 2 else moment for moment in MOMENTS]
+)
+def test_a_deletion_that_was_killed_ends_as_any_other(
+    trained: tuple[Store, Path], said: Said, moment: int
+) -> None:
+    """Killed at its `moment`th removal of a file or directory."""
+    store, run = trained
+    of_shards(store, ENGINE, store.current(keys.token_shards("first")))
+    document, _ = one_read(store, run)
+    names, kept = [document.encode()], intact(store)
+    said("forget", document, "--reason", "asked for", "--yes")
+    done = subprocess.run([sys.executable, "-c", KILLED, str(moment)], capture_output=True, text=True)
+    assert done.returncode in (-signal.SIGKILL, 0), done.stderr
+    assert "certificate: " in said("gc", "--forgotten")
+    assert not bytes_with(store.root, *names)
+    assert not run.exists() and not list(store.root.glob("runs/.*"))
+    left = intact(store)
+    assert left == {place: one for place, one in kept.items() if place in left}
+    assert {place.partition("/")[0] for place in left} == {
+        "corpora",
+        "dedup_evidence",
+        "token_shards",
+        "tokenizer",
+    }
+    assert all("first" not in place for place in left)
+    assert main(["verify", "--deep"]) == 0
+
+
+def intact(store: Store) -> dict[str, str]:
+    """The data version of every version of a store, by its place."""
+    return {
+        f"{one.key}/{one.path.name}": one.data_version
+        for path in published(store.files)
+        for one in [store.open(path.parent.relative_to(store.root).as_posix(), path.name)]
+    }
+
+
+def test_nothing_goes_while_a_run_trains_on_it(trained: tuple[Store, Path], said: Said) -> None:
+    store, run = trained
+    document, _ = one_read(*trained)
+    with RunDirectory(run).locked():
+        assert "sets them aside" in said("forget", document, "--reason", "asked for", "--yes")
+        there = intact(store)
+        assert f"{run} is being trained: stop it, and repeat this" in said("gc", "--forgotten")
+        assert intact(store) == there and list(run.glob("checkpoints/*/hf/model.safetensors"))
+    said("gc", "--forgotten")
+    assert not run.exists()
+
+
+def test_a_run_that_read_none_of_it_keeps_what_it_is_saving(trained: tuple[Store, Path], said: Said) -> None:
+    run = trained[1]
+    document, _ = one_read(*trained)
+    other = shutil.copytree(run, run.with_name("0" * 16))
+    config = yaml.safe_load((other / "config.yaml").read_text())
+    del config["lineage"]["assets"][keys.token_shards("first")]
+    (other / "config.yaml").write_text(yaml.safe_dump(config))
+    saving = unpublished(other / "checkpoints" / "step-00000040")
+    saving.mkdir()
+    (saving / "state.json").write_text("{}")
+    said("forget", document, "--reason", "asked for", "--yes")
+    with RunDirectory(other).locked():
+        said("gc", "--forgotten")
+    assert not run.exists() and (saving / "state.json").exists()
