@@ -128,8 +128,9 @@ def delete(store: Store, found: Holding) -> None:
         for path in found.unfinished:
             discard(store, path)
         for path in [path for name in UNFINISHED for path in store.root.rglob(name) if path.is_dir()]:
-            store.files.remove(path)
-            shutil.rmtree(path)
+            if not path.match(f"{keys.RUNS}/*/*/*"):  # a run that stays may be saving it
+                store.files.remove(path)
+                shutil.rmtree(path)
         # the texts on which a tokenizer was tried
         for path in published(store.files):
             if path.parent.name == keys.TOKENIZER:
