@@ -17,9 +17,11 @@ from pipeline.store import keys
 from pipeline.store.cleanup.gc import Garbage, bytes_below, discard, published, retire
 from pipeline.store.cleanup.runs import GarbageError, TrainingRun, training_runs
 from pipeline.store.files import MANIFEST, StoredFile, reports_on
+from pipeline.store.last_versions import VERSION_NAME
 from pipeline.store.manifest import Part, Version
 from pipeline.store.parquet import batches
 from pipeline.store.store import Store
+from pipeline.store.training_runs import RECORDS
 
 ID_COLUMNS = {"id", "duplicate_of"}
 Among = Callable[[pa.Array], np.ndarray]  # which of these ids are those of documents that are asked for
@@ -131,8 +133,21 @@ def delete(store: Store, found: Holding) -> None:
             if not path.match(f"{keys.RUNS}/*/*/*"):  # a run that stays may be saving it
                 store.files.remove(path)
                 shutil.rmtree(path)
+        if store.files.shared:
+            _drop_copies(store)
         # the texts on which a tokenizer was tried
         for path in published(store.files):
             if path.parent.name == keys.TOKENIZER:
                 store.files.remove(reports_on(path))
                 shutil.rmtree(reports_on(path), ignore_errors=True)
+
+
+def _drop_copies(store: Store) -> None:
+    """Drops this machine's copies of what is no longer in the bucket, as `holding` found."""
+    store.files.pull_folder(store.root / RECORDS)
+    for path in [path for path in store.root.rglob("*") if VERSION_NAME.fullmatch(path.name)]:
+        record = store.root / RECORDS / f"{path.name}.yaml"
+        is_run = path.parent == store.root / keys.RUNS
+        if record.exists() if is_run else not (path / MANIFEST).exists():
+            for folder in (path, reports_on(path)):
+                shutil.rmtree(folder, ignore_errors=True)

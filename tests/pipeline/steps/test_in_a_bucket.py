@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pipeline.cli import main
 from pipeline.steps.tokens.indexed import Index
 from pipeline.store.bucket.files import BucketFiles, cache_of
 from pipeline.store.cleanup import forgotten
@@ -21,8 +22,10 @@ from pipeline.store.store import Store
 
 pytest.importorskip("ray")
 
+from tests.integration.project import python_topics
 from tests.pipeline.steps.test_on_ray import make, manifests, write_sources
 from tests.ray_cluster import RayCluster, engine_on, started
+from tests.traces import bytes_with, pieces
 
 NODE = """
 set -e
@@ -70,6 +73,33 @@ def test_what_held_a_removed_document_is_deleted_from_a_bucket(tmp_path: Path) -
     assert not [key for one in found.versions for key in left if one.path.name in key]
     make(root, tmp_path / "source", engine)
     assert not forgotten.holding(Store(root), documents).versions
+
+
+def test_another_machine_obeys_a_removal_and_drops_its_copies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_sources(tmp_path / "source")
+    roots = [cache_of("s3://bucket/both", tmp_path / name) for name in ("cache", "other")]
+    for root in roots:
+        make(root, tmp_path / "source", LocalEngine(workers=1))
+        for key in ("corpora/even/raw", "corpora/even/scrubbed", "token_shards/even"):
+            Store(root).current(key).directory()
+    row = next(batches(Store(roots[0]).current("corpora/even/raw").files("documents")[0], ["id", "text"]))
+    document, text = row.column("id")[1].as_py(), row.column("text")[1].as_py()
+    others = "".join(one["text"] for one in python_topics() if one["text"] != text)
+    traces = [document.encode(), *map(str.encode, pieces(text, others))]
+    assert all(bytes_with(root, trace) for root in roots for trace in traces)
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    monkeypatch.setenv("GROUNDWORK_STORE", "s3://bucket/both")
+    for number, name in enumerate(("cache", "other")):
+        monkeypatch.setenv("GROUNDWORK_CACHE", str(tmp_path / name))
+        if number == 0:
+            assert main(["forget", document, "--reason", "asked for", "--yes"]) == 0
+        assert main(["gc", "--forgotten"]) == 0
+        assert not bytes_with(roots[number], *traces)
+        assert main(["verify"]) == 0
+    make(roots[1], tmp_path / "source", LocalEngine(workers=1))
+    assert not bytes_with(roots[1], *traces)
 
 
 @contextmanager

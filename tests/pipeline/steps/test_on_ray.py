@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import pytest
 
 from pipeline.recipe.sections import ShardParams
+from pipeline.sources.documents import document_id, own_id
 from pipeline.sources.files import FilesConfig
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
@@ -28,6 +29,7 @@ from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.store.engines.local import Engine, LocalEngine
 from pipeline.store.files import MANIFEST
 from pipeline.store.fingerprint import file_sha256
+from pipeline.store.removed import remove
 from pipeline.store.store import Store
 from tests.integration.project import TRAINING, python_topics, until
 from tests.ray_cluster import RayCluster, started
@@ -105,6 +107,26 @@ def test_the_stages_write_on_a_cluster_what_they_write_here(engine: RayEngine, t
     made = manifests(tmp_path / "local")
     assert len(made) == 17
     assert manifests(tmp_path / "ray") == made
+
+
+def test_a_cluster_sets_removed_documents_aside(engine: RayEngine, tmp_path: Path) -> None:
+    """It writes what one machine writes of a source that never had them."""
+    write_sources(tmp_path / "source")
+    make(tmp_path / "ray", tmp_path / "source", engine)
+    files = sorted((tmp_path / "source").glob("even-*"))
+    gone = [json.loads(path.read_text().splitlines()[2])["id"] for path in files]
+    ids = [document_id("even", own_id(name)) for name in gone]
+    remove(Store(tmp_path / "ray").files, {"even": ids}, "asked for")
+    make(tmp_path / "ray", tmp_path / "source", engine)
+    for path in files:
+        lines = path.read_text().splitlines(keepends=True)
+        path.write_text("".join(lines[:2] + lines[3:]))
+    shutil.copytree(tmp_path / "ray" / "tokenizer", tmp_path / "never" / "tokenizer")
+    make(tmp_path / "never", tmp_path / "source", LocalEngine(workers=1))
+    never, left = Store(tmp_path / "never"), Store(tmp_path / "ray")
+    made = {path.parent.parent.relative_to(never.root).as_posix() for path in never.root.rglob(MANIFEST)}
+    assert len(made) == 17 and never.data_versions(made) == left.data_versions(made)
+    assert left.current("corpora/even/raw").counts["set_aside/removed"] == len(ids) == 4
 
 
 @pytest.mark.slow
