@@ -92,9 +92,11 @@ def collect(store: Store, engine: Engine, corpus: str, config: SourceConfig, par
         counts = total_counts(parts)
         if not counts.get("documents"):
             reasons = [f"{reason} {count:,}" for reason, count in breakdown(counts, "set_aside").items()]
+            emptied = f"set_aside/{REMOVED}" in counts
+            remedy = "Take it out of the recipe" if emptied else "Check its `source`"
             raise CorpusError(
                 f"corpus {corpus!r} is empty: its source gave no valid document "
-                f"({', '.join(reasons) or 'and no invalid one'}). Check its `source`"
+                f"({', '.join(reasons) or 'and no invalid one'}). {remedy}"
             )
         if "lost_bytes" in counts:
             counts["input_bytes"] = sum(unit.bytes for unit in units)
