@@ -76,9 +76,10 @@ def _delete_forgotten(store: Store) -> None:
         )
     gone, tokenizers = removed.of_all(asked).among, any(one.retrain_tokenizer for one in asked)
     found = forgotten.holding(store, gone, tokenizers)
+    marks = certificate.deleting(store, found)
     forgotten.delete(store, found)
-    ended = events.forget(found.marks)
-    pages = certificate.finish(store, found, ended, forgotten.holding(store, gone, tokenizers))
+    ended = events.forget(marks)
+    pages = certificate.finish(store, ended, forgotten.holding(store, gone, tokenizers))
     print(
         f"deleted {len(found.versions):,} versions, {len(found.runs):,} training runs and the events of "
         f"{len(ended):,} runs of Dagster"

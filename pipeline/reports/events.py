@@ -19,8 +19,8 @@ def forget(marks: Collection[str]) -> list[str]:
     with dg.DagsterInstance.from_config(str(dagster_home())) as instance:
         doomed = [run for run in instance.get_run_ids() if _mentions(instance, run, marks)]
         for run in doomed:
-            instance.delete_run(run)
             instance.compute_log_manager.delete_logs(prefix=[run])
+            instance.delete_run(run)
         stale = [
             record.asset_entry.asset_key
             for record in instance.get_asset_records()
@@ -30,8 +30,9 @@ def forget(marks: Collection[str]) -> list[str]:
             instance.wipe_assets(stale)
         storage = instance.event_log_storage
         if isinstance(storage, SqliteEventLogStorage):  # which keeps the bytes of what is deleted
+            known = set(instance.get_run_ids())
             for path in dagster_home().glob("history/**/*.db"):
-                if path.stem in doomed:
+                if path.stem.count("-") == 4 and path.stem not in known:  # also of a deletion that was killed
                     path.unlink()
                 else:
                     with sqlite3.connect(path) as connection:

@@ -4,7 +4,7 @@
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from html import escape
 from pathlib import Path
@@ -35,31 +35,60 @@ def begin(store: Store, folder: Path, request: Request, read: Sequence[Reading],
         "documents": {corpus: len(ids) for corpus, ids in request.documents.items()},
         "tokenizer": "is trained again" if request.retrain_tokenizer else FROZEN,
         "read by": [asdict(replace(one, fates={})) for one in read if one.steps != 0],  # ids are forgotten
-        "versions before": {f"{one.key}/{one.path.name}": one.data_version for one in held.versions},
-        "runs before": [run.directory.name for run in held.runs],
+        "versions before": _named(held),
+        "runs before": _runs(held),
     }
     _write(store, folder, facts)
 
 
-def finish(store: Store, deleted: Holding, events: Sequence[str], left: Holding) -> list[Path]:
-    """Says on each certificate what was deleted since, and what there is instead. Returns the pages."""
-    pages = []
-    for path in sorted((store.root / REMOVED).glob(f"*/{CERTIFICATE}")):
-        facts = json.loads(path.read_text(encoding="utf-8"))
-        found = {f"{one.key}/{one.path.name}" for one in left.versions}
+def deleting(store: Store, held: Holding) -> set[str]:
+    """Says on each open certificate what is about to be deleted. Returns the marks of it, also of what a
+    deletion that was killed has deleted.
+    """
+    marks = held.marks
+    for folder, facts in _unfinished(store):
+        facts["versions before"] |= _named(held)
+        facts["runs before"] = sorted({*facts["runs before"], *_runs(held)})
+        _write(store, folder, facts)
+        marks |= {place.rpartition("/")[2] for place in facts["versions before"]}
+        marks |= {*facts["versions before"].values(), *facts["runs before"]}
+    return marks
+
+
+def finish(store: Store, events: Sequence[str], left: Holding) -> list[Path]:
+    """Says on each open certificate what was deleted, and what there is instead. Returns the pages."""
+    pages, found = [], sorted(_named(left))
+    for folder, facts in _unfinished(store):
         names = sorted(facts["versions before"].keys() - found)
-        runs = sorted({*facts["runs before"]} - {run.directory.name for run in left.runs})
+        runs = sorted({*facts["runs before"]} - {*_runs(left)})
         before = sorted({place.rpartition("/")[0] for place in facts["versions before"]})
         after = {key: next(store.newest_first(key), None) for key in before}
         facts |= {
             "deleted": {"at": now(), "versions": names, "runs": runs, "runs of Dagster": len(events)},
             "versions after": {key: one.data_version for key, one in after.items() if one},
-            "still found by their ids": sorted(found),
+            "still found by their ids": found,
             "trace": "still finds them" if found else "finds none: no shards or index were made of them",
             "not reached": UNREACHED,
         }
-        pages.append(_write(store, path.parent, facts))
+        pages.append(_write(store, folder, facts))
     return pages
+
+
+def _unfinished(store: Store) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """The certificates of removals of which something may be left, each with its folder."""
+    for path in sorted((store.root / REMOVED).glob(f"*/{CERTIFICATE}")):
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        if facts.get("still found by their ids", True):
+            yield path.parent, facts
+
+
+def _named(held: Holding) -> dict[str, str]:
+    """The data version of each version, by its place."""
+    return {f"{one.key}/{one.path.name}": one.data_version for one in held.versions}
+
+
+def _runs(held: Holding) -> list[str]:
+    return [run.directory.name for run in held.runs]
 
 
 def _write(store: Store, folder: Path, facts: Mapping[str, Any]) -> Path:

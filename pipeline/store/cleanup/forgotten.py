@@ -121,7 +121,10 @@ def delete(store: Store, found: Holding) -> None:
             raise GarbageError(
                 "a run is preparing data in this store, so nothing was removed: repeat this later"
             )
-        made = {one.path: (one.path / MANIFEST).stat().st_mtime_ns for one in found.versions}
+        made = {
+            one.path: (one.manifest["finished"], (one.path / MANIFEST).stat().st_mtime_ns)
+            for one in found.versions
+        }
         for run in found.runs:
             if not retire(store, Garbage(run.directory.name, run.paths, run=run.directory)):
                 raise GarbageError(f"{run.directory} is being trained: stop it, and repeat this")
