@@ -2,21 +2,26 @@
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from pydoc_data.topics import topics
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
 from pipeline.cli import main
+from pipeline.recipe import variants
+from pipeline.reports import events
 from pipeline.sources.documents import document_id, own_id
 from pipeline.steps.lineage.checkpoints import checkpoints
 from pipeline.steps.lineage.documents import CorpusText
+from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.store import keys
 from pipeline.store.store import Store
-from tests.integration.project import Project, until
-from tests.traces import bytes_with, pieces
+from tests.integration.project import Project, conversations, preferences, until
+from tests.integration.test_variants import partition
+from tests.traces import END, bytes_with, pieces
 
 DUPLICATES = ("again", "almost")  # which would come back
 
@@ -37,6 +42,9 @@ def test_a_forgotten_document_leaves_no_byte_and_the_weights_of_a_store_that_nev
     status, said = project.run()
     assert status == 0, said
     before = weights(project.store)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(events, "forget", killed)
+        main(["gc", "--forgotten"])
     assert main(["gc", "--forgotten"]) == 0
     assert not bytes_with(project.home, *traces)
     assert weights(project.store) == before
@@ -47,6 +55,14 @@ def test_a_forgotten_document_leaves_no_byte_and_the_weights_of_a_store_that_nev
     status, said = never.run()
     assert status == 0, said
     assert weights(never.store) == before
+
+
+class Killed(BaseException):
+    """As a kill, it lets nobody go on."""
+
+
+def killed(_: object) -> None:
+    raise Killed
 
 
 def kept(store: Store) -> tuple[str, str]:
@@ -92,3 +108,95 @@ def test_beside_a_run_nothing_is_removed_while_it_prepares_and_nothing_deleted_u
     assert not bytes_with(project.home, document)
     left = {path.relative_to(root).parts[0] for path in root.rglob("manifest.json")}
     assert left == {"corpora", "dedup_evidence", "token_shards", "tokenizer"}
+
+
+# the recipe, a variant that makes data of its own, and the sections of `post_training`
+MADE = {"base": "topics", "strict": "topics", "sft": "sft_words", "dpo": "dpo_words"}
+WORD = "assert"
+TUNED = (WORD, *DUPLICATES)  # which are words, too
+
+
+@pytest.fixture(scope="module")
+def make_everything(make_chat_project: Callable[[Path], Project]) -> Callable[[Path], Project]:
+    """A project that keeps text in as many places as possible."""
+
+    def make(directory: Path) -> Project:
+        project = make_chat_project(directory)
+        rows = [{"id": one["id"], **pair} for one, pair in zip(conversations(), preferences(), strict=True)]
+        for name, found in (
+            ("preferences", rows),
+            ("asked", [{"text": text[:2000]} for text in sorted(topics.values())[40:42]]),
+        ):
+            path = directory / f"{name}.jsonl"
+            path.write_text("".join(json.dumps(row) + "\n" for row in found))
+        asked = {"name": "asked", "source": {"kind": "files", "paths": [str(directory / "asked.jsonl")]}}
+        liked = {"name": "liked", "fasttext": "quality_model", "label": "__label__positive"}
+        few = {"max_tokens": 4096, "evaluation": {"every_tokens": 4096}}
+        project.recipe["training"] |= few | {"checkpoint": {"every_tokens": 4096, "keep_last": 1}}
+        arrays = {"kind": "python_docs", "packages": ["numpy"], "max_bytes": 300_000}
+        project.recipe["corpora"].append({"name": "arrays", "source": arrays})
+        project.recipe |= {
+            "quality": {"profile": "docs", "filters": [liked]},
+            "quality_model": {"positive": ["topics", "arrays"], "negative": ["stdlib"]},
+            "edits": {"rules": ["signatures"], "repeated": [{"within": "corpus", "min_documents": 20}]},
+            "decontamination": {"sets": [asked], "action": "report"},
+            "evaluation": {"texts": [asked | {"name": "told"}]},
+            "token_index": True,
+            "variants": {"strict": {"quality": {"min_words": 100}}},
+        }
+        return project
+
+    return make
+
+
+def run_all(project: Project) -> None:
+    for arguments, job in (((), "pretrain"), (partition("strict"), "pretrain"), ((), "align")):
+        status, said = project.run(*arguments, job=job)
+        assert status == 0, said
+
+
+def made(project: Project) -> Iterator[tuple[str, str]]:
+    """The data version of what each recipe makes up to the shards, and its weights."""
+    for recipe, corpus in MADE.items():
+        of_recipe = variants.load(project.write_recipe(), recipe)
+        store = Store(project.home / "store", RecipeVersions(of_recipe))
+        stages = [keys.raw(corpus), keys.scrubbed(corpus), keys.quality(corpus), keys.token_shards(corpus)]
+        for key in [*stages, keys.DEDUP]:
+            yield f"{recipe} {key}", store.current(key).data_version
+        (exported,) = store.current(keys.EXPORTED_MODEL).parts[:1]
+        yield f"{recipe} weights", exported.files["model.safetensors"].sha256
+
+
+@pytest.mark.slow
+def test_documents_are_forgotten_by_variants_and_tuned_models_too(
+    make_everything: Callable[[Path], Project], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = make_everything(tmp_path / "had")
+    run_all(project)
+    document, text = kept(project.store)
+    rows = [json.loads(line) for line in (project.directory / "topics.jsonl").read_text().splitlines()]
+    others = [row for row in rows if row["text"] != text and row["id"] not in DUPLICATES]
+    lines = pieces(text, "".join([*(row["text"] for row in others), *sorted(topics.values())[40:42]]))
+    tuned = [document_id(corpus, own_id(WORD)) for corpus in ("sft_words", "dpo_words")]
+    traces = [document, *tuned, f"Length of {WORD}?", *(line[END:-END] for line in lines)]
+    project.enter(monkeypatch)
+    for command in (["inspect"], ["trace", text], ["summary"], ["verify"]):
+        assert main(command) == 0
+    assert all(bytes_with(project.home, trace.encode()) for trace in traces)
+
+    assert main(["forget", document, *tuned, *DUPLICATES, "--reason", "asked for", "--yes"]) == 0
+    assert main(["gc", "--forgotten"]) == 0
+    assert not bytes_with(project.home, *map(str.encode, traces))
+    assert main(["verify", "--deep"]) == 0
+    run_all(project)
+    assert not bytes_with(project.home, *map(str.encode, traces))
+
+    never = make_everything(tmp_path / "never")
+    for name, gone in (("topics", DUPLICATES), ("chat", TUNED), ("preferences", TUNED)):
+        path = never.directory / f"{name}.jsonl"
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        rows = [row for row in rows if row["id"] not in gone and row.get("text") != text]
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    shutil.copytree(project.home / "store" / keys.TOKENIZER, never.home / "store" / keys.TOKENIZER)
+    run_all(never)
+    assert dict(made(never)) == dict(made(project))
