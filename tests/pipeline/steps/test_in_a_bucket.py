@@ -63,7 +63,7 @@ def test_what_held_a_removed_document_is_deleted_from_a_bucket(tmp_path: Path) -
     remove(store.files, {"even": [ids[0].as_py()]}, "asked for")
     # on another machine
     store = Store(cache_of("s3://bucket/forgotten", tmp_path / "other"))
-    documents = of_all(requests(store.files))
+    documents = of_all(requests(store.files)).among
     found = forgotten.holding(store, documents)
     held = {one.key for one in found.versions}
     assert {"corpora/even/raw", "token_shards/even", "token_index/even", "dedup"} <= held
