@@ -11,6 +11,7 @@ import yaml
 
 from pipeline.assets.asset import asset_key
 from pipeline.assets.operations.resources import PipelineResources
+from pipeline.assets.pretrained_model import pretrained_model_asset
 from pipeline.assets.stages import stage_assets
 from pipeline.assets.tokenizer import tokenizer_asset
 from pipeline.assets.variants import VariantPartitions
@@ -67,6 +68,8 @@ def test_a_recipe_that_wants_an_index_has_it_as_an_asset_that_no_lineage_records
         one for one in stage_assets(wanted, "pretrain") if one.key == asset_key(keys.token_index(corpus))
     ]
     assert made.asset_deps[made.key] == {asset_key(keys.token_shards(corpus))}
+    model = pretrained_model_asset(wanted)
+    assert asset_key(keys.token_index(corpus)) in model.asset_deps[model.key]  # so that samples are traced
     assert keys.token_index(corpus) in [key for stage in table() for key in stage.keys(wanted)]
     assert keys.token_index(corpus) not in stages.made(wanted) and "token_index" not in recipe.model_dump()
     assert not [one for one in stage_assets(recipe, "pretrain") if one.key.path[0] == keys.TOKEN_INDEX]
