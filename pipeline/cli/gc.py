@@ -78,12 +78,14 @@ def _delete_forgotten(store: Store) -> None:
     found = forgotten.holding(store, gone, tokenizers)
     marks = certificate.deleting(store, found)
     forgotten.delete(store, found)
-    ended = events.forget(marks)
-    pages = certificate.finish(store, ended, forgotten.holding(store, gone, tokenizers))
+    ended, going_on = events.forget(marks)
+    pages = certificate.finish(store, ended, going_on, forgotten.holding(store, gone, tokenizers))
     print(
         f"deleted {len(found.versions):,} versions, {len(found.runs):,} training runs and the events of "
         f"{len(ended):,} runs of Dagster"
     )
+    for run in going_on:
+        print(f"not deleted: the events of Dagster's run {run[:8]}: repeat this once it has ended")
     for place in certificate.UNREACHED:
         print(f"not reached: {place}")
     print("\n".join(f"certificate: {page}" for page in pages))

@@ -10,14 +10,16 @@ from dagster._serdes import serialize_value
 from trainer.system.history import dagster_home
 
 
-def forget(marks: Collection[str]) -> list[str]:
+def forget(marks: Collection[str]) -> tuple[list[str], list[str]]:
     """Deletes the Dagster runs whose events mention any of the marks, with their events and logs, and what is
-    known of the assets that one of them made last. Returns the ids of the runs.
+    known of the assets that one of them made last. Returns their ids, and those of runs that go on, which
+    stay.
     """
     if not marks or not (dagster_home() / "dagster.yaml").exists():
-        return []
+        return [], []
     with dg.DagsterInstance.from_config(str(dagster_home())) as instance:
-        doomed = [run for run in instance.get_run_ids() if _mentions(instance, run, marks)]
+        found = [run for run in instance.get_runs() if _mentions(instance, run.run_id, marks)]
+        doomed = [run.run_id for run in found if run.is_finished]
         for run in doomed:
             instance.compute_log_manager.delete_logs(prefix=[run])
             instance.delete_run(run)
@@ -37,7 +39,7 @@ def forget(marks: Collection[str]) -> list[str]:
                 else:
                     with sqlite3.connect(path) as connection:
                         connection.execute("vacuum")
-        return doomed
+        return doomed, [run.run_id for run in found if not run.is_finished]
 
 
 def _mentions(instance: dg.DagsterInstance, run: str, marks: Collection[str]) -> bool:

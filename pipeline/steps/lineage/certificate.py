@@ -55,19 +55,23 @@ def deleting(store: Store, held: Holding) -> set[str]:
     return marks
 
 
-def finish(store: Store, events: Sequence[str], left: Holding) -> list[Path]:
-    """Says on each open certificate what was deleted, and what there is instead. Returns the pages."""
-    pages, found = [], sorted(_named(left))
+def finish(store: Store, ended: Sequence[str], going_on: Sequence[str], left: Holding) -> list[Path]:
+    """Says on each open certificate what was deleted, of Dagster the runs that had `ended`, and what there is
+    instead. Returns the pages.
+    """
+    pages, found = [], [*sorted(_named(left)), *(f"events of Dagster's run {run}" for run in going_on)]
     for folder, facts in _unfinished(store):
         names = sorted(facts["versions before"].keys() - found)
         runs = sorted({*facts["runs before"]} - {*_runs(left)})
         before = sorted({place.rpartition("/")[0] for place in facts["versions before"]})
         after = {key: next(store.newest_first(key), None) for key in before}
         facts |= {
-            "deleted": {"at": now(), "versions": names, "runs": runs, "runs of Dagster": len(events)},
+            "deleted": {"at": now(), "versions": names, "runs": runs, "runs of Dagster": len(ended)},
             "versions after": {key: one.data_version for key, one in after.items() if one},
-            "still found by their ids": found,
-            "trace": "still finds them" if found else "finds none: no shards or index were made of them",
+            "still found": found,
+            "trace": "still finds them"
+            if left.versions
+            else "finds none: no shards or index were made of them",
             "not reached": UNREACHED,
         }
         pages.append(_write(store, folder, facts))
@@ -78,7 +82,7 @@ def _unfinished(store: Store) -> Iterator[tuple[Path, dict[str, Any]]]:
     """The certificates of removals of which something may be left, each with its folder."""
     for path in sorted((store.root / REMOVED).glob(f"*/{CERTIFICATE}")):
         facts = json.loads(path.read_text(encoding="utf-8"))
-        if facts.get("still found by their ids", True):
+        if facts.get("still found", True):
             yield path.parent, facts
 
 

@@ -92,7 +92,7 @@ def test_what_read_a_document_is_shown_and_gone_afterwards(trained: tuple[Store,
     (certificate,) = store.root.glob("removed/*/certificate.json")
     facts = json.loads(certificate.read_text())
     assert facts["reason"] == "asked for" and facts["documents"] == {"first": 1}
-    assert facts["still found by their ids"] == [] and run.name in facts["deleted"]["runs"]
+    assert facts["still found"] == [] and run.name in facts["deleted"]["runs"]
     assert facts["tokenizer"].startswith("stays") and certificate.with_suffix(".html").exists()
     assert "0 versions" in said("gc", "--forgotten")
 

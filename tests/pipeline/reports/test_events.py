@@ -1,0 +1,42 @@
+"""Dagster's events of what was forgotten go with their runs, but not under a run that goes on."""
+
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from pipeline.reports.events import forget
+
+
+@dg.asset
+def first() -> dg.MaterializeResult:  # type: ignore[type-arg]
+    return dg.MaterializeResult(metadata={"sample": "a version 0123456789abcdef"})
+
+
+@dg.asset
+def second() -> None:
+    """An asset whose events mention nothing."""
+
+
+def test_runs_that_mention_a_mark_go_unless_they_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    (tmp_path / "dagster.yaml").write_text("")
+    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+        ended, other = (dg.materialize([one], instance=instance).run_id for one in (first, second))
+        going_on = dg.materialize([first], instance=instance).run_id
+        run = instance.get_run_by_id(going_on)
+        assert run is not None
+        instance.add_run(run.with_status(dg.DagsterRunStatus.STARTED)._replace(run_id="going-on"))
+        instance.report_engine_event("0123456789abcdef", run_id="going-on", job_name="mine")
+    assert forget([]) == ([], [])
+    assert forget(["0123456789abcdef"]) == ([going_on, ended], ["going-on"])
+    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+        assert {run.run_id for run in instance.get_runs()} == {other, "going-on"}
+        assert instance.get_latest_materialization_event(dg.AssetKey("first")) is None
+        assert instance.get_latest_materialization_event(dg.AssetKey("second"))
+    held = [
+        path for path in tmp_path.rglob("*") if path.is_file() and b"a version 01234" in path.read_bytes()
+    ]
+    assert held == []
