@@ -4,6 +4,7 @@ still have their weights.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 import dagster as dg
@@ -27,6 +28,7 @@ EVALUATIONS = dg.DynamicPartitionsDefinition(name="checkpoint_evaluations")  # e
 KEY = dg.AssetKey("checkpoint")
 EVALUATION_KEY = dg.AssetKey(keys.CHECKPOINT_EVALUATION)
 BENCHMARKS_KEY = dg.AssetKey(keys.BENCHMARKS)
+WIDTH = 76  # characters of a line that the page shows whole
 FIGURES = {
     "bits_per_byte": "bits per byte",
     "loss": "loss",
@@ -124,9 +126,10 @@ def _traced(saved: Checkpoint, samples: Sequence[Mapping[str, Any]]) -> Sequence
     except PipelineError:  # no index yet, or shards that are gone: the samples are shown all the same
         return samples
     command = f"`python -m pipeline trace --samples {saved.name}`"
+    told = [wrap(span.described if span else trace.NOTHING, WIDTH) for span in spans]
     return [
-        {**sample, "origin": f"{span.described if span else trace.NOTHING}: {command}"}
-        for sample, span in zip(samples, spans, strict=True)
+        {**sample, "origin": "  \n".join([*lines, command])}  # Markdown breaks a line after two spaces
+        for sample, lines in zip(samples, told, strict=True)
     ]
 
 
