@@ -26,7 +26,7 @@ from pipeline.steps.corpus.ingest import collect
 from pipeline.steps.corpus.quality import judge
 from pipeline.steps.corpus.scrub import scrub
 from pipeline.steps.dedup.dedup import deduplicate
-from pipeline.steps.lineage.documents import locate
+from pipeline.steps.lineage.documents import CorpusText
 from pipeline.steps.tokens.shards import SplitShards, prefixes, tokenize
 from pipeline.steps.tokens.tokenizer import frozen, tokenizer
 from pipeline.store.engines.local import LocalEngine
@@ -140,20 +140,22 @@ def test_what_is_too_long_is_counted_and_found_by_lineage(store: Store, rows: Ro
     keys = ["corpora/talks/scrubbed", "corpora/talks/quality", "dedup", "token_shards/talks"]
     assets = {key: {"path": str(store.current(key).path)} for key in keys}
     reader = Tokenizer.from_file(str(store.current("tokenizer").path / "tokenizer.json"))
-    left_out = 0
+    text = CorpusText(store, assets, "talks")
+    stream = np.concatenate([shard.tokens for shard in text.train_shards])
+    found_fates = set()
     for number in range(3, 300, 5):
-        place = locate(store, assets, f"talk-{number}")
-        assert place is not None
-        if place.rejected:
-            left_out += 1
-            assert place.rejected == "too long for the context of the model"
-        else:
-            assert place.shard is not None
-            ids = Shard(place.shard).document(place.number)
+        held = text.holding([f"talk-{number}"])
+        (fate,) = text.fates(held).values()
+        found_fates.add(fate)
+        for begin, end in text.ranges(held):
             question = as_text(reader, rows["talks"][number]["messages"][:2]).removesuffix("[EOT]")
-            assert reader.decode(ids, skip_special_tokens=False).startswith(question)
-            assert len(ids) == place.end - place.begin
-    assert left_out
+            assert reader.decode(stream[begin:end], skip_special_tokens=False).startswith(question)
+        assert (fate == "in the training text") == bool([*text.ranges(held)])
+    assert found_fates == {
+        "too long for the context of the model",
+        "in the training text",
+        "held out for validation",
+    }
     subject = checks.Subject(store.current("token_shards/talks"), store, recipe("talks"))
     found = {one.name: one for one in checks.of_key("token_shards/talks")}
     assert found["adds_up"].look(subject).passed and found["conversations_fit"].look(subject).passed
