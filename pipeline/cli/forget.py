@@ -4,9 +4,8 @@ import argparse
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
-from pathlib import Path
 
-from pipeline.cli.opening import UsageError, whole_store
+from pipeline.cli.opening import UsageError, text_of, whole_store
 from pipeline.reports import tables
 from pipeline.steps.lineage import certificate, removal
 from pipeline.steps.lineage.readers import Reading, readings
@@ -23,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ID",
         nargs="+",
         help="a document: its id in the store, the one that the source gives it, or its URL; a file with "
-        "one of these on each line; or a corpus, for all of its documents",
+        "one of these on each line, or - for standard input; or a corpus, for all of its documents",
     )
     parser.add_argument("--reason", metavar="TEXT", required=True, help="why; the certificate says it")
     parser.add_argument(
@@ -39,7 +38,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     store = whole_store()
-    documents = removal.find(store, list(_named(options.documents)))
+    lines = (line for name in options.documents for line in text_of(name).splitlines())
+    named = list(filter(None, map(str.strip, lines)))
+    if not named:
+        raise UsageError(
+            f"{options.documents[0]}: names no document: give an id, a URL or a corpus on each line"
+        )
+    documents = removal.find(store, named)
     ids = set().union(*documents.values())
     read, held = list(readings(store, ids)), holding(store, partial(among, ids), options.retrain_tokenizer)
     for corpus, of_corpus in documents.items():
@@ -70,14 +75,6 @@ def run(options: argparse.Namespace) -> None:
         "`python -m pipeline gc --forgotten` deletes what holds them; run the recipes first, so that it keeps"
         " what is the same without them"
     )
-
-
-def _named(given: Sequence[str]) -> Iterator[str]:
-    for name in given:
-        if Path(name).is_file():
-            yield from filter(None, map(str.strip, Path(name).read_text(encoding="utf-8").splitlines()))
-        else:
-            yield name
 
 
 def read_by(read: Sequence[Reading]) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """What a command is about: the recipe or one of its variants, its store, a model or checkpoint in it."""
 
 import argparse
+import os
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -80,6 +81,21 @@ def opened(variant: str | None = None, recipe: str | None = None) -> tuple[Recip
 def whole_store() -> Store:
     """The store in use, whatever recipe its versions belong to."""
     return default_store(stored_at())
+
+
+def text_of(named: str) -> str:
+    """The text of the file with this name, of standard input for `-`, else the name itself. Raises UsageError
+    unless it is UTF-8.
+    """
+    try:
+        is_file = Path(named).is_file()
+    except OSError:  # too long for the name of a file
+        is_file = False
+    try:
+        content = Path(named).read_bytes() if is_file else os.fsencode(named)
+        return (sys.stdin.buffer.read() if named == "-" else content).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{named!r}: is not UTF-8 at byte {error.start}: convert it first") from None
 
 
 def named_checkpoint(store: Store, options: argparse.Namespace) -> Checkpoint:

@@ -6,16 +6,15 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from pipeline.cli.benchmark import wanted
-from pipeline.cli.opening import UsageError, opened, whole_store
+from pipeline.cli.opening import UsageError, opened, text_of, whole_store
 from pipeline.reports import tables
 from pipeline.steps.lineage import record
 from pipeline.steps.lineage.checkpoints import checkpoint
 from pipeline.steps.lineage.readers import Reader, readers
-from pipeline.steps.lineage.trace import LEAST, Searcher, Traced, TraceError
+from pipeline.steps.lineage.trace import LEAST, Searcher, Traced
 from pipeline.steps.model import benchmark, recital
 from pipeline.steps.model.recital import Passage
 from pipeline.store.engines.local import LocalEngine
@@ -45,9 +44,13 @@ def run(options: argparse.Namespace) -> None:
         raise UsageError("trace: give one of TEXT, --samples, --benchmark and --memory")
     if options.min_tokens < 1:
         raise UsageError(f"--min-tokens {options.min_tokens}: must be at least 1")
-    store, named = whole_store(), options.checkpoint or options.samples or options.memory
-    text = _text(options.text) if options.text is not None else ""
-    found = checkpoint(store, named) if named else None
+    if options.count and options.text is None:
+        raise UsageError("--count: give a TEXT, too")
+    named = [one for one in (options.checkpoint, options.samples, options.memory) if one is not None]
+    if len(named) > 1:
+        raise UsageError("trace: give one of --checkpoint, --samples and --memory")
+    store, text = whole_store(), text_of(options.text or "")
+    found = checkpoint(store, named[0]) if named else None
     whose = [one for one in readers(store, found) if one.training] if found else [_of_recipe()]
     searchers = [Searcher(one, LocalEngine(None), partial(print, file=sys.stderr)) for one in whose]
     answer: Any
@@ -70,20 +73,6 @@ def run(options: argparse.Namespace) -> None:
         lines = [line for one, found in traced.items() for line in _spans(one, found, options.min_tokens)]
     as_json = partial(json.dumps, indent=1, ensure_ascii=False, default=asdict)
     print(as_json(answer) if options.json else "\n".join(lines))
-
-
-def _text(named: str) -> str:
-    """What is to be traced. Raises TraceError."""
-    try:
-        if named == "-":
-            return sys.stdin.buffer.read().decode()
-        path = Path(named)
-        is_file = len(named) < 4096 and "\0" not in named and path.is_file()
-        return path.read_bytes().decode() if is_file else named
-    except UnicodeDecodeError as error:
-        raise TraceError(f"{named}: is not UTF-8 at byte {error.start}: convert it first") from None
-    except OSError:  # a text too long for the name of a file
-        return named
 
 
 def _of_recipe() -> Reader:

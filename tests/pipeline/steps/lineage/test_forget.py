@@ -111,14 +111,17 @@ def test_a_file_of_ids_and_a_corpus_name_documents(
     trained: tuple[Store, Path], said: Said, tmp_path: Path
 ) -> None:
     document, _ = one_read(*trained)
-    (tmp_path / "ids.txt").write_text(f"{document}\n\n")
+    (tmp_path / "ids.txt").write_bytes(f"\ufeff{document}\r\n\r\n{document}".encode())
     assert "1 of corpus first" in said("forget", str(tmp_path / "ids.txt"), "--reason", "x")
     assert "16 of corpus second" in said("forget", "second", "--reason", "x")
 
 
-def test_bad_input_gets_one_sentence(trained: tuple[Store, Path], said: Said) -> None:
-    for name in ("nobody", "https://example.org/none"):
+def test_bad_input_gets_one_sentence(trained: tuple[Store, Path], said: Said, tmp_path: Path) -> None:
+    for name in ("nobody", "https://example.org/none", f"https://example.org/{'a' * 300}"):
         assert said("forget", name, "--reason", "x").startswith(f"error: '{name}' is not the id or the URL")
+    for content, expected in ((b"\xff", "is not UTF-8 at byte 0"), (b"\n", "names no document")):
+        (tmp_path / "ids.txt").write_bytes(content)
+        assert expected in said("forget", str(tmp_path / "ids.txt"), "--reason", "x")
     assert "nothing was removed from this store" in said("gc", "--forgotten")
     document, _ = one_read(*trained)
     with trained[0].in_progress():

@@ -4,6 +4,7 @@ import io
 import itertools
 import json
 import logging
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -299,12 +300,17 @@ def test_what_cannot_be_traced_is_refused_in_one_sentence(
 ) -> None:
     name = last(trained[1])
     (tmp_path / "bad.txt").write_bytes(b"fine until here \xff\xfe")
+    both = "give one of --checkpoint, --samples and --memory"
     for arguments, expected in (
         (["trace", ""], "the text is empty"),
         (["trace", "  "], "the text is empty"),
         (["trace", "a few words"], "fewer|tokens, and spans of at least 16 are looked for"),
         (["trace", str(tmp_path / "bad.txt")], "is not UTF-8 at byte 16"),
+        (["trace", os.fsdecode(b"fine until here \xff")], "is not UTF-8 at byte 16"),
         (["trace", "text", "--checkpoint", "nothing"], "is not a checkpoint"),
+        (["trace", "--samples", ""], "is not a checkpoint"),
+        (["trace", "--samples", name, "--checkpoint", name], both),
+        (["trace", "--memory", name, "--count"], "--count: give a TEXT"),
         (["trace"], "give one of TEXT, --samples, --benchmark and --memory"),
         (["lineage", name, "--step", "33"], "has steps 1 to 32, not 33"),
         (["lineage", name, "--step", "0"], "has steps 1 to 32, not 0"),
@@ -316,6 +322,8 @@ def test_what_cannot_be_traced_is_refused_in_one_sentence(
         assert any(words in found for words in expected.split("|")), found
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXTS[0][500:800].encode())))
     assert "spans in the training text" in said("trace", "-")
+    (tmp_path / "marked.txt").write_text(TEXTS[0][500:800], encoding="utf-8-sig")
+    assert said("trace", str(tmp_path / "marked.txt")) == said("trace", TEXTS[0][500:800])
 
 
 def test_the_page_of_a_checkpoint_says_of_each_sample_what_it_has_from_training_text(
