@@ -23,7 +23,8 @@ from pipeline.steps.lineage.record import ROOT
 from pipeline.store import keys
 from pipeline.store.atomic import output_directory
 from pipeline.store.errors import PipelineError
-from pipeline.store.keys import RUNS
+from pipeline.store.keys import REMOVED, RUNS
+from pipeline.store.removed import removed, requests
 from pipeline.store.store import Store, StoreError
 from trainer.system.history import STORE_VARIABLE
 
@@ -49,6 +50,9 @@ def write(store: Store, one: Checkpoint, out: Path, relative_to: Path) -> list[s
         if _outlived_its_corpora(lineages[0]):
             _copy_tokenizer(store, lineages[0], directory / "tokenizer")
             recipe["tokenizer"] = {"from": "tokenizer"}
+        if requests(store.files):  # what was removed from this store is not read into another
+            kept = shutil.ignore_patterns("certificate.*")
+            shutil.copytree(store.root / REMOVED, directory / "home" / "store" / REMOVED, ignore=kept)
         (directory / "recipe.yaml").write_text(
             yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True), encoding="utf-8"
         )
@@ -112,6 +116,12 @@ def _settled(store: Store, lineage: dict[str, Any], corpus: dict[str, Any], out:
         yield (
             f"# corpus {name} was read from URLs with a query, which is not recorded: complete them in "
             f"{out / 'recipe.yaml'}"
+        )
+        return
+    if raw["inputs"].get(REMOVED) != removed(store.files, name).inputs.get(REMOVED):
+        yield (
+            f"# corpus {name}: documents were removed since then (`forget`), and are not read again: the "
+            "bytes will differ"
         )
         return
     if "revision" in raw["inputs"]:
@@ -178,7 +188,7 @@ def _commands(one: Checkpoint, notes: list[str], out: Path, relative_to: Path) -
     yield f"make -C {code} setup PYTHON=python{python.rpartition('.')[0]}"
     yield f"cd {code}"
     home = shlex.quote(str(out / "home"))
-    yield f"mkdir {home} && cp dagster_home/dagster.yaml {home}"
+    yield f"mkdir -p {home} && cp dagster_home/dagster.yaml {home}"
     variables = {
         "DAGSTER_HOME": out / "home",
         STORE_VARIABLE: out / "home" / "store",

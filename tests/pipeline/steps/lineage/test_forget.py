@@ -15,7 +15,8 @@ import pytest
 import yaml
 
 from pipeline.cli import main
-from pipeline.recipe.loading import RECIPE_VARIABLE
+from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
+from pipeline.steps.corpus.ingest import collect
 from pipeline.steps.lineage.checkpoints import read
 from pipeline.steps.lineage.documents import CorpusText
 from pipeline.steps.lineage.readers import Training
@@ -186,6 +187,21 @@ def intact(store: Store) -> dict[str, str]:
         for path in published(store.files)
         for one in [store.open(path.parent.relative_to(store.root).as_posix(), path.name)]
     }
+
+
+def test_a_reproduction_does_not_read_what_was_removed(
+    trained: tuple[Store, Path], said: Said, tmp_path: Path
+) -> None:
+    document, _ = one_read(*trained)
+    said("forget", document, "--reason", "asked for", "--yes")
+    out = tmp_path / "again"
+    printed = said("reproduce", f"{trained[1].name[:8]}-00000032", "-o", str(out))
+    assert "# corpus first: documents were removed since then (`forget`), and are not read" in printed
+    assert "# corpus second: its source holds the same as then" in printed
+    recipe, other = load_recipe(out / "recipe.yaml"), Store(out / "home" / "store")
+    raw = collect(other, ENGINE, "first", recipe.corpora[0].source, recipe.raw.part_bytes)
+    assert raw.counts["set_aside/removed"] == 1
+    assert not list(out.rglob("certificate.*"))
 
 
 def test_nothing_goes_while_a_run_trains_on_it(trained: tuple[Store, Path], said: Said) -> None:
