@@ -13,6 +13,7 @@ from tokenizers import Tokenizer
 
 from pipeline.plugins.settings import TransformParams
 from pipeline.plugins.transforms import of_corpus
+from pipeline.sources.formats.text_files import universal_newlines
 from pipeline.stages import pii
 from pipeline.steps.lineage.documents import CorpusText, texts_of
 from pipeline.steps.lineage.readers import Reader
@@ -221,13 +222,16 @@ class Searcher:
         return found
 
     def _treated(self, corpus: str, text: str) -> Iterator[str]:
-        """Scrubbed as the recipe scrubs the corpus, and before that, where it transforms it, transformed."""
+        """Scrubbed as the recipe scrubs the corpus, and before that, where it transforms it, transformed; its
+        lines as they end, and as a source of plain text ends them.
+        """
         recipe = self.reader.lineage["recipe"]
         own = next(one for one in recipe["corpora"] if one["name"] == corpus)
         scrub = pii.PiiParams.model_validate(own.get("scrub") or recipe["scrub"])
         chain = of_corpus([TransformParams.model_validate(one) for one in recipe["transforms"]], corpus)
-        row = {"id": "", "text": text, "source": None, "url": None, "metadata": None}
-        documents = [pa.RecordBatch.from_pylist([row], DOCUMENT_SCHEMA)]
+        rest = {"id": "", "source": None, "url": None, "metadata": None}
+        rows = [{"text": one, **rest} for one in dict.fromkeys((text, universal_newlines(text)))]
+        documents = [pa.RecordBatch.from_pylist(rows, DOCUMENT_SCHEMA)]
         for one in chain:
             documents.append(one.apply(documents[-1])[0])
         for batch in dict.fromkeys((0, len(chain))):

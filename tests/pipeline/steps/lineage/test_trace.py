@@ -289,6 +289,8 @@ def test_text_is_found_as_it_was_scrubbed_and_without_its_leading_space(
     assert span["text"] in part and found["covered"] > 0.95
     assert document in [one["document"] for one in span["occurrences"]]
     assert "read at step" in said("trace", part, "--checkpoint", name)
+    lines = part.replace("\n", "\r\n")
+    assert "\r" in lines and said("trace", lines, "--count") == said("trace", part, "--count")
     mail = "Write to jane.doe@gmail.com"
     assert list(searcher._prepared(mail)) == ["Write to [EMAIL]"]
     assert "no 16 tokens of it occur together" in said("trace", "Zqx jvk wpf, " * 9)
