@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from pipeline.store.errors import PipelineError
+from trainer.system.errors import TrainerError
 
 COMMANDS = {
     "init": "Write a recipe for text of your own, with a comment for each setting.",
@@ -60,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         module(options.command).run(options)
-    except PipelineError as error:
+    except (PipelineError, TrainerError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     # The reader of the pipe, perhaps `head`, has closed it: discard what is still buffered.

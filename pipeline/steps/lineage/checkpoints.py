@@ -116,8 +116,12 @@ def checkpoint(store: Store, named: str) -> Checkpoint:
 
 
 def read(path: Path) -> Checkpoint:
-    """The checkpoint in this directory."""
-    lineage = json.loads((path / "lineage.json").read_text(encoding="utf-8"))
+    """The checkpoint in this directory. Raises LineageError when its lineage is damaged."""
+    try:
+        lineage = json.loads((path / "lineage.json").read_text(encoding="utf-8"))
+    except ValueError as error:
+        why = f"{path / 'lineage.json'} is damaged ({first_line(error)})"
+        raise LineageError(f"{why}: put it back from a copy, or remove {path}") from error
     return Checkpoint(lineage, path.parents[1], lineage["training"]["step"], saved=True)
 
 

@@ -361,6 +361,19 @@ def test_shards_that_are_gone_are_named_with_the_command_that_makes_them_again(
     assert str(shards) in found and "`python -m pipeline reproduce" in found and len(found.splitlines()) == 1
 
 
+def test_a_damaged_shard_or_lineage_is_named(trained: tuple[Store, Path], said: Said) -> None:
+    (shard,) = trained[0].current("token_shards/first").path.glob("train/*.idx")
+    saved = trained[1] / "checkpoints" / "step-00000032"
+    for path in (shard, saved / "lineage.json"):
+        kept = path.read_bytes()
+        path.write_bytes(kept[:10])
+        try:
+            found = said("lineage", last(trained[1]), "--step", "3")
+        finally:
+            path.write_bytes(kept)
+        assert found.startswith(f"error: {path}") and len(found.splitlines()) == 1
+
+
 def test_a_model_without_lineage_is_refused(trained: tuple[Store, Path], said: Said) -> None:
     run = trained[0].root / "runs" / "0123456789abcdef"
     run.mkdir()
