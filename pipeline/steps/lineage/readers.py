@@ -82,7 +82,7 @@ def readers(store: Store, one: Checkpoint) -> list[Reader]:
 
 def _trained_alike(run: Path, ancestor: Trained) -> bool:
     config = run_config(run)
-    return _order(config.lineage, config.training) == _order(
+    return bool(config.lineage) and _order(config.lineage, config.training) == _order(
         ancestor.lineage, TrainingConfig.model_validate(ancestor.lineage["training"]["config"])
     )
 

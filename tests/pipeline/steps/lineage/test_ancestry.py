@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,17 @@ def test_a_document_of_the_base_was_seen_as_often_as_the_base_saw_it(
     assert {one["through"] for one in by_child} == {"mine after 16,384 tokens"}
     for child_read, base_read in zip(by_child, by_base, strict=True):
         assert child_read | {"checkpoint": "", "through": None} == base_read | {"checkpoint": ""}
+
+
+def test_a_run_that_no_recipe_planned_is_not_the_base(child: tuple[Store, Path], asked: Any) -> None:
+    config = child[1].parents[1] / "config.yaml"
+    other = child[0].root / "runs" / "0123456789abcdef" / "config.yaml"
+    other.parent.mkdir()
+    other.write_text(yaml.safe_dump({**yaml.safe_load(config.read_text()), "lineage": {}}))
+    try:
+        assert "in the training text" in asked("--document", "pep-0003")
+    finally:
+        shutil.rmtree(other.parent)
 
 
 def test_a_text_is_traced_through_the_weights_that_a_model_started_from(
