@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -64,6 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (PipelineError, TrainerError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
     # The reader of the pipe, perhaps `head`, has closed it: discard what is still buffered.
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
