@@ -106,6 +106,6 @@ def costs(held: Holding) -> Iterator[str]:
     trained = sum(one.seconds for one in held.of(keys.PRETRAINED_MODEL))
     yield (
         f"removing them deletes {len(held.versions):,} versions and {len(held.runs):,} training runs, "
-        f"{held.bytes / 1e6:,.1f} MB. To make them again takes at most {seconds:,.0f} s for data, of which "
-        f"unchanged parts are reused, and {trained:,.0f} s for training, which begins anew"
+        f"{held.bytes / 1e6:,.1f} MB. Making them took {seconds:,.0f} s for data, of which unchanged "
+        f"parts are reused, and {trained:,.0f} s for training, which begins anew"
     )

@@ -2,12 +2,18 @@
 
 import sqlite3
 from collections.abc import Collection
+from pathlib import Path
 
 import dagster as dg
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
 from dagster._serdes import serialize_value
 
+from pipeline.store.errors import PipelineError
 from trainer.system.history import dagster_home
+
+
+class EventsError(PipelineError):
+    """Dagster's database keeps the bytes of what was deleted."""
 
 
 def forget(marks: Collection[str]) -> tuple[list[str], list[str]]:
@@ -37,9 +43,16 @@ def forget(marks: Collection[str]) -> tuple[list[str], list[str]]:
                 if path.stem.count("-") == 4 and path.stem not in known:  # also of a deletion that was killed
                     path.unlink()
                 else:
-                    with sqlite3.connect(path) as connection:
-                        connection.execute("vacuum")
+                    _vacuum(path)
         return doomed, [run.run_id for run in found if not run.is_finished]
+
+
+def _vacuum(path: Path) -> None:
+    try:
+        with sqlite3.connect(path, timeout=60) as connection:
+            connection.execute("vacuum")
+    except sqlite3.OperationalError as error:
+        raise EventsError(f"{path}: {error}: close Dagster's UI, and repeat this") from error
 
 
 def _mentions(instance: dg.DagsterInstance, run: str, marks: Collection[str]) -> bool:

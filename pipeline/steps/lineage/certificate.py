@@ -5,7 +5,6 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,12 @@ def begin(store: Store, folder: Path, request: Request, read: Sequence[Reading],
         "reason": request.reason,
         "documents": {corpus: len(ids) for corpus, ids in request.documents.items()},
         "tokenizer": "is trained again" if request.retrain_tokenizer else FROZEN,
-        "read by": [asdict(replace(one, fates={})) for one in read if one.steps != 0],  # ids are forgotten
+        # without `fates`, which have ids
+        "read by": [
+            {name: value for name, value in vars(one).items() if name != "fates"}
+            for one in read
+            if one.steps != 0
+        ],
         "versions before": _named(held),
         "runs before": _runs(held),
     }
@@ -71,7 +75,7 @@ def finish(store: Store, ended: Sequence[str], going_on: Sequence[str], left: Ho
             "still found": found,
             "trace": "still finds them"
             if left.versions
-            else "finds none: no shards or index were made of them",
+            else "finds none: no shards and no index are left of them",
             "not reached": UNREACHED,
         }
         pages.append(_write(store, folder, facts))
