@@ -71,11 +71,11 @@ def run(options: argparse.Namespace) -> None:
     store, width = whole_store(), shutil.get_terminal_size().columns
     answer: Any
     lines: Iterable[str]
-    if options.corpus:
+    if options.corpus is not None:
         sightings = that_saw(store, options.corpus, options.version)
         answer = [_sighting(one, options.corpus) for one in sightings]
         lines = _sightings(sightings, answer, options.corpus)
-    elif options.document:
+    elif options.document is not None:
         answer, lines = _document(store, options.document)
     elif options.step is not None:
         rows, by = batch(store, named_checkpoint(store, options), options.step, options.losses)

@@ -50,6 +50,8 @@ def run(options: argparse.Namespace) -> None:
     if len(named) > 1:
         raise UsageError("trace: give one of --checkpoint, --samples and --memory")
     store, text = whole_store(), text_of(options.text or "")
+    if options.text is not None and not text.strip():
+        raise UsageError("trace: the text is empty: give a text, a file, or - for standard input")
     found = checkpoint(store, named[0]) if named else None
     whose = [one for one in readers(store, found) if one.training] if found else [_of_recipe()]
     searchers = [Searcher(one, LocalEngine(None), partial(print, file=sys.stderr)) for one in whose]

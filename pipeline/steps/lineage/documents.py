@@ -169,5 +169,5 @@ def texts_of(store: Store, lineage: Mapping[str, Any]) -> dict[str, CorpusText]:
     except StoreError as error:
         raise LineageError(
             f"{error}; if `gc` removed it, `python -m pipeline reproduce RUN-STEP -o OUT` prints commands "
-            "that make it again"
+            "that make it again, without what was forgotten"
         ) from error

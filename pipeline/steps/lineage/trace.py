@@ -112,13 +112,14 @@ class Searcher:
             self.corpora[text.corpus] = text, Index(text.version, index)
 
     def count(self, text: str) -> int:
-        """How often a text occurs as whole tokens, of any number."""
-        return sum(
-            self.corpora[corpus][1].count(np.array(ids, np.int64))
-            for prepared, corpora in self._prepared(text).items()
-            for ids in _apart([self._encoded(lead + prepared).ids for lead in LEADS])
-            for corpus in corpora
-        )
+        """How often a text occurs as whole tokens, of any number; in each corpus, in its most frequent form."""
+        found = dict.fromkeys(self.corpora, 0)
+        for prepared, corpora in self._prepared(text).items():
+            forms = _apart([self._encoded(lead + prepared).ids for lead in LEADS])
+            for corpus in corpora:
+                count = sum(self.corpora[corpus][1].count(np.array(ids, np.int64)) for ids in forms)
+                found[corpus] = max(found[corpus], count)
+        return sum(found.values())
 
     def check(self, text: str, least: int) -> None:
         """Raises TraceError for a text of fewer tokens than a span must have."""
@@ -212,9 +213,7 @@ class Searcher:
         return self._tokenizer.encode(text, add_special_tokens=False)
 
     def _prepared(self, text: str) -> dict[str, list[str]]:
-        """The text as it may be in the corpora, each with those that treat it so. Raises TraceError."""
-        if not text.strip():
-            raise TraceError("the text is empty: give a text, a file, or - for standard input")
+        """The text as it may be in the corpora, each with those that treat it so."""
         found: dict[str, list[str]] = {}
         for corpus in self.corpora:
             for prepared in dict.fromkeys(self._treated(corpus, text)):
@@ -234,7 +233,7 @@ class Searcher:
         documents = [pa.RecordBatch.from_pylist(rows, DOCUMENT_SCHEMA)]
         for one in chain:
             documents.append(one.apply(documents[-1])[0])
-        for batch in dict.fromkeys((0, len(chain))):
+        for batch in {0, len(chain)}:
             yield from pii.scrub(documents[batch], scrub)[0].column("text").to_pylist()
 
 

@@ -77,7 +77,7 @@ def memory(store: Store, checkpoint: Checkpoint, searcher: Searcher, seed: int =
         for _ in range(ATTEMPTS * PASSAGES):
             pick = int(chooser.integers(samples if split == TRAIN else len(held)))
             corpus, _, pieces = training.data.sample(pick) if split == TRAIN else held[pick]
-            if (corpus, split) not in streams:  # text of the pretraining, which that is asked for
+            if (corpus, split) not in streams:  # rehearsal: the pretrained model is asked for it
                 continue
             begin, end = pieces[int(chooser.integers(len(pieces)))]
             if end - begin < size or len(passages) == PASSAGES:

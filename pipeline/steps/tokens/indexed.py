@@ -34,7 +34,7 @@ class Index:
         """How many of `ids` [n] from each on occur in one document in this order, int64 [n]; 0 where these
         are fewer than `least`. Where a longer run begins earlier, it may be 0 as well.
         """
-        found = np.zeros(len(ids), np.int64)
+        found, least = np.zeros(len(ids), np.int64), min(least, len(ids) + 1)
         for tokens, order, _ in self._blocks:
             np.maximum(
                 found, suffixes.maximal_runs(tokens, order, ids.astype(tokens.dtype), least), out=found

@@ -297,6 +297,11 @@ def test_text_is_found_as_it_was_scrubbed_and_without_its_leading_space(
     assert said("trace", "Zqx jvk wpf, " * 9, "--count").startswith("0 ")
 
 
+def test_a_span_longer_than_the_text_is_in_no_text(searcher: Searcher) -> None:
+    for _, index in searcher.corpora.values():
+        assert index.runs(np.array([5, 6]), 10**20).tolist() == [0, 0]
+
+
 def test_what_cannot_be_traced_is_refused_in_one_sentence(
     trained: tuple[Store, Path], said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -318,6 +323,7 @@ def test_what_cannot_be_traced_is_refused_in_one_sentence(
         (["lineage", name, "--step", "0"], "has steps 1 to 32, not 0"),
         (["lineage", name, "--step", "3", "--losses"], "no checkpoint before step 3"),
         (["lineage", "--document", "nothing"], "no checkpoint on disk was trained on"),
+        (["lineage", "--document", ""], "no checkpoint on disk was trained on"),
     ):
         found = said(*arguments)
         assert found.startswith("error: ") and len(found.splitlines()) == 1
