@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from pipeline.steps.tokens.tokenizer import frozen
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine
 from pipeline.store.errors import PipelineError
+from pipeline.store.manifest import Version
 from pipeline.store.params import DOCUMENT_SCHEMA
 
 LEAST = 16  # tokens of a span; of text that was not trained on, 13 were the most that a book shared
@@ -89,30 +91,35 @@ class Searcher:
     """
 
     def __init__(self, reader: Reader, engine: Engine | None = None, say: Callable[[str], None] = print):
-        self.reader, store = reader, reader.store
-        self.corpora: dict[str, tuple[CorpusText, Index]] = {}
+        self.reader, self._engine, self._say = reader, engine, say
         self._shares: dict[int, float] = {}
-        texts = texts_of(store, reader.lineage).values()
-        tokenizer = store.open(keys.TOKENIZER, Path(reader.lineage["assets"][keys.TOKENIZER]["path"]).name)
+        self._texts, made = texts_of(reader.store, reader.lineage), reader.lineage["assets"][keys.TOKENIZER]
+        tokenizer = reader.store.open(keys.TOKENIZER, Path(made["path"]).name)
         self._tokenizer = Tokenizer.from_str(frozen(tokenizer.directory()).tokenizer_json)
         self._tokenizer.encode_special_tokens = True
-        for text in texts:
-            work = token_index.work_of(text.version)
-            if (index := store.find(work)) is None:
-                if engine is None:
-                    raise TraceError(
-                        f"{work.key} has not been made: `python -m pipeline trace TEXT` makes it"
-                    )
-                tokens = text.version.counts["train_tokens"]
-                seconds = tokens / token_index.TOKENS_PER_SECOND
-                size = token_index.size(text.version) / 1e6
-                say(f"making {work.key}: {tokens:,} tokens, {size:,.1f} MB, {seconds:,.0f} s of one core")
-                with store.in_progress():
-                    index = token_index.of_shards(store, engine, text.version)
-            self.corpora[text.corpus] = text, Index(text.version, index)
+
+    @cached_property
+    def corpora(self) -> dict[str, tuple[CorpusText, Index]]:
+        """The text of each corpus and its index."""
+        return {
+            corpus: (text, Index(text.version, self._index(text.version)))
+            for corpus, text in self._texts.items()
+        }
+
+    def _index(self, shards: Version) -> Version:
+        work, store = token_index.work_of(shards), self.reader.store
+        if index := store.find(work):
+            return index
+        if self._engine is None:
+            raise TraceError(f"{work.key} has not been made: `python -m pipeline trace TEXT` makes it")
+        tokens, size = shards.counts["train_tokens"], token_index.size(shards) / 1e6
+        seconds = tokens / token_index.TOKENS_PER_SECOND
+        self._say(f"making {work.key}: {tokens:,} tokens, {size:,.1f} MB, {seconds:,.0f} s of one core")
+        with store.in_progress():
+            return token_index.of_shards(store, self._engine, shards)
 
     def count(self, text: str) -> int:
-        """How often a text occurs as whole tokens, of any number; in each corpus, in its most frequent form."""
+        """How often a text occurs as whole tokens, of any number: in each corpus, in its likeliest form."""
         found = dict.fromkeys(self.corpora, 0)
         for prepared, corpora in self._prepared(text).items():
             forms = _apart([self._encoded(lead + prepared).ids for lead in LEADS])
@@ -215,7 +222,7 @@ class Searcher:
     def _prepared(self, text: str) -> dict[str, list[str]]:
         """The text as it may be in the corpora, each with those that treat it so."""
         found: dict[str, list[str]] = {}
-        for corpus in self.corpora:
+        for corpus in self._texts:
             for prepared in dict.fromkeys(self._treated(corpus, text)):
                 found.setdefault(prepared, []).append(corpus)
         return found

@@ -66,7 +66,9 @@ def last(run: Path) -> str:
 def searcher(trained: tuple[Store, Path]) -> Searcher:
     store, run = trained
     (reader,) = readers(store, read(run / "checkpoints" / "step-00000032"))
-    return Searcher(reader, ENGINE)
+    found = Searcher(reader, ENGINE)
+    assert found.corpora.keys() == CORPORA.keys()  # indexed
+    return found
 
 
 def test_passages_cut_anywhere_are_traced_to_their_document(searcher: Searcher) -> None:
