@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Collection
+from contextlib import closing
 from pathlib import Path
 
 import dagster as dg
@@ -49,8 +50,11 @@ def forget(marks: Collection[str]) -> tuple[list[str], list[str]]:
 
 def _vacuum(path: Path) -> None:
     try:
-        with sqlite3.connect(path, timeout=60) as connection:
+        with closing(sqlite3.connect(path, timeout=60)) as connection:
             connection.execute("vacuum")
+            # as long as another process has the database open, its log keeps the bytes
+            if connection.execute("pragma wal_checkpoint(truncate)").fetchone()[0]:
+                raise sqlite3.OperationalError("another process is reading it")
     except sqlite3.OperationalError as error:
         raise EventsError(f"{path}: {error}: close Dagster's UI, and repeat this") from error
 

@@ -1,5 +1,7 @@
 """Dagster's events of what was forgotten go with their runs, but not under a run that goes on."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import dagster as dg
@@ -31,12 +33,16 @@ def test_runs_that_mention_a_mark_go_unless_they_go_on(
         instance.add_run(run.with_status(dg.DagsterRunStatus.STARTED)._replace(run_id="going-on"))
         instance.report_engine_event("0123456789abcdef", run_id="going-on", job_name="mine")
     assert forget([]) == ([], [])
-    assert forget(["0123456789abcdef"]) == ([going_on, ended], ["going-on"])
+    with closing(sqlite3.connect(tmp_path / "history" / "runs" / "index.db")) as ui:  # as `make ui` has it
+        assert ui.execute("select count(*) from asset_keys").fetchone() == (2,)
+        assert forget(["0123456789abcdef"]) == ([going_on, ended], ["going-on"])
+        assert files_with(tmp_path, b"a version 01234") == []
     with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
         assert {run.run_id for run in instance.get_runs()} == {other, "going-on"}
         assert instance.get_latest_materialization_event(dg.AssetKey("first")) is None
         assert instance.get_latest_materialization_event(dg.AssetKey("second"))
-    held = [
-        path for path in tmp_path.rglob("*") if path.is_file() and b"a version 01234" in path.read_bytes()
-    ]
-    assert held == []
+    assert files_with(tmp_path, b"a version 01234") == []
+
+
+def files_with(root: Path, found: bytes) -> list[Path]:
+    return [path for path in root.rglob("*") if path.is_file() and found in path.read_bytes()]
