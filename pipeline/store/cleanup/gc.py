@@ -17,8 +17,8 @@ from pipeline.store.cleanup.runs import (
     GarbageError,
     Limits,
     TrainingRun,
+    intact,
     old_runs,
-    read_lineage,
     surplus_checkpoints,
     training_runs,
 )
@@ -194,9 +194,9 @@ def _indexes(store: Store, referenced: set[Path]) -> Iterator[Path]:
 
 def _assets(store: Store, path: Path) -> set[Path]:
     """The versions that a file with a lineage names."""
-    found = read_lineage(path)
-    lineage = found if path.suffix == ".json" else found.get("lineage") or {}
-    return {store.root / asset["path"] for asset in lineage.get("assets", {}).values()}
+    with intact(path) as found:
+        lineage = found if path.suffix == ".json" else found.get("lineage", {})
+        return {store.root / asset["path"] for asset in lineage.get("assets", {}).values()}
 
 
 def _freed(groups: Sequence[Sequence[Path]]) -> list[int]:

@@ -7,6 +7,7 @@ that version.
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,12 +96,16 @@ def training_runs(store: Store) -> list[TrainingRun]:
 
 
 def _described(directory: Path, made: list[Path]) -> TrainingRun:
-    config = read_lineage(directory / "config.yaml") if (directory / "config.yaml").exists() else {}
+    lineage: dict[str, Any] = {}
+    base = None
+    if (directory / "config.yaml").exists():
+        with intact(directory / "config.yaml") as config:
+            lineage = dict(config.get("lineage") or {})
+            base = ((config.get("training") or {}).get("pretrained") or {}).get("path")
     exports = [path for path in made if path.parent.name == keys.EXPORTED_MODEL]
-    lineage = config.get("lineage") or {}
     if exports and not lineage:
-        lineage = read_lineage(exports[0] / "lineage.json")
-    base = ((config.get("training") or {}).get("pretrained") or {}).get("path")
+        with intact(exports[0] / "lineage.json") as found:
+            lineage = dict(found)
     written = [directory / "config.yaml", directory / "metrics.jsonl", *(path / MANIFEST for path in made)]
     return TrainingRun(
         directory,
@@ -112,17 +117,15 @@ def _described(directory: Path, made: list[Path]) -> TrainingRun:
     )
 
 
-def read_lineage(path: Path) -> dict[str, Any]:
-    """A `lineage.json`, or the configuration of a run, which has a `lineage`. Raises GarbageError when it is
-    damaged.
+@contextmanager
+def intact(path: Path) -> Iterator[dict[str, Any]]:
+    """Yields a `lineage.json`, or the configuration of a run, which has a `lineage`. Raises GarbageError when
+    it is damaged, also when that is found while it is used.
     """
     try:
         text = path.read_text(encoding="utf-8")
-        found = json.loads(text) if path.suffix == ".json" else yaml.load(text, Loader=yaml.CSafeLoader)
-        if not isinstance(found, dict):
-            raise ValueError("it holds no settings")
-        return found
-    except (ValueError, yaml.YAMLError) as error:
+        yield json.loads(text) if path.suffix == ".json" else yaml.load(text, Loader=yaml.CSafeLoader)
+    except (ValueError, yaml.YAMLError, AttributeError, KeyError, TypeError) as error:
         raise GarbageError(
             f"{path} is damaged ({first_line(error)}), so it cannot be told which versions it names, and "
             f"nothing is removed: put it back from a copy, or remove {path.parent}"

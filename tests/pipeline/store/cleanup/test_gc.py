@@ -127,7 +127,7 @@ def test_what_a_training_run_a_checkpoint_or_an_export_was_made_from_stays(
     assert all((path / "manifest.json").exists() for path in named)
 
 
-@pytest.mark.parametrize("damage", ["name: [mine", "[]", '{"lineage": '])
+@pytest.mark.parametrize("damage", ["name: [mine", "[]", '{"lineage": ', '{"lineage": [1]}'])
 @pytest.mark.parametrize("command", ["gc", "gc --keep 1", "disk", "forget first --reason x"])
 def test_a_damaged_configuration_is_named_and_nothing_is_removed(
     store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: str, command: str
@@ -139,6 +139,17 @@ def test_a_damaged_configuration_is_named_and_nothing_is_removed(
     assert main(command.split()) == 2
     said = capsys.readouterr().err.splitlines()[-1]
     assert said.startswith(f"error: {run / 'config.yaml'}") and "put it back from a copy" in said
+
+
+@pytest.mark.parametrize("assets", ["[1]", "{raw: 1}", "{raw: {}}"])
+def test_a_lineage_whose_versions_cannot_be_read_is_named(
+    store: Store, capsys: pytest.CaptureFixture[str], assets: str
+) -> None:
+    run = plan.plan(store, recipe("first")).config.run_dir
+    run.mkdir(parents=True)
+    (run / "config.yaml").write_text(f"lineage: {{assets: {assets}}}")
+    assert main(["gc"]) == 2
+    assert f"{run / 'config.yaml'} is damaged (" in capsys.readouterr().err
 
 
 def test_an_unfinished_attempt_is_kept_for_a_day_so_that_it_can_be_resumed(store: Store) -> None:
