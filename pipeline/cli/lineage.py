@@ -76,7 +76,8 @@ def run(options: argparse.Namespace) -> None:
         answer = [_sighting(one, options.corpus) for one in sightings]
         lines = _sightings(sightings, answer, options.corpus)
     elif options.document is not None:
-        answer, lines = _document(store, options.document)
+        answer = _read_by(store, options.document)
+        lines = _document(store, answer)
     elif options.step is not None:
         rows, by = batch(store, named_checkpoint(store, options), options.step, options.losses)
         answer = {"step": options.step, "losses_by": by, "rows": rows}
@@ -230,17 +231,22 @@ def _sightings(sightings: Sequence[Sighting], answer: Sequence[dict[str, Any]], 
     yield "deleted checkpoints are not listed; `python -m pipeline lineage RUN-STEP` shows their lineage"
 
 
-def _document(store: Store, document: str) -> tuple[list[Reading], list[str]]:
-    """What read a document, and that in words with what removing it would remake."""
+def _read_by(store: Store, document: str) -> list[Reading]:
+    """What read a document."""
     found = list(readings(store, {document}))
     if not any(one.fates or one.steps is None for one in found):
         raise LineageError(
             f"no checkpoint on disk was trained on a corpus that contains document {document!r}: was it set "
             "aside, or is it in another store?"
         )
-    ids = {name for one in found for name in one.fates}
-    held = holding(store, partial(among, ids))
-    return found, [*read_by(found), *(costs(held) if held.versions else ())]
+    return found
+
+
+def _document(store: Store, found: Sequence[Reading]) -> Iterator[str]:
+    """What read a document, and what removing it would delete."""
+    yield from read_by(found)
+    held = holding(store, partial(among, {name for one in found for name in one.fates}))
+    yield from costs(held) if held.versions else ()
 
 
 def _rows(rows: Sequence[Row], by: str) -> Iterator[str]:
