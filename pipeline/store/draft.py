@@ -90,7 +90,7 @@ class Draft:
         name = self._names.get(part_fingerprint)
         return self.finished(name, part_fingerprint) if name else None
 
-    def leave_out(self, unwanted: Callable[[Version, Part], bool]) -> None:
+    def leave_out(self, unwanted: Callable[[Version, Part], bool | None]) -> None:
         """Parts of the version before that are not to be used again."""
         self._previous = {
             made_from: found for made_from, found in self._previous.items() if not unwanted(*found)

@@ -5,7 +5,7 @@
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -14,13 +14,18 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from pipeline.store.files import Files
+from pipeline.store.files import Files, StoredFile
 from pipeline.store.fingerprint import combined, fingerprint
 from pipeline.store.keys import REMOVED
+from pipeline.store.manifest import Part, Version
+from pipeline.store.parquet import batches
 from trainer.system.durable import write_atomically
 
 REQUEST = "request.json"
+ID_COLUMNS = {"id", "duplicate_of"}
+Among = Callable[[pa.Array], np.ndarray]  # which of these ids are those of documents that are asked for
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,20 @@ class Removed:
 def among(documents: Collection[str], ids: pa.Array) -> np.ndarray:
     """Which of these ids are those of `documents`, bool. Fast where `documents` is a set."""
     return np.array([one in documents for one in ids.to_pylist()], bool)
+
+
+def names(version: Version, part: Part, among: Among) -> bool | None:
+    """Whether the tables of a part name any of the documents; None if none of them has ids."""
+    files = [
+        version.file(part, table) for table, file in part.files.items() if file.path.endswith(".parquet")
+    ]
+    columns = {file: sorted(ID_COLUMNS & set(pq.read_schema(file).names)) for file in files}
+    with_ids = {file: names for file, names in columns.items() if names}
+    return any(_mentions(file, names, among) for file, names in with_ids.items()) if with_ids else None
+
+
+def _mentions(table: StoredFile, columns: list[str], among: Among) -> bool:
+    return any(among(column).any() for batch in batches(table, columns) for column in batch.columns)
 
 
 def hashed(document: str) -> str:

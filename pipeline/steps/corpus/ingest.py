@@ -24,9 +24,9 @@ from pipeline.store.fingerprint import combined
 from pipeline.store.keys import REMOVED
 from pipeline.store.manifest import Part, Version, breakdown, total_counts
 from pipeline.store.params import DOCUMENT_SCHEMA
-from pipeline.store.parquet import PartWriter, batches
+from pipeline.store.parquet import PartWriter
 from pipeline.store.parts import Counts, add, text_bytes
-from pipeline.store.removed import Removed, removed
+from pipeline.store.removed import Removed, names, removed
 from pipeline.store.store import Store
 from pipeline.store.work import Work
 
@@ -78,7 +78,7 @@ def collect(store: Store, engine: Engine, corpus: str, config: SourceConfig, par
         if isinstance(source, StoredSource):
             return draft.publish(_copied(source, draft, corpus, gone))
         if gone.ids:
-            draft.leave_out(partial(_holds_any, gone))
+            draft.leave_out(partial(names, among=gone.among))
         reading = partial(_Reading, draft, corpus, config, part_bytes, gone)
         groups = unit_groups(units, part_bytes)
         read = {group.name: reading(group).finished() for group in groups}
@@ -193,14 +193,6 @@ class _Reading:
 
 def _read(group: UnitGroup, reading: Callable[[UnitGroup], _Reading]) -> list[Part]:
     return reading(group).read()
-
-
-def _holds_any(gone: Removed, version: Version, part: Part) -> bool:
-    """Whether a part holds a document that was removed since."""
-    if "documents" not in part.files:
-        return False
-    ids = batches(version.file(part, "documents"), ["id"])
-    return any(gone.among(batch.column("id")).any() for batch in ids)
 
 
 def _copied(source: StoredSource, draft: Draft, corpus: str, gone: Removed) -> list[Part]:

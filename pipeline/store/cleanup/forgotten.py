@@ -4,27 +4,21 @@ made from, and a run by what it was trained on.
 
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from pipeline.store import keys
 from pipeline.store.cleanup.gc import Garbage, bytes_below, discard, published, retire
 from pipeline.store.cleanup.runs import GarbageError, TrainingRun, training_runs
-from pipeline.store.files import MANIFEST, StoredFile, reports_on
+from pipeline.store.files import MANIFEST, reports_on
 from pipeline.store.last_versions import VERSION_NAME
 from pipeline.store.manifest import Part, Version
-from pipeline.store.parquet import batches
+from pipeline.store.removed import Among, names
 from pipeline.store.store import Store
 from pipeline.store.training_runs import RECORDS
 
-ID_COLUMNS = {"id", "duplicate_of"}
-Among = Callable[[pa.Array], np.ndarray]  # which of these ids are those of documents that are asked for
 UNFINISHED = (".*.partial", ".*.tmp", ".*.damaged-*")
 
 
@@ -71,7 +65,7 @@ def holding(store: Store, among: Among, tokenizers: bool = False) -> Holding:
 
     def pair_holds(pair: tuple[str, str]) -> bool:
         if pair in decisions:
-            return bool(_names(*decisions[pair], among))
+            return bool(names(*decisions[pair], among))
         # the same bytes may also have been made without the documents
         return bool(made[pair]) and all(map(holds, made[pair]))
 
@@ -80,26 +74,12 @@ def holding(store: Store, among: Among, tokenizers: bool = False) -> Holding:
         one = versions[path]
         if one.key == keys.TOKENIZER and not tokenizers:
             return False
-        found = [named for part in one.parts if (named := _names(one, part, among)) is not None]
+        found = [named for part in one.parts if (named := names(one, part, among)) is not None]
         return any(found) if found else any(map(pair_holds, one.manifest["inputs"].items()))
 
     runs = [run for run in training_runs(store) if any(map(pair_holds, _trained_on(run)))]
     held = [path for path in versions if holds(path) or any(run.holds(path) for run in runs)]
     return Holding([versions[path] for path in held], runs, [path for path in paths if path not in versions])
-
-
-def _names(version: Version, part: Part, among: Among) -> bool | None:
-    """Whether the tables of a part name any of the documents; None if none of them has ids."""
-    files = [
-        version.file(part, table) for table, file in part.files.items() if file.path.endswith(".parquet")
-    ]
-    columns = {file: sorted(ID_COLUMNS & set(pq.read_schema(file).names)) for file in files}
-    with_ids = {file: names for file, names in columns.items() if names}
-    return any(_mentions(file, names, among) for file, names in with_ids.items()) if with_ids else None
-
-
-def _mentions(table: StoredFile, columns: list[str], among: Among) -> bool:
-    return any(among(column).any() for batch in batches(table, columns) for column in batch.columns)
 
 
 def _trained_on(run: TrainingRun) -> Iterator[tuple[str, str]]:
