@@ -66,6 +66,10 @@ def load_recipe(path: Path, overrides: dict[str, Any] | None = None) -> Recipe:
         raise RecipeError(f"{path}: {explained(error)}") from None
     except (SourceError, ValueError) as error:
         raise RecipeError(f"{path}: {error}") from None
+    if recipe.training.lora and not recipe.training.pretrained:
+        raise RecipeError(
+            f"{path}: training.lora needs pretrained weights: set training.pretrained, or leave lora out"
+        )
     _check_own_code(recipe, path)
     # Relative paths start at the recipe's directory, wherever the command is run.
     recipe = anchored(recipe, path.absolute().parent)

@@ -8,7 +8,6 @@ from pydantic import Field, model_validator
 
 from pipeline.recipe.sections import Corpus
 from pipeline.store.params import Params
-from trainer.config import TrainingConfig
 
 SFT, DPO = SECTIONS = ("sft", "dpo")
 # What makes a section, and what it goes on with.
@@ -87,25 +86,17 @@ class PostTraining(Params):
         return {name: section for name in SECTIONS if (section := getattr(self, name)) is not None}
 
 
-def training_settings(section: str, tuning: Tuning, training: dict[str, Any]) -> dict[str, Any]:
-    """The section `training` of the derived recipe; `training` is that of the recipe. Its length is that of
-    one step until the shards are there: `trained_for`.
+def training_settings(
+    section: str, tuning: Tuning, training: dict[str, Any], tokens: int | None = None
+) -> dict[str, Any]:
+    """The section `training` of the derived recipe; `training` is that of the recipe.
+
+    It is as long as `tokens`, up to whole steps. Before the shards are there, nobody knows the length, and it
+    is that of one step. Where it does not say how often it is evaluated and saved, that is EVALUATIONS times.
     """
     own = {name: value for name, value in training.items() if name in INHERITED} | tuning.training
     step = own["global_batch_tokens"]
+    length = step if tokens is None else -(-tokens // step) * step
+    often = {"every_tokens": max(step, length // EVALUATIONS)}
     own["optimizer"] = {"kind": "adamw", "lr": RATES[section]} | own.get("optimizer", {})
-    often = {"checkpoint": {"every_tokens": step}, "evaluation": {"every_tokens": step}}
-    return often | own | {"objective": section, "max_tokens": step}
-
-
-def trained_for(training: TrainingConfig, max_tokens: int) -> TrainingConfig:
-    """The training over so many tokens, up to whole steps. Where it does not say how often it is evaluated
-    and saved, that is EVALUATIONS times.
-    """
-    step = training.global_batch_tokens
-    tokens = -(-max_tokens // step) * step
-    settings = training.model_dump(mode="json", exclude_unset=True) | {"max_tokens": tokens}
-    for section in ("checkpoint", "evaluation"):
-        if settings[section] == {"every_tokens": step}:
-            settings[section] = {"every_tokens": max(step, tokens // EVALUATIONS)}
-    return TrainingConfig.model_validate(settings)
+    return {"checkpoint": often, "evaluation": often} | own | {"objective": section, "max_tokens": length}

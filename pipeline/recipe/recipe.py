@@ -286,13 +286,13 @@ class Recipe(Params):
         """The settings of each variant by name, also of those that grids and seeds stand for."""
         return seeds.all_variants(self.variants, self.seeds, self.training.seed)
 
-    def tuned(self, section: str) -> "Recipe":
-        """The recipe of a section of `post_training`: its corpora and its training, and what else is said in
-        this one. Raises ValueError.
+    def tuned(self, section: str, tokens: int | None = None) -> "Recipe":
+        """The recipe of a section of `post_training`: its corpora, its training, over `tokens` where they are
+        known, and what else is said in this one. Raises ValueError.
         """
         tuning = self.post_training.sections[section]
         base = self.tuned(SFT) if section == DPO and self.post_training.sft else self
-        settings: Any = training_settings(section, tuning, self.training.model_dump(mode="json"))
+        settings: Any = training_settings(section, tuning, self.training.model_dump(mode="json"), tokens)
         appended: Any = "appended" if isinstance(self.tokenizer, TokenizerParams) else True
         known = self.tokenizer.chat or appended  # a model that was pretrained without gets tokens of its own
         try:
@@ -307,6 +307,13 @@ class Recipe(Params):
             raise ValueError(f"post_training.{section}: {explained(error)}") from None
         tuned._file, tuned._variant, tuned._base, tuned._tuning = self._file, section, base, tuning
         return tuned
+
+    def trained_for(self, tokens: int) -> "Recipe":
+        """This recipe of a section, with a training over `tokens`, up to whole steps."""
+        written = self
+        while written.base:
+            written = written.base
+        return written.tuned(self.section, tokens)
 
     @property
     def base(self) -> "Recipe | None":

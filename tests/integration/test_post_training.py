@@ -3,6 +3,7 @@ pretraining.
 """
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -72,6 +73,19 @@ def test_the_lineage_names_the_base_and_every_data_set(aligned: Project) -> None
     assert [one["name"] for one in sft["pretrained"]["lineage"]["recipe"]["corpora"]] == ["topics", "stdlib"]
     shown = command(aligned, "pipeline", "lineage", last_checkpoint(aligned, "dpo").name)
     assert all(name in shown for name in ("dpo_words", "sft_words", "topics"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("section", SECTIONS)
+def test_the_lineage_and_the_card_say_how_long_a_section_was_trained(aligned: Project, section: str) -> None:
+    checkpoint = last_checkpoint(aligned, section)
+    training = checkpoint.lineage["recipe"]["training"]
+    assert training["max_tokens"] == checkpoint.tokens > training["global_batch_tokens"]
+    assert training["schedule"]["warmup_tokens"] == round(checkpoint.tokens / 50)
+    steps = checkpoint.tokens // training["global_batch_tokens"]
+    card = (store(aligned, section).current("exported_model").path / "README.md").read_text(encoding="utf-8")
+    assert re.search(rf"\| steps \| {steps:,}\b", card)
+    assert f"{checkpoint.tokens:,}" in command(aligned, "pipeline", "lineage", checkpoint.name)
 
 
 @pytest.mark.slow

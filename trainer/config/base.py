@@ -3,7 +3,7 @@
 import re
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, get_args
+from typing import Annotated, Any, ClassVar, Self, get_args
 
 from pydantic import (
     AfterValidator,
@@ -43,6 +43,14 @@ class Config(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     constants: ClassVar[dict[str, Any]] = {}
+
+    def with_derived(self, **values: Any) -> Self:
+        """A copy with `values` that follow from other settings. They are not in `model_fields_set`, which
+        holds what a person wrote: whoever dumps with `exclude_unset` and changes a setting derives them anew.
+        """
+        copy = self.model_copy(update=values)
+        copy.__pydantic_fields_set__.difference_update(values.keys() - self.model_fields_set)
+        return copy
 
     @model_serializer(mode="wrap")
     def _with_constants(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -51,6 +51,14 @@ class RunConfig(Config):
         return self
 
     @model_validator(mode="after")
+    def _has_the_weights_that_are_adapted(self) -> Self:
+        if self.training.lora and not self.training.pretrained:
+            raise ValueError(
+                "training.lora needs pretrained weights: set training.pretrained, or leave lora out"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _answers_can_be_told(self) -> Self:
         if self.training.objective != "pretrain" and self.data.chat is None:
             raise ValueError(

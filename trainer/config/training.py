@@ -298,7 +298,7 @@ class TrainingConfig(Config):
         model = settings.data.get("model")
         if "groups" in optimizer.model_fields_set or optimizer.kind != "muon" or model is None:
             return optimizer
-        return optimizer.model_copy(update={"groups": [] if model.tie_embeddings else [EMBEDDING, HEAD]})
+        return optimizer.with_derived(groups=[] if model.tie_embeddings else [EMBEDDING, HEAD])
 
     @field_validator("schedule")
     @classmethod
@@ -307,7 +307,7 @@ class TrainingConfig(Config):
         tokens = settings.data.get("max_tokens")
         if "warmup_tokens" in schedule.model_fields_set or tokens is None:
             return schedule
-        return schedule.model_copy(update={"warmup_tokens": round(tokens * WARMUP)})
+        return schedule.with_derived(warmup_tokens=round(tokens * WARMUP))
 
     @model_validator(mode="after")
     def _steps_and_schedules_fit(self) -> Self:
@@ -355,7 +355,8 @@ class TrainingConfig(Config):
     @model_validator(mode="after")
     def _can_be_adapted(self) -> Self:
         needed = {
-            "pretrained weights": self.pretrained is not None,
+            # Tuning begins with the weights of another run, which `RunConfig` knows.
+            "pretrained weights": self.pretrained is not None or self.objective != "pretrain",
             "optimizer.kind adamw": self.optimizer.kind == "adamw",
             "a model that parallel does not split": not self.parallel.splits_model,
             "a precision other than fp8": self.precision != "fp8",

@@ -59,10 +59,13 @@ class Columns(Params):
 
     @model_validator(mode="after")
     def _one_text(self) -> "Columns":
-        if self.text_template is not None and "text_column" in self.model_fields_set:
+        # A value that is the default has no effect either, and a lineage has all of them.
+        usual = {name: field.default for name, field in type(self).model_fields.items()}
+        of_text = ("text_column", "text_template", "document_start")
+        set_otherwise = [name for name in of_text if getattr(self, name, None) != usual.get(name)]
+        if {"text_column", "text_template"} <= set(set_otherwise):
             raise ValueError("has both text_column and text_template; leave one out")
-        of_text = self.model_fields_set & {"text_column", "text_template", "document_start"}
-        for name in of_text if self.format != "text" else ():
+        for name in set_otherwise if self.format != "text" else ():
             raise ValueError(f"{name} has no effect with format: {self.format}; leave it out")
         return self
 

@@ -14,7 +14,7 @@ import numpy as np
 import yaml
 from pydantic import ValidationError
 
-from pipeline.recipe.overrides import merged
+from pipeline.recipe.overrides import leaves, merged
 from pipeline.recipe.recipe import Recipe, RecipeError
 from pipeline.recipe.sections import SearchParams
 from pipeline.steps.mixture_search import law
@@ -33,6 +33,8 @@ VERSION = "mixture-search-3"
 REPEATS = 2  # further seeds of the run with the proportions, to know how far seeds alone differ
 BOOTSTRAPS = 100
 PROPORTIONS = "weights"  # what the shares of the recipe follow from
+# Settings of `training` that are tokens of the run, so that a shorter run has less of them.
+IN_TOKENS_OF_THE_RUN = {"schedule": "warmup_tokens", "averaging": "half_life_tokens"}
 
 log = logging.getLogger(__name__)
 
@@ -88,20 +90,34 @@ def settings(recipe: Recipe) -> SearchParams:
 
 def small(recipe: Recipe) -> Recipe:
     """The recipe of a small run: `search.training` over the recipe's, one validation and one checkpoint at
-    the end, no samples, no stages.
+    the end, no samples, no stages. A length that the recipe gives in tokens is as large a share of the run.
     """
-    training = recipe.training.model_dump(mode="json", exclude={"stages", "sinks"})
-    training = merged(training, settings(recipe).training)
+    written = recipe.training.model_dump(mode="json", exclude={"stages", "sinks"}, exclude_unset=True)
+    training = merged(written, settings(recipe).training)
     end = training["max_tokens"]
     training |= {"samples": {"prompts": []}}
     training["checkpoint"] |= {"every_tokens": end, "keep_last": 1, "keep_every_tokens": None}
     training["evaluation"] |= {"every_tokens": end}
-    plain = recipe.mixture.model_copy(update={"search": None})
     try:
-        checked = TrainingConfig.model_validate(training)
+        timeless = {name: value for name, value in training.items() if name not in IN_TOKENS_OF_THE_RUN}
+        share = TrainingConfig.model_validate(timeless).max_tokens / recipe.training.max_tokens
+        checked = TrainingConfig.model_validate(training | _shortened(training, settings(recipe), share))
     except ValidationError as error:
         raise RecipeError(f"mixture.search.training: {format_validation_error(error)}") from None
+    plain = recipe.mixture.model_copy(update={"search": None})
     return recipe.model_copy(update={"training": checked, "mixture": plain})
+
+
+def _shortened(training: Mapping[str, Any], search: SearchParams, share: float) -> dict[str, Any]:
+    """The sections of `training` that give lengths in tokens of the run, for a run that is `share` as long.
+    What the search sets itself stays.
+    """
+    own, found = dict(leaves(search.training)), {}
+    for section, name in IN_TOKENS_OF_THE_RUN.items():
+        length = (training.get(section) or {}).get(name)
+        if length and f"{section}.{name}" not in own:
+            found[section] = training[section] | {name: max(1, round(length * share))}
+    return found
 
 
 def mixtures(store: Store, recipe: Recipe) -> list[dict[str, float]]:

@@ -9,7 +9,6 @@ from typing import Any
 
 import yaml
 
-from pipeline.recipe.post_training import trained_for
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps.lineage import record
 from pipeline.steps.lineage.checkpoints import Checkpoint, checkpoint
@@ -73,6 +72,7 @@ def plan(store: Store, recipe: Recipe, name: str = "") -> Run:
     """The run that the recipe describes on its shards, called `name` or as the recipe. Raises TrainingError
     when there is nothing to train or validate on.
     """
+    recipe = with_length(store, recipe)
     tokenizer, shards, work = store.current(keys.TOKENIZER), _shards(store, recipe), plan_work(store, recipe)
     training, run_dir = resolved(store, recipe), store.root / RUNS / work.fingerprint[:16]
     config = RunConfig(
@@ -99,7 +99,7 @@ def _first_name(run_dir: Path) -> str:
 def plan_work(store: Store, recipe: Recipe) -> Work:
     """The work of a training run. Raises WeightsError."""
     read = [keys.TOKENIZER, *map(keys.token_shards, recipe.corpus_names)]
-    params = decisive(recipe)
+    params = decisive(with_length(store, recipe))
     params["training"]["pretrained"] = initial_weights.identity(store, resolved(store, recipe))
     if recipe.tuning:
         read += [keys.BASE_MODEL, *map(keys.base_shards, _rehearsed(recipe))]
@@ -107,16 +107,23 @@ def plan_work(store: Store, recipe: Recipe) -> Work:
     return Work(keys.PRETRAINED_MODEL, VERSION, params, store.data_versions(read))
 
 
+def with_length(store: Store, recipe: Recipe) -> Recipe:
+    """The recipe. A section of `post_training` is as long as its shards and epochs make it."""
+    if recipe.tuning is None:
+        return recipe
+    tokens = sum(version.counts["train_tokens"] for version in _shards(store, recipe).values())
+    return recipe.trained_for(round(recipe.tuning.epochs * tokens / (1 - recipe.rehearsal)))
+
+
 def resolved(store: Store, recipe: Recipe) -> TrainingConfig:
     """The recipe's training with the path of its weights and, where it goes on with another recipe's model,
     with its length.
     """
-    if not (recipe.base and recipe.tuning):
+    if recipe.tuning is None:
         return initial_weights.located(recipe)
-    tokens = sum(version.counts["train_tokens"] for version in _shards(store, recipe).values())
-    training = trained_for(recipe.training, round(recipe.tuning.epochs * tokens / (1 - recipe.rehearsal)))
     weights = result(store, store.current(keys.BASE_MODEL))["checkpoint"] / "hf"
     store.files.fetch_folder(weights)
+    training = with_length(store, recipe).training
     return training.model_copy(update={"pretrained": PretrainedConfig(path=weights)})
 
 

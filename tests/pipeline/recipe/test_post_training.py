@@ -8,7 +8,6 @@ import yaml
 
 from pipeline.recipe import variants
 from pipeline.recipe.loading import load_recipe
-from pipeline.recipe.post_training import trained_for
 from pipeline.recipe.recipe import RecipeError
 
 TALKS = {"name": "talks", "source": {"kind": "files", "paths": ["talks.jsonl"], "format": "chat"}}
@@ -71,12 +70,12 @@ def test_a_model_that_was_pretrained_without_control_tokens_gets_them(tmp_path: 
 
 def test_its_length_is_whole_steps_with_as_many_evaluations(tmp_path: Path) -> None:
     sft = tuned(tmp_path, "sft", sft={"corpora": [TALKS]})
-    training = trained_for(sft.training, 10_000)
+    training = sft.trained_for(10_000).training
     assert training.max_tokens == 10_240
     assert training.evaluation.every_tokens == training.checkpoint.every_tokens == 2560
     assert training.schedule.warmup_tokens == round(10_240 * 0.02)
     own = tuned(tmp_path, "sft", sft={"corpora": [TALKS], "training": {"evaluation": {"every_tokens": 1024}}})
-    assert trained_for(own.training, 10_000).evaluation.every_tokens == 1024
+    assert own.trained_for(10_000).training.evaluation.every_tokens == 1024
 
 
 @pytest.mark.parametrize(

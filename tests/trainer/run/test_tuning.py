@@ -334,7 +334,7 @@ def test_an_adapter_takes_few_gradients(sft: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
-        ({"pretrained": None}, "lora needs pretrained weights: change that, or leave lora out"),
+        ({"pretrained": None}, r"training\.lora needs pretrained weights: set training\.pretrained"),
         ({"parallel": {"dp_shard": 2}}, "lora needs a model that parallel does not split"),
         ({"optimizer": {"kind": "muon"}}, "lora needs optimizer.kind adamw"),
     ],
