@@ -52,6 +52,8 @@ def test_it_is_served_on_this_machine_only_and_names_the_model(address: str) -> 
         ('{"said": "Hello"}', {"Content-Type": "text/plain"}),
         ('{"said": 1}', {}),
         ("nothing", {}),
+        ('{"said": "half a pair: \\ud800"}', {}),
+        ("[" * 200_000, {}),
     ],
 )
 def test_what_another_page_could_send_is_refused(address: str, body: str, headers: dict[str, str]) -> None:

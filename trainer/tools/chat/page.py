@@ -64,9 +64,12 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             length = int(self.headers.get("Content-Length", ""))
             said = json.loads(self.rfile.read(length))["said"] if 0 <= length <= LONGEST else None
-        except (ValueError, KeyError, TypeError):
+            if not isinstance(said, str):
+                return None
+            said.encode()  # JSON may spell half of a surrogate pair, which is no text
+        except (ValueError, KeyError, TypeError, RecursionError):
             return None
-        return said if isinstance(said, str) else None
+        return said
 
     def _is_asked_here(self) -> bool:
         """Whether the browser was led here by this address, not by a name that somebody pointed to it."""
