@@ -1,4 +1,4 @@
-"""Classifiers that fastText trained, read by us and by fastText itself: softmax and hs, quantised or not."""
+"""Classifiers that fastText trained, read by us and by fastText itself: all losses, quantised or not."""
 
 import io
 import itertools
@@ -42,6 +42,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "one-label-hs": {"loss": "hs", "file": "one"},
     "many-labels": {"minn": 2, "maxn": 3, "file": "many"},
     "many-labels-hs": {"loss": "hs", "file": "many"},
+    "negative-sampling": {"loss": "ns"},
+    "one-vs-all": {"loss": "ova", "minn": 2, "maxn": 3},
+    "many-labels-ova": {"loss": "ova", "file": "many", "wordNgrams": 2},
 }
 QUANTISED: dict[str, dict[str, Any]] = {
     "plain": {},

@@ -19,7 +19,8 @@ from pipeline.stages.fasttext.words import (
 from pipeline.store.errors import PipelineError
 
 MAGIC, VERSION, SUPERVISED = b"\xba\x16\x4f\x2f", 12, 3
-HIERARCHICAL, SOFTMAX = 1, 3  # losses
+HIERARCHICAL, NEGATIVE_SAMPLING, SOFTMAX, ONE_VS_ALL = 1, 2, 3, 4  # losses
+BINARY = (NEGATIVE_SAMPLING, ONE_VS_ALL)
 LONGEST = 100  # characters or words of an n-gram; nobody uses more than ten
 CENTROIDS = 256  # a byte names one of them
 MOST_NUMBERS = 1 << 29  # 2 GiB
@@ -34,7 +35,8 @@ class Model:
     """A classifier. `labels` are as in the file, mostly `__label__...`.
 
     `tree` is that of a hierarchical softmax: the left and the right child of each inner node, the root last.
-    Child `i` is a label, or the inner node `i - len(labels)`.
+    Child `i` is a label, or the inner node `i - len(labels)`. `binary`: each label has a probability of its
+    own, as the losses `ns` and `ova` give it.
     """
 
     path: Path
@@ -43,6 +45,7 @@ class Model:
     input: np.ndarray  # float32[rows, dim]
     output: np.ndarray  # float32[dim, labels]
     tree: list[tuple[int, int]] | None
+    binary: bool = False
 
 
 def read_model(path: Path) -> Model:
@@ -56,10 +59,10 @@ def read_model(path: Path) -> Model:
     dim, _, _, _, _, word_ngrams, loss, kind, bucket, minn, maxn, _ = arguments
     if kind != SUPERVISED:
         raise ModelError(f"{path} holds word vectors: name a fastText model that was trained with labels")
-    if version != VERSION or loss not in (HIERARCHICAL, SOFTMAX):
+    if version != VERSION or loss not in (HIERARCHICAL, SOFTMAX, *BINARY):
         raise ModelError(
             f"{path} has version {version} and loss {loss}, which are not read: train it again, by fastText "
-            "0.1 or later, with softmax or hs"
+            "0.1 or later"
         )
     file.check(all(0 <= length <= LONGEST for length in (word_ngrams, minn, maxn)), "length of n-grams")
     entries, words, labels, _, pruned = file.numbers("<3i2q", "header")
@@ -85,7 +88,8 @@ def read_model(path: Path) -> Model:
     names = tuple(file.data[start:stop].tobytes().decode(errors="replace") for start, stop in spans)
     counts = [int.from_bytes(file.data[stop + 1 : stop + 9].tobytes(), "little") for _, stop in spans]
     tree = _tree(counts) if loss == HIERARCHICAL else None
-    return Model(path, names, vocabulary, input_, np.ascontiguousarray(output[:labels].T), tree)
+    of_labels = np.ascontiguousarray(output[:labels].T)
+    return Model(path, names, vocabulary, input_, of_labels, tree, loss in BINARY)
 
 
 class _File:

@@ -9,6 +9,11 @@ from pipeline.stages.text import utf8_arrays
 
 VERSION = "fasttext-1"
 _LEAST = 1e-5  # fastText adds it before it takes a logarithm, and so to every probability
+# The logistic function of fastText's binary losses is a table over [-8, 8], and 0 or 1 beyond.
+_FARTHEST, _ENTRIES = 8.0, 512
+_LOGISTIC = (1 / (1 + np.exp(-(np.arange(_ENTRIES + 1) * 2 * _FARTHEST / _ENTRIES - _FARTHEST)))).astype(
+    np.float32
+)
 
 
 def scores(model: Model, texts: pa.Array) -> np.ndarray:
@@ -25,7 +30,10 @@ def scores(model: Model, texts: pa.Array) -> np.ndarray:
         means = totals / np.maximum(counts, 1).astype(np.float32)[:, None]
         # not `@`, whose threads take the cores of other processes
         sums = np.einsum("td,dl->tl", means, model.output)
-        found = _softmax(sums) if model.tree is None else _of_leaves(sums, model.tree)
+        if model.binary:
+            found = _logistic(sums)
+        else:
+            found = _softmax(sums) if model.tree is None else _of_leaves(sums, model.tree)
     if not np.isfinite(found).all():
         raise ModelError(f"{model.path} is damaged: it gives a probability of {found.max()}")
     found[counts == 0] = 0
@@ -35,6 +43,13 @@ def scores(model: Model, texts: pa.Array) -> np.ndarray:
 def _softmax(sums: np.ndarray) -> np.ndarray:
     found: np.ndarray = np.exp(sums - sums.max(axis=1, keepdims=True))
     return found / found.sum(axis=1, keepdims=True) + np.float32(_LEAST)
+
+
+def _logistic(sums: np.ndarray) -> np.ndarray:
+    """The probabilities of labels that exclude none of the others."""
+    entry = ((np.clip(sums, -_FARTHEST, _FARTHEST) + _FARTHEST) * _ENTRIES / _FARTHEST / 2).astype(np.int64)
+    found = np.where(sums < -_FARTHEST, 0, np.where(sums > _FARTHEST, 1, _LOGISTIC[entry]))
+    return found.astype(np.float32) + np.float32(_LEAST)
 
 
 def _of_leaves(sums: np.ndarray, tree: list[tuple[int, int]]) -> np.ndarray:
