@@ -102,7 +102,8 @@ class Arm:
 class Verdict:
     """So many `seeds` of both arms were compared, at the level for so many `comparisons`. `rows` are the
     differences on each measure, `wrong` those of the share of wrong answers. `total` is that on all texts or,
-    without texts, on all benchmarks; None with less than two seeds.
+    without texts, on all benchmarks; None with less than two seeds. `few` has the number of documents, or
+    sources, of each measure in it that has less than FEWEST.
     """
 
     ours: str
@@ -112,9 +113,12 @@ class Verdict:
     total: Difference | None
     rows: Mapping[str, Difference]
     wrong: Mapping[str, Difference]
+    few: Mapping[str, int]
 
     @property
     def word(self) -> str:
+        if self.few:
+            return verdict.UNSURE
         enough = self.total is not None and self.seeds >= verdict.LOOKS[0]
         return self.total.word if self.total and enough else verdict.ALIKE
 
@@ -193,9 +197,12 @@ def decide(compared_on: Sequence[Measure], ours: Arm, theirs: Arm, comparisons: 
     """Compares the first seeds of two arms, as many as one of LOOKS, or the two that there are."""
     ended = min(len(ours.ended), len(theirs.ended))
     seeds = max((number for number in (2, *verdict.LOOKS) if number <= ended), default=ended)
+    size = {one.name: one.sizes for one in compared_on}
+    decisive = [one.name for one in compared_on if one.is_text] or list(size)
+    few = {name: len(size[name]) for name in decisive if len(size[name]) < verdict.FEWEST}
     if seeds < 2:
-        return Verdict(ours.name, theirs.name, seeds, comparisons, None, {}, {})
-    level, size = verdict.alpha(seeds, comparisons), {one.name: one.sizes for one in compared_on}
+        return Verdict(ours.name, theirs.name, seeds, comparisons, None, {}, {}, few)
+    level = verdict.alpha(seeds, comparisons)
 
     def found(scores: str, names: Iterable[str]) -> Difference:
         one, other = (getattr(arm, scores) for arm in (ours, theirs))
@@ -207,9 +214,10 @@ def decide(compared_on: Sequence[Measure], ours: Arm, theirs: Arm, comparisons: 
         theirs.name,
         seeds,
         comparisons,
-        found("bits", [one.name for one in compared_on if one.is_text] or size),
+        found("bits", decisive),
         {name: found("bits", [name]) for name in size},
         {one.name: found("wrong", [one.name]) for one in compared_on if one.asked.benchmark.metric},
+        few,
     )
 
 
@@ -231,6 +239,6 @@ def ranks(compared_on: Sequence[Measure], arms: Iterable[Arm]) -> dict[str, int]
     found = {arm.name: 1 for arm in enough}
     for ours, theirs in pairs:
         word = decide(compared_on, ours, theirs, len(pairs)).word
-        if word != verdict.ALIKE:
+        if word in (verdict.BETTER, verdict.WORSE):
             found[ours.name if word == verdict.BETTER else theirs.name] += 1
     return found

@@ -40,6 +40,12 @@ def _accuracy(wrong: Difference | None) -> str:
 
 def sentence(found: Verdict) -> str:
     """The word, and what it rests on."""
+    if found.few:
+        texts = ", ".join(f"{name} has {number}" for name, number in found.few.items())
+        return (
+            f"cannot tell {found.theirs} from {found.ours}: each text needs at least {verdict.FEWEST} "
+            f"documents, or sources where it has several documents of one, and {texts}."
+        )
     if found.word == verdict.ALIKE:
         said = f"{found.theirs} and {found.ours} are not distinguishable"
     else:
@@ -87,6 +93,8 @@ def advice(found: Verdict, arms: Mapping[str, Arm], wanted: float) -> str:
     """What it would take to see a difference of `wanted` bits per byte, and what that costs here."""
     pair = [arms[found.ours], arms[found.theirs]]
     seconds = [arm.seconds for arm in pair if arm.seconds]
+    if found.few:
+        return "Name text with more documents or sources in `evaluation.texts`."
     if not found.total:
         return f"Three seeds of each: `seeds: 3`, then --run{_cost(3, pair, seconds)}."
     if found.total.detectable <= wanted and found.seeds >= verdict.LOOKS[0]:

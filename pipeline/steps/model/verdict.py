@@ -22,6 +22,9 @@ ALPHA, POWER = 0.05, 0.8
 LOOKS = (3, 6, 12, 24, 48)  # a verdict is reached at these numbers of seeds
 SPENT = 0.6  # of what is left of ALPHA, at each look
 BETTER, WORSE, ALIKE = "better", "worse", "not distinguishable"
+# With fewer documents, or sources, the variance between them is not known: arms that are alike were called
+# different in up to half of the cases.
+FEWEST, UNSURE = 5, "cannot tell"
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Arms of several seeds: verdicts against one of them, ranks, controls, and what more would take."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -94,6 +95,21 @@ def test_too_few_seeds_give_no_verdict_but_say_what_is_missing() -> None:
     assert verdicts.advice(none, arms, 0.004) == (
         "Three seeds of each: `seeds: 3`, then --run (4 runs, about 4 minutes here)."
     )
+
+
+def test_a_text_of_fewer_than_five_documents_or_sources_gives_no_verdict() -> None:
+    place = np.arange(4)
+    small = replace(TEXT, place=place, sizes=TEXT.sizes[:4])
+
+    def of_four(one: Arm) -> Arm:
+        return replace(one, bits={"text": one.bits["text"][:, :4], "quiz": one.bits["quiz"]})
+
+    arms = named(of_four(arm("base", 2)), of_four(arm("good", 1)))
+    (found,) = decide.against([small, QUIZ], arms, "base")
+    assert found.word == "cannot tell"
+    assert "at least 5 documents" in verdicts.sentence(found) and "text has 4" in verdicts.sentence(found)
+    assert "evaluation.texts" in verdicts.advice(found, arms, 0.004)
+    assert decide.ranks([small, QUIZ], arms.values()) == {"base": 1, "good": 1}
 
 
 def test_what_was_seen_with_more_seeds_than_a_look_takes_waits_for_the_next_look() -> None:
