@@ -5,7 +5,6 @@ In: <charset bytes, page bytes, microseconds> as three u32, then the charset of 
 and the page. Out: <charset bytes, text bytes> as two u32, then the charset used and the text in UTF-8.
 """
 
-import codecs
 import logging
 import re
 import resource
@@ -16,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, BinaryIO
 
 from resiliparse.extract.html2text import extract_plain_text
-from resiliparse.parse.encoding import bytes_to_str, detect_encoding
+from resiliparse.parse.encoding import bytes_to_str, detect_encoding, map_encoding_to_html5
 from resiliparse.parse.html import HTMLTree
 
 ASKED = struct.Struct("<III")
@@ -45,10 +44,14 @@ def main(extractor: str, asked: BinaryIO, answered: BinaryIO) -> None:
         declared, page = asked.read(charset_bytes).decode("ascii", "replace"), asked.read(page_bytes)
         # the default action of SIGALRM ends the process, whatever it is doing
         signal.setitimer(signal.ITIMER_REAL, microseconds / 1e6)
-        charset = declared if _known(declared) else detect_encoding(page, from_html_meta=True) or "utf-8"
+        charset = known(declared) or detect_encoding(page, from_html_meta=True) or "utf-8"
         text = extract(bytes_to_str(page, charset, errors="replace"))
         signal.setitimer(signal.ITIMER_REAL, 0)
-        name, content = charset.lower().encode(), text.encode("utf-8", "replace")
+        # as browsers call it
+        name, content = (
+            charset.lower().replace("cp125", "windows-125").encode(),
+            text.encode("utf-8", "replace"),
+        )
         answered.write(ANSWERED.pack(len(name), len(content)) + name + content)
         answered.flush()
 
@@ -74,11 +77,11 @@ def by_trafilatura() -> Callable[[str], str]:
     return lambda page: trafilatura.extract(page, include_comments=False, fast=True) or ""
 
 
-def _known(charset: str) -> bool:
-    try:
-        return bool(codecs.lookup(charset))
-    except LookupError:
-        return False
+def known(label: str) -> str:
+    """What browsers mean by a label (WHATWG's Encoding Standard): windows-1252 by iso-8859-1. Empty for one
+    that they do not know.
+    """
+    return map_encoding_to_html5(label, False) or ""
 
 
 if __name__ == "__main__":

@@ -9,11 +9,12 @@ from pydantic import Field
 
 from pipeline.sources.documents import MAX_DOCUMENT_BYTES, Batches, SourceDocument, metadata_json, own_id
 from pipeline.sources.file_by_file import read_files, units_of
-from pipeline.sources.formats.compression import format_of
+from pipeline.sources.formats.compression import BrokenCompressionError, format_of
 from pipeline.sources.formats.streams import BlockStream, Counted, blocks
 from pipeline.sources.listing import Paths, listed
-from pipeline.sources.source import MaxDocuments, Reason, Rejects, Unit
+from pipeline.sources.source import MaxDocuments, Reason, Rejects, SourceError, Unit
 from pipeline.sources.source_file import Hash, SourceFile, size_of
+from pipeline.sources.web.content import ContentError, text_of, undone
 from pipeline.sources.web.pages import Extractor, PageExtractor, installed
 from pipeline.store.fingerprint import file_sha256
 
@@ -24,6 +25,7 @@ FORMATS = (".warc", ".wet")
 PAGES = ("text/html", "application/xhtml+xml")
 TEXT = "text/plain"
 MAX_PAGE_BYTES = 16 << 20
+MOST_UNDECODABLE = 0.05  # share of a page's characters that its charset does not have
 ABOUT_THE_CRAWL = ("warcinfo", "request", "metadata")  # records without content, which are skipped
 
 
@@ -60,7 +62,7 @@ class WarcSource:
     @property
     def version(self) -> str:
         extractor = self.config.extractor
-        return "warc-4" if extractor == "resiliparse" else f"warc-4 {installed(extractor)}"
+        return "warc-5" if extractor == "resiliparse" else f"warc-5 {installed(extractor)}"
 
     def units(self) -> list[Unit]:
         files = listed(self.corpus, self.config.patterns(), lambda name: format_of(name)[0] in FORMATS)
@@ -96,7 +98,7 @@ class _Records:
         number, read = 0, Counted(content)
         try:
             for number, record in enumerate(ArchiveIterator(BlockStream(read)), start=1):
-                self._add(number, record)
+                self._add_whole(number, record)
                 yield from self.batches.full()
                 if self.batches.done:
                     return
@@ -105,13 +107,24 @@ class _Records:
             lost = round(size * read.share_left())
             self.reject(number + 1, Reason.BROKEN_RECORD, why, lost)
 
+    def _add_whole(self, number: int, record: "ArcWarcRecord") -> None:
+        """As `_add`. Whatever the library raises on the content of a record costs that record alone."""
+        try:
+            self._add(number, record)
+        except ContentError as error:
+            self.reject(number, error.reason, str(error))
+        except (OSError, SourceError, BrokenCompressionError):  # of the file
+            raise
+        except Exception as error:
+            why = f"the record cannot be read: {type(error).__name__}: {error}"
+            self.reject(number, Reason.BROKEN_RECORD, why)
+
     def _add(self, number: int, record: "ArcWarcRecord") -> None:
         if record.rec_type == "response" and record.http_headers is not None:
             self._add_page(number, record)
         elif record.rec_type == "conversion":
-            content = self._content(number, record, MAX_DOCUMENT_BYTES)
-            if content is not None:
-                self._add_text(number, record, content)
+            content = self._content(record, MAX_DOCUMENT_BYTES)
+            self._document(number, record, *text_of(content, "utf-8"))
         elif record.rec_type not in ABOUT_THE_CRAWL:
             why = f"a record of type {record.rec_type} without the page of an HTTP response"
             self.reject(number, Reason.NOT_A_PAGE, why)
@@ -123,35 +136,34 @@ class _Records:
             why = f"HTTP status {status}, content type {kind.strip() or 'not given'}"
             self.reject(number, Reason.NOT_A_PAGE, why)
             return
-        content = self._content(number, record, MAX_PAGE_BYTES)
-        if content is None:
-            return
+        codings = record.http_headers.get_header("Content-Encoding") or ""
+        content = undone(self._content(record, MAX_PAGE_BYTES), codings, MAX_PAGE_BYTES)
         if kind.strip().lower() == TEXT:
-            self._add_text(number, record, content)
+            self._document(number, record, *text_of(content, _charset(parameters)))
             return
         page = self.extractor.extract(content, _charset(parameters))
         if isinstance(page, tuple):
             self.reject(number, *page)
+        elif page.text.count("\ufffd") > MOST_UNDECODABLE * len(page.text):
+            share = page.text.count("\ufffd") / len(page.text)
+            why = f"{share:.0%} of the page's characters cannot be decoded as {page.charset}"
+            self.reject(number, Reason.INVALID_UTF8, why)
         else:
             self._document(number, record, page.text, page.charset)
 
-    def _add_text(self, number: int, record: "ArcWarcRecord", content: bytes) -> None:
-        try:
-            self._document(number, record, content.decode(), "utf-8")
-        except UnicodeDecodeError as error:
-            why = f"byte {error.start} of the record: {error.reason}"
-            self.reject(number, Reason.INVALID_UTF8, why)
+    def _content(self, record: "ArcWarcRecord", limit: int) -> bytes:
+        """The content without the chunks in which it was sent. Raises ContentError."""
+        from warcio.bufferedreaders import ChunkedDataReader
 
-    def _content(self, number: int, record: "ArcWarcRecord", limit: int) -> bytes | None:
-        """The content without its HTTP encodings, or None after rejecting it."""
-        content: bytes = record.content_stream().read(limit + 1)
+        stream, headers = record.raw_stream, record.http_headers
+        if headers and (headers.get_header("Transfer-Encoding") or "").lower() == "chunked":
+            stream = ChunkedDataReader(stream)
+        content: bytes = stream.read(limit + 1)
         if len(content) > limit:
-            self.reject(number, Reason.TOO_LONG, f"more than {limit} bytes")
-            return None
+            raise ContentError(Reason.TOO_LONG, f"more than {limit} bytes")
         if record.raw_stream.limit > 0:
             why = f"the record ends {record.raw_stream.limit} bytes early"
-            self.reject(number, Reason.BROKEN_RECORD, why)
-            return None
+            raise ContentError(Reason.BROKEN_RECORD, why)
         return content
 
     def _document(self, number: int, record: "ArcWarcRecord", text: str, charset: str) -> None:

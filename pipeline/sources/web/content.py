@@ -1,0 +1,158 @@
+"""The content of a web page as the archive holds it: its content codings undone, and text decoded by its
+charset.
+"""
+
+import codecs
+import zlib
+from collections.abc import Callable
+
+import zstandard
+
+from pipeline.sources.source import Reason
+from pipeline.store.errors import install
+
+GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+SLICE = 4096  # bytes that a decompressor without a limit of its own gets at a time
+MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+
+
+class ContentError(Exception):
+    """The content cannot be read; `reason` is why it is set aside."""
+
+    def __init__(self, reason: Reason, why: str):
+        super().__init__(why)
+        self.reason = reason
+
+
+def undone(content: bytes, codings: str, limit: int) -> bytes:
+    """The content without the codings of the header `Content-Encoding`, and without a compression that no
+    header names. Many archives store a page decoded and keep the header, so content that does not begin as a
+    coding does is taken as it is.
+
+    Raises ContentError for a coding that cannot be undone, and for more than `limit` bytes.
+    """
+    for coding in reversed([name.strip().lower() for name in codings.split(",")]):
+        if coding not in ("", "identity"):
+            content = _without(coding, content, limit)
+    for coding, magic in (("gzip", GZIP), ("zstd", ZSTD)):
+        if content.startswith(magic):
+            content = _without(coding, content, limit)
+    if len(content) > limit:
+        raise ContentError(Reason.TOO_LONG, f"more than {limit} bytes")
+    return content
+
+
+def _without(coding: str, content: bytes, limit: int) -> bytes:
+    decoder, magic = _DECODERS.get(coding, (None, b""))
+    if decoder is None:
+        raise ContentError(
+            Reason.BROKEN_RECORD,
+            f"the content coding {coding!r} is none that is read: {', '.join(_DECODERS)}",
+        )
+    if not content or not content.startswith(magic):
+        return content
+    try:
+        found = decoder(content, limit)
+    except ImportError:
+        raise ContentError(
+            Reason.BROKEN_RECORD, f"the content coding {coding!r} needs brotli: run {install('web')}"
+        ) from None
+    except (zlib.error, zstandard.ZstdError, ValueError, RuntimeError) as error:
+        if not magic and _is_text(content):
+            return content
+        raise ContentError(
+            Reason.BROKEN_RECORD, f"the content coding {coding!r} cannot be undone: {error}"
+        ) from error
+    if len(found) > limit:
+        raise ContentError(Reason.TOO_LONG, f"more than {limit} bytes")
+    return found
+
+
+def _is_text(content: bytes) -> bool:
+    return content.lstrip().startswith(b"<") and b"\0" not in content
+
+
+def _inflated(content: bytes, limit: int, window: int) -> bytes:
+    found = b""
+    while content and len(found) <= limit:  # of gzip, one member after another
+        decompressor = zlib.decompressobj(window)
+        found += decompressor.decompress(content, limit + 1 - len(found))
+        _check_end(decompressor.eof or len(found) > limit)
+        content = decompressor.unused_data
+    return found
+
+
+def _gzip(content: bytes, limit: int) -> bytes:
+    return _inflated(content, limit, 16 + zlib.MAX_WBITS)
+
+
+def _deflate(content: bytes, limit: int) -> bytes:
+    """With or without zlib's header: servers send both."""
+    try:
+        return _inflated(content, limit, zlib.MAX_WBITS)
+    except zlib.error:
+        return _inflated(content, limit, -zlib.MAX_WBITS)
+
+
+def _zstd(content: bytes, limit: int) -> bytes:
+    found = bytearray()
+    while content and len(found) <= limit:  # one frame after another
+        decompressor = zstandard.ZstdDecompressor().decompressobj()
+        for start in range(0, len(content), SLICE):
+            found += decompressor.decompress(content[start : start + SLICE])
+            if decompressor.eof or len(found) > limit:
+                break
+        _check_end(decompressor.eof or len(found) > limit)
+        content = decompressor.unused_data + content[start + SLICE :]
+    return bytes(found)
+
+
+def _brotli(content: bytes, limit: int) -> bytes:
+    import brotli
+
+    decompressor, found = brotli.Decompressor(), bytearray()
+    try:
+        for start in range(0, len(content), SLICE):
+            found += decompressor.process(content[start : start + SLICE])
+            if len(found) > limit:
+                return bytes(found)
+    except brotli.error as error:
+        raise ValueError(str(error) or "it is damaged") from error
+    _check_end(decompressor.is_finished())
+    return bytes(found)
+
+
+def _check_end(reached: bool) -> None:
+    """Without its end, with the checksum, nobody knows whether what came before is right."""
+    if not reached:
+        raise ValueError("it is damaged, or ends too early")
+
+
+_DECODERS: dict[str, tuple[Callable[[bytes, int], bytes], bytes]] = {
+    "gzip": (_gzip, GZIP),
+    "x-gzip": (_gzip, GZIP),
+    "deflate": (_deflate, b""),
+    "zstd": (_zstd, ZSTD),
+    "br": (_brotli, b""),
+}
+
+
+def text_of(content: bytes, charset: str) -> tuple[str, str]:
+    """Plain text and the charset by which it was decoded: by its byte order mark, else by `charset` as
+    browsers read that label, else as UTF-8. Raises ContentError.
+    """
+    from resiliparse.parse.encoding import map_encoding_to_html5
+
+    mark, name = next((one for one in MARKS if content.startswith(one[0])), (b"", ""))
+    name = name or map_encoding_to_html5(charset, False) or "utf-8"
+    try:
+        return content[len(mark) :].decode(name), shown(name)
+    except UnicodeDecodeError as error:
+        why = f"byte {len(mark) + error.start} of the record: {error.reason}"
+        why = why if name == "utf-8" else f"{why} in {shown(name)}"
+        raise ContentError(Reason.INVALID_UTF8, why) from error
+
+
+def shown(charset: str) -> str:
+    """Python's name of a charset as browsers have it: windows-1252, not cp1252."""
+    return charset.lower().replace("cp125", "windows-125")
