@@ -6,18 +6,20 @@ import codecs
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import ClassVar, Literal
 
 import pyarrow as pa
 from pydantic import Field, field_validator
 
-from pipeline.sources.documents import Batches
+from pipeline.sources.documents import MAX_DOCUMENT_BYTES, Batches
 from pipeline.sources.file_by_file import read_files, units_of
 from pipeline.sources.formats.arrow_rows import read_parquet
 from pipeline.sources.formats.compression import CODECS, format_of
 from pipeline.sources.formats.conversations import forms_of
 from pipeline.sources.formats.csv_rows import read_csv
-from pipeline.sources.formats.jsonl import not_an_array, read_jsonl
+from pipeline.sources.formats.first_bytes import not_json_lines, not_text
+from pipeline.sources.formats.jsonl import read_jsonl
 from pipeline.sources.formats.rows import Columns, RowReader
 from pipeline.sources.formats.streams import as_utf8, blocks, reads_text
 from pipeline.sources.formats.text_files import read_text
@@ -28,7 +30,9 @@ from pipeline.store.fingerprint import file_sha256
 
 TEXT = (".txt", ".md")
 JSON_LINES = (".jsonl", ".json", ".ndjson")
-FORMATS = (*JSON_LINES, ".parquet", ".csv", *TEXT)
+SEPARATORS = {".csv": ",", ".tsv": "\t"}
+FORMATS = (*JSON_LINES, ".parquet", *SEPARATORS, *TEXT)
+LEAST_PIECE = 1 << 10
 
 
 class FilesConfig(Columns, Paths):
@@ -48,6 +52,31 @@ class FilesConfig(Columns, Paths):
         description="Character encoding of JSON lines, CSV and text files, by any name that Python knows. "
         "Parquet files are not affected.",
     )
+
+    separator: str | None = Field(
+        None,
+        min_length=1,
+        max_length=1,
+        exclude_if=lambda separator: separator is None,
+        description="The character between the fields of a CSV file. When not set, a comma, and in `.tsv` "
+        "files a tab.",
+    )
+    piece_bytes: int | None = Field(
+        None,
+        ge=LEAST_PIECE,
+        le=MAX_DOCUMENT_BYTES,
+        exclude_if=lambda size: size is None,
+        description="Cuts plain text and Markdown into documents of at most so many bytes, at blank lines if "
+        "possible. When not set, a file is one document, of at most 64 MiB. Set it, to 65_536 for example, "
+        "for one large file: as a single document it could not be divided into training and held-out text.",
+    )
+
+    @field_validator("separator")
+    @classmethod
+    def _separates(cls, separator: str | None) -> str | None:
+        if separator in ('"', "\r", "\n"):
+            raise ValueError(f"{separator!r} cannot separate fields; write for example ';'")
+        return separator
 
     @field_validator("encoding")
     @classmethod
@@ -73,7 +102,7 @@ class FilesSource:
     config: FilesConfig
     keep_ids: bool = False
     sha256: Hash = file_sha256
-    version: ClassVar[str] = "files-4"
+    version: ClassVar[str] = "files-5"
 
     def units(self) -> list[Unit]:
         return units_of(self._listed(), self.config.max_documents, self.sha256)
@@ -105,10 +134,9 @@ class FilesSource:
             reject(Reason.UNSUPPORTED_FORMAT, why, size_of(file))
         elif (plain, compression) == (".parquet", ""):
             yield from read_parquet(file, RowReader(name, self.config, batches, bytes=size_of(file)))
-        elif plain in (*JSON_LINES, ".csv", *TEXT):
-            content = as_utf8(blocks(file, compression), self.config.encoding)
+        elif plain in (*JSON_LINES, *SEPARATORS, *TEXT):
             reader = RowReader(name, self.config, batches, bytes=size_of(file))
-            yield from self._read_text_format(plain, content, reader)
+            yield from self._read_text_format(plain, blocks(file, compression), reader)
         else:
             why = f"none of {', '.join(FORMATS)} (all but .parquet also {', '.join(CODECS)})"
             reject(Reason.UNSUPPORTED_FORMAT, why, size_of(file))
@@ -116,13 +144,21 @@ class FilesSource:
     def _read_text_format(
         self, plain: str, content: Iterator[bytes], reader: RowReader
     ) -> Iterator[pa.RecordBatch]:
-        if plain == ".json":
-            content = not_an_array(content, reader)
-        if plain in JSON_LINES:
-            return read_jsonl(content, reader)
-        return (
-            read_csv(content, reader) if plain == ".csv" else read_text(content, reader.file, reader.batches)
-        )
+        config, start = self.config, next(content, b"")
+        refused = not_text(start, reader.file, config.encoding)
+        text = as_utf8(chain([start], content), config.encoding)
+        if not refused and plain in JSON_LINES:
+            start, more = next(text, b""), next(text, b"")
+            refused = not_json_lines(start, whole=not more)
+            text = chain([start, more], text)
+        if refused:
+            reader.reject(None, *refused, reader.bytes)
+        elif plain in JSON_LINES:
+            yield from read_jsonl(text, reader)
+        elif plain in SEPARATORS:
+            yield from read_csv(text, reader, config.separator or SEPARATORS[plain])
+        else:
+            yield from read_text(text, reader, config.piece_bytes)
 
     def _listed(self) -> Files:
         return listed(self.corpus, self.config.patterns(), lambda name: format_of(name)[0] in FORMATS)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from pipeline.sources.documents import MAX_DOCUMENT_BYTES
+from pipeline.sources.formats.first_bytes import other_separator
 from pipeline.sources.formats.rows import RowReader, no_text_column
 from pipeline.sources.formats.streams import BlockStream, Counted
 from pipeline.sources.source import Reason
@@ -14,14 +15,14 @@ from pipeline.sources.source import Reason
 READ_CHARACTERS = 1 << 20  # at a time, of a row that is not kept
 
 
-def read_csv(content: Iterator[bytes], reader: RowReader) -> Iterator[pa.RecordBatch]:
-    """The documents of a CSV file; `row` is the line where the row ends; where a quote never closes, the line
-    where the row begins. Raises what `content` raises.
+def read_csv(content: Iterator[bytes], reader: RowReader, separator: str) -> Iterator[pa.RecordBatch]:
+    """The documents of a CSV file, whose fields `separator` separates. `row` is the line where the row ends;
+    where a quote never closes, the line where the row begins. Raises what `content` raises.
     """
     csv.field_size_limit(MAX_DOCUMENT_BYTES)  # the default refuses texts over 128 KB
     counted = Counted(content)
     lines = _Lines(counted)
-    rows = csv.reader(lines, strict=True)
+    rows = csv.reader(lines, strict=True, delimiter=separator)
     try:
         header = [name.encode(errors="backslashreplace").decode() for name in next(rows, [])]
     except csv.Error as error:
@@ -29,6 +30,7 @@ def read_csv(content: Iterator[bytes], reader: RowReader) -> Iterator[pa.RecordB
         reader.reject(None, Reason.BROKEN_CSV, why, reader.bytes)
         return
     if header and (refused := no_text_column(header, reader.columns)):
+        refused += other_separator(header, separator)
         reader.reject(None, Reason.NO_TEXT, refused, reader.bytes)
         return
     while not reader.batches.done:

@@ -14,6 +14,7 @@ from pipeline.sources.source import Reason
 
 LEAST_LONG = 1 << 63
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_NOT_A_NUMBER = re.compile(rb"NaN|Infinity")
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89abAB]|\\u[dD][c-fC-F]")
 
 
@@ -53,8 +54,10 @@ def _row(line: bytes, number: int, reader: RowReader) -> Row | None:
             return None
         if line.startswith(BYTE_ORDER_MARK):
             return _row(line.removeprefix(BYTE_ORDER_MARK), number, reader)
-        reader.reject(number, *_why(line, error))
-        return None
+        row = _without_nan(line) if _NOT_A_NUMBER.search(line) else None
+        if row is None:
+            reader.reject(number, *_why(line, error))
+            return None
     if not isinstance(row, dict):
         why = f"the line holds a JSON {type(row).__name__}, not an object"
         reader.reject(number, Reason.NOT_AN_OBJECT, why)
@@ -63,6 +66,16 @@ def _row(line: bytes, number: int, reader: RowReader) -> Row | None:
         with suppress(RecursionError):
             row = json.loads(line, parse_int=_integer)
     return row
+
+
+def _without_nan(line: bytes) -> object:
+    """What a line holds with null for NaN and infinities, which Python and pandas write though JSON has none;
+    None if that is not all that is wrong with it.
+    """
+    try:
+        return json.loads(line, parse_constant=lambda _: None, parse_int=_integer)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _integer(digits: str) -> int | str:
@@ -87,16 +100,3 @@ def _python_parses(text: str) -> bool:
     except (ValueError, RecursionError):
         return False
     return True
-
-
-def not_an_array(content: Iterator[bytes], reader: RowReader) -> Iterator[bytes]:
-    """The same stream, or nothing if the file is one JSON array. The array is rejected as a file, because
-    the errors of its lines would not explain it.
-    """
-    start = next(content, b"")
-    if start.lstrip().startswith(b"["):
-        why = "the file is one JSON array; write one object per line (jq -c '.[]')"
-        reader.reject(None, Reason.JSON_ARRAY, why, reader.bytes)
-        return
-    yield start
-    yield from content

@@ -100,10 +100,12 @@ def no_text_column(names: Sequence[str], columns: Columns) -> str | None:
     """Why columns with these names hold no text; None if they do."""
     forms = FORMS[columns.format]
     if forms and not any(set(form) <= set(names) for form in forms):
-        return f"no column {forms_of(columns.format)}; there are {', '.join(names)}"
+        return f"no column {forms_of(columns.format)}; there are {', '.join(map(repr, names))}"
     for name in columns.text_columns:
         if name not in names and not forms:
-            return f"no column {name!r}; there are {', '.join(names)}"
+            # In quotes, which show a space at the end of a name.
+            there = ", ".join(map(repr, names))
+            return f"no column {name!r}: name the one of the text in `text_column`; there are {there}"
         if (found := names.count(name)) > 1:
             return f"{found} columns have the name {name!r}: rename all but one"
     return None

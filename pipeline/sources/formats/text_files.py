@@ -1,37 +1,68 @@
-"""Plain text and Markdown: one document per file, or several pieces of a long file."""
+"""Plain text and Markdown: one document a file, or pieces of a file where the recipe asks for them."""
 
 import codecs
 from collections.abc import Iterator
 
 import pyarrow as pa
 
-from pipeline.sources.documents import Batches, SourceDocument, location
+from pipeline.sources.documents import MAX_DOCUMENT_BYTES, SourceDocument, location
+from pipeline.sources.formats.compression import BrokenCompressionError
+from pipeline.sources.formats.rows import RowReader
 from pipeline.sources.source import Reason
 
-PIECE_BYTES = 64 << 10
 
+def read_text(
+    content: Iterator[bytes], reader: RowReader, piece_bytes: int | None
+) -> Iterator[pa.RecordBatch]:
+    r"""The documents of a UTF-8 text file: the entire file, or pieces of at most `piece_bytes`, cut at blank
+    lines if possible. A file that is too long for one document is set aside.
 
-def read_text(content: Iterator[bytes], file: str, batches: Batches) -> Iterator[pa.RecordBatch]:
-    r"""The documents of a UTF-8 text file: the entire file, or pieces of at most PIECE_BYTES, cut at blank
-    lines if possible.
-
-    As a single document, a corpus of one long file could not be split into training and validation. Ids are
-    byte offsets. All line ends become `\n`. Raises BrokenCompressionError and OSError.
+    Ids are byte offsets. All line ends become `\n`. Raises BrokenCompressionError and OSError.
     """
     offset = 0
-    for piece in pieces(content):
+    for piece in _whole(content, reader) if piece_bytes is None else pieces(content, piece_bytes):
         text = piece.removeprefix(codecs.BOM_UTF8) if offset == 0 else piece
         row = offset + 1
         try:
             decoded = universal_newlines(text.decode())
-            batches.add(file, SourceDocument(location(file, offset), decoded, row, file))
+            document = SourceDocument(location(reader.file, offset), decoded, row, reader.file)
+            reader.batches.add(reader.file, document)
         except UnicodeDecodeError as error:
             place = offset + len(piece) - len(text) + error.start
-            batches.reject(file, row, Reason.INVALID_UTF8, f"byte {place} of the file: {error.reason}")
-        yield from batches.full()
-        if batches.done:
+            reader.reject(row, Reason.INVALID_UTF8, f"byte {place} of the file: {error.reason}")
+        yield from reader.batches.full()
+        if reader.batches.done:
             return
         offset += len(piece)
+
+
+def _whole(content: Iterator[bytes], reader: RowReader) -> Iterator[bytes]:
+    """The stream as one piece. Of a damaged file, what comes before the damage, up to a whole character."""
+    held, damage = bytearray(), None
+    try:
+        for block in content:
+            held += block
+            if len(held) > MAX_DOCUMENT_BYTES:
+                why = f"more than {MAX_DOCUMENT_BYTES} bytes: cut the file into documents with `piece_bytes`"
+                reader.reject(None, Reason.TOO_LONG, why, reader.bytes)
+                return
+    except BrokenCompressionError as error:
+        damage = error
+        del held[len(held) - _begun(bytes(held[-4:])) :]
+    if held:
+        yield bytes(held)
+    if damage:
+        raise damage
+
+
+def _begun(end: bytes) -> int:
+    """How many bytes at the end of a text are the beginning of a character."""
+    for back in range(1, len(end) + 1):
+        if end[-back] >= 0xC0:
+            return back if back < (2 if end[-back] < 0xE0 else 3 if end[-back] < 0xF0 else 4) else 0
+        if end[-back] < 0x80:
+            break
+    return 0
 
 
 def universal_newlines(text: str) -> str:
@@ -39,14 +70,14 @@ def universal_newlines(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def pieces(content: Iterator[bytes]) -> Iterator[bytes]:
-    """The stream, cut into pieces of at most PIECE_BYTES."""
+def pieces(content: Iterator[bytes], size: int) -> Iterator[bytes]:
+    """The stream, cut into pieces of at most `size` bytes."""
     held = b""
     for block in content:
         held += block
         start = 0
-        while len(held) - start > PIECE_BYTES:
-            end = start + _cut(held[start : start + PIECE_BYTES])
+        while len(held) - start > size:
+            end = start + _cut(held[start : start + size])
             yield held[start:end]
             start = end
         held = held[start:]

@@ -9,6 +9,7 @@ from itertools import chain, groupby
 from operator import itemgetter
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from pipeline.sources import SourceConfig, open_source
 from pipeline.sources.source import OfflineError, Source, Unit
@@ -94,9 +95,10 @@ def collect(store: Store, engine: Engine, corpus: str, config: SourceConfig, par
             reasons = [f"{reason} {count:,}" for reason, count in breakdown(counts, "set_aside").items()]
             emptied = f"set_aside/{REMOVED}" in counts
             remedy = "Take it out of the recipe" if emptied else "Check its `source`"
+            first = _first_reject(draft, parts)
             raise CorpusError(
                 f"corpus {corpus!r} is empty: its source gave no valid document "
-                f"({', '.join(reasons) or 'and no invalid one'}). {remedy}"
+                f"({', '.join(reasons) or 'and no invalid one'}). {first and f'First, {first}. '}{remedy}"
             )
         if "lost_bytes" in counts:
             counts["input_bytes"] = sum(unit.bytes for unit in units)
@@ -193,6 +195,17 @@ class _Reading:
 
 def _read(group: UnitGroup, reading: Callable[[UnitGroup], _Reading]) -> list[Part]:
     return reading(group).read()
+
+
+def _first_reject(draft: Draft, parts: Iterable[Part]) -> str:
+    """What was wrong with the first input that was set aside, and where; empty if none was."""
+    tables = (draft.path / part.files["rejects"].path for part in parts if "rejects" in part.files)
+    rows = (row for table in tables for row in pq.read_table(table).slice(0, 1).to_pylist())
+    row = next(rows, None)
+    if row is None:
+        return ""
+    place = row["file"] if row["row"] is None else f"{row['file']}, row {row['row']}"
+    return f"{place}: {row['detail']}"
 
 
 def _copied(source: StoredSource, draft: Draft, corpus: str, gone: Removed) -> list[Part]:

@@ -168,7 +168,8 @@ def _data(
         )
     if not any(shards[name].counts["validation_documents"] for name in tokens):
         raise TrainingError(
-            "no document was held out for validation: raise shards.validation_fraction, or add text"
+            "no document was held out for validation: raise shards.validation_fraction, add text, or cut "
+            "long text files with `piece_bytes` of their source"
         )
     try:
         training.check_corpora(tokens)

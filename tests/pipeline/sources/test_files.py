@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from pipeline.sources import open_source
 from pipeline.sources.documents import BATCH_BYTES, MAX_DOCUMENT_BYTES, document_id, location, own_id
 from pipeline.sources.files import FilesConfig, FilesSource
-from pipeline.sources.formats.text_files import PIECE_BYTES, pieces, universal_newlines
+from pipeline.sources.formats.text_files import pieces, universal_newlines
 from pipeline.sources.listing import listed
 from pipeline.sources.source import Reason, Rejected, SourceError, Unit
 from pipeline.store.file_hashes import FileHashes
@@ -355,6 +355,7 @@ def test_a_line_too_long_to_hold_is_set_aside_and_the_next_one_read(tmp_path: Pa
     assert rejects == [("a.jsonl", 1, "too_long")]
 
 
+PIECE_BYTES = 64 << 10
 LONG = ["é" * 9000, "word " * 3000, "😀" * 30000, "x" * (PIECE_BYTES - 1), "x"]
 LINE_ENDS = ["\n", "\n\n", "\r", "\r\n", "\r\n\r\n"]
 
@@ -362,14 +363,17 @@ LINE_ENDS = ["\n", "\n\n", "\r", "\r\n", "\r\n\r\n"]
 @given(
     st.lists(st.sampled_from([*LONG, *LINE_ENDS]), max_size=20),
     st.integers(1000, 1 << 18) | st.just(PIECE_BYTES),
+    st.sampled_from([1024, PIECE_BYTES]),
 )
 def test_a_long_text_is_cut_into_pieces_that_join_to_the_same_text_and_lines(
-    parts: list[str], size: int
+    parts: list[str], block: int, size: int
 ) -> None:
     content = "".join(parts).encode()
-    found = list(pieces(iter([content[start : start + size] for start in range(0, len(content), size)])))
+    found = list(
+        pieces(iter([content[start : start + block] for start in range(0, len(content), block)]), size)
+    )
     assert b"".join(found) == content
-    assert all(0 < len(piece) <= PIECE_BYTES and piece.decode() for piece in found)
+    assert all(0 < len(piece) <= size and piece.decode() for piece in found)
     lines = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8").read()
     assert "".join(universal_newlines(piece.decode()) for piece in found) == lines
 
@@ -382,19 +386,41 @@ def test_windows_and_old_macintosh_text_files_have_the_same_lines_as_others(tmp_
     assert set(texts(tmp_path / "*.md")) == {"A title\n\n- one\n- two\n"}
 
 
-def test_a_long_text_file_is_cut_at_blank_lines(tmp_path: Path) -> None:
-    paragraphs = [f"Paragraph {n}. " + "Some words follow here. " * 40 for n in range(300)]
-    (tmp_path / "book.txt").write_text("\n\n".join(paragraphs))
-    found = texts(tmp_path / "book.txt")
-    assert len(found) > 4
-    assert all(piece.startswith("Paragraph ") for piece in found)
+BOOK = "\n\n".join(f"Paragraph {n}. " + "Some words follow here. " * 40 for n in range(3000))
 
 
-def test_bytes_that_are_not_utf8_cost_a_text_file_one_piece(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["book.txt", "book.md", "book.txt.gz"])
+def test_a_text_file_is_one_document_whatever_its_length(tmp_path: Path, name: str) -> None:
+    packed = gzip.compress(BOOK.encode()) if name.endswith(".gz") else BOOK.encode()
+    (tmp_path / name).write_bytes(packed)
+    assert texts(tmp_path / name) == [BOOK]
+
+
+def test_a_text_file_is_cut_at_blank_lines_where_the_recipe_says_so(tmp_path: Path) -> None:
+    (tmp_path / "book.txt").write_text(BOOK)
+    found = texts(tmp_path / "book.txt", piece_bytes=PIECE_BYTES)
+    assert len(found) > 40 and "".join(found) == BOOK
+    assert all(piece.startswith("Paragraph ") and len(piece) <= PIECE_BYTES for piece in found)
+
+
+def test_a_text_file_too_long_for_a_document_is_set_aside_with_what_to_set(tmp_path: Path) -> None:
+    path = tmp_path / "dump.txt"
+    path.write_bytes(b"some words on a line\n" * (1 + MAX_DOCUMENT_BYTES // 21))
+    rows, rejects = documents_and_rejects(path)
+    assert rows == []
+    assert [(one.row, str(one.reason), one.lost_bytes) for one in rejects] == [
+        (None, "too_long", path.stat().st_size)
+    ]
+    assert "`piece_bytes`" in rejects[0].detail
+    assert sum(len(text) for text in texts(path, piece_bytes=1 << 20)) == path.stat().st_size
+
+
+def test_bytes_that_are_not_utf8_cost_a_text_file_or_a_piece_of_it(tmp_path: Path) -> None:
     good = ("word " * 1000 + "\n\n") * 40
     (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbf" + good.encode() + b"caf\xe9")
     (tmp_path / "latin.md").write_bytes("café".encode("latin-1"))
-    rows, rejects = read(tmp_path / "*")
+    assert read(tmp_path / "*") == ([], [("a.txt", 1, "invalid_utf8"), ("latin.md", 1, "invalid_utf8")])
+    rows, rejects = read(tmp_path / "*", piece_bytes=PIECE_BYTES)
     assert rows[0]["text"].startswith("word")
     assert len(rows) == 3
     assert [reject[0::2] for reject in rejects] == [("a.txt", "invalid_utf8"), ("latin.md", "invalid_utf8")]
@@ -490,4 +516,6 @@ def test_a_csv_file_without_the_column_or_a_header_is_one_reject_that_says_so(tm
         ("b.csv", None, Reason.BROKEN_CSV),
         ("c.csv", None, Reason.NO_TEXT),
     ]
-    assert rejects[0].detail == "no column 'text'; there are title, body"
+    assert rejects[0].detail == (
+        "no column 'text': name the one of the text in `text_column`; there are 'title', 'body'"
+    )

@@ -24,6 +24,7 @@ def test_bad_lines() -> None:
         "fine",
         "b",
         "bom line",
+        "x",  # beside a NaN
         "fine2",
         "a\x00b",
         "x" * 18,
@@ -37,7 +38,6 @@ def test_bad_lines() -> None:
         (6, "not_an_object"),
         (10, "lone_surrogate"),
         (11, "invalid_utf8"),
-        (13, "invalid_json"),
     ]
 
 
@@ -77,7 +77,9 @@ def test_the_json_test_suite_is_judged_as_it_says_with_good_neighbours_between(t
         "case": len(names) - len(rejected),
     }
     assert {name for name in rejected if name.startswith("y_")} == set()
-    assert {name for name in names if name.startswith("n_") and name not in rejected} == set()
+    # JSON has none of them, but Python and pandas write them: they are read as null.
+    not_numbers = {"n_number_NaN.json", "n_number_infinity.json", "n_number_minus_infinity.json"}
+    assert {name for name in names if name.startswith("n_") and name not in rejected} == not_numbers
 
 
 @pytest.fixture
@@ -108,7 +110,11 @@ def test_invalid_utf8_in_json_lines_parquet_and_text_files(
         (tmp_path / f"{name}.txt").write_bytes(raw)
     rows, rejects = documents_and_rejects(tmp_path / "*.txt")
     assert [row["source"] for row in rows] == [f"{name}.txt" for name in sorted(good)]
-    bad_files = [(f"{name}.txt", 1, "invalid_utf8") for name in sorted(set(raw_texts) - good)]
+    marked = {"bom_utf16le", "fe_ff"}  # the file says that it is UTF-16
+    bad_files = [
+        (f"{name}.txt", None if name in marked else 1, "invalid_utf8")
+        for name in sorted(set(raw_texts) - good)
+    ]
     assert [(reject.file, reject.row, str(reject.reason)) for reject in rejects] == bad_files
 
 

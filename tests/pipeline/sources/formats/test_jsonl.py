@@ -58,3 +58,20 @@ def test_integers_of_more_than_64_bits_stay_what_they_are(tmp_path: Path) -> Non
     ((row,), rejects) = documents_and_rejects(path)
     assert (row["id"], rejects) == (document_id("c", own_id(long)), [])
     assert json.loads(row["metadata"]) == {"n": [f"-{long}"], "f": 1e30, "i": 2**64 - 1}
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity"])
+@pytest.mark.parametrize(
+    "row", ['{"text": "kept", "score": %s}', '{"text": "kept", "deep": {"list": [1, %s]}}']
+)
+def test_a_number_that_is_none_is_null_in_metadata(row: str, value: str) -> None:
+    rows, rejects = found([(row % value).encode()])
+    assert rejects == []
+    assert rows[0]["text"] == "kept"
+    assert json.loads(rows[0]["metadata"]) in ({"score": None}, {"deep": {"list": [1, None]}})
+
+
+def test_a_text_that_is_no_number_is_no_text_and_the_word_in_a_text_changes_nothing() -> None:
+    rows, rejects = found([b'{"text": NaN}\n{"text": "NaN and Infinity"}\n{"text": "NaN" broken}\n'])
+    assert [row["text"] for row in rows] == ["NaN and Infinity"]
+    assert [(one.row, str(one.reason)) for one in rejects] == [(1, "null_text"), (3, "invalid_json")]

@@ -86,7 +86,9 @@ def test_a_table_without_the_text_column_names_the_columns_it_has(tmp_path: Path
     source = open_source("c", FilesConfig(paths=(str(tmp_path / "a.parquet"),)))
     rejects: list[Rejected] = []
     assert list(source.read(source.units()[0], rejects)) == []
-    assert rejects[0].detail == "no column 'text'; there are body, n"
+    assert rejects[0].detail == (
+        "no column 'text': name the one of the text in `text_column`; there are 'body', 'n'"
+    )
     assert read(tmp_path / "a.parquet", text_column="n")[1] == [(None, "text_not_a_string")]
     assert read(tmp_path / "a.parquet", text_column="body")[0][0]["text"] == "t"
 

@@ -161,7 +161,10 @@ def test_what_does_not_exist_on_the_hub_is_named_with_what_does(read: Any) -> No
         ({"revision": "v9"}, "has no revision 'v9'"),
         ({"config": "fancy"}, "'fancy' not found. Available: ['plain']"),
         ({"split": "dev"}, "has no split 'dev'; choose from train, test"),
-        ({"text_column": "body"}, "no column 'body'; there are id, text, score"),
+        (
+            {"text_column": "body"},
+            "no column 'body': name the one of the text in `text_column`; there are 'id', 'text', 'score'",
+        ),
         ({"text_column": "score"}, "column 'score' is of type double"),
     ):
         assert says in read(config=config)["error"]

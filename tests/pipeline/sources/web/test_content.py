@@ -91,6 +91,7 @@ def test_a_compression_that_no_header_names_is_undone(tmp_path: Path, coding: st
         ("zstd", zstandard.compress(b"x" * 99)[:8] + b"damaged" * 9, "the content coding 'zstd' cannot be"),
         ("br", b"\xff\xff\xff\xff\x00damaged", "the content coding 'br' cannot be undone"),
     ],
+    ids=["unknown", "bzip2", "gzip", "zstd", "br"],
 )
 def test_a_coding_that_cannot_be_undone_costs_its_record_and_is_named(
     tmp_path: Path, coding: str, body: bytes, said: str

@@ -143,6 +143,15 @@ def test_an_empty_corpus_is_refused_with_what_was_found(tmp_path: Path) -> None:
         collect(Store(tmp_path / "store"), ENGINE, "c", config(tmp_path / "in"), part_bytes=1_000_000)
 
 
+def test_an_empty_corpus_says_which_column_is_missing_and_which_there_are(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "wiki.csv").write_text("nr,titel,body\n1,a,b\n")
+    files = FilesConfig(paths=(str(tmp_path / "in" / "*.csv"),))
+    said = r"First, wiki\.csv: no column 'text': name .* `text_column`; there are 'nr', 'titel', 'body'"
+    with pytest.raises(CorpusError, match=said):
+        collect(Store(tmp_path / "store"), ENGINE, "c", files, part_bytes=1_000_000)
+
+
 def test_an_unchanged_corpus_is_not_read_again_to_find_that_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,128 @@
+"""What a file is by its first bytes, where its name and the settings say something else. One sentence for the
+file explains what the errors of its rows would not.
+"""
+
+import codecs
+import json
+import re
+
+from pipeline.sources.source import Reason
+
+Refused = tuple[Reason, str]
+
+COMPRESSED = {
+    b"\x1f\x8b": ("gzip", ".gz"),
+    b"\x28\xb5\x2f\xfd": ("zstd", ".zst"),
+    b"BZh": ("bzip2", ".bz2"),
+    b"\xfd7zXZ\x00": ("xz", ".xz"),
+}
+OTHERS = {
+    b"PK\x03\x04": "the file is a zip archive: unpack it",
+    b"PAR1": "the file is Parquet: name it .parquet",
+    b"%PDF-": "the file is a PDF: write its text into a text file",
+    b"\xd0\xcf\x11\xe0": "the file is an Office document: write its text into a text file",
+}
+MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+LOOKED_AT = 4096
+_ONE_LIST = re.compile(rb'^\s*"([^"]+)"\s*:\s*\[')
+
+
+def not_text(start: bytes, name: str, encoding: str) -> Refused | None:
+    """Why a file of text, which begins with `start`, is none in `encoding`; None if it may be."""
+    for magic, (what, suffix) in COMPRESSED.items():
+        if start.startswith(magic) and not _is_ascii(start):
+            return Reason.UNSUPPORTED_FORMAT, f"the file holds {what} data: name it {name}{suffix}"
+    for magic, why in OTHERS.items():
+        if start.startswith(magic):
+            return Reason.UNSUPPORTED_FORMAT, why
+    found = _wide(start)
+    if found and not codecs.lookup(encoding).name.startswith(found[:6]):
+        return Reason.INVALID_UTF8, f"the file is in {found.upper()}: set `encoding: {found}`"
+    return None
+
+
+def _is_ascii(start: bytes) -> bool:
+    """Text may begin with `BZh`."""
+    return start[:LOOKED_AT].isascii() and b"\0" not in start[:LOOKED_AT]
+
+
+def _wide(start: bytes) -> str:
+    """UTF-16 or UTF-32, by its mark, or by the zeros between its letters; else empty."""
+    for mark, encoding in MARKS:
+        if start.startswith(mark):
+            return encoding
+    even, odd = start[:LOOKED_AT:2], start[1:LOOKED_AT:2]
+    if len(odd) < 2:
+        return ""
+    zeros = (even.count(0) / len(even), odd.count(0) / len(odd))
+    if zeros[0] < 0.1 and zeros[1] > 0.4:
+        return "utf-16-le"
+    return "utf-16-be" if zeros[1] < 0.1 and zeros[0] > 0.4 else ""
+
+
+def not_json_lines(start: bytes, whole: bool) -> Refused | None:
+    """Why a file of JSON, which begins with `start`, does not hold one object in each line; None if it may.
+    `whole`: nothing follows.
+    """
+    lines = [line for line in start.removeprefix(codecs.BOM_UTF8).split(b"\n") if line.strip()]
+    if not lines:
+        return None
+    first, *others = (line.strip() for line in lines)
+    if not others and not whole:  # the first line goes on
+        return (Reason.JSON_ARRAY, _ARRAY) if first.startswith(b"[") else None
+    if first.startswith(b"["):
+        return None if _parses(first) and others else (Reason.JSON_ARRAY, _ARRAY)
+    if not first.startswith(b"{") or _parses(first):
+        return None
+    if first.endswith(b",") and _parses(first[:-1]):
+        return Reason.INVALID_JSON, "the lines end with a comma: write one object per line, without it"
+    rest = _after_one_value(first)
+    if rest.startswith(b"\r"):
+        return Reason.INVALID_JSON, "the lines end with CR alone: convert them (tr '\\r' '\\n')"
+    if rest.startswith((b"{", b",")):
+        return Reason.INVALID_JSON, "several objects stand in one line: write one object per line (jq -c .)"
+    goes_on = others and (first.endswith((b"{", b"[")) or not others[0].startswith(b"{"))
+    if goes_on and not rest:
+        found = _ONE_LIST.match(first[1:] or others[0])
+        query = f".{found[1].decode(errors='replace')}[]" if found else "."
+        why = f"an object stretches over several lines: write one object per line (jq -c '{query}')"
+        return Reason.INVALID_JSON, why
+    return None
+
+
+_ARRAY = "the file is one JSON array; write one object per line (jq -c '.[]')"
+
+
+def _parses(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _after_one_value(line: bytes) -> bytes:
+    """What follows the first JSON value of a line; empty if it has no whole one."""
+    text = line.decode(errors="replace")
+    try:
+        end = json.JSONDecoder().raw_decode(text)[1]
+    except (ValueError, RecursionError):
+        return b""
+    return text[end:].lstrip(" \t").encode()
+
+
+def other_separator(header: list[str], separator: str) -> str:
+    """What to set where a CSV header is one field, in which another separator stands; else empty."""
+    if len(header) != 1:
+        return ""
+    found = [one for one in (",", ";", "\t", "|") if one != separator and one in header[0]]
+    return (
+        f"; the fields are separated by {found[0]!r}: set `separator: {json.dumps(found[0])}`"
+        if found
+        else ""
+    )

@@ -1,0 +1,177 @@
+"""A file whose first bytes contradict its name is one reject with the remedy, whatever its kind. No file of
+the right kind is taken for another.
+"""
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.sources.formats.first_bytes import not_json_lines, not_text
+from tests.pipeline.sources.reading import documents_and_rejects
+
+ROWS = [{"id": "a", "text": "The first text."}, {"id": "b", "text": "The second, with a € and an é."}]
+LINES = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in ROWS)
+CSV = 'id,text\na,The first text.\nb,"The second, with a € and an é."\n'
+TEXT = "The first text.\n\nThe second, with a € and an é.\n"
+CONTENT = {
+    "jsonl": LINES,
+    "json": LINES,
+    "ndjson": LINES,
+    "csv": CSV,
+    "tsv": CSV.replace(",", "\t"),
+    "txt": TEXT,
+    "md": TEXT,
+}
+
+
+def zipped(content: bytes) -> bytes:
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("inside", content)
+    return archive.getvalue()
+
+
+def parquet(content: bytes) -> bytes:
+    table = io.BytesIO()
+    pq.write_table(pa.table({"text": [content.decode()]}), table)
+    return table.getvalue()
+
+
+PACKED: dict[str, tuple[Callable[[bytes], bytes], str]] = {
+    "gzip": (gzip.compress, ".gz"),
+    "zstd": (zstandard.compress, ".zst"),
+    "bzip2": (bz2.compress, ".bz2"),
+    "xz": (lzma.compress, ".xz"),
+    "zip": (zipped, "unpack it"),
+    "Parquet": (parquet, ".parquet"),
+}
+
+
+def only_reject(path: Path, **config: object) -> str:
+    rows, rejects = documents_and_rejects(path, **config)
+    assert rows == []
+    assert [one.row for one in rejects] == [None], rejects
+    assert rejects[0].lost_bytes == path.stat().st_size
+    return rejects[0].detail
+
+
+@pytest.mark.parametrize("kind", CONTENT)
+@pytest.mark.parametrize("what", PACKED)
+def test_packed_data_under_a_plain_name_is_named_with_what_to_do(
+    tmp_path: Path, what: str, kind: str
+) -> None:
+    pack, remedy = PACKED[what]
+    (tmp_path / f"a.{kind}").write_bytes(pack(CONTENT[kind].encode()))
+    said = only_reject(tmp_path / f"a.{kind}")
+    assert what in said and remedy in said
+
+
+@pytest.mark.parametrize("kind", CONTENT)
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_a_wide_encoding_is_named_and_read_once_it_is_set(tmp_path: Path, encoding: str, kind: str) -> None:
+    path = tmp_path / f"a.{kind}"
+    path.write_bytes(CONTENT[kind].encode(encoding))
+    assert f"set `encoding: {encoding}`" in only_reject(path)
+    rows, rejects = documents_and_rejects(path, encoding=encoding)
+    assert rejects == []
+    assert "€" in rows[-1]["text"]
+
+
+ARRAY = "the file is one JSON array"
+SEVERAL = "an object stretches over several lines"
+JSON_FILES = {
+    "an array in one line": (json.dumps(ROWS), ARRAY),
+    "an array, one object a line": ("[\n" + ",\n".join(map(json.dumps, ROWS)) + "\n]\n", ARRAY),
+    "an array that begins in its first line": ("[" + ",\n ".join(map(json.dumps, ROWS)) + "]", ARRAY),
+    "an array, indented": (json.dumps(ROWS, indent=2), ARRAY),
+    "after white space": ("\n  " + json.dumps(ROWS, indent=2), ARRAY),
+    "objects, indented": ("\n".join(json.dumps(row, indent=2) for row in ROWS), SEVERAL),
+    "one object, indented": (json.dumps(ROWS[0], indent=4), SEVERAL),
+    "an object of a list": (json.dumps({"data": ROWS}, indent=2), "jq -c '.data[]'"),
+    "an object of a list, by lines": (
+        '{"rows": [\n' + ",\n".join(map(json.dumps, ROWS)) + "\n]}",
+        "jq -c '.rows[]'",
+    ),
+    "lines with commas": (",\n".join(map(json.dumps, ROWS)) + ",\n", "the lines end with a comma"),
+    "ended by CR": ("\r".join(map(json.dumps, ROWS)) + "\r", "the lines end with CR alone"),
+    "end to end": ("".join(map(json.dumps, ROWS)), "several objects stand in one line"),
+    "beside one another": (" ".join(map(json.dumps, ROWS)) + "\n", "several objects stand in one line"),
+}
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "json", "ndjson"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize("content", JSON_FILES)
+def test_json_that_is_not_one_object_a_line_is_one_reject(
+    tmp_path: Path, content: str, mark: str, kind: str
+) -> None:
+    path = tmp_path / f"a.{kind}"
+    text, said = JSON_FILES[content]
+    path.write_text(mark + text, encoding="utf-8")
+    assert said in only_reject(path)
+
+
+def test_an_array_longer_than_a_block_is_one_reject(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(json.dumps([{"text": "word " * 100}] * 1000), encoding="utf-8")
+    assert ARRAY in only_reject(tmp_path / "a.jsonl")
+
+
+@pytest.mark.parametrize(
+    "broken",
+    ['{"text": "cut off', '{"text": "no brace"', "nonsense", '"text"', "[1, 2]", "null", '{"text": 1}}', ""],
+)
+def test_a_first_line_that_is_broken_costs_itself_only(tmp_path: Path, broken: str) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(f"{broken}\n{LINES}", encoding="utf-8")
+    rows, rejects = documents_and_rejects(path)
+    assert [row["text"] for row in rows] == [row["text"] for row in ROWS]
+    assert [one.row for one in rejects] == ([1] if broken else [])
+
+
+@given(
+    st.lists(
+        st.dictionaries(st.text(), st.text() | st.floats() | st.lists(st.text()), max_size=3), min_size=1
+    )
+)
+def test_no_json_lines_are_taken_for_something_else(rows: list[dict[str, object]]) -> None:
+    content = "\n".join(json.dumps(row, ensure_ascii=False) for row in rows).encode("utf-8", "replace")
+    assert not_json_lines(content, whole=True) is None
+    assert not_json_lines(content[: len(content) // 2], whole=False) is None
+    assert not_text(content, "a.jsonl", "utf-8") is None
+
+
+@given(st.text(min_size=8).filter(lambda text: "\0" not in text))
+def test_no_text_is_taken_for_something_else(text: str) -> None:
+    content = text.encode("utf-8", "replace")
+    if content[:2] not in (b"PK", b"PA", b"%P"):
+        assert not_text(content, "a.txt", "utf-8") is None
+
+
+@pytest.mark.parametrize("separator", [";", "\t", "|"])
+def test_another_separator_is_named_and_read_once_it_is_set(tmp_path: Path, separator: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(CSV.replace(",", separator), encoding="utf-8")
+    assert f"set `separator: {json.dumps(separator)}`" in only_reject(path)
+    rows, rejects = documents_and_rejects(path, separator=separator)
+    assert (len(rows), rejects) == (2, [])
+
+
+def test_a_header_shows_its_spaces_and_what_to_set(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("id, text\na,The first text.\n", encoding="utf-8")
+    said = only_reject(path)
+    assert "' text'" in said and "`text_column`" in said
+    rows, _ = documents_and_rejects(path, text_column=" text")
+    assert rows[0]["text"] == "The first text."
