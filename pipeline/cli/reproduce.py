@@ -11,6 +11,13 @@ from pipeline.steps.lineage import reproduce
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_checkpoint(parser)
     parser.add_argument(
+        "--compare",
+        metavar="OUT",
+        type=Path,
+        help="say whether CHECKPOINT, the directory of one that was made again, is the one that OUT was "
+        "written for: to the byte, or by its losses where machines round differently",
+    )
+    parser.add_argument(
         "-o",
         "--out",
         metavar="OUT",
@@ -20,6 +27,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
+    if options.compare:
+        if options.checkpoint is None:
+            raise UsageError("reproduce: --compare needs the directory of the CHECKPOINT that was made again")
+        print(reproduce.compare(options.compare, Path(options.checkpoint)))
+        return
     if (options.checkpoint is None) == (options.variant is None):
         raise UsageError("reproduce: give either CHECKPOINT or --variant")
     store = whole_store()

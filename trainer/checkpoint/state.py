@@ -6,7 +6,7 @@
                             A split model has optimizer-<number>-of-<processes>.safetensors from each process
                             (trainer.checkpoint.sharded_safetensors)
     state.json              position (step, tokens, samples), run identity and its hash, last losses, spike
-                            history
+                            history, the machine
     lineage.json            what the model was made from
     manifest.json           size and sha256 of every file
 
@@ -105,7 +105,7 @@ class Snapshot:
         identity = {"config_hash": config_hash(self.identity), "meaning": self.identity}
         _write_json(directory / "state.json", {**progress, **identity})
         facts: dict[str, Any] = {
-            **{name: progress[name] for name in ("step", "tokens", "corpus_tokens", "changes")},
+            **{name: progress[name] for name in ("step", "tokens", "corpus_tokens", "changes", "machine")},
             "config_hash": config_hash(self.identity),
             "config": training.model_dump(mode="json"),
             "libraries": {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},

@@ -14,6 +14,7 @@ from trainer.run.session import Session
 from trainer.run.spikes import SpikeDetector
 from trainer.system.errors import TrainerError
 from trainer.system.history import differing, flat
+from trainer.system.machine import differences
 
 # Settings that can never change in a run: the saved state would not fit.
 FIXED = (
@@ -98,6 +99,13 @@ def restore(session: Session, checkpoint: Path) -> None:
     session.loss_scale = LossScale.of(session.plan.precision).resumed_from(LossScale(**saved["loss_scale"]))
     session.spikes = SpikeDetector(map(tuple, saved["spike_history"]))
     session.metrics_bytes, session.changes = saved["metrics_bytes"], saved["changes"]
+    if otherwise := differences(saved.get("machine", session.machine), session.machine):
+        log.warning(
+            "this machine rounds otherwise than that of step %d (%s): the weights will differ in their last "
+            "bits from those of a run that was not moved",
+            session.step,
+            "; ".join(otherwise),
+        )
     changed = _changes(saved, session.plan)
     if changed:
         log.warning("the settings changed after step %d: %s", session.step, "; ".join(changed))

@@ -29,6 +29,7 @@ from trainer.run.resolve import Plan
 from trainer.run.spikes import SpikeDetector
 from trainer.run.step import StepContext, StepResult, train_step
 from trainer.system.errors import TrainerError
+from trainer.system.machine import machine
 
 
 @dataclass
@@ -67,6 +68,11 @@ class Session:
     @property
     def tokens(self) -> int:
         return self.curriculum.tokens(self.step)
+
+    @property
+    def machine(self) -> dict[str, Any]:
+        """What of this machine decides the last bits of the weights."""
+        return machine(torch.get_num_threads(), self.world.device.type)
 
     @property
     def is_complete(self) -> bool:
@@ -185,6 +191,7 @@ class Session:
             "spike_history": self.spikes.history,
             "metrics_bytes": metrics_bytes,
             "changes": self.changes,
+            "machine": self.machine,
         }
         with weight_averaging.use_averaged_weights(self.optimizers):
             return state.Snapshot.take(

@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -199,8 +200,8 @@ def _read(group: UnitGroup, reading: Callable[[UnitGroup], _Reading]) -> list[Pa
 
 def _first_reject(draft: Draft, parts: Iterable[Part]) -> str:
     """What was wrong with the first input that was set aside, and where; empty if none was."""
-    tables = (draft.path / part.files["rejects"].path for part in parts if "rejects" in part.files)
-    rows = (row for table in tables for row in pq.read_table(table).slice(0, 1).to_pylist())
+    tables = (draft.file(part, "rejects") for part in parts if "rejects" in part.files)
+    rows = (row for table in tables for row in pq.read_table(os.fspath(table)).slice(0, 1).to_pylist())
     row = next(rows, None)
     if row is None:
         return ""

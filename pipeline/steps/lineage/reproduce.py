@@ -5,6 +5,7 @@ to compare with, the commands.
 import json
 import shlex
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -23,13 +24,23 @@ from pipeline.steps.lineage.record import ROOT
 from pipeline.store import keys
 from pipeline.store.atomic import output_directory
 from pipeline.store.errors import PipelineError
+from pipeline.store.fingerprint import file_sha256
 from pipeline.store.keys import REMOVED, RUNS
 from pipeline.store.removed import removed, requests
 from pipeline.store.store import Store, StoreError
 from trainer.system.history import STORE_VARIABLE
+from trainer.system.machine import differences, processor
 
 COMPARED = ("hf/model.safetensors", "optimizer.safetensors")
+SUMS, LOSSES = "SHA256SUMS", "LOSSES.json"
+# The largest difference of losses in nats that rounding may make. Runs of the default recipe on one and two
+# threads, and with and without AVX-512, end within a fifth of it.
+TOLERANCE = 0.05
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
+
+
+class ReproduceError(PipelineError):
+    """A checkpoint was not made again."""
 
 
 def write(store: Store, one: Checkpoint, out: Path, relative_to: Path) -> list[str]:
@@ -59,7 +70,9 @@ def write(store: Store, one: Checkpoint, out: Path, relative_to: Path) -> list[s
         if one.saved:
             files = json.loads((one.path / "manifest.json").read_text(encoding="utf-8"))["files"]
             sums = [f"{files[name]['sha256']}  {name}\n" for name in COMPARED if name in files]
-            (directory / "SHA256SUMS").write_text("".join(sums), encoding="utf-8")
+            (directory / SUMS).write_text("".join(sums), encoding="utf-8")
+            losses = json.dumps(_losses(one.path), indent=1)
+            (directory / LOSSES).write_text(losses + "\n", encoding="utf-8")
     return list(_commands(one, notes, out.absolute(), relative_to))
 
 
@@ -78,6 +91,9 @@ def pinned(one: Checkpoint, relative_to: Path) -> dict[str, Any]:
     weights = recipe["training"].get("pretrained")
     if weights and weights["path"]:
         weights["path"] = str(relative_to / Path(weights["path"]).expanduser())
+    machine = one.lineage["training"].get("machine", {})
+    if machine.get("device") == "cpu":  # elsewhere threads decide no sum
+        recipe["training"]["threads"] = machine["threads"]
     saves = recipe["post_training"][tuned[-1]["variant"]]["training"] if tuned else recipe["training"]
     saves["checkpoint"] = {"every_tokens": one.tokens, "keep_every_tokens": one.tokens}
     return recipe
@@ -208,10 +224,56 @@ def _commands(one: Checkpoint, notes: list[str], out: Path, relative_to: Path) -
         # A tokenizer that is given instead of trained changes the name of the run, the only one there.
         runs = shlex.quote(str(out / "home" / "store" / RUNS))
         name = "*" if _outlived_its_corpora(base) else one.run.name
-        yield f"cd {runs}/{name}/checkpoints/{one.path.name}"
-        yield f"sha256sum --check {shlex.quote(str(out / 'SHA256SUMS'))}"
+        yield from _machines(one.lineage["training"].get("machine"))
+        yield f"cd {shlex.quote(str(ROOT))}"
+        yield (
+            f"{shlex.quote(sys.executable)} -m pipeline reproduce --compare {shlex.quote(str(out))} "
+            f"{runs}/{name}/checkpoints/{one.path.name}"
+        )
     else:
         yield "# the checkpoint was deleted since then, so there is nothing to compare with"
+
+
+def _machines(then: dict[str, Any] | None) -> Iterator[str]:
+    """Whether this machine gives the same bytes."""
+    if then is None:
+        yield "# which machine it was made on is not recorded: the bytes may differ in rounding"
+        return
+    if then["device"] != "cpu":
+        yield "# made on a GPU, whose kernels add in no fixed order: the losses are compared"
+    elif otherwise := differences(then, processor()):
+        yield (
+            f"# made on {then['processor']}, and this processor rounds otherwise "
+            f"({'; '.join(otherwise)}): the losses are compared"
+        )
+
+
+def compare(out: Path, again: Path) -> str:
+    """Whether a checkpoint that was made `again` is the one of which `out` holds the hashes: by the bytes, or
+    else by its losses. Raises ReproduceError when it is not.
+    """
+    try:
+        sums = dict(line.split()[::-1] for line in (out / SUMS).read_text(encoding="utf-8").splitlines())
+        then, now = json.loads((out / LOSSES).read_text(encoding="utf-8")), _losses(again)
+        same = [file_sha256(again / name) == wanted for name, wanted in sums.items()]
+    except (OSError, ValueError, KeyError) as error:
+        raise ReproduceError(
+            f"cannot compare {again} with what {out} holds: {error}: name the directory that `reproduce` "
+            "made and a checkpoint"
+        ) from error
+    if all(same):
+        return f"the same bytes: {', '.join(sums)}"
+    told = ", ".join(f"{name} {then[name]:.4f} then, {now[name]:.4f} now" for name in then)
+    if then.keys() == now.keys() and all(abs(then[name] - now[name]) <= TOLERANCE for name in then):
+        return f"the same up to rounding, not to the byte: {told}"
+    raise ReproduceError(f"another model: {told or 'it has no losses to compare'}")
+
+
+def _losses(checkpoint: Path) -> dict[str, float]:
+    """In nats per token: of the last step and, where it was evaluated, of the held-out text."""
+    state = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
+    found = {"loss": state["loss"], "held-out loss": (state["evaluation"] or {}).get("loss")}
+    return {name: loss for name, loss in found.items() if loss is not None}
 
 
 def _own_code(recipe: dict[str, Any]) -> Iterator[tuple[str, str]]:

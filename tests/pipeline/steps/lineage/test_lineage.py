@@ -4,6 +4,7 @@ saw it.
 
 import json
 import platform
+import shutil
 import subprocess
 from importlib.metadata import version
 from pathlib import Path
@@ -196,7 +197,11 @@ def test_reproduce_pins_the_recipe_to_the_step(
     recipe = load_recipe(tmp_path / "again" / "recipe.yaml")
     assert recipe.corpora[0].source.model_dump()["paths"] == (str(store.root.parent / "first.jsonl"),)
     assert recipe.training.checkpoint.every_tokens == 24 * 512
-    assert "worktree add" in said and "make -C" in said and "sha256sum --check" in said and run.name in said
+    assert "worktree add" in said and "make -C" in said and "reproduce --compare" in said and run.name in said
+    assert (
+        recipe.training.threads
+        == read(run / "checkpoints" / "step-00000024").lineage["training"]["machine"]["threads"]
+    )
     sums = (tmp_path / "again" / "SHA256SUMS").read_text()
     assert (
         subprocess.run(
@@ -210,6 +215,58 @@ def test_reproduce_pins_the_recipe_to_the_step(
     )
     again = plan.plan(store, recipe)
     assert again.config.run_dir == run  # it is the same run, by everything that decides the weights
+
+
+def compared(out: Path, again: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    status = main(["reproduce", "--compare", str(out), str(again)])
+    return status, "".join(capsys.readouterr())
+
+
+def test_what_was_made_again_is_compared_to_the_byte_or_by_its_losses(
+    trained: tuple[Store, Path], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    store, run = trained
+    made = run / "checkpoints" / "step-00000024"
+    out = tmp_path / "out"
+    reproduce.write(store, read(made), out, tmp_path)
+    assert compared(out, made, capsys) == (0, "the same bytes: hf/model.safetensors, optimizer.safetensors\n")
+
+    other = tmp_path / "other"
+    shutil.copytree(made, other)
+    with (other / "hf" / "model.safetensors").open("ab") as weights:
+        weights.write(b"rounded otherwise")
+    status, said = compared(out, other, capsys)
+    assert status == 0 and said.startswith("the same up to rounding, not to the byte: loss ")
+
+    state = json.loads((other / "state.json").read_text())
+    (other / "state.json").write_text(json.dumps(state | {"loss": state["loss"] + 0.1}))
+    status, said = compared(out, other, capsys)
+    assert status == 2 and "another model: loss " in said
+    status, said = compared(tmp_path / "nowhere", other, capsys)
+    assert status == 2 and "cannot compare" in said
+
+
+@pytest.mark.parametrize(
+    ("machine", "said"),
+    [
+        (None, "is not recorded"),
+        ({"device": "cuda", "threads": 1, "processor": "x"}, "made on a GPU"),
+        (
+            {"device": "cpu", "threads": 1, "processor": "Another", "instructions": ["avx2"], "limits": {}},
+            "made on Another, and this processor rounds otherwise (instructions avx2 then",
+        ),
+    ],
+)
+def test_reproduce_says_where_this_machine_gives_other_bytes(
+    trained: tuple[Store, Path], tmp_path: Path, machine: dict[str, Any] | None, said: str
+) -> None:
+    saved = read(trained[1] / "checkpoints" / "step-00000024")
+    here = reproduce.write(trained[0], saved, tmp_path / "here", tmp_path)
+    assert not any("rounds otherwise" in line or "recorded" in line for line in here)
+    saved.lineage["training"]["machine"] = machine
+    if machine is None:
+        del saved.lineage["training"]["machine"]
+    assert any(said in line for line in reproduce.write(trained[0], saved, tmp_path / "there", tmp_path))
 
 
 def test_reproduce_makes_a_directory_named_like_the_checkpoint_and_a_store_of_its_own(
@@ -269,7 +326,7 @@ def test_reproduce_finds_the_run_that_an_older_tokenizer_renames(
     saved = read(trained[1] / "checkpoints" / "step-00000024")
     saved.lineage["assets"]["tokenizer"]["inputs"]["corpora/first/scrubbed"] = "an earlier version"
     said = reproduce.write(trained[0], saved, tmp_path / "again", trained[0].root.parent)
-    (place,) = [line.removeprefix("cd ") for line in said if "checkpoints" in line and line.startswith("cd ")]
+    (place,) = [line.split()[-1] for line in said if "--compare" in line]
     made = tmp_path / "again" / "home" / "store" / "runs" / "another" / "checkpoints" / "step-00000024"
     made.mkdir(parents=True)
     found = subprocess.run(["bash", "-euc", f"cd {place}; pwd"], capture_output=True, text=True, check=True)
