@@ -55,7 +55,7 @@ def stages(files: Path) -> dict[str, Callable[[Store, LocalEngine], Any]]:
         ),
         "dedup": lambda store, engine: deduplicate(store, engine, [CORPUS], DedupParams()),
         "tokenizer": lambda store, engine: tokenizer(
-            store, "bench", [CORPUS], TokenizerParams(vocab_size=8192), 0.01
+            store, engine, "bench", [CORPUS], TokenizerParams(vocab_size=8192), 0.01
         ),
         "token_shards": lambda store, engine: tokenize(store, engine, CORPUS, ShardParams()),
     }

@@ -64,7 +64,7 @@ def ours(prepared: Path, cores: int) -> dict[str, float]:
         timed("scrubbed", lambda: scrub(store, engine, CORPUS, PiiParams()))
         timed("quality", lambda: judge(store, engine, CORPUS, PROFILES["default"]))
         timed("dedup", lambda: deduplicate(store, engine, [CORPUS], DedupParams()))
-        timed(TRAINING, lambda: tokenizer(store, "benchmark", [CORPUS], TokenizerParams(), 0.02))
+        timed(TRAINING, lambda: tokenizer(store, engine, "benchmark", [CORPUS], TokenizerParams(), 0.02))
         timed("shards", lambda: tokenize(store, engine, CORPUS, ShardParams()))
         engine.close()
     return seconds
@@ -264,7 +264,7 @@ def beside_datatrove(directory: Path, part: Path, megabytes: float, report: dict
     scrub(store, engine, CORPUS, PiiParams())
     judge(store, engine, CORPUS, PROFILES["default"])
     deduplicate(store, engine, [CORPUS], DedupParams())
-    made = tokenizer(store, "benchmark", [CORPUS], TokenizerParams(vocab_size=4096), 0.02)
+    made = tokenizer(store, LocalEngine(1), "benchmark", [CORPUS], TokenizerParams(vocab_size=4096), 0.02)
     part.with_suffix(".json").write_bytes((made.path / "tokenizer.json").read_bytes())
     seconds, _ = medians("datatrove", part, 1, 1)
     speed = megabytes / sum(seconds.values())

@@ -78,7 +78,7 @@ def run(files: int, engine: Engine) -> dict[str, float]:
         timed("quality", lambda: judge(store, engine, CORPUS, PROFILES["none"]))
         timed("dedup", lambda: deduplicate(store, engine, [CORPUS], DedupParams()))
         params = TokenizerParams(vocab_size=1024)
-        timed("tokenizer", lambda: tokenizer(store, "benchmark", [CORPUS], params, 0.02))
+        timed("tokenizer", lambda: tokenizer(store, engine, "benchmark", [CORPUS], params, 0.02))
         timed("shards", lambda: tokenize(store, engine, CORPUS, ShardParams()))
         seconds = round(time.monotonic() - begun)
         return {"parts": made(), "seconds": seconds, **spent, "all": round(sum(spent.values()), 2)}

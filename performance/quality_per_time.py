@@ -103,7 +103,9 @@ def prepare(directory: Path) -> RunConfig:
         scrub(store, engine, corpus.name, recipe.scrub)
         judge(store, engine, corpus.name, recipe.quality)
     deduplicate(store, engine, recipe.corpus_names, recipe.dedup)
-    tokenizer(store, recipe.name, recipe.corpus_names, recipe.tokenizer, recipe.shards.validation_fraction)
+    tokenizer(
+        store, engine, recipe.name, recipe.corpus_names, recipe.tokenizer, recipe.shards.validation_fraction
+    )
     for name in recipe.corpus_names:
         tokenize(store, engine, name, recipe.shards)
     engine.close()

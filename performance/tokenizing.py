@@ -158,7 +158,9 @@ def prepare(directory: Path, found: list[str]) -> float:
     directory.mkdir()
     store = Store(directory / "store")
     megabytes = kept_corpus.keep_all(store, found, PART_BYTES)
-    tokenizer(store, "benchmark", [kept_corpus.NAME], PARAMS, ShardParams().validation_fraction)
+    tokenizer(
+        store, LocalEngine(1), "benchmark", [kept_corpus.NAME], PARAMS, ShardParams().validation_fraction
+    )
     table = pa.table(
         {"id": [f"{number:032x}" for number in range(len(found))], "text": pa.array(found, pa.large_string())}
     )
@@ -232,7 +234,9 @@ def memory(directory: Path) -> dict[str, Any]:
     for megabytes in (25, 2500):
         store = Store(directory / str(megabytes) / "store")
         size = kept_corpus.keep_all(store, _endless(megabytes), 128_000_000)
-        tokenizer(store, "benchmark", [kept_corpus.NAME], PARAMS, ShardParams().validation_fraction)
+        tokenizer(
+            store, LocalEngine(1), "benchmark", [kept_corpus.NAME], PARAMS, ShardParams().validation_fraction
+        )
         ran = alone(__file__, "--one", "ours", str(store.root.parent), "1")
         found[f"{megabytes} MB"] = {
             "mb": round(size),

@@ -37,7 +37,13 @@ def tokenizer_asset(recipe: Recipe) -> dg.AssetsDefinition:
         recipe, store = workshop.recipe, workshop.store
         fraction = recipe.shards.validation_fraction
         version = tokenizer.tokenizer(
-            store, recipe.name, list(recipe.weights), recipe.tokenizer, fraction, config.retrain
+            store,
+            workshop.engine,
+            recipe.name,
+            list(recipe.weights),
+            recipe.tokenizer,
+            fraction,
+            config.retrain,
         )
         frozen = tokenizer.frozen(version.directory())
         facts: dict[str, Any] = {"entries": version.counts["entries"], "sha256": frozen.sha256}

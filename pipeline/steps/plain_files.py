@@ -6,6 +6,7 @@ They need room there, compressed, until the end. Only a tokenizer is trained whi
 
 import json
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -26,7 +27,8 @@ from pipeline.steps.corpus.scrub import scrubbing
 from pipeline.steps.dedup.dedup import decide
 from pipeline.steps.tokens.existing_tokenizer import CONFIG, TOKENIZER, fetch
 from pipeline.steps.tokens.shards import SLOW, tokenize_part
-from pipeline.steps.tokens.tokenizer import frozen, sample
+from pipeline.steps.tokens.tokenizer import frozen
+from pipeline.steps.tokens.word_counts import sample
 from pipeline.store.atomic import OutputError, output_directory, output_errors, temporary_directory
 from pipeline.store.engines.local import Engine
 from pipeline.store.errors import PipelineError
@@ -37,7 +39,7 @@ from pipeline.store.parts import BatchStep, Counts, PartTask, add, derive, part_
 from pipeline.store.store import Store
 from pipeline.store.work import Work
 from trainer.system.durable import sync, write_atomically
-from trainer.system.prefetch import ahead
+from trainer.system.prefetch import ahead, in_threads
 
 CORPUS = "files"
 PART = "part"
@@ -117,7 +119,10 @@ def train_tokenizer(files: FilesConfig, out: Path, progress: Read, params: bpe.T
         counts: Counts = {"documents": 0, "text_bytes": 0}
         with closing(ahead(iter(documents))) as stream:  # the sample may end before the files do
             texts = (batch.column("text") for batch in stream)
-            trained = bpe.train(sample(texts, params.sample_bytes, counts), params)
+            columns = ([column] for column in sample(texts, params.sample_bytes, counts))
+            count = partial(bpe.count_words, pattern=params.pattern, single_digits=params.single_digits)
+            words = bpe.added(in_threads(count, columns, len(os.sched_getaffinity(0))))
+        trained = bpe.train_on_words(words, params)
         _write(bpe.files(trained), directory)
     return documents.outcome(counts, [out])
 

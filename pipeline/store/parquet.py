@@ -101,20 +101,28 @@ def _explained(path: Readable) -> Iterator[None]:
         raise unreadable(path, error) from error
 
 
-def batches(path: Readable, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
+Piece = tuple[int, int]  # number and count: of the row groups of a file, one of so many nearly equal runs
+WHOLE: Piece = (0, 1)
+
+
+def batches(
+    path: Readable, columns: list[str] | None = None, piece: Piece = WHOLE
+) -> Iterator[pa.RecordBatch]:
     """The row groups of a file, one at a time, each as one batch."""
+    number, count = piece
     with parquet_file(path) as file:
-        for index in range(file.num_row_groups):
+        first, end = (file.num_row_groups * edge // count for edge in (number, number + 1))
+        for index in range(first, end):
             table = file.read_row_group(index, columns=columns, use_threads=False).combine_chunks()
             yield from table.to_batches()
 
 
 def kept_batches(
-    documents: Readable, verdicts: Sequence[Readable], columns: list[str] | None = None
+    documents: Readable, verdicts: Sequence[Readable], columns: list[str] | None = None, piece: Piece = WHOLE
 ) -> Iterator[pa.RecordBatch]:
     """The documents that every verdict table (`id`, `keep`) keeps, joined on id."""
     keep = [kept_ids(path) for path in verdicts]
-    for batch in batches(documents, columns):
+    for batch in batches(documents, columns, piece):
         chosen = [pc.is_in(batch.column("id"), value_set=ids) for ids in keep]
         kept = reduce(pc.and_, chosen) if chosen else pa.repeat(True, batch.num_rows)
         # Filtering copies the text, so do it once, and not where every document stays.

@@ -113,12 +113,29 @@ def kept_documents(
     """The documents of a corpus that quality and dedup keep, batch by batch, in a fixed order. Their tables
     select them while reading: no copy is stored. `columns` must include `id`.
     """
+    for part in kept_parts(store, corpus):
+        yield from kept_batches(part.documents, part.verdicts, list(columns))
+
+
+@dataclass(frozen=True)
+class KeptPart:
+    """The documents of a part, in a file of `bytes`, and the tables of which each has to keep them."""
+
+    name: str
+    documents: StoredFile
+    verdicts: tuple[StoredFile, ...]
+    bytes: int
+
+
+def kept_parts(store: Store, corpus: str) -> Iterator[KeptPart]:
+    """What `kept_documents` reads, part by part."""
     scrubbed, quality, dedup = map(store.current, (*keys.judged(corpus), keys.DEDUP))
     verdicts = {part.name: quality.file(part, "verdicts") for part in quality.parts}
     decisions = {part.name: dedup.file(part, "decisions") for part in dedup.parts}
     for part in scrubbed.parts:
-        tables = [verdicts[part.name], decisions[keys.decisions(corpus, part.name)]]
-        yield from kept_batches(scrubbed.file(part, "documents"), tables, list(columns))
+        tables = verdicts[part.name], decisions[keys.decisions(corpus, part.name)]
+        documents = scrubbed.file(part, "documents")
+        yield KeptPart(part.name, documents, tables, part.files["documents"].bytes)
 
 
 def part_tasks(work: Work, sources: Sequence[tuple[Version, str]]) -> list[PartTask]:

@@ -36,7 +36,9 @@ def chain(options: argparse.Namespace) -> dict[str, str]:
                 elif key == keys.TOKENIZER:
                     fraction = recipe.shards.validation_fraction
                     corpora = recipe.corpus_names
-                    tokenizer(store, recipe.name, corpora, recipe.tokenizer, fraction, options.retrain)
+                    tokenizer(
+                        store, engine, recipe.name, corpora, recipe.tokenizer, fraction, options.retrain
+                    )
         return {key: str(store.current(key).path) for key in made(recipe)}
 
 

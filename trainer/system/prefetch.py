@@ -1,10 +1,12 @@
-"""Reads the next item while the caller works on this one."""
+"""Reads or makes the next items while the caller works on this one."""
 
-from collections.abc import Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 def ahead(items: Iterator[Item]) -> Generator[Item]:
@@ -14,3 +16,15 @@ def ahead(items: Iterator[Item]) -> Generator[Item]:
         while (item := coming.result()) is not None:
             coming = thread.submit(next, items, None)
             yield item
+
+
+def in_threads(function: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Generator[Result]:
+    """Yields `function(item)` of each item, in their order, made in so many threads. As many results wait."""
+    with ThreadPoolExecutor(threads) as pool:
+        coming: deque[Future[Result]] = deque()
+        for item in items:
+            coming.append(pool.submit(function, item))
+            if len(coming) > threads:
+                yield coming.popleft().result()
+        while coming:
+            yield coming.popleft().result()

@@ -1,5 +1,6 @@
 """Byte-level BPE: training and encoding, in the formats of Hugging Face `tokenizers`."""
 
+from pipeline.stages.tokenizer.counts import CountedWords, added, count_words
 from pipeline.stages.tokenizer.encode import Boundaries, Encoder, MismatchError, boundaries, unsupported
 from pipeline.stages.tokenizer.params import (
     CHAT_TEMPLATE,
@@ -14,6 +15,6 @@ from pipeline.stages.tokenizer.params import (
     VocabularyError,
 )
 from pipeline.stages.tokenizer.sample import Checked, budgets, held_out, share_of
-from pipeline.stages.tokenizer.train import files, train, with_chat
+from pipeline.stages.tokenizer.train import files, train, train_on_words, with_chat
 
 VERSION = "bpe-2"

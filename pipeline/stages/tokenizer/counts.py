@@ -40,6 +40,18 @@ class CountedWords(NamedTuple):
     starts: np.ndarray
     counts: np.ndarray
 
+    def batch(self) -> pa.RecordBatch:
+        """As columns `word` and `count`. Nothing is copied."""
+        buffers = [None, pa.py_buffer(self.starts), pa.py_buffer(self.data)]
+        words = pa.Array.from_buffers(pa.large_string(), len(self.counts), buffers)
+        return pa.record_batch({"word": words, "count": pa.array(self.counts)})
+
+    @classmethod
+    def of_batch(cls, batch: pa.RecordBatch) -> "CountedWords":
+        """What `batch` made a batch of."""
+        data, starts = utf8_arrays(batch.column("word"))
+        return cls(data[: starts[-1]], starts, batch.column("count").to_numpy())
+
 
 @cache
 def classes() -> np.ndarray:
@@ -174,6 +186,44 @@ def _copy(rows: np.ndarray, larger: np.ndarray) -> None:
                 larger[slot, column] = rows[row, column]
 
 
+@borrowing
+def _row_of(
+    rows: np.ndarray,
+    words: np.ndarray,
+    starts: np.ndarray,
+    hashed: np.uint64,
+    data: np.ndarray,
+    i: int,
+    end: int,
+) -> np.int64:
+    """Where in the hash table the word `data[i:end]` is, or where it belongs."""
+    row = np.int64(hashed & np.uint64(len(rows) - 1))
+    while rows[row, COUNT] and not (
+        rows[row, HASH] == hashed and _is_word(words, starts, rows[row, WORD], data, i, end)
+    ):
+        row = (row + 1) & (len(rows) - 1)
+    return row
+
+
+@borrowing
+def _enter(
+    rows: np.ndarray,
+    words: np.ndarray,
+    starts: np.ndarray,
+    known: int,
+    row: int,
+    hashed: np.uint64,
+    data: np.ndarray,
+    i: int,
+    end: int,
+) -> None:
+    """Makes `data[i:end]` the word number `known`, in a free row."""
+    rows[row, HASH], rows[row, WORD] = hashed, np.uint64(known)
+    for j in range(end - i):
+        words[starts[known] + j] = data[i + j]
+    starts[known + 1] = starts[known] + end - i
+
+
 @kernel
 def _count(
     data: np.ndarray,
@@ -200,16 +250,9 @@ def _count(
                 return known
             end = _word_end(data, i, stop, of, pattern, most_digits)
             hashed = _hash(data, i, end)
-            row = np.int64(hashed & np.uint64(len(rows) - 1))
-            while rows[row, COUNT] and not (
-                rows[row, HASH] == hashed and _is_word(words, starts, rows[row, WORD], data, i, end)
-            ):
-                row = (row + 1) & (len(rows) - 1)
+            row = _row_of(rows, words, starts, hashed, data, i, end)
             if not rows[row, COUNT]:
-                rows[row, HASH], rows[row, WORD] = hashed, np.uint64(known)
-                for j in range(end - i):
-                    words[starts[known] + j] = data[i + j]
-                starts[known + 1] = starts[known] + end - i
+                _enter(rows, words, starts, known, row, hashed, data, i, end)
                 known += 1
             rows[row, COUNT] += np.uint64(1)
             i = end
@@ -217,30 +260,102 @@ def _count(
     return known
 
 
-def count_words(texts: Iterable[pa.Array], pattern: str, single_digits: bool) -> CountedWords:
-    """The distinct words of all texts, about 70 MB/s on one core. Memory grows with the distinct words."""
-    rows = np.zeros((FIRST_ROWS, 3), np.uint64)
-    words, starts = np.empty(0, np.uint8), np.zeros(1, np.int64)
-    known = 0
-    kind = LLAMA3 if pattern == "llama3" else GPT2
-    most_digits = UNLIMITED if pattern == "gpt2" else 1 if single_digits else 3
-    of = classes()
-    for column in texts:
-        data, offsets = utf8_arrays(column)
-        room = int(offsets[-1] - offsets[0])
-        words = _with_room(words, int(starts[known]), room)
-        starts = _with_room(starts, known + 1, room)
+@kernel
+def _add(
+    data: np.ndarray,
+    ends: np.ndarray,
+    counts: np.ndarray,
+    rows: np.ndarray,
+    words: np.ndarray,
+    starts: np.ndarray,
+    known: int,
+    place: np.ndarray,
+) -> int:
+    """As `_count`, of words that were counted: word i of `data` ends at `ends[i + 1]`. `place`: a word."""
+    for word in range(place[0], len(counts)):
+        if 2 * known >= len(rows):
+            place[0] = word
+            return known
+        i, end = ends[word], ends[word + 1]
+        hashed = _hash(data, i, end)
+        row = _row_of(rows, words, starts, hashed, data, i, end)
+        if not rows[row, COUNT]:
+            _enter(rows, words, starts, known, row, hashed, data, i, end)
+            known += 1
+        rows[row, COUNT] += np.uint64(counts[word])
+    place[0] = len(counts)
+    return known
+
+
+class WordCounter:
+    """Counts distinct words, which it keeps in the order in which they came. Memory grows with them."""
+
+    def __init__(self) -> None:
+        self._rows = np.zeros((FIRST_ROWS, 3), np.uint64)
+        self._words, self._starts = np.empty(0, np.uint8), np.zeros(1, np.int64)
+        self._known = 0
+
+    def read(self, texts: pa.Array, pattern: str, single_digits: bool) -> None:
+        """Cuts a string column into words and counts them, about 70 MB/s."""
+        kind = LLAMA3 if pattern == "llama3" else GPT2
+        most_digits = UNLIMITED if pattern == "gpt2" else 1 if single_digits else 3
+        data, offsets = utf8_arrays(texts)
+        size = int(offsets[-1] - offsets[0])
+        self._make_room(size, size)
         place = np.array([0, offsets[0]])
-        while place[0] < len(column):
-            if 2 * known >= len(rows):
-                larger = np.zeros((2 * len(rows), 3), np.uint64)
-                _copy(rows, larger)
-                rows = larger
-            known = _count(data, offsets, of, kind, most_digits, rows, words, starts, known, place)
-    counts = np.empty(known, np.int64)
-    counted = rows[rows[:, COUNT] > 0]
-    counts[counted[:, WORD].astype(np.int64)] = counted[:, COUNT]
-    return CountedWords(words[: starts[known]], starts[: known + 1], counts)
+        while place[0] < len(texts):
+            self._known = _count(
+                *(data, offsets, classes(), kind, most_digits),
+                *(self._with_free_rows(), self._words, self._starts, self._known, place),
+            )
+
+    def add(self, counted: CountedWords) -> None:
+        """Adds words that were counted elsewhere."""
+        self._make_room(len(counted.data), len(counted.counts))
+        place = np.zeros(1, np.int64)
+        while place[0] < len(counted.counts):
+            self._known = _add(
+                *counted, self._with_free_rows(), self._words, self._starts, self._known, place
+            )
+
+    def counted(self) -> CountedWords:
+        counts = np.empty(self._known, np.int64)
+        filled = self._rows[self._rows[:, COUNT] > 0]
+        counts[filled[:, WORD].astype(np.int64)] = filled[:, COUNT]
+        starts = self._starts[: self._known + 1]
+        words = CountedWords(self._words[: starts[-1]], starts, counts)
+        for array in words:  # read-only, as in a file: numba would compile `_add` for each
+            array.flags.writeable = False
+        return words
+
+    def _make_room(self, size: int, words: int) -> None:
+        self._words = _with_room(self._words, int(self._starts[self._known]), size)
+        self._starts = _with_room(self._starts, self._known + 1, words)
+
+    def _with_free_rows(self) -> np.ndarray:
+        if 2 * self._known >= len(self._rows):
+            larger = np.zeros((2 * len(self._rows), 3), np.uint64)
+            _copy(self._rows, larger)
+            self._rows = larger
+        return self._rows
+
+
+def count_words(texts: Iterable[pa.Array], pattern: str, single_digits: bool) -> CountedWords:
+    """The distinct words of all texts, in the order in which they first occur."""
+    counter = WordCounter()
+    for column in texts:
+        counter.read(column, pattern, single_digits)
+    return counter.counted()
+
+
+def added(counted: Iterable[CountedWords]) -> CountedWords:
+    """The same words, in the same order, as `count_words` returns for the texts of all, one after the other.
+    About 6 million words/s.
+    """
+    counter = WordCounter()
+    for words in counted:
+        counter.add(words)
+    return counter.counted()
 
 
 def _with_room(array: np.ndarray, used: int, more: int) -> np.ndarray:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
-from pipeline.stages.tokenizer.counts import count_words
+from pipeline.stages.tokenizer.counts import CountedWords, count_words
 from pipeline.stages.tokenizer.merges import merge
 from pipeline.stages.tokenizer.params import (
     ALPHABET_SIZE,
@@ -37,10 +37,18 @@ def train(
     params: TokenizerParams,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Tokenizer:
-    """Trains on string columns. The same texts give the same vocabulary, which is that of `tokenizers`' own
-    trainer, as is the file. After the texts have been read, `progress` is called now and then with the merges
-    that are done and all that are to be. Raises VocabularyError if the text has too few repeated pairs for
-    `vocab_size`.
+    """Trains on string columns, whose words it counts on one core. The rest is as in `train_on_words`."""
+    return train_on_words(count_words(texts, params.pattern, params.single_digits), params, progress)
+
+
+def train_on_words(
+    words: CountedWords,
+    params: TokenizerParams,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Tokenizer:
+    """The same words give the same vocabulary, which is that of `tokenizers`' own trainer, as is the file.
+    `progress` is called now and then with the merges that are done and all that are to be. Raises
+    VocabularyError if the text has too few repeated pairs for `vocab_size`.
     """
     characters = character_of_each_byte()
     specials = [*SPECIALS.values(), *(RESERVED if params.chat is True else ())]
@@ -48,7 +56,6 @@ def train(
     of_character = {character: byte for byte, character in enumerate(characters)}
     ids = np.array([entries.index(character) for character in characters])
     known = [bytes(map(of_character.__getitem__, entry)) for entry in entries]
-    words = count_words(texts, params.pattern, params.single_digits)
     tokens, merges = merge(words, known, ids, params.vocab_size, LEAST, progress)
     if len(tokens) < params.vocab_size:
         raise VocabularyError(

@@ -3,27 +3,22 @@ unchanged.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from tokenizers import Tokenizer
 
-from pipeline.stages import chat
 from pipeline.stages import tokenizer as bpe
+from pipeline.steps.tokens import word_counts
 from pipeline.steps.tokens.existing_tokenizer import CONFIG, TOKENIZER, fetch
 from pipeline.store import keys
 from pipeline.store.damage import Look, described, remedy
 from pipeline.store.draft import Draft
-from pipeline.store.engines.local import TimeLeft
+from pipeline.store.engines.local import Engine, TimeLeft
 from pipeline.store.fingerprint import canonical_json, file_sha256, fingerprint
 from pipeline.store.manifest import File, Part, Version
-from pipeline.store.parts import Counts, add, kept_documents
 from pipeline.store.store import Store
 from pipeline.store.work import NAME_LENGTH, Work
 from trainer.system.durable import write_atomically
@@ -53,6 +48,7 @@ def frozen(directory: Path) -> Frozen:
 
 def tokenizer(
     store: Store,
+    engine: Engine,
     recipe: str,
     corpora: Sequence[str],
     params: bpe.TokenizerChoice,
@@ -85,9 +81,11 @@ def tokenizer(
         with store.making(Work(keys.TOKENIZER, bpe.VERSION, settings, inputs)) as draft:
             if isinstance(draft, Version):
                 return draft
-            counts = {"documents": 0, "text_bytes": 0}
-            sampled = _sample(store, corpora, params, validation_fraction, counts)
-            trained = bpe.train(sampled, params, TimeLeft("tokenizer: %.0f of %.0f merges").reach)
+            with draft.scratch(engine.apart) as scratch:
+                words, counts = word_counts.of_sample(
+                    store, engine, scratch, corpora, params, validation_fraction
+                )
+            trained = bpe.train_on_words(words, params, TimeLeft("tokenizer: %.0f of %.0f merges").reach)
             return _publish(draft, bpe.files(trained), counts)
 
 
@@ -113,46 +111,6 @@ def _appending(store: Store, recipe: str, params: bpe.TokenizerParams) -> tuple[
         )
     settings = _settings(recipe, params)
     return Work(keys.TOKENIZER, bpe.VERSION, settings, {"appended_to": base.data_version}), base
-
-
-def _sample(
-    store: Store,
-    corpora: Sequence[str],
-    params: bpe.TokenizerParams,
-    validation_fraction: float,
-    counts: Counts,
-) -> Iterator[pa.Array]:
-    """Yields texts to train on, at most `sample_bytes`, chosen by id within each corpus; counts them."""
-    sizes = {corpus: store.current(keys.scrubbed(corpus)).counts["text_bytes"] for corpus in corpora}
-    reading = TimeLeft("tokenizer: words counted in %.0f of at most %.0f MB")
-    budgets = bpe.budgets(sizes, params.sample_bytes)
-    for corpus, budget in budgets.items():
-        share = budget / max(sizes[corpus], 1)
-        chosen = partial(_chosen, validation_fraction=validation_fraction, share=share)
-        texts = map(chosen, kept_documents(store, corpus))
-        for column in sample(texts, budget, counts):
-            yield column
-            reading.reach(counts["text_bytes"] / 1e6, sum(budgets.values()) / 1e6)
-
-
-def _chosen(documents: pa.RecordBatch, validation_fraction: float, share: float) -> pa.Array:
-    ids = documents.column("id")
-    taken = ~bpe.held_out(ids, validation_fraction) & (bpe.share_of(ids, "tokenizer") < share)
-    return chat.contents(documents.column("text").filter(pa.array(taken)))
-
-
-def sample(texts: Iterable[pa.Array], budget: int, counts: Counts) -> Iterator[pa.Array]:
-    """Yields the first texts that fit into `budget` bytes, each cut to MAX_DOCUMENT_CHARS; counts them."""
-    for column in texts:
-        cut = pc.utf8_slice_codeunits(column, 0, bpe.MAX_DOCUMENT_CHARS)
-        used = np.cumsum(pc.binary_length(cut).to_numpy())
-        fitting = int(np.searchsorted(used, budget, side="right"))
-        size = int(used[fitting - 1]) if fitting else 0
-        add(counts, {"documents": fitting, "text_bytes": size})
-        yield cut[:fitting]
-        if fitting < len(cut):
-            return
-        budget -= size
 
 
 def _publish(draft: Draft, contents: Mapping[str, str], counts: Mapping[str, int]) -> Version:

@@ -45,7 +45,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, texts in CORPORA.items():
         prepare(store, directory / f"{name}.jsonl", texts)
     deduplicate(store, ENGINE, list(CORPORA), DedupParams())
-    tokenizer(store, "test", list(CORPORA), TokenizerParams(vocab_size=600), SHARDS.validation_fraction)
+    tokenizer(
+        store, ENGINE, "test", list(CORPORA), TokenizerParams(vocab_size=600), SHARDS.validation_fraction
+    )
     for name in CORPORA:
         tokenize(store, ENGINE, name, SHARDS)
     return directory

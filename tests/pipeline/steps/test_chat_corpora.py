@@ -74,7 +74,7 @@ def made(project: Path, **changes: Any) -> tuple[Recipe, Store]:
         for key in stage.keys(recipe) if stage.page else ():
             names = stage.names(key) or ()
             stage.page.make(store, ENGINE, *names, *stage.settings(recipe, *names))
-    tokenizer(store, recipe.name, recipe.corpus_names, recipe.tokenizer, 0.3)
+    tokenizer(store, ENGINE, recipe.name, recipe.corpus_names, recipe.tokenizer, 0.3)
     return recipe, store
 
 

@@ -38,7 +38,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = Store(directory / "store")
     prepare(store, directory / "docs.jsonl", [*TEXTS[:20], TEXTS[3]])
     deduplicate(store, ENGINE, ["docs"], DedupParams())
-    tokenizer(store, "test", ["docs"], TokenizerParams(vocab_size=300), 0.2)
+    tokenizer(store, ENGINE, "test", ["docs"], TokenizerParams(vocab_size=300), 0.2)
     tokenize(store, ENGINE, "docs", ShardParams(validation_fraction=0.2))
     return directory
 

@@ -75,7 +75,7 @@ def make(root: Path, source: Path, engine: Engine) -> None:
         scrub(store, engine, corpus, PiiParams())
         judge(store, engine, corpus, PROFILES["docs"])
     deduplicate(store, engine, CORPORA, DedupParams())
-    tokenizer(store, "test", CORPORA, TokenizerParams(vocab_size=512), 0.1)
+    tokenizer(store, engine, "test", CORPORA, TokenizerParams(vocab_size=512), 0.1)
     for corpus in CORPORA:
         tokenize(store, engine, corpus, ShardParams(validation_fraction=0.1))
         token_index.index(store, engine, corpus)
@@ -139,7 +139,7 @@ def test_a_node_lost_in_each_stage_changes_nothing(
     make(tmp_path / "ray", tmp_path / "source", killing)
     assert killing.killed_in == {
         *("raw", "scrubbed", "signals", "quality", "signatures", "token_shards"),
-        *("dedup candidates", "dedup evidence", "dedup decisions"),
+        *("dedup candidates", "dedup evidence", "dedup decisions", "tokenizer words"),
     }
     assert manifests(tmp_path / "ray") == manifests(tmp_path / "local")
     assert not list((tmp_path / "ray").rglob("*.tmp"))

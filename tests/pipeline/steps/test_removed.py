@@ -76,7 +76,7 @@ def frozen(tmp_path_factory: pytest.TempPathFactory) -> Path:
         project.read(corpus)
     store = project.store
     deduplicate(store, ENGINE, list(CORPORA), DedupParams())
-    return tokenizer(store, "mine", list(CORPORA), recipe().tokenizer, 0.2).directory()
+    return tokenizer(store, ENGINE, "mine", list(CORPORA), recipe().tokenizer, 0.2).directory()
 
 
 @dataclass
@@ -114,7 +114,7 @@ class Made:
             self.read(corpus)
         deduplicate(store, ENGINE, list(corpora), DedupParams())
         assert self.tokenizer is not None
-        tokenizer(store, "mine", list(corpora), ExistingTokenizer(source=str(self.tokenizer)), 0.2)
+        tokenizer(store, ENGINE, "mine", list(corpora), ExistingTokenizer(source=str(self.tokenizer)), 0.2)
         for corpus in corpora:
             tokenize(store, ENGINE, corpus, HELD_OUT)
         read = [key(corpus) for corpus in corpora for key in (keys.raw, keys.scrubbed, keys.quality)]

@@ -47,7 +47,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Path]:
     (directory / "recipe.yaml").write_text(yaml.safe_dump(settings))
     recipe = load_recipe(directory / "recipe.yaml")
     deduplicate(store, ENGINE, recipe.corpus_names, recipe.dedup)
-    tokenizer(store, recipe.name, recipe.corpus_names, recipe.tokenizer, recipe.shards.validation_fraction)
+    tokenizer(
+        store, ENGINE, recipe.name, recipe.corpus_names, recipe.tokenizer, recipe.shards.validation_fraction
+    )
     for name in recipe.corpus_names:
         tokenize(store, ENGINE, name, recipe.shards)
     return store, train(store, recipe)

@@ -46,7 +46,7 @@ def child(trained: tuple[Store, Path], tmp_path_factory: pytest.TempPathFactory)
     (directory / "recipe.yaml").write_text(yaml.safe_dump(settings))
     recipe = load_recipe(directory / "recipe.yaml")
     deduplicate(store, ENGINE, ["third"], recipe.dedup)
-    tokenizer(store, recipe.name, ["third"], recipe.tokenizer, recipe.shards.validation_fraction)
+    tokenizer(store, ENGINE, recipe.name, ["third"], recipe.tokenizer, recipe.shards.validation_fraction)
     tokenize(store, ENGINE, "third", recipe.shards)
     return store, train(store, recipe) / "checkpoints" / "step-00000008"
 

@@ -501,7 +501,7 @@ def treated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Any
         scrub(store, ENGINE, corpus.name, rules.scrub, read)
         judge(store, ENGINE, corpus.name, rules.quality)
     deduplicate(store, ENGINE, recipe.corpus_names, recipe.dedup)
-    tokenizer(store, recipe.name, recipe.corpus_names, recipe.tokenizer, 0.01)
+    tokenizer(store, ENGINE, recipe.name, recipe.corpus_names, recipe.tokenizer, 0.01)
     for name in recipe.corpus_names:
         tokenize(store, ENGINE, name, recipe.shards)
 

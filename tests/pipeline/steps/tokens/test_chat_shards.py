@@ -81,7 +81,7 @@ def store(rows: Rows, tmp_path_factory: pytest.TempPathFactory) -> Store:
         scrub(store, ENGINE, name, PiiParams())
         judge(store, ENGINE, name, PROFILES["none"])
     deduplicate(store, ENGINE, ["talks", "pairs"], DedupParams())
-    tokenizer(store, "mine", ["talks", "pairs"], CHAT, 0.1)
+    tokenizer(store, ENGINE, "mine", ["talks", "pairs"], CHAT, 0.1)
     for name in rows:
         tokenize(store, ENGINE, name, SHARDS)
     return store

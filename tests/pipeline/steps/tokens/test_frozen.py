@@ -50,7 +50,7 @@ def seen_by(path: Path) -> Store:
 def train(path: Path, retrain: bool = False) -> Version:
     """What a run of the recipe in a file does."""
     found, store = load_recipe(path), seen_by(path)
-    return tokenizer(store, found.name, found.corpus_names, found.tokenizer, 0.2, retrain)
+    return tokenizer(store, ENGINE, found.name, found.corpus_names, found.tokenizer, 0.2, retrain)
 
 
 def made_by_other_code(version: Version, code_version: str, without: str = "") -> None:

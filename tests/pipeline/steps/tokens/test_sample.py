@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.stages import tokenizer as bpe
-from pipeline.steps.tokens.tokenizer import sample
+from pipeline.steps.tokens.word_counts import sample
 
 
 def test_the_sample_holds_the_first_texts_that_fit_and_its_counts_are_theirs(

@@ -46,7 +46,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     scrub(store, ENGINE, "topics", PiiParams())
     judge(store, ENGINE, "topics", PROFILES["docs"])
     deduplicate(store, ENGINE, ["topics"], DedupParams())
-    tokenizer(store, "mine", ["topics"], SMALL, 0.1)
+    tokenizer(store, ENGINE, "mine", ["topics"], SMALL, 0.1)
     return store.root
 
 
@@ -160,14 +160,14 @@ def test_an_existing_tokenizer_is_copied_frozen_and_its_own_tokens_begin_and_end
         json.dumps({"bos_token": "<|endoftext|>", "eos_token": {"content": "<|endoftext|>"}})
     )
     params = bpe.ExistingTokenizer.model_validate({"from": "theirs"}).anchored(tmp_path)
-    version = tokenizer(store, "mine", ["topics"], params, 0.1)
+    version = tokenizer(store, ENGINE, "mine", ["topics"], params, 0.1)
     assert (version.path / "tokenizer.json").read_text() == one.to_str()
     shards = documents(tokenize(store, ENGINE, "topics", ShardParams(validation_fraction=0.1)), "train")
     end = one.token_to_id("<|endoftext|>")
     assert all(document[0] == document[-1] == end and end not in document[1:-1] for document in shards)
     assert max(map(len, shards)) > 1000
     (theirs / "tokenizer.json").unlink()
-    assert tokenizer(store, "mine", ["topics"], params, 0.1).data_version == version.data_version
+    assert tokenizer(store, ENGINE, "mine", ["topics"], params, 0.1).data_version == version.data_version
 
 
 @pytest.mark.parametrize(
@@ -186,4 +186,4 @@ def test_an_existing_tokenizer_without_begin_or_end_is_refused_naming_what_to_se
         (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
     params = bpe.ExistingTokenizer.model_validate({"from": str(tmp_path / "tokenizer.json"), **settings})
     with pytest.raises(bpe.TokenizerError, match=message):
-        tokenizer(Store(tmp_path / "store"), "mine", [], params, 0.1)
+        tokenizer(Store(tmp_path / "store"), ENGINE, "mine", [], params, 0.1)

@@ -105,7 +105,7 @@ def test_a_new_file_of_a_corpus_adds_parts_and_leaves_the_others(tmp_path: Path,
         scrub(store, ENGINE, "books", PiiParams())
         judge(store, ENGINE, "books", PROFILES["docs"])
         deduplicate(store, ENGINE, ["books"], DedupParams())
-        tokenizer(store, "mine", ["books"], TokenizerParams(vocab_size=300), 0.1)
+        tokenizer(store, ENGINE, "mine", ["books"], TokenizerParams(vocab_size=300), 0.1)
         tokenize(store, ENGINE, "books", ShardParams(validation_fraction=0.1))
         return token_index.index(store, ENGINE, "books")
 

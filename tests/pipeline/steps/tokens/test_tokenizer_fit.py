@@ -26,7 +26,7 @@ def test_the_fit_is_that_of_held_out_text_and_is_measured_once(
     for name, texts in corpora.items():
         prepare(store, tmp_path / f"{name}.jsonl", texts)
     deduplicate(store, ENGINE, list(corpora), DedupParams())
-    version = tokenizer(store, "test", list(corpora), bpe.TokenizerParams(vocab_size=600), HELD_OUT)
+    version = tokenizer(store, ENGINE, "test", list(corpora), bpe.TokenizerParams(vocab_size=600), HELD_OUT)
     rows = {row["corpus"]: row for row in tokenizer_fit.fit(store, list(corpora), version, HELD_OUT)}
     kept = pa.Table.from_batches(kept_documents(store, "first"))
     texts = kept["text"].filter(pa.array(bpe.held_out(kept["id"].combine_chunks(), HELD_OUT))).to_pylist()

@@ -53,7 +53,7 @@ def trained(
     held_out: float = 0.1,
     retrain: bool = False,
 ) -> Version:
-    return tokenizer(store, "mine", corpora, SMALL, held_out, retrain)
+    return tokenizer(store, ENGINE, "mine", corpora, SMALL, held_out, retrain)
 
 
 def test_of_two_corpora_the_one_that_the_recipe_names_first_keeps_the_duplicates(store: Store) -> None:
@@ -77,7 +77,7 @@ def test_the_tokenizer_stays_when_the_corpora_change_and_after_another_was_in_us
     prepare(store, tmp_path / "originals.jsonl", TEXTS[:20])
     deduplicate(store, ENGINE, ["originals", "copies"], DedupParams())
     assert trained(store, held_out=0.2).data_version == first.data_version
-    other = tokenizer(store, "mine", ["originals", "copies"], TokenizerParams(vocab_size=300), 0.1)
+    other = tokenizer(store, ENGINE, "mine", ["originals", "copies"], TokenizerParams(vocab_size=300), 0.1)
     assert other.counts["entries"] == 300
     assert trained(store).data_version == store.current("tokenizer").data_version == first.data_version
 

@@ -57,7 +57,7 @@ def recipe(*names: str, **training: Any) -> Recipe:
 
 def make_shards(store: Store, recipe: Recipe) -> None:
     deduplicate(store, ENGINE, recipe.corpus_names, recipe.dedup)
-    tokenizer(store, recipe.name, recipe.corpus_names, recipe.tokenizer, HELD_OUT.validation_fraction)
+    tokenizer(store, ENGINE, recipe.name, recipe.corpus_names, recipe.tokenizer, HELD_OUT.validation_fraction)
     for name in recipe.corpus_names:
         tokenize(store, ENGINE, name, HELD_OUT)
 
