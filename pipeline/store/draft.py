@@ -146,6 +146,10 @@ class Draft:
     @contextmanager
     def scratch(self, apart: bool) -> Iterator[Scratch]:
         """A directory for what this work needs for a while. `apart`: the tasks may run on other machines."""
+        for left in self.path.glob("scratch-*"):  # by an attempt that was killed
+            shutil.rmtree(left)
+            if apart:
+                self.store.files.unshare(left)
         with TemporaryDirectory(prefix="scratch-", dir=self.path) as name:
             try:
                 yield Scratch(Path(name), self.store.files, apart)

@@ -13,6 +13,7 @@ from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
 from pipeline.cli import main
+from pipeline.stages import tokenizer as bpe
 from trainer.config import load_run_config
 from trainer.data.shards import Shard
 from trainer.run.loop import run
@@ -48,6 +49,19 @@ def test_the_tokenizer_opens_in_transformers(directory: Path) -> None:
     opened = AutoTokenizer.from_pretrained(directory / "tokenizer")
     assert len(opened) == 500 and opened.bos_token == "[BOT]"
     assert opened.decode(opened.encode(TEXTS[0], add_special_tokens=False)) == TEXTS[0]
+
+
+@pytest.mark.parametrize("cores", [1, 3])
+def test_any_number_of_cores_trains_the_tokenizer_of_the_first_texts_that_fit(
+    directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cores: int
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(cores)))
+    size = sum(len(text[: bpe.MAX_DOCUMENT_CHARS].encode()) for text in TEXTS[:30])
+    command = ["train-tokenizer", str(directory / "*.*"), "-o", str(tmp_path / "out"), "--vocab-size", "500"]
+    assert main([*command, "--sample-bytes", str(size)]) == 0
+    texts = pa.array([text[: bpe.MAX_DOCUMENT_CHARS] for text in TEXTS[:30]])
+    expected = bpe.files(bpe.train([texts], bpe.TokenizerParams(vocab_size=500)))
+    assert {name: (tmp_path / "out" / name).read_text() for name in expected} == expected
 
 
 def test_tokenize_writes_every_document_between_begin_and_end(

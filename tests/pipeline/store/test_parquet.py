@@ -49,6 +49,19 @@ def test_no_flipped_byte_in_a_page_is_read_as_something_else(tmp_path: Path) -> 
     assert noticed > 140
 
 
+def test_the_pieces_of_a_file_are_its_row_groups_each_once_and_in_order(tmp_path: Path) -> None:
+    with PartWriter(tmp_path, "part", {"documents": SCHEMA}) as writer:
+        for first in range(0, len(ROWS), 4):
+            writer.write("documents", ROWS.slice(first, 4))
+    path = tmp_path / writer.files["documents"].path
+    groups = list(batches(path))
+    assert len(groups) == 8
+    for count in (1, 3, 8, 11):
+        pieces = [list(batches(path, piece=(number, count))) for number in range(count)]
+        assert [group for piece in pieces for group in piece] == groups
+        assert max(map(len, pieces)) - min(map(len, pieces)) <= 1
+
+
 @pytest.mark.parametrize("read", [lambda path: list(batches(path)), kept_ids, read_table])
 def test_every_way_to_read_a_cut_or_missing_file_ends_in_one_sentence(
     tmp_path: Path, read: Callable[[Path], object]

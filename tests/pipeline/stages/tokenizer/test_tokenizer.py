@@ -16,7 +16,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from pipeline.sources.files import FilesConfig, FilesSource
 from pipeline.stages import tokenizer as bpe
-from pipeline.stages.tokenizer.counts import count_words
+from pipeline.stages.tokenizer.counts import CountedWords, added, count_words
 from pipeline.stages.tokenizer.train import character_of_each_byte, pre_tokenizer
 from tests.corpora import CORPORA, needs_corpora
 
@@ -125,6 +125,21 @@ def test_more_words_than_the_hash_table_begins_with_are_counted() -> None:
     texts = pa.array([" ".join(["", *map(str, range(start, 200_000, 2))]) for start in (0, 1)])
     words = count_words([texts, texts], "gpt2", single_digits=False)
     assert words.counts.tolist() == [2] * 200_000
+    assert all(map(np.array_equal, added([count_words([texts], "gpt2", single_digits=False)] * 2), words))
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(st.text("ab \né中", max_size=9), max_size=5), max_size=5), st.sampled_from(PATTERNS))
+def test_words_that_were_counted_apart_add_up_to_those_of_one_pass_in_its_order(
+    texts: list[list[str]], pattern: dict[str, object]
+) -> None:
+    params = bpe.TokenizerParams.model_validate(pattern)
+    columns = [pa.array(column, pa.string()) for column in texts]
+    together = count_words(columns, params.pattern, params.single_digits)
+    apart = [count_words([column], params.pattern, params.single_digits) for column in columns]
+    stored = [CountedWords.of_batch(words.batch()) for words in apart]
+    for found in (added(apart), added(stored), added([added(apart[:2]), *apart[2:]])):
+        assert all(map(np.array_equal, found, together))
 
 
 def test_long_tokens_take_no_more_memory_than_their_bytes() -> None:
