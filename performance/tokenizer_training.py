@@ -1,14 +1,18 @@
-"""Training a 32k byte-level BPE vocabulary on 100 MB, each trainer in a process of its own: seconds, peak
-memory, and whether the merges are equal.
+"""Training a 32k byte-level BPE vocabulary, each trainer in a process of its own: seconds, peak memory, and
+whether the merges are equal. First on 100 MB with one core, then from a store on 300 MB with one worker and
+more, each beside `tokenizers`.
 
 `python performance/tokenizer_training.py` needs the sample corpora in ../shared/corpora; rustbpe is measured
 where importable. Texts are cut as the pipeline cuts them. gigatoken knows one pattern, GPT-2's, and reads a
-file.
+file. In the larger text one word in 25 has two more letters, so that as many words are new as in text of its
+size that does not repeat. `--record` keeps the figures.
 """
 
 import argparse
 import hashlib
 import json
+import os
+import random
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from harness import kept_corpus
 from harness.alone import here, in_turns
 from harness.sidebyside import documents, importable, record
 from tokenizers import Tokenizer, models, trainers
@@ -23,10 +28,16 @@ from tokenizers.pre_tokenizers import ByteLevel
 
 from pipeline.stages import tokenizer as bpe
 from pipeline.stages.tokenizer.train import LLAMA3_PATTERN, pre_tokenizer
+from pipeline.steps.tokens.tokenizer import tokenizer
+from pipeline.store.engines.local import LocalEngine
+from pipeline.store.store import Store
 
 NAMES = ("enwiki", "techdocs", "books")
 PIECE = 10_000  # characters: whole books would all be cut to their first pages, and the sample be small
 REPEATS = 3
+STORE = "groundwork, from a store with workers: "
+NEW_WORD_ONE_IN = 25
+PART_BYTES = 128_000_000  # the default of a recipe
 
 
 def pieces(megabytes: float) -> Iterator[str]:
@@ -42,6 +53,16 @@ def pieces(megabytes: float) -> Iterator[str]:
                     yield piece
 
 
+def varied(megabytes: float) -> Iterator[str]:
+    """As `pieces`, with new words."""
+    chance = random.Random(1)
+    for piece in pieces(megabytes):
+        words = piece.split(" ")
+        for place in range(0, len(words), NEW_WORD_ONE_IN):
+            words[place] += "".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=2))
+        yield " ".join(words)[:PIECE]
+
+
 def batches(path: Path) -> Iterator[pa.Array]:
     with pq.ParquetFile(path) as file:
         for batch in file.iter_batches(1000, columns=["text"]):
@@ -50,6 +71,16 @@ def batches(path: Path) -> Iterator[pa.Array]:
 
 def by_groundwork(path: Path, vocab_size: int, pattern: str) -> str:
     return merges_of(bpe.train(batches(path), params(vocab_size, pattern)))
+
+
+def from_store(path: Path, vocab_size: int, workers: int) -> str:
+    """The stage, from the Parquet parts beside `path`, with worker processes that have to start."""
+    store, engine = Store(path.with_name("store")), LocalEngine(workers)
+    settings = params(vocab_size, "llama3")
+    # a name of its own, or the tokenizer of the run before would be found
+    version = tokenizer(store, engine, f"run-{os.getpid()}", [kept_corpus.NAME], settings, 0.0)
+    engine.close()
+    return merges_of(Tokenizer.from_file(str(version.path / "tokenizer.json")))
 
 
 def by_tokenizers(path: Path, vocab_size: int, pattern: str) -> str:
@@ -118,55 +149,86 @@ def _shown() -> dict[int, str]:
     return shown
 
 
+def in_text(texts: Iterator[str], directory: Path) -> Path:
+    path = directory / "sample.parquet"
+    column = pa.array(texts, pa.string())
+    pq.write_table(pa.table({"text": column}), path, compression="zstd", row_group_size=1000)
+    return path
+
+
+def on_one_core(megabytes: float, vocab_size: int, repeats: int) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as directory:
+        path = in_text(pieces(megabytes), Path(directory))
+        contenders = {
+            "groundwork, llama3 pattern": ("groundwork", "llama3"),
+            "tokenizers, llama3 pattern": ("tokenizers", "llama3"),
+            "groundwork, gpt2 pattern": ("groundwork", "gpt2"),
+            "tokenizers, gpt2 pattern": ("tokenizers", "gpt2"),
+            "gigatoken, gpt2 pattern": ("gigatoken", "gpt2"),
+        }
+        if importable("rustbpe"):
+            contenders["rustbpe, llama3 pattern"] = ("rustbpe", "llama3")
+        return turns(path, megabytes, contenders, vocab_size, repeats)
+
+
+def on_more_cores(
+    megabytes: float, workers: tuple[int, ...], vocab_size: int, repeats: int
+) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as directory:
+        path = in_text(varied(megabytes), Path(directory))
+        texts = (text for batch in batches(path) for text in batch.to_pylist())
+        kept_corpus.keep_all(Store(path.with_name("store")), texts, PART_BYTES)
+        contenders = {f"{STORE}{number}": (f"{STORE}{number}", "llama3") for number in workers}
+        contenders["tokenizers, on all cores"] = ("tokenizers", "llama3")
+        return turns(path, megabytes, contenders, vocab_size, repeats)
+
+
+def turns(
+    path: Path, megabytes: float, contenders: dict[str, tuple[str, str]], vocab_size: int, repeats: int
+) -> dict[str, Any]:
+    commands = {
+        name: (megabytes, ("--vocab-size", str(vocab_size), "--one", trainer, str(path), pattern))
+        for name, (trainer, pattern) in contenders.items()
+    }
+    return in_turns(__file__, commands, repeats)
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--megabytes", type=float, default=100)
+    options.add_argument("--more-megabytes", type=float, default=300)
+    options.add_argument("--workers", type=int, nargs="+", default=(1, 2))
     options.add_argument("--vocab-size", type=int, default=32_000)
+    options.add_argument("--repeats", type=int, default=REPEATS)
+    options.add_argument("--record", action="store_true")
     options.add_argument("--one", nargs=3, metavar=("TRAINER", "SAMPLE", "PATTERN"), help=argparse.SUPPRESS)
     chosen = options.parse_args()
     if chosen.one:
         trainer, sample, pattern = chosen.one
-        here(lambda: TRAINERS[trainer](Path(sample), chosen.vocab_size, pattern))
+        path = Path(sample)
+        if trainer.startswith(STORE):
+            here(lambda: from_store(path, chosen.vocab_size, int(trainer.removeprefix(STORE))))
+        else:
+            here(lambda: TRAINERS[trainer](path, chosen.vocab_size, pattern))
         return
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory) / "sample.parquet"
-        pq.write_table(
-            pa.table({"text": pa.array(pieces(chosen.megabytes), pa.string())}),
-            path,
-            compression="zstd",
-            row_group_size=1000,
-        )
-
-        def one(trainer: str, pattern: str) -> tuple[float, tuple[str, ...]]:
-            return chosen.megabytes, (
-                "--vocab-size",
-                str(chosen.vocab_size),
-                "--one",
-                trainer,
-                str(path),
-                pattern,
-            )
-
-        contenders = {
-            "groundwork, llama3 pattern": one("groundwork", "llama3"),
-            "tokenizers, llama3 pattern": one("tokenizers", "llama3"),
-            "groundwork, gpt2 pattern": one("groundwork", "gpt2"),
-            "tokenizers, gpt2 pattern": one("tokenizers", "gpt2"),
-            "gigatoken, gpt2 pattern": one("gigatoken", "gpt2"),
-        }
-        if importable("rustbpe"):
-            contenders["rustbpe, llama3 pattern"] = one("rustbpe", "llama3")
-        found = in_turns(__file__, contenders, REPEATS)
-    equal = all(
-        found[f"groundwork, {pattern} pattern"]["said"] == found[f"tokenizers, {pattern} pattern"]["said"]
-        for pattern in ("llama3", "gpt2")
-    )
+    size, repeats = chosen.vocab_size, chosen.repeats
+    found = on_one_core(chosen.megabytes, size, repeats) if chosen.megabytes else {}
+    larger = on_more_cores(chosen.more_megabytes, chosen.workers, size, repeats)
+    said = {name: facts["said"] for name, facts in {**found, **larger}.items() if "rustbpe" not in name}
+    patterns = [
+        {said[name] for name in found if pattern in name and name in said} for pattern in ("llama3", "gpt2")
+    ]
+    equal = all(len(merges) <= 1 for merges in [*patterns, {said[name] for name in larger}])
     report = {
-        "vocab_size": chosen.vocab_size,
+        "vocab_size": size,
         "training": found,
+        "training from a store": larger,
         "groundwork's merges equal those of tokenizers": equal,
     }
-    record("tokenizer_training", report, ("tokenizers", "gigatoken", "rustbpe"))
+    if chosen.record:
+        record("tokenizer_training", report, ("tokenizers", "gigatoken", "rustbpe"))
+    else:
+        print(json.dumps(report, indent=2))
 
 
 if __name__ == "__main__":
