@@ -66,7 +66,8 @@ def main(kernels: str) -> None:
             return
         plain_files.judge(files, place, quality.PROFILES["default"], engine, lambda _: None)
         plain_files.deduplicate(files, place, dedup.DedupParams(), engine, lambda _: None)
-    bpe.train([pa.array(documents)], bpe.TokenizerParams(vocab_size=270))
+    words = bpe.count_words([pa.array(documents)], "llama3", single_digits=False)
+    bpe.train_on_words(bpe.added([words]), bpe.TokenizerParams(vocab_size=270))
 
 
 if __name__ == "__main__":

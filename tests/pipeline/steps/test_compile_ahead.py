@@ -12,19 +12,19 @@ from tests.integration.project import ROOT
 USES = """
 import json, sys
 from pathlib import Path
-import pyarrow as pa
-from pipeline.stages import quality, tokenizer
+from pipeline.stages import quality
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.tokenizer import TokenizerParams
 from pipeline.store.store import Store
 from pipeline.steps.corpus.quality import judge
 from pipeline.steps.dedup.dedup import deduplicate
+from pipeline.steps.tokens.tokenizer import tokenizer
 from tests.pipeline.steps.corpora import ENGINE, TEXTS, prepare
 
 store = Store(Path(sys.argv[1]) / "store")
 prepare(store, Path(sys.argv[1]) / "first.jsonl", TEXTS[:15])
 deduplicate(store, ENGINE, ["first"], DedupParams())
-tokenizer.train([pa.array(TEXTS[:15])], TokenizerParams(vocab_size=300))
+tokenizer(store, ENGINE, "test", ["first"], TokenizerParams(vocab_size=300), 0.1)
 """
 
 
