@@ -19,7 +19,7 @@ COMMANDS = {
     "lineage": "Show what a checkpoint was made from, or which checkpoints saw a corpus or a document.",
     "trace": "Find the training documents that hold a text, and when a checkpoint read them.",
     "forget": "Remove documents from all that is made from now on; show which checkpoints read them.",
-    "reproduce": "Print the commands that make a checkpoint again, write their files, and --compare what came.",
+    "reproduce": "Print the commands that make a checkpoint again, write the files, or --compare it.",
     "summary": "Show a model: its path, training, scores and two samples, and how to open the UI.",
     "report": "Write one HTML page to send: data, removals with examples, scores, lineage, what laws ask.",
     "benchmark": "Let a model answer benchmarks: accuracies with intervals and chance, and bits per byte.",
