@@ -1,14 +1,24 @@
 """The optimizer and the schedule of its learning rate."""
 
 import math
-from typing import Annotated, Literal
+import re
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, JsonValue, field_validator, model_validator
 
 from trainer.config.base import Config
 
-OptimizerKind = Literal["adamw", "muon"]
+OptimizerKind = Literal["adamw", "muon", "adafactor", "lion", "sophia", "adamw_8bit", "python"]
 DecayRate = Annotated[float, Field(ge=0, lt=1)]
+
+# What is usual for a kind, where it is not what is usual for AdamW. The learning rates are the best of a
+# sweep over the default recipe (performance/optimizers.py).
+USUAL_LR = {"muon": 2e-3, "lion": 3e-4, "python": 1e-3}
+USUAL_BETAS = {"lion": (0.9, 0.99), "sophia": (0.965, 0.99)}
+USUAL_DECAY = {"muon": 0.0, "lion": 1.0, "python": 0.0}
+CLASS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+# A number as YAML 1.2 writes it, which YAML 1.1 reads as text.
+EXPONENTIAL = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
 
 
 class ParameterGroup(Config):
@@ -40,13 +50,17 @@ class OptimizerConfig(Config):
     kind: OptimizerKind = Field(
         default="muon",
         description="The optimizer. `muon`: Muon (Jordan et al. 2024) for the matrices inside blocks and "
-        "AdamW for the rest.",
+        "AdamW for the rest. `adafactor` (Shazeer and Stern 2018), `lion` (Chen et al. 2023) and "
+        "`adamw_8bit`, whose moments have 8 bits and which needs torchao, take less memory than AdamW. "
+        "`sophia`: Sophia-G (Liu et al. 2023), which divides by an estimate of the curvature. `python`: the "
+        "class that `python` names. docs/trainer.md compares them.",
     )
     lr: float = Field(
-        default_factory=lambda settings: 2e-3 if settings["kind"] == "muon" else 3e-3,
+        default_factory=lambda settings: USUAL_LR.get(settings["kind"], 3e-3),
         gt=0,
         description="Peak learning rate, reached after the warmup. With `muon`, that of AdamW. When not set, "
-        "0.002 with `muon` and 0.003 with `adamw`; start lower from existing weights.",
+        "0.002 with `muon`, 0.0003 with `lion`, 0.001 with `python` and 0.003 with any other kind; start "
+        "lower from existing weights.",
     )
     groups: list[ParameterGroup] = Field(
         default_factory=list,
@@ -55,8 +69,11 @@ class OptimizerConfig(Config):
         "`tie_embeddings`, 25 times the rate for the embedding and 1.5 times for the head.",
     )
     betas: tuple[DecayRate, DecayRate] = Field(
-        default=(0.9, 0.95),
-        description="Decay rates (0 to 1) of AdamW's moving averages: of the gradient, and of its square.",
+        default_factory=lambda settings: USUAL_BETAS.get(settings["kind"], (0.9, 0.95)),
+        description="Decay rates (0 to 1) of two moving averages: of the gradient, and of its square (with "
+        "`sophia`, of the curvature). `lion` has one average and mixes it with the gradient by the first "
+        "rate for an update. When not set, 0.9 and 0.99 with `lion`, 0.965 and 0.99 with `sophia`, and 0.9 "
+        "and 0.95 with any other kind. Not used with `adafactor` and `python`.",
     )
     eps: float = Field(
         default=1e-8,
@@ -64,11 +81,12 @@ class OptimizerConfig(Config):
         description="Added to the denominator of the update in AdamW against division by zero.",
     )
     weight_decay: float = Field(
-        default_factory=lambda settings: 0.0 if settings["kind"] == "muon" else 0.1,
+        default_factory=lambda settings: USUAL_DECAY.get(settings["kind"], 0.1),
         ge=0,
         description="Decoupled weight decay: each step takes away this share of a weight, times the "
         "learning rate. Applies to matrices, not to norms and embeddings, unless a group sets it. When not "
-        "set, 0 with `muon` and 0.1 with `adamw`.",
+        "set, 0 with `muon` and `python`, 1 with `lion`, whose learning rate is a tenth of AdamW's, and 0.1 "
+        "with any other kind.",
     )
     max_grad_norm: float | None = Field(
         default=1.0,
@@ -81,6 +99,56 @@ class OptimizerConfig(Config):
         gt=0,
         description="Peak learning rate of Muon, for the matrices inside blocks. Only used with `muon`.",
     )
+    sophia_rho: float = Field(
+        default=0.04,
+        gt=0,
+        exclude_if=lambda rho: rho == 0.04,
+        description="Clipping of Sophia: a weight moves by the full learning rate where the average gradient "
+        "exceeds `sophia_rho` times the curvature. Lower clips more. Only used with `sophia`.",
+    )
+    python: str | None = Field(
+        default=None,
+        exclude_if=lambda python: python is None,
+        description="For kind `python`: a subclass of torch.optim.Optimizer, as `package.module:Class`, in a "
+        "package that is installed in .venv or in a directory in PYTHONPATH. It gets parameter groups with "
+        "`lr` and `weight_decay`.",
+    )
+    version: str | None = Field(
+        default=None,
+        exclude_if=lambda version: version is None,
+        description="For kind `python`: change it when the code of the class changes, which itself is not "
+        "looked at, so that the run is another one.",
+    )
+    params: dict[str, JsonValue] = Field(
+        default={},
+        exclude_if=lambda params: not params,
+        description="For kind `python`: other arguments of the class, by name.",
+    )
+
+    @field_validator("params", mode="before")
+    @classmethod
+    def _numbers_are_numbers(cls, params: Any) -> Any:
+        return _with_numbers(params)
+
+    @model_validator(mode="after")
+    def _names_a_class(self) -> Self:
+        if self.kind == "python" and self.python is None:
+            raise ValueError("kind python needs `python`: name a class as `package.module:Class`")
+        if self.python is not None and not CLASS.fullmatch(self.python):
+            raise ValueError(f"python {self.python!r}: name a class in a module as `package.module:Class`")
+        for name in ("lr", "weight_decay"):
+            if name in self.params:
+                raise ValueError(f"params has {name}, which follows its own setting: set optimizer.{name}")
+        return self
+
+
+def _with_numbers(value: Any) -> Any:
+    """The value with numbers in place of texts such as 1e-4, also inside lists and mappings."""
+    if isinstance(value, dict):
+        return {name: _with_numbers(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_with_numbers(one) for one in value]
+    return float(value) if isinstance(value, str) and EXPONENTIAL.fullmatch(value) else value
 
 
 class ScheduleConfig(Config):

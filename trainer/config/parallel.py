@@ -5,6 +5,13 @@ from pydantic import Field
 from trainer.config.base import Config
 from trainer.config.model import ModelConfig
 
+# Optimizers that cannot update a model that is split over processes, and why.
+UNSPLITTABLE = {
+    "adafactor": "its moments are means over entire rows and columns",
+    "adamw_8bit": "its moments are quantised in blocks that a split may cut",
+    "python": "nobody has compared the class on parts of weights with one process",
+}
+
 
 class ParallelConfig(Config):
     """How several processes share the work: a copy of the model takes `dp_shard` x `tp` x `pp` of them. There
@@ -47,8 +54,8 @@ class ParallelConfig(Config):
         """Whether each process holds only a part of the model."""
         return self.dp_shard > 1 or self.tp > 1 or self.pp > 1
 
-    def check(self, model: ModelConfig, seq_len: int, dropout: float) -> None:
-        """Raises ValueError when this model cannot be split like this."""
+    def check(self, model: ModelConfig, seq_len: int, optimizer: str, dropout: float) -> None:
+        """Raises ValueError when this model and optimizer cannot be split like this."""
         for name, size in (
             ("n_heads", model.n_heads),
             ("n_kv_heads", model.n_kv_heads),
@@ -71,4 +78,9 @@ class ParallelConfig(Config):
             raise ValueError(
                 "parallel.pp puts the embedding and the head on different processes, so they cannot share "
                 "weights: set model.tie_embeddings to false, or leave pp at 1"
+            )
+        if self.splits_model and optimizer in UNSPLITTABLE:
+            raise ValueError(
+                f"optimizer.kind {optimizer} cannot update a split model ({UNSPLITTABLE[optimizer]}): choose "
+                "adamw, muon, lion or sophia, or leave parallel.dp_shard, tp and pp at 1"
             )

@@ -349,7 +349,7 @@ class TrainingConfig(Config):
     @model_validator(mode="after")
     def _can_be_split(self) -> Self:
         for stage in self.curriculum.stages:
-            self.parallel.check(self.model, stage.seq_len, self.dropout)
+            self.parallel.check(self.model, stage.seq_len, self.optimizer.kind, self.dropout)
         return self
 
     @model_validator(mode="after")
@@ -380,6 +380,11 @@ class TrainingConfig(Config):
             raise ValueError(f"control {self.control} is for pretraining: leave it out")
         if self.objective == "dpo" and self.parallel.pp > 1:
             raise ValueError("objective dpo cannot be split by parallel.pp: use parallel.dp_shard")
+        if self.objective == "dpo" and self.optimizer.kind == "sophia":
+            raise ValueError(
+                "optimizer.kind sophia estimates the curvature of a loss per token, and objective dpo has "
+                "a loss per pair: choose adamw"
+            )
         return self
 
     def check_corpora(self, names: Collection[str]) -> None:

@@ -5,12 +5,21 @@ from typing import Any
 from trainer.config.training import TrainingConfig
 
 # The kinds that use a setting; others ignore it.
+OF_OPTIMIZERS = {
+    "betas": ("adamw", "muon", "lion", "sophia", "adamw_8bit"),
+    "eps": ("adamw", "muon", "adamw_8bit"),
+    "muon_lr": ("muon",),
+    "sophia_rho": ("sophia",),
+    "python": ("python",),
+    "version": ("python",),
+    "params": ("python",),
+}
 OF_SCHEDULES = {"decay": ("wsd",), "decay_fraction": ("wsd",), "min_lr_ratio": ("cosine", "linear", "wsd")}
 
 
 def check(training: TrainingConfig) -> None:
     """Raises ValueError for a setting that differs from its default and that nothing reads."""
-    _check_kind("optimizer", training.optimizer, {"muon_lr": ("muon",)})
+    _check_kind("optimizer", training.optimizer, OF_OPTIMIZERS)
     _check_kind("schedule", training.schedule, OF_SCHEDULES)
     for number, stage in enumerate(training.stages):
         if stage.schedule:

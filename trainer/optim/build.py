@@ -5,19 +5,25 @@ configuration whose pattern matches its name.
 """
 
 import difflib
+import os
+import shutil
 from collections.abc import Collection
 from fnmatch import fnmatchcase
 from typing import Any
 
 import torch.distributed as dist
-from torch import nn
+from lion_pytorch import Lion
+from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.optim import AdamW, Optimizer
 
 from trainer.config import OptimizerConfig, ParameterGroup
+from trainer.optim import python_class
+from trainer.optim.adafactor import Adafactor
 from trainer.optim.muon import Muon
+from trainer.optim.sophia import SophiaG
 from trainer.parallel.dtensor import is_split
-from trainer.system.errors import TrainerError
+from trainer.system.errors import TrainerError, install
 
 
 def build(
@@ -30,12 +36,13 @@ def build(
     `base_lr`.
 
     `names` are the parameters of the full model if `model` is one stage of a pipeline. `holders` are the
-    processes over which this model is split or copied. Raises TrainerError if a group has no parameter.
+    processes over which this model is split or copied. Raises TrainerError if a group has no parameter, or
+    the optimizer cannot be made.
     """
     parameters = {name: one for name, one in model.named_parameters() if one.requires_grad}
     _check_patterns(list(names or parameters), config.groups)
     if config.kind != "muon":
-        return [_adamw(_groups(parameters, config), config)]
+        return [_optimizer(_groups(parameters, config), config)]
     hidden = {name: parameter for name, parameter in parameters.items() if _is_hidden_matrix(name, parameter)}
     rest = {name: parameter for name, parameter in parameters.items() if name not in hidden}
     return [Muon(_groups(hidden, config), holders), _adamw(_groups(rest, config), config)]
@@ -94,12 +101,46 @@ def _rate_and_decay(name: str, parameter: nn.Parameter, config: OptimizerConfig)
     return lr * group.lr_multiplier, decay
 
 
+def _optimizer(groups: list[dict[str, Any]], config: OptimizerConfig) -> Optimizer:
+    match config.kind:
+        case "adafactor":
+            return Adafactor(groups)
+        case "lion":
+            return Lion(groups, betas=config.betas)
+        case "sophia":
+            return SophiaG(groups, config.betas, config.sophia_rho)
+        case "adamw_8bit":
+            return _adamw_8bit(groups, config)
+        case "python":
+            return python_class.build(groups, config)
+    return _adamw(groups, config)
+
+
 def _adamw(groups: list[dict[str, Any]], config: OptimizerConfig) -> Optimizer:
     return AdamW(groups, betas=config.betas, eps=config.eps, fused=True)
+
+
+def _adamw_8bit(groups: list[dict[str, Any]], config: OptimizerConfig) -> Optimizer:
+    try:
+        from torchao.optim import AdamW8bit
+    except ImportError as error:
+        raise TrainerError(
+            f"training.optimizer.kind adamw_8bit needs torchao: run {install('torchao')}, or set it to adamw"
+        ) from error
+    on_cpu = groups[0]["params"][0].device.type == "cpu"
+    if on_cpu and not (os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")):
+        raise TrainerError(
+            "training.optimizer.kind adamw_8bit compiles its update, which needs a C++ compiler on a CPU: "
+            "install g++ or clang++, or set it to adamw"
+        )
+    return AdamW8bit(groups, betas=config.betas, eps=config.eps)
 
 
 def set_learning_rates(optimizers: list[Optimizer], factor: float) -> None:
     """Sets the learning rate of each group to `factor` times its peak."""
     for optimizer in optimizers:
         for group in optimizer.param_groups:
-            group["lr"] = group["base_lr"] * factor
+            if isinstance(group["lr"], Tensor):  # a new float would compile torchao's step again
+                group["lr"].fill_(group["base_lr"] * factor)
+            else:
+                group["lr"] = group["base_lr"] * factor

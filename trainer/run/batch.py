@@ -20,6 +20,7 @@ class Batch:
     `dropout_keys` [rows, 2] are those of `trainer.model.dropout`; None without dropout. `reference` fp32
     [rows, pairs, 2], of preferences, is the reference's log-probability of each chosen and rejected answer:
     documents 1 and 2 of a row are the first pair.
+    `draws` [rows, seq_len], uniform numbers, belong to a second pass, whose targets the model draws.
     """
 
     tokens: torch.Tensor
@@ -27,6 +28,7 @@ class Batch:
     documents: torch.Tensor | None = None
     dropout_keys: torch.Tensor | None = None
     reference: torch.Tensor | None = None
+    draws: torch.Tensor | None = None
 
     @classmethod
     def of(

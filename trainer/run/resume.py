@@ -22,6 +22,7 @@ FIXED = (
     "training.seq_len",
     "training.global_batch_tokens",
     "training.optimizer.kind",
+    "training.optimizer.python",
     "data.tokenizer_sha256",
     "data.vocab_size",
 )

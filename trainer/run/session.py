@@ -18,6 +18,7 @@ from trainer.model.lora import adapt
 from trainer.model.precision import LossScale
 from trainer.optim import weight_averaging
 from trainer.optim.build import build
+from trainer.optim.second_pass import SecondPass
 from trainer.parallel.pipeline_parallel import PipelineModel
 from trainer.parallel.world import World
 from trainer.run.answers import Answers
@@ -28,7 +29,7 @@ from trainer.run.reference import Reference
 from trainer.run.resolve import Plan
 from trainer.run.spikes import SpikeDetector
 from trainer.run.step import StepContext, StepResult, train_step
-from trainer.system.errors import TrainerError
+from trainer.system.errors import TrainerError, in_every_process
 from trainer.system.machine import machine
 
 
@@ -205,6 +206,12 @@ def build_session(plan: Plan, world: World) -> Session:
     if plan.training.document_masking and plan.attention == "flash":
         model.model.most_documents = plan.data.most_documents()
     optimizers = build(model, plan.training.optimizer, model.shapes, world.group)
+    if plan.training.objective == "dpo" and any(isinstance(one, SecondPass) for one in optimizers):
+        with in_every_process():
+            raise TrainerError(
+                "training.objective dpo: its loss is per pair, and the optimizer reads a second pass over "
+                "targets: choose another training.optimizer"
+            )
     if plan.compiled:
         compile_blocks(model, plan.training, world.device)
     return Session(plan, world, model, optimizers, LossScale.of(plan.precision))

@@ -1,7 +1,7 @@
 """One optimizer step, from a global batch to new weights."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch.optim import Optimizer
@@ -9,9 +9,10 @@ from torch.optim import Optimizer
 from trainer.config import TrainingConfig
 from trainer.model.dropout import sample_keys
 from trainer.model.llama import Llama
-from trainer.model.loss import summed_cross_entropy
+from trainer.model.loss import IGNORED, summed_cross_entropy
 from trainer.model.precision import LossScale, Precision, autocast
 from trainer.optim.build import set_learning_rates
+from trainer.optim.second_pass import draw_tokens, draws, wanting
 from trainer.parallel.dtensor import local_tensor
 from trainer.parallel.world import World
 from trainer.run.answers import Answers
@@ -51,6 +52,11 @@ class StepContext:
         reference = None if self.reference is None else self.reference[: len(windows)].to(windows.device)
         return Batch.of(windows, self.bot_id, keys, self.answers, reference)
 
+    def second_pass(self, batch: Batch) -> Batch:
+        """The batch with targets that the model draws, which only the seed and the samples decide."""
+        uniform = draws(self.training.seed, self.first_sample(len(batch)), len(batch), batch.seq_len)
+        return replace(batch, draws=uniform.to(batch.tokens.device))
+
 
 @dataclass(frozen=True)
 class StepResult:
@@ -89,15 +95,14 @@ def train_step(
     batch = context.batch(windows)
     predicted = world.sum(batch.predicted)
 
-    # Gradients are summed over micro-batches and processes, so each term is divided by the global number of
-    # targets or pairs, once.
-    total = add_gradients(model, batch, context, predicted)
-    world.sum_gradients(model)
-    if loss_scale.value != 1:
-        for parameter in model.parameters():
-            if parameter.grad is not None:
-                parameter.grad /= loss_scale.value
-    means = world.sum(world.from_last_stage(total)) / predicted
+    for reader in wanting(optimizers, context.step):
+        _fill_gradients(model, context.second_pass(batch), context, predicted)
+        if _clipped_norm(model, None, world).isfinite():
+            reader.read_second_pass(predicted)
+        for optimizer in optimizers:
+            optimizer.zero_grad(set_to_none=True)
+
+    means = _fill_gradients(model, batch, context, predicted)
     norm = _clipped_norm(model, training.optimizer.max_grad_norm, world)
     # Read together: on a GPU each read waits for all that was launched.
     loss, *metrics, grad_norm = torch.cat([means, norm.double()[None]]).tolist()
@@ -119,6 +124,24 @@ def train_step(
         optimizer.zero_grad(set_to_none=True)
     preferences = dict(zip(METRICS, metrics, strict=False))
     return StepResult(loss, grad_norm, factor, skipped=not taken, spike=spike, preferences=preferences)
+
+
+def _fill_gradients(
+    model: Llama, batch: Batch, context: StepContext, predicted: torch.Tensor
+) -> torch.Tensor:
+    """Computes the gradients of the mean loss over the `predicted` targets or pairs of all processes. Returns
+    the means of what `add_gradients` sums. Neither is scaled any more.
+    """
+    world, scale = context.world, context.loss_scale.value
+    # Gradients are summed over micro-batches and processes, so each term is divided by the global number of
+    # targets or pairs, once.
+    total = add_gradients(model, batch, context, predicted)
+    world.sum_gradients(model)
+    if scale != 1:
+        for parameter in model.parameters():
+            if parameter.grad is not None:
+                parameter.grad /= scale
+    return world.sum(world.from_last_stage(total)) / predicted
 
 
 def add_gradients(
@@ -168,6 +191,9 @@ def loss_sum(model: Llama, batch: Batch, precision: Precision) -> torch.Tensor:
 def _head_loss(model: Llama, hidden: torch.Tensor, batch: Batch, z_loss: float) -> torch.Tensor:
     hidden = hidden.flatten(0, 1)
     targets = batch.targets.flatten()
+    if batch.draws is not None:
+        drawn = draw_tokens(hidden, model.lm_head.weight, batch.draws.flatten(), model.vocab_size)
+        targets, z_loss = drawn.where(targets != IGNORED, IGNORED), 0.0
     return summed_cross_entropy(
         hidden, model.lm_head.weight, targets, model.vocab_size, z_loss, model.loss_is_compiled
     )

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from trainer.config import ModelConfig, RunConfig, config_hash, load_run_config, load_to_train, run_identity
-from trainer.config.optimizer import OptimizerKind
+from trainer.config.optimizer import OptimizerConfig, OptimizerKind
 from trainer.system.errors import TrainerError
 
 LLAMA3 = {"rope_type": "llama3", "factor": 8, "original_max_position_embeddings": 8192}
@@ -129,6 +129,17 @@ def test_a_wrong_key_or_value_is_named_with_what_to_do(tmp_path: Path, override:
             {"optimizer": {"kind": "adamw", "muon_lr": 0.02}},
             "optimizer.muon_lr has no effect here, it belongs to kind muon and not to adamw",
         ),
+        ({"optimizer": {"kind": "adafactor", "betas": [0.9, 0.9]}}, "optimizer.betas has no effect"),
+        (
+            {"optimizer": {"kind": "lion", "eps": 1e-6}},
+            "belongs to kind adamw or muon or adamw_8bit and not to lion",
+        ),
+        ({"optimizer": {"sophia_rho": 0.1}}, "optimizer.sophia_rho has no effect"),
+        ({"optimizer": {"kind": "adamw", "python": "a:B"}}, "optimizer.python has no effect"),
+        (
+            {"optimizer": {"kind": "adamw", "params": {"b": 1}}},
+            "params has no effect .*belongs to kind python",
+        ),
         ({"schedule": {"kind": "cosine", "decay_fraction": 0.5}}, "schedule.decay_fraction has no effect"),
         ({"schedule": {"kind": "constant", "min_lr_ratio": 0.5}}, "schedule.min_lr_ratio has no effect"),
         (
@@ -156,11 +167,28 @@ def test_a_configuration_that_holds_every_default_has_no_setting_without_effect(
     tmp_path: Path, optimizer: str, schedule: str
 ) -> None:
     settings = example()
-    settings["training"] |= {"optimizer": {"kind": optimizer}, "schedule": {"kind": schedule}}
+    named = {"python": "torch.optim:NAdam"} if optimizer == "python" else {}
+    settings["training"] |= {"optimizer": {"kind": optimizer, **named}, "schedule": {"kind": schedule}}
     settings["training"]["pretrained"] = {"path": "weights"}
     written = load(tmp_path, settings)
     (tmp_path / "all.yaml").write_text(yaml.safe_dump(written.model_dump(mode="json")))
     assert load_to_train(tmp_path / "all.yaml") == written
+
+
+@pytest.mark.parametrize("kind", ["adamw", "muon"])
+def test_a_run_with_an_optimizer_of_before_keeps_its_fingerprint(kind: str) -> None:
+    """Settings that came later are not in the dump, from which a run is named, while they are not used."""
+    dump = OptimizerConfig.model_validate({"kind": kind}).model_dump(mode="json")
+    assert dump == {
+        "kind": kind,
+        "lr": {"adamw": 0.003, "muon": 0.002}[kind],
+        "groups": [],
+        "betas": [0.9, 0.95],
+        "eps": 1e-8,
+        "weight_decay": {"adamw": 0.1, "muon": 0.0}[kind],
+        "max_grad_norm": 1.0,
+        "muon_lr": 0.01,
+    }
 
 
 def test_a_whole_number_may_be_written_with_an_exponent(tmp_path: Path) -> None:
@@ -239,5 +267,5 @@ def test_a_wrong_kind_is_one_mistake_and_not_also_those_that_follow_from_it(
     settings: dict[str, Any], tmp_path: Path
 ) -> None:
     settings["training"] |= {"optimizer": {"kind": "adam"}}
-    with pytest.raises(TrainerError, match=r"must be 'adamw' or 'muon', not 'adam'$"):
+    with pytest.raises(TrainerError, match=r"must be 'adamw', .* or 'python', not 'adam'$"):
         load(tmp_path, settings)

@@ -2,25 +2,31 @@
 if never stopped.
 """
 
+import shutil
+import sys
 from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load, save
 from torch import nn
+from transformers.optimization import Adafactor as TransformersAdafactor
 
+from tests.trainer.runs import outcome
 from tests.trainer.steps import new_session, step
+from trainer.checkpoint import publish as store
 from trainer.config import OptimizerConfig, RunConfig
 from trainer.model.llama import Llama
 from trainer.model.precision import multiplies_bf16
 from trainer.optim.build import build, set_learning_rates
+from trainer.optim.second_pass import SecondPass
 from trainer.optim.state import load_state_tensors, state_tensors
 from trainer.parallel.world import World
+from trainer.run.loop import DONE, run
 from trainer.run.session import Session
 from trainer.system.errors import TrainerError
 
 ALONE = World(0, 1, torch.device("cpu"))
-KINDS = ["adamw", "muon"]
+KINDS = ["adamw", "muon", "adafactor", "lion", "sophia"]
 LR, DECAY, STEPS = 0.01, 0.1, 30
 # The rate falls on the way, so that a rule that keeps its own would be seen.
 FACTORS = [1 - step / 60 for step in range(STEPS)]
@@ -63,6 +69,8 @@ def ours(kind: str, **settings: Any) -> Weights:
             parameter.grad = wanted[name].clone()
         set_learning_rates(optimizers, factor)
         for optimizer in optimizers:
+            if isinstance(optimizer, SecondPass):
+                optimizer.read_second_pass(torch.tensor(64))
             optimizer.step()
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
@@ -88,6 +96,37 @@ def follow(optimizer_of: Any, schedule: bool = True) -> Weights:
     return {name: weight.detach() for name, weight in weights.items()}
 
 
+def lion() -> Weights:
+    """Chen et al. 2023, algorithm 2, with beta1 0.9 and beta2 0.99."""
+    weights = start()
+    momentum = {name: torch.zeros_like(weight) for name, weight in weights.items()}
+    for factor, wanted in zip(FACTORS, gradients(), strict=True):
+        for name, decay in (("matrix", DECAY), ("norm", 0.0)):
+            gradient = wanted[name].double()
+            update = torch.sign(0.9 * momentum[name] + 0.1 * gradient)
+            weights[name] = weights[name] - LR * factor * (update + decay * weights[name])
+            momentum[name] = 0.99 * momentum[name] + 0.01 * gradient
+    return weights
+
+
+def sophia() -> Weights:
+    """The authors' sophia.py: the curvature is a moving average of squared gradients, and `bs` the tokens
+    they are the mean over.
+    """
+    weights, rho, bs = start(), 0.04, 64
+    average = {name: torch.zeros_like(weight) for name, weight in weights.items()}
+    hessian = {name: torch.zeros_like(weight) for name, weight in weights.items()}
+    for factor, wanted in zip(FACTORS, gradients(), strict=True):
+        for name, decay in (("matrix", DECAY), ("norm", 0.0)):
+            gradient = wanted[name].double()
+            hessian[name] = 0.99 * hessian[name] + 0.01 * gradient * gradient
+            weights[name] = weights[name] * (1 - LR * factor * decay)
+            average[name] = 0.965 * average[name] + 0.035 * gradient
+            ratio = (average[name].abs() / (rho * bs * hessian[name] + 1e-15)).clamp(max=1)
+            weights[name] = weights[name] - LR * factor * average[name].sign() * ratio
+    return weights
+
+
 def muon() -> Weights:
     """Jordan et al. 2024: the matrix by Newton-Schulz of its Nesterov momentum, everything else by AdamW."""
     weights = start()
@@ -110,9 +149,19 @@ def adamw(groups: Any) -> torch.optim.Optimizer:
     return torch.optim.AdamW(groups, betas=(0.9, 0.95), eps=1e-8, foreach=False)
 
 
+def adafactor(groups: Any) -> torch.optim.Optimizer:
+    return TransformersAdafactor(groups, lr=LR, scale_parameter=False, relative_step=False)
+
+
 @pytest.mark.parametrize(
     ("kind", "reference", "tolerance"),
-    [("adamw", lambda: follow(adamw), 1e-6), ("muon", muon, 6e-3 if multiplies_bf16(ALONE.device) else 1e-5)],
+    [
+        ("adamw", lambda: follow(adamw), 1e-6),
+        ("muon", muon, 6e-3 if multiplies_bf16(ALONE.device) else 1e-5),
+        ("adafactor", lambda: follow(adafactor), 1e-6),
+        ("lion", lion, 1e-6),
+        ("sophia", sophia, 1e-6),
+    ],
 )
 def test_the_trajectory_is_that_of_the_published_rule(kind: str, reference: Any, tolerance: float) -> None:
     found, expected, begun = ours(kind), reference(), start()
@@ -132,24 +181,72 @@ def prepared(settings: dict[str, Any], kind: str) -> Session:
     return new_session(RunConfig.model_validate(settings))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_run_that_goes_on_from_its_saved_state_ends_in_the_same_weights(
+@pytest.mark.slow
+def test_eight_bit_moments_stay_close_to_adamw() -> None:
+    pytest.importorskip("torchao", reason="the extra `torchao` is not installed")
+    torch.manual_seed(0)
+    models = [nn.Linear(64, 128, bias=False) for _ in range(2)]
+    models[1].load_state_dict(models[0].state_dict())
+    before = models[0].weight.detach().clone()
+    built = [
+        build(model, OptimizerConfig.model_validate({"kind": kind, "lr": LR}))
+        for model, kind in zip(models, ("adamw", "adamw_8bit"), strict=True)
+    ]
+    for _ in range(STEPS):
+        gradient = torch.randn(128, 64)
+        for model, optimizers in zip(models, built, strict=True):
+            model.weight.grad = gradient.clone()
+            optimizers[0].step()
+    moved = models[0].weight - before
+    assert (models[1].weight - models[0].weight).norm() < 0.05 * moved.norm()
+
+
+def test_a_missing_torchao_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torchao.optim", None)
+    with pytest.raises(TrainerError, match=r"pip install -e '\.\[torchao\]'`, or set it to adamw"):
+        build(Toy(), OptimizerConfig(kind="adamw_8bit"))
+
+
+def test_a_machine_without_a_compiler_is_told_what_8_bits_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torchao", reason="the extra `torchao` is not installed")
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(TrainerError, match="needs a C\\+\\+ compiler on a CPU: install g\\+\\+"):
+        build(Toy(), OptimizerConfig(kind="adamw_8bit"))
+
+
+@pytest.mark.parametrize("kind", [*KINDS, pytest.param("adamw_8bit", marks=pytest.mark.slow)])
+def test_a_run_that_resumes_from_a_checkpoint_ends_in_the_same_bytes(
     settings: dict[str, Any], kind: str
 ) -> None:
-    whole = prepared(settings, kind)
-    steps(whole, 0, 4)
-    stored = save(state_tensors(whole.model, whole.optimizers))
-    weights = {name: parameter.detach().clone() for name, parameter in whole.model.named_parameters()}
-    steps(whole, 4, 8)
+    if kind == "adamw_8bit":
+        pytest.importorskip("torchao", reason="the extra `torchao` is not installed")
+        settings["training"]["model"] |= {"d_model": 64, "d_ff": 64}  # smaller matrices stay in 32 bits
+    settings["training"] |= {"optimizer": {"kind": kind}, "averaging": {"half_life_tokens": 512}}
+    config = RunConfig.model_validate(settings)
+    assert run(config) == DONE
+    whole = outcome(config.run_dir)
+    shutil.rmtree(store.existing(config.run_dir / "checkpoints")[-1])
+    assert run(config) == DONE
+    assert outcome(config.run_dir) == whole
 
-    resumed = prepared(settings, kind)
-    resumed.model.load_state_dict(weights, strict=False)
-    load_state_tensors(resumed.model, resumed.optimizers, load(stored))
-    steps(resumed, 4, 8)
-    for (name, mine), other in zip(
-        whole.model.named_parameters(), resumed.model.named_parameters(), strict=True
-    ):
-        assert torch.equal(mine, other[1]), name
+
+@pytest.mark.parametrize("kind", [*KINDS, "python"])
+def test_groups_clipping_and_a_loss_scale_work_with_every_kind(settings: dict[str, Any], kind: str) -> None:
+    named = {"python": "torch.optim:NAdam"} if kind == "python" else {}
+    frozen = {"groups": [{"pattern": "lm_head*", "lr_multiplier": 0}]}
+    settings["training"] |= {"precision": "fp16", "init": {"zero_output": False}}
+    settings["training"]["optimizer"] = {"kind": kind, **named, **frozen, "max_grad_norm": 0.1}
+    session = new_session(RunConfig.model_validate(settings))
+    session.loss_scale.value = 2.0**60  # overflows
+    before = {name: parameter.detach().clone() for name, parameter in session.model.named_parameters()}
+    assert step(session, 0).skipped
+    assert all(torch.equal(one, before[name]) for name, one in session.model.named_parameters())
+    session.loss_scale.value = 2.0**8
+    assert not any(step(session, number).skipped for number in range(3))
+    moved = {name for name, one in session.model.named_parameters() if not torch.equal(one, before[name])}
+    assert moved == before.keys() - {"lm_head.weight"}
+    assert all(one.isfinite().all() for one in session.model.parameters())
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -20,6 +20,7 @@ TOLERANCES = {"loss": 1e-5, "bits_per_byte": 1e-5, "grad_norm": 1e-4, "param_nor
 WEIGHTS = 1e-4
 # An eps of this size does not blow up the rounding of gradients that are nearly zero.
 ADAMW = {"kind": "adamw", "lr": 1e-3, "eps": 1e-4}
+SOPHIA = {"kind": "sophia", "lr": 3e-4}
 WAYS: dict[str, tuple[int, dict[str, Any]]] = {
     "copies": (2, {}),
     "fsdp-2": (2, {"dp_shard": 2}),
@@ -53,8 +54,14 @@ def test_a_run_in_several_processes_is_that_of_one(
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("way", "precision", "optimizer"),
-    [("fsdp-2", "bf16", ADAMW), ("fsdp-2", "fp16", ADAMW), ("pp-2 x fsdp-2", "bf16", ADAMW)],
-    ids=["fsdp-2, bf16", "fsdp-2, fp16", "pp-2 x fsdp-2, bf16"],
+    [
+        ("fsdp-2", "bf16", ADAMW),
+        ("fsdp-2", "fp16", ADAMW),
+        ("pp-2 x fsdp-2", "bf16", ADAMW),
+        # Draws its targets with a head that is gathered in bf16.
+        ("fsdp-2", "bf16", SOPHIA),
+    ],
+    ids=["fsdp-2, bf16", "fsdp-2, fp16", "pp-2 x fsdp-2, bf16", "fsdp-2, bf16, Sophia"],
 )
 def test_in_half_precision_a_split_run_stays_near_that_of_one_process(
     settings: dict[str, Any], tmp_path: Path, way: str, precision: str, optimizer: dict[str, Any]
@@ -88,6 +95,24 @@ def test_muon_orthogonalises_what_it_does_in_one_process(
     # up to half an update of a weight. The losses stay equal.
     rounding = 3e-3 if multiplies_bf16(torch.device("cpu")) else WEIGHTS
     assert_same_run(tmp_path / "one", tmp_path / "many", rounding)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["copies", "fsdp-2", "tp-2", "pp-2"])
+def test_sophias_draws_and_curvature_are_those_of_one_process(
+    settings: dict[str, Any], tmp_path: Path, way: str
+) -> None:
+    settings["training"] |= {"micro_batch_size": 2, "optimizer": SOPHIA}
+    assert_is_that_of_one(settings, tmp_path, *WAYS[way])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["copies", "fsdp-2", "tp-2", "pp-2", "fsdp-2 x tp-2"])
+def test_lion_learns_what_it_does_in_one_process(settings: dict[str, Any], tmp_path: Path, way: str) -> None:
+    settings["training"] |= {"micro_batch_size": 2, "optimizer": {"kind": "lion", "lr": 1e-4}}
+    run_both(settings, tmp_path, *WAYS[way])
+    # Rounding flips the sign of a gradient that is nearly zero, and so a weight moves the other way.
+    assert_same_run(tmp_path / "one", tmp_path / "many", rounding=2 * 12 * 1e-4)
 
 
 def run_both(settings: dict[str, Any], tmp_path: Path, processes: int, parallel: dict[str, Any]) -> None:

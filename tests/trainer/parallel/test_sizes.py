@@ -27,6 +27,18 @@ def test_sizes_must_multiply_to_the_processes(monkeypatch: pytest.MonkeyPatch) -
             {"parallel": {"tp": 4}},
             r"parallel\.tp 4 does not divide n_kv_heads 2: choose a tp that divides n_heads",
         ),
+        (
+            {"parallel": {"dp_shard": 2}, "optimizer": {"kind": "adafactor"}},
+            r"optimizer\.kind adafactor .*means over entire rows.*choose adamw, muon, lion or sophia",
+        ),
+        (
+            {"parallel": {"tp": 2}, "optimizer": {"kind": "adamw_8bit"}},
+            r"optimizer\.kind adamw_8bit .*quantised in blocks.*choose adamw",
+        ),
+        (
+            {"parallel": {"pp": 2}, "optimizer": {"kind": "python", "python": "torch.optim:NAdam"}},
+            r"optimizer\.kind python cannot update a split model .*leave parallel\.dp_shard, tp and pp at 1",
+        ),
         ({"parallel": {"tp": 2}, "optimizer": {"kind": "adamw"}, "dropout": 0.1}, r"cannot split dropout"),
         ({"parallel": {"pp": 3}}, r"parallel\.pp 3 is more than n_layers 2, .*lower pp"),
         (

@@ -15,13 +15,13 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
-from trainer.config import TrainingConfig
+from trainer.config import OptimizerConfig, TrainingConfig
 from trainer.model.attention import choose, masks_documents
 from trainer.model.llama import Llama, padded_vocab_size
 from trainer.model.lora import adapt
 from trainer.model.loss import CHUNK_LOGITS, MIN_CHUNK_ROWS
 from trainer.model.precision import AUTOCAST, autocast, resolve
-from trainer.optim import weight_averaging
+from trainer.optim import python_class, weight_averaging
 from trainer.optim.build import build
 from trainer.run.batch import Batch
 from trainer.run.step import batch_loss
@@ -32,6 +32,8 @@ LIBRARY_BYTES, HOLES = 30_000_000, 0.15
 AMPLE = 10
 FP32, BF16 = 4, 2
 MEASURED_LEN = 256
+# Bytes of AdamW's state for a weight, and of that with moments in 8 bits: with a scale for 256 of them.
+ADAMW_STATE, ADAMW_8BIT_STATE = 2 * FP32, 2 * (1 + FP32 / 256)
 GATHERED_BLOCKS = 2  # with FSDP: the block at work and the next one
 
 
@@ -230,6 +232,7 @@ def _step(training: TrainingConfig, vocab_size: int, accumulates: bool, windows:
         training.model.head_dim,
         masked,
     )
+    measurable, less = _measurable(training.optimizer)
     with FakeTensorMode(), device:
         shape = training.model.model_copy(update={"n_layers": layers})
         model = Llama(
@@ -237,7 +240,7 @@ def _step(training: TrainingConfig, vocab_size: int, accumulates: bool, windows:
         )
         if training.lora:
             adapt(model, model.model.layers, training.lora, training.seed)
-        optimizers = build(model, training.optimizer)
+        optimizers = build(model, measurable)
         tokens = torch.zeros(windows, training.seq_len + 1, dtype=torch.int64)
         with _LiveBytes() as live:
             weights = live.count(model.parameters())
@@ -259,7 +262,28 @@ def _step(training: TrainingConfig, vocab_size: int, accumulates: bool, windows:
                 loss, _ = batch_loss(model, model(batch.tokens, batch.documents), batch, training)
             activations = live.now - before
             loss.backward()
-            return _Bytes(weights, gradients, state, activations, live.peak, update)
+            less_state = int(less * weights // FP32)
+            return _Bytes(
+                weights,
+                gradients,
+                state - less_state,
+                activations,
+                live.peak - less_state,
+                update - less_state,
+            )
+
+
+def _measurable(optimizer: OptimizerConfig) -> tuple[OptimizerConfig, float]:
+    """An optimizer whose update fake tensors can run, in place of one that is compiled or another's code, and
+    how many bytes of state more it has for a weight.
+    """
+    if optimizer.kind == "python":
+        held = python_class.rehearse(optimizer, torch.device("cpu"))
+    elif optimizer.kind == "adamw_8bit":
+        held = ADAMW_8BIT_STATE
+    else:
+        return optimizer, 0.0
+    return optimizer.model_copy(update={"kind": "adamw"}), ADAMW_STATE - held
 
 
 class _LiveBytes(TorchDispatchMode):

@@ -65,7 +65,7 @@ def test_activations_are_what_autograd_keeps_of_the_model(monkeypatch: pytest.Mo
     assert on_gpu(micro_batch_size=5).activations == pytest.approx(kept, rel=0.01)
 
 
-@pytest.mark.parametrize("kind", ["adamw", "muon"])
+@pytest.mark.parametrize("kind", ["adamw", "muon", "adafactor", "lion", "sophia"])
 def test_weights_and_optimizer_state_are_those_of_the_trainer(kind: str) -> None:
     model = Llama(MODEL, VOCAB, 128, "sdpa")
     model.initialise(InitConfig(), seed=0)
@@ -85,6 +85,20 @@ def test_weights_and_optimizer_state_are_those_of_the_trainer(kind: str) -> None
     weights = sum(parameter.nbytes for parameter in model.parameters())
     assert memory.weights == memory.gradients == weights
     assert memory.optimizer == pytest.approx(state, rel=0.001, abs=0.01 * weights)
+
+
+def test_moments_in_8_bits_take_a_quarter_of_those_in_32() -> None:
+    eight_bits, adamw = (on_gpu(optimizer={"kind": kind}).optimizer for kind in ("adamw_8bit", "adamw"))
+    assert eight_bits == pytest.approx(adamw / 4, rel=0.02)
+
+
+def test_the_state_of_another_packages_class_is_counted() -> None:
+    given = {"kind": "python", "python": "torch.optim:SGD"}
+    none, one = (
+        on_gpu(optimizer={**given, "params": params}).optimizer for params in ({}, {"momentum": 0.9})
+    )
+    adamw = on_gpu(optimizer={"kind": "adamw"}).optimizer
+    assert (none, one) == pytest.approx((0, adamw / 2), rel=0.001, abs=1000)
 
 
 @pytest.mark.parametrize("kind", ["none", "full"])
