@@ -173,7 +173,7 @@ def ours(directory: Path, job: Job, data: DataConfig) -> Report:
     """A run of `python -m trainer`: `tokens`, `bits_per_byte`."""
     path = job.path(directory)
     subprocess.run(
-        launch.command(configured(path, data, job)),
+        launch.command(configured(path, data, job, ABLATIONS.get(job.name, {}))),
         check=True,
         cwd=ROOT,
         env=os.environ | launch.environment(),
@@ -183,12 +183,11 @@ def ours(directory: Path, job: Job, data: DataConfig) -> Report:
     return {name: last[name] for name in ("tokens", "bits_per_byte")}
 
 
-def configured(run_dir: Path, data: DataConfig, job: Job) -> Path:
-    """The configuration of a run over the whole steps in the job's tokens: the default recipe's settings and
-    what the job changes of them.
+def configured(run_dir: Path, data: DataConfig, job: Job, changes: dict[str, Any]) -> Path:
+    """The configuration of a run over the whole steps in the job's tokens: the default recipe's settings with
+    these `changes`.
     """
-    training = _recipe().training.model_dump(mode="json")
-    training = merged(training, ABLATIONS.get(job.name, {}))
+    training = merged(_recipe().training.model_dump(mode="json"), changes)
     batch = training["global_batch_tokens"]
     tokens = job.tokens // batch * batch
     often = {
@@ -213,7 +212,7 @@ def tokens_per_second(directory: Path, data: DataConfig) -> dict[str, float]:
             _recipe().training,
             {name: work_of(directory, name, data.vocab_size) for name in PEERS},
         )
-        config = configured(directory / "speed", data, Job(OURS, 1, training.max_tokens))
+        config = configured(directory / "speed", data, Job(OURS, 1, training.max_tokens), {})
         contenders = {
             name: (_alone(directory, "--pace", name, str(data.vocab_size)), _environment()) for name in PEERS
         }

@@ -41,6 +41,20 @@ def take_turns(
     """Name -> (command, variables to add). The seconds of the median step by the clock and by processor time,
     and the peak memory of the process.
     """
+    return {
+        name: {
+            "seconds": round(statistics.median(step["seconds"] for step in taken), 3),
+            "processor_seconds": round(statistics.median(step["processor"] for step in taken), 3),
+            "peak_mb": taken[-1]["peak_mb"],
+        }
+        for name, taken in steps_in_turns(contenders, warmup, turns).items()
+    }
+
+
+def steps_in_turns(
+    contenders: Mapping[str, tuple[Sequence[str], Mapping[str, str]]], warmup: int, turns: int
+) -> dict[str, list[dict[str, float]]]:
+    """What each contender said of each of its `turns` steps after the first `warmup`."""
     with ExitStack() as stack:
         running = {
             name: stack.enter_context(_started(command, variables))
@@ -56,14 +70,7 @@ def take_turns(
                     raise SystemExit(f"{name} ended with status {process.wait()}: what it said is above")
                 if turn >= warmup:
                     steps[name].append(json.loads(said))
-    return {
-        name: {
-            "seconds": round(statistics.median(step["seconds"] for step in taken), 3),
-            "processor_seconds": round(statistics.median(step["processor"] for step in taken), 3),
-            "peak_mb": taken[-1]["peak_mb"],
-        }
-        for name, taken in steps.items()
-    }
+    return steps
 
 
 def _step(process: subprocess.Popen[str]) -> str:
