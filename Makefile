@@ -87,7 +87,7 @@ WITHOUT_TORCH := sed -i '/^\(torch\|triton\|nvidia-[a-z0-9-]*\|cuda-[a-z]*\)==/,
 lock:
 	$(COMPILE) -c .lock/torch.txt pyproject.toml -o .lock/runtime.txt
 	$(COMPILE) -c .lock/torch.txt -c .lock/runtime.txt --extra test --extra torchao --extra web pyproject.toml -o .lock/test.txt
-	$(COMPILE) --override .lock/torch.txt --override .lock/test.txt --all-extras pyproject.toml -o .lock/peers.txt
+	$(COMPILE) --override .lock/torch.txt --override .lock/test.txt --override .lock/unlocked.txt --all-extras pyproject.toml -o .lock/peers.txt
 	$(WITHOUT_TORCH) .lock/runtime.txt .lock/test.txt .lock/peers.txt
 	echo uv | $(COMPILE) - -o .lock/uv.txt
 	echo coverage | $(COMPILE) - -o .lock/coverage.txt

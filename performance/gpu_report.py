@@ -42,7 +42,13 @@ class Step:
     seconds: int
 
 
-CHECKS = [Step("installed", 60), Step("losses", 300), Step("backends", 300), Step("resume", 600)]
+CHECKS = [
+    Step("installed", 60),
+    Step("losses", 300),
+    Step("backends", 300),
+    Step("flash-attn", 300),
+    Step("resume", 600),
+]
 SPEED_SECONDS, PROFILE_SECONDS = 300, 300
 # Their length, and how many at a time.
 WINDOWS = {"tiny": (64, 2), "124m": (1024, 16), "1b": (4096, 4), "3b": (4096, 4)}
@@ -99,6 +105,7 @@ def perform(name: str, settings: Settings) -> dict[str, Any]:
         "installed": gpu_checks.installed,
         "losses": gpu_checks.losses,
         "backends": gpu_checks.backends,
+        "flash-attn": gpu_checks.flash_package,
     }
     if name in checks:
         return checks[name](torch.device(settings.device))

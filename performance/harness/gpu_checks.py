@@ -8,6 +8,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -30,7 +31,8 @@ from trainer.run.step import StepContext, train_step
 
 CPU = torch.device("cpu")
 VOCABULARY, BOT, STEPS = 2048, 2, 10
-PACKAGES = ("torch", "triton", "flash-attn-3", "flash-attn-4", "torchao", "transformers", "accelerate")
+FLASH = tuple(package.name for package in flash.PACKAGES)
+PACKAGES = ("torch", "triton", *FLASH, "torchao", "transformers", "accelerate")
 # Shares of the reference. In bf16 a product keeps 8 bits, and ten steps add up.
 TOLERANCES: dict[str, float] = {"fp32": 1e-3, "bf16": 2e-2}
 
@@ -137,6 +139,58 @@ def _with_gradients(
     result = attention(query, key, value, backend, mask)
     gradients = torch.autograd.grad(result.float().square().sum(), moved)
     return [one.float().cpu() for one in (result.detach(), *gradients)]
+
+
+def flash_package(device: torch.device) -> Result:
+    """What the package of `training.attention: flash` gives beside PyTorch's own kernels and flex, on masked
+    documents of 512 tokens on average in windows of 4,096: how far its results and gradients are from those
+    of a CPU, and the milliseconds of a forward and backward pass. `auto` is the backend that a run takes.
+    """
+    if device.type != "cuda":
+        return {"skipped": "the packages of FlashAttention run on a GPU"}
+    used = flash.activate(device, 128)
+    if used.split()[0] not in FLASH:
+        return {"skipped": f"none of {', '.join(FLASH)} is installed for this GPU: docs/trainer.md says how"}
+    compared = backends(device)
+    generator = torch.Generator().manual_seed(0)
+    inputs = [torch.randn(4, heads, 4096, 128, generator=generator) for heads in (16, 4, 4)]
+    tokens = (torch.rand(4, 4096, generator=generator) < 1 / 512).long()
+    found = {"package": milliseconds("flash", device, inputs, tokens)}
+    flash.take_pytorchs_own()
+    for name, backend in {"PyTorch's own": "flash", "flex": "flex"}.items():
+        found[name] = milliseconds(backend, device, inputs, tokens)
+    return {
+        "package": used,
+        "auto": choose("auto", device, torch.bfloat16, 4096, 128, masked=True),
+        "difference": compared["flash"],
+        "allowed": compared["allowed"],
+        "milliseconds": found,
+        "tokens_per_s": {name: round(tokens.numel() / taken * 1000) for name, taken in found.items()},
+        "passed": compared["flash"] <= compared["allowed"],
+    }
+
+
+def milliseconds(
+    backend: Any, device: torch.device, inputs: list[torch.Tensor], tokens: torch.Tensor, times: int = 20
+) -> float:
+    """The median of a forward and backward pass in bf16 on documents that begin where `tokens` are 1."""
+    moved = [one.to(device, torch.bfloat16).requires_grad_() for one in inputs]
+    # Room for as many documents as the fullest window has, as in a run.
+    most = int(tokens.sum(dim=1).max()) + 1
+    mask = document_mask(document_numbers(tokens.to(device), 1), tokens.shape[1], backend, most)
+    query, key, value = moved
+    taken = []
+    for _ in range(times + 3):  # the first three compile, and warm up
+        started = _now(device)
+        torch.autograd.grad(attention(query, key, value, backend, mask).sum(), moved)
+        taken.append(_now(device) - started)
+    return round(1000 * statistics.median(taken[3:]), 3)
+
+
+def _now(device: torch.device) -> float:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
 
 
 def resume(config: Path) -> Result:

@@ -7,16 +7,21 @@ from typing import Any
 
 from tests.gpu_paths.traces import block
 
+# The operators of the kernels, by the library that they are in: PyTorch's own, and those of flash-attn 2.
+OPERATORS = {
+    "torch_attn": ("_varlen_attn", "_varlen_attn_backward"),
+    "flash_attn": ("_flash_attn_varlen_forward", "_flash_attn_varlen_backward"),
+}
 
-def passes() -> dict[str, Any]:
+
+def passes(package: str = "torch_attn") -> dict[str, Any]:
     """How often the forward and backward graphs of a block with selective recomputation attend."""
     from tests.gpu_paths import generated_code
 
     block(model="1b", rows="4", length="4096", kind="selective", wanted="flash")
-    names = ("_varlen_attn", "_varlen_attn_backward")
     return {
-        name: [graph.source.count(f"torch.ops.torch_attn.{name}.default(") for graph in generated_code.graphs]
-        for name in names
+        name: [graph.source.count(f"torch.ops.{package}.{name}.default(") for graph in generated_code.graphs]
+        for name in OPERATORS[package]
     }
 
 

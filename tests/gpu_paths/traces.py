@@ -21,7 +21,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import _disable_current_modes
 
 from trainer.config import ModelConfig, TrainingConfig
-from trainer.model.attention import choose, document_mask, document_numbers, masks_documents
+from trainer.model.attention import choose, document_mask, document_numbers, flash, masks_documents
 from trainer.model.attention import documents as documents_module
 from trainer.model import loss as loss_module
 from trainer.model.llama import Llama
@@ -73,6 +73,7 @@ def steps(recipe: str, shards: str = "1", **changes: str) -> dict[str, Any]:
         attention = choose(
             training.attention, GPU, AUTOCAST[precision], training.seq_len, training.model.head_dim, masked
         )
+        kernels = flash.activate(GPU, training.model.head_dim) if attention == "flash" else None
         with GPU:
             model = Llama(
                 training.model,
@@ -112,7 +113,8 @@ def steps(recipe: str, shards: str = "1", **changes: str) -> dict[str, Any]:
                     loss_sum(model, Batch.of(windows.to(GPU)[: training.micro_batch_size], bot_id), precision)
                 release(model)
             found["graphs"].append(counters["stats"]["unique_graphs"])
-    return found | {"attention": attention, "breaks": sum(counters["graph_break"].values())}
+    breaks = sum(counters["graph_break"].values())
+    return found | {"attention": attention, "kernels": kernels, "breaks": breaks}
 
 
 def _with_content(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -153,6 +155,8 @@ def block(
         generated_code.prepare(int(capability))
         dtype = AUTOCAST.get(precision, torch.float32)
         attention = choose(wanted, GPU, dtype, int(length), shape.head_dim, masked == "true")  # type: ignore[arg-type]
+        if attention == "flash":
+            flash.activate(GPU, shape.head_dim)
         with GPU:
             whole = Llama(shape, VOCABULARY, int(length), attention, kind)  # type: ignore[arg-type]
         if precision == "fp8":

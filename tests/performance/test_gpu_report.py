@@ -79,6 +79,10 @@ def test_the_checks_pass_on_a_cpu(benchmark: Any, tmp_path: Path) -> None:
     backends = benchmark.perform("backends", settings)
     assert backends["passed"] and backends["sdpa"] < 1e-4
     assert benchmark.perform("installed", settings)["torch"]
+    assert "run on a GPU" in benchmark.perform("flash-attn", settings)["skipped"]
+    windows = [torch.randn(1, 2, 64, 8)] * 3
+    tokens = torch.ones(1, 64, dtype=torch.int64)
+    assert benchmark.gpu_checks.milliseconds("sdpa", torch.device("cpu"), windows, tokens, times=1) > 0
 
 
 def test_every_contender_has_a_step_of_its_own_and_the_price_reaches_it(

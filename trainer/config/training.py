@@ -184,7 +184,8 @@ class TrainingConfig(Config):
     attention: Literal["auto", "math", "sdpa", "flex", "flash"] = Field(
         default="auto",
         description="Implementation of attention. `auto`: on a CPU chosen by precision and `seq_len`; on a "
-        "GPU `flash` if a package for it is installed, else `flex` or `sdpa`. `math`: plain "
+        "GPU `flash` if a package whose kernels are the fastest there is installed, else `flex` or `sdpa`. "
+        "`math`: plain "
         "matrix products. `sdpa`: PyTorch's scaled_dot_product_attention. `flex`: FlexAttention, on a GPU. "
         "`flash`: FlashAttention's kernels for documents of variable length, on a GPU from A100 on, in bf16 "
         "or fp16; docs/trainer.md says which packages make them faster.",

@@ -20,6 +20,7 @@ _KEPT = {
     "aten::_scaled_dot_product_cudnn_attention",
     "flex_attention",
     "torch_attn::_varlen_attn",
+    "flash_attn::_flash_attn_varlen_forward",
 }
 
 

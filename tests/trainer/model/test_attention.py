@@ -151,9 +151,16 @@ def test_the_backend_of_a_cpu_follows_from_precision_and_length() -> None:
         ("flash-attn-3", 9, torch.bfloat16, 64, False, "flash"),
         ("flash-attn-3", 9, torch.float32, 64, True, "flex"),
         ("flash-attn-3", 9, torch.bfloat16, 36, True, "flex"),
+        ("flash-attn-4", 10, torch.bfloat16, 64, True, "flash"),
+        ("flash-attn", 8, torch.bfloat16, 64, True, "flash"),
+        ("flash-attn", 8, torch.float16, 64, False, "flash"),
+        ("flash-attn", 7, torch.float16, 64, True, "flex"),  # older than its kernels
+        ("flash-attn", 9, torch.bfloat16, 64, True, "flex"),  # which is faster on an H100
+        ("flash-attn", 9, torch.bfloat16, 64, False, "sdpa"),
+        ("flash-attn", 12, torch.bfloat16, 64, True, "flash"),
     ],
 )
-def test_a_gpu_attends_with_flash_where_its_package_serves_it(
+def test_a_gpu_attends_with_flash_where_a_package_for_it_is_the_fastest(
     monkeypatch: pytest.MonkeyPatch,
     installed: str,
     major: int,

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.attention import current_flash_attention_impl, restore_flash_attention_impl
 
+from tests import pretended_package
 from trainer.model.attention import attention, document_mask, document_numbers, flash
 from trainer.model.attention.documents import DocumentStarts, boundaries
 from trainer.system.errors import TrainerError
@@ -71,7 +72,7 @@ def kernel(
 def test_the_kernels_are_given_what_products_compute(
     kv_heads: int, masked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flash, "_by_sequences", kernel)
+    monkeypatch.setattr(flash, "_of_torch", kernel)
     generator = torch.Generator().manual_seed(1)
     query, key, value, gradient = (
         torch.randn(3, heads, 33, 8, generator=generator, requires_grad=True)
@@ -89,16 +90,14 @@ def test_the_kernels_are_given_what_products_compute(
 
 
 @pytest.fixture
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str, str], None]]:
-    """Puts a package on the path: its name, its module and the module's code."""
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Puts a package on the path: its name, its module, the module's code and the version."""
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(flash, "_of_package", None)
     modules: list[str] = []
 
-    def put(package: str, module: str, code: str) -> None:
-        facts = tmp_path / f"{package.replace('-', '_')}-2.8.0.dist-info/METADATA"
-        facts.parent.mkdir()
-        facts.write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 2.8.0\n")
-        (tmp_path / f"{module}.py").write_text(code)
+    def put(package: str, module: str, code: str, version: str = "2.8.0") -> None:
+        pretended_package.put(tmp_path, package, module, code, version)
         modules.append(module)
 
     yield put
@@ -111,6 +110,7 @@ def on(monkeypatch: pytest.MonkeyPatch, *capability: int) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
 
 
+FLASH_ATTN_2 = pretended_package.FLASH_ATTN_2.read_text()
 KERNELS_OF_3 = """
 import torch
 library = torch.library.Library("flash_attn_3", "DEF")
@@ -124,11 +124,41 @@ def test_the_newest_package_for_the_gpu_gives_the_kernels(
 ) -> None:
     on(monkeypatch, 9, 0)
     assert flash.activate(GPU, 64) == f"torch {torch.__version__}"
+    install("flash-attn", "flash_attn", FLASH_ATTN_2)
+    assert flash.activate(GPU, 64) == "flash-attn 2.8.0"
     install("flash-attn-3", "flash_attn_interface", KERNELS_OF_3)
     assert flash.activate(GPU, 64) == "flash-attn-3 2.8.0"
     assert current_flash_attention_impl() == "FA3"
     on(monkeypatch, 8, 9)  # flash-attn-3 is for Hopper alone
-    assert flash.activate(GPU, 64) == f"torch {torch.__version__}"
+    assert flash.activate(GPU, 64) == "flash-attn 2.8.0"
+
+
+@pytest.mark.parametrize("kv_heads", [4, 2, 1])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_flash_attn_2_gives_the_results_and_gradients_of_products_compiled_or_not(
+    kv_heads: int, masked: bool, compiled: bool, install: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install("flash-attn", "flash_attn", FLASH_ATTN_2)
+    on(monkeypatch, 8, 0)
+    assert flash.activate(GPU, 16) == "flash-attn 2.8.0"
+    generator = torch.Generator().manual_seed(1)
+    query, key, value, gradient = (
+        torch.randn(3, heads, 33, 16, generator=generator).bfloat16().requires_grad_()
+        for heads in (4, kv_heads, kv_heads, 4)
+    )
+    documents = document_numbers(torch.randint(0, 5, (3, 33), generator=generator), BOT) if masked else None
+    attend = torch.compile(flash.attend, fullgraph=True, backend="aot_eager") if compiled else flash.attend
+    mask = document_mask(documents, 33, "flash", 20)
+    assert mask is None or isinstance(mask, DocumentStarts)
+    found = attend(query, key, value, mask)
+    wide = [one.detach().float().requires_grad_() for one in (query, key, value)]
+    expected = attention(wide[0], wide[1], wide[2], "math", document_mask(documents, 33, "math"))
+    torch.testing.assert_close(found.float(), expected, rtol=1e-2, atol=1e-2)
+    ours = torch.autograd.grad(found, (query, key, value), gradient)
+    theirs = torch.autograd.grad(expected, wide, gradient.float())
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine.float(), other, rtol=2e-2, atol=4e-2)
 
 
 def test_flash_says_why_it_cannot_run(install: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,6 +169,24 @@ def test_flash_says_why_it_cannot_run(install: Any, monkeypatch: pytest.MonkeyPa
     for head_dim in (260, 36):
         with pytest.raises(TrainerError, match=f"a multiple of 8, and model.head_dim is {head_dim}"):
             flash.activate(GPU, head_dim)
-    install("flash-attn-3", "flash_attn_interface", "raise ImportError('undefined symbol: _ZN3c10')")
-    with pytest.raises(TrainerError, match=r"flash-attn-3 cannot be loaded \(undefined symbol.*uninstall it"):
+
+
+@pytest.mark.parametrize(
+    ("package", "module"), [("flash-attn-3", "flash_attn_interface"), ("flash-attn", "flash_attn")]
+)
+def test_a_package_built_for_another_pytorch_is_named(
+    package: str, module: str, install: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on(monkeypatch, 9, 0)
+    install(package, module, "raise ImportError('undefined symbol: _ZN3c10')")
+    with pytest.raises(TrainerError, match=rf"{package} cannot be loaded \(undefined symbol.*uninstall it"):
+        flash.activate(GPU, 64)
+
+
+def test_a_flash_attn_that_no_block_can_be_compiled_with_is_refused(
+    install: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on(monkeypatch, 8, 0)
+    install("flash-attn", "flash_attn", FLASH_ATTN_2, version="2.6.3")
+    with pytest.raises(TrainerError, match=r"flash-attn 2\.6\.3 is too old .* install 2\.7 or newer"):
         flash.activate(GPU, 64)

@@ -28,10 +28,10 @@ def choose(
 ) -> Backend:
     """The backend that `wanted` stands for with queries of `dtype`; `masked` when documents are kept apart.
 
-    On a GPU `auto` takes flash in bf16 and fp16 if one of its packages is installed for this GPU and heads of
-    `head_dim` numbers, else flex for masked documents and SDPA for others: SDPA would compute hidden scores,
-    too, and keep a mask of length x length in each layer. Raises TrainerError when `wanted` cannot be used
-    here.
+    On a GPU `auto` takes flash in bf16 and fp16 if a package is installed whose kernels are the fastest for
+    this GPU and heads of `head_dim` numbers, else flex for masked documents and SDPA for others: SDPA would
+    compute hidden scores, too, and keep a mask of length x length in each layer. Raises TrainerError when
+    `wanted` cannot be used here.
     """
     in_half = device.type == "cuda" and dtype in (torch.bfloat16, torch.float16)
     if wanted == "flash" and not in_half:
@@ -44,7 +44,7 @@ def choose(
         return wanted
     if device.type == "cpu":
         return "math" if seq_len <= MATH_MAX_LENGTH[dtype] else "sdpa"
-    if in_half and flash.is_installed_for(device, head_dim):
+    if in_half and flash.is_fastest_on(device, head_dim):
         return "flash"
     return "flex" if masked else "sdpa"
 
