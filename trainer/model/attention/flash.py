@@ -28,12 +28,13 @@ class Package(NamedTuple):
     fastest_on: tuple[int, ...]
 
 
-# The first that runs on the GPU is taken. Flash-attn 2 multiplies with the instructions of an A100. Where a
-# GPU has no others (8: A100, L4, RTX 4090; 12: RTX 5090) it is fastest: flex reaches 90% of it in the forward
-# pass and 85% in the backward pass (pytorch.org/blog/flexattention, on an A100). An H100 has newer ones, with
-# which flex is faster, and cuDNN's kernels in sdpa faster still. Forward, heads of 128, TFLOP/s: flash-attn 2
-# 370, Triton 390, cuDNN 600, flash-attn 3 640 (Shah et al. 2024, FlashAttention-3, arXiv 2407.08608, figure
-# 5), flex 490 (pytorch issue 138493). Flash-attn 3 was written for the H100, where flash-attn 4 is no faster.
+# The first that runs on the GPU is taken. Flash-attn 2 multiplies with the instructions of an A100. A GPU
+# that has no newer ones (8: A100, L4, RTX 4090; 12: RTX 5090) has no faster kernels: flex reaches 90% of its
+# speed forward and 85% backward (pytorch.org/blog/flexattention, on an A100), and cuDNN's kernels 82 to 100%
+# (A100, A10G, L40S, RTX PRO 6000: huggingface/transformers, pull request 48163). An H100 has newer ones, and
+# Triton's kernels, of which flex is made, are faster there, cuDNN's faster still: forward, heads of 128,
+# TFLOP/s: flash-attn 2 370, Triton 390, cuDNN 600, flash-attn 3 640 (Shah et al. 2024, FlashAttention-3,
+# arXiv 2407.08608, figure 5). Flash-attn 3 was written for the H100, where flash-attn 4 is no faster.
 PACKAGES = (
     Package("flash-attn-3", "FA3", (9,), (9,)),
     Package("flash-attn-4", "FA4", (9, 10), (9, 10)),
