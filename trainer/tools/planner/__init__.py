@@ -1,1 +1,1 @@
-"""Plans a run before it is started: memory, time and cost."""
+"""Plans a run before it is started: memory, time, cost and expected loss."""

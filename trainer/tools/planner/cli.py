@@ -1,4 +1,4 @@
-"""`python -m trainer plan`: memory, time and cost of a run."""
+"""`python -m trainer plan`: memory, time, cost and expected loss of a run."""
 
 import argparse
 from collections.abc import Callable
@@ -90,7 +90,8 @@ def _machine(options: argparse.Namespace, training: TrainingConfig, processes: i
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m trainer plan", description="Memory, time and cost of a run, before it is started."
+        prog="python -m trainer plan",
+        description="Memory, time, cost and expected loss of a run, before it is started.",
     )
     add = parser.add_argument
     add(

@@ -1,4 +1,4 @@
-"""The time, cost and memory of a run on a machine."""
+"""The time, cost and memory of a run on a machine, and the loss that a law expects."""
 
 import textwrap
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from trainer.config import TrainingConfig
 from trainer.run.fit.memory import Memory
 from trainer.system.gpus import PRICES_AS_OF
+from trainer.tools.planner.law import BESIROGLU, HOFFMANN, extrapolates
 
 HOUR, DAY = 3600.0, 86_400.0
 # Compute-optimal for 70 M to 16 B parameters: Hoffmann et al. 2022 (Chinchilla, arXiv 2203.15556), approaches
@@ -80,10 +81,30 @@ class Plan:
             f"of {training.micro_batch_windows} windows, activation checkpointing "
             f"{training.activation_checkpointing}" + (f", dp_shard {shards}" if shards > 1 else "")
         )
+        if training.objective == "pretrain" and training.pretrained is None:
+            lines |= _chinchilla(parameters, tokens)
         return "\n".join(
             textwrap.fill(text, 100, initial_indent=f"{name:<10}", subsequent_indent=" " * 10)
             for name, text in lines.items()
         )
+
+
+def _chinchilla(parameters: float, tokens: float) -> dict[str, str]:
+    """The loss of so many parameters on so many tokens, and how the same computation is spent best."""
+    losses, best = [], []
+    for law in (HOFFMANN, BESIROGLU):
+        losses.append(f"{law.loss(parameters, tokens):.3f} by {law.source}")
+        optimum = law.optimum(parameters, tokens)
+        best.append(
+            f"{count(optimum[0])} parameters on {count(optimum[1])} tokens, {law.loss(*optimum):.3f} by "
+            f"{law.source}"
+        )
+    far = "; this plan is outside what they were fitted to" if extrapolates(parameters, tokens) else ""
+    return {
+        "Loss": f"{' and '.join(losses)}, in nats a token of those authors' text and vocabulary, for which "
+        f"alone the laws hold: compare plans by them{far}",
+        "Optimum": f"of the same computation: {'; '.join(best)}",
+    }
 
 
 def count(value: float) -> str:

@@ -25,6 +25,9 @@ SMALL: dict[str, Any] = {
 }
 
 
+LINES = {"Model", "Tokens", "Compute", "Machine", "Speed", "Time", "Memory", "Loss", "Optimum"}
+
+
 def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, str]:
     """The lines of a plan by their names."""
     assert main(list(arguments)) == 0
@@ -45,11 +48,34 @@ def test_another_size_of_a_recipe_is_planned_in_full(capsys: pytest.CaptureFixtu
     settings = ["training.model=7b", "training.seq_len=2048", "training.parallel.dp_shard=8"]
     settings.append("tokenizer.vocab_size=50_000")
     plan = told(capsys, "gpu", *settings, "--gpus", "8", "--gpu", "h100", "--mfu", "0.5")
-    assert plan.keys() == {"Model", "Tokens", "Compute", "Machine", "Speed", "Time", "Cost", "Memory"}
+    assert plan.keys() == {*LINES, "Cost"}
     # 6 x (6.89 B less 205 M embeddings that are only looked up) + 12 x 32 layers x 4096 x 2048 for attention.
     assert "43.3 B a token" in plan["Compute"]
     assert plan["Speed"].startswith("91.3 k tokens a second, as --mfu says: 50% MFU")
     assert "fits into 80,000 MB" in plan["Memory"] and "dp_shard 8" in plan["Memory"]
+
+
+def planned(**training: Any) -> dict[str, str]:
+    """The lines of a plan whose speed and memory are made up."""
+    machine = Machine("h100", count=8, flops=989e12, memory=80 * 10**9, price=3.0)
+    config, memory = TrainingConfig.model_validate(SMALL | training), Memory(1, 1, 2, 0, 5, 1, 0, 0, total=10)
+    lines = str(Plan(machine, config, 50_000, 1e5, "assumed", memory)).replace("\n          ", " ")
+    return {name: rest.strip() for name, _, rest in (line.partition(" ") for line in lines.splitlines())}
+
+
+def test_a_plan_says_what_chinchillas_law_expects_and_how_its_computation_is_spent_best() -> None:
+    plan = planned(model="7b", max_tokens=137_812_770_816, global_batch_tokens=524_288)
+    # By hand, for 6.89 B parameters: 1.69 + 0.1836 + 0.3123 and 1.8172 + 0.1825 + 0.1756.
+    assert plan["Loss"].startswith("2.186 by Hoffmann et al. 2022 and 2.175 by Besiroglu et al. 2024")
+    assert "those authors' text and vocabulary" in plan["Loss"] and "outside" not in plan["Loss"]
+    first, second = plan["Optimum"].split("; ")
+    assert first.startswith("of the same computation: 4.00 B") and first.endswith("by Hoffmann et al. 2022")
+    assert second.startswith("6.78 B") and second.endswith("by Besiroglu et al. 2024")
+    assert "outside what they were fitted to" in planned()["Loss"]
+
+
+def test_no_loss_is_expected_of_weights_that_are_trained_already() -> None:
+    assert not {"Loss", "Optimum"} & planned(pretrained={"path": "/weights"}).keys()
 
 
 def test_a_recipe_is_planned_as_it_stands_with_the_settings_that_differ(
@@ -78,7 +104,8 @@ def test_the_cpu_of_this_machine_is_timed(
     path.write_text(yaml.safe_dump({"training": SMALL, "tokenizer": {"vocab_size": 512}}))
     plan = told(capsys, str(path), "--gpu", "cpu")
     assert "measured now on this machine" in plan["Speed"] and plan["Machine"].startswith("1 x cpu")
-    assert plan.keys() == {"Model", "Tokens", "Compute", "Machine", "Speed", "Time", "Memory"}
+    assert plan.keys() == LINES
+    assert "this plan is outside what they were fitted to" in plan["Loss"]
     monkeypatch.setattr(cli, "free_memory", lambda device: 10**6)
     with pytest.raises(TrainerError, match="no speed can be measured here: give --mfu"):
         main([str(path), "--gpu", "cpu"])
