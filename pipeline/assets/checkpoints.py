@@ -36,6 +36,12 @@ FIGURES = {
     "held_out_bytes": "held-out bytes",
     "validation_tokens": "held-out tokens",
 }
+# How long a checkpoint keeps the optimizer's state, by `training.checkpoint.optimizer`.
+OPTIMIZER_KEPT = {
+    "all": "as long as the checkpoint",
+    "newest": "until a newer checkpoint is complete",
+    "none": "until a newer checkpoint, or the training, is complete",
+}
 SCORES = {"loss": "training loss", "validation_loss": "validation loss", "bits_per_byte": "bits per byte"}
 
 
@@ -99,6 +105,7 @@ def _log_entry(
         **({"samples": samples_shown(_traced(saved, samples))} if samples else {}),
         **_lineage(saved),
         "on disk": "yes",
+        "optimizer kept": OPTIMIZER_KEPT[run.config.training.checkpoint.optimizer],
         "path": dg.MetadataValue.path(message["path"]),
         "training run": run.config.name,
     }

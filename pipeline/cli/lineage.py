@@ -84,7 +84,8 @@ def run(options: argparse.Namespace) -> None:
         lines = _rows(rows, by)
     else:
         named = named_checkpoint(store, options)
-        answer = {"checkpoint": named.name, "path": str(named.path), "saved": named.saved, **named.lineage}
+        facts = {"path": str(named.path), "saved": named.saved, "model_only": named.is_model_only}
+        answer = {"checkpoint": named.name, **facts, **named.lineage}
         lines = described(named, width)
     as_json = partial(json.dumps, indent=1, ensure_ascii=False, default=asdict)
     print(as_json(answer) if options.json else "\n".join(lines))
@@ -100,6 +101,8 @@ def described(checkpoint: Checkpoint, width: int = 100) -> Iterator[str]:
     yield entry("checkpoint", f"{checkpoint.name}, after {checkpoint.tokens:,} tokens")
     deleted = "" if checkpoint.saved else ", deleted since then; the lineage is from the record of its run"
     yield entry("path", f"{checkpoint.path}{deleted}")
+    if checkpoint.is_model_only:
+        yield entry("optimizer", "not kept (training.checkpoint.optimizer): training cannot resume from here")
     variant = f", variant {lineage['variant']}" if "variant" in lineage else ""
     yield entry("recipe", f"{recipe['name']}{variant}")
     yield entry("code", described_commit(lineage["git_commit"]))

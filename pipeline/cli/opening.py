@@ -17,12 +17,10 @@ from pipeline.steps.recipe_versions import store_of
 from pipeline.steps.training import plan
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
-from pipeline.store.files import MANIFEST
-from pipeline.store.fingerprint import file_sha256
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store, default_store
 from pipeline.store.training_runs import model_named, run_histories
-from trainer.system.history import MODEL_NAMES, STEP, RunHistory
+from trainer.system.history import MODEL_NAMES, STEP, RunHistory, checkpoint_sha256
 
 NEWER_SHOWN = 3  # names
 
@@ -47,7 +45,7 @@ class Model:
         """The data version of the export, else of the checkpoint."""
         if self.exported:
             return {self.exported.key: self.exported.data_version}
-        return {self.run.name: file_sha256(self.path / MANIFEST)} if self.run else {}
+        return {self.run.name: checkpoint_sha256(self.path)} if self.run else {}
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:

@@ -6,10 +6,13 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
+from fnmatch import fnmatch
 from pathlib import Path
+from typing import Any
 
-from trainer.system.durable import atomic_directory, unpublished
-from trainer.system.history import MANIFEST, STEP
+from trainer.system.durable import atomic_directory, sync, unpublished, write_atomically
+from trainer.system.history import DROPPED, MANIFEST, OPTIMIZER_FILES, PUBLISHED, STEP, checkpoint_sha256
 from trainer.system.run_directory import RunDirectory
 
 
@@ -50,13 +53,26 @@ def manifest(checkpoint: Path) -> dict[str, dict[str, int | str]]:
     """The `size` in bytes and the `sha256` of each file. Raises CheckpointError if the manifest is not
     readable.
     """
+    files: dict[str, dict[str, int | str]] = _manifest(checkpoint)["files"]
+    return files
+
+
+def _manifest(checkpoint: Path) -> dict[str, Any]:
     try:
-        files = json.loads((checkpoint / MANIFEST).read_text(encoding="utf-8"))["files"]
+        content: dict[str, Any] = json.loads((checkpoint / MANIFEST).read_text(encoding="utf-8"))
+        files = content["files"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(f"{checkpoint}: {MANIFEST} cannot be read ({error})") from error
     if not isinstance(files, dict):
         raise CheckpointError(f"{checkpoint / MANIFEST}: does not list files")
-    return files
+    return content
+
+
+def optimizer_files(checkpoint: Path) -> list[Path]:
+    """The files with the optimizer's state; none of a checkpoint of the model only. A file of such a name
+    that the manifest does not list is none of the run's.
+    """
+    return [checkpoint / name for name in manifest(checkpoint) if fnmatch(name, OPTIMIZER_FILES)]
 
 
 def verify(checkpoint: Path, beginnings: tuple[str, ...] = ("",)) -> None:
@@ -82,12 +98,17 @@ def existing(checkpoints: Path) -> list[Path]:
     return sorted((path for path in checkpoints.iterdir() if STEP.fullmatch(path.name)), key=step_of)
 
 
-def newest_valid(checkpoints: Path) -> tuple[Path | None, list[str]]:
-    """Returns the newest undamaged checkpoint, and why newer ones were skipped."""
+def newest_valid(
+    checkpoints: Path, check: Callable[[Path], None] = lambda checkpoint: None
+) -> tuple[Path | None, list[str]]:
+    """Returns the newest undamaged checkpoint of which `check` raises no CheckpointError, and why newer ones
+    were skipped.
+    """
     skipped = []
     for checkpoint in reversed(existing(checkpoints)):
         try:
             verify(checkpoint)
+            check(checkpoint)
         except CheckpointError as error:
             skipped.append(str(error))
         else:
@@ -108,6 +129,30 @@ def retire(newest: Path, keep_last: int, stays: Callable[[int], bool] = lambda s
     for checkpoint in until_newest[:-keep_last]:
         if checkpoint.name not in pinned and not stays(step_of(checkpoint)):
             remove(checkpoint)
+
+
+def drop_optimizers(newest: Path, of_newest: bool) -> None:
+    """Leaves of the checkpoints before `newest`, which is whole, only the model; with `of_newest` also of
+    that one. Damaged checkpoints stay as they are.
+    """
+    for checkpoint in existing(newest.parent):
+        if step_of(checkpoint) < step_of(newest) or (of_newest and checkpoint == newest):
+            with suppress(CheckpointError):
+                _drop_optimizer(checkpoint)
+
+
+def _drop_optimizer(checkpoint: Path) -> None:
+    # The manifest changes first, in one go. So a kill leaves a checkpoint that has all files that its
+    # manifest lists, and perhaps files that it does not list, which the next call removes.
+    content, names = _manifest(checkpoint), [path.name for path in optimizer_files(checkpoint)]
+    dropped = [*content.get(DROPPED, []), *names]
+    if names:
+        files = {name: entry for name, entry in content["files"].items() if name not in names}
+        changed = {DROPPED: dropped, PUBLISHED: checkpoint_sha256(checkpoint), "files": files}
+        write_atomically(checkpoint / MANIFEST, json.dumps(changed, indent=1, sort_keys=True))
+        sync(checkpoint)
+    for name in dropped:
+        (checkpoint / name).unlink(missing_ok=True)
 
 
 def remove(checkpoint: Path) -> None:

@@ -2,7 +2,8 @@
 
     hf/                     the weights in Hugging Face's format, with the tokenizer
     adapter/                with LoRA, the adapter in peft's format; `hf` has its weights merged
-    optimizer.safetensors   every tensor of the optimizers, `<slot>/<parameter name>`.
+    optimizer.safetensors   every tensor of the optimizers, `<slot>/<parameter name>`; missing in a checkpoint
+                            of the model only (training.checkpoint.optimizer).
                             A split model has optimizer-<number>-of-<processes>.safetensors from each process
                             (trainer.checkpoint.sharded_safetensors)
     state.json              position (step, tokens, samples), run identity and its hash, last losses, spike
@@ -16,7 +17,6 @@ No random state is stored: initialisation is keyed by parameter, the order and d
 import json
 import platform
 from dataclasses import dataclass
-from fnmatch import fnmatch
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,6 @@ from trainer.parallel.dtensor import is_first_holder, local_slices, local_tensor
 from trainer.parallel.world import World
 
 LIBRARIES = ("torch", "numpy", "safetensors", "tokenizers")
-OPTIMIZER_FILES = "optimizer*.safetensors"
 
 
 @dataclass(frozen=True)
@@ -45,11 +44,12 @@ class Snapshot:
     """What one process writes of a checkpoint, in host memory.
 
     If the model is split, only the main process has the `model`, and each process has `parts` of the
-    optimizer's state. `progress` is that of the run, as state.json has it.
+    optimizer's state. `optimizer` is None in a checkpoint of the model only. `progress` is that of the run,
+    as state.json has it.
     """
 
     model: Llama | None
-    optimizer: dict[str, torch.Tensor]
+    optimizer: dict[str, torch.Tensor] | None
     optimizer_file: str
     parts: dict[str, TensorPart]
     adapter: dict[str, torch.Tensor]
@@ -67,9 +67,10 @@ class Snapshot:
         identity: dict[str, Any],
         staging: Staging,
         world: World,
+        model_only: bool = False,
     ) -> "Snapshot":
-        """Copies the training state. The snapshot is valid until `staging` is used again. A collective if the
-        model is split.
+        """Copies the training state, or with `model_only` the model. The snapshot is valid until `staging` is
+        used again. A collective if the model is split.
         """
         tensors, parts, file = state_tensors(model, optimizers), {}, "optimizer.safetensors"
         if world.mesh is not None:
@@ -83,14 +84,19 @@ class Snapshot:
                 for name, tensor in tensors.items()
             }
             file = f"optimizer-{world.rank + 1:05d}-of-{world.size:05d}.safetensors"
-        optimizer = staging.copy((name, local_tensor(tensor)) for name, tensor in tensors.items())
+        optimizer = (
+            None
+            if model_only
+            else staging.copy((name, local_tensor(tensor)) for name, tensor in tensors.items())
+        )
         adapter = staging.copy(adapters(model).items())
         merged = staging.model(model, world)
         return cls(merged, optimizer, file, parts, adapter, progress, config, identity)
 
     def write(self, directory: Path) -> None:
         """Writes everything but the manifest into the directory of a checkpoint."""
-        save_parts(directory / self.optimizer_file, self.optimizer, self.parts)
+        if self.optimizer is not None:
+            save_parts(directory / self.optimizer_file, self.optimizer, self.parts)
         if self.model is None:
             return
         data, progress = self.config.data, self.progress
@@ -125,17 +131,15 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
 
 
 def restore(checkpoint: Path, model: Llama, optimizers: list[Optimizer]) -> None:
-    """Restores the weights and the optimizer state, bit for bit. Hyperparameters come from the
-    configuration.
+    """Restores the weights and, unless it is of the model only, the optimizer state, bit for bit.
+    Hyperparameters come from the configuration.
     """
     if adapters(model):  # the weights are those that the run starts from
         hf.load_adapter(model, checkpoint / "adapter")
     else:
         hf.load_weights(model, checkpoint / "hf")
     parameters = dict(model.named_parameters())
-    # Those that were saved with it; another file of such a name is none of the run's.
-    files = [checkpoint / name for name in store.manifest(checkpoint) if fnmatch(name, OPTIMIZER_FILES)]
-    with SavedTensors(files) as saved:
+    with SavedTensors(store.optimizer_files(checkpoint)) as saved:
         tensors = {}
         for name, shape in saved.shapes.items():
             owner = name.partition("/")[2]

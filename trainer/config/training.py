@@ -34,6 +34,14 @@ class CheckpointConfig(Config):
         description="Tokens between checkpoints that are saved and stay on disk for good, beyond the newest "
         "ones. When not set, none.",
     )
+    optimizer: Literal["all", "newest", "none"] = Field(
+        default="all",
+        exclude_if=lambda kept: kept == "all",
+        description="Which of the checkpoints on disk keep the optimizer's state, about two thirds of their "
+        "size, which training needs to resume. `newest`: an older checkpoint loses it once a newer one is "
+        "complete, also one that is kept for good. `none`: as `newest` until training ends, and then no "
+        "checkpoint has it, so that the finished run cannot be trained further.",
+    )
 
     @model_validator(mode="after")
     def _has_an_interval(self) -> Self:

@@ -2,12 +2,14 @@
 
 import logging
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from trainer.checkpoint import publish as store
 from trainer.checkpoint.background import CheckpointWriter, Staging
 from trainer.checkpoint.publish import CheckpointError
+from trainer.config.training import CheckpointConfig
 from trainer.run.records.dagster_pipes import Reporter, send_checkpoint
 from trainer.run.records.metrics import MetricsLog
 from trainer.run.session import Session
@@ -15,6 +17,21 @@ from trainer.system.errors import TrainerError
 from trainer.system.run_directory import RunDirectory
 
 log = logging.getLogger("trainer")
+
+
+def drop_optimizers(wanted: CheckpointConfig, newest: Path, is_complete: bool) -> None:
+    """Leaves the optimizer's state only in the checkpoints that shall have it. `newest` is valid, and
+    `is_complete` if it is the last one of the run: then no training needs its optimizer any more.
+    """
+    if wanted.optimizer != "all":
+        store.drop_optimizers(newest, of_newest=is_complete and wanted.optimizer == "none")
+
+
+def _leave_what_is_kept(
+    wanted: CheckpointConfig, stays: Callable[[int], bool], is_complete: bool, newest: Path
+) -> None:
+    store.retire(newest, wanted.keep_last, stays)
+    drop_optimizers(wanted, newest, is_complete)
 
 
 class Saver:
@@ -56,9 +73,10 @@ class Saver:
         # The checkpoint holds the length of the metrics, so they must be on disk before it.
         metrics_bytes = self._metrics.sync() if self._metrics is not None else 0
         snapshot = session.snapshot(self._staging, metrics_bytes)
-        retire = partial(store.retire, keep_last=session.training.checkpoint.keep_last, stays=session.stays)
         self.writer.save(
-            store.directory_for(self._directory.checkpoints, session.step), snapshot.write, retire
+            store.directory_for(self._directory.checkpoints, session.step),
+            snapshot.write,
+            partial(_leave_what_is_kept, session.training.checkpoint, session.stays, session.is_complete),
         )
 
     def _announce(self, checkpoint: Path) -> None:

@@ -20,7 +20,7 @@ from trainer.config import RunConfig
 from trainer.optim.weight_averaging import use_averaged_weights
 from trainer.parallel.world import World, join, leave
 from trainer.run import resume
-from trainer.run.checkpointing import Saver
+from trainer.run.checkpointing import Saver, drop_optimizers
 from trainer.run.evaluation.pairs import EvaluationStoppedError
 from trainer.run.fit import micro_batch
 from trainer.run.fit.rehearsal import dry_run, explained
@@ -112,6 +112,8 @@ def _run(
     session.compare_with_start()
     if resumed:
         resume.restore(session, resumed)
+        if world.is_main:  # what a killed run could not drop, or what other settings kept
+            drop_optimizers(session.training.checkpoint, resumed, session.is_complete)
     send_start(reporter, session, resumed)
     if world.is_main:
         for checkpoint in store.existing(directory.checkpoints):

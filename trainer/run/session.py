@@ -196,7 +196,14 @@ class Session:
         }
         with weight_averaging.use_averaged_weights(self.optimizers):
             return state.Snapshot.take(
-                self.model, self.optimizers, progress, self.config, self.plan.identity, staging, self.world
+                self.model,
+                self.optimizers,
+                progress,
+                self.config,
+                self.plan.identity,
+                staging,
+                self.world,
+                model_only=self.is_complete and self.training.checkpoint.optimizer == "none",
             )
 
 

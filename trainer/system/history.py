@@ -4,11 +4,13 @@ A directory of runs holds a directory for each, named by 16 hex digits. The firs
 in the UI (`6ddca120`); with a step they name a checkpoint (`6ddca120-00000020`).
 """
 
+import hashlib
 import json
 import math
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -30,6 +32,10 @@ MODEL_NAMES = (
 STORED = re.compile(r"[0-9a-f]{16}")
 STEP = re.compile(r"step-(\d{8,})")
 MANIFEST = "manifest.json"  # written last: a checkpoint without it is not complete
+# Keys of the manifest of a checkpoint that has lost its optimizer's state: the files that are gone, and the
+# sha256 of the manifest before.
+DROPPED, PUBLISHED = "dropped", "published"
+OPTIMIZER_FILES = "optimizer*.safetensors"
 # Settings of a recipe that change no result.
 NOT_COMPARED = ("name", "checks", "dedup_guard", "engine", "launch", "token_index")
 LARGEST_EXPONENT = 700.0  # of a loss that has exploded; beyond 709 a float overflows
@@ -145,6 +151,18 @@ class RunHistory:
         manifests = sorted(self.directory.checkpoints.glob(f"step-*/{MANIFEST}"))
         found = [(STEP.fullmatch(manifest.parent.name), manifest.parent) for manifest in manifests]
         return {int(match[1]): path for match, path in found if match}
+
+
+def checkpoint_sha256(checkpoint: Path) -> str:
+    """What stands for a checkpoint among the inputs of what is made of it: the sha256 of the manifest with
+    which it was published, also after it has lost its optimizer's state. Raises OSError without a manifest.
+    """
+    content = (checkpoint / MANIFEST).read_bytes()
+    with suppress(ValueError, AttributeError):
+        published: str | None = json.loads(content).get(PUBLISHED)
+        if published:
+            return published
+    return hashlib.sha256(content).hexdigest()
 
 
 def dagster_home() -> Path:

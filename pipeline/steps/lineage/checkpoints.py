@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from pipeline.store.training_runs import deleted_run, run_beginning, run_histori
 from trainer.config import RunConfig, load_run_config
 from trainer.data.order import sample_order
 from trainer.system.errors import TrainerError
-from trainer.system.history import NAME_LENGTH
+from trainer.system.history import MANIFEST, NAME_LENGTH, OPTIMIZER_FILES
 
 
 class LineageError(PipelineError):
@@ -92,6 +93,14 @@ class Checkpoint(Trained):
     @property
     def path(self) -> Path:
         return self.run / "checkpoints" / f"step-{self.step:08d}"
+
+    @property
+    def is_model_only(self) -> bool:
+        """Whether it is on disk without the optimizer's state, which training needs to resume from it."""
+        if not self.saved:
+            return False
+        files = json.loads((self.path / MANIFEST).read_text(encoding="utf-8"))["files"]
+        return not any(fnmatch(name, OPTIMIZER_FILES) for name in files)
 
 
 def checkpoint(store: Store, named: str) -> Checkpoint:

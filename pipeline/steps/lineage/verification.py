@@ -4,6 +4,7 @@ import json
 import shlex
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -96,7 +97,12 @@ def verify(store: Store, places: Iterable[Path], deep: bool = False) -> Verifica
             if path.exists():  # not removed meanwhile
                 damaged[path] = None, [Damage(path / MANIFEST, f"is missing or damaged ({_reason(error)})")]
             continue
-        seen = inspect(version, store.hashes, Look.ALL if deep else Look.UNREAD)
+        look = Look.ALL if deep else Look.UNREAD
+        seen = inspect(version, store.hashes, look)
+        if seen.damage and version.key == CHECKPOINT:
+            # Training may have taken its optimizer's state off the manifest since that was read.
+            with suppress(OSError, ValueError):
+                seen = inspect(_opened(store, path), store.hashes, look)
         found.files, found.read = found.files + seen.files, found.read + seen.read
         sound.append(version)
         if seen.damage and path.exists():

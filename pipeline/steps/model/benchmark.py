@@ -17,13 +17,14 @@ from pipeline.steps.corpus import evaluation_texts
 from pipeline.steps.training.launcher import run_trainer
 from pipeline.store import keys
 from pipeline.store.draft import Draft
-from pipeline.store.fingerprint import file_sha256, fingerprint
+from pipeline.store.fingerprint import fingerprint
 from pipeline.store.manifest import File, Part, Version
 from pipeline.store.store import Store
 from pipeline.store.training_runs import checkpoint_path
 from pipeline.store.work import Work
 from trainer.config import load_run_config
 from trainer.system.durable import write_atomically
+from trainer.system.history import checkpoint_sha256
 
 VERSION = "benchmarks-4"
 Z = 1.959964  # of a normal distribution, 95% lie within so many standard deviations
@@ -91,7 +92,7 @@ def benchmark_checkpoint(store: Store, name: str, asked: Sequence[Asked]) -> Ver
     Raises CheckpointGoneError and TrainerCommandError.
     """
     checkpoint, benchmarks = checkpoint_path(store, name), [one.benchmark for one in asked]
-    weights = file_sha256(checkpoint / "manifest.json")
+    weights = checkpoint_sha256(checkpoint)
     made_from = {"checkpoint": weights, **{one.benchmark.name: one.sha256 for one in asked}}
     with store.making(Work(keys.benchmarks(name), VERSION, {}, made_from)) as draft:
         if isinstance(draft, Version):

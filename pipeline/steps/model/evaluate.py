@@ -17,7 +17,6 @@ from pipeline.steps.training import plan
 from pipeline.steps.training.launcher import run_trainer
 from pipeline.store import keys
 from pipeline.store.draft import Draft
-from pipeline.store.fingerprint import file_sha256
 from pipeline.store.manifest import File, Part, Version
 from pipeline.store.store import Store
 from pipeline.store.training_runs import checkpoint_name, checkpoint_path
@@ -25,6 +24,7 @@ from pipeline.store.work import Work
 from trainer.config import RunConfig, load_run_config
 from trainer.data.shards import Shard, bin_path, idx_path
 from trainer.system.durable import write_atomically
+from trainer.system.history import checkpoint_sha256
 
 VERSION = "evaluate-1"
 
@@ -95,7 +95,7 @@ def evaluate_checkpoint(store: Store, name: str) -> Version:
     and TrainerCommandError.
     """
     checkpoint = checkpoint_path(store, name)
-    weights = {"checkpoint": file_sha256(checkpoint / "manifest.json")}
+    weights = {"checkpoint": checkpoint_sha256(checkpoint)}
     with store.making(Work(keys.checkpoint_evaluation(name), VERSION, {}, weights)) as draft:
         if isinstance(draft, Version):
             return draft

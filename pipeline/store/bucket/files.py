@@ -26,7 +26,7 @@ from pipeline.store.atomic import writable
 from pipeline.store.bucket.cache import Cache
 from pipeline.store.bucket.claim import claimed
 from pipeline.store.bucket.ranged import Ranged
-from pipeline.store.bucket.run_upload import RunUpload, is_whole
+from pipeline.store.bucket.run_upload import RunUpload, whole_manifest
 from pipeline.store.bucket.s3 import NONE_YET, SLICE_BYTES, Bucket, BucketError
 from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.files import MANIFEST, Files
@@ -342,7 +342,7 @@ class BucketFiles(Files):
                 _together(self.pull, files if nobody_trains else ())
         for directory in [run] if run else folder.glob("[!.]*"):
             for checkpoint in RunHistory(directory).checkpoints().values():
-                if checkpoint / MANIFEST not in there and not is_whole(checkpoint):
+                if checkpoint / MANIFEST not in there and not whole_manifest(checkpoint):
                     shutil.rmtree(checkpoint, ignore_errors=True)  # removed, and here only by name
 
     @contextmanager

@@ -2,34 +2,40 @@
 
 import json
 import logging
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from pipeline.store.bucket.claim import Claim
 from pipeline.store.bucket.s3 import Bucket
 from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.files import MANIFEST, Files
-from trainer.system.history import RunHistory
+from trainer.system.history import DROPPED, RunHistory
 
 log = logging.getLogger(__name__)
 
 CHECKPOINTS = "checkpoints"
+HELD = ".upload-"  # begins the name of a folder of links to what is being put
 LOOK_EVERY_SECONDS = 2.0
 REFRESHED_EVERY_SECONDS = 60.0
 FILES_AT_ONCE = 4
 
 
-def is_whole(checkpoint: Path) -> bool:
-    """Whether all files that the checkpoint's manifest lists are here."""
-    try:
-        files = json.loads((checkpoint / MANIFEST).read_bytes())["files"]
-    except (OSError, ValueError, KeyError):
-        return False
-    return all((checkpoint / name).is_file() for name in files)
+def whole_manifest(checkpoint: Path) -> bytes | None:
+    """The manifest of a checkpoint, if all files that it lists are here."""
+    seen = b""
+    with suppress(OSError, ValueError, KeyError):
+        # Once more if it has changed: training takes optimizer files off the manifest before it removes them.
+        while (content := (checkpoint / MANIFEST).read_bytes()) != seen:
+            if all((checkpoint / name).is_file() for name in json.loads(content)["files"]):
+                return content
+            seen = content
+    return None
 
 
 class RunUpload:
@@ -43,12 +49,14 @@ class RunUpload:
         self._run = run
         self._claim = claim
         self._put: dict[Path, tuple[int, int]] = {}  # small files by modification time and size
-        self._saved: set[Path] = set()
+        self._saved: dict[Path, bytes] = {}  # checkpoints, each with its manifest as the bucket has it
         self._begun = False
 
     @contextmanager
     def going_on(self, refresh: Callable[[], None]) -> Iterator[None]:
         """Meanwhile a thread looks for what is new, and calls `refresh` once a minute."""
+        for leftover in self._run.glob(f"{HELD}*"):  # of a killed process
+            shutil.rmtree(leftover, ignore_errors=True)
         ended = threading.Event()
 
         def follow() -> None:
@@ -71,18 +79,28 @@ class RunUpload:
     def _once(self, last: bool) -> None:
         """Errors are for the log, as training goes on, but for the `last` time."""
         try:
-            whole = set(filter(is_whole, RunHistory(self._run).checkpoints().values()))
-            new, retired = sorted(whole - self._saved), self._saved - whole
-            if new or retired or last or not self._begun:
+            whole = {
+                checkpoint: manifest
+                for checkpoint in RunHistory(self._run).checkpoints().values()
+                if (manifest := whole_manifest(checkpoint))
+            }
+            new, retired = whole.keys() - self._saved.keys(), self._saved.keys() - whole.keys()
+            smaller = [one for one, manifest in whole.items() if self._saved.get(one, manifest) != manifest]
+            if new or retired or smaller or last or not self._begun:
                 self._claim.confirm()
             if new or last or not self._begun:
                 self._small_files()
                 self._begun = True
-            for checkpoint in new:
-                self._checkpoint(checkpoint)
+            # The newest first: until it is there, another machine resumes from an older one, which must keep
+            # its optimizer's state there.
+            for checkpoint in sorted(new, reverse=True):
+                if not self._checkpoint(checkpoint):
+                    return
+            for checkpoint in smaller:
+                self._drop(checkpoint, whole[checkpoint])
             for checkpoint in retired:
                 self._files.remove(checkpoint)
-                self._saved.remove(checkpoint)
+                del self._saved[checkpoint]
         except PipelineError as error:
             if last:
                 raise
@@ -99,26 +117,53 @@ class RunUpload:
                     self._files.push(path)
                     self._put[path] = stat.st_mtime_ns, stat.st_size
 
-    def _checkpoint(self, checkpoint: Path) -> None:
+    def _checkpoint(self, checkpoint: Path) -> bool:
+        """Whether it is in the bucket now."""
         folder = checkpoint.relative_to(self._files.root).as_posix()
         manifest = f"{folder}/{MANIFEST}"
         try:
-            content = (checkpoint / MANIFEST).read_bytes()
-            files = json.loads(content)["files"]
-            there = self._bucket.get(manifest)
-            if there is None or there[0] != content:
-                self._bucket.delete([manifest])  # of a damaged checkpoint that was made again
+            with _held(checkpoint) as (content, files):
+                there = self._bucket.get(manifest)
+                if there is None or there[0] != content:
+                    self._bucket.delete([manifest])  # of a damaged checkpoint that was made again
 
-                def put(name: str) -> None:
-                    path, sha256 = checkpoint / name, files[name]["sha256"]
-                    if not self._files.holds(path, sha256):
-                        self._bucket.upload(f"{folder}/{name}", path, sha256)
+                    def put(name: str) -> None:
+                        path, sha256 = files[name]
+                        if not self._files.holds(checkpoint / name, sha256):
+                            self._bucket.upload(f"{folder}/{name}", path, sha256)
 
-                with ThreadPoolExecutor(FILES_AT_ONCE) as threads:
-                    list(threads.map(put, files))
-                self._claim.confirm()
-                self._bucket.put(manifest, content)
-        except FileNotFoundError:  # it was retired meanwhile
-            self._files.remove(checkpoint)
-            return
-        self._saved.add(checkpoint)
+                    with ThreadPoolExecutor(FILES_AT_ONCE) as threads:
+                        list(threads.map(put, files))
+                    self._claim.confirm()
+                    self._bucket.put(manifest, content)
+        except FileNotFoundError:  # it was retired, or lost its optimizer's state, at this moment
+            if not checkpoint.exists():
+                self._files.remove(checkpoint)
+            return False
+        self._drop(checkpoint, content)
+        return True
+
+    def _drop(self, checkpoint: Path, manifest: bytes) -> None:
+        """Removes from the bucket the files that a checkpoint with this manifest has lost: its optimizer's
+        state. The manifest is put first, so that the bucket has all that it lists.
+        """
+        folder = checkpoint.relative_to(self._files.root).as_posix()
+        if self._saved.get(checkpoint, manifest) != manifest:
+            self._bucket.put(f"{folder}/{MANIFEST}", manifest)
+        self._bucket.delete([f"{folder}/{name}" for name in json.loads(manifest).get(DROPPED, ())])
+        self._saved[checkpoint] = manifest
+
+
+@contextmanager
+def _held(checkpoint: Path) -> Iterator[tuple[bytes, dict[str, tuple[Path, str]]]]:
+    """The manifest of a checkpoint, and a path and the sha256 of each file that it lists: the files stay,
+    even if training removes the checkpoint or its optimizer's state before they are all put. Raises
+    FileNotFoundError if it is doing so.
+    """
+    with TemporaryDirectory(prefix=HELD, dir=checkpoint.parents[1]) as folder:
+        content, links = (checkpoint / MANIFEST).read_bytes(), {}
+        for number, (name, entry) in enumerate(json.loads(content)["files"].items()):
+            path = Path(folder) / str(number)
+            path.hardlink_to(checkpoint / name)
+            links[name] = path, entry["sha256"]
+        yield content, links

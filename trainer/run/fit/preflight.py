@@ -159,19 +159,24 @@ def _check_disk(config: RunConfig) -> None:
     training, wanted = config.training, config.training.checkpoint
     # In fp32: the exported weights, at most two moments, and the averages.
     copies = 3 + copies_with_averages(training)
-    checkpoint_bytes = 4 * copies * training.model.parameters(padded_vocab_size(config.data.vocab_size))
+    model_bytes = 4 * training.model.parameters(padded_vocab_size(config.data.vocab_size))
     most = training.max_tokens
     made = min(training.steps, -(-most // (wanted.every_tokens or 1)))
     # Old checkpoints are removed after the commit, so one more than is kept exists for a moment.
     kept = wanted.keep_last + 1 + most // (wanted.keep_every_tokens or most + 1)
     missing = max(1, min(kept, made) - len(store.existing(config.run_dir / "checkpoints")))
+    # The newest one loses its optimizer's state when the next one is committed.
+    whole = missing if wanted.optimizer == "all" else min(missing, 2)
+    needed = model_bytes * (missing + (copies - 1) * whole)
     directory = config.run_dir.absolute()
     free = shutil.disk_usage(next(filter(Path.exists, (directory, *directory.parents)))).free
-    if missing * checkpoint_bytes > free:
+    if needed > free:
         raise TrainerError(
             f"{config.run_dir}: {free / 1e6:,.0f} MB free, but {missing} checkpoints of "
-            f"{checkpoint_bytes / 1e6:,.0f} MB will be written. "
-            "Free some space, lower training.checkpoint.keep_last, or use another run_dir"
+            f"{needed / missing / 1e6:,.0f} MB will be written. Free some space, lower "
+            "training.checkpoint.keep_last"
+            + (", set training.checkpoint.optimizer to newest" if wanted.optimizer == "all" else "")
+            + ", or use another run_dir"
         )
 
 
