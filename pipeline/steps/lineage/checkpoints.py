@@ -96,10 +96,13 @@ class Checkpoint(Trained):
 
     @property
     def is_model_only(self) -> bool:
-        """Whether it is on disk without the optimizer's state, which training needs to resume from it."""
-        if not self.saved:
+        """Whether it is on disk without the optimizer's state, which training needs to resume from it. False
+        if its manifest is damaged.
+        """
+        try:
+            files = json.loads((self.path / MANIFEST).read_text(encoding="utf-8"))["files"]
+        except (OSError, ValueError, KeyError):
             return False
-        files = json.loads((self.path / MANIFEST).read_text(encoding="utf-8"))["files"]
         return not any(fnmatch(name, OPTIMIZER_FILES) for name in files)
 
 

@@ -1,0 +1,46 @@
+"""A checkpoint that has lost its optimizer's state, as the commands see it."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.steps.lineage import verification
+from pipeline.store.store import Store
+from trainer.checkpoint import publish
+
+
+@pytest.fixture
+def saved(trained: tuple[Store, Path], tmp_path: Path) -> list[Path]:
+    """The checkpoints of a copy of the run."""
+    run = trained[1]
+    shutil.copytree(run, tmp_path / "store/runs" / run.name)
+    return publish.existing(tmp_path / "store/runs" / run.name / "checkpoints")
+
+
+def test_lineage_says_that_training_cannot_resume_from_it(saved: list[Path], ask: Any) -> None:
+    before, last = saved
+    assert "cannot resume" not in ask(str(before))
+    publish.drop_optimizers(last, of_newest=False)
+    assert "training cannot resume from here" in ask(str(before)).replace("\n" + " " * 13, " ")
+    assert [json.loads(ask("--json", str(one)))["model_only"] for one in saved] == [True, False]
+
+
+def test_verify_finds_it_sound_also_if_it_loses_its_optimizer_meanwhile(
+    saved: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inspect = verification.inspect
+
+    def training_goes_on(*arguments: Any) -> Any:
+        publish.drop_optimizers(saved[-1], of_newest=False)
+        return inspect(*arguments)
+
+    monkeypatch.setattr(verification, "inspect", training_goes_on)
+    store = Store(tmp_path / "store")
+    for _ in range(2):
+        assert not verification.verify(store, saved, deep=True).damaged
+    assert [bool(publish.optimizer_files(one)) for one in saved] == [False, True]
+    (saved[0] / "hf/config.json").unlink()
+    assert verification.verify(store, saved).damaged
