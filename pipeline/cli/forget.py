@@ -100,7 +100,7 @@ def read_by(read: Sequence[Reading]) -> Iterator[str]:
 
 def costs(held: Holding) -> Iterator[str]:
     """What goes, and what making it again takes."""
-    for family in (keys.EXPORTED_MODEL, keys.TOKEN_INDEX):
+    for family in (keys.EXPORTED_MODEL, *keys.INDEXED):
         yield from (f"goes: {one.path}" for one in held.of(family))
     seconds = sum(one.seconds for one in held.versions if keys.is_data(one.key))
     trained = sum(one.seconds for one in held.of(keys.PRETRAINED_MODEL))

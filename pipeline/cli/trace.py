@@ -1,4 +1,6 @@
-"""trace: finds the training documents that hold a text word for word, and when a checkpoint read them."""
+"""trace: finds the training documents that hold a text word for word, or nearly, and when a checkpoint read
+them.
+"""
 
 import argparse
 import json
@@ -11,15 +13,16 @@ from typing import Any
 from pipeline.cli.benchmark import wanted
 from pipeline.cli.opening import UsageError, opened, text_of, whole_store
 from pipeline.reports import tables
-from pipeline.steps.lineage import record
+from pipeline.steps.lineage import near, record
 from pipeline.steps.lineage.checkpoints import checkpoint
-from pipeline.steps.lineage.readers import Reader, readers
+from pipeline.steps.lineage.readers import Reader, Reading, readers, readings_of_each
 from pipeline.steps.lineage.trace import LEAST, Searcher, Traced
 from pipeline.steps.model import benchmark, recital
 from pipeline.steps.model.recital import Passage
 from pipeline.store.engines.local import LocalEngine
+from pipeline.store.store import Store
 
-TEXT_SHOWN, STEPS_SHOWN, DOCUMENTS = 200, 5, 3
+TEXT_SHOWN, STEPS_SHOWN, DOCUMENTS, CHECKPOINTS = 200, 5, 3, 3
 EXPLAINED = (
     f"After {recital.PROMPT} tokens of a passage, the likeliest token each time: recited is what gives all "
     f"{recital.RECITED} that follow, tokens how many of them on average."
@@ -29,19 +32,34 @@ EXPLAINED = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("text", metavar="TEXT", nargs="?", help="a text, a file of UTF-8, or - for standard input")
+    add("--near", metavar="TEXT", help="instead: documents that nearly are this text, hold it or are in it")
     add("--checkpoint", metavar="RUN-STEP", help="also say at which steps this checkpoint read what is found")
     add("--samples", metavar="RUN-STEP", help="instead: the texts that this checkpoint writes")
     add("--benchmark", metavar="A,B", help="instead: the items of benchmarks, as `benchmark --on` names them")
     add("--memory", metavar="RUN-STEP", help="instead: how much of what it read this checkpoint can recite")
     add("--min-tokens", metavar="N", type=int, default=LEAST, help="of a span at least; default: %(default)s")
+    add(
+        "--limit", metavar="N", type=int, default=near.LIMIT, help="documents of --near; default: %(default)s"
+    )
+    add(
+        "--min-similarity",
+        metavar="S",
+        type=float,
+        default=near.LEAST,
+        help="of --near, the share of the text or of the document that the other has; default: %(default)s",
+    )
     add("--count", action="store_true", help="print how often the whole text occurs, of any length")
     add("--json", action="store_true", help="print everything as JSON")
 
 
 def run(options: argparse.Namespace) -> None:
-    asked = [options.text, options.samples, options.benchmark, options.memory]
+    asked = [options.text, options.near, options.samples, options.benchmark, options.memory]
     if len(asked) - asked.count(None) != 1:
-        raise UsageError("trace: give one of TEXT, --samples, --benchmark and --memory")
+        raise UsageError("trace: give one of TEXT, --near, --samples, --benchmark and --memory")
+    if not 0 < options.min_similarity <= 1:
+        raise UsageError(f"--min-similarity {options.min_similarity}: must be above 0 and at most 1")
+    if options.limit < 1:
+        raise UsageError(f"--limit {options.limit}: must be at least 1")
     if options.min_tokens < 1:
         raise UsageError(f"--min-tokens {options.min_tokens}: must be at least 1")
     if options.count and options.text is None:
@@ -49,11 +67,16 @@ def run(options: argparse.Namespace) -> None:
     named = [one for one in (options.checkpoint, options.samples, options.memory) if one is not None]
     if len(named) > 1:
         raise UsageError("trace: give one of --checkpoint, --samples and --memory")
-    store, text = whole_store(), text_of(options.text or "")
-    if options.text is not None and not text.strip():
+    store, text = whole_store(), text_of(options.text or options.near or "")
+    if (options.text is not None or options.near is not None) and not text.strip():
         raise UsageError("trace: the text is empty: give a text, a file, or - for standard input")
     found = checkpoint(store, named[0]) if named else None
+    if options.near is not None:
+        near.check(text)
     whose = [one for one in readers(store, found) if one.training] if found else [_of_recipe()]
+    if options.near is not None:
+        _near(store, whose, text, options)
+        return
     searchers = [Searcher(one, LocalEngine(None), partial(print, file=sys.stderr)) for one in whose]
     answer: Any
     lines: Iterable[str]
@@ -73,8 +96,68 @@ def run(options: argparse.Namespace) -> None:
         traced = {one: one.trace(text, options.min_tokens) for one in searchers}
         answer = [{"through": one.reader.through, **asdict(found)} for one, found in traced.items()]
         lines = [line for one, found in traced.items() for line in _spans(one, found, options.min_tokens)]
-    as_json = partial(json.dumps, indent=1, ensure_ascii=False, default=asdict)
-    print(as_json(answer) if options.json else "\n".join(lines))
+    _print(answer, lines, options.json)
+
+
+def _print(answer: Any, lines: Iterable[str], as_json: bool) -> None:
+    written = (
+        json.dumps(answer, indent=1, ensure_ascii=False, default=asdict) if as_json else "\n".join(lines)
+    )
+    print(written)
+
+
+def _near(store: Store, whose: Sequence[Reader], text: str, options: argparse.Namespace) -> None:
+    """Prints what is nearly a text, with the steps of the checkpoint that was named, else with those that
+    read it.
+    """
+    engine, say = LocalEngine(None), partial(print, file=sys.stderr)
+    searchers = [near.NearSearcher(one, engine, say, options.min_similarity) for one in whose]
+    found = [(one.reader.through, one.near(text, options.limit)) for one in searchers]
+    shown = [one.document for _, documents in found for one in documents]
+    read = readings_of_each(store, shown) if shown and not options.checkpoint else {}
+    answer = [
+        {"through": through, "documents": [asdict(one) | _read(read, one) for one in documents]}
+        for through, documents in found
+    ]
+    lines = [line for one in found for line in _alike(*one, read, options.min_similarity)]
+    _print(answer, lines, options.json)
+
+
+def _read(read: Mapping[str, Sequence[Reading]], one: near.Near) -> dict[str, Any]:
+    facts = ("checkpoint", "through", "steps", "first", "last")
+    if one.document not in read:
+        return {}
+    return {"read_by": [{name: getattr(by, name) for name in facts} for by in read[one.document]]}
+
+
+def _alike(
+    through: str | None, found: Sequence[near.Near], read: Mapping[str, Sequence[Reading]], least: float
+) -> Iterator[str]:
+    whose = f"through the weights it started from: {through}" if through else "in the corpora"
+    if not found:
+        yield f"no document has {least:.0%} of it, or has {least:.0%} of its own text in it, {whose}"
+        return
+    yield f"{len(found):,} documents {whose}, by 3-grams of words"
+    for one in found:
+        shares = (
+            f"Jaccard {one.jaccard:.2f}, has {one.holds:.0%} of the text, {one.held:.0%} of it is in the text"
+        )
+        yield f"\n{shares}: {_quoted(one.beginning)}"
+        yield f"  document {one.document} of {one.corpus} ({one.source or one.url or '-'})"
+        yield f"  {one.fate}{_steps(one.steps)}"
+        if one.document in read:
+            yield f"  {_checkpoints(read[one.document])}"
+
+
+def _checkpoints(readings: Sequence[Reading]) -> str:
+    """Those that read most first."""
+    told = []
+    for one in sorted(readings, key=lambda one: -(one.steps or 0)):
+        through = f" through {one.through}" if one.through else ""
+        steps = "perhaps" if one.steps is None else f"at {one.steps:,} steps, {one.first:,} to {one.last:,}"
+        told.append(f"{one.checkpoint}{through} {steps}")
+    more = f"; and {len(told) - CHECKPOINTS:,} more" if len(told) > CHECKPOINTS else ""
+    return f"read by {'; '.join(told[:CHECKPOINTS])}{more}" if told else "no checkpoint on disk read it"
 
 
 def _of_recipe() -> Reader:

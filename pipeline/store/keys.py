@@ -3,7 +3,7 @@
 A key is a path below the store's root: changing one abandons every version made under it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 EVALUATION_NGRAMS = "evaluation_ngrams"
@@ -39,6 +39,7 @@ REMOVED = "removed"
 CORPORA = "corpora"
 TOKEN_SHARDS = "token_shards"
 TOKEN_INDEX = "token_index"
+PASSAGE_INDEX = "passage_index"
 TRAIN, VALIDATION = SPLITS = ("train", "validation")  # directories in a version of token shards
 
 FILTERS = "filters"
@@ -82,8 +83,16 @@ def base_shards(corpus: str) -> str:
     return f"base_shards/{corpus}"
 
 
+def passage_index(corpus: str) -> str:
+    return f"{PASSAGE_INDEX}/{corpus}"
+
+
 def token_index(corpus: str) -> str:
     return f"{TOKEN_INDEX}/{corpus}"
+
+
+# What each index is made of
+INDEXED: Mapping[str, Callable[[str], str]] = {TOKEN_INDEX: token_shards, PASSAGE_INDEX: scrubbed}
 
 
 def evaluation_text(name: str) -> str:

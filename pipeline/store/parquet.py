@@ -8,6 +8,7 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -115,6 +116,19 @@ def batches(
         for index in range(first, end):
             table = file.read_row_group(index, columns=columns, use_threads=False).combine_chunks()
             yield from table.to_batches()
+
+
+def numbered_rows(path: Readable, numbers: np.ndarray, columns: list[str]) -> pa.Table:
+    """The rows with these ascending numbers, int64. Only the row groups that hold them are read."""
+    found, first = [], 0
+    with parquet_file(path) as file:
+        for index in range(file.num_row_groups):
+            end = first + file.metadata.row_group(index).num_rows
+            here = numbers[np.searchsorted(numbers, first) : np.searchsorted(numbers, end)] - first
+            if len(here):
+                found.append(file.read_row_group(index, columns=columns, use_threads=False).take(here))
+            first = end
+    return pa.concat_tables(found)
 
 
 def kept_batches(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError, Trained, checkpoints, run_config
-from pipeline.steps.lineage.documents import texts_read
+from pipeline.steps.lineage.documents import CorpusText, texts_read
 from pipeline.store import keys
 from pipeline.store.keys import RUNS
 from pipeline.store.store import Store, StoreError
@@ -61,6 +61,12 @@ class Reader:
     training: Training | None = None
     step: int = 0
     through: str | None = None
+
+    def steps(self, corpus: str, text: CorpusText, holding: Mapping[str, list[str]]) -> list[np.ndarray]:
+        """The steps that read each run of neighbours among these documents, by part, of a corpus."""
+        assert self.training is not None
+        ranges = text.ranges(holding)
+        return [self.training.steps(corpus, *tokens, self.step) for tokens in ranges]
 
 
 def readers(store: Store, one: Checkpoint) -> list[Reader]:
@@ -115,19 +121,43 @@ class Reading:
 
 def readings(store: Store, documents: Collection[str]) -> Iterator[Reading]:
     """Of each checkpoint on disk and of its ancestors. `documents`: ids of the store, or of the source."""
+    for reader, together in _readers_on_disk(store):
+        steps, fates = _steps(reader, documents)
+        for one in together:
+            yield _reading(one, reader, steps, fates)
+
+
+def readings_of_each(store: Store, documents: Collection[str]) -> dict[str, list[Reading]]:
+    """The checkpoints that read each of a few documents, and those of which nobody can tell; without fates.
+    `documents`: ids of the store.
+    """
+    found: dict[str, list[Reading]] = {document: [] for document in documents}
+    for reader, together in _readers_on_disk(store):
+        steps = _steps_of_each(reader, documents)
+        for document in documents if steps is None else steps:
+            read = None if steps is None else steps[document]
+            readings = (_reading(one, reader, read, {}) for one in together)
+            found[document] += [one for one in readings if one.steps != 0]
+    return found
+
+
+def _readers_on_disk(store: Store) -> Iterator[tuple[Reader, list[Checkpoint]]]:
+    """Each reader with the checkpoints that it stands for: those of a run that read the same text."""
     by_shards: dict[str, list[Checkpoint]] = defaultdict(list)
     for one in checkpoints(store):
         by_shards[f"{one.run} {one.lineage.get('assets')}"].append(one)
     for together in by_shards.values():
         for reader in readers(store, together[-1]):
-            steps, fates = _steps(reader, documents)
-            for one in together:
-                if steps is None:
-                    yield Reading(one.name, reader.through, None, None, None, fates)
-                    continue
-                read = steps[steps <= (reader.step if reader.through else one.step)].tolist()
-                first, last = (read[0], read[-1]) if read else (None, None)
-                yield Reading(one.name, reader.through, len(read), first, last, fates)
+            yield reader, together
+
+
+def _reading(one: Checkpoint, reader: Reader, steps: np.ndarray | None, fates: Mapping[str, str]) -> Reading:
+    """What a checkpoint read, by the ascending steps at which its reader did."""
+    if steps is None:
+        return Reading(one.name, reader.through, None, None, None, fates)
+    read = steps[steps <= (reader.step if reader.through else one.step)].tolist()
+    first, last = (read[0], read[-1]) if read else (None, None)
+    return Reading(one.name, reader.through, len(read), first, last, fates)
 
 
 def _steps(reader: Reader, documents: Collection[str]) -> tuple[np.ndarray | None, dict[str, str]]:
@@ -141,8 +171,22 @@ def _steps(reader: Reader, documents: Collection[str]) -> tuple[np.ndarray | Non
         for corpus, text in texts.items():
             holding = text.holding(documents)
             fates |= text.fates(holding) if len(documents) <= FATES else {}
-            ranges = text.ranges(holding)
-            found += [reader.training.steps(corpus, *tokens, reader.step) for tokens in ranges]
+            found += reader.steps(corpus, text, holding)
     except (LineageError, StoreError, OSError):
         return None, {}
     return np.unique(np.concatenate(found)), fates
+
+
+def _steps_of_each(reader: Reader, documents: Collection[str]) -> dict[str, np.ndarray] | None:
+    """The steps that read each document, of those that any did; None when the run or its text is gone."""
+    if reader.training is None:
+        return None
+    found: dict[str, list[np.ndarray]] = defaultdict(list)
+    try:
+        for corpus, text in texts_read(reader.store, reader.lineage).items():
+            for part, ids in text.holding(documents).items():
+                for document in ids:
+                    found[document] += reader.steps(corpus, text, {part: [document]})
+    except (LineageError, StoreError, OSError):
+        return None
+    return {document: np.unique(np.concatenate(steps)) for document, steps in found.items() if steps}

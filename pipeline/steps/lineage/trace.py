@@ -1,7 +1,7 @@
 """Finds what a text has in common with training text, word for word, and when a checkpoint read it."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -9,15 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from tokenizers import Tokenizer
 
-from pipeline.plugins.settings import TransformParams
-from pipeline.plugins.transforms import of_corpus
-from pipeline.sources.formats.text_files import universal_newlines
-from pipeline.stages import pii
 from pipeline.steps.lineage.documents import CorpusText, texts_of
 from pipeline.steps.lineage.readers import Reader
+from pipeline.steps.lineage.treated_text import treated
 from pipeline.steps.tokens import token_index
 from pipeline.steps.tokens.indexed import Index
 from pipeline.steps.tokens.tokenizer import frozen
@@ -25,7 +21,6 @@ from pipeline.store import keys
 from pipeline.store.engines.local import Engine
 from pipeline.store.errors import PipelineError
 from pipeline.store.manifest import Version
-from pipeline.store.params import DOCUMENT_SCHEMA
 
 LEAST = 16  # tokens of a span; of text that was not trained on, 13 were the most that a book shared
 NOTHING = f"no {LEAST} tokens of it are in the training text"
@@ -220,28 +215,7 @@ class Searcher:
         return self._tokenizer.encode(text, add_special_tokens=False)
 
     def _prepared(self, text: str) -> dict[str, list[str]]:
-        """The text as it may be in the corpora, each with those that treat it so."""
-        found: dict[str, list[str]] = {}
-        for corpus in self._texts:
-            for prepared in dict.fromkeys(self._treated(corpus, text)):
-                found.setdefault(prepared, []).append(corpus)
-        return found
-
-    def _treated(self, corpus: str, text: str) -> Iterator[str]:
-        """Scrubbed as the recipe scrubs the corpus, and before that, where it transforms it, transformed; its
-        lines as they end, and as a source of plain text ends them.
-        """
-        recipe = self.reader.lineage["recipe"]
-        own = next(one for one in recipe["corpora"] if one["name"] == corpus)
-        scrub = pii.PiiParams.model_validate(own.get("scrub") or recipe["scrub"])
-        chain = of_corpus([TransformParams.model_validate(one) for one in recipe["transforms"]], corpus)
-        rest = {"id": "", "source": None, "url": None, "metadata": None}
-        rows = [{"text": one, **rest} for one in dict.fromkeys((text, universal_newlines(text)))]
-        documents = [pa.RecordBatch.from_pylist(rows, DOCUMENT_SCHEMA)]
-        for one in chain:
-            documents.append(one.apply(documents[-1])[0])
-        for batch in {0, len(chain)}:
-            yield from pii.scrub(documents[batch], scrub)[0].column("text").to_pylist()
+        return treated(self.reader.lineage["recipe"], self._texts, text)
 
 
 def _apart(forms: Sequence[list[int]]) -> list[list[int]]:

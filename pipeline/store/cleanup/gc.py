@@ -183,13 +183,14 @@ def _referenced(store: Store, gone: Sequence[Path]) -> set[Path]:
 
 
 def _indexes(store: Store, referenced: set[Path]) -> Iterator[Path]:
-    """The indexes of referenced token shards: a question made them, and nothing names them."""
-    for folder in store.root.glob(f"{keys.TOKEN_INDEX}/*"):
-        shards = keys.token_shards(folder.name)
-        kept = {one.data_version for one in store.newest_first(shards) if one.path in referenced}
-        for index in store.newest_first(keys.token_index(folder.name)):
-            if index.manifest["inputs"][shards] in kept:
-                yield index.path
+    """The indexes of what is referenced: a question made them, and nothing names them."""
+    for family, indexed in keys.INDEXED.items():
+        for folder in store.root.glob(f"{family}/*"):
+            key = indexed(folder.name)
+            kept = {one.data_version for one in store.newest_first(key) if one.path in referenced}
+            for index in store.newest_first(f"{family}/{folder.name}"):
+                if index.manifest["inputs"][key] in kept:
+                    yield index.path
 
 
 def _assets(store: Store, path: Path) -> set[Path]:

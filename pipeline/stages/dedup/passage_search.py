@@ -1,0 +1,92 @@
+"""Finds the passages that a text is like, with datasketch's LSH Forest (Bawa et al. 2005) and LSH Ensemble
+(Zhu et al. 2016). Their hash tables are views of sorted arrays, which may be files: nothing is built first.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from pipeline.stages.dedup.passages import DEPTH, NUM_PERM, PASSAGE
+
+# The ensemble's bands for texts shorter than a passage: rather many candidates than a passage missed, since
+# all are verified.
+WEIGHTS = (0.1, 0.9)  # of false positives and false negatives
+
+
+class Band(Sequence[Any]):
+    """A hash table as datasketch reads it. By number: the key of a passage, in ascending order; by key: the
+    passages with it, counted from `first`. A key is the bytes of some values of a MinHash, the highest byte
+    first.
+
+    `values`: >u4 [n, length of the band]; `order`: the n passages, sorted.
+    """
+
+    def __init__(self, values: np.ndarray, order: np.ndarray, first: int):
+        self._values, self._order, self._first = values, order, first
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def __contains__(self, key: object) -> bool:
+        place = bisect_left(self, key)
+        return place < len(self) and self[place] == key
+
+    def __getitem__(self, at: Any) -> Any:
+        if isinstance(at, bytes):
+            found = self._order[bisect_left(self, at) : bisect_right(self, at)]
+            return (found.astype(np.int64) + self._first).tolist()
+        return self._values[self._order[at]].tobytes()
+
+
+class PassageSearch:
+    """Parts of a corpus, open to be searched: of each the `values` of its passages, >u4 [n, NUM_PERM], and
+    their `orders`, as `sorted_bands` makes them. `containment`: the share of the shingles of a text (0 to 1)
+    that a passage should have.
+    """
+
+    def __init__(self, parts: Sequence[tuple[np.ndarray, np.ndarray]], containment: float):
+        from datasketch import MinHashLSHEnsemble, MinHashLSHForest  # here, because it takes a second
+
+        self._values = [values for values, _ in parts]
+        self._firsts = np.cumsum([0, *map(len, self._values)])
+        self._forests = []
+        ensemble = MinHashLSHEnsemble(containment, NUM_PERM, len(parts), DEPTH, WEIGHTS)
+        for number, (values, orders) in enumerate(parts):
+            bands = partial(_bands, values, orders, int(self._firsts[number]))
+            forest = MinHashLSHForest(NUM_PERM, l=NUM_PERM // DEPTH)
+            forest.hashtables = forest.sorted_hashtables = bands(DEPTH)
+            self._forests.append(forest)
+            ensemble.lowers[number], ensemble.uppers[number] = 1, PASSAGE
+            for rows, lsh in ensemble.indexes[number].items():
+                lsh.hashtables = bands(rows)
+        self._ensemble = ensemble
+
+    def like(self, minhash: np.ndarray, shingles: int, most: int) -> tuple[np.ndarray, np.ndarray]:
+        """The passages that have the most MinHash values in common with a text of up to PASSAGE `shingles`,
+        so many at most: their numbers, counted over all parts, and the values in common, int64, descending.
+
+        The forests find passages like the text, and the ensemble those that may hold it whatever else they
+        hold. 10 ms for each part of 73 MB of text.
+        """
+        from datasketch import MinHash
+
+        asked = MinHash(hashvalues=minhash, scheme="affine32")
+        found = set(self._ensemble.query(asked, shingles))
+        for forest in self._forests:
+            found.update(forest.query(asked, most))
+        numbers = np.array(sorted(found), np.int64)
+        edges = np.searchsorted(numbers, self._firsts)
+        common = np.zeros(len(numbers), np.int64)
+        for part, values in enumerate(self._values):
+            here = slice(edges[part], edges[part + 1])
+            common[here] = (values[numbers[here] - self._firsts[part]] == minhash).sum(1)
+        best = np.argsort(-common, kind="stable")[:most]
+        return numbers[best], common[best]
+
+
+def _bands(values: np.ndarray, orders: np.ndarray, first: int, rows: int) -> list[Band]:
+    places = range(0, NUM_PERM, rows)
+    return [Band(values[:, place : place + rows], orders[place], first) for place in places]
