@@ -16,7 +16,6 @@ import pyarrow as pa
 from pipeline.stages.dedup import passages
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine
-from pipeline.store.files import StoredFile
 from pipeline.store.manifest import File, Part, Version
 from pipeline.store.params import required
 from pipeline.store.parquet import PartWriter, batches
@@ -68,9 +67,10 @@ def _written(path: Path, directory: Path, array: np.ndarray) -> File:
     return File.of(path, directory)
 
 
-def opened(values: StoredFile, orders: StoredFile) -> tuple[np.ndarray, np.ndarray]:
+def opened(index: Version, part: Part) -> tuple[np.ndarray, np.ndarray]:
     """The values and orders of a part, memory-mapped."""
+    values, orders = (Path(os.fspath(index.file(part, table))) for table in ("values", "orders"))
     return (
-        map_file(Path(os.fspath(values)), VALUES).reshape(-1, passages.NUM_PERM),
-        map_file(Path(os.fspath(orders)), ORDERS).reshape(passages.NUM_PERM, -1),
+        map_file(values, VALUES).reshape(-1, passages.NUM_PERM),
+        map_file(orders, ORDERS).reshape(passages.NUM_PERM, -1),
     )

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from pipeline.cli import main
+from pipeline.steps.dedup.near import Matcher
 from pipeline.steps.tokens.indexed import Index
 from pipeline.store.bucket.files import BucketFiles, cache_of
 from pipeline.store.cleanup import forgotten
@@ -51,7 +52,10 @@ def test_the_stages_write_into_a_bucket_what_they_write_here(tmp_path: Path) -> 
         store = Store(place)
         found = Index(store.current("token_shards/even"), store.current("token_index/even"))
         answers.append([found.positions(run).tolist() for run in (np.array([260]), np.array([260, 300]))])
-    assert answers[0] == answers[1] and answers[0][0]
+        documents = store.current("corpora/even/scrubbed")
+        matcher = Matcher([(documents, store.current("passage_index/even"))], 0.25, of_all([]))
+        answers[-1].append(sorted(one.row["id"] for one in matcher.matches(python_topics()[2]["text"])))
+    assert answers[0] == answers[1] and answers[0][0] and answers[0][2]
 
 
 def test_what_held_a_removed_document_is_deleted_from_a_bucket(tmp_path: Path) -> None:
@@ -66,7 +70,13 @@ def test_what_held_a_removed_document_is_deleted_from_a_bucket(tmp_path: Path) -
     documents = of_all(requests(store.files)).among
     found = forgotten.holding(store, documents)
     held = {one.key for one in found.versions}
-    assert {"corpora/even/raw", "token_shards/even", "token_index/even", "dedup"} <= held
+    assert {
+        "corpora/even/raw",
+        "token_shards/even",
+        "token_index/even",
+        "passage_index/even",
+        "dedup",
+    } <= held
     forgotten.delete(store, found)
     assert isinstance(store.files, BucketFiles)
     left = [one.key for one in store.files.bucket.objects("")]

@@ -22,6 +22,7 @@ from pipeline.stages.tokenizer import TokenizerParams
 from pipeline.steps.corpus.ingest import collect
 from pipeline.steps.corpus.quality import judge
 from pipeline.steps.corpus.scrub import scrub
+from pipeline.steps.dedup import passage_index
 from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.steps.tokens import token_index
 from pipeline.steps.tokens.shards import tokenize
@@ -67,7 +68,7 @@ class Killing:
 
 
 def make(root: Path, source: Path, engine: Engine) -> None:
-    """Takes two corpora from raw to token shards and their index."""
+    """Takes two corpora from raw to token shards and their indexes."""
     store = Store(root)
     for corpus in CORPORA:
         files = FilesConfig(paths=(f"{corpus}-*.jsonl",)).anchored(source)
@@ -79,6 +80,7 @@ def make(root: Path, source: Path, engine: Engine) -> None:
     for corpus in CORPORA:
         tokenize(store, engine, corpus, ShardParams(validation_fraction=0.1))
         token_index.index(store, engine, corpus)
+        passage_index.index(store, engine, store.current(f"corpora/{corpus}/scrubbed"))
 
 
 def write_sources(source: Path) -> None:
@@ -105,7 +107,7 @@ def test_the_stages_write_on_a_cluster_what_they_write_here(engine: RayEngine, t
     make(tmp_path / "local", tmp_path / "source", LocalEngine(workers=1))
     make(tmp_path / "ray", tmp_path / "source", engine)
     made = manifests(tmp_path / "local")
-    assert len(made) == 17
+    assert len(made) == 19
     assert manifests(tmp_path / "ray") == made
 
 
@@ -125,7 +127,7 @@ def test_a_cluster_sets_removed_documents_aside(engine: RayEngine, tmp_path: Pat
     make(tmp_path / "never", tmp_path / "source", LocalEngine(workers=1))
     never, left = Store(tmp_path / "never"), Store(tmp_path / "ray")
     made = {path.parent.parent.relative_to(never.root).as_posix() for path in never.root.rglob(MANIFEST)}
-    assert len(made) == 17 and never.data_versions(made) == left.data_versions(made)
+    assert len(made) == 19 and never.data_versions(made) == left.data_versions(made)
     assert left.current("corpora/even/raw").counts["set_aside/removed"] == len(ids) == 4
 
 

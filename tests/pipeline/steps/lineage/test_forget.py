@@ -17,6 +17,8 @@ import yaml
 from pipeline.cli import main
 from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
 from pipeline.steps.corpus.ingest import collect
+from pipeline.steps.dedup import passage_index
+from pipeline.steps.dedup.near import windows
 from pipeline.steps.lineage.checkpoints import read
 from pipeline.steps.lineage.documents import CorpusText
 from pipeline.steps.lineage.readers import Training
@@ -65,11 +67,13 @@ def tokens(shard: Shard, begin: int) -> bytes:
 def test_what_read_a_document_is_shown_and_gone_afterwards(trained: tuple[Store, Path], said: Said) -> None:
     store, run = trained
     of_shards(store, ENGINE, store.current(keys.token_shards("first")))
+    passages = passage_index.index(store, ENGINE, store.current(keys.scrubbed("first")))
     document, steps = one_read(store, run)
     assert bytes_with(store.root, document.encode())
     shown = said("forget", document, "--reason", "asked for")
     line = next(line for line in shown.splitlines() if line.startswith(f"{run.name[:8]}-00000032"))
     assert line.split()[1:4] == [str(len(steps)), str(steps[0]), str(steps[-1])]
+    assert f"goes: {passages.path}" in shown
     assert "token_index/first" in shown and "nothing was changed" in shown
     assert not (store.root / "removed").exists()
 
@@ -82,13 +86,15 @@ def test_what_read_a_document_is_shown_and_gone_afterwards(trained: tuple[Store,
     texts = CorpusText(store, read(run / "checkpoints" / "step-00000032").lineage["assets"], "first")
     begin = next(texts.ranges(texts.holding({document})))[0]
     encoded = tokens(texts.train_shards[0], begin)
-    traces = (document.encode(), text[200:260].encode(), encoded)
+    signed, *_ = windows(text)
+    traces = (document.encode(), text[200:260].encode(), encoded, signed[0].astype(">u4").tobytes())
     assert all(bytes_with(store.root, trace) for trace in traces)
     said("forget", document, "--reason", "asked for", "--yes")
     deleted = said("gc", "--forgotten")
     assert "1 training runs" in deleted and "not reached" in deleted
     assert not bytes_with(store.root, *traces)
     assert not run.exists() and not list(store.newest_first(keys.token_index("first")))
+    assert not list(store.newest_first(keys.passage_index("first"))) and not passages.path.exists()
     assert list(store.newest_first(keys.TOKENIZER)) and list(store.newest_first(keys.raw("second")))
     (certificate,) = store.root.glob("removed/*/certificate.json")
     facts = json.loads(certificate.read_text())

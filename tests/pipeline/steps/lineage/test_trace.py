@@ -320,7 +320,7 @@ def test_what_cannot_be_traced_is_refused_in_one_sentence(
         (["trace", "--samples", ""], "is not a checkpoint"),
         (["trace", "--samples", name, "--checkpoint", name], both),
         (["trace", "--memory", name, "--count"], "--count: give a TEXT"),
-        (["trace"], "give one of TEXT, --samples, --benchmark and --memory"),
+        (["trace"], "give one of TEXT, --near, --samples, --benchmark and --memory"),
         (["lineage", name, "--step", "33"], "has steps 1 to 32, not 33"),
         (["lineage", name, "--step", "0"], "has steps 1 to 32, not 0"),
         (["lineage", name, "--step", "3", "--losses"], "no checkpoint before step 3"),

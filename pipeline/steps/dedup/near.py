@@ -1,0 +1,123 @@
+"""Finds the stored documents that are nearly the same as a text, hold most of it, or are held in it.
+
+The MinHashes of passages give candidates, and each of these is compared with the text, exactly.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.stages.dedup import shingle_sets
+from pipeline.stages.dedup.passage_search import PassageSearch
+from pipeline.stages.dedup.passages import SHINGLES, passages
+from pipeline.steps.dedup import passage_index
+from pipeline.store.manifest import Version
+from pipeline.store.parquet import numbered_rows, read_table
+from pipeline.store.removed import Removed
+
+LEAST = 0.25  # of the shingles of one that the other has. Where 3 words of 10 are replaced, 0.34 stay
+SHARED = 5  # shingles that a text and a document have in common, at least
+WINDOWS = 16  # passages of a long text that are looked for, evenly spaced
+CANDIDATES = 100  # documents that are compared with the text
+COLUMNS = ["id", "text", "source", "url"]
+
+
+@dataclass(frozen=True)
+class Match:
+    """A document (`row`: COLUMNS) that is like a text. `version`: the number of its scrubbed text. Shares of
+    distinct shingles, 0 to 1: `jaccard`, of those of both together, what they have in common; `holds`, of
+    those of the text, what the document has; `held`, of those of the document, what the text has.
+    """
+
+    version: int
+    part: str
+    row: Mapping[str, Any]
+    jaccard: float
+    holds: float
+    held: float
+
+    @property
+    def in_common(self) -> float:
+        return self.holds + self.held
+
+
+class Matcher:
+    """Scrubbed text with its indexes, open to be searched. `least`: what `holds` or `held` must reach. What
+    was `removed` is not found, also where it is still stored.
+    """
+
+    def __init__(self, indexed: Sequence[tuple[Version, Version]], least: float, removed: Removed):
+        self._indexed, self._least, self._removed = indexed, least, removed
+        self._parts = [
+            (number, part)
+            for number, (_, index) in enumerate(indexed)
+            for part in index.parts
+            if part.counts["passages"]
+        ]
+        opened = [passage_index.opened(indexed[number][1], part) for number, part in self._parts]
+        self._firsts = np.cumsum([0, *(len(values) for values, _ in opened)])
+        self._ends: dict[int, np.ndarray] = {}  # of the passages of each document of a part
+        self._search = PassageSearch(opened, least) if opened else None
+
+    def matches(self, text: str) -> Iterator[Match]:
+        """The documents that have enough in common with a text, in no order."""
+        asked = shingle_sets(_documents(text), SHINGLES).hashes
+        for place, numbers in self._candidates(text).items():
+            version, part = self._parts[place]
+            documents = self._indexed[version][0].named(part.name, "documents")
+            table = numbered_rows(documents, numbers, COLUMNS)
+            table = table.filter(pa.array(~self._removed.among(table.column("id"))))
+            for batch in table.to_batches():
+                sets = shingle_sets(batch, SHINGLES)
+                for number, row in enumerate(batch.to_pylist()):
+                    own = sets.hashes[sets.offsets[number] : sets.offsets[number + 1]]
+                    common = len(np.intersect1d(asked, own, assume_unique=True))
+                    shares = (
+                        common / size for size in (len(asked) + len(own) - common, len(asked), len(own))
+                    )
+                    match = Match(version, part.name, row, *shares)
+                    if common >= SHARED and max(match.holds, match.held) >= self._least:
+                        yield match
+
+    def _candidates(self, text: str) -> dict[int, np.ndarray]:
+        """The ascending numbers of documents in their part, by the place of the part: those with most MinHash
+        values in common with the windows of the text.
+        """
+        if self._search is None:
+            return {}
+        scores: dict[tuple[int, int], int] = defaultdict(int)
+        minhashes, sizes = windows(text)
+        for window in np.unique(np.linspace(0, len(sizes) - 1, min(len(sizes), WINDOWS)).astype(int)):
+            best: dict[tuple[int, int], int] = {}
+            found = self._search.like(minhashes[window], int(sizes[window]), CANDIDATES)
+            for passage, common in zip(*found, strict=True):
+                best.setdefault(self._document(passage), int(common))  # the most of one document come first
+            for document, common in best.items():
+                scores[document] += common
+        chosen: dict[int, list[int]] = defaultdict(list)
+        for place, number in sorted(scores, key=lambda one: (-scores[one], one))[:CANDIDATES]:
+            chosen[place].append(number)
+        return {place: np.array(sorted(numbers), np.int64) for place, numbers in chosen.items()}
+
+    def _document(self, passage: int) -> tuple[int, int]:
+        """The place of the part that a passage is of, and the number of its document there."""
+        place = int(np.searchsorted(self._firsts, passage, side="right")) - 1
+        if place not in self._ends:
+            version, part = self._parts[place]
+            documents = self._indexed[version][1].file(part, "documents")
+            numbers = read_table(documents, ["passages"]).column("passages").to_numpy()
+            self._ends[place] = np.cumsum(numbers, dtype=np.int64)
+        return place, int(np.searchsorted(self._ends[place], passage - self._firsts[place], side="right"))
+
+
+def windows(text: str) -> tuple[np.ndarray, np.ndarray]:
+    """The MinHashes of the passages of a text, and their numbers of shingles."""
+    return passages(_documents(text))[:2]
+
+
+def _documents(text: str) -> pa.RecordBatch:
+    return pa.record_batch({"text": pa.array([text], pa.large_string())})
