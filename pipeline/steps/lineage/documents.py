@@ -74,7 +74,8 @@ class CorpusText:
         if not (verdict := next(rows))["keep"]:
             return f"rejected by quality: {verdict['rule']}"
         if not (decision := next(rows))["keep"]:
-            return f"removed by dedup: {decision['reason']}, for {decision['duplicate_of']}"
+            stays = f", for {decision['duplicate_of']}" if decision["duplicate_of"] else ""
+            return f"removed by dedup: {decision['reason']}{stays}"
         validates = self._held_out(pa.array([document]))[0]
         kept = "held out for validation" if validates else "in the training text"
         return self._left_out(part).get(document, kept)

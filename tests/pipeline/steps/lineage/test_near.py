@@ -11,6 +11,7 @@ import yaml
 
 from pipeline.cli import main
 from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
+from pipeline.steps.corpus.decontamination import find, index
 from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.steps.recipe_versions import store_of
 from pipeline.steps.tokens.shards import tokenize
@@ -130,21 +131,32 @@ def test_what_cannot_be_looked_for_is_refused_in_one_sentence(
     assert len(found.splitlines()) == 1
 
 
-def test_a_corpus_that_dedup_does_not_compare_is_searched_like_any_other(
+def test_documents_that_dedup_did_not_compare_are_searched_like_any_other(
     trained: tuple[Store, Path], said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`dedup: false`: dedup keeps no signatures of it."""
+    """Those of a corpus with `dedup: false`, and those that quote an evaluation set."""
     with as_it_was(home := trained[0].root.parent):
-        settings = yaml.safe_load((home / "recipe.yaml").read_text())
+        exam = {"name": "exam", "source": {"kind": "files", "paths": ["exam.jsonl"]}}
+        (home / "exam.jsonl").write_text(json.dumps({"text": " ".join(TEXTS[5].split()[100:140])}))
+        settings = yaml.safe_load((home / "recipe.yaml").read_text()) | {"name": "apart"}
         settings["corpora"][1]["dedup"] = False
-        (home / "apart.yaml").write_text(yaml.safe_dump(settings | {"name": "apart"}))
+        settings["decontamination"] = {"sets": [exam]}
+        (home / "apart.yaml").write_text(yaml.safe_dump(settings))
         monkeypatch.setenv(RECIPE_VARIABLE, str(home / "apart.yaml"))
         recipe = load_recipe(home / "apart.yaml")
         store, names = store_of(recipe), recipe.corpus_names
-        deduplicate(store, ENGINE, names, recipe.dedup, apart=recipe.apart)
+        assert recipe.decontamination
+        index(store, ENGINE, recipe.decontamination, recipe.scrubs, recipe.transform_chains)
+        for name in names:
+            find(store, ENGINE, name, recipe.decontamination)
+        deduplicate(store, ENGINE, names, recipe.dedup, recipe.removes_contaminated, recipe.apart)
         tokenizer(store, recipe.name, names, recipe.tokenizer, recipe.shards.validation_fraction)
         for name in names:
             tokenize(store, ENGINE, name, recipe.shards)
         (found,) = json.loads(said("--near", rewritten(TEXTS[2]), "--json"))
         both = {one["corpus"]: one["fate"] for one in found["documents"][:2]}
+        (quoting,) = json.loads(said("--near", rewritten(TEXTS[5]), "--limit", "1", "--json"))
     assert both == {"first": "in the training text", "second": "in the training text"}
+    (quoted,) = quoting["documents"]
+    assert TEXTS[5].startswith(quoted["beginning"])
+    assert quoted["fate"] == "removed by dedup: contaminated"
