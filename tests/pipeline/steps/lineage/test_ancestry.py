@@ -131,6 +131,19 @@ def test_a_text_is_traced_through_the_weights_that_a_model_started_from(
     assert found >= 4
 
 
+def test_what_is_like_a_text_is_found_through_the_weights_that_a_model_started_from(
+    child: tuple[Store, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(STORE_VARIABLE, str(child[1].parents[3]))
+    text = " ".join(TEXTS[0].split()[::-1][:20] + TEXTS[0].split())  # of the base alone
+    assert main(["trace", "--near", text, "--checkpoint", str(child[1]), "--json"]) == 0
+    own, through = json.loads(capsys.readouterr().out)
+    assert (own["through"], through["through"]) == (None, "mine after 16,384 tokens")
+    assert not [one for one in own["documents"] if one["jaccard"] > 0.9]
+    best = through["documents"][0]
+    assert best["corpus"] == "first" and best["held"] == 1 and best["jaccard"] > 0.9
+
+
 def test_without_the_store_of_the_base_its_corpora_are_known_and_its_documents_are_not(
     trained: tuple[Store, Path], asked: Any
 ) -> None:
