@@ -87,13 +87,9 @@ class Matcher:
         """The ascending numbers of documents in their part, by the place of the part: those with most MinHash
         values in common with the windows of the text.
         """
-        if self._search is None:
-            return {}
         scores: dict[tuple[int, int], int] = defaultdict(int)
-        minhashes, sizes = windows(text)
-        for window in np.unique(np.linspace(0, len(sizes) - 1, min(len(sizes), WINDOWS)).astype(int)):
+        for found in self._passages(*windows(text)):
             best: dict[tuple[int, int], int] = {}
-            found = self._search.like(minhashes[window], int(sizes[window]), CANDIDATES)
             for passage, common in zip(*found, strict=True):
                 best.setdefault(self._document(passage), int(common))  # the most of one document come first
             for document, common in best.items():
@@ -102,6 +98,16 @@ class Matcher:
         for place, number in sorted(scores, key=lambda one: (-scores[one], one))[:CANDIDATES]:
             chosen[place].append(number)
         return {place: np.array(sorted(numbers), np.int64) for place, numbers in chosen.items()}
+
+    def _passages(self, minhashes: np.ndarray, sizes: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """For each window of a text, passages and how many values they have in common with it. A text of one
+        window may be shorter than a passage that holds it; those of a longer text are as long as passages.
+        """
+        if self._search and len(sizes) == 1:
+            yield self._search.holding(minhashes[0], int(sizes[0]), CANDIDATES)
+        elif self._search:
+            for window in np.unique(np.linspace(0, len(sizes) - 1, min(len(sizes), WINDOWS)).astype(int)):
+                yield self._search.like(minhashes[window], CANDIDATES)
 
     def _document(self, passage: int) -> tuple[int, int]:
         """The place of the part that a passage is of, and the number of its document there."""
