@@ -8,6 +8,8 @@ import time
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+from trainer.system import terminal
+
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 # SIGUSR1 is for Slurm: srun passes it on, and answers the others by killing its tasks.
 STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
@@ -60,6 +62,7 @@ class StopSignals:
                 signal.Signals(number).name,
             )
         elif number == signal.SIGINT and now - self._first > REPEATED_SECONDS:
+            terminal.end()
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGINT)
         self.received = True

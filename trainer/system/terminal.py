@@ -1,0 +1,315 @@
+"""What a person sees while a program works. In a terminal it is one line at the bottom, with a bar and the
+time left, that is painted again five times a second and gone at the end. Elsewhere it is a plain line for
+what takes longer than a moment.
+
+A program calls `begin`; without that, as in worker processes, nothing is shown. The line is on standard
+error. While there is one, standard error is a pipe: what a library or a child process writes there is printed
+above the line instead of in the middle of it.
+"""
+
+import atexit
+import faulthandler
+import logging
+import os
+import select
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Self, TypeVar
+
+STDERR = 2
+# Shorter work is not worth a line that comes and goes, nor a line in a log.
+SHOWN_AFTER_SECONDS, SAID_AFTER_SECONDS = 0.3, 1.5
+PAINTED_EVERY_SECONDS = 0.2
+BAR_COLUMNS = (10, 30)  # fewer say little; more take the eye from the numbers
+SPINNER, PLAIN_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "|/-\\"
+CTRL_C = 3  # columns that stay free, so that the `^C` that a terminal shows begins no line
+FIRST_COLUMN, CLEAR = "\r", "\x1b[K"
+
+# For the `extra` of a log record, of which the line says the same: a terminal leaves it out.
+SHOWN_MARK = "shown_in_the_line"
+SHOWN = {SHOWN_MARK: True}
+
+Item = TypeVar("Item")
+
+# Of its own, since log.txt has what "trainer" says, and Dagster keeps what "pipeline" says.
+log = logging.getLogger("progress")
+
+
+class Activity:
+    """Something that takes a while, and how far it is, if that is told. It is shown while it is entered."""
+
+    def __init__(self, what: str) -> None:
+        self.said = ""  # where there is no terminal
+        self.is_now(what)
+
+    def is_now(self, what: str) -> None:
+        """It is something else from now on, and how far that is is not known."""
+        self.what, self._begun = what, time.monotonic()
+        self._progress: tuple[float | None, list[str], float | None, float] = None, [], None, self._begun
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a first share of it is done."""
+        return bool(self._progress[0])
+
+    def __enter__(self) -> Self:
+        self._begun = time.monotonic()
+        if _screen.on:
+            _screen.push(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if _screen.on:
+            _screen.pop(self)
+
+    def update(self, share: float | None, facts: Sequence[str], seconds_left: float | None = None) -> None:
+        """How far it is now. `share`: how much is done, from 0 to 1, where that is known. `facts`: the most
+        important first, since a narrow terminal leaves out the last ones. Without `seconds_left` the rest is
+        taken to be as fast as what is done.
+        """
+        now = time.monotonic()
+        if seconds_left is None and share:
+            seconds_left = (now - self._begun) * (1 - share) / share
+        self._progress = share, [*facts], seconds_left, now  # at once: another thread shows it
+
+    def counter(self, of: str) -> Callable[[int], None]:
+        """A function that is told of how much more is done."""
+        done = 0
+
+        def more(number: int) -> None:
+            nonlocal done
+            done += number
+            speed = done / max(time.monotonic() - self._begun, 1e-3)
+            self.update(None, [f"{_short(done)} {of}", f"{_short(speed)} a second"])
+
+        return more
+
+    def line(self, columns: int, plain: bool) -> str:
+        """The line, in so many columns at most; `plain`: in ASCII."""
+        from tqdm.utils import disp_len, disp_trim
+
+        share, known, left, updated = self._progress
+        facts = [*known]
+        seconds, spinner = time.monotonic() - self._begun, PLAIN_SPINNER if plain else SPINNER
+        beginning = [spinner[int(seconds / PAINTED_EVERY_SECONDS) % len(spinner)], self.what]
+        end = _clock(seconds)
+        if share is not None:
+            beginning = [self.what, f"{share:4.0%}"]
+            end = f"{_clock(max(0.0, left - (time.monotonic() - updated)))} left" if left is not None else ""
+
+        def text() -> str:
+            return "  ".join(filter(None, [" ".join(beginning), *facts, end]))
+
+        while len(facts) > 1 and disp_len(text()) > columns:
+            facts.pop()
+        room = columns - disp_len(text()) - 1
+        if share is not None and room < -1:
+            beginning = beginning[1:]
+        elif share is not None and room >= BAR_COLUMNS[0]:
+            beginning.append(_bar(share, min(BAR_COLUMNS[1], room), plain))
+        return disp_trim(text(), columns)
+
+
+def _bar(share: float, columns: int, plain: bool) -> str:
+    full, empty = "#." if plain else "█░"
+    done = int(min(max(share, 0.0), 1.0) * columns)
+    return full * done + empty * (columns - done)
+
+
+def _short(number: float) -> str:
+    for power, letter in ((9, "G"), (6, "M"), (3, "k")):
+        if number >= 10**power:
+            return f"{number / 10**power:.1f} {letter}"
+    return f"{number:.0f}"
+
+
+def _clock(seconds: float) -> str:
+    minutes, second = divmod(int(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02d}:{second:02d}" if hours else f"{minute}:{second:02d}"
+
+
+class _Screen:
+    """The activities of this process, of which the last one begun is shown."""
+
+    def __init__(self) -> None:
+        self.on = self.interactive = False
+        self.say: Callable[[str], None] = log.info
+        self._lock = threading.RLock()
+        self._activities: list[Activity] = []
+        self._since = 0.0  # when the last activity became the last
+        self._said = ""
+        self._wake: threading.Event | None = None
+        self._terminal, self._pipe = -1, (-1, -1)  # file descriptors, once they are needed
+        self._unfinished = b""
+        self._is_painted = False
+
+    def push(self, activity: Activity) -> None:
+        with self._lock:
+            self._activities.append(activity)
+            self._since = time.monotonic()
+            if len(self._activities) == 1:
+                if self.interactive:
+                    self._take_stderr()
+                self._wake = threading.Event()
+                threading.Thread(target=self._tick, args=[self._wake], daemon=True).start()
+
+    def pop(self, activity: Activity) -> None:
+        sys.stderr.flush()  # without the lock, which the thread that empties the pipe takes
+        with self._lock:
+            if activity in self._activities:
+                self._activities.remove(activity)
+                self._since = time.monotonic()
+            if not self._activities and self._wake:
+                self._wake.set()
+                self._wake = None
+                if self.interactive:
+                    self._give_stderr_back()
+
+    def rename_first(self, what: str) -> None:
+        with self._lock:
+            if self._activities:
+                self._activities[0].what = what
+                self._since = time.monotonic()
+
+    def close(self) -> None:
+        """Ends whatever is still going on."""
+        for activity in list(self._activities):
+            self.pop(activity)
+
+    def paint(self) -> None:
+        with self._lock:
+            if self._activities and (
+                self._is_painted or time.monotonic() - self._since >= SHOWN_AFTER_SECONDS
+            ):
+                encoding = (sys.stderr.encoding or "ascii").lower()
+                columns = os.get_terminal_size(self._terminal).columns or 80
+                line = self._activities[-1].line(columns - CTRL_C, plain="utf" not in encoding)
+                self._write(f"{FIRST_COLUMN}{line}{CLEAR}".encode(encoding, "replace"))
+                self._is_painted = True
+
+    def _tick(self, ended: threading.Event) -> None:
+        while not ended.wait(PAINTED_EVERY_SECONDS):
+            if self.interactive:
+                with suppress(OSError):  # the terminal is gone
+                    self.paint()
+            else:
+                self._say()
+
+    def _say(self) -> None:
+        with self._lock:
+            last = self._activities[-1] if self._activities else None
+            if last is None or time.monotonic() - self._since < SAID_AFTER_SECONDS:
+                return
+            if last.is_under_way or last.what in (self._said, last.said):
+                return
+            self._said = last.said = last.what
+        self.say(last.what)
+
+    def _take_stderr(self) -> None:
+        if self._terminal < 0:
+            self._terminal, self._pipe = os.dup(STDERR), os.pipe()
+            os.set_blocking(self._pipe[0], False)
+            # To the end of the process: children keep the other end.
+            threading.Thread(target=self._pass_on, daemon=True).start()
+            if faulthandler.is_enabled():  # in a crash nobody would empty the pipe
+                faulthandler.enable(self._terminal)
+        sys.stderr.flush()
+        os.dup2(self._pipe[1], STDERR)
+
+    def _give_stderr_back(self) -> None:
+        os.dup2(self._terminal, STDERR)
+        self._copy(to_the_end=True)
+        self._erase()
+
+    def _pass_on(self) -> None:
+        arrivals = select.poll()
+        arrivals.register(self._pipe[0], select.POLLIN)
+        while arrivals.poll():
+            self._copy()
+
+    def _copy(self, to_the_end: bool = False) -> None:
+        """Writes whole lines from the pipe above the line; `to_the_end`, also what is no whole line."""
+        with self._lock, suppress(OSError):
+            with suppress(BlockingIOError):
+                while data := os.read(self._pipe[0], 1 << 16):
+                    self._unfinished += data
+            whole, _, rest = self._unfinished.rpartition(b"\n")
+            if to_the_end:
+                whole, rest = self._unfinished.removesuffix(b"\n"), b""
+            self._unfinished = rest
+            if whole:
+                painted = self._is_painted
+                self._erase()
+                self._write(whole + b"\n")
+                if painted and not to_the_end:
+                    self._is_painted = True
+                    self.paint()
+
+    def _erase(self) -> None:
+        if self._is_painted:
+            self._write(f"{FIRST_COLUMN}{CLEAR}".encode())
+            self._is_painted = False
+
+    def _write(self, data: bytes) -> None:
+        while data:
+            data = data[os.write(self._terminal, data) :]
+
+
+_screen = _Screen()
+
+
+def begin(what: str | None = None) -> None:
+    """From now on this process shows what it does, and `what`, if given, while it is doing nothing else."""
+    _screen.on = True
+    _screen.interactive = os.isatty(STDERR) and os.environ.get("TERM") != "dumb"
+    atexit.register(_screen.close)
+    if what is not None:
+        _screen.push(Activity(what))
+
+
+def end() -> None:
+    """Leaves the terminal as it was, although something is still going on."""
+    _screen.close()
+
+
+def doing(what: str) -> Activity:
+    """To be entered while this process does `what`. One inside another takes its place meanwhile. Nothing may
+    be printed on standard output until it is left: it might be the same terminal.
+    """
+    return Activity(what)
+
+
+def otherwise(what: str) -> None:
+    """What it is doing from now on, if it is doing nothing else."""
+    _screen.rename_first(what)
+
+
+def say_through(say: Callable[[str], None]) -> None:
+    """Where there is no terminal, what takes a while is said by this function, from a thread."""
+    _screen.say = say
+
+
+def is_interactive() -> bool:
+    """Whether a person sees the line."""
+    return _screen.interactive
+
+
+def is_news(record: logging.LogRecord) -> bool:
+    """A filter for the log in the terminal: False for what the line shows."""
+    return not (_screen.interactive and hasattr(record, SHOWN_MARK))
+
+
+def awaited(what: str, items: Iterable[Item]) -> Iterator[Item]:
+    """The items. Shows `what` while the next one is awaited."""
+    iterator = iter(items)
+    while True:
+        with Activity(what):
+            try:
+                item = next(iterator)
+            except StopIteration:
+                return
+        yield item
