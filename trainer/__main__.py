@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import get_args
 
 from trainer.config import SamplesConfig, TrainingConfig, load_run_config, load_to_train, samples_of
-from trainer.system import launch
+from trainer.system import launch, terminal
 from trainer.system.errors import NOT_PASSED, USER_ERROR, ToldByMainError, TrainerError, in_every_process
 from trainer.system.history import MODEL_NAMES
 from trainer.system.signals import stop_with_parent
@@ -31,8 +31,11 @@ def main(arguments: list[str]) -> int:
     console = logging.StreamHandler(sys.stderr)
     # Under Dagster, the run's log has the same events; log.txt has them in any case.
     console.setLevel(logging.WARNING if os.environ.get("DAGSTER_PIPES_CONTEXT") else logging.INFO)
+    console.addFilter(terminal.is_news)
     if os.environ.get("RANK", "0") != "0":  # the main process says it for all
         console.setLevel(logging.ERROR)
+    else:
+        terminal.begin()
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", handlers=[console]
     )
@@ -73,6 +76,7 @@ def _with_environment(arguments: list[str]) -> None:
 
 
 SEEDS = 1 << 63
+LOADING = "loading PyTorch"
 PRECISIONS = get_args(TrainingConfig.model_fields["precision"].annotation)
 
 
@@ -94,7 +98,8 @@ def _train(arguments: list[str]) -> int:
     with in_every_process():
         config = load_to_train(options.config, options.overrides)
     # Imported late, so that a mistake in the configuration is reported before torch is loaded.
-    from trainer.run.loop import run
+    with terminal.doing(LOADING):
+        from trainer.run.loop import run
 
     return run(config, options.allow_changes, options.profile)
 
@@ -114,13 +119,16 @@ def _evaluate(arguments: list[str]) -> int:
     add("--samples", metavar="JSON", help=f"also print samples, for example {example}")
     options = parser.parse_args(arguments)
     samples = samples_of(options.samples) if options.samples else None
-    from trainer.tools.named import checkpoint_named
+    with terminal.doing(LOADING):
+        from trainer.tools.named import checkpoint_named
 
     checkpoint = checkpoint_named(options.model)
     config = load_run_config(options.config or checkpoint.resolve().parent.parent / "config.yaml")
-    from trainer.run.evaluation.held_out import evaluate_checkpoint
+    with terminal.doing(f"evaluating {checkpoint}"):
+        from trainer.run.evaluation.held_out import evaluate_checkpoint
 
-    print(json.dumps(evaluate_checkpoint(checkpoint, config, samples)))
+        found = evaluate_checkpoint(checkpoint, config, samples)
+    print(json.dumps(found))
     return 0
 
 
@@ -134,12 +142,13 @@ def _benchmark(arguments: list[str]) -> int:
     add("--output", type=Path, metavar="DIR", help="also write each score and log-likelihood into DIR")
     add("--chat", action="store_true", help="ask as in a conversation")
     options = parser.parse_args(arguments)
-    from trainer.tools.named import model_named
+    with terminal.doing(LOADING):
+        from trainer.run.evaluation.benchmarks import benchmark
+        from trainer.tools.named import model_named
 
     directory = model_named(options.model)
-    from trainer.run.evaluation.benchmarks import benchmark
-
-    for name, scores in benchmark(directory, options.files, options.precision, options.output, options.chat):
+    found = benchmark(directory, options.files, options.precision, options.output, options.chat)
+    for name, scores in terminal.awaited(f"{options.model} answers", found):
         print(json.dumps({"benchmark": name, **scores}), flush=True)
     return 0
 
@@ -151,13 +160,14 @@ def _predict(arguments: list[str]) -> int:
     add("--prompt", metavar="N", type=int, default=1, help="tokens of each row; default: %(default)s")
     add("rows", type=Path, metavar="ROWS.npy", help="int64 [rows, length]")
     options = parser.parse_args(arguments)
-    from trainer.tools.named import checkpoint_named
+    with terminal.doing(LOADING):
+        import numpy as np
+
+        from trainer.run.evaluation.rows import predictions
+        from trainer.tools.named import checkpoint_named
 
     checkpoint = checkpoint_named(options.model)
     config = load_run_config(checkpoint.resolve().parent.parent / "config.yaml")
-    import numpy as np
-
-    from trainer.run.evaluation.rows import predictions
 
     try:
         rows = np.load(options.rows)
@@ -165,7 +175,8 @@ def _predict(arguments: list[str]) -> int:
             raise ValueError("they are int64 [rows, length], of more tokens than --prompt")
     except (OSError, ValueError, EOFError) as error:
         raise TrainerError(f"{options.rows}: cannot be read as rows of token ids: {error}") from error
-    for found in predictions(checkpoint, config, rows, options.prompt):
+    predicted = predictions(checkpoint, config, rows, options.prompt)
+    for found in terminal.awaited("predicting", predicted):
         print(json.dumps(found), flush=True)
     return 0
 
@@ -185,12 +196,13 @@ def _generate(arguments: list[str]) -> int:
         raise TrainerError(f"--seed {options.seed} does not fit into 64 bits: take a smaller number")
     settings = {name: getattr(options, name) for name in ("max_new_tokens", "temperature", "top_k", "top_p")}
     samples = samples_of({"prompts": [options.prompt], **settings})
-    from trainer.tools.named import model_named
+    with terminal.doing(LOADING):
+        from trainer.run.evaluation.generate import complete_with_model_of
+        from trainer.tools.named import model_named
 
     directory = model_named(options.model)
-    from trainer.run.evaluation.generate import complete_with_model_of
-
-    (completion,) = complete_with_model_of(directory, samples, options.seed)
+    with terminal.doing("writing"):
+        (completion,) = complete_with_model_of(directory, samples, options.seed)
     print(completion["text"])
     return 0
 
@@ -198,18 +210,20 @@ def _generate(arguments: list[str]) -> int:
 def _check(arguments: list[str]) -> int:
     about = "Check a model, with `transformers` too where installed, and print the result as JSON."
     options = _parser("check", about).parse_args(arguments)
-    from trainer.tools.named import model_named
+    with terminal.doing(LOADING):
+        from trainer.hf import check_with_transformers
+        from trainer.tools.named import model_named
 
     directory = model_named(options.model)
-    from trainer.hf import check_with_transformers
-
-    result = check_with_transformers(directory)
+    with terminal.doing(f"checking {directory}"):
+        result = check_with_transformers(directory)
     print(json.dumps({**asdict(result), "passed": result.passed}))
     return 0 if result.passed else NOT_PASSED
 
 
 def _plan(arguments: list[str]) -> int:
-    from trainer.tools.planner.cli import main
+    with terminal.doing(LOADING):
+        from trainer.tools.planner.cli import main
 
     return main(arguments)
 
@@ -221,18 +235,19 @@ def _answer(arguments: list[str]) -> int:
     add("--max-new-tokens", type=int, default=64, help="of each answer; default: %(default)s")
     options = parser.parse_args(arguments)
     samples = samples_of({"max_new_tokens": options.max_new_tokens, "temperature": 0})
-    from trainer.tools.named import model_named
+    with terminal.doing(LOADING):
+        from trainer.run.evaluation.conversation import answered
+        from trainer.tools.named import model_named
 
     directory = model_named(options.model)
-    from trainer.run.evaluation.conversation import answered
-
-    for answer in answered(directory, options.file, samples):
+    for answer in terminal.awaited("answering", answered(directory, options.file, samples)):
         print(json.dumps(answer), flush=True)
     return 0
 
 
 def _chat(arguments: list[str]) -> int:
-    from trainer.tools.chat.terminal import main
+    with terminal.doing(LOADING):
+        from trainer.tools.chat.terminal import main
 
     return main(arguments)
 

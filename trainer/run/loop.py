@@ -33,6 +33,7 @@ from trainer.run.records.recorder import Recorder
 from trainer.run.resolve import resolve
 from trainer.run.session import Session
 from trainer.run.step import NotFiniteError
+from trainer.system import terminal
 from trainer.system.durable import write_atomically
 from trainer.system.errors import RESUMABLE, TrainerError, in_every_process
 from trainer.system.prefetch import ahead
@@ -51,7 +52,8 @@ def run(config: RunConfig, allow_changes: bool = False, profile: bool = False) -
     the run's directory. Raises TrainerError for what the user can correct.
     """
     with StopSignals() as stop, ExitStack() as to_the_end:
-        world = join(config.training.parallel)
+        with terminal.doing("joining the other processes"):
+            world = join(config.training.parallel)
         to_the_end.callback(leave)
         reporter = Reporter(world.is_main)
         to_the_end.callback(reporter.close)
@@ -105,13 +107,17 @@ def _run(
     profile: bool,
 ) -> int:
     append_log_to = stack.enter_context(log_file()) if world.is_main else None
-    plan, directory = resolve(config, world), RunDirectory(config.run_dir)
+    with terminal.doing(f"reading the tokens of {len(config.data.corpora)} corpora"):
+        plan, directory = resolve(config, world), RunDirectory(config.run_dir)
     world.from_main(lambda: stack.enter_context(directory.locked()))
-    resumed = resume.find(plan, world, directory.checkpoints, allow_changes)
-    session = micro_batch.build_fitting(plan, world, resumed)
+    with terminal.doing("looking for a checkpoint to resume from"):
+        resumed = resume.find(plan, world, directory.checkpoints, allow_changes)
+    with terminal.doing("building the model"):
+        session = micro_batch.build_fitting(plan, world, resumed)
     session.compare_with_start()
     if resumed:
-        resume.restore(session, resumed)
+        with terminal.doing(f"loading {resumed}"):
+            resume.restore(session, resumed)
         if world.is_main:  # what a killed run could not drop, or what other settings kept
             drop_optimizers(session.training.checkpoint, resumed, session.is_complete)
     send_start(reporter, session, resumed)
@@ -121,7 +127,8 @@ def _run(
                 _announce_again(reporter, checkpoint, session)
     status = DONE
     if not session.is_complete:
-        dry_run(session)
+        with terminal.doing(f"{'compiling' if plan.compiled else 'trying'} the model on one micro-batch"):
+            dry_run(session)
         stop.after_step()
         recorder = None
         if append_log_to is not None:
@@ -213,8 +220,9 @@ def _train(
     finally:
         batches.close()
         garbage.close()
-    saver.writer.wait()
-    world.barrier()
+    with terminal.doing("waiting for the last checkpoint to be on disk"):
+        saver.writer.wait()
+        world.barrier()
     if stopping:
         log.info("stopped at step %d of %d; run again to resume", session.step, training.steps)
         return RESUMABLE
@@ -250,7 +258,8 @@ def _evaluate(session: Session, recorder: Recorder | None, stop: StopSignals) ->
     """
     with use_averaged_weights(session.optimizers):
         try:
-            session.evaluation = session.evaluate(gives_up=lambda: _is_stopped(session, stop))
+            with terminal.doing(f"step {session.step}: validating"):
+                session.evaluation = session.evaluate(gives_up=lambda: _is_stopped(session, stop))
         except EvaluationStoppedError:
             return
         if recorder is not None:
@@ -260,4 +269,5 @@ def _evaluate(session: Session, recorder: Recorder | None, stop: StopSignals) ->
         if session.training.samples.prompts:
             model = session.unsplit_model()
             if recorder is not None and model is not None:
-                recorder.samples(model)
+                with terminal.doing(f"step {session.step}: writing samples"):
+                    recorder.samples(model)

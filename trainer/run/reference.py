@@ -23,6 +23,7 @@ from trainer.model.llama import Llama
 from trainer.model.precision import Precision
 from trainer.parallel.world import World
 from trainer.run.evaluation.pairs import scores
+from trainer.system import terminal
 from trainer.system.durable import write_atomically
 from trainer.system.errors import TrainerError
 
@@ -61,7 +62,8 @@ class Reference:
         path, pairs = path_of(config.run_dir, identity), [part.rows.num_pieces for part in parts]
         if world.any(not (path.is_file() and path.stat().st_size == sum(pairs) * 2 * DTYPE.itemsize)):
             started = time.perf_counter()
-            found = [scores(model, part, config, precision, world)[:, :2] for part in parts]
+            with terminal.doing(f"computing the reference of {sum(pairs):,} pairs"):
+                found = [scores(model, part, config, precision, world)[:, :2] for part in parts]
             values = torch.cat(found).float().cpu().numpy().astype(DTYPE)
             if world.is_main:
                 write_atomically(path, values.tobytes())

@@ -10,6 +10,7 @@ from typing import Any
 from trainer.checkpoint import publish as store
 from trainer.checkpoint import state
 from trainer.run.session import Session
+from trainer.system import terminal
 
 METRICS_INTERVAL_SECONDS = 5.0
 
@@ -18,7 +19,7 @@ log = logging.getLogger("trainer")
 
 class Reporter:
     """Sends messages `{"kind": start | metrics | evaluation | sample | checkpoint | error | end, ...}`
-    through Dagster Pipes.
+    through Dagster Pipes, and from a thread `{"kind": "doing", "what": ...}` of what takes a while.
 
     Does nothing without DAGSTER_PIPES_CONTEXT, in other processes than the main one, or after the connection
     broke.
@@ -31,6 +32,7 @@ class Reporter:
             from dagster_pipes import open_dagster_pipes
 
             self._context = open_dagster_pipes()
+            terminal.say_through(lambda what: self.send("doing", what=what))
 
     def close(self) -> None:
         if self._context is not None:

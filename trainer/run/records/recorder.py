@@ -17,7 +17,7 @@ from trainer.run.records.metrics import MetricsLog
 from trainer.run.records.sinks import Sinks
 from trainer.run.session import Session
 from trainer.run.step import StepResult
-from trainer.system import figures
+from trainer.system import figures, terminal
 from trainer.system.durable import write_atomically
 from trainer.system.history import RunHistory
 from trainer.system.run_directory import RunDirectory
@@ -44,9 +44,12 @@ class Recorder:
         )
         self._started, self._started_tokens = time.monotonic(), session.tokens
         self._last_line = self._started
+        self._bar = terminal.doing("training").__enter__()
+        self._validation: list[str] = []
         self._peak_flops = peak_flops(session.world.device, session.plan.precision) * session.world.size
 
     def close(self) -> None:
+        self._bar.__exit__()
         self.metrics.close()
         self._sinks.close(complete=self._session.is_complete)
 
@@ -115,6 +118,9 @@ class Recorder:
                 for name in ("step", "tokens", "loss", "lr", "grad_norm", "spike", "tokens_per_second", "mfu")
             } | result.preferences
             self._reporter.send("metrics", **message, eta_seconds=round(eta, 1))
+        facts = [f"loss {result.loss:.3f}", f"step {session.step:,} of {session.training.steps:,}"]
+        facts += [f"{speed:,.0f} tokens/s", *self._validation]
+        self._bar.update(session.tokens / session.training.max_tokens, facts, eta)
         if time.monotonic() - self._last_line >= LOG_INTERVAL_SECONDS:
             self._last_line = time.monotonic()
             log.info(
@@ -126,6 +132,7 @@ class Recorder:
                 _told(result.preferences),
                 speed,
                 eta,
+                extra=terminal.SHOWN,
             )
 
     def evaluation(self, evaluation: dict[str, Any]) -> None:
@@ -133,6 +140,7 @@ class Recorder:
         self.metrics.write(
             {"kind": "evaluation", "step": session.step, "tokens": session.tokens, **evaluation}
         )
+        self._validation = [f"validation {evaluation['loss']:.3f}"]
         self._reporter.send("evaluation", step=session.step, tokens=session.tokens, **evaluation)
         log.info(
             "step %d: validation %s %.4f%s, perplexity %.1f, %.4f bits per byte",

@@ -9,6 +9,7 @@ import torch
 from trainer import hf
 from trainer.config import SamplesConfig, samples_of
 from trainer.run.evaluation.conversation import ChatFormat, Conversation
+from trainer.system import terminal
 from trainer.system.errors import TrainerError
 from trainer.system.history import MODEL_NAMES
 from trainer.tools.named import model_named
@@ -30,7 +31,8 @@ def main(arguments: list[str]) -> int:
     add("--port", type=int, default=PORT, help="of the page; default: %(default)s")
     options = parser.parse_args(arguments)
     settings = {name: getattr(options, name) for name in ("max_new_tokens", "temperature", "top_k")}
-    conversation = opened(options.model, samples_of(settings), options.system)
+    with terminal.doing(f"loading {options.model}"):
+        conversation = opened(options.model, samples_of(settings), options.system)
     if options.page:
         from trainer.tools.chat.page import serve
 

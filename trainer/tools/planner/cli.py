@@ -15,6 +15,7 @@ from trainer.model.precision import resolve
 from trainer.run.fit.hardware import free_memory, known_gpu, peak_flops
 from trainer.run.fit.memory import Footprint
 from trainer.run.fit.micro_batch import fitting
+from trainer.system import terminal
 from trainer.system.errors import TrainerError
 from trainer.system.gpus import GPUS
 from trainer.tools.planner.plan import Machine, Plan
@@ -41,7 +42,9 @@ def main(arguments: list[str]) -> int:
     machine = _machine(
         options, training, options.gpus or (values.get("launch") or {}).get("nproc_per_node", 1)
     )
-    print(_plan(options, training, vocab_size, machine))
+    with terminal.doing("measuring what a step takes"):
+        plan = _plan(options, training, vocab_size, machine)
+    print(plan)
     return 0
 
 
