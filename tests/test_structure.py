@@ -31,7 +31,7 @@ FLOORS = {
         {"plain_files"},
         {"dedup", "tokens"},
         {"corpus"},
-        {"stage"},
+        {"compiling", "stage"},
     ),
     "trainer": (
         {"__main__"},

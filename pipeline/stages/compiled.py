@@ -5,6 +5,7 @@ of a kernel should wait for.
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache, cached_property, partial, update_wrapper
 from hashlib import blake2b
 from pathlib import Path
@@ -25,6 +26,7 @@ class Compiled:
     def _dispatcher(self) -> Any:
         import numba
 
+        _announce_compiling()
         return numba.njit(no_cfunc_wrapper=True, **self._options)(self._function)
 
     def __getattr__(self, name: str) -> Any:
@@ -38,6 +40,32 @@ kernel = partial(Compiled, cache=True, nogil=True)
 # Called from kernels only. Neither makes nor returns an array (a view by `.view()` counts as made), and so
 # counts no references.
 borrowing = partial(Compiled, no_cpython_wrapper=True, _nrt=False)
+
+
+# Entered with the name of a stage while one of its kernels is compiled. A program that shows it puts another
+# one in its place.
+announced: Callable[[str], AbstractContextManager[object]] = nullcontext
+
+
+@cache
+def _announce_compiling() -> None:
+    from numba.core import event
+
+    class Announced(event.Listener):
+        """Of a kernel on disk numba does not tell. Compiling a kernel compiles those that it calls."""
+
+        def __init__(self) -> None:
+            self._entered: list[AbstractContextManager[object]] = []
+
+        def on_start(self, compiling: event.Event) -> None:
+            module = compiling.data["dispatcher"].py_func.__module__
+            self._entered.append(announced(module.removeprefix("pipeline.stages.").partition(".")[0]))
+            self._entered[-1].__enter__()
+
+        def on_end(self, compiling: event.Event) -> None:
+            self._entered.pop().__exit__(None, None, None)
+
+    event.register("numba:compile", Announced())
 
 
 @cache

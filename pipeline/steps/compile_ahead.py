@@ -21,6 +21,7 @@ from pipeline.sources.files import FilesConfig
 from pipeline.stages import dedup, pii, quality
 from pipeline.stages import tokenizer as bpe
 from pipeline.steps import plain_files
+from pipeline.steps.compiling import compiling
 from pipeline.store.engines.local import LocalEngine
 from trainer.system.signals import stop_with_parent
 
@@ -43,8 +44,9 @@ def start() -> None:
 
 def wait_for_scrubbing() -> None:
     """Returns when no process compiles scrubbing any more, whether or not it did."""
-    for process in _scrubbing:
-        process.wait()
+    with compiling("pii"):
+        for process in _scrubbing:
+            process.wait()
 
 
 def _started(kernels: str) -> subprocess.Popen[bytes]:

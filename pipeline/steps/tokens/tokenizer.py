@@ -85,7 +85,8 @@ def tokenizer(
                 words, counts = word_counts.of_sample(
                     store, engine, scratch, corpora, params, validation_fraction
                 )
-            trained = bpe.train_on_words(words, params, TimeLeft("tokenizer: %.0f of %.0f merges").reach)
+            with TimeLeft("tokenizer: %.0f of %.0f merges") as merging:
+                trained = bpe.train_on_words(words, params, merging.reach)
             return _publish(draft, bpe.files(trained), counts)
 
 

@@ -20,6 +20,7 @@ from pydantic import Field, model_validator
 
 from pipeline.store.errors import PipelineError
 from pipeline.store.params import Params
+from trainer.system import terminal
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -141,7 +142,6 @@ class LocalEngine:
 
         Raises WorkerLostError when a worker process is killed, as the kernel does when memory runs out.
         """
-        progress = TimeLeft(f"{what}: %d of %d parts")
         # Processes that run already pay for any work.
         small = self._pool is None and input_bytes < self.processes_pay_above
         if self.workers == 1 or len(tasks) < 2 or small:
@@ -149,9 +149,11 @@ class LocalEngine:
         else:
             results = self._in_processes(function, tasks)
         try:
-            for done, result in enumerate(results, 1):
-                progress.reach(done, len(tasks))
-                yield result
+            with TimeLeft(f"{what}: %d of %d parts") as progress:
+                progress.reach(0, len(tasks))
+                for done, result in enumerate(results, 1):
+                    progress.reach(done, len(tasks))
+                    yield result
         except BrokenProcessPool as error:
             self.close()
             raise WorkerLostError(
@@ -252,17 +254,27 @@ def _end_with_parent() -> None:
 
 
 class TimeLeft:
-    """Logs every few seconds how much is done, and how long the rest takes at the speed since the last line.
-    `what` has a place for each of the two numbers.
+    """Shows how much is done and how long the rest takes: while it is entered as a bar, in a terminal; in the
+    log every few seconds, at the speed since the last line. `what` has a place for each of the two numbers.
     """
 
     def __init__(self, what: str):
         self._what = what
+        self._bar = terminal.doing(what.partition(":")[0])
         self._at, self._done = time.monotonic(), 0.0
 
+    def __enter__(self) -> Self:
+        self._bar.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.__exit__()
+
     def reach(self, done: float, total: float, besides: str = "") -> None:
+        numbers = self._what.partition(": ")[2] % (done, total)
+        self._bar.update(done / total if total else None, [f"{numbers}{besides}"])
         now = time.monotonic()
         if now - self._at >= REPORT_EVERY_SECONDS and self._done < done < total:
             left = (now - self._at) / (done - self._done) * (total - done)
-            log.info(f"{self._what}, about %.0f s left%s", done, total, left, besides)
+            log.info(f"{self._what}, about %.0f s left%s", done, total, left, besides, extra=terminal.SHOWN)
             self._at, self._done = now, done

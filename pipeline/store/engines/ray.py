@@ -39,6 +39,7 @@ from pipeline.store.engines.local import (
 from pipeline.store.engines.ray_worker import ClusterError, Outcome, Place
 from pipeline.store.engines.same_code import libraries, source_files
 from pipeline.store.errors import first_line
+from trainer.system import terminal
 
 log = logging.getLogger(__name__)
 
@@ -99,8 +100,10 @@ class RayEngine:
     def _on_cluster(
         self, function: Callable[[Task], Result], tasks: Sequence[Task], input_bytes: int, what: str
     ) -> Iterator[Result]:
-        self._connect()
-        yield from _Map(self.params, function, tasks, input_bytes, what, self._begun).results()
+        with terminal.doing("connecting to the Ray cluster"):
+            self._connect()
+        with TimeLeft(f"{what}: %d of %d parts") as progress:
+            yield from _Map(self.params, function, tasks, input_bytes, what, self._begun, progress).results()
 
     def _connect(self) -> None:
         if self._connected:
@@ -148,6 +151,7 @@ class _Map(Generic[Task, Result]):
         input_bytes: int,
         what: str,
         begun: Any,
+        progress: TimeLeft,
     ):
         self._params, self._tasks, self._what, self._begun = params, tasks, what, begun
         sizes = [max(1, getattr(task, "bytes", 1)) for task in tasks]
@@ -162,7 +166,7 @@ class _Map(Generic[Task, Result]):
         )  # of tasks that ended: seconds by the share of the bytes
         self._places: dict[int, tuple[Place, float]] = {}
         self._losses: Counter[tuple[int, str]] = Counter()
-        self._progress = TimeLeft(f"{what}: %d of %d parts")
+        self._progress = progress
         amounts = {"CPU": 1, "GPU": 0, **params.resources}
         cpus, gpus = amounts.pop("CPU"), amounts.pop("GPU")
         installed = {**libraries(), **source_files()}
