@@ -15,7 +15,12 @@ from pipeline.assets.evaluation import (
 from pipeline.assets.exported_model import exported_model_asset
 from pipeline.assets.leaderboard import leaderboard_spec
 from pipeline.assets.mixture_search import mixture_search_assets
-from pipeline.assets.operations.console import explain_on_exit, use_by_default
+from pipeline.assets.operations.console import (
+    explain_on_exit,
+    keep_output_after_ctrl_c,
+    show_activities,
+    use_by_default,
+)
 from pipeline.assets.operations.history import keep_index_open
 from pipeline.assets.operations.resources import checked, with_values_of
 from pipeline.assets.operations.sensors import (
@@ -40,6 +45,8 @@ from pipeline.store.store import default_store
 explain_on_exit()
 keep_index_open()
 use_by_default()
+keep_output_after_ctrl_c()
+show_activities()
 recipes = load_all(recipe_path())
 recipe = recipes[BASE]
 # In the description of each job: which experiment these pages are about.

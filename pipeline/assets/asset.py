@@ -15,6 +15,7 @@ from pipeline.assets.operations.resources import PipelineResources
 from pipeline.steps.checks import Check, Subject, of_key
 from pipeline.store.errors import PipelineError
 from pipeline.store.manifest import Version
+from trainer.system import terminal
 
 log = logging.getLogger(__name__)
 # Dagster calls references to code and observable sources beta, and would say so for each at every start.
@@ -71,7 +72,7 @@ def asset(
             description=description,
             pool=pool,
             metadata={"dagster/code_references": dg.CodeReferencesMetadataValue(code_references=[place])},
-        )(user_errors_as_failures(_in_section(function, section)))
+        )(user_errors_as_failures(_shown(_in_section(function, section), "/".join(own.path))))
 
     return declared
 
@@ -84,6 +85,15 @@ def _in_section(function: Callable[..., Outcome], section: str) -> Callable[...,
     return run
 
 
+def _shown(function: Callable[Arguments, Outcome], step: str) -> Callable[Arguments, Outcome]:
+    @wraps(function)
+    def run(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Outcome:
+        with terminal.doing(f"{step}: at work"):
+            return function(*args, **kwargs)
+
+    return run
+
+
 def check_results(workshop: PipelineResources, version: Version) -> Iterator[dg.AssetCheckResult]:
     """Runs the checks of a version, and also logs each failure."""
     subject = Subject(version, workshop.store, workshop.recipe)
@@ -91,7 +101,8 @@ def check_results(workshop: PipelineResources, version: Version) -> Iterator[dg.
 
 
 def _result(check: Check, subject: Subject) -> dg.AssetCheckResult:
-    found = check.look(subject)
+    with terminal.doing(f"{subject.version.key}: checking {check.name.replace('_', ' ')}"):
+        found = check.look(subject)
     if not found.passed:
         log.log(logging.ERROR if check.blocking else logging.WARNING, "%s", found.message)
     return dg.AssetCheckResult(

@@ -20,6 +20,7 @@ from pipeline.steps.stages import EVALUATION_TEXTS
 from pipeline.steps.training import plan
 from pipeline.store import keys
 from pipeline.store.training_runs import CheckpointGoneError, checkpoint_name
+from trainer.system import terminal
 
 log = logging.getLogger(__name__)
 
@@ -122,7 +123,8 @@ def evaluate_job(name: str, used: str) -> dg.JobDefinition:
                 f"{checkpoint} was deleted while its evaluation was waiting: nothing to evaluate"
             )
             return
-        version = evaluate.evaluate_checkpoint(workshop.store, checkpoint)
+        with terminal.doing(f"{checkpoint}: evaluating"):
+            version = evaluate.evaluate_checkpoint(workshop.store, checkpoint)
         facts = checkpoints.evaluated(evaluate.read(version))
         checkpoints.add_entry(context, checkpoints.EVALUATION_KEY, checkpoint, version, facts)
         record_benchmarks(context, workshop, checkpoint)

@@ -1,4 +1,4 @@
-"""Shows on the page of an asset how far the training that makes it has come."""
+"""Shows how far a training has come: on the page of the asset that it makes, and in the terminal."""
 
 import time
 from collections.abc import Mapping
@@ -12,8 +12,11 @@ from pipeline.assets.asset import StoppedError
 from pipeline.reports.images import sparkline
 from pipeline.steps.training import plan
 from pipeline.store.errors import PipelineError
+from trainer.config import TrainingConfig
+from trainer.system import terminal
 from trainer.system.history import RunHistory
 
+SHOWN_BY_THE_BAR = ("metrics", "doing")  # messages of the trainer
 LEAST_SECONDS, SHARE = 15.0, 30  # between two entries; of the time so far, where that is more
 
 
@@ -89,3 +92,37 @@ class Progress:
                 tags={"dagster/data_version": f"{self._run.work.fingerprint[:16]} in training"},
             )
         )
+
+
+class Bar:
+    """The line at the bottom of the terminal, from the messages of the trainer."""
+
+    def __init__(self, training: TrainingConfig):
+        self._training = training
+        self._shown = terminal.doing("")
+        self._validation: list[str] = []
+
+    def __enter__(self) -> Self:
+        self.start()
+        self._shown.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._shown.__exit__()
+
+    def start(self) -> None:
+        """Before the first message of an attempt."""
+        self._shown.is_now("starting the trainer")
+
+    def take(self, message: Mapping[str, Any]) -> None:
+        match message["kind"]:
+            case "doing" if terminal.is_interactive():  # elsewhere the log has it
+                self._shown.is_now(message["what"])
+            case "evaluation":
+                self._validation = [f"validation {message['loss']:.3f}"]
+            case "metrics":
+                training = self._training
+                facts = [f"loss {message['loss']:.3f}", f"step {message['step']:,} of {training.steps:,}"]
+                facts += [f"{message['tokens_per_second']:,.0f} tokens/s", *self._validation]
+                self._shown.is_now("training")
+                self._shown.update(message["tokens"] / training.max_tokens, facts, message["eta_seconds"])

@@ -15,6 +15,7 @@ from pipeline.steps.lineage import source_state
 from pipeline.steps.stage import Page, Stage
 from pipeline.steps.stages import assets_read
 from pipeline.store import keys
+from trainer.system import terminal
 
 
 def stage_assets(recipe: Recipe, job: str) -> list[dg.AssetsDefinition]:
@@ -70,7 +71,8 @@ def source_asset(corpus: Corpus, section: str = "") -> dg.SourceAsset:
     @user_errors_as_failures
     def _source(workshop: PipelineResources) -> dg.DataVersion:
         workshop = workshop.of(section)
-        state = source_state.observe(workshop.store, workshop.recipe, workshop.recipe.corpus(corpus.name))
+        with terminal.doing(f"{corpus.name}: has its source changed?"):
+            state = source_state.observe(workshop.store, workshop.recipe, workshop.recipe.corpus(corpus.name))
         return dg.DataVersion(state.version)
 
     return _source

@@ -11,11 +11,12 @@ import dagster as dg
 from pipeline.assets import checkpoints
 from pipeline.assets.asset import StoppedError
 from pipeline.assets.operations import alerts
-from pipeline.assets.progress import Progress, rows_of
+from pipeline.assets.progress import SHOWN_BY_THE_BAR, Bar, Progress, rows_of
 from pipeline.steps.training import plan
 from pipeline.steps.training.effort import Stopwatch
 from pipeline.steps.training.launcher import Launcher
 from pipeline.steps.training.process_group import ErrorOutput, RetriableError, TrainerKilledError
+from trainer.system import terminal
 from trainer.system.errors import USER_ERROR
 
 # Each resumes from the newest checkpoint. Dagster's own retry policy would also restart a run that a person
@@ -43,6 +44,7 @@ class TrainerProcess:
         self._messages: Callable[[], Sequence[Mapping[str, Any]]] = tuple  # all of this attempt
         self._stopwatch = Stopwatch(run.config.run_dir)
         self._progress = Progress(context, run)
+        self._bar = Bar(run.config.training)
         self._spike_alert_at = 0.0
         self._wanted = True
         self._ask_at = self._catch_up_at = 0.0
@@ -55,7 +57,7 @@ class TrainerProcess:
         StoppedError with the step that was saved when somebody stops it.
         """
         self._check_claim = check_claim
-        with self._progress:
+        with self._progress, self._bar:
             self._try()
         return self._stopwatch.seconds
 
@@ -76,6 +78,7 @@ class TrainerProcess:
 
     def _attempt(self) -> None:
         config = self.run.write_config()
+        self._bar.start()
         self._reasons, self._handled = [], 0
         # In the run directory, where a trainer on another machine can write too.
         reader = dg.PipesFileMessageReader(str(config.with_name("messages.jsonl")))
@@ -148,7 +151,8 @@ class TrainerProcess:
             self._handle(message)
             # before the log line, so that a failure to log does not record the checkpoint again
             self._handled += 1
-            self.context.log.info(_line(message, self.run.config.training.max_tokens))
+            extra = terminal.SHOWN if message["kind"] in SHOWN_BY_THE_BAR else None
+            self.context.log.info(_line(message, self.run.config.training.max_tokens), extra=extra)
 
     def _is_wanted(self) -> bool:
         """False once the run was force-terminated in the UI. True while the database does not respond."""
@@ -175,6 +179,7 @@ class TrainerProcess:
         elif kind == "error" and message["message"] not in self._reasons:
             self._reasons.append(message["message"])
         self._progress.take(message)
+        self._bar.take(message)
 
     def _alert_of_spike(self, message: Mapping[str, Any]) -> None:
         """Logs each spike, and sends one alert in SPIKE_ALERT_SECONDS."""
@@ -210,6 +215,8 @@ def _line(message: Mapping[str, Any], max_tokens: int) -> str:
             return f"{tokens}: checkpoint {message['path']}"
         case "sample":
             return f"sample: {message['text']!r}"
+        case "doing":
+            return str(message["what"])
     facts = [
         f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
         for name, value in message.items()

@@ -1,14 +1,25 @@
-"""The log of a run in the terminal: one line for each message that matters. The UI keeps every event."""
+"""The log of a run in the terminal: one line for each message that matters, and below them what is being
+done. The UI keeps every event.
+"""
 
 import logging
+import signal
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import dagster as dg
 from dagster import _loggers
+from dagster._core.execution import compute_logs
 from dagster._core.execution.plan.objects import ErrorSource
 
+from pipeline.steps import compiling
 from pipeline.store.errors import PipelineError
+from trainer.system import terminal
 
 _NO_NEWS = ("Dependencies for step ", "[pipes] external process successfully opened")
 
@@ -20,6 +31,7 @@ def console(_: dg.InitLoggerContext) -> logging.Logger:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Short())
     handler.addFilter(_is_news)
+    handler.addFilter(terminal.is_news)
     logger.addHandler(handler)
     return logger
 
@@ -29,6 +41,37 @@ def use_by_default() -> None:
     and ignores the run config of a partitioned job that is started in a terminal.
     """
     _loggers.colored_console_logger = console
+
+
+def show_activities() -> None:
+    """`dagster job execute` shows what it does from now on. The UI shows what other processes do."""
+    if "dagster" in Path(sys.argv[0]).parts[-2:] and "execute" in sys.argv:
+        terminal.say_through(_say)
+        terminal.begin("preparing the run")
+        compiling.announce()
+
+
+def _say(what: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')}  {what}", file=sys.stderr)
+
+
+def keep_output_after_ctrl_c() -> None:
+    """Ctrl-C reaches every process of the terminal. Dagster shows what a step prints by a `tail` of its file,
+    which would end before the step says what is saved, beside a process that would print a stack trace.
+    """
+    start = compute_logs.execute_posix_tail
+
+    @contextmanager
+    def start_without_ctrl_c(path: Any, stream: Any) -> Iterator[Any]:
+        with ExitStack() as mirroring:
+            usual = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # which children inherit
+            try:
+                started = mirroring.enter_context(start(path, stream))
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, usual)
+            yield started
+
+    compute_logs.execute_posix_tail = start_without_ctrl_c
 
 
 def explain_on_exit() -> None:

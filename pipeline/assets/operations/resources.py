@@ -21,6 +21,7 @@ from pipeline.store import keys
 from pipeline.store.engines.local import Engine, LocalEngine
 from pipeline.store.errors import PipelineError
 from pipeline.store.store import Store, default_store
+from trainer.system import terminal
 from trainer.system.errors import install
 
 PARENT_TAG = "dagster/parent_run_id"
@@ -143,6 +144,7 @@ class PipelineResources(dg.ConfigurableResource):
             raise
         if context.log:
             context.log.info(f"run {run.run_id[:8]} of {self.called} begins")
+            terminal.otherwise(f"run {run.run_id[:8]} of {self.called}")
         self.hold_data()
         self._take_over(instance, run.tags.get(PARENT_TAG))
 
@@ -195,6 +197,7 @@ class PipelineResources(dg.ConfigurableResource):
         """Ends the worker processes with the run, lets `gc` remove versions again, and keeps the results of
         checks that the run did not reach.
         """
+        terminal.otherwise("ending the run")
         self.release_data()
         if context.instance and context.run:
             _restore_unreached_checks(context.instance, context.run.run_id)

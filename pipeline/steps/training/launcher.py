@@ -16,7 +16,7 @@ from typing import IO
 from pipeline.recipe.sections import LaunchParams
 from pipeline.steps.training.process_group import TrainerKilledError, run_group
 from pipeline.store.errors import PipelineError
-from trainer.system import launch
+from trainer.system import launch, terminal
 from trainer.system.errors import NOT_PASSED, install
 from trainer.system.signals import stop_with_parent
 
@@ -112,9 +112,10 @@ def run_trainer(*arguments: str, threads: int | None = None) -> str:
     """
     environment = {**os.environ, **launch.environment(threads)}
     command = [sys.executable, "-m", "trainer", *arguments]
-    ended = subprocess.run(
-        command, capture_output=True, text=True, env=environment, check=False, preexec_fn=stop_with_parent
-    )
+    with terminal.doing(f"running `python -m trainer {arguments[0]}`"):
+        ended = subprocess.run(
+            command, capture_output=True, text=True, env=environment, check=False, preexec_fn=stop_with_parent
+        )
     if ended.returncode not in (0, NOT_PASSED):
         lines = ended.stderr.strip().splitlines() or ["it wrote no error message"]
         raise TrainerCommandError(

@@ -16,6 +16,7 @@ from functools import partial
 from typing import IO
 
 from pipeline.store.errors import PipelineError
+from trainer.system import terminal
 from trainer.system.errors import USER_ERROR
 from trainer.system.launch import STOP_SECONDS
 from trainer.system.signals import stop_with_parent
@@ -86,10 +87,11 @@ def run_group(
 def stop_group(process: "subprocess.Popen[bytes]", stop: signal.Signals) -> None:
     """Sends the group `stop` and, after the grace period, SIGKILL."""
     if process.poll() is None:
-        _signal_group(process.pid, stop)
-        deadline = time.monotonic() + GRACE_SECONDS
-        while process.poll() is None and time.monotonic() < deadline:
-            time.sleep(POLL_SECONDS)
+        with terminal.doing("stopping the trainer, which saves its step first"):
+            _signal_group(process.pid, stop)
+            deadline = time.monotonic() + GRACE_SECONDS
+            while process.poll() is None and time.monotonic() < deadline:
+                time.sleep(POLL_SECONDS)
     _signal_group(process.pid, signal.SIGKILL)
     process.wait()
 
