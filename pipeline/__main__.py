@@ -1,11 +1,27 @@
 """`python -m pipeline`."""
 
+import logging
 import signal
 import sys
 
 from pipeline.cli import main
+from pipeline.steps import compiling
+from trainer.system import terminal
+
+
+def _show_what_is_done() -> None:
+    """On standard error, so that a result can be passed on."""
+    shown = logging.StreamHandler(sys.stderr)
+    shown.addFilter(terminal.is_news)
+    logging.basicConfig(format="%(message)s", handlers=[shown])
+    for name in ("pipeline", terminal.log.name):
+        logging.getLogger(name).setLevel(logging.INFO)
+    terminal.begin()
+    compiling.announce()
+
 
 if __name__ == "__main__":
+    _show_what_is_done()
     # Exits as on Ctrl-C, so that incomplete output is removed on the way out.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     sys.exit(main())

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from pipeline.store.errors import PipelineError
+from trainer.system import terminal
 from trainer.system.errors import TrainerError
 
 COMMANDS = {
@@ -58,7 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, about in COMMANDS.items():
         command = commands.add_parser(name, help=about, description=about)
         if name in arguments:  # no other module is imported
-            module(name).add_arguments(command)
+            with terminal.doing(f"{name}: loading"):
+                module(name).add_arguments(command)
     options = parser.parse_args(arguments)
     try:
         module(options.command).run(options)

@@ -13,6 +13,7 @@ from pipeline.reports import tables
 from pipeline.sources.benchmarks.items import SETS, known_names
 from pipeline.sources.benchmarks.source import NamedBenchmark
 from pipeline.steps.model import benchmark
+from trainer.system import terminal
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +48,9 @@ def run(options: argparse.Namespace) -> None:
             raise UsageError("--on recipe: the recipe has no `evaluation` with benchmarks or texts")
     else:
         asked = benchmark.named(wanted(options.on))
-    found = benchmark.answered(chosen_model(options).path, asked, options.precision)
+    model = chosen_model(options).path
+    with terminal.doing(f"the model answers {len(asked)} benchmarks"):
+        found = benchmark.answered(model, asked, options.precision)
     if options.json:
         print(json.dumps(found, indent=1))
         return

@@ -15,6 +15,7 @@ from pipeline.reports import comparison, decide
 from pipeline.reports import variants as report
 from pipeline.steps.recipe_versions import store_of
 from pipeline.store.seeds import families
+from trainer.system import terminal
 from trainer.system.durable import write_atomically
 
 
@@ -36,13 +37,15 @@ def run(options: argparse.Namespace) -> None:
     if options.plot and options.plot.suffix != ".png":
         raise UsageError(f"--plot {options.plot}: the curves are a PNG picture, name a .png file")
     recipes, explained = variants.load_all(recipe_path()), report.EXPLAINED
-    if set(families(recipes)) >= set(options.names):
-        wanted = options.names or recipes
-        compared_on, arms = decide.evidence(recipes)
-        ranks = decide.ranks(compared_on, arms.values())
-        shown = [one for one in comparison.outcomes(recipes, ranks) if one.name in wanted]
-    else:
-        shown = comparison.of_runs(store_of(recipes[BASE]), options.names)
+    with terminal.doing("reading the curves and scores of the runs"):
+        if of_recipe := set(families(recipes)) >= set(options.names):
+            wanted = options.names or recipes
+            compared_on, arms = decide.evidence(recipes)
+            ranks = decide.ranks(compared_on, arms.values())
+            shown = [one for one in comparison.outcomes(recipes, ranks) if one.name in wanted]
+        else:
+            shown = comparison.of_runs(store_of(recipes[BASE]), options.names)
+    if not of_recipe:
         explained += " Of runs given by name, loss and bits per byte are always those of the last validation."
     if options.json:
         print(json.dumps([asdict(one) for one in shown], indent=1))
@@ -51,5 +54,6 @@ def run(options: argparse.Namespace) -> None:
     print("\n".join(report.lines(shown, columns)))
     print(textwrap.fill(explained, columns))
     if options.plot:
-        write_atomically(options.plot, report.draw(shown))
+        with terminal.doing("drawing the curves"):
+            write_atomically(options.plot, report.draw(shown))
         print(f"\nCurves: {options.plot}")

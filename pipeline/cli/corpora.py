@@ -6,6 +6,7 @@ from pipeline.cli.opening import add_variant, opened
 from pipeline.reports import tables
 from pipeline.sources.hub.catalogue import ready_made
 from pipeline.steps.training import plan
+from trainer.system import terminal
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,6 +21,8 @@ def run(options: argparse.Namespace) -> None:
         _print_ready_made()
         return
     recipe, store = opened(options.variant, options.recipe)
+    with terminal.doing("counting tokens"):
+        contributions = plan.contributions(store, recipe)
     rows = [
         {
             "corpus": one.corpus,
@@ -28,7 +31,7 @@ def run(options: argparse.Namespace) -> None:
             "share": f"{one.share:.1%}",
             "epochs": f"{one.epochs:.2f}",
         }
-        for one in plan.contributions(store, recipe)
+        for one in contributions
     ]
     print("\n".join(tables.lines(rows)))
     print(f"training.max_tokens: {recipe.training.max_tokens:,}; held-out documents are not counted")

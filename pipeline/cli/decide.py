@@ -16,6 +16,7 @@ from pipeline.recipe.recipe import BASE, Recipe
 from pipeline.reports import decide, tables
 from pipeline.reports import verdicts as report
 from pipeline.store.seeds import families
+from trainer.system import terminal
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,8 +61,9 @@ def _show(
     options: argparse.Namespace, recipes: Mapping[str, Recipe], base: str, others: Sequence[str]
 ) -> None:
     """Prints the verdicts on the runs that have ended."""
-    compared_on = decide.measures(recipes[BASE])
-    arms = decide.arms(recipes, compared_on)
+    with terminal.doing("reading the scores of the runs"):
+        compared_on = decide.measures(recipes[BASE])
+        arms = decide.arms(recipes, compared_on)
     verdicts = {one.theirs: one for one in decide.against(compared_on, arms, base)}
     shown = [verdicts[name] for name in others]
     if options.json:

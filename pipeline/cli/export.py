@@ -3,14 +3,13 @@
 import argparse
 from pathlib import Path
 
-from tqdm import tqdm
-
 from pipeline.cli.opening import UsageError, add_model, check_known, chosen_model, opened
 from pipeline.reports import tables
 from pipeline.steps.export.documents import export_documents
 from pipeline.steps.export.gguf import export_gguf
 from pipeline.steps.export.tokens import export_tokens
 from pipeline.store.keys import SPLITS
+from trainer.system import terminal
 
 PARQUET, MEGATRON, GGUF = "parquet", "megatron", "gguf"
 # How to open each format: printed after the export.
@@ -49,14 +48,14 @@ def run(options: argparse.Namespace) -> None:
     check_known("--corpus", options.corpus or (), list(recipe.weights))
     corpora = [name for name in recipe.weights if name in (options.corpus or recipe.weights)]
     splits = [options.split] if options.split else SPLITS
-    unit = " tokens" if options.format == MEGATRON else "B"
-    with tqdm(desc="export", unit=unit, unit_scale=True, disable=None) as bar:
+    with terminal.doing("exporting") as bar:
+        advance = bar.counter("tokens" if options.format == MEGATRON else "bytes")
         if options.format == PARQUET:
             held_out = recipe.shards.validation_fraction
-            counts = export_documents(store, corpora, splits, held_out, options.out, bar.update)
+            counts = export_documents(store, corpora, splits, held_out, options.out, advance)
         elif model:
-            counts = export_gguf(model.path, model.made_from, options.out, bar.update)
+            counts = export_gguf(model.path, model.made_from, options.out, advance)
         else:
-            counts = export_tokens(store, corpora, splits, options.out, bar.update)
+            counts = export_tokens(store, corpora, splits, options.out, advance)
     print("\n".join(tables.counts((name.replace("_", " "), number) for name, number in counts.items())))
     print(f"\nwritten: {options.out}\nopen with {READERS[options.format].format(out=options.out)}")

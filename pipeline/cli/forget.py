@@ -12,6 +12,7 @@ from pipeline.steps.lineage.readers import Reading, readings
 from pipeline.store import keys
 from pipeline.store.cleanup.forgotten import Holding, holding
 from pipeline.store.removed import among, remove
+from trainer.system import terminal
 
 SHOWN = 10  # duplicates
 
@@ -44,9 +45,11 @@ def run(options: argparse.Namespace) -> None:
         raise UsageError(
             f"{options.documents[0]}: names no document: give an id, a URL or a corpus on each line"
         )
-    documents = removal.find(store, named)
-    ids = set().union(*documents.values())
-    read, held = list(readings(store, ids)), holding(store, partial(among, ids), options.retrain_tokenizer)
+    with terminal.doing("looking for the documents and for what was made from them"):
+        documents = removal.find(store, named)
+        ids = set().union(*documents.values())
+        read = list(readings(store, ids))
+        held = holding(store, partial(among, ids), options.retrain_tokenizer)
     for corpus, of_corpus in documents.items():
         more = ", ..." if len(of_corpus) > 3 else ""
         print(f"{len(of_corpus):,} of corpus {corpus}: {', '.join(sorted(of_corpus)[:3])}{more}")

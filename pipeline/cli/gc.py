@@ -9,6 +9,7 @@ from pipeline.store import removed
 from pipeline.store.cleanup import forgotten, gc
 from pipeline.store.cleanup.runs import Limits
 from pipeline.store.store import Store
+from trainer.system import terminal
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,8 +48,10 @@ def run(options: argparse.Namespace) -> None:
     if options.forgotten:
         _delete_forgotten(store)
         return
-    garbage = gc.find(store, limits(options.keep))
-    removed = gc.remove(store, garbage) if options.delete else garbage
+    with terminal.doing("looking for what nothing needs"):
+        garbage = gc.find(store, limits(options.keep))
+    with terminal.doing(f"removing {len(garbage):,} versions and runs"):
+        removed = gc.remove(store, garbage) if options.delete else garbage
     for item in garbage:
         note = "" if item in removed else ", not removed: a run has used it since, or a process works on it"
         print(f"{item.bytes / 1e6:>12,.1f} MB  {item.place}  {item.why}{note}")

@@ -29,6 +29,7 @@ from pipeline.store.manifest import Version
 from pipeline.store.parquet import beginnings, read_table
 from pipeline.store.store import Store, StoreError
 from trainer.config.run import override
+from trainer.system import terminal
 from trainer.system.errors import TrainerError
 
 KEPT = "kept"
@@ -83,7 +84,7 @@ def run(options: argparse.Namespace) -> None:
         lines = _documents(recipe, store, corpora, options.rule, draw)
     else:
         lines = _counted(store, corpora)
-    for line in lines:
+    for line in terminal.awaited("reading verdicts and documents", lines):
         print(line)
 
 

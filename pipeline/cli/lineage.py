@@ -22,6 +22,7 @@ from pipeline.store.cleanup.forgotten import holding
 from pipeline.store.manifest import breakdown
 from pipeline.store.removed import among
 from pipeline.store.store import Store
+from trainer.system import terminal
 
 LABEL = 13  # characters of the labels on the left
 SHOWN = 12  # characters of a version
@@ -71,24 +72,26 @@ def run(options: argparse.Namespace) -> None:
     store, width = whole_store(), shutil.get_terminal_size().columns
     answer: Any
     lines: Iterable[str]
-    if options.corpus is not None:
-        sightings = that_saw(store, options.corpus, options.version)
-        answer = [_sighting(one, options.corpus) for one in sightings]
-        lines = _sightings(sightings, answer, options.corpus)
-    elif options.document is not None:
-        answer = _read_by(store, options.document)
-        lines = _document(store, answer)
-    elif options.step is not None:
-        rows, by = batch(store, named_checkpoint(store, options), options.step, options.losses)
-        answer = {"step": options.step, "losses_by": by, "rows": rows}
-        lines = _rows(rows, by)
-    else:
-        named = named_checkpoint(store, options)
-        facts = {"path": str(named.path), "saved": named.saved, "model_only": named.is_model_only}
-        answer = {"checkpoint": named.name, **facts, **named.lineage}
-        lines = described(named, width)
-    as_json = partial(json.dumps, indent=1, ensure_ascii=False, default=asdict)
-    print(as_json(answer) if options.json else "\n".join(lines))
+    with terminal.doing("reading the lineage of checkpoints"):
+        if options.corpus is not None:
+            sightings = that_saw(store, options.corpus, options.version)
+            answer = [_sighting(one, options.corpus) for one in sightings]
+            lines = _sightings(sightings, answer, options.corpus)
+        elif options.document is not None:
+            answer = _read_by(store, options.document)
+            lines = _document(store, answer)
+        elif options.step is not None:
+            rows, by = batch(store, named_checkpoint(store, options), options.step, options.losses)
+            answer = {"step": options.step, "losses_by": by, "rows": rows}
+            lines = _rows(rows, by)
+        else:
+            named = named_checkpoint(store, options)
+            facts = {"path": str(named.path), "saved": named.saved, "model_only": named.is_model_only}
+            answer = {"checkpoint": named.name, **facts, **named.lineage}
+            lines = described(named, width)
+        as_json = partial(json.dumps, indent=1, ensure_ascii=False, default=asdict)
+        shown = as_json(answer) if options.json else "\n".join(lines)
+    print(shown)
 
 
 def described(checkpoint: Checkpoint, width: int = 100) -> Iterator[str]:

@@ -9,6 +9,7 @@ from pipeline.reports import mixture_search as report
 from pipeline.reports import tables
 from pipeline.steps.mixture_search import search
 from pipeline.store import keys
+from trainer.system import terminal
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,7 +18,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     recipe, store = opened(options.variant)
-    found = search.found(store, recipe, store.current(keys.MIXTURE_SEARCH))
+    with terminal.doing("fitting a law to the runs"):
+        found = search.found(store, recipe, store.current(keys.MIXTURE_SEARCH))
     print("\n".join(tables.lines(report.rows(found))))
     print(textwrap.fill(report.verdict(found), shutil.get_terminal_size().columns))
     print(f"\nTo try it, beside the recipe:\n{report.as_recipe(found)}")

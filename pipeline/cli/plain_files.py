@@ -1,4 +1,4 @@
-"""What the commands for plain files share: arguments, progress bars, worker processes, report."""
+"""What the commands for plain files share: arguments, worker processes, report."""
 
 import argparse
 import shutil
@@ -10,16 +10,16 @@ from tempfile import TemporaryDirectory
 
 import orjson
 from pydantic import ValidationError
-from tqdm import tqdm
 
 from pipeline.cli.opening import UsageError
 from pipeline.reports import tables
 from pipeline.sources.files import FilesConfig
 from pipeline.steps.plain_files import Read, Results
-from pipeline.store.engines.local import LocalEngine, Result, Task
+from pipeline.store.engines.local import LocalEngine
 from pipeline.store.manifest import breakdown
 from pipeline.store.parquet import batches
 from trainer.config.problems import requirement
+from trainer.system import terminal
 
 # Bytes of text. Each worker loads the kernels again, and reading, half of the work, is not parallel.
 PROCESSES_PAY_ABOVE = 200_000_000
@@ -68,12 +68,12 @@ def input_files(options: argparse.Namespace) -> Iterator[tuple[FilesConfig, Read
     """
     given = {"text_column": options.text_column, "id_column": options.id_column}
     columns = {name: column for name, column in given.items() if column is not None}
-    with TemporaryDirectory(prefix="groundwork-") as directory:
+    reading = terminal.doing(f"reading {', '.join(options.paths)}")
+    with TemporaryDirectory(prefix="groundwork-") as directory, reading as bar:
         paths = [_file(path, Path(directory) / f"pipe-{n}.jsonl") for n, path in enumerate(options.paths)]
         with settings_are_options():
             files = FilesConfig(paths=tuple(paths), **columns)
-        with tqdm(desc="reading", unit="B", unit_scale=True, disable=None) as bar:
-            yield files, bar.update
+        yield files, bar.counter("bytes")
 
 
 def _file(path: str, copy: Path) -> str:
@@ -105,7 +105,7 @@ def make_tables(
     what is said meanwhile to standard error.
     """
     piped = str(options.out) == PIPE
-    engine = _WithBars(processes_pay_above=PROCESSES_PAY_ABOVE)
+    engine = LocalEngine(processes_pay_above=PROCESSES_PAY_ABOVE)
     try:
         with TemporaryDirectory(prefix="groundwork-") as temporary:
             out = Path(temporary) if piped else options.out
@@ -118,16 +118,6 @@ def make_tables(
                 _print_rows(next(written[table] for table in printed if table in written))
     finally:
         engine.close()
-
-
-class _WithBars(LocalEngine):
-    """Shows a progress bar for each map in a terminal."""
-
-    def map(
-        self, function: Callable[[Task], Result], tasks: Sequence[Task], *, input_bytes: int, what: str
-    ) -> Iterator[Result]:
-        results = super().map(function, tasks, input_bytes=input_bytes, what=what)
-        return iter(tqdm(results, desc=what.rpartition("/")[2], total=len(tasks), unit="part", disable=None))
 
 
 def _print_rows(file: Path) -> None:

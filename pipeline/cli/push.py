@@ -4,6 +4,7 @@ import argparse
 
 from pipeline.cli.opening import add_model, chosen_model
 from pipeline.steps.export.hub import push
+from trainer.system import terminal
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,4 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    print(push(chosen_model(options).path, options.repository, options.public))
+    model = chosen_model(options).path
+    with terminal.doing(f"uploading {model}"):
+        address = push(model, options.repository, options.public)
+    print(address)

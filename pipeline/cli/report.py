@@ -6,6 +6,7 @@ from pathlib import Path
 from pipeline.cli.opening import UsageError, add_variant, opened
 from pipeline.reports.regulators import GAP
 from pipeline.reports.report import report
+from trainer.system import terminal
 from trainer.system.durable import write_atomically
 
 
@@ -20,6 +21,7 @@ def run(options: argparse.Namespace) -> None:
     if options.out.suffix != ".html":
         raise UsageError(f"-o {options.out}: the report is a page, name a .html file")
     recipe, store = opened(options.variant)
-    page = report(store, recipe)
+    with terminal.doing("reading what was made, and drawing it"):
+        page = report(store, recipe)
     write_atomically(options.out, page)
     print(f"{options.out}: {len(page.encode()) / 1e6:.1f} MB, {page.count(GAP)} fields {GAP}")

@@ -6,6 +6,7 @@ from pathlib import Path
 from pipeline.cli.opening import UsageError, add_checkpoint, named_checkpoint, whole_store
 from pipeline.recipe.loading import recipe_path
 from pipeline.steps.lineage import reproduce
+from trainer.system import terminal
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,6 +36,8 @@ def run(options: argparse.Namespace) -> None:
     if (options.checkpoint is None) == (options.variant is None):
         raise UsageError("reproduce: give either CHECKPOINT or --variant")
     store = whole_store()
-    found = named_checkpoint(store, options)
-    out = options.out or Path(found.name)
-    print("\n".join(reproduce.write(store, found, out, recipe_path().parent.absolute())))
+    with terminal.doing("comparing the sources with the lineage"):
+        found = named_checkpoint(store, options)
+        out = options.out or Path(found.name)
+        commands = reproduce.write(store, found, out, recipe_path().parent.absolute())
+    print("\n".join(commands))

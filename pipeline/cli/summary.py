@@ -14,6 +14,7 @@ from pipeline.steps.model import benchmark, comparison, evaluate
 from pipeline.steps.training.effort import Effort
 from pipeline.store import keys
 from pipeline.store.store import Store
+from trainer.system import terminal
 from trainer.system.history import STORE_VARIABLE
 
 CHECKOUT = Path(__file__).parents[2]
@@ -26,7 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     model = chosen_model(options, sys.stdout)
     price = None if options.model else opened(options.variant)[0].launch.usd_per_hour
-    print(summary(whole_store(), model, price))
+    with terminal.doing("reading its scores and curves"):
+        shown = summary(whole_store(), model, price)
+    print(shown)
 
 
 def summary(store: Store, model: Model, usd_per_hour: float | None) -> str:

@@ -22,6 +22,7 @@ from pipeline.steps.model import benchmark, recital
 from pipeline.steps.model.recital import Passage
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.store import Store
+from trainer.system import terminal
 
 TEXT_SHOWN, STEPS_SHOWN, DOCUMENTS, CHECKPOINTS = 200, 5, 3, 3
 EXPLAINED = (
@@ -71,46 +72,45 @@ def run(options: argparse.Namespace) -> None:
     store, text = whole_store(), text_of(options.text or options.near or "")
     if (options.text is not None or options.near is not None) and not text.strip():
         raise UsageError("trace: the text is empty: give a text, a file, or - for standard input")
+    with terminal.doing("searching the training text"):
+        answer, lines = _answer(store, options, text, named)
+        as_json = partial(json.dumps, indent=1, ensure_ascii=False, default=asdict)
+        shown = as_json(answer) if options.json else "\n".join(lines)
+    print(shown)
+
+
+def _answer(
+    store: Store, options: argparse.Namespace, text: str, named: Sequence[str]
+) -> tuple[Any, Iterable[str]]:
+    """What was asked for, as JSON has it and as lines."""
     found = checkpoint(store, named[0]) if named else None
     if options.near is not None:
         near.check(text)
     whose = [one for one in readers(store, found) if one.training] if found else [_of_recipe()]
     if options.near is not None:
-        _near(store, whose, text, options)
-        return
+        return _near(store, whose, text, options)
     searchers = [Searcher(one, LocalEngine(None), partial(print, file=sys.stderr)) for one in whose]
-    answer: Any
-    lines: Iterable[str]
     if options.memory and found:
-        answer = recital.memory(store, found, searchers[0])
-        lines = _recited(answer)
-    elif options.text is None:
+        recited = recital.memory(store, found, searchers[0])
+        return recited, _recited(recited)
+    if options.text is None:
         texts = recital.written(store, found) if options.samples and found else _questions(options.benchmark)
-        answer = _each(texts, searchers, options.min_tokens)
-        lines = _items(answer)
-    elif options.count:
-        answer = {_whose(one): one.count(text) for one in searchers}
-        lines = [f"{count:,}  {whose}" for whose, count in answer.items()]
-    else:
-        for one in searchers:
-            one.check(text, options.min_tokens)
-        traced = {one: one.trace(text, options.min_tokens) for one in searchers}
-        answer = [{"through": one.reader.through, **asdict(found)} for one, found in traced.items()]
-        lines = [line for one, found in traced.items() for line in _spans(one, found, options.min_tokens)]
-    _print(answer, lines, options.json)
+        each = _each(texts, searchers, options.min_tokens)
+        return each, _items(each)
+    if options.count:
+        counts = {_whose(one): one.count(text) for one in searchers}
+        return counts, [f"{count:,}  {whose}" for whose, count in counts.items()]
+    for one in searchers:
+        one.check(text, options.min_tokens)
+    traced = {one: one.trace(text, options.min_tokens) for one in searchers}
+    lines = [line for one, found in traced.items() for line in _spans(one, found, options.min_tokens)]
+    return [{"through": one.reader.through, **asdict(found)} for one, found in traced.items()], lines
 
 
-def _print(answer: Any, lines: Iterable[str], as_json: bool) -> None:
-    written = (
-        json.dumps(answer, indent=1, ensure_ascii=False, default=asdict) if as_json else "\n".join(lines)
-    )
-    print(written)
-
-
-def _near(store: Store, whose: Sequence[Reader], text: str, options: argparse.Namespace) -> None:
-    """Prints what is nearly a text, with the steps of the checkpoint that was named, else with those that
-    read it.
-    """
+def _near(
+    store: Store, whose: Sequence[Reader], text: str, options: argparse.Namespace
+) -> tuple[Any, Iterable[str]]:
+    """What is nearly a text, with the steps of the checkpoint that was named, else with those that read it."""
     engine, say = LocalEngine(None), partial(print, file=sys.stderr)
     searchers = [near.NearSearcher(one, engine, say, options.min_similarity) for one in whose]
     found = [(one.reader.through, one.near(text, options.limit)) for one in searchers]
@@ -121,7 +121,7 @@ def _near(store: Store, whose: Sequence[Reader], text: str, options: argparse.Na
         for through, documents in found
     ]
     lines = [line for one in found for line in _alike(*one, read, options.min_similarity)]
-    _print(answer, lines, options.json)
+    return answer, lines
 
 
 def _read(read: Mapping[str, Sequence[Reading]], one: near.Near) -> dict[str, Any]:

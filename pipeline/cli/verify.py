@@ -1,11 +1,12 @@
 """verify: looks for damage in the store."""
 
 import argparse
-
-from tqdm import tqdm
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from pipeline.cli.opening import whole_store
 from pipeline.steps.lineage.verification import VerificationError, stored, verify
+from trainer.system import terminal
 
 SHOWN = 12  # of what was made from a damaged version
 
@@ -21,8 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     store = whole_store()
-    places = tqdm(stored(store), desc="verifying", unit="version", disable=None, leave=False)
-    found = verify(store, places, options.deep)
+    with terminal.doing("verifying") as bar:
+        found = verify(store, _counted(stored(store), bar), options.deep)
     for damaged in found.damaged:
         print(damaged.place)
         for damage in damaged.damage:
@@ -35,3 +36,9 @@ def run(options: argparse.Namespace) -> None:
     if found.damaged:
         raise VerificationError(f"{found}: listed above, with what mends each")
     print(found)
+
+
+def _counted(places: Sequence[Path], bar: terminal.Activity) -> Iterator[Path]:
+    for number, place in enumerate(places):
+        bar.update(number / len(places), [f"{number:,} of {len(places):,} versions"])
+        yield place

@@ -219,7 +219,10 @@ def test_a_mistake_is_one_line_that_says_what_to_do(
 
 def test_the_exit_status_of_a_mistake_is_2(tmp_path: Path) -> None:
     ended = piped("", "scrub", str(tmp_path / "nowhere.jsonl"), "-o", str(tmp_path / "out"))
-    assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    *signs_of_life, mistake = ended.stderr.splitlines()  # a busy machine takes long enough for some
+    assert mistake.startswith("error: ")
+    assert set(signs_of_life) <= {"scrub: loading", f"reading {tmp_path / 'nowhere.jsonl'}"}
 
 
 def piped(content: str, *arguments: str) -> subprocess.CompletedProcess[str]:
