@@ -1,6 +1,16 @@
 """The Dagster code location: puts together the assets, jobs, sensors and resources of the recipe in use."""
 
+# ruff: noqa: E402, since what follows takes a second, in which a person sees what is going on
 import gc
+
+from pipeline.assets.operations.console import (
+    explain_on_exit,
+    keep_output_after_ctrl_c,
+    show_activities,
+    use_by_default,
+)
+
+show_activities()
 
 import dagster as dg
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
@@ -15,12 +25,6 @@ from pipeline.assets.evaluation import (
 from pipeline.assets.exported_model import exported_model_asset
 from pipeline.assets.leaderboard import leaderboard_spec
 from pipeline.assets.mixture_search import mixture_search_assets
-from pipeline.assets.operations.console import (
-    explain_on_exit,
-    keep_output_after_ctrl_c,
-    show_activities,
-    use_by_default,
-)
 from pipeline.assets.operations.history import keep_index_open
 from pipeline.assets.operations.resources import checked, with_values_of
 from pipeline.assets.operations.sensors import (
@@ -46,7 +50,6 @@ explain_on_exit()
 keep_index_open()
 use_by_default()
 keep_output_after_ctrl_c()
-show_activities()
 recipes = load_all(recipe_path())
 recipe = recipes[BASE]
 # In the description of each job: which experiment these pages are about.

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -68,17 +69,19 @@ def run_jobs(names: Sequence[str], job: str, at_once: int = 1) -> None:
     failed = []
     with ThreadPoolExecutor(at_once) as pool:
         for group in (names[:1], names[1:]):
-            statuses = pool.map(lambda name: _execute(name, job), group)
+            statuses = pool.map(lambda name: _execute(name, job, at_once > 1), group)
             failed += [name for name, status in zip(group, statuses, strict=True) if status]
     if failed:
         again = f"python -m pipeline variants run {' '.join(failed)}"
         raise VariantsError(f"failed: {', '.join(failed)}; the output above says why. To resume: {again}")
 
 
-def _execute(name: str, job: str) -> int:
+def _execute(name: str, job: str, beside_others: bool) -> int:
     """Runs the job for one variant as `dagster job execute` does. Returns its exit status."""
+    # Several bars in one terminal would be in each other's way.
+    environment = {**os.environ, **({"TERM": "dumb"} if beside_others else {})}
     print(f"{name}: {job}", flush=True)
     tags = json.dumps({"dagster/partition": name})
     dagster = str(Path(sys.executable).with_name("dagster"))
     command = [dagster, "job", "execute", "-m", "pipeline.definitions", "-j", job, "--tags", tags]
-    return subprocess.run(command, check=False).returncode
+    return subprocess.run(command, env=environment, check=False).returncode

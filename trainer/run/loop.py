@@ -127,7 +127,7 @@ def _run(
                 _announce_again(reporter, checkpoint, session)
     status = DONE
     if not session.is_complete:
-        with terminal.doing(f"{'compiling' if plan.compiled else 'trying'} the model on one micro-batch"):
+        with terminal.doing("compiling the model" if plan.compiled else "trying one micro-batch"):
             dry_run(session)
         stop.after_step()
         recorder = None

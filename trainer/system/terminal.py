@@ -4,7 +4,7 @@ what takes longer than a moment.
 
 A program calls `begin`; without that, as in worker processes, nothing is shown. The line is on standard
 error. While there is one, standard error is a pipe: what a library or a child process writes there is printed
-above the line instead of in the middle of it.
+above the line instead of in the middle of it. So is standard output in a program that has no result to print.
 """
 
 import atexit
@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Self, TypeVar
 
-STDERR = 2
+STDOUT, STDERR = 1, 2
 # Shorter work is not worth a line that comes and goes, nor a line in a log.
 SHOWN_AFTER_SECONDS, SAID_AFTER_SECONDS = 0.3, 1.5
 PAINTED_EVERY_SECONDS = 0.2
@@ -143,7 +143,9 @@ class _Screen:
         self._since = 0.0  # when the last activity became the last
         self._said = ""
         self._wake: threading.Event | None = None
-        self._terminal, self._pipe = -1, (-1, -1)  # file descriptors, once they are needed
+        # File descriptors: those that are a pipe meanwhile, the terminal and the pipe once they are needed.
+        self.taken = [STDERR]
+        self._terminal, self._pipe = -1, (-1, -1)
         self._unfinished = b""
         self._is_painted = False
 
@@ -153,7 +155,7 @@ class _Screen:
             self._since = time.monotonic()
             if len(self._activities) == 1:
                 if self.interactive:
-                    self._take_stderr()
+                    self._take()
                 self._wake = threading.Event()
                 threading.Thread(target=self._tick, args=[self._wake], daemon=True).start()
 
@@ -167,7 +169,7 @@ class _Screen:
                 self._wake.set()
                 self._wake = None
                 if self.interactive:
-                    self._give_stderr_back()
+                    self._give_back()
 
     def rename_first(self, what: str) -> None:
         with self._lock:
@@ -187,7 +189,7 @@ class _Screen:
             ):
                 encoding = (sys.stderr.encoding or "ascii").lower()
                 columns = os.get_terminal_size(self._terminal).columns or 80
-                line = self._activities[-1].line(columns - CTRL_C, plain="utf" not in encoding)
+                line = self._activities[-1].line(max(1, columns - CTRL_C), plain="utf" not in encoding)
                 self._write(f"{FIRST_COLUMN}{line}{CLEAR}".encode(encoding, "replace"))
                 self._is_painted = True
 
@@ -209,7 +211,7 @@ class _Screen:
             self._said = last.said = last.what
         self.say(last.what)
 
-    def _take_stderr(self) -> None:
+    def _take(self) -> None:
         if self._terminal < 0:
             self._terminal, self._pipe = os.dup(STDERR), os.pipe()
             os.set_blocking(self._pipe[0], False)
@@ -218,10 +220,12 @@ class _Screen:
             if faulthandler.is_enabled():  # in a crash nobody would empty the pipe
                 faulthandler.enable(self._terminal)
         sys.stderr.flush()
-        os.dup2(self._pipe[1], STDERR)
+        for descriptor in self.taken:
+            os.dup2(self._pipe[1], descriptor)
 
-    def _give_stderr_back(self) -> None:
-        os.dup2(self._terminal, STDERR)
+    def _give_back(self) -> None:
+        for descriptor in self.taken:
+            os.dup2(self._terminal, descriptor)
         self._copy(to_the_end=True)
         self._erase()
 
@@ -263,11 +267,15 @@ _screen = _Screen()
 
 
 def begin(what: str | None = None) -> None:
-    """From now on this process shows what it does, and `what`, if given, while it is doing nothing else."""
+    """From now on this process shows what it does. A program that has no result to print on standard output
+    says `what` is shown while it is doing nothing else.
+    """
     _screen.on = True
     _screen.interactive = os.isatty(STDERR) and os.environ.get("TERM") != "dumb"
     atexit.register(_screen.close)
     if what is not None:
+        if os.isatty(STDOUT):
+            _screen.taken = [STDOUT, STDERR]
         _screen.push(Activity(what))
 
 

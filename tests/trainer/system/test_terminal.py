@@ -76,6 +76,15 @@ print("the result")
         assert all(line in said or line[2:].startswith("reading the shards  0:0") for line in screen)
 
 
+def test_a_program_without_a_result_may_print_on_standard_output_too() -> None:
+    script = BEGIN.replace("begin()", "begin('running')")
+    script += "time.sleep(0.5)\nsubprocess.run(['echo', 'a child'])\ntime.sleep(0.3)\n"
+    with InTerminal(command(script), environment=environment()) as shown:
+        assert shown.to_the_end() == 0
+    assert shown.lines == ["a child", ""]
+    assert any(screen[0] == "a child" and screen[-1][2:].startswith("running") for screen in shown.screens)
+
+
 def test_what_is_inside_something_else_is_shown_instead_of_it() -> None:
     script = (
         BEGIN

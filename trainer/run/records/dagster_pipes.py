@@ -35,9 +35,10 @@ class Reporter:
             terminal.say_through(lambda what: self.send("doing", what=what))
 
     def close(self) -> None:
-        if self._context is not None:
+        context, self._context = self._context, None
+        if context is not None:
             with contextlib.suppress(OSError):
-                self._context.close()
+                context.close()
 
     def send(self, kind: str, **message: Any) -> None:
         """Sends a `message` of JSON values; metrics at most once in 5 seconds, unless the loss spiked."""
