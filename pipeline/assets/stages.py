@@ -71,7 +71,7 @@ def source_asset(corpus: Corpus, section: str = "") -> dg.SourceAsset:
     @user_errors_as_failures
     def _source(workshop: PipelineResources) -> dg.DataVersion:
         workshop = workshop.of(section)
-        with terminal.doing(f"{corpus.name}: has its source changed?"):
+        with terminal.doing(f"looking whether the source of {corpus.name} has changed"):
             state = source_state.observe(workshop.store, workshop.recipe, workshop.recipe.corpus(corpus.name))
         return dg.DataVersion(state.version)
 
