@@ -146,13 +146,20 @@ def test_a_tracker_without_a_key_is_refused_before_anything_is_written(
     assert not [path.name for path in (tmp_path / "run").iterdir() if path.name not in (".lock", "wandb")]
 
 
+# Only the console has these, when a busy machine takes longer than a moment for it.
+SIGN_OF_LIFE = re.compile(
+    r"(loading|reading|looking for|building|trying|waiting for) .*|training|step \d+: (validating|writing) ?.*"
+)
+
+
 def test_the_log_file_has_what_the_console_said_with_dates_in_all_attempts(
     settings: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "trainer")
     said = [line.partition(" ")[2] for line in train(settings, tmp_path)[1].splitlines()]
     first = (tmp_path / "run" / "log.txt").read_text()
-    assert Counter(line[20:] for line in first.splitlines()) == Counter(said)
+    lasting = [line for line in said if not SIGN_OF_LIFE.fullmatch(line)]
+    assert Counter(line[20:] for line in first.splitlines()) == Counter(lasting)
     shutil.rmtree(tmp_path / "run" / "checkpoints" / "step-00000012")
     assert run(RunConfig.model_validate(settings)) == DONE
     both = (tmp_path / "run" / "log.txt").read_text()
