@@ -35,8 +35,6 @@ def main(arguments: list[str]) -> int:
     console.addFilter(terminal.is_news)
     if os.environ.get("RANK", "0") != "0":  # the main process says it for all
         console.setLevel(logging.ERROR)
-    else:
-        terminal.begin()
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", handlers=[console]
     )
@@ -266,6 +264,8 @@ COMMANDS = {
 
 if __name__ == "__main__":
     faulthandler.enable()
+    if os.environ.get("RANK", "0") == "0":
+        terminal.begin()
     status = main(sys.argv[1:])
     # At its end Python looks for garbage in all that was imported, up to half a second in vain.
     gc.freeze()
