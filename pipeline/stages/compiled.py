@@ -58,8 +58,8 @@ def _announce_compiling() -> None:
             self._entered: list[AbstractContextManager[object]] = []
 
         def on_start(self, compiling: event.Event) -> None:
-            module = compiling.data["dispatcher"].py_func.__module__
-            self._entered.append(announced(module.removeprefix("pipeline.stages.").partition(".")[0]))
+            _, ours, name = compiling.data["dispatcher"].py_func.__module__.partition("pipeline.stages.")
+            self._entered.append(announced(name.partition(".")[0]) if ours else nullcontext())
             self._entered[-1].__enter__()
 
         def on_end(self, compiling: event.Event) -> None:

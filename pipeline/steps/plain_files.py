@@ -177,7 +177,7 @@ def _write(files: Mapping[str, str], directory: Path) -> None:
 
 
 def _derived(store: Store, documents: Version, step: BatchStep, engine: Engine) -> Version:
-    work = Work(f"{CORPUS}/result", "files", {}, {documents.key: documents.data_version})
+    work = Work(f"{CORPUS}/{next(iter(step.schemas))}", "files", {}, {documents.key: documents.data_version})
     return derive(store, engine, work, part_tasks(work, [(documents, "documents")]), step.write_part)
 
 

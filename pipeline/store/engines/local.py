@@ -260,7 +260,7 @@ class TimeLeft:
 
     def __init__(self, what: str):
         self._what = what
-        self._bar = terminal.doing(what.partition(":")[0])
+        self._bar = terminal.doing(f"making {what.partition(':')[0]}")
         self._at, self._done = time.monotonic(), 0.0
 
     def __enter__(self) -> Self:
