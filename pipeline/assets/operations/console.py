@@ -72,6 +72,14 @@ def keep_output_after_ctrl_c() -> None:
             yield started
 
     compute_logs.execute_posix_tail = start_without_ctrl_c
+    # An interrupt can arrive while SQLAlchemy closes a file, which logs a stack trace and passes it on.
+    if logging.lastResort:
+        logging.lastResort.addFilter(_is_no_interrupt)
+
+
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    kind = record.exc_info[0] if record.exc_info else None
+    return kind is None or not issubclass(kind, dg.DagsterExecutionInterruptedError)
 
 
 def explain_on_exit() -> None:
