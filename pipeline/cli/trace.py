@@ -110,7 +110,7 @@ def _answer(
 def _near(
     store: Store, whose: Sequence[Reader], text: str, options: argparse.Namespace
 ) -> tuple[Any, Iterable[str]]:
-    """What is nearly a text, with the steps of the checkpoint that was named, else with those that read it."""
+    """What is nearly a text, with the steps of the checkpoint that was named, else of those that read it."""
     engine, say = LocalEngine(None), partial(print, file=sys.stderr)
     searchers = [near.NearSearcher(one, engine, say, options.min_similarity) for one in whose]
     found = [(one.reader.through, one.near(text, options.limit)) for one in searchers]
