@@ -1,5 +1,6 @@
 """The time, cost and memory of a run on a machine, and the loss that a law expects."""
 
+import math
 import textwrap
 from dataclasses import dataclass
 
@@ -82,14 +83,14 @@ class Plan:
             f"{training.activation_checkpointing}" + (f", dp_shard {shards}" if shards > 1 else "")
         )
         if training.objective == "pretrain" and training.pretrained is None:
-            lines |= _chinchilla(parameters, tokens)
+            lines |= _chinchilla(parameters, tokens, self.vocab_size)
         return "\n".join(
             textwrap.fill(text, 100, initial_indent=f"{name:<10}", subsequent_indent=" " * 10)
             for name, text in lines.items()
         )
 
 
-def _chinchilla(parameters: float, tokens: float) -> dict[str, str]:
+def _chinchilla(parameters: float, tokens: float, vocab_size: int) -> dict[str, str]:
     """The loss of so many parameters on so many tokens, and how the same computation is spent best."""
     losses, best = [], []
     for law in (HOFFMANN, BESIROGLU):
@@ -99,7 +100,11 @@ def _chinchilla(parameters: float, tokens: float) -> dict[str, str]:
             f"{count(optimum[0])} parameters on {count(optimum[1])} tokens, {law.loss(*optimum):.3f} by "
             f"{law.source}"
         )
-    far = "; this plan is outside what they were fitted to" if extrapolates(parameters, tokens) else ""
+    far = ""
+    if HOFFMANN.loss(parameters, tokens) > math.log(vocab_size):
+        far = "; that is worse than guessing, so the laws say nothing of so small a plan"
+    elif extrapolates(parameters, tokens):
+        far = "; an extrapolation: they were fitted to 70 M to 16 B parameters and 5 B to 500 B tokens"
     return {
         "Loss": f"{' and '.join(losses)}, in nats a token of those authors' text and vocabulary, for which "
         f"alone the laws hold: compare plans by them{far}",

@@ -67,11 +67,13 @@ def test_a_plan_says_what_chinchillas_law_expects_and_how_its_computation_is_spe
     plan = planned(model="7b", max_tokens=137_812_770_816, global_batch_tokens=524_288)
     # By hand, for 6.89 B parameters: 1.69 + 0.1836 + 0.3123 and 1.8172 + 0.1825 + 0.1756.
     assert plan["Loss"].startswith("2.186 by Hoffmann et al. 2022 and 2.175 by Besiroglu et al. 2024")
-    assert "those authors' text and vocabulary" in plan["Loss"] and "outside" not in plan["Loss"]
+    assert "those authors' text and vocabulary" in plan["Loss"] and "fitted to" not in plan["Loss"]
     first, second = plan["Optimum"].split("; ")
     assert first.startswith("of the same computation: 4.00 B") and first.endswith("by Hoffmann et al. 2022")
     assert second.startswith("6.78 B") and second.endswith("by Besiroglu et al. 2024")
-    assert "outside what they were fitted to" in planned()["Loss"]
+    larger = planned(model="1b", max_tokens=2_097_152_000, global_batch_tokens=524_288)
+    assert "an extrapolation: they were fitted to 70 M to 16 B" in larger["Loss"]
+    assert "worse than guessing" in planned()["Loss"]
 
 
 def test_no_loss_is_expected_of_weights_that_are_trained_already() -> None:
@@ -105,7 +107,6 @@ def test_the_cpu_of_this_machine_is_timed(
     plan = told(capsys, str(path), "--gpu", "cpu")
     assert "measured now on this machine" in plan["Speed"] and plan["Machine"].startswith("1 x cpu")
     assert plan.keys() == LINES
-    assert "this plan is outside what they were fitted to" in plan["Loss"]
     monkeypatch.setattr(cli, "free_memory", lambda device: 10**6)
     with pytest.raises(TrainerError, match="no speed can be measured here: give --mfu"):
         main([str(path), "--gpu", "cpu"])
