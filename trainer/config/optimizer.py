@@ -11,11 +11,11 @@ from trainer.config.base import Config
 OptimizerKind = Literal["adamw", "muon", "adafactor", "lion", "sophia", "adamw_8bit", "python"]
 DecayRate = Annotated[float, Field(ge=0, lt=1)]
 
-# What is usual for a kind, where it is not what is usual for AdamW. The learning rates are the best of a
-# sweep over the default recipe (performance/optimizers.py).
-USUAL_LR = {"muon": 2e-3, "lion": 3e-4, "python": 1e-3}
+# What is usual for a kind, where it is not what is usual for AdamW. Of the rates tried on the default recipe
+# (`performance/optimizers.py --sweep`), those of Lion and Sophia are nearest to the best.
+USUAL_LR = {"muon": 2e-3, "lion": 1e-3, "python": 1e-3}
 USUAL_BETAS = {"lion": (0.9, 0.99), "sophia": (0.965, 0.99)}
-USUAL_DECAY = {"muon": 0.0, "lion": 1.0, "python": 0.0}
+USUAL_DECAY = {"muon": 0.0, "lion": 0.3, "python": 0.0}
 CLASS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 # A number as YAML 1.2 writes it, which YAML 1.1 reads as text.
 EXPONENTIAL = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
@@ -59,8 +59,8 @@ class OptimizerConfig(Config):
         default_factory=lambda settings: USUAL_LR.get(settings["kind"], 3e-3),
         gt=0,
         description="Peak learning rate, reached after the warmup. With `muon`, that of AdamW. When not set, "
-        "0.002 with `muon`, 0.0003 with `lion`, 0.001 with `python` and 0.003 with any other kind; start "
-        "lower from existing weights.",
+        "0.002 with `muon`, 0.001 with `lion` and `python`, and 0.003 with any other kind; start lower from "
+        "existing weights.",
     )
     groups: list[ParameterGroup] = Field(
         default_factory=list,
@@ -85,8 +85,8 @@ class OptimizerConfig(Config):
         ge=0,
         description="Decoupled weight decay: each step takes away this share of a weight, times the "
         "learning rate. Applies to matrices, not to norms and embeddings, unless a group sets it. When not "
-        "set, 0 with `muon` and `python`, 1 with `lion`, whose learning rate is a tenth of AdamW's, and 0.1 "
-        "with any other kind.",
+        "set, 0 with `muon` and `python`, 0.3 with `lion`, whose learning rate is a third of AdamW's, and "
+        "0.1 with any other kind.",
     )
     max_grad_norm: float | None = Field(
         default=1.0,
