@@ -12,8 +12,8 @@ OptimizerKind = Literal["adamw", "muon", "adafactor", "lion", "sophia", "adamw_8
 DecayRate = Annotated[float, Field(ge=0, lt=1)]
 
 # What is usual for a kind, where it is not what is usual for AdamW. Of the rates tried on the default recipe
-# (`performance/optimizers.py --sweep`), those of Lion and Sophia are nearest to the best.
-USUAL_LR = {"muon": 2e-3, "lion": 1e-3, "python": 1e-3}
+# (`performance/optimizers.py --sweep`), those of Lion and Sophia are next to the best.
+USUAL_LR = {"muon": 2e-3, "lion": 1e-3, "sophia": 1e-3, "python": 1e-3}
 USUAL_BETAS = {"lion": (0.9, 0.99), "sophia": (0.965, 0.99)}
 USUAL_DECAY = {"muon": 0.0, "lion": 0.3, "python": 0.0}
 CLASS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
@@ -59,8 +59,8 @@ class OptimizerConfig(Config):
         default_factory=lambda settings: USUAL_LR.get(settings["kind"], 3e-3),
         gt=0,
         description="Peak learning rate, reached after the warmup. With `muon`, that of AdamW. When not set, "
-        "0.002 with `muon`, 0.001 with `lion` and `python`, and 0.003 with any other kind; start lower from "
-        "existing weights.",
+        "0.002 with `muon`, 0.001 with `lion`, `sophia` and `python`, and 0.003 with any other kind; start "
+        "lower from existing weights.",
     )
     groups: list[ParameterGroup] = Field(
         default_factory=list,
