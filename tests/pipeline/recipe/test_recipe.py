@@ -88,7 +88,7 @@ def test_a_store_in_a_bucket_changes_nothing_that_is_made(
         ({"quality": "nice"}, "unknown profile 'nice'; choose from .*docs"),
         (
             {"training": TRAINING | {"optimizer": {"kind": "adam"}}},
-            r"training\.optimizer\.kind: must be 'adamw' or 'muon', not 'adam'$",
+            r"training\.optimizer\.kind: must be 'adamw', 'muon', .* or 'python', not 'adam'$",
         ),
         (
             {"training": TRAINING | {"global_batch_tokens": 500}},

@@ -87,7 +87,7 @@ def test_numbers_are_shown_as_yaml_reads_them(value: float | None, text: str) ->
         ("training.optimizer.lr", "number", "derived", "above 0"),
         ("training.max_tokens", "whole number", None, "1 to 1_000_000_000_000_000_000"),
         ("training.compile", "true, false or `auto`", "auto", ""),
-        ("training.optimizer.betas", "list of 2 numbers", "[0.9, 0.95]", ""),
+        ("training.optimizer.betas", "list of 2 numbers", "derived", ""),
         ("training.stages.weights", "mapping from text to number or null", "null", "not empty"),
         ("quality.min_stop_words", "whole number or null", "2", "0 to 8"),
         ("corpora.source.kind", "`python_docs`", None, ""),
