@@ -293,7 +293,7 @@ def loads(it: Subject) -> Finding:
     message = f"{found['tensors']} tensors, {found['parameters']:,} parameters, {finite}; "
     numbers = {name: found[name] for name in ("tensors", "parameters")}
     if difference is None:
-        message += "`transformers` is not installed, so its logits were not compared"
+        message += "`transformers` is not installed or has no such model, so its logits were not compared"
         return Finding(found["finite"], message, numbers)
     message += (
         f"logits differ from those of `transformers` by at most {difference:.2g}, the limit is {allowed:.0e}"

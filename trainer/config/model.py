@@ -19,6 +19,12 @@ SIZES: dict[str, dict[str, int]] = {
 }
 
 
+# What whoever asks for attention sinks is told when the recipe is read.
+READ_HERE_ONLY = (
+    "training.model.attention_sinks: no dense model of transformers or llama.cpp has them, so only "
+    "`python -m trainer` will read the exported model"
+)
+
 # Rotary embeddings stretched to longer contexts, with the keys of Hugging Face's config.json.
 # Far above what any model uses; beyond it, angles are no longer numbers.
 LARGEST = 1e6
@@ -78,7 +84,6 @@ class ModelConfig(Config):
     tokenizer.
     """
 
-    constants: ClassVar = {"attention_sinks": False}
     n_layers: int = Field(ge=1, description="Number of transformer blocks.")
     d_model: int = Field(
         ge=1,
@@ -124,6 +129,12 @@ class ModelConfig(Config):
         "stable at high learning rates. The weights of a Llama have no such norms: set it to false to start "
         "from them.",
     )
+    attention_sinks: bool = Field(
+        default=False,
+        description="Whether each head has a learned logit that takes part in its softmax and is then "
+        "dropped, so that a head can attend to nothing (gpt-oss). `transformers` and llama.cpp have no such "
+        "dense model: only `python -m trainer` reads it, its export too. Excludes `attention: flash`.",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -165,6 +176,7 @@ class ModelConfig(Config):
         embeddings = vocab_size * self.d_model * (1 if self.tie_embeddings else 2)
         block = self._block_matrices() + 2 * self.d_model
         block += 2 * self.head_dim if self.qk_norm else 0
+        block += self.n_heads if self.attention_sinks else 0
         return embeddings + block * self.n_layers + self.d_model
 
     def flops_per_token(self, vocab_size: int, seq_len: int, causal: bool = False) -> int:

@@ -356,6 +356,14 @@ class TrainingConfig(Config):
         return self
 
     @model_validator(mode="after")
+    def _attention_has_sinks(self) -> Self:
+        if self.attention == "flash" and self.model.attention_sinks:
+            raise ValueError(
+                "attention flash has no attention sinks: set attention: auto, or model.attention_sinks: false"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _can_be_split(self) -> Self:
         for stage in self.curriculum.stages:
             self.parallel.check(self.model, stage.seq_len, self.optimizer.kind, self.dropout)

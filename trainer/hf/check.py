@@ -48,9 +48,9 @@ def check_export(model: Llama, directory: Path) -> None:
 
 
 def check_with_transformers(directory: Path) -> ExportCheck:
-    """Compares with `transformers`, where it is installed."""
+    """Compares with `transformers`, where it is installed and computes such a model."""
     model = load_model(directory, torch.device("cpu"))
-    comparable, tokens = find_spec("transformers"), _tokens(model)
+    comparable, tokens = find_spec("transformers") and not model.config.attention_sinks, _tokens(model)
     return _compare(model, tokens, _logits_of_transformers(directory, tokens) if comparable else None)
 
 

@@ -9,9 +9,13 @@ from pydantic import ValidationError
 from trainer.config import ModelConfig, format_validation_error
 from trainer.system.errors import TrainerError
 
+# The model_type of what no architecture in transformers computes, so that transformers refuses it, and the
+# keys that config.json has for it only.
+OWN = "groundwork"
+_OWN_KEYS = ("attention_sinks", "qk_norm")
 LARGEST_SIZE = 2**31 - 1
 # The defaults of transformers where config.json has no value.
-_DEFAULTS = {"llama": {"rms_norm_eps": 1e-6}, "qwen3": {"rms_norm_eps": 1e-6, "head_dim": 128}}
+_DEFAULTS = {"llama": {"rms_norm_eps": 1e-6}, "qwen3": {"rms_norm_eps": 1e-6, "head_dim": 128}, OWN: {}}
 # Keys of the two families that our model does not support, and the values that turn them off.
 _UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "attention_bias": (False, None),
@@ -26,8 +30,12 @@ _UNSUPPORTED: dict[str, tuple[Any, ...]] = {
 def config_json(
     config: ModelConfig, vocab_size: int, context: int, bot_id: int, eot_id: int
 ) -> dict[str, Any]:
-    """config.json of a Llama or, with `qk_norm`, of a Qwen3."""
+    """config.json of a Llama, of a Qwen3 (with `qk_norm`), or of our own type (with `attention_sinks`)."""
     architecture, family = ("Qwen3ForCausalLM", "qwen3") if config.qk_norm else ("LlamaForCausalLM", "llama")
+    own: dict[str, Any] = {}
+    if config.attention_sinks:
+        architecture, family = "GroundworkForCausalLM", OWN
+        own = {key: getattr(config, key) for key in _OWN_KEYS}
     scaling = config.rope_scaling.model_dump(exclude_none=True) if config.rope_scaling else None
     return {
         "architectures": [architecture],
@@ -53,6 +61,7 @@ def config_json(
         "bos_token_id": bot_id,
         "eos_token_id": eot_id,
         "dtype": "float32",
+        **own,
     }
 
 
@@ -87,6 +96,7 @@ def model_config(directory: Path) -> ModelConfig:
             f"{path}: model_type {family!r} is not supported; use one of {', '.join(_DEFAULTS)}"
         )
     values = {**_DEFAULTS[family], **values}
+    own = {key: values.get(key) for key in _OWN_KEYS} if family == OWN else {}
     rope = values.get("rope_parameters") or values.get("rope_scaling") or {}
     if not isinstance(rope, dict):
         raise TrainerError(f"{path}: the rotary embeddings are described by {rope!r}, not by a JSON object")
@@ -106,6 +116,7 @@ def model_config(directory: Path) -> ModelConfig:
         "norm_eps": values.get("rms_norm_eps"),
         "tie_embeddings": values.get("tie_word_embeddings"),
         "qk_norm": family == "qwen3",
+        **own,
     }
     try:
         return ModelConfig.model_validate({key: value for key, value in shape.items() if value is not None})

@@ -67,7 +67,8 @@ def load_model(directory: Path, device: torch.device) -> Llama:
     shape, seq_len = model_config(directory), read_size(directory, "max_position_embeddings")
     vocab_size = read_size(directory, "vocab_size")
     with torch.device("meta"):
-        backend = choose("auto", device, torch.float32, seq_len, shape.head_dim, masked=False)
+        sinks = shape.attention_sinks
+        backend = choose("auto", device, torch.float32, seq_len, shape.head_dim, masked=False, sinks=sinks)
         model = Llama(shape, vocab_size, seq_len, backend)
     model.materialise(device)
     load_weights(model, directory)

@@ -20,7 +20,7 @@ from trainer.model.precision import Precision, autocast
 from trainer.model.rope import rotary_tables, rotate
 
 VOCAB_MULTIPLE = 64
-HEAD = "lm_head.weight"
+HEAD, SINKS = "lm_head.weight", "sinks.weight"
 DropoutKeys = tuple[torch.Tensor | None, torch.Tensor | None]
 # (final hidden states of a micro-batch, its rows in the batch) -> the loss to differentiate.
 MicroBatchLoss = Callable[[torch.Tensor, slice | torch.Tensor], torch.Tensor]
@@ -67,6 +67,19 @@ def joined(layers: Sequence[nn.Linear], x: torch.Tensor) -> Sequence[torch.Tenso
     return nn.functional.linear(x, weight).split([layer.out_features for layer in layers], dim=-1)
 
 
+class Sinks(nn.Module):
+    """The logits of attention sinks, one for each head. A module, so that tensor parallelism can hand out
+    those of its heads.
+    """
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(heads))
+
+    def forward(self) -> torch.Tensor:
+        return self.weight
+
+
 class Attention(nn.Module):
     def __init__(self, config: ModelConfig, backend: Backend) -> None:
         super().__init__()
@@ -77,6 +90,7 @@ class Attention(nn.Module):
         self.o_proj = nn.Linear(config.n_heads * config.head_dim, config.d_model, bias=False)
         self.q_norm = RMSNorm(config.head_dim, config.norm_eps) if config.qk_norm else nn.Identity()
         self.k_norm = RMSNorm(config.head_dim, config.norm_eps) if config.qk_norm else nn.Identity()
+        self.sinks = Sinks(config.n_heads) if config.attention_sinks else None
 
     def forward(
         self,
@@ -94,7 +108,7 @@ class Attention(nn.Module):
         value = value.view(heads).transpose(1, 2)
         if cache is not None:
             key, value = cache.extend(key, value)
-        mixed = attention(query, key, value, self.backend, mask)
+        mixed = attention(query, key, value, self.backend, mask, self.sinks() if self.sinks else None)
         return self.o_proj(mixed.transpose(1, 2).reshape(batch, length, -1))
 
 
@@ -301,7 +315,9 @@ class Llama(nn.Module):
         device and number of processes.
         """
         for name, parameter in self.named_parameters():
-            if parameter.ndim == 1:
+            if name.endswith(SINKS):
+                parameter.zero_()  # as much as a key with the score 0: each head may leave or strengthen it
+            elif parameter.ndim == 1:
                 parameter.fill_(1.0)
             elif config.zero_output and name.endswith(("o_proj.weight", "down_proj.weight")):
                 parameter.zero_()

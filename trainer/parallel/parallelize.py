@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_module
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     ParallelStyle,
@@ -66,6 +67,18 @@ def _around_blocks(
         yield head, policy
 
 
+class _OfItsHeads(ParallelStyle):
+    """Attention sinks: each process keeps all of them, as it does norms, and computes with those of its
+    heads.
+    """
+
+    def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
+        def of_its_heads(_: nn.Module, sinks: DTensor, mesh: DeviceMesh) -> Any:
+            return sinks.redistribute(mesh, [Shard(0)]).to_local()
+
+        return distribute_module(module, device_mesh, output_fn=of_its_heads)
+
+
 def _split_matrices(model: Llama, mesh: DeviceMesh) -> None:
     """Tensor and sequence parallel after Megatron (Korthikanti et al. 2022, arXiv 2205.05198).
 
@@ -92,6 +105,8 @@ def _split_matrices(model: Llama, mesh: DeviceMesh) -> None:
     if model.config.qk_norm:
         norms = SequenceParallel(sequence_dim=HEADS, use_local_output=True)
         plan |= {"self_attn.q_norm": norms, "self_attn.k_norm": norms}
+    if model.config.attention_sinks:
+        plan["self_attn.sinks"] = _OfItsHeads()
     for block in model.model.layers:
         parallelize_module(block, mesh, plan)
     around: list[tuple[str, ParallelStyle]] = [

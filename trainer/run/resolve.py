@@ -7,6 +7,7 @@ from typing import Any, Self
 import torch
 
 from trainer.config import RunConfig, TrainingConfig, run_identity
+from trainer.config.model import READ_HERE_ONLY
 from trainer.data.loader import TrainingData
 from trainer.hf import Pretrained
 from trainer.model import precision as precisions
@@ -52,6 +53,8 @@ def resolve(config: RunConfig, world: World) -> Plan:
     data = TrainingData(config.data, training, config.run_dir / "packing")
     if training.threads:
         torch.set_num_threads(training.threads)
+    if world.is_main and training.model.attention_sinks:
+        log.warning(READ_HERE_ONLY)
     precision = precisions.resolve(training.precision, world.device)
     attention = attention_for(training, precision, world)
     pretrained = None
@@ -68,7 +71,13 @@ def attention_for(training: TrainingConfig, precision: Precision, world: World) 
     model, dtype, masked = training.model, AUTOCAST.get(precision, torch.float32), training.document_masking
     chosen = world.from_main(
         lambda: choose(
-            training.attention, world.device, dtype, training.seq_len, model.head_dim, bool(masked)
+            training.attention,
+            world.device,
+            dtype,
+            training.seq_len,
+            model.head_dim,
+            bool(masked),
+            model.attention_sinks,
         )
     )
     if chosen == "flash":

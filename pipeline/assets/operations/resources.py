@@ -21,6 +21,7 @@ from pipeline.store import keys
 from pipeline.store.engines.local import Engine, LocalEngine
 from pipeline.store.errors import PipelineError
 from pipeline.store.store import Store, default_store
+from trainer.config.model import READ_HERE_ONLY
 from trainer.system import terminal
 from trainer.system.errors import install
 
@@ -145,6 +146,8 @@ class PipelineResources(dg.ConfigurableResource):
         if context.log:
             context.log.info(f"run {run.run_id[:8]} of {self.called} begins")
             terminal.otherwise(f"run {run.run_id[:8]} of {self.called}")
+            if trains(run) and self.recipe.training.model.attention_sinks:
+                context.log.warning(READ_HERE_ONLY)
         self.hold_data()
         self._take_over(instance, run.tags.get(PARENT_TAG))
 

@@ -71,11 +71,16 @@ def export_gguf(
 
 def write(model: Path, path: Path, name: str, progress: Callable[[int], object]) -> dict[str, int]:
     """Writes the model of a directory in Hugging Face's format, as `export_gguf` says."""
+    config = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    if config.get("attention_sinks"):
+        raise GgufError(
+            "--format gguf: llama.cpp has no dense model with attention sinks: train without "
+            "training.model.attention_sinks, or use the model with `python -m trainer`"
+        )
     try:
         import gguf
     except ModuleNotFoundError:
         raise GgufError(f"--format gguf needs the package gguf: run {install('gguf')}") from None
-    config = json.loads((model / "config.json").read_text(encoding="utf-8"))
     architecture = ARCHITECTURES[config["architectures"][0]]
     factors = _rope_factors(config)
     if factors is not None and architecture != "llama":

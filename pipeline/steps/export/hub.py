@@ -19,10 +19,16 @@ def push(model: Path, repository: str, public: bool) -> str:
     from huggingface_hub import HfApi
 
     try:
-        (model / "config.json").stat()  # a checkpoint has a lineage, too
+        # a checkpoint has a lineage, too
+        config = json.loads((model / "config.json").read_text(encoding="utf-8"))
         lineage = json.loads((model / "lineage.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise PushError(f"{model} is not an exported model ({error}): give a run that has ended") from error
+    if config.get("attention_sinks"):
+        raise PushError(
+            f"{model} cannot be pushed: no reader of the hub's models has a dense one with attention sinks. "
+            "Train without training.model.attention_sinks, or use the model with `python -m trainer`"
+        )
     hub = HfApi(library_name="groundwork")
     try:
         hub.create_repo(repository, private=not public, exist_ok=True)

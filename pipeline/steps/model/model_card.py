@@ -3,6 +3,7 @@ matter.
 """
 
 import json
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -53,26 +54,22 @@ def model_card(lineage: dict[str, Any], evaluation: Mapping[str, Any], effort: E
     libraries = ", ".join(f"{name} {version}" for name, version in sorted(done["libraries"].items()))
     commit = lineage["git_commit"]
     code = f"commit `{commit}`" if commit else "which was not in a git checkout"
+    prompt = prompts[0] if prompts else ""
     if tuning := evaluation.get("tuning"):
         does, usage, written = ANSWERS, comparison.usage(tuning), comparison.section(tuning)
     else:
-        does, usage, written = CONTINUES, _usage(prompts[0] if prompts else ""), _samples(evaluation)
+        does, usage, written = CONTINUES, _usage(prompt), _samples(evaluation)
+    opened = _opened_here(prompt, bool(tuning)) if model.attention_sinks else _opened_by_transformers(usage)
     measured = "held-out loss and these benchmarks" if evaluation.get("benchmarks") else "held-out loss"
     return f"""---
-{_front_matter(lineage)}---
+{_front_matter(lineage, "groundwork" if model.attention_sinks else "transformers")}---
 
 # {" ".join([recipe["name"], *([lineage["variant"]] if "variant" in lineage else [])])}
 
 A decoder-only language model of {model.parameters(vocab_size):,} parameters{begun}, trained on
 {tokens} with a context of {training["seq_len"]:,}. {does}{_base_paragraph(lineage)}
 
-```python
-from transformers import AutoModelForCausalLM, AutoTokenizer
-
-here = "."  # this directory, or its name on the hub
-model, tokenizer = AutoModelForCausalLM.from_pretrained(here), AutoTokenizer.from_pretrained(here)
-{usage}
-```
+{opened}
 
 ## Data
 
@@ -156,10 +153,10 @@ def _base_paragraph(lineage: Mapping[str, Any]) -> str:
     return "\n\n" + "\n".join(sentences) if sentences else ""
 
 
-def _front_matter(lineage: Mapping[str, Any]) -> str:
-    """What the hub shows beside a model and finds it by."""
+def _front_matter(lineage: Mapping[str, Any], library: str) -> str:
+    """What the hub shows beside a model and finds it by; `library` is what reads it."""
     facts: dict[str, Any] = {
-        "library_name": "transformers",
+        "library_name": library,
         "pipeline_tag": "text-generation",
         "tags": ["groundwork"],
     }
@@ -192,7 +189,8 @@ def _settings(training: Mapping[str, Any], model: ModelConfig, vocab_size: int, 
     rows = {
         "layers, width": f"{model.n_layers}, {model.d_model}",
         "attention heads": f"{model.n_heads}, {model.n_kv_heads} of keys and values"
-        + (", QK-norm" if model.qk_norm else ""),
+        + (", QK-norm" if model.qk_norm else "")
+        + (", sinks" if model.attention_sinks else ""),
         "feed-forward width": f"{model.d_ff:,}",
         "vocabulary": f"{vocab_size:,}, byte-level BPE",
         "optimizer": f"{optimizer['kind']}, {rates}, weight decay {optimizer['weight_decay']:g}",
@@ -248,6 +246,26 @@ def _scores(name: str, found: Mapping[str, Any]) -> list[str]:
 def _samples(evaluation: Mapping[str, Any]) -> str:
     samples = (f"`{sample['prompt']}`\n\n{fenced(sample['text'])}" for sample in evaluation["samples"])
     return "## Samples\n\n" + ("\n\n".join(samples) or "None were asked for.")
+
+
+def _opened_by_transformers(usage: str) -> str:
+    return f"""```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+here = "."  # this directory, or its name on the hub
+model, tokenizer = AutoModelForCausalLM.from_pretrained(here), AutoTokenizer.from_pretrained(here)
+{usage}
+```"""
+
+
+def _opened_here(prompt: str, answers: bool) -> str:
+    command = "chat ." if answers else f"generate --model . --prompt {shlex.quote(prompt)}"
+    return f"""Its attention has sinks, as that of gpt-oss. No dense model of `transformers` or llama.cpp has
+them, so Groundwork's own trainer reads this directory:
+
+```sh
+python -m trainer {command}
+```"""
 
 
 def _usage(prompt: str) -> str:

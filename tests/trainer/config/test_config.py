@@ -37,10 +37,7 @@ def example() -> dict[str, Any]:
 
 
 # Dumps of earlier code, by the sections of a run that have them.
-CONSTANTS = {
-    "model": {"attention_sinks": False},
-    "model.rope_scaling": {"low_freq_factor": 1.0, "high_freq_factor": 4.0},
-}
+CONSTANTS = {"model.rope_scaling": {"low_freq_factor": 1.0, "high_freq_factor": 4.0}}
 
 
 @pytest.mark.parametrize("place", CONSTANTS)
@@ -59,6 +56,28 @@ def test_a_setting_that_became_a_constant_is_read_at_its_value_and_stays_in_the_
     for name in CONSTANTS[place]:
         with pytest.raises(TrainerError, match=f"unknown key '{name}'"):
             load(tmp_path, values, f"training.{place}.{name}=7")
+
+
+def test_a_setting_that_is_one_again_leaves_the_names_of_earlier_runs_as_they_are(tmp_path: Path) -> None:
+    values = example()
+    before = load(tmp_path, values).model_dump(mode="json")["training"]["model"]
+    assert before["attention_sinks"] is False  # a constant of the dump meanwhile
+    values["training"]["model"]["attention_sinks"] = True
+    assert load(tmp_path, values).training.model.attention_sinks
+
+
+@pytest.mark.parametrize("backend", ["auto", "math", "sdpa", "flex", "flash"])
+def test_attention_sinks_are_refused_with_flash_attention_where_the_settings_are_read(
+    tmp_path: Path, backend: str
+) -> None:
+    values = example()
+    values["training"]["model"]["attention_sinks"] = True
+    values["training"]["attention"] = backend
+    if backend != "flash":
+        load(tmp_path, values)
+        return
+    with pytest.raises(TrainerError, match="attention flash has no attention sinks: set attention: auto"):
+        load(tmp_path, values)
 
 
 def load(tmp_path: Path, values: dict[str, Any], *overrides: str) -> RunConfig:

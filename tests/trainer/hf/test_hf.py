@@ -194,6 +194,24 @@ def test_weights_of_another_shape_are_refused(tmp_path: Path, corpus_dir: Path) 
         hf.load_weights(make(n_layers=3), tmp_path / "hf")
 
 
+def test_a_model_that_transformers_does_not_compute_is_refused_there_and_read_here(
+    tmp_path: Path, corpus_dir: Path
+) -> None:
+    model = make(qk_norm=True, attention_sinks=True)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "sinks" in name:
+                parameter.copy_(torch.tensor([0.5, -1.0, 2.0, 0.0]))
+    hf.export(model, corpus_dir / "tokenizer", 2, 3, tmp_path / "hf")
+    with pytest.raises(ValueError, match="model type `groundwork`"):
+        AutoModelForCausalLM.from_pretrained(tmp_path / "hf")
+    loaded, tokens = hf.load_model(tmp_path / "hf", torch.device("cpu")), torch.arange(90)[None]
+    assert loaded.config == model.config
+    assert torch.equal(loaded.logits(loaded(tokens)), model.logits(model(tokens)))
+    hf.check_export(model, tmp_path / "hf")
+    assert hf.check_with_transformers(tmp_path / "hf").difference is None
+
+
 def test_the_exported_configuration_gives_the_model_back(tmp_path: Path, corpus_dir: Path) -> None:
     model = make(qk_norm=True, n_kv_heads=2)
     hf.export(model, corpus_dir / "tokenizer", 2, 3, tmp_path / "hf")

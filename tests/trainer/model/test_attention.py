@@ -25,9 +25,15 @@ needs_gpu = pytest.mark.skipif(
 
 
 def reference(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, documents: torch.Tensor | None
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    documents: torch.Tensor | None,
+    sinks: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Softmax over the positions that each one may see, listed one by one."""
+    """Softmax over the positions that each one may see, listed one by one, and over the sink of the head,
+    which has no value.
+    """
     length, total = query.shape[2], key.shape[2]
     seen = [
         [
@@ -38,6 +44,9 @@ def reference(
     ]
     key, value = (tensor.repeat_interleave(query.shape[1] // key.shape[1], dim=1) for tensor in (key, value))
     scores = (query @ key.mT / math.sqrt(query.shape[3])).masked_fill(~torch.tensor(seen)[:, None], -math.inf)
+    if sinks is not None:
+        column = sinks[:, None, None].expand(*scores.shape[:3], 1)
+        return torch.cat([scores, column], dim=-1).softmax(dim=-1)[..., :-1] @ value
     return scores.softmax(dim=-1) @ value
 
 
@@ -49,22 +58,25 @@ def compare(
     masked: bool,
     dtype: torch.dtype,
     head_dim: int = 8,
+    with_sinks: bool = False,
 ) -> None:
     """Outputs and, where gradients are on, their gradients against the reference."""
     device = torch.device("cuda" if GPU else "cpu")
     generator = torch.Generator().manual_seed(3)
     shapes = ((2, 4, length, head_dim), (2, kv_heads, total, head_dim), (2, kv_heads, total, head_dim))
     tensors = [torch.randn(shape, generator=generator).to(dtype) for shape in shapes]
+    if with_sinks:
+        tensors.append(2 * torch.randn(4, generator=generator))
     tokens = torch.randint(0, 4, (2, total), generator=generator)
     documents = document_numbers(tokens, bot_id=0) if masked else None
     weights = torch.randn(shapes[0], generator=generator).to(dtype)
     tolerance = 1e-5 if dtype == torch.float32 else 3e-2
 
     exact = [tensor.double().requires_grad_(torch.is_grad_enabled()) for tensor in tensors]
-    expected = reference(exact[0], exact[1], exact[2], documents)
+    expected = reference(*exact[:3], documents, *exact[3:])
     fast = [tensor.to(device).requires_grad_(torch.is_grad_enabled()) for tensor in tensors]
     mask = document_mask(documents.to(device) if documents is not None else None, length, backend)
-    found = attention(fast[0], fast[1], fast[2], backend, mask)
+    found = attention(*fast[:3], backend, mask, *fast[3:])
     torch.testing.assert_close(found.double().cpu(), expected, rtol=tolerance, atol=tolerance)
     if not torch.is_grad_enabled():
         return
@@ -94,6 +106,37 @@ def test_a_backend_equals_the_reference_at_lengths_of_several_blocks_in_each_typ
     compare(backend, kv_heads=2, length=131, total=131, masked=masked, dtype=dtype, head_dim=16)
 
 
+@pytest.mark.parametrize("backend", ["math", "sdpa"])
+@pytest.mark.parametrize("kv_heads", [4, 2, 1])
+@pytest.mark.parametrize(("length", "total"), [(13, 13), (5, 13), (1, 8)])
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_backend_with_attention_sinks_equals_the_reference(
+    backend: Backend, kv_heads: int, length: int, total: int, masked: bool
+) -> None:
+    compare(backend, kv_heads, length, total, masked, torch.float32, with_sinks=True)
+
+
+@pytest.mark.parametrize("backend", ["math", "sdpa"])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_attention_sinks_equal_the_reference_at_lengths_of_several_blocks_in_each_type(
+    backend: Backend, masked: bool, dtype: torch.dtype
+) -> None:
+    compare(backend, 2, 131, 131, masked, dtype, head_dim=16, with_sinks=True)
+
+
+@pytest.mark.parametrize("backend", ["math", "sdpa"])
+@pytest.mark.parametrize("sink", [-300.0, 300.0])
+def test_a_sink_of_any_size_leaves_outputs_and_gradients_finite(backend: Backend, sink: float) -> None:
+    tensors = [torch.randn(1, 2, 9, 8).mul(9).requires_grad_() for _ in range(3)]
+    sinks = torch.full((2,), sink, requires_grad=True)
+    found = attention(*tensors, backend, None, sinks)
+    without = attention(*tensors, backend)
+    torch.testing.assert_close(found, without if sink < 0 else torch.zeros_like(without), rtol=0, atol=1e-5)
+    for gradient in torch.autograd.grad(found.square().sum(), [*tensors, sinks]):
+        assert gradient.isfinite().all()
+
+
 @pytest.mark.slow
 def test_the_mask_that_a_gpu_compiles_hides_the_same() -> None:
     for number in range(3):
@@ -115,6 +158,23 @@ def test_flex_equals_the_reference(kv_heads: int, length: int) -> None:
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 def test_the_blocks_of_flex_hide_what_the_reference_hides() -> None:
     compare("flex", kv_heads=2, length=131, total=131, masked=True, dtype=torch.float32, head_dim=16)
+
+
+@torch.no_grad()
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+def test_flex_has_the_same_attention_sinks() -> None:
+    compare("flex", 2, 131, 131, masked=True, dtype=torch.float32, head_dim=16, with_sinks=True)
+
+
+@needs_gpu
+@pytest.mark.parametrize("backend", ["flex", "sdpa"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("kv_heads", [4, 2])
+def test_attention_sinks_on_a_gpu_equal_the_reference(
+    backend: Backend, dtype: torch.dtype, kv_heads: int
+) -> None:
+    for length in (13, 131):
+        compare(backend, kv_heads, length, length, backend == "flex", dtype, head_dim=16, with_sinks=True)
 
 
 @needs_gpu
@@ -174,6 +234,8 @@ def test_a_gpu_attends_with_flash_where_a_package_for_it_is_the_fastest(
     gpu = torch.device("cuda")
     assert choose("auto", gpu, dtype, 256, head_dim, masked) == expected
     assert choose("math", gpu, dtype, 256, head_dim, masked) == "math"
+    with_sinks = choose("auto", gpu, dtype, 256, head_dim, masked, sinks=True)
+    assert with_sinks == ("flex" if masked else "sdpa")
 
 
 def test_a_backend_that_cannot_work_here_is_refused_with_the_reason() -> None:

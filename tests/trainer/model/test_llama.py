@@ -14,7 +14,7 @@ from trainer import hf
 from trainer.config import InitConfig, ModelConfig, RunConfig
 from trainer.config.model import SIZES
 from trainer.model.activation_checkpointing import ActivationCheckpointing
-from trainer.model.attention import document_numbers
+from trainer.model.attention import Backend, document_numbers
 from trainer.model.llama import Llama, joined
 from trainer.run.loop import DONE, run
 
@@ -30,6 +30,16 @@ def test_the_parameters_of_a_size_are_those_that_transformers_counts(size: str, 
     with torch.device("meta"):
         peer = AutoModelForCausalLM.from_config(AutoConfig.for_model(values.pop("model_type"), **values))
     assert config.parameters(50_000) == peer.num_parameters()
+
+
+def test_the_parameters_with_attention_sinks_are_those_of_the_model() -> None:
+    config = ModelConfig(**SHAPE, attention_sinks=True)
+    model = Llama(config, 320, 64, "math")
+    assert config.parameters(320) == sum(parameter.numel() for parameter in model.parameters())
+    model.initialise(INIT, seed=0)
+    sinks = [one for name, one in model.named_parameters() if "sinks" in name]
+    assert len(sinks) == 2
+    assert not any(one.any() for one in sinks)
 
 
 def test_a_size_is_named_alone_or_with_what_differs() -> None:
@@ -87,9 +97,11 @@ def test_first_weights_are_a_function_of_seed_and_name() -> None:
     assert torch.equal(model.lm_head.weight[:300], drawn[:300])
 
 
-def gradients(kind: ActivationCheckpointing, compiled: bool = False) -> dict[str, torch.Tensor]:
+def gradients(
+    kind: ActivationCheckpointing, compiled: bool = False, backend: Backend = "sdpa", sinks: bool = False
+) -> dict[str, torch.Tensor]:
     """Gradients on masked documents."""
-    model = Llama(ModelConfig(**SHAPE), 300, 64, "sdpa", kind)
+    model = Llama(ModelConfig(**SHAPE, attention_sinks=sinks), 300, 64, backend, kind)
     model.initialise(INIT, seed=1)
     if compiled:
         for block in model.model.layers:
@@ -103,11 +115,14 @@ def gradients(kind: ActivationCheckpointing, compiled: bool = False) -> dict[str
     }
 
 
-def test_activation_checkpointing_changes_no_bit_of_the_gradients_and_selective_repeats_no_product() -> None:
+@pytest.mark.parametrize("sinks", [False, True])
+def test_activation_checkpointing_changes_no_bit_of_the_gradients_and_selective_repeats_no_product(
+    sinks: bool,
+) -> None:
     flops, found = {}, {}
     for kind in ("none", "selective", "full"):
         with FlopCounterMode(display=False) as counter:
-            found[kind] = gradients(kind)
+            found[kind] = gradients(kind, sinks=sinks)
         flops[kind] = counter.get_total_flops()
     assert flops["none"] == flops["selective"] < flops["full"]
     for name, gradient in found["none"].items():
@@ -116,9 +131,21 @@ def test_activation_checkpointing_changes_no_bit_of_the_gradients_and_selective_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["none", "selective", "full"])
-def test_compiled_blocks_have_the_gradients_of_plain_ones(kind: ActivationCheckpointing) -> None:
-    plain, compiled = gradients("none"), gradients(kind, compiled=True)
+@pytest.mark.parametrize(
+    ("kind", "backend", "sinks"),
+    [
+        ("none", "sdpa", False),
+        ("selective", "sdpa", False),
+        ("full", "sdpa", False),
+        ("none", "sdpa", True),
+        ("selective", "math", True),
+    ],
+)
+def test_compiled_blocks_have_the_gradients_of_plain_ones(
+    kind: ActivationCheckpointing, backend: Backend, sinks: bool
+) -> None:
+    plain = gradients("none", False, backend, sinks)
+    compiled = gradients(kind, True, backend, sinks)
     for name, gradient in compiled.items():
         torch.testing.assert_close(
             gradient, plain[name], rtol=1e-4, atol=1e-5 * plain[name].abs().max().item(), msg=name

@@ -52,6 +52,14 @@ def test_a_run_in_several_processes_is_that_of_one(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("way", ["fsdp-4", "tp-2", "fsdp-2 x tp-2", "pp-2 x tp-2"])
+def test_attention_sinks_are_split_as_the_rest(settings: dict[str, Any], tmp_path: Path, way: str) -> None:
+    settings = spread(settings)
+    settings["training"]["model"] |= {"attention_sinks": True}
+    assert_is_that_of_one(settings, tmp_path, *WAYS[way])
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("way", "precision", "optimizer"),
     [

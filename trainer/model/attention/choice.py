@@ -25,13 +25,15 @@ def choose(
     seq_len: int,
     head_dim: int,
     masked: bool,
+    sinks: bool = False,
 ) -> Backend:
     """The backend that `wanted` stands for with queries of `dtype`; `masked` when documents are kept apart.
 
     On a GPU `auto` takes flash in bf16 and fp16 if a package is installed whose kernels are the fastest for
     this GPU and heads of `head_dim` numbers, else flex for masked documents and SDPA for others: SDPA would
-    compute hidden scores, too, and keep a mask of length x length in each layer. Raises TrainerError when
-    `wanted` cannot be used here.
+    compute hidden scores, too, and keep a mask of length x length in each layer. Flash has no attention
+    `sinks`, and settings with both are refused where they are read. Raises TrainerError when `wanted` cannot
+    be used here.
     """
     in_half = device.type == "cuda" and dtype in (torch.bfloat16, torch.float16)
     if wanted == "flash" and not in_half:
@@ -44,7 +46,7 @@ def choose(
         return wanted
     if device.type == "cpu":
         return "math" if seq_len <= MATH_MAX_LENGTH[dtype] else "sdpa"
-    if in_half and flash.is_fastest_on(device, head_dim):
+    if in_half and not sinks and flash.is_fastest_on(device, head_dim):
         return "flash"
     return "flex" if masked else "sdpa"
 

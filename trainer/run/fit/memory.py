@@ -231,6 +231,7 @@ def _step(training: TrainingConfig, vocab_size: int, accumulates: bool, windows:
         training.seq_len,
         training.model.head_dim,
         masked,
+        training.model.attention_sinks,
     )
     measurable, less = _measurable(training.optimizer)
     with FakeTensorMode(), device:
