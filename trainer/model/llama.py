@@ -228,6 +228,7 @@ class Decoder(nn.Module):
             for number, layer in enumerate(cast(Iterable[Block], layers)):
                 # Uncompiled: a cache reads more with each call, and compiled blocks need one shape.
                 x = layer.forward(x, self.cos[at], self.sin[at], None, cache.layer(number))
+            cache.length += length
             return x
         cos, sin = self.cos[:length], self.sin[:length]
         mask = document_mask(documents, length, self.backend, self.most_documents)

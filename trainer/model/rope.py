@@ -46,6 +46,19 @@ def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tenso
     return turned.transpose(1, 2) if transposed_last else turned
 
 
+def turned_back(keys: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, positions: int) -> torch.Tensor:
+    """The rotated `keys` [..., head_dim] as they would be `positions` positions earlier, computed in fp32.
+    `cos` and `sin` are the tables of `rotary_tables`.
+    """
+    magnitude = cos[0]  # that of every angle, since the first is 0
+    first, second = keys.float().chunk(2, dim=-1)
+    turned = (
+        torch.cat([first, second], dim=-1) * cos[positions]
+        + torch.cat([second, -first], dim=-1) * sin[positions]
+    )
+    return (turned / magnitude).to(keys.dtype)
+
+
 def _llama3(frequencies: torch.Tensor, scaling: Llama3Scaling) -> torch.Tensor:
     # In Hugging Face's order of operations: one rounding changes the cosine at position 20,000 by 0.001.
     turns = scaling.original_max_position_embeddings / (2 * math.pi / frequencies)

@@ -1,4 +1,4 @@
-"""A conversation with a model: the prompt of each turn, its answer as it is written, and the cache."""
+"""A conversation with a model: the prompt of each turn, and its answer as it is written."""
 
 import json
 from collections.abc import Iterator
@@ -13,9 +13,10 @@ from trainer.config import SamplesConfig
 from trainer.config.data import ChatIds
 from trainer.hf import load_model
 from trainer.hf.tokenizer import load_tokenizer
-from trainer.model.cache import POSITIONS, KeyValueCache
+from trainer.model.cache import POSITIONS
 from trainer.model.llama import Llama
 from trainer.model.precision import autocast
+from trainer.model.streaming import FIRST, Stream
 from trainer.run.evaluation.generate import choose, writing_precision
 from trainer.system.errors import TrainerError
 
@@ -62,7 +63,9 @@ class ChatFormat:
 
 
 class Conversation:
-    """Turns with one model. What was said stays in the cache, so that each turn computes its own tokens.
+    """Turns with one model, as many as are wanted. What was said stays in the cache, so that each turn
+    computes its own tokens. When the cache is full, the model forgets the oldest of it, but not the
+    instructions that the conversation begins with, if they take at most half of the cache.
 
     `stopped`: whether the model ended its last answer itself.
     """
@@ -74,28 +77,25 @@ class Conversation:
 
     def reset(self) -> None:
         """Forgets what was said, but not the instructions that it began with."""
-        self.room = min(self._model.max_length, POSITIONS[self._model.lm_head.weight.device.type])
-        self._cache, self._unread, self.stopped = KeyValueCache(self.room), [self._form.begin], False
+        room = min(self._model.max_length, POSITIONS[self._model.lm_head.weight.device.type])
+        self.stream, self._unread, self.stopped = Stream(self._model, room), [self._form.begin], False
         if self._system:
             self.read("system", self._system)
 
     def read(self, role: str, content: str) -> None:
         """Takes a message as said."""
+        begins = self._unread == [self._form.begin]
         self._unread += self._form.message(role, content)
+        if begins and role == "system" and len(self._unread) <= self.stream.cache.room // 2:
+            self.stream.keep(max(FIRST, len(self._unread)))
 
     def answer(self, said: str, role: str = "user") -> Iterator[str]:
-        """Yields the answer to a message in pieces of whole characters. It may be left before its end, and
-        ends where the model can read no more.
-
-        Raises TrainerError, and begins anew, when nothing can be answered.
-        """
+        """Yields the answer to a message in pieces of whole characters. It may be left before its end."""
         self.read(role, said)
         self._unread.append(self._form.ids.assistant)
         written, shown, self.stopped = list[int](), 0, False
         try:
             for _ in range(self._samples.max_new_tokens):
-                if written and self._is_full:
-                    break
                 token = self._next()
                 if self._form.ends(token):
                     self.stopped = token == self._form.ids.end
@@ -108,25 +108,15 @@ class Conversation:
                     shown = len(text)
             yield self._form.text(written)[shown:]
         finally:
-            if self._cache.length:  # it has not begun anew
-                self._unread.append(self._form.ids.end)
-
-    @property
-    def _is_full(self) -> bool:
-        return self._cache.length + len(self._unread) >= self.room
+            self._unread.append(self._form.ids.end)
 
     @torch.no_grad()
     def _next(self) -> int:
         """Reads what is unread and draws the next token."""
-        if self._is_full:
-            self.reset()
-            raise TrainerError(
-                f"the conversation fills the {self.room} tokens that the model can read: it begins anew"
-            )
         device, unread, self._unread = self._model.lm_head.weight.device, self._unread, []
         with autocast(writing_precision(device), device):
-            hidden = self._model(torch.tensor([unread], device=device), cache=self._cache)
-            return choose(self._model.logits(hidden[0, -1]).float().cpu(), self._samples, self._generator)
+            state = self.stream.read(torch.tensor([unread], device=device))[0]
+            return choose(self._model.logits(state).float().cpu(), self._samples, self._generator)
 
 
 def answered(directory: Path, questions: Path, samples: SamplesConfig) -> Iterator[dict[str, Any]]:

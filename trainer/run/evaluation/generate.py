@@ -1,4 +1,4 @@
-"""Generates text with a model, with a cache of keys and values."""
+"""Generates text with a model, of any length."""
 
 from pathlib import Path
 from typing import Any
@@ -9,9 +9,9 @@ from tokenizers import Tokenizer
 from trainer import hf
 from trainer.config import SamplesConfig
 from trainer.hf.tokenizer import load_tokenizer
-from trainer.model.cache import KeyValueCache
 from trainer.model.llama import Llama
 from trainer.model.precision import Precision, autocast, multiplies_bf16
+from trainer.model.streaming import Stream
 from trainer.system.errors import TrainerError
 
 
@@ -19,25 +19,18 @@ from trainer.system.errors import TrainerError
 def generate(
     model: Llama, prompt: list[int], samples: SamplesConfig, eot_id: int, generator: torch.Generator
 ) -> list[int]:
-    """Continues `prompt` to `eot_id` (not returned), `max_new_tokens` or the end of the model's context,
-    whichever comes first.
+    """Continues `prompt`, at least one token, to `eot_id` (not returned) or to `max_new_tokens`. Prompt and
+    text may be longer than the model's context: `Stream` then keeps the beginning and the newest tokens.
 
-    On a CPU in fp32; on a GPU in bf16 where it multiplies bf16. Raises TrainerError if the prompt is empty or
-    fills the context.
+    On a CPU in fp32; on a GPU in bf16 where it multiplies bf16.
     """
-    if not 0 < len(prompt) < model.max_length:
-        raise TrainerError(
-            f"the prompt has {len(prompt)} tokens; it must have 1 to {model.max_length - 1} to leave "
-            f"room in the model's context of {model.max_length}"
-        )
     device, tokens, written = model.lm_head.weight.device, prompt, list[int]()
-    limit = min(samples.max_new_tokens, model.max_length - len(prompt))
-    cache = KeyValueCache(len(prompt) + limit)
+    stream = Stream(model, min(len(prompt) + samples.max_new_tokens, model.max_length))
     # Once for all tokens: at its end autocast forgets the weights in half precision.
     with autocast(writing_precision(device), device):
-        while len(written) < limit:
-            hidden = model(torch.tensor([tokens], device=device), cache=cache)
-            token = choose(model.logits(hidden[0, -1]).float().cpu(), samples, generator)
+        while len(written) < samples.max_new_tokens:
+            state = stream.read(torch.tensor([tokens], device=device))[0]
+            token = choose(model.logits(state).float().cpu(), samples, generator)
             if token == eot_id:
                 break
             written.append(token)

@@ -55,8 +55,6 @@ class _Handler(BaseHTTPRequestHandler):
                 for piece in self._conversation.answer(said):
                     self.wfile.write(piece.encode())
                     self.wfile.flush()
-            except TrainerError as error:
-                self.wfile.write(str(error).encode())
             except ConnectionError:
                 self.close_connection = True  # the page was left
 

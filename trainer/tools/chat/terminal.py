@@ -10,7 +10,6 @@ from trainer import hf
 from trainer.config import SamplesConfig, samples_of
 from trainer.run.evaluation.conversation import ChatFormat, Conversation
 from trainer.system import terminal
-from trainer.system.errors import TrainerError
 from trainer.system.history import MODEL_NAMES
 from trainer.tools.named import model_named
 
@@ -74,6 +73,4 @@ def _write(conversation: Conversation, said: str, out: TextIO) -> None:
             print(piece, end="", file=out, flush=True)
     except KeyboardInterrupt:
         print(" ...", end="", file=out)
-    except TrainerError as error:
-        print(error, end="", file=out)
     print(file=out)

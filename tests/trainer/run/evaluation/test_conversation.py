@@ -96,14 +96,32 @@ def test_begun_anew_it_answers_as_at_first(tmp_path: Path) -> None:
     assert "".join(talk.answer("Hello")) == first
 
 
-def test_a_conversation_that_fills_the_context_says_so_and_begins_anew(tmp_path: Path) -> None:
-    model = make(context=40)
+def test_a_hundred_turns_are_answered_in_a_cache_of_the_context(tmp_path: Path) -> None:
+    model = make(context=60)
+    with torch.no_grad():
+        model.lm_head.weight[: len(SPECIAL)] = 0  # it ends no answer before its beginning
     talk = conversation(tmp_path, model)
-    first = "".join(talk.answer("Hello"))
-    with pytest.raises(TrainerError, match="fills the 40 tokens"):
-        for _ in range(10):
-            "".join(talk.answer("Hello"))
-    assert "".join(talk.answer("Hello")) == first
+    for turn in range(100):
+        said = "x" * 150 if turn == 50 else f"Question {turn}"  # one is longer than the context
+        assert "".join(talk.answer(said))
+        assert talk.stream.cache.length <= 60
+
+
+@pytest.mark.parametrize(
+    ("system", "kept"), [("Be brief.", 12), ("Be brief, and say nothing of what you do not know.", 4)]
+)
+def test_short_instructions_are_not_forgotten_with_the_oldest_turns(
+    tmp_path: Path, system: str, kept: int
+) -> None:
+    talk = conversation(tmp_path, make(context=60), system=system)
+    "".join(talk.answer("Hello"))
+    keys = talk.stream.cache.layers[1].keys
+    assert keys is not None
+    before = keys.clone()
+    for _ in range(20):
+        "".join(talk.answer("And then?"))
+    same = (keys == before).all(dim=3).all(dim=1)[0]
+    assert int(same.long().cumprod(dim=0).sum()) == kept
 
 
 def test_a_model_that_knows_no_conversations_is_refused_in_one_sentence(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from trainer.hf.tokenizer import load_tokenizer
 from trainer.model.cache import KeyValueCache
 from trainer.model.llama import Llama
 from trainer.run.evaluation.generate import choose, complete, generate
-from trainer.system.errors import TrainerError
 
 GREEDY = SamplesConfig(max_new_tokens=20, temperature=0)
 
@@ -31,7 +30,9 @@ def make(backend: Any = "math", **shape: Any) -> Llama:
 
 
 @pytest.mark.parametrize("backend", ["math", "sdpa"])
-@pytest.mark.parametrize("shape", [{}, {"qk_norm": True}, {"n_kv_heads": 1, "tie_embeddings": True}])
+@pytest.mark.parametrize(
+    "shape", [{}, {"qk_norm": True}, {"n_kv_heads": 1, "tie_embeddings": True}, {"attention_sinks": True}]
+)
 def test_logits_over_a_cache_equal_those_of_the_whole_text(backend: str, shape: dict[str, Any]) -> None:
     model = make(backend, **shape)
     tokens = torch.randint(0, 300, (1, 30), generator=torch.Generator().manual_seed(0))
@@ -53,15 +54,22 @@ def test_greedy_generation_equals_asking_the_whole_model_each_time() -> None:
     assert generate(model, [2, 10, 20], GREEDY, -1, torch.Generator()) == tokens[3:]
 
 
-def test_generation_stops_at_the_end_of_text_and_at_the_context() -> None:
-    model, generator, greedy = make(), torch.Generator(), SamplesConfig(max_new_tokens=1000, temperature=0)
+def test_generation_stops_at_the_end_of_text_or_after_the_tokens_that_are_asked_for() -> None:
+    model, generator, greedy = make(), torch.Generator(), SamplesConfig(max_new_tokens=30, temperature=0)
     free = generate(model, [2, 10], greedy, -1, generator)
-    assert len(free) == 40 - 2
+    assert len(free) == 30
     end = free[5]
     assert generate(model, [2, 10], greedy, end, generator) == free[: free.index(end)]
-    for prompt in ([], [2] * 40):
-        with pytest.raises(TrainerError, match=f"the prompt has {len(prompt)} tokens"):
-            generate(model, prompt, greedy, 3, generator)
+
+
+@pytest.mark.parametrize("length", [2, 39, 40, 41, 130])
+def test_a_prompt_of_any_length_is_continued_beyond_the_context(length: int) -> None:
+    model, generator, greedy = make(), torch.Generator(), SamplesConfig(max_new_tokens=100, temperature=0)
+    prompt = torch.randint(0, 300, (length,), generator=torch.Generator().manual_seed(0)).tolist()
+    found = generate(model, prompt, greedy, -1, generator)
+    assert len(found) == 100
+    # What is written is read as if it had been given.
+    assert generate(model, prompt + found[:50], greedy, -1, generator)[:50] == found[50:]
 
 
 def test_top_k_never_leaves_the_k_likeliest_and_follows_their_odds() -> None:
