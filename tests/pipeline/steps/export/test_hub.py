@@ -89,6 +89,14 @@ def test_a_wrong_token_is_one_sentence_without_the_token(push: Push) -> None:
     assert len(said.strip().splitlines()) == 1
 
 
+def test_a_model_with_attention_sinks_is_refused_in_one_sentence(
+    hub: UploadHub, push: Push, model: Path
+) -> None:
+    (model / "config.json").write_text('{"attention_sinks": true}')
+    status, said = push()
+    assert status == 2 and "has a dense one with attention sinks" in said and not hub.files
+
+
 def test_a_directory_that_is_not_an_export_is_refused(hub: UploadHub, push: Push, tmp_path: Path) -> None:
     status, said = push(directory=tmp_path)
     assert status == 2 and "no model is there. Give the directory of an exported model" in said
