@@ -76,7 +76,8 @@ class FusedWithSinks(torch.autograd.Function):
         bias: torch.Tensor | None,
         sinks: torch.Tensor,
     ) -> torch.Tensor:
-        causal, random = bias is None, list[torch.Tensor]()
+        causal = bias is None
+        random: list[torch.Tensor] = []
         if query.is_cuda:
             mixed, log_sum, *random = torch.ops.aten._scaled_dot_product_efficient_attention(
                 query, key, value, None, True, 0.0, causal
