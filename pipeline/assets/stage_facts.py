@@ -8,10 +8,11 @@ from pipeline.assets.metadata import breakdown_table, table
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.reports import dedup as report
 from pipeline.reports.images import inline
+from pipeline.sources.formats.use import UNREAD
 from pipeline.steps.corpus.quality import reasons
 from pipeline.steps.corpus.quality_model import FACTS
 from pipeline.store import keys
-from pipeline.store.manifest import Version
+from pipeline.store.manifest import Version, breakdown
 
 
 def more(stage: str, workshop: PipelineResources, version: Version) -> dict[str, Any]:
@@ -57,7 +58,14 @@ def _token_shards(workshop: PipelineResources, version: Version) -> dict[str, An
     }
 
 
+def _raw(_: PipelineResources, version: Version) -> dict[str, Any]:
+    if not breakdown(version.counts, UNREAD):
+        return {}
+    return {"keys of messages that are not read": breakdown_table(version.counts, UNREAD, "key")}
+
+
 MORE: dict[str, Callable[[PipelineResources, Version], dict[str, Any]]] = {
+    keys.raw("{corpus}"): _raw,
     keys.quality("{corpus}"): _quality,
     keys.contamination("{corpus}"): lambda workshop, _: (
         {"action": searched.action} if (searched := workshop.recipe.decontamination) else {}

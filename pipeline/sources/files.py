@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import ClassVar, Literal
+from typing import Literal
 
 import pyarrow as pa
 from pydantic import Field, field_validator
@@ -102,7 +102,10 @@ class FilesSource:
     config: FilesConfig
     keep_ids: bool = False
     sha256: Hash = file_sha256
-    version: ClassVar[str] = "files-5"
+
+    @property
+    def version(self) -> str:
+        return f"files-5{self.config.version}"
 
     def units(self) -> list[Unit]:
         return units_of(self._listed(), self.config.max_documents, self.sha256)

@@ -2,7 +2,7 @@
 do. Parquet is read one row group at a time: a broken one loses its own rows only.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,8 +23,10 @@ FIRST_ROWS, MOST_ROWS, GROWTH = 16, 1024, 8  # in a batch
 
 
 def readable_columns(schema: pa.Schema, columns: Columns) -> list[str]:
-    """The columns of the text and those that fit into metadata; nested and binary columns are left out."""
-    text = columns.text_columns
+    """The columns of the text, those that decide about it, and those that fit into metadata; other nested and
+    binary columns are left out.
+    """
+    text = (*columns.text_columns, *columns.companions)
     return [
         field.name
         for field in schema
@@ -46,29 +48,46 @@ def no_text(schema: pa.Schema, columns: Columns) -> tuple[Reason, str] | None:
 def add_rows(first: int, batch: pa.RecordBatch, reader: RowReader) -> Iterator[pa.RecordBatch]:
     """Gives the rows of a batch of readable columns, the first of which has number `first`, to `reader`."""
     for number, row in enumerate(_rows(batch, reader.columns.text_columns), start=first):
-        try:
-            decoded = _decoded(row)
-        except UnicodeDecodeError as error:
-            why = f"byte {error.start} of a value: {error.reason}"
+        if isinstance(row, UnicodeDecodeError):
+            why = f"byte {row.start} of a value: {row.reason}"
             reader.reject(number, Reason.INVALID_UTF8, why)
             continue
-        yield from reader.add(number, decoded)
+        yield from reader.add(number, row)
         if reader.batches.done:
             return
 
 
-def _decoded(row: Row) -> Row:
-    return {name: value.decode() if isinstance(value, bytes) else value for name, value in row.items()}
-
-
-def _rows(batch: pa.RecordBatch, text_columns: tuple[str, ...]) -> list[Row]:
-    """Rows with strings as bytes, because the strings of a file may not be UTF-8."""
-    columns = []
+def _rows(batch: pa.RecordBatch, text_columns: tuple[str, ...]) -> Iterator[Row | UnicodeDecodeError]:
+    """Each row, or why its strings are not UTF-8, which those of a file may not be."""
+    columns, texts = [], []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         plain = column.dictionary_decode() if pt.is_dictionary(column.type) else column
-        text = _is_string(plain.type) or (name in text_columns and _is_text(plain.type))
-        columns.append(plain.cast(pa.large_binary()) if text else plain)
-    return _python_rows(pa.RecordBatch.from_arrays(columns, names=batch.schema.names))
+        if _is_string(plain.type) or (name in text_columns and _is_text(plain.type)):
+            plain = plain.cast(pa.large_binary())
+            texts.append(name)
+        columns.append(plain)
+    plain_batch = pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+    try:
+        rows: Iterable[Row | UnicodeDecodeError] = _python_rows(plain_batch)
+    except UnicodeDecodeError:  # in a nested column, of some row
+        rows = (_row_or_error(plain_batch.slice(place, 1)) for place in range(batch.num_rows))
+    for row in rows:
+        yield row if isinstance(row, UnicodeDecodeError) else _decoded(row, texts)
+
+
+def _decoded(row: Row, texts: Sequence[str]) -> Row | UnicodeDecodeError:
+    try:
+        decoded = {name: value.decode() for name in texts if isinstance(value := row[name], bytes)}
+    except UnicodeDecodeError as error:
+        return error
+    return {**row, **decoded}
+
+
+def _row_or_error(batch: pa.RecordBatch) -> Row | UnicodeDecodeError:
+    try:
+        return _python_rows(batch)[0]
+    except UnicodeDecodeError as error:
+        return error
 
 
 def _python_rows(batch: pa.RecordBatch) -> list[Row]:

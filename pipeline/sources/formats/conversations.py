@@ -1,116 +1,157 @@
 """Conversations and preferences in rows, in the forms that data sets have, as texts of marked messages."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from pipeline.sources.formats.messages import Message, alike, content_of, is_answer, joined, messages, turns
+from pipeline.sources.formats.use import SYSTEM, BadConversationError, is_empty, refuse_unlearnable
 from pipeline.sources.source import Reason
-from pipeline.store.params import CONTENT, MARKS, MESSAGE, PAIR, ROLES
+from pipeline.store.params import CONTENT, MESSAGE, PAIR
 
+VERSION = "conversations-2"
 Format = Literal["text", "chat", "preferences"]
+LISTS = (("messages",), ("conversations",))
+PROMPTED = ("prompt", "completion")
+# Columns with a question and its answer, as texts: Alpaca, Dolly, Orca and others.
+ASKED = (
+    ("prompt", "response"),
+    ("instruction", "output"),
+    ("instruction", "response"),
+    ("question", "answer"),
+    ("question", "response"),
+    ("query", "response"),
+)
 # The columns of each form, the first that a row has decides.
 FORMS: dict[str, tuple[tuple[str, ...], ...]] = {
     "text": (),
-    "chat": (("messages",), ("conversations",), ("prompt", "completion")),
+    "chat": (*LISTS, PROMPTED, *ASKED),
     "preferences": (("prompt", "chosen", "rejected"), ("chosen", "rejected")),
 }
-OTHER_NAMES = {"human": "user", "gpt": "assistant"}  # of roles, in ShareGPT
-Message = tuple[str, str]  # role, content
+NAMED = {"chat": (*LISTS, PROMPTED), "preferences": FORMS["preferences"]}  # in errors
+# Beside an instruction: what it is about, and earlier turns as pairs of texts.
+ABOUT, HISTORY = ("input", "context"), "history"
+WORDS_OF_A_QUESTION = 5  # at least, where no mark ends it
+# Columns that hold nothing but what is said, so they are no metadata even where another form is read.
+OF_TALK = ("messages", "conversations", "prompt", "completion", "chosen", "rejected")
 
 
-class BadConversationError(Exception):
-    """A row that cannot be learnt from; the message says which message is wrong."""
-
-    def __init__(self, reason: Reason, why: str):
-        super().__init__(why)
-        self.reason = reason
-
-
-def conversation(format: Format, row: dict[str, Any]) -> str:
-    """The text of a row, as `pipeline.store.params` says. Raises BadConversationError."""
-    held = (form for form in FORMS[format] if all(row.get(name) is not None for name in form))
-    form = next(held, None)
-    if form is None:
-        raise BadConversationError(Reason.NO_MESSAGES, f"no {forms_of(format)} with content")
-    if row.get("image") or row.get("images"):
-        raise BadConversationError(Reason.IMAGES, "the row has an image, which a model of text cannot see")
-    if format == "preferences":
-        return PAIR.join(map(_text, _preference(form, row)))
-    roles = (None,) if len(form) == 1 else ("user", "assistant")
-    said = [one for name, role in zip(form, roles, strict=True) for one in _messages(name, row[name], role)]
-    if not _answers(said):
-        raise BadConversationError(Reason.NO_ANSWER, "no message is of the assistant")
-    return _text(said)
+def columns_of(format: Format) -> tuple[str, ...]:
+    """All columns that may be a part of the text."""
+    if format == "text":
+        return ()
+    beside = (*ABOUT, HISTORY) if format == "chat" else ()
+    return tuple(dict.fromkeys((*(name for form in FORMS[format] for name in form), *SYSTEM, *beside)))
 
 
 def forms_of(format: Format) -> str:
-    """The columns that a row of this format has, in words."""
-    return ", or ".join(" and ".join(map(repr, form)) for form in FORMS[format])
+    """The columns that a row of this format has, in words: the usual ones."""
+    return ", or ".join(" and ".join(map(repr, form)) for form in NAMED[format])
 
 
-def _text(messages: Sequence[Message]) -> str:
-    return "".join(f"{MESSAGE}{role}{CONTENT}{content}" for role, content in messages)
+def conversation(format: Format, row: dict[str, Any], unread: set[str] | None = None) -> str:
+    """The text of a row, as `pipeline.store.params` says. Takes the columns that it is made of out of the
+    row. Adds the keys of messages that are not read to `unread`. Raises BadConversationError.
+    """
+    reading = _Row(format, row, set() if unread is None else unread)
+    said = reading.pair() if format == "preferences" else [reading.talk()]
+    for name in {*OF_TALK} & {*columns_of(format)} | {*reading.used}:
+        row.pop(name, None)
+    return PAIR.join(map(_text, said))
 
 
-def _answers(messages: Sequence[Message]) -> bool:
-    return any(role == "assistant" for role, _ in messages)
+def _text(said: Sequence[Message]) -> str:
+    return "".join(f"{MESSAGE}{role}{CONTENT}{content}" for role, content in said)
 
 
-def _preference(form: Sequence[str], row: dict[str, Any]) -> list[list[Message]]:
-    """The better conversation and the worse one. A prompt stands before both, unless they repeat it."""
-    prompt = _messages("prompt", row["prompt"], "user") if "prompt" in form else []
-    role = "assistant" if prompt else None
-    both = [_messages(name, row[name], role) for name in ("chosen", "rejected")]
-    both = [said if prompt and said[: len(prompt)] == prompt else prompt + said for said in both]
-    chosen, rejected = both
-    if chosen == rejected:
-        raise BadConversationError(Reason.CHOSEN_EQUALS_REJECTED, "'chosen' and 'rejected' are the same")
-    pairs = enumerate(zip(chosen, rejected, strict=False))
-    common = next((place for place, (one, other) in pairs if one != other), min(map(len, both)))
-    ends = [said[common:] for said in both]
-    if not all(map(_answers, ends)):
-        raise BadConversationError(Reason.NO_ANSWER, "nothing is answered after the common beginning")
-    if not common or any(end[0][0] != "assistant" for end in ends):
-        why = f"message {common + 1} differs, before the answer: both need the same question"
-        raise BadConversationError(Reason.NO_COMMON_BEGINNING, why)
-    return both
+class _Row:
+    """The row of a conversation. `used`: the columns that it was made of."""
+
+    def __init__(self, format: Format, row: Mapping[str, Any], unread: set[str]):
+        self._row, self._unread = row, unread
+        held = [form for form in FORMS[format] if all(row.get(name) is not None for name in form)]
+        filled = (form for form in held if not any(row[name] in ("", [], {}) for name in form))
+        self.used = next(filled, next(iter(held), ()))
+        if not self.used:
+            raise BadConversationError(
+                Reason.NO_MESSAGES, f"no {forms_of(format)} with content; docs/chat.md has more forms"
+            )
+
+    def talk(self) -> list[Message]:
+        """The conversation of a row of the format `chat`."""
+        if len(self.used) == 1:
+            said = self._messages(self.used[0], None)
+        elif self.used in ASKED:
+            said = [*self._asked(), *self._messages(self.used[1], "assistant")]
+        else:
+            prompt, completion = self.used
+            said = joined(self._messages(prompt, "user"), self._messages(completion, "assistant"))
+        refuse_unlearnable(self._row, [place for place, one in enumerate(said) if is_answer(one)])
+        if not any(map(is_answer, said)):
+            raise BadConversationError(Reason.NO_ANSWER, "no message is of the assistant")
+        return self._with_system(said)
+
+    def pair(self) -> list[list[Message]]:
+        """The better conversation of a row of the format `preferences`, and the worse one. They are the same
+        up to an answer.
+        """
+        refuse_unlearnable(self._row, ())
+        chosen, rejected = map(self._with_system, self._both())
+        same = [*map(alike, chosen, rejected)]
+        if len(chosen) == len(rejected) and all(same):
+            raise BadConversationError(Reason.CHOSEN_EQUALS_REJECTED, "'chosen' and 'rejected' are the same")
+        common = next((place for place, equal in enumerate(same) if not equal), len(same))
+        ends = chosen[common:], rejected[common:]
+        if not all(any(map(is_answer, end)) for end in ends):
+            raise BadConversationError(Reason.NO_ANSWER, "nothing is answered after the common beginning")
+        if not common or not all(is_answer(end[0]) for end in ends):
+            why = f"message {common + 1} differs, before the answer: both need the same question"
+            raise BadConversationError(Reason.NO_COMMON_BEGINNING, why)
+        return [chosen, [*chosen[:common], *rejected[common:]]]
+
+    def _both(self) -> list[list[Message]]:
+        """A prompt stands before both, unless they repeat it."""
+        if "prompt" not in self.used:
+            return [self._messages(name, None) for name in self.used]
+        texts = [self._row[name] for name in self.used]
+        asked = self._messages("prompt", "user")
+        answers = _unrepeated(*texts) if all(isinstance(one, str) for one in texts) else texts[1:]
+        both = zip(self.used[1:], answers, strict=True)
+        return [joined(asked, messages(name, one, "assistant", self._unread)) for name, one in both]
+
+    def _asked(self) -> list[Message]:
+        """Earlier turns, and the question with what it is about."""
+        question = self._messages(self.used[0], "user")
+        about = [name for name in ABOUT if not is_empty(self._row.get(name))]
+        texts = [content_of(f"column {name!r}", self._row[name]) for name in about]
+        self.used = (*self.used, *ABOUT, HISTORY)
+        (role, content), *rest = question
+        asked = (role, "\n\n".join(one for one in (content, *texts) if one.strip()))
+        return [*turns(HISTORY, self._row.get(HISTORY)), asked, *rest]
+
+    def _messages(self, column: str, role: str | None) -> list[Message]:
+        return messages(column, self._row[column], role, self._unread)
+
+    def _with_system(self, said: list[Message]) -> list[Message]:
+        """With what columns say before the conversation. It may repeat that."""
+        names = [name for name in SYSTEM if not is_empty(self._row.get(name))]
+        found = [("system", content_of(f"column {name!r}", self._row[name])) for name in names]
+        if not found:
+            return said
+        self.used = (*self.used, *names)
+        repeated = said[0][0] == "system"
+        others = [*zip(names, found, strict=True)][1:]
+        for name, other in [*others, *([("the conversation", said[0])] if repeated else [])]:
+            if not alike(found[0], other):
+                why = f"the system message of column {names[0]!r} is not that of {name}"
+                raise BadConversationError(Reason.SYSTEM_DIFFERS, why)
+        return said if repeated else [found[0], *said]
 
 
-def _messages(column: str, value: Any, role: str | None) -> list[Message]:
-    """The messages in a column. A text alone is the message of `role`, if there is one."""
-    if isinstance(value, str) and role is not None:
-        value = [{"role": role, "content": value}]
-    if isinstance(value, dict) and all(isinstance(one, list) for one in value.values()):
-        value = [
-            dict(zip(value, one, strict=False)) for one in zip(*value.values(), strict=False)
-        ]  # by column
-    if not isinstance(value, list) or not value:
-        raise BadConversationError(Reason.NO_MESSAGES, f"column {column!r} holds no list of messages")
-    return [_message(f"message {number} of {column!r}", one) for number, one in enumerate(value, start=1)]
-
-
-def _message(where: str, message: Any) -> Message:
-    if not isinstance(message, dict):
-        why = f"{where} is a {type(message).__name__}, no object with `role` and `content`"
-        raise BadConversationError(Reason.CONTENT_NOT_TEXT, why)
-    named = message.get("role") or message.get("from")
-    role = OTHER_NAMES.get(named, named) if isinstance(named, str) else None
-    if message.get("tool_calls") or message.get("function_call") or role == "function_call":
-        raise BadConversationError(Reason.TOOL_CALLS, f"{where} calls a tool")
-    if role not in ROLES:
-        raise BadConversationError(
-            Reason.UNKNOWN_ROLE, f"{where} has the role {named!r}, none of {', '.join(ROLES)}"
-        )
-    content = message.get("content", message.get("value"))
-    if isinstance(content, list) and any(
-        isinstance(part, dict) and str(part.get("type")).startswith("image") for part in content
-    ):
-        raise BadConversationError(Reason.IMAGES, f"{where} has an image, which a model of text cannot see")
-    if not isinstance(content, str):
-        raise BadConversationError(
-            Reason.CONTENT_NOT_TEXT, f"the content of {where} is a {type(content).__name__}"
-        )
-    for mark in MARKS:
-        if mark in content:
-            why = f"{where} has the character {mark!r} at {content.index(mark)}, which marks messages here"
-            raise BadConversationError(Reason.CONTROL_CHARACTER, why)
-    return role, content
+def _unrepeated(prompt: str, chosen: str, rejected: str) -> list[str]:
+    """The answers without the prompt, if both texts begin with it and more. A greeting is no such prompt:
+    answers may begin with it as well.
+    """
+    asked, answers = prompt.strip(), [chosen.strip(), rejected.strip()]
+    both = all(len(one) > len(asked) and one.startswith(asked) for one in answers)
+    asks = asked.endswith(("?", ":")) or len(asked.split()) >= WORDS_OF_A_QUESTION
+    return [one[len(asked) :].lstrip() for one in answers] if both and asks else [chosen, rejected]

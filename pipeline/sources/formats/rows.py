@@ -9,11 +9,22 @@ import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
 
 from pipeline.sources.documents import Batches, SourceDocument, location, metadata_json, own_id
-from pipeline.sources.formats.conversations import FORMS, BadConversationError, Format, conversation, forms_of
+from pipeline.sources.formats import conversations
+from pipeline.sources.formats.conversations import FORMS, Format, columns_of, conversation, forms_of
+from pipeline.sources.formats.use import (
+    COMPANIONS,
+    FORM,
+    MEDIA,
+    TOOLS,
+    UNREAD,
+    BadConversationError,
+    form_error,
+)
 from pipeline.sources.source import MaxDocuments, Reason
 from pipeline.store.params import Params
 
 Row = dict[str, object]
+MOST_UNREAD, MOST_OF_A_KEY = 10, 40  # keys of messages that are named in metadata, and characters of each
 DEFAULT_ID_COLUMN = "id"
 
 
@@ -73,8 +84,22 @@ class Columns(Params):
     def text_columns(self) -> tuple[str, ...]:
         """The columns that a row must have; of conversations, all that it may have."""
         if self.format != "text":
-            return tuple(dict.fromkeys(name for form in FORMS[self.format] for name in form))
+            return columns_of(self.format)
         return (self.text_column,) if self.text_template is None else fields_of(self.text_template)
+
+    @property
+    def companions(self) -> tuple[str, ...]:
+        """Columns that decide about a row whose text is in others, whatever is kept as metadata."""
+        if self.format == "text":
+            return ()
+        return (*COMPANIONS, FORM) if self.wants(FORM) else COMPANIONS
+
+    @property
+    def version(self) -> str:
+        """Of the code that makes a text of a row, as it stands in the version of a source: none where that is
+        one column.
+        """
+        return "" if self.format == "text" else f" {conversations.VERSION}"
 
     def wants(self, column: str) -> bool:
         """Whether a column other than those of the text is read."""
@@ -142,10 +167,21 @@ class RowReader:
         else:
             url = None
         wanted = self.columns.metadata_columns
-        known = row if wanted is None else {name: row[name] for name in wanted if name in row}
+        known = row if wanted is None else {name: row[name] for name in (*wanted, UNREAD) if name in row}
+        if self.columns.format != "text" and not self._has_good_form(number, known.get(FORM)):
+            return
         document = SourceDocument(source_id, text, number, self.file, url, metadata_json(known))
         self.batches.add(self.file, document)
         yield from self.batches.full()
+
+    def _has_good_form(self, number: int, form: object) -> bool:
+        if form is None:
+            return True
+        why = form_error(form) if isinstance(form, str) else f"holds a {type(form).__name__}, no text"
+        if why is not None:
+            remedy = "correct it, or leave it out of `metadata_columns` if it means something else"
+            self.reject(number, Reason.BAD_FORM, f"column {FORM!r} {why}; {remedy}")
+        return why is None
 
     def _text(self, number: int, row: Row) -> str | None:
         if self.columns.format != "text":
@@ -163,13 +199,19 @@ class RowReader:
         )
 
     def _conversation(self, number: int, row: Row) -> str | None:
+        unread: set[str] = set()
         try:
-            text = conversation(self.columns.format, row)
+            text = conversation(self.columns.format, row, unread)
         except BadConversationError as error:
             self.reject(number, error.reason, str(error))
             return None
-        for name in self._text_columns:
-            row.pop(name, None)
+        for name in (*MEDIA, *TOOLS):
+            row.pop(name, None)  # empty, and of another type in each format
+        if unread:
+            known = dict(row)
+            row.clear()
+            # first, so that it is not what metadata has no room for
+            row |= {UNREAD: [key[:MOST_OF_A_KEY] for key in sorted(unread)[:MOST_UNREAD]], **known}
         return text
 
     @cached_property

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 from pydantic import Field, field_validator
@@ -78,7 +78,10 @@ class HubSource:
 
     corpus: str
     config: HubConfig
-    version: ClassVar[str] = "hub-3"
+
+    @property
+    def version(self) -> str:
+        return f"hub-3{self.config.version}"
 
     def units(self) -> list[Unit]:
         commit = self._commit()

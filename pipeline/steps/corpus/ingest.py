@@ -1,8 +1,10 @@
 """Reads a source into corpora/<name>/raw: documents in parts, and rejects with file, row and reason."""
 
 import hashlib
+import json
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,9 +12,11 @@ from itertools import chain, groupby
 from operator import itemgetter
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.sources import SourceConfig, open_source
+from pipeline.sources.formats.use import UNREAD
 from pipeline.sources.source import OfflineError, Source, Unit
 from pipeline.sources.stored import StoredSource
 from pipeline.steps.corpus.cutting import numbered, row_groups
@@ -34,6 +38,7 @@ from pipeline.store.work import Work
 
 log = logging.getLogger(__name__)
 VERSION = "raw-4"
+MOST_UNREAD_KEYS = 20  # that are counted, of each batch
 ID_DIGITS = 12  # of a document's id, in the name of the part that begins with it
 
 
@@ -101,6 +106,10 @@ def collect(store: Store, engine: Engine, corpus: str, config: SourceConfig, par
                 f"corpus {corpus!r} is empty: its source gave no valid document "
                 f"({', '.join(reasons) or 'and no invalid one'}). {first and f'First, {first}. '}{remedy}"
             )
+        if unread := breakdown(counts, UNREAD):
+            named = ", ".join(f"{key!r} in {count:,}" for key, count in unread.items())
+            message = "%s: keys of messages are not read; each is in so many conversations: %s"
+            log.warning(message, work.key, named)
         if "lost_bytes" in counts:
             counts["input_bytes"] = sum(unit.bytes for unit in units)
         return draft.publish(parts, counts)
@@ -175,6 +184,7 @@ class _Reading:
             for batch in chain([first], documents):
                 writer.write("documents", batch)
                 add(counts, {"documents": batch.num_rows, "text_bytes": text_bytes(batch)})
+                add(counts, _unread_keys(batch))
         part = Part(name, made_from, writer.files, counts)
         self.draft.put(part)
         return part
@@ -192,6 +202,15 @@ class _Reading:
         after = self.removed.after[-1] if after is None else after
         read = [f"{unit.name} {unit.fingerprint}" for unit in self.group.units]
         return self.draft.work.part_fingerprint([which, *read, *([after] if after else [])])
+
+
+def _unread_keys(documents: pa.RecordBatch) -> Counts:
+    """How many conversations have a key in their messages that is not read, by key."""
+    metadata = documents.column("metadata")
+    found = metadata.filter(pc.match_substring(metadata, f'"{UNREAD}":'))
+    listed = (json.loads(one).get(UNREAD) for one in found.to_pylist())
+    keys = Counter(str(key) for one in listed if isinstance(one, list) for key in one)
+    return {f"{UNREAD}/{key}": count for key, count in keys.most_common(MOST_UNREAD_KEYS)}
 
 
 def _read(group: UnitGroup, reading: Callable[[UnitGroup], _Reading]) -> list[Part]:

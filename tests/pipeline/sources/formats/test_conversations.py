@@ -10,19 +10,98 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
+from pipeline.sources import open_source
 from pipeline.sources.files import FilesConfig
 from pipeline.sources.hub.dataset import HubConfig
+from pipeline.steps.corpus.ingest import collect
+from pipeline.store.manifest import breakdown
+from pipeline.store.store import Store
 from tests.pipeline.sources.reading import documents_and_rejects, read
+from tests.pipeline.steps.corpora import ENGINE
 
-USER, ASSISTANT = {"role": "user", "content": "Hi\n🙂"}, {"role": "assistant", "content": ""}
-SAID = "\x1euser\x1fHi\n🙂\x1eassistant\x1f"
+USER, ASSISTANT = {"role": "user", "content": "Hi\n🙂"}, {"role": "assistant", "content": "Hey"}
+SAID = "\x1euser\x1fHi\n🙂\x1eassistant\x1fHey"
 GOOD, BAD = {"role": "assistant", "content": "Good."}, {"role": "assistant", "content": "Bad."}
 CHAT: dict[str, dict[str, Any]] = {
     "messages": {"messages": [USER, ASSISTANT], "prompt": "of no use here"},
-    "ShareGPT": {"conversations": [{"from": "human", "value": "Hi\n🙂"}, {"from": "gpt", "value": ""}]},
-    "one column for each key": {"messages": {"role": ["user", "assistant"], "content": ["Hi\n🙂", ""]}},
-    "texts": {"messages": None, "prompt": "Hi\n🙂", "completion": ""},
+    "ShareGPT": {"conversations": [{"from": "human", "value": "Hi\n🙂"}, {"from": "gpt", "value": "Hey"}]},
+    "one column for each key": {"messages": {"role": ["user", "assistant"], "content": ["Hi\n🙂", "Hey"]}},
+    "texts": {"messages": None, "prompt": "Hi\n🙂", "completion": "Hey"},
     "lists": {"prompt": [USER], "completion": [ASSISTANT]},
+    "a list that repeats the prompt": {"prompt": "hi 🙂 ", "completion": [USER, ASSISTANT]},
+    "an empty list before texts": {"messages": [], "prompt": "Hi\n🙂", "completion": "Hey"},
+    "JSON text": {"messages": json.dumps([USER, ASSISTANT])},
+    "parts of text": {
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "Hi\n"}, {"type": "text", "text": "🙂"}]},
+            {"role": "model", "content": {"type": "output_text", "text": "Hey"}},
+        ]
+    },
+    "other names of roles": {
+        "conversations": [{"from": "User", "value": "Hi\n🙂"}, {"from": "chatgpt", "value": "Hey"}]
+    },
+    "a transcript": {"messages": "\n\nHuman: Hi\n🙂\n\nAssistant: Hey"},
+    "Alpaca": {"instruction": "Hi\n🙂", "input": "", "output": "Hey", "history": []},
+    "Dolly": {"instruction": "Hi\n🙂", "context": "", "response": "Hey"},
+    "question and answer": {"question": "Hi\n🙂", "answer": "Hey"},
+}
+# What else is in a conversation: the row, and its messages.
+BESIDE: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
+    "a system prompt": (
+        {
+            "system": "Be brief.",
+            "conversations": [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}],
+        },
+        [("system", "Be brief."), ("user", "q"), ("assistant", "a")],
+    ),
+    "one that the messages repeat": (
+        {
+            "system_prompt": "Be brief. ",
+            "messages": [
+                {"role": "developer", "content": "Be brief."},
+                {"role": "user", "content": "q"},
+                {"role": "assistant", "content": "a"},
+            ],
+        },
+        [("system", "Be brief."), ("user", "q"), ("assistant", "a")],
+    ),
+    "one of Orca": (
+        {"system_prompt": "Be brief.", "question": "q", "response": "a"},
+        [("system", "Be brief."), ("user", "q"), ("assistant", "a")],
+    ),
+    "what a tool said": (
+        {
+            "conversations": [
+                {"from": "human", "value": "q"},
+                {"from": "observation", "value": "21"},
+                {"from": "gpt", "value": "a"},
+            ]
+        },
+        [("user", "q"), ("tool", "21"), ("assistant", "a")],
+    ),
+    "the input of Alpaca": (
+        {"instruction": "Sum up.", "input": "A text.", "output": "a", "history": [["q", "b"]]},
+        [("user", "q"), ("assistant", "b"), ("user", "Sum up.\n\nA text."), ("assistant", "a")],
+    ),
+    "the context of Dolly": (
+        {"instruction": "Sum up.", "context": "A text.", "response": "a"},
+        [("user", "Sum up.\n\nA text."), ("assistant", "a")],
+    ),
+    "turns of a transcript": (
+        {"messages": "Human: q\n\nAssistant: a\n\nmore\n\nHuman: r\n\nAssistant: b"},
+        [("user", "q"), ("assistant", "a\n\nmore"), ("user", "r"), ("assistant", "b")],
+    ),
+    "a prompt that is a transcript": (
+        {"prompt": "\n\nHuman: q\n\nAssistant:", "completion": " a"},
+        [("user", "q"), ("assistant", " a")],
+    ),
+    "a list that goes on with the prompt": (
+        {
+            "prompt": [{"role": "system", "content": "s"}, {"role": "user", "content": "q"}],
+            "completion": [{"role": "user", "content": "Q"}, {"role": "assistant", "content": "a"}],
+        },
+        [("system", "s"), ("user", "Q"), ("assistant", "a")],
+    ),
 }
 CHOSEN_AND_REJECTED = "\x1euser\x1fHi\n🙂\x1eassistant\x1fGood.\x1d\x1euser\x1fHi\n🙂\x1eassistant\x1fBad."
 PREFERENCES: dict[str, dict[str, Any]] = {
@@ -31,6 +110,21 @@ PREFERENCES: dict[str, dict[str, Any]] = {
     "a text and lists": {"prompt": "Hi\n🙂", "chosen": [GOOD], "rejected": [BAD]},
     "whole conversations": {"chosen": [USER, GOOD], "rejected": [USER, BAD]},
     "and the prompt": {"prompt": "Hi\n🙂", "chosen": [USER, GOOD], "rejected": [USER, BAD]},
+    "and the prompt in another spelling": {
+        "prompt": " hi 🙂",
+        "chosen": [USER, GOOD],
+        "rejected": [USER, BAD],
+    },
+    "transcripts": {
+        "chosen": "\n\nHuman: Hi\n🙂\n\nAssistant: Good.",
+        "rejected": "\n\nHuman: Hi\n🙂\n\nAssistant: Bad.",
+    },
+    "transcripts that repeat the prompt": {
+        "prompt": "\n\nHuman: Hi\n🙂\n\nAssistant:",
+        "chosen": "\n\nHuman: Hi\n🙂\n\nAssistant: Good.",
+        "rejected": "\n\nHuman: Hi\n🙂\n\nAssistant: Bad.",
+    },
+    "JSON text": {"prompt": "Hi\n🙂", "chosen": json.dumps([GOOD]), "rejected": json.dumps([BAD])},
 }
 
 
@@ -52,11 +146,56 @@ def test_a_preference_is_read_in_each_form(tmp_path: Path, form: str) -> None:
     assert (found["text"], rejects) == (CHOSEN_AND_REJECTED, [])
 
 
+@pytest.mark.parametrize("what", BESIDE)
+def test_what_stands_beside_the_messages_is_read_too(tmp_path: Path, what: str) -> None:
+    row, said = BESIDE[what]
+    (found,), rejects = read(written(tmp_path / "rows.jsonl", row), format="chat")
+    expected = "".join(f"\x1e{role}\x1f{content}" for role, content in said)
+    assert (found["text"], found["metadata"], rejects) == (expected, None, [])
+
+
+def test_a_system_message_is_not_between_a_prompt_and_its_repetition(tmp_path: Path) -> None:
+    system, question = {"role": "system", "content": "s"}, {"role": "user", "content": "q"}
+    row = {"prompt": "q", "chosen": [system, question, GOOD], "rejected": [system, question, BAD]}
+    (found,), _ = read(written(tmp_path / "rows.jsonl", row), format="preferences")
+    begin = "\x1esystem\x1fs\x1euser\x1fq\x1eassistant\x1f"
+    assert found["text"] == f"{begin}Good.\x1d{begin}Bad."
+    row = {"system": "s", "prompt": "Which?", "chosen": "Which? This.", "rejected": "Which? That."}
+    (found,), _ = read(written(tmp_path / "rows.jsonl", row), format="preferences")
+    begin = "\x1esystem\x1fs\x1euser\x1fWhich?\x1eassistant\x1f"
+    assert found["text"] == f"{begin}This.\x1d{begin}That."
+
+
+def test_a_question_that_differs_in_white_space_is_one_question(tmp_path: Path) -> None:
+    row = {"chosen": [USER, GOOD], "rejected": [{**USER, "content": "Hi\n🙂\n"}, BAD]}
+    (found,), _ = read(written(tmp_path / "rows.jsonl", row), format="preferences")
+    assert found["text"] == CHOSEN_AND_REJECTED
+
+
+def test_an_answer_that_begins_with_the_greeting_keeps_it(tmp_path: Path) -> None:
+    row = {"prompt": "Hello!", "chosen": "Hello! What is it?", "rejected": "Hello! Go away."}
+    (found,), _ = read(written(tmp_path / "rows.jsonl", row), format="preferences")
+    assert found["text"].endswith("\x1fHello! Go away.")
+
+
+def test_keys_of_messages_that_are_not_read_are_named_and_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    talk = {"messages": [{**USER, "name": "Ann", "refusal": None}, {**ASSISTANT, "audio_id": 3, "weight": 1}]}
+    path = written(tmp_path / "rows.jsonl", {"id": "a", **talk}, {"id": "b", "messages": [USER, ASSISTANT]})
+    config = FilesConfig(paths=(str(path),), format="chat")
+    version = collect(Store(tmp_path / "store"), ENGINE, "talks", config, 20_000)
+    assert breakdown(version.counts, "unread_message_keys") == {"audio_id": 1, "name": 1}
+    assert "'audio_id' in 1, 'name' in 1" in caplog.text
+    found, _ = read(path, format="chat", metadata_columns=())
+    assert [row["metadata"] for row in found] == ['{"unread_message_keys":["audio_id","name"]}', None]
+
+
 def test_parquet_and_csv_hold_them_too(tmp_path: Path) -> None:
     rows = [{"messages": [{**USER, "tool_calls": None}, ASSISTANT], "n": 1}] * 3
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
     pq.write_table(pa.table({"text": ["none"]}), tmp_path / "texts.parquet")
-    (tmp_path / "rows.csv").write_text('prompt,completion\n"Hi\n🙂",\n')
+    (tmp_path / "rows.csv").write_text('prompt,completion\n"Hi\n🙂",Hey\n')
     found, rejects = documents_and_rejects(tmp_path / "*.*", format="chat")
     assert [row["text"] for row in found] == [SAID] * 4
     assert {row["metadata"] for row in found} == {'{"n":1}', None}
@@ -73,6 +212,48 @@ BAD_CHATS: list[tuple[dict[str, Any], str, str]] = [
     ({}, "no_messages", "no 'messages', or 'conversations', or 'prompt' and 'completion' with content"),
     ({"messages": []}, "no_messages", "column 'messages' holds no list of messages"),
     ({"messages": "[]"}, "no_messages", "holds no list"),
+    ({"messages": "{}"}, "no_messages", "holds no list"),
+    ({"messages": "[{'role': 'user'}]"}, "no_messages", "a text that is no list in JSON"),
+    ({"messages": "Hi"}, "no_messages", "holds no list"),
+    ({"messages": {"role": ["user", "assistant"], "content": ["q"]}}, "content_not_text", "2 of role, 1 of"),
+    ({"messages": [USER, {**ASSISTANT, "content": " \n"}]}, "no_answer", "message 2 .* without text"),
+    ({"prompt": "q", "completion": ""}, "no_answer", "message 1 of 'completion' .* without text"),
+    (
+        {"system": "s", "messages": [{"role": "system", "content": "t"}, USER, ASSISTANT]},
+        "system_differs",
+        "'system'",
+    ),
+    ({"system": {"a": 1}, "messages": [USER, ASSISTANT]}, "content_not_text", "column 'system'"),
+    ({"instruction": "i", "output": "o", "history": [["q"]]}, "content_not_text", "no list of pairs"),
+    ({"instruction": "i", "output": 5}, "no_messages", "column 'output' holds no list"),
+    ({"prompt": "p", "completion": [USER, ASSISTANT]}, "prompt_differs", "begin with one of the user"),
+    (
+        {"messages": [USER, {**ASSISTANT, "reasoning_content": "Hm."}]},
+        "reasoning",
+        "message 2 .* 'reasoning_content'",
+    ),
+    (
+        {"messages": [USER, {"role": "assistant", "content": [{"type": "thinking", "thinking": "Hm."}]}]},
+        "reasoning",
+        "",
+    ),
+    (
+        {"messages": [USER, {"role": "assistant", "content": [{"type": "refusal"}]}]},
+        "content_not_text",
+        "refusal",
+    ),
+    (
+        {"messages": [USER, ASSISTANT], "form": "("},
+        "bad_form",
+        "column 'form' is no regular expression: missing",
+    ),
+    ({"messages": [USER, ASSISTANT], "form": 42}, "bad_form", "column 'form' holds a int"),
+    ({"messages": [USER, ASSISTANT], "tools": [{"name": "f"}]}, "tool_calls", "column 'tools'"),
+    (
+        {"messages": [USER, {"role": "tool", "content": [{"type": "tool_result"}]}]},
+        "tool_calls",
+        "tool_result",
+    ),
     ({"messages": [USER, {"role": "narrator", "content": ""}]}, "unknown_role", "message 2 .* 'narrator'"),
     ({"messages": [{"content": "x"}]}, "unknown_role", "role None"),
     ({"messages": [{"role": [1], "content": "x"}]}, "unknown_role", r"role \[1\]"),
@@ -91,6 +272,13 @@ BAD_PREFERENCES: list[tuple[dict[str, Any], str, str]] = [
     ({"prompt": "x"}, "no_messages", "no 'prompt' and 'chosen' and 'rejected', or 'chosen' and 'rejected'"),
     ({"chosen": "x", "rejected": "y"}, "no_messages", "column 'chosen' holds no list of messages"),
     ({"prompt": "x", "chosen": "y", "rejected": "y"}, "chosen_equals_rejected", "the same"),
+    ({"prompt": "x", "chosen": "Yes.", "rejected": "Yes. "}, "chosen_equals_rejected", "the same"),
+    ({"prompt": "x", "chosen": "", "rejected": "y"}, "no_answer", "'chosen' is an answer without text"),
+    (
+        {"prompt": "x", "chosen": [USER, GOOD], "rejected": [USER, BAD]},
+        "prompt_differs",
+        "'prompt' is no part",
+    ),
     ({"chosen": [GOOD], "rejected": [BAD]}, "no_common_beginning", "message 1 differs"),
     (
         {"chosen": [USER, GOOD], "rejected": [{**USER, "content": "Hey"}, BAD]},
@@ -127,3 +315,15 @@ def test_settings_without_effect_are_refused() -> None:
     with pytest.raises(ValidationError, match="document_start has no effect"):
         HubConfig.model_validate({"name": "a/b", "format": "chat", "document_start": "#"})
     assert "format" not in FilesConfig(paths=("a.jsonl",)).model_dump()
+
+
+def test_stores_of_texts_are_still_reused_and_those_of_conversations_read_again() -> None:
+    versions = {
+        str(open_source("c", config).version)
+        for format in ("text", "chat")
+        for config in (
+            FilesConfig.model_validate({"paths": ["a.jsonl"], "format": format}),
+            HubConfig.model_validate({"name": "a/b", "format": format}),
+        )
+    }
+    assert versions == {"files-4", "hub-3", "files-4 conversations-2", "hub-3 conversations-2"}

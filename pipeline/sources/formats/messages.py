@@ -1,0 +1,229 @@
+"""Messages in the forms that data sets have: role and content, parts of text, a transcript, or JSON text."""
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import orjson
+
+from pipeline.sources.formats.use import (
+    CALLS,
+    MEDIA,
+    OF_MESSAGES,
+    REASONING,
+    TOOLS,
+    BadConversationError,
+    is_empty,
+    refuse_marked,
+)
+from pipeline.sources.source import Reason
+from pipeline.store.params import MARKS, ROLES
+
+Message = tuple[str, str]  # role, content
+
+# What roles are called elsewhere, in lower case: ShareGPT, OpenAI, Llama, Gemini, OpenAssistant.
+OTHER_NAMES = {
+    "human": "user",
+    "prompter": "user",
+    "gpt": "assistant",
+    "chatgpt": "assistant",
+    "bot": "assistant",
+    "chatbot": "assistant",
+    "model": "assistant",
+    "developer": "system",
+    "observation": "tool",
+    "function": "tool",
+    "function_response": "tool",
+    "ipython": "tool",
+}
+FUNCTION_CALL = "function_call"  # a role of ShareGPT
+ROLE_KEYS, CONTENT_KEYS = ("role", "from"), ("content", "value", "text")
+READ = {*ROLE_KEYS, *CONTENT_KEYS, *OF_MESSAGES}
+# Types of parts of content.
+THOUGHT, CALLED = ("thinking", "reasoning"), ("tool_use", "tool_result", "tool_call")
+SEEN = ("image", "input_image", "video", "audio", "input_audio", "file", "input_file")
+TEXT = ("", "text", "input_text", "output_text")
+UNSEEN = "which a model of text cannot see"
+UNTHOUGHT = "which would not be learnt: write it into the content, or take it out"
+OPENS = ("system", "user")  # roles that begin a whole conversation
+# A speaker in the transcripts of hh-rlhf; each stands at the beginning or behind an empty line.
+SPEAKER = re.compile(r"(?:\A\s*|\n\n)(Human|Assistant):")
+SPEAKERS = {"Human": "user", "Assistant": "assistant"}
+
+
+def messages(column: str, value: Any, role: str | None, unread: set[str]) -> list[Message]:
+    """The messages in a column, of at least one. A text is a list in JSON, a transcript, or the message of
+    `role` if there is one. Keys that are not read are added to `unread`. Raises BadConversationError.
+    """
+    if isinstance(value, str):
+        value = _of_text(column, value, role)
+    if isinstance(value, Mapping) and value and all(isinstance(one, list) for one in value.values()):
+        value = _by_column(column, value)
+    if not isinstance(value, list) or not value:
+        raise BadConversationError(Reason.NO_MESSAGES, f"column {column!r} holds no list of messages")
+    return [
+        _message(f"message {place} of {column!r}", one, unread) for place, one in enumerate(value, start=1)
+    ]
+
+
+def turns(column: str, value: Any) -> list[Message]:
+    """Earlier turns, as Alpaca has them: pairs of a question and an answer. Raises BadConversationError."""
+    if is_empty(value):
+        return []
+    if isinstance(value, str):
+        value = _json(column, value)
+    pairs = value if isinstance(value, list) else [value]
+    if not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
+        why = f"column {column!r} holds no list of pairs of a question and an answer"
+        raise BadConversationError(Reason.CONTENT_NOT_TEXT, why)
+    said = [
+        (role, content_of(f"turn {place} of {column!r}", content))
+        for place, pair in enumerate(pairs, start=1)
+        for role, content in zip(("user", "assistant"), pair, strict=True)
+    ]
+    if any(is_answer(one) and not one[1].strip() for one in said):
+        raise BadConversationError(Reason.NO_ANSWER, f"column {column!r} has an answer without text")
+    return said
+
+
+def is_answer(message: Message) -> bool:
+    return message[0] == "assistant"
+
+
+def alike(one: Message, other: Message) -> bool:
+    """Whether two messages are the same but for white space around them."""
+    return one[0] == other[0] and one[1].strip() == other[1].strip()
+
+
+def joined(prompt: Sequence[Message], said: Sequence[Message]) -> list[Message]:
+    """What is said after a prompt, which it may repeat, as a whole or its end, also behind a system message,
+    in another case or with other white space. Raises BadConversationError where it has another question.
+    """
+    asked, found = [*map(_spelling, prompt)], [*map(_spelling, said)]
+    opens = said[0][0]
+    places = range(len(said) - len(prompt) + 1)
+    if opens in OPENS and any(found[start : start + len(prompt)] == asked for start in places):
+        return list(said)
+    for size in range(min(len(prompt), len(said)), 0, -1):
+        if asked[-size:] == found[:size]:
+            return [*prompt[:-size], *said]
+    if opens == "system" or opens == prompt[-1][0] == "user":
+        why = f"'prompt' is no part of the messages beside it, which begin with one of the {opens}"
+        raise BadConversationError(Reason.PROMPT_DIFFERS, why)
+    return [*prompt, *said]
+
+
+def _spelling(message: Message) -> Message:
+    return message[0], " ".join(message[1].split()).casefold()
+
+
+def _of_text(column: str, text: str, role: str | None) -> Any:
+    """A text as a list of messages, or unchanged."""
+    if text.lstrip()[:1] in ("[", "{"):
+        if role is None:
+            return _json(column, text)
+        with suppress(orjson.JSONDecodeError):
+            if _are_messages(found := orjson.loads(text)):
+                return found
+    begins = SPEAKER.match(text)
+    if begins and (text.startswith("\n\n") or len(SPEAKER.findall(text)) > 1):
+        return _transcript(text, ends_with_answer=role != "user")
+    return text if role is None else [{"role": role, "content": text}]
+
+
+def _json(column: str, text: str) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        why = f"column {column!r} is a text that is no list in JSON: {error}"
+        raise BadConversationError(Reason.NO_MESSAGES, why) from None
+
+
+def _are_messages(found: Any) -> bool:
+    return (
+        isinstance(found, list)
+        and bool(found)
+        and all(isinstance(one, dict) and {*ROLE_KEYS} & {*one} and {*CONTENT_KEYS} & {*one} for one in found)
+    )
+
+
+def _transcript(text: str, ends_with_answer: bool) -> list[dict[str, str]]:
+    _, *pieces = SPEAKER.split(text)
+    said = [
+        {"role": SPEAKERS[speaker], "content": content.strip()}
+        for speaker, content in zip(pieces[::2], pieces[1::2], strict=True)
+    ]
+    is_open = said[-1] == {"role": "assistant", "content": ""}
+    return said[:-1] if is_open and not ends_with_answer else said
+
+
+def _by_column(column: str, lists: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
+    if len({*map(len, lists.values())}) > 1:
+        sizes = ", ".join(f"{len(one)} of {name}" for name, one in lists.items())
+        why = f"the lists in column {column!r} are not of one length: {sizes}"
+        raise BadConversationError(Reason.CONTENT_NOT_TEXT, why)
+    return [dict(zip(lists, one, strict=True)) for one in zip(*lists.values(), strict=True)]
+
+
+def _message(where: str, message: Any, unread: set[str]) -> Message:
+    if not isinstance(message, dict):
+        why = f"{where} is a {type(message).__name__}, no object with `role` and `content`"
+        raise BadConversationError(Reason.CONTENT_NOT_TEXT, why)
+    named = next((message[key] for key in ROLE_KEYS if message.get(key)), None)
+    name = named.strip().lower() if isinstance(named, str) else None
+    if name == FUNCTION_CALL or any(not is_empty(message.get(key)) for key in (*CALLS, *TOOLS)):
+        raise BadConversationError(Reason.TOOL_CALLS, f"{where} calls a tool")
+    role = OTHER_NAMES.get(name, name) if name is not None else None
+    if role not in ROLES:
+        raise BadConversationError(
+            Reason.UNKNOWN_ROLE, f"{where} has the role {named!r}, none of {', '.join(ROLES)}"
+        )
+    for key in MEDIA:
+        if not is_empty(message.get(key)):
+            raise BadConversationError(Reason.IMAGES, f"{where} has something in {key!r}, {UNSEEN}")
+    content = content_of(
+        where, next((message[key] for key in CONTENT_KEYS if message.get(key) is not None), None)
+    )
+    if role == "assistant":
+        refuse_marked(where, message)
+        for key in REASONING:
+            if not is_empty(message.get(key)):
+                raise BadConversationError(Reason.REASONING, f"{where} has {key!r}, {UNTHOUGHT}")
+        if not content.strip():
+            raise BadConversationError(Reason.NO_ANSWER, f"{where} is an answer without text")
+    unread.update(key for key, value in message.items() if key not in READ and not is_empty(value))
+    return role, content
+
+
+def content_of(where: str, content: Any) -> str:
+    """The text of a content, which may be in parts. Raises BadConversationError for any other."""
+    if isinstance(content, dict):
+        content = [content]
+    if isinstance(content, list) and content:
+        content = "".join(_part(where, part) for part in content)
+    if not isinstance(content, str):
+        why = f"the content of {where} is a {type(content).__name__}"
+        raise BadConversationError(Reason.CONTENT_NOT_TEXT, why)
+    for mark in MARKS:
+        if mark in content:
+            why = f"{where} has the character {mark!r} at {content.index(mark)}, which marks messages here"
+            raise BadConversationError(Reason.CONTROL_CHARACTER, why)
+    return content
+
+
+def _part(where: str, part: Any) -> str:
+    if isinstance(part, str):
+        return part
+    kind = str(part.get("type") or "") if isinstance(part, dict) else type(part).__name__
+    if kind.startswith(SEEN):
+        raise BadConversationError(Reason.IMAGES, f"{where} has a part of the type {kind}, {UNSEEN}")
+    if kind.startswith(CALLED):
+        raise BadConversationError(Reason.TOOL_CALLS, f"{where} has a part of the type {kind}")
+    if kind.startswith(THOUGHT):
+        raise BadConversationError(Reason.REASONING, f"{where} has a part of the type {kind}, {UNTHOUGHT}")
+    text = part.get("text") if isinstance(part, dict) and kind in TEXT else None
+    if not isinstance(text, str):
+        why = f"the content of {where} has a part that is no text, of the type {kind or None}"
+        raise BadConversationError(Reason.CONTENT_NOT_TEXT, why)
+    return text
