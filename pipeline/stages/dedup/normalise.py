@@ -13,7 +13,15 @@ import pyarrow.compute as pc
 from pipeline.stages.compiled import borrowing, kernel
 from pipeline.stages.text import CODE_POINTS, decode, first_word, last_word_end, utf8_arrays
 
-WORD, MARK, SPACE, NFC_UNSURE = 1, 2, 4, 8
+WORD, MARK, SPACE, NFC_UNSURE, ALONE = 1, 2, 4, 8, 16
+# Scripts that put no space between words: Thai, Lao, Tibetan, Burmese, Khmer, and what extends them.
+_WITHOUT_SPACES = (
+    range(0x0E00, 0x10A0),
+    range(0x1780, 0x1800),
+    range(0x19E0, 0x1A00),
+    range(0xA9E0, 0xAA00),
+    range(0xAA60, 0xAA80),
+)
 FOLDED_CODE_POINTS = 0x20000
 _ASSIGNED = (range(0x33480), range(0xE0000, 0xE0200))
 # Casefolding makes at most three characters of one, and no UTF-8 byte more than three (U+0390).
@@ -27,7 +35,7 @@ _MASK = np.uint64(0x1FFFFF)
 class Characters(NamedTuple):
     """Properties by code point."""
 
-    classes: np.ndarray  # uint8[0x110000], flags
+    classes: np.ndarray  # uint8[0x110000], flags; ALONE where a character is compared as a word of its own
     folds: np.ndarray  # uint64[0x20000], up to three code points of 21 bits, lowest first; 0 if unchanged
 
 
@@ -36,7 +44,9 @@ def _flags(character: str) -> int:
     # Hangul vowels and final consonants are the only non-marks that compose with the character before them.
     unsure = mark or "\u1160" <= character <= "\u11ff" or not unicodedata.is_normalized("NFC", character)
     word = character.isalnum() or character == "_"
-    return WORD * word | MARK * mark | SPACE * character.isspace() | NFC_UNSURE * unsure
+    alone = word and any(ord(character) in script for script in _WITHOUT_SPACES)
+    flags = WORD * word | MARK * mark | SPACE * character.isspace() | NFC_UNSURE * unsure
+    return flags | ALONE * alone
 
 
 def _folded(character: str) -> int:

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from pipeline.store.params import Params
 
-VERSION = "dedup-2"
+VERSION = "dedup-3"
 SEED = 1  # of the MinHash permutations
 # Of a document, that its MinHash covers. Exact copies are found by their full text, whatever its length, and
 # candidates are verified on it.
@@ -37,7 +37,8 @@ class DedupParams(Params):
         ge=1,
         le=100,
         description="Words per n-gram; a document is compared as the set of its n-grams. Fewer words find "
-        "looser copies.",
+        "looser copies. In Thai, Lao, Khmer, Burmese and Tibetan, which put no space between words, each "
+        "character counts as a word.",
     )
     bands: int = Field(
         32,

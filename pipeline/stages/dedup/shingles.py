@@ -8,7 +8,16 @@ import pyarrow as pa
 
 from pipeline.stages.compiled import borrowing, kernel
 from pipeline.stages.dedup.hashing import mix64, murmur128
-from pipeline.stages.dedup.normalise import GROWTH, MARK, PADDING, WORD, characters, normal_form, normalise
+from pipeline.stages.dedup.normalise import (
+    ALONE,
+    GROWTH,
+    MARK,
+    PADDING,
+    WORD,
+    characters,
+    normal_form,
+    normalise,
+)
 from pipeline.stages.dedup.params import DedupParams
 from pipeline.stages.text import decode
 
@@ -39,10 +48,14 @@ class Texts(NamedTuple):
     words: np.ndarray  # uint64, the hashes of the row's words or shingles
 
 
-def texts(column: pa.Array) -> Texts:
-    """Reads the column, with scratch memory for its longest row."""
+def texts(column: pa.Array, by_character: bool = False) -> Texts:
+    """Reads the column, with scratch memory for its longest row. `by_character`: whether each character is a
+    word in scripts that put no space between words.
+    """
     data, offsets = normal_form(column)
     classes, folds = characters()
+    if not by_character:
+        classes = classes & np.uint8(~ALONE & 0xFF)
     longest = int(np.diff(offsets).max(initial=0))
     factors = np.where(classes[:128] & WORD, _PRIME, _ZERO)
     blocks = np.empty((GROWTH * longest + PADDING) // 8 + 1, np.uint64)
@@ -56,7 +69,7 @@ def shingle_sets(documents: pa.RecordBatch, params: DedupParams) -> ShingleSets:
     8 bytes for each distinct shingle, about 1.4 times the text. Linear time; the largest document sets the
     scratch memory, 7 times its bytes.
     """
-    column = texts(documents.column("text"))
+    column = texts(documents.column("text"), by_character=True)
     table = np.zeros(len(column.words) * 5 // 2 + 2, np.uint64)
     size = int(column.offsets[-1] - column.offsets[0])
     ends = np.zeros(len(column.offsets), np.int64)
@@ -83,8 +96,8 @@ def normalise_row(texts: Texts, row: int) -> int:
 def hash_words(texts: Texts, size: int) -> int:
     """Writes one 64-bit hash for each word of the `size` bytes in `blocks` to `words`; returns how many.
 
-    A word is `\\w+`; a combining mark continues it. A byte outside words has factor 0, so the hash ends there
-    without a branch that the processor would mispredict.
+    A word is `\\w+`; a combining mark continues it, and a character of the class ALONE begins one. A byte
+    outside words has factor 0, so the hash ends there without a branch that the processor would mispredict.
     """
     text, out = texts.text, texts.words
     count, i, value = 0, 0, _ZERO
@@ -95,6 +108,8 @@ def hash_words(texts: Texts, size: int) -> int:
             i += 1
         else:
             point, width = decode(text, i, size)
+            if texts.classes[point] & ALONE and value != _ZERO:
+                count, value = count + 1, _ZERO
             inside = texts.classes[point] & WORD or (texts.classes[point] & MARK and value != _ZERO)
             factor, code = _PRIME if inside else _ZERO, np.uint64(point)
             i += width

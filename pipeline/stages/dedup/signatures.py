@@ -48,7 +48,7 @@ def signatures(documents: pa.RecordBatch, params: DedupParams) -> pa.RecordBatch
     that is not all), so equal `exact` means equal `minhash`. Empty text (nothing but white space) has no
     shingles and a MinHash of all ones.
     """
-    column = texts(documents.column("text"))
+    column = texts(documents.column("text"), by_character=True)
     rows = len(documents)
     found = _Signatures(
         exact=np.empty((rows, 2), np.uint64),

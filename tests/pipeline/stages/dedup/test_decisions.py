@@ -226,6 +226,25 @@ def test_texts_that_differ_in_one_character_follow_the_threshold():
     assert kept(["a b c d", "a b c e"]) == [0, 1]
 
 
+# Words of each script, as its texts put them: without spaces between.
+WITHOUT_SPACES = {
+    "Thai": "ประเทศ ภาษา หนังสือ แม่น้ำ ตลาด อาหาร โรงเรียน ครู ฝน ทะเล ภูเขา ดอกไม้",
+    "Lao": "ປະເທດ ພາສາ ປຶ້ມ ແມ່ນ້ຳ ຕະຫຼາດ ອາຫານ ໂຮງຮຽນ ຄູ ຝົນ ທະເລ ພູເຂົາ ດອກໄມ້",
+    "Khmer": "ប្រទេស ភាសា សៀវភៅ ទន្លេ ផ្សារ អាហារ សាលារៀន គ្រូ ភ្លៀង សមុទ្រ ភ្នំ ផ្កា",
+    "Burmese": "နိုင်ငံ ဘာသာ စာအုပ် မြစ် ဈေး အစားအစာ ကျောင်း ဆရာ မိုး ပင်လယ် တောင် ပန်း",
+    "Tibetan": "རྒྱལ་ཁབ སྐད་ཡིག དེབ གཙང་པོ ཁྲོམ ཟས སློབ་གྲྭ དགེ་རྒན ཆར་པ རྒྱ་མཚོ རི མེ་ཏོག",
+}
+
+
+@pytest.mark.parametrize("script", WITHOUT_SPACES)
+def test_a_changed_word_makes_a_near_duplicate_in_scripts_without_spaces(script: str):
+    chosen, known = random.Random(script), WITHOUT_SPACES[script].split()
+    said = [chosen.choice(known) for _ in range(120)]
+    changed = [*said[:60], known[0] if said[60] == known[1] else known[1], *said[61:]]
+    other = [chosen.choice(known) for _ in range(120)]
+    assert kept(["".join(said), "".join(changed), "".join(other)]) in ([0, 2], [1, 2])
+
+
 def test_look_alikes_are_different_texts_unless_unicode_says_they_are_the_same():
     latin = "The paper and a copy are about one ocean"
     assert kept([latin, latin.replace("a", "\u0430").replace("o", "\u043e")]) == [0, 1]

@@ -1,5 +1,6 @@
 """What a document is reduced to: its exact hash, its shingles and their MinHash."""
 
+import hashlib
 import sys
 import unicodedata
 
@@ -22,6 +23,7 @@ PARAMS = DedupParams()
 ODD_CHARACTERS = (
     "aAbZ09_ \t\n.,'éÉe\u0301ßẞİI\u0131\u017fΐΰﬃŉK\u212a\u0345\u0390中文字한"
     "\u1112\u1161\u11abक\u093f\u0928\U0001d518𐐀😀\ufe0f\u200d\u00a0\u3000\x00ⓐⒶ"
+    "ไท่ສາ\u0e33ខ្មរမြན\u0f92"
 )
 
 
@@ -32,16 +34,19 @@ def batch(texts: list[str]) -> pa.RecordBatch:
 
 
 def words_of(text: str) -> list[str]:
-    """`\\w+` of the NFC casefolded text, where a combining mark continues a word; one character at a time, to
-    compare the kernel with.
+    """`\\w+` of the NFC casefolded text, where a combining mark continues a word, and a letter of a script
+    without spaces begins one; one character at a time, to compare the kernel with.
     """
     words, word = [], ""
     for character in unicodedata.normalize("NFC", text).strip().casefold():
         inside = (
             character.isalnum() or character == "_" or (word and unicodedata.category(character)[0] == "M")
         )
-        if not inside and word:
+        name = unicodedata.name(character, "").partition(" ")[0]
+        alone = character.isalnum() and name in ("THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
+        if (not inside or alone) and word:
             words.append(word)
+            word = ""
         word = word + character if inside else ""
     return [*words, word] if word else words
 
@@ -204,3 +209,17 @@ def test_the_tables_leave_out_no_letter_mark_or_space():
 def test_parameters_without_meaning_are_refused(wrong):
     with pytest.raises(ValueError):
         DedupParams(**wrong)
+
+
+def test_shingles_of_scripts_that_put_spaces_or_chinese_are_what_they_were():
+    said = [
+        "我们在图书馆里看书。然后回家。我们 再 去 市场 买 东西。",
+        "Three words, héllo, and two more",
+        "한국어 문장 과 다른 문장 하나 더",
+        "カタカナと漢字 の 文 と ひらがな",
+    ]
+    hashes = shingle_sets(batch(said), DedupParams(ngram=3)).hashes
+    assert (
+        hashlib.sha256(hashes.tobytes()).hexdigest()
+        == "0a3d7d7bf7a682cc386d86193ec694549bf9c3a7700ae877217391e03290c812"
+    )
