@@ -4,28 +4,36 @@ left of what the base knew.
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import compress, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Self
 
+import numpy as np
 import pyarrow as pa
 
 from pipeline.recipe.recipe import Recipe
+from pipeline.sources.formats.use import FORM, form_error
 from pipeline.stages import chat
 from pipeline.stages import tokenizer as bpe
+from pipeline.steps.tokens.tokenizer import frozen
 from pipeline.steps.training.launcher import run_trainer
+from pipeline.store import keys
 from pipeline.store.parts import kept_documents
 from pipeline.store.store import Store
 from trainer.config import RunConfig, load_run_config
 
-VERSION = "answers-1"
+Message = tuple[str, str]  # role, content
+VERSION = "answers-2"
 BEFORE, AFTER = "before", "after"  # the names of the models
 ASKED = 100  # held-out conversations, in each corpus
 LONGEST = 48  # tokens of an answer
 SHOWN = 5  # conversations to read
+# Why a held-out conversation is not asked.
+TOO_LONG, NO_QUESTION = "too_long", "no_question"
 
 
 @dataclass(frozen=True)
@@ -40,10 +48,29 @@ class Question:
     form: str | None
 
     @classmethod
-    def of(cls, text: str, metadata: Mapping[str, Any], corpus: str) -> "Question":
-        *before, (_, wanted) = chat.parsed(text)[0]
-        messages = [{"role": role, "content": content} for role, content in before]
-        return cls(messages, wanted, str(metadata.get("kind", corpus)), metadata.get("form"))
+    def of(
+        cls,
+        text: str,
+        metadata: Mapping[str, Any],
+        corpus: str,
+        fits: Callable[[Sequence[Message]], int] = len,
+    ) -> Self | str:
+        """What is asked of a document, or why nothing is: for its last answer that fits. `fits`: how many
+        messages of a conversation fit into the context.
+        """
+        said = chat.parsed(text)[0]
+        answers = [place for place, (role, _) in enumerate(said) if role == "assistant" and place]
+        if not answers:
+            return NO_QUESTION
+        until = fits(said)
+        last = max((place for place in answers if place < until), default=None)
+        if last is None:
+            return TOO_LONG
+        messages = [{"role": role, "content": content} for role, content in said[:last]]
+        form = metadata.get(FORM)
+        usable = isinstance(form, str) and form_error(form) is None
+        kind = str(metadata.get("kind") or corpus)
+        return cls(messages, said[last][1], kind, form if usable else None)
 
     def judged(self, answer: Mapping[str, Any]) -> dict[str, Any]:
         """What an answer is: `stops`, `form` (None where none is asked for) and `right`, word for word."""
@@ -52,26 +79,47 @@ class Question:
         return {"stops": answer["stops"], "form": form, "right": text == self.wanted.strip()}
 
 
-def held_out(store: Store, recipe: Recipe) -> list[Question]:
-    """The first ASKED held-out conversations of each corpus, in the order of their ids."""
-    fraction = recipe.shards.validation_fraction
-    return [
-        question for name in recipe.weights for question in islice(_of_corpus(store, name, fraction), ASKED)
+def held_out(store: Store, recipe: Recipe) -> tuple[list[Question], Counter[str]]:
+    """The first ASKED held-out conversations of each corpus, in the order of their ids; and how many of them
+    are not asked, by the reason.
+    """
+    fraction, fits = recipe.shards.validation_fraction, _fitting(store, recipe)
+    found = [
+        Question.of(text, metadata, name, fits)
+        for name in recipe.weights
+        for text, metadata in islice(_of_corpus(store, name, fraction), ASKED)
     ]
+    return [one for one in found if isinstance(one, Question)], Counter(
+        one for one in found if isinstance(one, str)
+    )
 
 
-def _of_corpus(store: Store, corpus: str, fraction: float) -> Iterator[Question]:
+def _fitting(store: Store, recipe: Recipe) -> Callable[[Sequence[Message]], int]:
+    """How many messages of a conversation fit into the context, as for the shards."""
+    tokenizer = frozen(store.current(keys.TOKENIZER).directory())
+    encoder = bpe.Encoder(tokenizer.tokenizer_json, tokenizer.boundaries, fast=False)
+    longest = recipe.shard_params.longest or 0
+
+    def fits(said: Sequence[Message]) -> int:
+        contents = pa.array([content for _, content in said], pa.large_string())
+        _, lengths = encoder.between(np.zeros(len(said), np.int64), contents, 0)
+        return int(np.searchsorted(np.cumsum(lengths) + 2, longest, side="right"))
+
+    return fits
+
+
+def _of_corpus(store: Store, corpus: str, fraction: float) -> Iterator[tuple[str, dict[str, Any]]]:
     for batch in kept_documents(store, corpus, ["id", "text", "metadata"]):
         taken = bpe.held_out(batch.column("id"), fraction)
         for row in batch.filter(pa.array(taken)).to_pylist():
-            yield Question.of(row["text"], json.loads(row["metadata"] or "{}"), corpus)
+            yield row["text"], json.loads(row["metadata"] or "{}")
 
 
 def compared(store: Store, recipe: Recipe, run: RunConfig, models: Mapping[str, Path]) -> dict[str, Any]:
     """What `models`, the checkpoints `before` and `after`, make of held-out text: `losses` on the answers and
     on the text of the pretraining, shares of answers by `kinds`, and some `conversations`.
     """
-    questions, text = held_out(store, recipe), _pretraining(run)
+    (questions, left_out), text = held_out(store, recipe), _pretraining(run)
     losses: dict[str, dict[str, Any]] = {}
     answers = {}
     with TemporaryDirectory() as directory:
@@ -87,12 +135,17 @@ def compared(store: Store, recipe: Recipe, run: RunConfig, models: Mapping[str, 
             answers[name] = [json.loads(line) for line in said.splitlines()]
     if reference := (losses[AFTER]["answers"] or {}).get("reference_answer_loss"):
         losses[BEFORE]["answers"] = {"answer_loss": reference}
+    fitted = [not any("too_long" in one for one in found) for found in zip(*answers.values(), strict=True)]
+    questions = [*compress(questions, fitted)]
+    answers = {name: [*compress(found, fitted)] for name, found in answers.items()}
+    left_out[TOO_LONG] += fitted.count(False)
     judged = {
         name: [question.judged(answer) for question, answer in zip(questions, found, strict=True)]
         for name, found in answers.items()
     }
     return {
         "asked": len(questions),
+        "not_asked": {reason: count for reason, count in left_out.items() if count},
         "losses": losses,
         "kinds": list(_by_kind(questions, judged)),
         "conversations": [

@@ -7,6 +7,10 @@ from typing import Any
 from pipeline.steps.model.markdown import fenced, table
 
 PLACES = {"answers": "answers", "text": "text of the pretraining"}
+NOT_ASKED = {
+    "too_long": "{:,} more are not asked: their first question does not fit into the context.",
+    "no_question": "{:,} more are not asked: no answer of theirs follows a question.",
+}
 LABELS = {
     "loss": "loss",
     "answer_loss": "loss of the better answers",
@@ -82,12 +86,15 @@ def usage(tuning: Mapping[str, Any]) -> str:
 def section(tuning: Mapping[str, Any]) -> str:
     """What a model card says."""
     figures, shares = losses(tuning), kinds(tuning)
+    not_asked = "".join(
+        f"\n{NOT_ASKED[why].format(count)}" for why, count in tuning.get("not_asked", {}).items()
+    )
     return f"""## Before and after tuning
 
 {table(list(figures[0]), (row.values() for row in figures))}
 
 Answers to {tuning["asked"]} held-out conversations: shares of those that stop, that have the form that is
-asked for, and that are right word for word.
+asked for, and that are right word for word.{not_asked}
 
 {table(list(shares[0]), (row.values() for row in shares))}
 

@@ -121,12 +121,17 @@ class Conversation:
 
 def answered(directory: Path, questions: Path, samples: SamplesConfig) -> Iterator[dict[str, Any]]:
     """The model's answer to each conversation of a file, JSON lines with `messages` of which the last is
-    answered: its `text`, and whether it `stops`. Raises TrainerError.
+    answered: its `text`, and whether it `stops`. One that fills the context is not answered: its text is
+    empty, and `too_long` is true. Raises TrainerError.
     """
     asked = list(_conversations(questions))
     form = ChatFormat.of(directory)
     model = load_model(directory, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+    room = min(model.max_length, POSITIONS[model.lm_head.weight.device.type])
     for *before, (role, said) in asked:
+        if 2 + sum(len(form.message(*one)) for one in [*before, (role, said)]) >= room:
+            yield {"text": "", "stops": False, "too_long": True}
+            continue
         conversation = Conversation(model, form, samples)
         for message in before:
             conversation.read(*message)
@@ -137,7 +142,7 @@ def answered(directory: Path, questions: Path, samples: SamplesConfig) -> Iterat
 def _conversations(path: Path) -> Iterator[list[tuple[str, str]]]:
     """Role and content of the messages in each line of a file. Raises TrainerError with the line."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except (OSError, ValueError) as error:
         raise TrainerError(f"{path}: cannot be read: {error}") from error
     for number, line in enumerate(lines, start=1):

@@ -13,7 +13,7 @@ from trainer.config import InitConfig, ModelConfig, SamplesConfig
 from trainer.hf import export
 from trainer.model.llama import Llama
 from trainer.run.evaluation.benchmarks import benchmark
-from trainer.run.evaluation.conversation import ChatFormat, Conversation
+from trainer.run.evaluation.conversation import ChatFormat, Conversation, answered
 from trainer.system.errors import TrainerError
 
 SPECIAL = ["[UNK]", "[PAD]", "[BOT]", "[EOT]", "[SYSTEM]", "[USER]", "[ASSISTANT]", "[TOOL]", "[END]"]
@@ -163,3 +163,15 @@ def test_the_command_talks_and_forgets(tmp_path: Path) -> None:
     turns = ended.stdout.split("\n> ")[1:]
     assert len(turns) == 6
     assert turns[0] == turns[4] != turns[2]
+
+
+def test_a_question_that_fills_the_context_does_not_end_the_others(tmp_path: Path) -> None:
+    model = make(context=60)
+    export(model, write_tokenizer(tmp_path / "tokenizer"), BOT, EOT, tmp_path / "model")
+    said = ["Hi\u2028there", "word " * 60, "Bye"]
+    questions = tmp_path / "questions.jsonl"
+    lines = (json.dumps({"messages": [{"role": "user", "content": one}]}, ensure_ascii=False) for one in said)
+    questions.write_text("".join(f"{line}\n" for line in lines))
+    first, second, third = answered(tmp_path / "model", questions, GREEDY)
+    assert second == {"text": "", "stops": False, "too_long": True}
+    assert "too_long" not in first | third
