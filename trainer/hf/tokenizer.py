@@ -1,9 +1,11 @@
 """Reads the tokenizer of a directory."""
 
+import json
 from pathlib import Path
 
 from tokenizers import Tokenizer
 
+from trainer.data.messages import for_messages
 from trainer.system.errors import TrainerError
 
 
@@ -20,3 +22,22 @@ def load_tokenizer(directory: Path) -> Tokenizer:
         raise TrainerError(f"{path}: cannot be read as a tokenizer: {error}") from error
     tokenizer.encode_special_tokens = True
     return tokenizer
+
+
+def load_for_messages(directory: Path) -> Tokenizer:
+    """As `load_tokenizer`, to encode messages of a conversation, each by itself."""
+    tokenizer = Tokenizer.from_str(for_messages(load_tokenizer(directory).to_str()))
+    tokenizer.encode_special_tokens = True
+    return tokenizer
+
+
+def begin_of_text(directory: Path) -> str:
+    """The token that begins a text, which tokenizer_config.json names; [BOT] where there is no such file."""
+    path = directory / "tokenizer_config.json"
+    try:
+        named = json.loads(path.read_text(encoding="utf-8")).get("bos_token")
+    except FileNotFoundError:
+        return "[BOT]"
+    except (OSError, ValueError, AttributeError) as error:
+        raise TrainerError(f"{path}: cannot be read: {error}") from error
+    return str(named["content"] if isinstance(named, dict) else named)

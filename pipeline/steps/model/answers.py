@@ -25,6 +25,7 @@ from pipeline.store import keys
 from pipeline.store.parts import kept_documents
 from pipeline.store.store import Store
 from trainer.config import RunConfig, load_run_config
+from trainer.data.messages import for_messages
 
 Message = tuple[str, str]  # role, content
 VERSION = "answers-2"
@@ -97,7 +98,7 @@ def held_out(store: Store, recipe: Recipe) -> tuple[list[Question], Counter[str]
 def _fitting(store: Store, recipe: Recipe) -> Callable[[Sequence[Message]], int]:
     """How many messages of a conversation fit into the context, as for the shards."""
     tokenizer = frozen(store.current(keys.TOKENIZER).directory())
-    encoder = bpe.Encoder(tokenizer.tokenizer_json, tokenizer.boundaries, fast=False)
+    encoder = bpe.Encoder(for_messages(tokenizer.tokenizer_json), tokenizer.boundaries, fast=False)
     longest = recipe.shard_params.longest or 0
 
     def fits(said: Sequence[Message]) -> int:

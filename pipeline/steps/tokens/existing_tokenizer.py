@@ -6,6 +6,7 @@ from typing import Any
 
 from pipeline.sources.hub.dataset import token as hub_token
 from pipeline.stages.tokenizer import ExistingTokenizer, TokenizerError, boundaries, with_chat
+from pipeline.steps.tokens.template import check_template
 from pipeline.store.errors import first_line
 
 TOKENIZER, CONFIG = "tokenizer.json", "tokenizer_config.json"
@@ -25,9 +26,15 @@ def fetch(params: ExistingTokenizer) -> dict[str, str]:
             settings[key] = token
     _object(tokenizer, TOKENIZER, params)
     files = {TOKENIZER: tokenizer, CONFIG: json.dumps(settings, indent=2)}
-    files = with_chat(files) if params.chat else files
     try:
         boundaries(files[TOKENIZER], files[CONFIG])
+        if params.chat:
+            # Other classes of `transformers` change how the tokenizer.json splits text.
+            settings |= {"tokenizer_class": "PreTrainedTokenizerFast"}
+            for name in ("add_prefix_space", "legacy"):
+                settings.pop(name, None)
+            files = with_chat({**files, CONFIG: json.dumps(settings, indent=2)})
+            check_template(files)
     except TokenizerError as error:
         raise TokenizerError(f"tokenizer {params.source!r}: {error}") from error
     return files

@@ -26,12 +26,14 @@ from pipeline.store.parquet import Readable, kept_batches
 from pipeline.store.parts import PartTask, derive
 from pipeline.store.store import Store
 from pipeline.store.work import Work
+from trainer.data.messages import for_messages
 from trainer.data.shard_writer import ShardWriter, token_dtype
 from trainer.data.shards import bin_path, idx_path
 from trainer.system.durable import write_atomically
 from trainer.system.prefetch import ahead
 
 VERSION = "shards-2"
+MESSAGES = " messages-2"  # where a message has other tokens than a text
 # One process encodes on all cores and reads ahead, so two are faster only on so many times more input than in
 # other stages.
 PROCESSES_PAY_LATER = 8
@@ -86,7 +88,11 @@ def tokenize_work(store: Store, corpus: str, params: ShardParams) -> Work:
     inputs = {version.key: version.data_version for version in (tokenizer, scrubbed, quality)}
     decided = _decided(scrubbed, dedup)
     inputs |= {keys.dedup_part(name): decision.data_version for name, decision in decided.items()}
-    return Work(keys.token_shards(corpus), VERSION, params, inputs)
+    version = VERSION
+    if params.longest is not None:
+        settings = frozen(tokenizer.directory()).tokenizer_json
+        version += MESSAGES if for_messages(settings) != settings else ""
+    return Work(keys.token_shards(corpus), version, params, inputs)
 
 
 def needed(corpus: str) -> tuple[str, ...]:
@@ -134,7 +140,7 @@ def tokenize_part(
     """Writes the shards of one part with the `tokenizer`'s two files. Encodes them again with `tokenizers`
     where the fast encoder gave other ids.
     """
-    encoder, sha256 = _encoder(tokenizer, fast)
+    encoder, sha256 = _encoder(tokenizer, fast, longest is not None)
     writing = SplitShards(directory, task.name, encoder, validation_fraction, shard_tokens, longest)
     try:
         writing.write(kept_batches(task.inputs[0], list(task.inputs[1:]), ["id", "text"]))
@@ -150,10 +156,11 @@ def tokenize_part(
 
 # Loading takes as long as encoding 10 MB, and a warm encoder is twice as fast as a new one.
 @lru_cache(maxsize=1)
-def _encoder(tokenizer: tuple[Readable, ...], fast: bool) -> tuple[bpe.Encoder, str]:
+def _encoder(tokenizer: tuple[Readable, ...], fast: bool, messages: bool) -> tuple[bpe.Encoder, str]:
     directory, _ = (Path(file).parent for file in tokenizer)
     found = frozen(directory)
-    return bpe.Encoder(found.tokenizer_json, found.boundaries, fast), found.sha256
+    settings = for_messages(found.tokenizer_json) if messages else found.tokenizer_json
+    return bpe.Encoder(settings, found.boundaries, fast), found.sha256
 
 
 class SplitShards:

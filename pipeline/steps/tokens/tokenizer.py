@@ -13,6 +13,7 @@ from tokenizers import Tokenizer
 from pipeline.stages import tokenizer as bpe
 from pipeline.steps.tokens import word_counts
 from pipeline.steps.tokens.existing_tokenizer import CONFIG, TOKENIZER, fetch
+from pipeline.steps.tokens.template import check_template
 from pipeline.store import keys
 from pipeline.store.damage import Look, described, remedy
 from pipeline.store.draft import Draft
@@ -98,7 +99,9 @@ def _appended(store: Store, recipe: str, params: bpe.TokenizerParams) -> Version
             return draft
         names = base.parts[0].files
         contents = {name: (base.directory() / name).read_text(encoding="utf-8") for name in names}
-        return _publish(draft, bpe.with_chat(contents), {})
+        contents = bpe.with_chat(contents)
+        check_template(contents)
+        return _publish(draft, contents, {})
 
 
 def _appending(store: Store, recipe: str, params: bpe.TokenizerParams) -> tuple[Work, Version]:

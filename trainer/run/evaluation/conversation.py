@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 from trainer.config import SamplesConfig
 from trainer.config.data import ChatIds
 from trainer.hf import load_model
-from trainer.hf.tokenizer import load_tokenizer
+from trainer.hf.tokenizer import begin_of_text, load_for_messages
 from trainer.model.cache import POSITIONS
 from trainer.model.llama import Llama
 from trainer.model.precision import autocast
@@ -34,9 +34,9 @@ class ChatFormat:
     @classmethod
     def of(cls, directory: Path) -> "ChatFormat":
         """That of a model's directory. Raises TrainerError for one that has not learnt to answer."""
-        tokenizer = load_tokenizer(directory)
+        tokenizer = load_for_messages(directory)
         control = {name: tokenizer.token_to_id(f"[{name.upper()}]") for name in ChatIds.model_fields}
-        begin = tokenizer.token_to_id("[BOT]")
+        begin = tokenizer.token_to_id(begin_of_text(directory))
         if begin is None or None in control.values():
             raise TrainerError(
                 f"{directory}: its tokenizer has no control tokens such as [USER], so the model knows no "
