@@ -18,6 +18,7 @@ from pipeline.steps.training.launcher import Launcher
 from pipeline.steps.training.process_group import ErrorOutput, RetriableError, TrainerKilledError
 from trainer.system import terminal
 from trainer.system.errors import USER_ERROR
+from trainer.system.history import bits_shown
 
 # Each resumes from the newest checkpoint. Dagster's own retry policy would also restart a run that a person
 # has stopped.
@@ -209,7 +210,7 @@ def _line(message: Mapping[str, Any], max_tokens: int) -> str:
             left = f"{message['eta_seconds'] / 60:.1f} min left"
             return f"{tokens}: loss {message['loss']:.3f}, {speed}, {left}"
         case "evaluation":
-            scores = f"perplexity {message['perplexity']:,.1f}, {message['bits_per_byte']:.4f} bits per byte"
+            scores = f"perplexity {message['perplexity']:,.1f}, {bits_shown(message['bits_per_byte'])}"
             return f"{tokens}: validation loss {message['loss']:.4f}, {scores}"
         case "checkpoint":
             return f"{tokens}: checkpoint {message['path']}"

@@ -150,7 +150,10 @@ def evidence(recipes: Mapping[str, Recipe]) -> tuple[list[Measure], dict[str, Ar
         compared_on = measures(recipes[BASE])
     except DecideError:
         return [], {}
-    return compared_on, arms(recipes, compared_on)
+    try:
+        return compared_on, arms(recipes, compared_on)
+    except DecideError:  # of a tokenizer that loses text
+        return [], {}
 
 
 def _arm(name: str, seeds: Mapping[str, Recipe], compared_on: Sequence[Measure]) -> Arm:
@@ -164,6 +167,12 @@ def _arm(name: str, seeds: Mapping[str, Recipe], compared_on: Sequence[Measure])
             continue
         checkpoint = checkpoint_name(plan.result(store, model)["checkpoint"])
         found = [benchmark.log_likelihoods(store, checkpoint, one.asked) for one in compared_on]
+        for one in (one for one in compared_on if one.is_text):
+            if lost := benchmark.not_given_back(store, checkpoint, one.asked):
+                raise DecideError(
+                    f"{name}: its tokenizer does not give back {lost:.1%} of {one.name!r}, so its bits per "
+                    "byte are those of another text: leave it out, or take a tokenizer that gives text back"
+                )
         if all(found):
             answers[seed] = [rows for rows in found if rows]
             efforts.append(Effort.of(model, recipe.launch.usd_per_hour))

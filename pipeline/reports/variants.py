@@ -85,6 +85,8 @@ def _score(one: Outcome, name: str) -> str:
     """The accuracy on a benchmark, in percent, or, where no answer is wrong, the bits per byte of a text."""
     found = [run.benchmarks[name] for run in _runs(one) if name in run.benchmarks]
     scores = found[0] if found else None
+    if any(not run["metric"] and run["bits_per_byte"] is None for run in found):
+        return benchmarks.LOSES_TEXT
     if one.seeds and scores:
         metric, unit = scores["metric"] or "bits_per_byte", 100 if scores["metric"] else 1
         return _over_seeds([unit * run[metric]["value"] for run in found])

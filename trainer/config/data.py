@@ -20,6 +20,14 @@ class CorpusShards(Config):
     validation_bytes: int = Field(
         default=0, ge=0, description="UTF-8 bytes of the held-out text. Needed with `validation`."
     )
+    not_given_back: float = Field(
+        default=0,
+        ge=0,
+        le=1,
+        exclude_if=lambda share: share == 0,
+        description="Share of the held-out text, in bytes, of documents that the tokenizer does not give "
+        "back: unknown words, lower case and the like. Bits per byte are measured only where it is 0.",
+    )
     content: str | None = Field(
         default=None,
         min_length=1,

@@ -168,7 +168,9 @@ def _from_record(data: dict[str, Any]) -> dict[str, Any]:
             prefixes[split].append(str(file.with_suffix("")))
             sizes[split] += size
     corpus = {"name": record.absolute().parent.name or "shards", "weight": 1, **prefixes}
-    corpora = [corpus | {"validation_bytes": sizes["validation"]}]
+    corpora = [
+        corpus | {"validation_bytes": sizes["validation"], "not_given_back": facts.get("not_given_back", 0)}
+    ]
     return {"tokenizer": str(record.parent), **recorded, "corpora": corpora, **written}
 
 

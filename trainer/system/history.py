@@ -259,6 +259,11 @@ def running_mean(losses: Sequence[float | None]) -> list[float]:
     return means
 
 
+def bits_shown(bits: float | None) -> str:
+    """Bits per byte of a line for a person; None where the tokenizer does not give the text back."""
+    return "no bits per byte, since the tokenizer loses text" if bits is None else f"{bits:.4f} bits per byte"
+
+
 def perplexity(loss: float) -> float:
     """e to the `loss` in nats a token."""
     return math.exp(min(loss, LARGEST_EXPONENT))

@@ -2,6 +2,7 @@
 
 from pipeline.stages.tokenizer.counts import CountedWords, added, count_words
 from pipeline.stages.tokenizer.encode import Boundaries, Encoder, MismatchError, boundaries, unsupported
+from pipeline.stages.tokenizer.given_back import GivenBack
 from pipeline.stages.tokenizer.params import (
     CHAT_TEMPLATE,
     CONTROL,

@@ -88,6 +88,14 @@ class Encoder:
         marks = np.stack([first, np.full(len(stops), last)], axis=1).reshape(-1)
         return np.insert(ids, places, marks), stops - starts + 2
 
+    def decode(self, ids: np.ndarray, lengths: np.ndarray) -> list[str]:
+        """The texts that ids in the form of `between` are decoded to, without the first and last of each."""
+        stops = np.cumsum(lengths)
+        encoded = [
+            ids[stop - length + 1 : stop - 1].tolist() for stop, length in zip(stops, lengths, strict=True)
+        ]
+        return self._reference.decode_batch(encoded, skip_special_tokens=False)
+
     def check(
         self, document_ids: pa.Array, texts: pa.Array, rows: np.ndarray, ids: np.ndarray, lengths: np.ndarray
     ) -> None:

@@ -28,6 +28,7 @@ from trainer.system.history import checkpoint_sha256
 
 VERSION = "benchmarks-4"
 Z = 1.959964  # of a normal distribution, 95% lie within so many standard deviations
+LOSES_TEXT = "the tokenizer loses text"  # in place of bits per byte
 SOURCES = 10  # fewer are not a sample
 Scores = Mapping[str, Any]
 LogLikelihoods = list[list[float]]
@@ -120,10 +121,10 @@ def _raw(directory: Path, benchmark: Benchmark) -> Path:
 def _scored(directory: Path, asked: Asked) -> dict[str, Any]:
     """The scores in a directory to which the trainer wrote them."""
     scores: dict[str, Any] = json.loads(_raw(directory, asked.benchmark).read_text(encoding="utf-8"))
-    if asked.clusters:
+    if asked.clusters and "not_given_back" not in scores:
         answers = _rows((directory / f"{asked.benchmark.name}.log_likelihoods.jsonl").read_text())
-        scores |= {"bits_per_byte": by_cluster(asked, answers), "cut": 0}
-    return scores
+        scores |= {"bits_per_byte": by_cluster(asked, answers)}
+    return scores | ({"cut": 0} if asked.clusters else {})
 
 
 def _part(draft: Draft, benchmark: Benchmark, made_from: str, scores: dict[str, Any]) -> Part:
@@ -150,12 +151,23 @@ def _rows(lines: str) -> LogLikelihoods:
 
 def log_likelihoods(store: Store, checkpoint: str, asked: Asked) -> LogLikelihoods | None:
     """Those of each item, as a checkpoint answered it last; None if it did not."""
+    found = _last(store, checkpoint, asked, "log_likelihoods")
+    return None if found is None else _rows(found)
+
+
+def not_given_back(store: Store, checkpoint: str, asked: Asked) -> float:
+    """The share of a text that the tokenizer of a checkpoint does not give back, as it answered last."""
+    found = _last(store, checkpoint, asked, "scores")
+    return 0.0 if found is None else json.loads(found).get("not_given_back", 0.0)
+
+
+def _last(store: Store, checkpoint: str, asked: Asked, table: str) -> str | None:
     title = asked.benchmark.name
     for version in store.newest_first(keys.benchmarks(checkpoint)):
         made = version.manifest
         if made["code_version"] == VERSION and made["inputs"].get(title) == asked.sha256:
             part = next(part for part in version.parts if part.name == title)
-            return _rows(version.file(part, "log_likelihoods").read_text())
+            return version.file(part, table).read_text()
     return None
 
 
@@ -227,7 +239,10 @@ def verdict(found: Mapping[str, Scores]) -> tuple[bool, str]:
     comparable = {name: scores for name, scores in found.items() if scores["chance"] is not None}
     better = [name for name, scores in comparable.items() if above_chance(scores)]
     if not comparable:
-        bits = (f"{name} {scores['bits_per_byte']['value']:.3f}" for name, scores in found.items())
+        known = {name: scores["bits_per_byte"] for name, scores in found.items()}
+        bits = (
+            f"{name} {one['value']:.3f}" if one else f"{name} {LOSES_TEXT}" for name, one in known.items()
+        )
         return True, f"Bits per byte: {', '.join(bits)}."
     if not better:
         return False, "No better than chance yet."
@@ -257,6 +272,6 @@ def _row(name: str, scores: Scores, marked: str) -> dict[str, str]:
         row[title] = marked.format(text) if scores[metric] and metric == scores["metric"] else text
     return row | {
         "chance": "-" if chance is None else f"{100 * chance:.1f}",
-        "bits per byte": "{value:.3f} ({low:.3f}-{high:.3f})".format(**bits) if bits else "-",
+        "bits per byte": "{value:.3f} ({low:.3f}-{high:.3f})".format(**bits) if bits else LOSES_TEXT,
         "texts removed": "unknown" if removed is None else "yes" if removed else "NO",
     }

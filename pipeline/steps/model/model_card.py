@@ -240,7 +240,9 @@ def _benchmarks(found: Mapping[str, Any] | None) -> str:
 
 
 def _scores(name: str, found: Mapping[str, Any]) -> list[str]:
-    return [name, f"{found['bits_per_byte']:.3f}", f"{found['perplexity']:,.1f}"]
+    bits = found["bits_per_byte"]
+    shown = "the tokenizer loses text" if bits is None else f"{bits:.3f}"
+    return [name, shown, f"{found['perplexity']:,.1f}"]
 
 
 def _samples(evaluation: Mapping[str, Any]) -> str:

@@ -37,10 +37,17 @@ MESSAGES = " messages-2"  # where a message has other tokens than a text
 # One process encodes on all cores and reads ahead, so two are faster only on so many times more input than in
 # other stages.
 PROCESSES_PAY_LATER = 8
+COMPARED_BYTES = 256_000  # of held-out text in each part
+# Counts of the held-out text that was compared with what its tokens give back, where some did not come back.
+LOST, COMPARED = "validation_lost_bytes", "validation_compared_bytes"
 COUNTED = ("documents", "tokens", "text_bytes")
 # Ids of documents, which of them are written, bytes of text, flat token ids, tokens of each document.
 Encoded = tuple[pa.Array, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
+NOT_GIVEN_BACK = (
+    "%s: the tokenizer does not give back %s of the held-out text, so its "
+    "bits per byte say nothing, and none are measured"
+)
 SLOW = "encoding 50 times slower with `tokenizers`: the fast encoder does not support this tokenizer: %s"
 
 log = logging.getLogger(__name__)
@@ -80,6 +87,9 @@ def tokenize(store: Store, engine: Engine, corpus: str, params: ShardParams) -> 
     fallbacks = version.counts["encoder_fallbacks"]
     if fallbacks and not version.reused:
         log.warning("%s: %d parts were encoded by `tokenizers` after a mismatch", work.key, fallbacks)
+    if lost := version.counts.get(LOST):
+        share = lost / version.counts[COMPARED]
+        log.warning(NOT_GIVEN_BACK, work.key, f"{share:.1%}")
     return version
 
 
@@ -190,6 +200,7 @@ class SplitShards:
         self.empty: list[str] = []
         self.too_long: list[str] = []
         self.shortened = 0
+        self.given_back = bpe.GivenBack()  # of held-out text
         self._longest = longest
         self._encoder = encoder
         self._validation_fraction = validation_fraction
@@ -219,6 +230,7 @@ class SplitShards:
         self.empty += document_ids.filter(pa.array(sizes == 0)).to_pylist()
         ids, lengths = self._encoder.encode(texts)
         self._check(document_ids, texts, ids, lengths)
+        self._compare(bpe.held_out(document_ids, self._validation_fraction), texts, ids, lengths)
         return document_ids, sizes > 0, sizes, ids, lengths
 
     def _encode_conversations(self, batch: pa.RecordBatch) -> Encoded:
@@ -230,10 +242,20 @@ class SplitShards:
         if np.isin(ids, [*ends.control.values(), ends.begin, ends.end]).sum() > 2 * len(lengths):
             raise bpe.TokenizerError("the tokenizer makes a control token of plain text: choose another one")
         self._check(document_ids.take(pa.array(said.documents)), said.contents, ids, lengths)
+        answers = bpe.held_out(document_ids, self._validation_fraction)[said.documents] & (
+            said.roles == chat.ASSISTANT
+        )
+        self._compare(answers, said.contents, ids, lengths)
         made = chat.joined(said, ids, lengths, ends, self._longest or 0)
         self.too_long += document_ids.filter(pa.array(made.lengths == 0)).to_pylist()
         self.shortened += made.shortened
         return document_ids, made.lengths > 0, made.answer_bytes, made.ids, made.lengths
+
+    def _compare(self, chosen: np.ndarray, texts: pa.Array, ids: np.ndarray, lengths: np.ndarray) -> None:
+        """Compares the first COMPARED_BYTES of the texts that are `chosen` with what their ids give back."""
+        if self.given_back.checked < COMPARED_BYTES:
+            decoded = self._encoder.decode(ids[np.repeat(chosen, lengths)], lengths[chosen])
+            self.given_back.add(texts.filter(pa.array(chosen)).to_pylist(), decoded)
 
     def _check(self, document_ids: pa.Array, texts: pa.Array, ids: np.ndarray, lengths: np.ndarray) -> None:
         if self._encoder.fast:
@@ -260,6 +282,9 @@ class SplitShards:
                     counts[f"{split}_{what}"] += count
                 shards.append({"files": hashes, **contents})
         content = {"dtype": self.dtype.name, **facts, "shards": shards, "empty_documents": self.empty}
+        if self.given_back.lost:
+            content["not_given_back"] = self.given_back.share
+            counts |= {LOST: self.given_back.lost, COMPARED: self.given_back.checked}
         if self._longest is not None:
             content["too_long"] = self.too_long
             counts |= {"too_long": len(self.too_long), "shortened": self.shortened}

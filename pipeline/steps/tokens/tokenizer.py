@@ -3,6 +3,7 @@ unchanged.
 """
 
 import json
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +24,11 @@ from pipeline.store.manifest import File, Part, Version
 from pipeline.store.store import Store
 from pipeline.store.work import NAME_LENGTH, Work
 from trainer.system.durable import write_atomically
+
+COMPARED_BYTES = 256_000  # of each corpus, when a tokenizer that exists is frozen
+COMPARED, LOST = "compared_bytes", "lost_bytes"
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -74,9 +80,14 @@ def tokenizer(
             return replace(version, reused=True)
         if isinstance(params, bpe.ExistingTokenizer):
             fetched = fetch(params)
+            given_back = _given_back(store, corpora, fetched)
+            if given_back.lost:
+                log.warning(
+                    "%s: of %r, %s: no bits per byte are measured", keys.TOKENIZER, params.source, given_back
+                )
             inputs = {name: fingerprint(content) for name, content in fetched.items()}
             with store.making(Work(keys.TOKENIZER, bpe.VERSION, settings, inputs)) as draft:
-                return draft if isinstance(draft, Version) else _publish(draft, fetched, {})
+                return draft if isinstance(draft, Version) else _publish(draft, fetched, _losses(given_back))
         settings["validation_fraction"] = validation_fraction
         inputs = store.data_versions(input_keys(corpora))
         with store.making(Work(keys.TOKENIZER, bpe.VERSION, settings, inputs)) as draft:
@@ -89,6 +100,28 @@ def tokenizer(
             with TimeLeft("tokenizer: %.0f of %.0f merges") as merging:
                 trained = bpe.train_on_words(words, params, merging.reach)
             return _publish(draft, bpe.files(trained), counts)
+
+
+def _given_back(store: Store, corpora: Sequence[str], contents: Mapping[str, str]) -> bpe.GivenBack:
+    """Compares the first COMPARED_BYTES of each corpus with what their tokens give back."""
+    encoder = bpe.Encoder(
+        contents[TOKENIZER], bpe.boundaries(contents[TOKENIZER], contents[CONFIG]), fast=False
+    )
+    found = bpe.GivenBack()
+    for corpus in corpora:
+        for texts in sample(
+            (one.column("text") for one in kept_documents(store, corpus)), COMPARED_BYTES, {}
+        ):
+            said = chat.contents(texts)
+            found.add(said.to_pylist(), encoder.decode(*encoder.encode(said)))
+    return found
+
+
+def _losses(found: bpe.GivenBack) -> Counts:
+    if not found.lost:
+        return {}
+    kinds = {f"{LOST}/{kind}": size for kind, size in found.kinds.items()}
+    return {COMPARED: found.checked, LOST: found.lost, **kinds}
 
 
 def _appended(store: Store, recipe: str, params: bpe.TokenizerParams) -> Version:

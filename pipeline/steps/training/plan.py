@@ -12,7 +12,7 @@ import yaml
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps.lineage import record
 from pipeline.steps.lineage.checkpoints import Checkpoint, checkpoint
-from pipeline.steps.tokens.shards import named
+from pipeline.steps.tokens.shards import COMPARED, LOST, named
 from pipeline.steps.tokens.tokenizer import frozen
 from pipeline.steps.training import initial_weights, mixture
 from pipeline.store import keys, locks
@@ -210,6 +210,7 @@ def _corpus_shards(version: Version, name: str, share: float) -> CorpusShards:
         train=named(version, keys.TRAIN),
         validation=named(version, keys.VALIDATION),
         validation_bytes=version.counts["validation_text_bytes"],
+        not_given_back=version.counts.get(LOST, 0) / version.counts.get(COMPARED, 1),
         content=version.data_version,
     )
 

@@ -98,11 +98,24 @@ def benchmark(
         beyond = iter(len(context) + len(asked) > model.max_length + 1 for context, asked in requests)
         cut = sum(sum(next(beyond) for _ in item.continuations) > 0 for item in items)
         result = scores(items, likelihoods) | {"cut": cut, "precision": resolved}
+        if lost := _not_given_back(tokenizer, items):
+            result |= {"bits_per_byte": None, "not_given_back": lost}
         if output is not None:
             lines = [json.dumps({"log_likelihoods": row}) for row in likelihoods]
             write_atomically(output / f"{name}.log_likelihoods.jsonl", "\n".join(lines) + "\n")
             write_atomically(output / f"{name}.json", json.dumps(result, indent=1))
         yield name, result
+
+
+def _not_given_back(tokenizer: Any, items: Sequence[Question]) -> float:
+    """The share of the right continuations, in bytes, that their tokens do not give back. A space that comes
+    before is no loss.
+    """
+    texts = [item.continuations[item.gold] for item in items]
+    ids = [one.ids for one in tokenizer.encode_batch(texts, add_special_tokens=False)]
+    found = zip(texts, tokenizer.decode_batch(ids, skip_special_tokens=False), strict=True)
+    lost = (text for text, decoded in found if text.strip(" ") != decoded.strip(" "))
+    return sum(map(_bytes, lost)) / max(1, sum(map(_bytes, texts)))
 
 
 def _requests(

@@ -43,7 +43,8 @@ def evaluate(
     shards.
 
     Reads every held-out token once or, with `training.evaluation.max_tokens`, those of `held_out`. Bits per
-    byte are all nats, including those of [BOT] and [EOT], over ln 2 and the UTF-8 bytes of the text. Of
+    byte are all nats, including those of [BOT] and [EOT], over ln 2 and the UTF-8 bytes of the text; None
+    where the tokenizer does not give the text back. Of
     conversations all answers count, and beside them, other text only under `per_corpus`.
 
     Raises EvaluationStoppedError as soon as `gives_up`, which all processes call before each batch, is true.
@@ -69,10 +70,14 @@ def evaluate(
                 sums[number, 2] += 1 if answers is None else answers.count(batch.tokens)
     release(model)
     totals = world.sum(world.from_last_stage(sums)).tolist()
-    found = [(one.corpus.name, *total, one.text_bytes) for one, total in zip(corpora, totals, strict=True)]
-    per_corpus = {name: _summary(nats, tokens, size) for name, nats, tokens, _, size in found}
-    _, nats, tokens, _, sizes = zip(*(one for one in found if one[3]), strict=True)
-    return {**_summary(sum(nats), sum(tokens), sum(sizes)), "per_corpus": per_corpus}
+    found = [(one.corpus, *total, one.text_bytes) for one, total in zip(corpora, totals, strict=True)]
+    per_corpus = {
+        corpus.name: _summary(nats, tokens, size, corpus.not_given_back)
+        for corpus, nats, tokens, _, size in found
+    }
+    counted, nats, tokens, _, sizes = zip(*(one for one in found if one[3]), strict=True)
+    lost = max(corpus.not_given_back for corpus in counted)
+    return {**_summary(sum(nats), sum(tokens), sum(sizes), lost), "per_corpus": per_corpus}
 
 
 def _batch_size(corpora: Sequence[HeldOut], training: TrainingConfig, world: World) -> int:
@@ -84,12 +89,12 @@ def _batch_size(corpora: Sequence[HeldOut], training: TrainingConfig, world: Wor
     return min(training.evaluation.micro_batch_size, most, most if trained == "auto" else trained)
 
 
-def _summary(nats: float, tokens: float, text_bytes: int) -> dict[str, float | int]:
+def _summary(nats: float, tokens: float, text_bytes: int, lost: float) -> dict[str, float | int | None]:
     loss = nats / max(1.0, tokens)
     return {
         "loss": loss,
         "perplexity": perplexity(loss),
-        "bits_per_byte": nats / math.log(2) / text_bytes,
+        "bits_per_byte": nats / math.log(2) / text_bytes if lost == 0 else None,
         "validation_tokens": int(tokens),
         "validation_bytes": text_bytes,
     }

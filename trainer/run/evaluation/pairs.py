@@ -80,11 +80,13 @@ def evaluate_pairs(
         chosen = [(tokens[:, 0] > 0).sum(), answers[:, 0].sum(), tokens[:, 0].sum()]
         more = torch.stack([*chosen, answers.sum(), tokens.sum()]).tolist()
         sums[part.corpus.name] = torch.tensor([*compared, *more, part.text_bytes], dtype=torch.float64)
-    per_corpus = {name: _summary(total.tolist()) for name, total in sums.items()}
-    return {**_summary(torch.stack(list(sums.values())).sum(dim=0).tolist()), "per_corpus": per_corpus}
+    lost = {part.corpus.name: part.corpus.not_given_back for part in parts}
+    per_corpus = {name: _summary(total.tolist(), lost[name]) for name, total in sums.items()}
+    total = torch.stack(list(sums.values())).sum(dim=0).tolist()
+    return {**_summary(total, max(lost.values())), "per_corpus": per_corpus}
 
 
-def _summary(sums: list[float]) -> dict[str, float | int]:
+def _summary(sums: list[float], lost: float) -> dict[str, float | int | None]:
     *means, pairs, chosen, tokens, log_p, all_tokens, text_bytes = sums
     return {
         **{name: value / pairs for name, value in zip(("loss", *METRICS), means, strict=True)},
@@ -92,7 +94,7 @@ def _summary(sums: list[float]) -> dict[str, float | int]:
         "answer_loss": -chosen / tokens,
         "reference_answer_loss": (means[METRICS.index("chosen_change") + 1] - chosen) / tokens,
         "perplexity": perplexity(-chosen / tokens),
-        "bits_per_byte": -log_p / math.log(2) / text_bytes,
+        "bits_per_byte": -log_p / math.log(2) / text_bytes if lost == 0 else None,
         "validation_tokens": int(all_tokens),
         "validation_bytes": int(text_bytes),
     }

@@ -19,7 +19,7 @@ from trainer.run.session import Session
 from trainer.run.step import StepResult
 from trainer.system import figures, terminal
 from trainer.system.durable import write_atomically
-from trainer.system.history import RunHistory
+from trainer.system.history import RunHistory, bits_shown
 from trainer.system.run_directory import RunDirectory
 
 LOG_INTERVAL_SECONDS = 10.0
@@ -143,13 +143,13 @@ class Recorder:
         self._validation = [f"validation {evaluation['loss']:.3f}"]
         self._reporter.send("evaluation", step=session.step, tokens=session.tokens, **evaluation)
         log.info(
-            "step %d: validation %s %.4f%s, perplexity %.1f, %.4f bits per byte",
+            "step %d: validation %s %.4f%s, perplexity %.1f, %s",
             session.step,
             LOSS[session.training.objective],
             evaluation["loss"],
             _told(evaluation),
             evaluation["perplexity"],
-            evaluation["bits_per_byte"],
+            bits_shown(evaluation["bits_per_byte"]),
         )
 
     def samples(self, model: Llama) -> None:
@@ -199,7 +199,7 @@ def draw_losses(run: RunHistory) -> None:
     axes.plot(tokens, smooth, color=figures.COLOURS[0], linewidth=1.6, label=f"training {smooth[-1]:.3f}")
     if validations:
         last = validations[-1]
-        label = f"validation {last['loss']:.3f} ({last['bits_per_byte']:.3f} bits per byte)"
+        label = f"validation {last['loss']:.3f} ({bits_shown(last['bits_per_byte'])})"
         tokens = np.array([one["tokens"] for one in validations]) / 1e6
         losses = np.array([one["loss"] for one in validations])
         axes.plot(tokens, losses, "o-", color=figures.COLOURS[1], markersize=4, linewidth=1.4, label=label)

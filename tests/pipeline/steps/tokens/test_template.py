@@ -26,7 +26,8 @@ def metaspace(scheme: str, split: bool = False, inside: bool = False) -> Tokeniz
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True))
     step = pre_tokenizers.Metaspace(prepend_scheme=scheme, split=split)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([step]) if inside else step
-    tokenizer.decoder = decoders.Metaspace(prepend_scheme=scheme, split=split)
+    spaces = decoders.Metaspace(prepend_scheme=scheme, split=split)
+    tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), spaces])
     return trained(tokenizer, trainers.BpeTrainer(vocab_size=600, special_tokens=[*SPECIAL, *BYTES]))
 
 
@@ -39,6 +40,7 @@ def llama_2() -> Tokenizer:
 def byte_level(prefix: bool) -> Tokenizer:
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
+    tokenizer.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     return trained(
         tokenizer, trainers.BpeTrainer(vocab_size=400, special_tokens=SPECIAL, initial_alphabet=alphabet)

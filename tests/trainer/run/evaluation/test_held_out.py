@@ -133,3 +133,13 @@ def test_without_validation_shards_there_is_nothing_to_say(settings: dict[str, A
         corpus |= {"validation": [], "validation_bytes": 0}
     config = RunConfig.model_validate(settings)
     assert evaluate(model, config.data, config.training, "fp32", ALONE) is None
+
+
+def test_no_bits_per_byte_where_the_tokenizer_loses_text(model: Llama, config: RunConfig) -> None:
+    first, *others = config.data.corpora
+    losing = [first.model_copy(update={"not_given_back": 0.3}), *others]
+    data = config.data.model_copy(update={"corpora": losing})
+    found = evaluate(model, data, config.training, "fp32", ALONE)
+    assert found and found["bits_per_byte"] is None and found["loss"] > 0
+    assert found["per_corpus"][first.name]["bits_per_byte"] is None
+    assert all(found["per_corpus"][other.name]["bits_per_byte"] > 0 for other in others)
