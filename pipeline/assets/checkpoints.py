@@ -220,9 +220,9 @@ def scores(message: Mapping[str, Any]) -> dict[str, float]:
     return rounded(found)
 
 
-def rounded(figures: Mapping[str, float]) -> dict[str, float]:
-    """Four decimals, as many as a person compares."""
-    return {name: round(value, 4) for name, value in figures.items()}
+def rounded(figures: Mapping[str, float | None]) -> dict[str, float]:
+    """Those that were measured, with four decimals, as many as a person compares."""
+    return {name: round(value, 4) for name, value in figures.items() if value is not None}
 
 
 def samples_shown(samples: Sequence[Mapping[str, Any]]) -> dg.MarkdownMetadataValue:
@@ -240,7 +240,10 @@ def evaluated(evaluation: Mapping[str, Any]) -> dict[str, Any]:
     each corpus.
     """
     figures = {label: evaluation[name] for name, label in FIGURES.items() if name in evaluation}
-    rows = ({"corpus": name, **rounded(numbers)} for name, numbers in evaluation["per_corpus"].items())
+    rows = (
+        {"corpus": name, **dict.fromkeys(numbers), **rounded(numbers)}
+        for name, numbers in evaluation["per_corpus"].items()
+    )
     return {**rounded(figures | evaluation.get("compressors", {})), "per corpus": table(rows)}
 
 

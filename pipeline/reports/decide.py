@@ -18,7 +18,7 @@ from pipeline.steps.training.effort import Effort
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.seeds import families
-from pipeline.store.store import StoreError
+from pipeline.store.store import Store, StoreError
 from pipeline.store.training_runs import checkpoint_name
 
 SIZES = {
@@ -167,12 +167,7 @@ def _arm(name: str, seeds: Mapping[str, Recipe], compared_on: Sequence[Measure])
             continue
         checkpoint = checkpoint_name(plan.result(store, model)["checkpoint"])
         found = [benchmark.log_likelihoods(store, checkpoint, one.asked) for one in compared_on]
-        for one in (one for one in compared_on if one.is_text):
-            if lost := benchmark.not_given_back(store, checkpoint, one.asked):
-                raise DecideError(
-                    f"{name}: its tokenizer does not give back {lost:.1%} of {one.name!r}, so its bits per "
-                    "byte are those of another text: leave it out, or take a tokenizer that gives text back"
-                )
+        refuse_lost_text(name, store, checkpoint, compared_on)
         if all(found):
             answers[seed] = [rows for rows in found if rows]
             efforts.append(Effort.of(model, recipe.launch.usd_per_hour))
@@ -191,6 +186,17 @@ def _arm(name: str, seeds: Mapping[str, Recipe], compared_on: Sequence[Measure])
         _mean([3600 * effort.hours for effort in efforts]),
         _mean([effort.usd for effort in efforts if effort.usd is not None]),
     )
+
+
+def refuse_lost_text(name: str, store: Store, checkpoint: str, compared_on: Sequence[Measure]) -> None:
+    """Raises DecideError if a checkpoint's tokenizer does not give back what the verdict follows from."""
+    texts = [one for one in compared_on if one.is_text]
+    for one in texts or compared_on:
+        if lost := benchmark.not_given_back(store, checkpoint, one.asked):
+            raise DecideError(
+                f"{name}: its tokenizer does not give back {lost:.1%} of {one.name!r}, so its bits per byte "
+                "are those of another text: leave it out, or take a tokenizer that gives text back"
+            )
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -26,7 +26,7 @@ from pipeline.steps.corpus.rejects import REJECTS_SCHEMA, RejectsTable
 from pipeline.steps.corpus.scrub import scrubbing
 from pipeline.steps.dedup.dedup import decide
 from pipeline.steps.tokens.existing_tokenizer import CONFIG, TOKENIZER, fetch
-from pipeline.steps.tokens.shards import SLOW, tokenize_part
+from pipeline.steps.tokens.shards import SLOW, tokenize_part, warn_of_loss
 from pipeline.steps.tokens.tokenizer import frozen
 from pipeline.steps.tokens.word_counts import sample
 from pipeline.store.atomic import OutputError, output_directory, output_errors, temporary_directory
@@ -149,6 +149,7 @@ def tokenize(
         task = PartTask(PART, "", tuple(stored.files("documents")), 0)
         used = directory / TOKENIZER, directory / CONFIG
         part = tokenize_part(task, directory, used, validation_fraction, shard_tokens, slow is None)
+        warn_of_loss(str(out), part.counts)
         _complete(directory / part.files["shards"].path, directory)
     return documents.outcome({**part.counts, **documents.counts}, [out])
 

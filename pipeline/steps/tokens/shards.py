@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -87,10 +87,14 @@ def tokenize(store: Store, engine: Engine, corpus: str, params: ShardParams) -> 
     fallbacks = version.counts["encoder_fallbacks"]
     if fallbacks and not version.reused:
         log.warning("%s: %d parts were encoded by `tokenizers` after a mismatch", work.key, fallbacks)
-    if lost := version.counts.get(LOST):
-        share = lost / version.counts[COMPARED]
-        log.warning(NOT_GIVEN_BACK, work.key, f"{share:.1%}")
+    warn_of_loss(work.key, version.counts)
     return version
+
+
+def warn_of_loss(what: str, counts: Mapping[str, int]) -> None:
+    """Says how much of the held-out text its tokens do not give back."""
+    if lost := counts.get(LOST):
+        log.warning(NOT_GIVEN_BACK, what, f"{lost / counts[COMPARED]:.1%}")
 
 
 def tokenize_work(store: Store, corpus: str, params: ShardParams) -> Work:

@@ -8,6 +8,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from pipeline.assets import checkpoints
 from pipeline.assets.checkpoints import (
     BENCHMARKS_KEY,
     CHECKPOINTS,
@@ -210,3 +211,12 @@ def test_an_evaluation_without_a_checkpoint_on_disk_says_which_there_are(
     assert said in failure.user_failure_data.description
     assert failure.user_failure_data.description.endswith(f"On disk: {FIRST}, {THIRD}")
     assert partitions(instance, ON_DISK) == [FIRST, THIRD]
+
+
+def test_a_corpus_whose_text_the_tokenizer_loses_has_no_bits_per_byte_on_the_page() -> None:
+    exact = {"loss": 2.0, "perplexity": 7.4, "bits_per_byte": 1.23456}
+    losing = {**exact, "bits_per_byte": None}
+    found = checkpoints.evaluated({**losing, "per_corpus": {"a": exact, "b": losing}})
+    assert "bits per byte" not in found
+    rows = [record.data for record in found["per corpus"].records]
+    assert [row["bits_per_byte"] for row in rows] == [1.2346, None]

@@ -2,15 +2,21 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pipeline.recipe.recipe import Recipe
 from pipeline.reports import decide, verdicts
-from pipeline.reports.decide import Arm, Measure
+from pipeline.reports.decide import Arm, DecideError, Measure, refuse_lost_text
 from pipeline.sources.benchmarks.items import Benchmark, Question
+from pipeline.steps.model import benchmark
 from pipeline.steps.model.benchmark import Asked
+from pipeline.store import keys
+from pipeline.store.manifest import Version
+from pipeline.store.store import Store
+from pipeline.store.work import Work
 from tests.pipeline.steps.training.test_plan import recipe
 
 TEXT = Measure.of(
@@ -168,3 +174,16 @@ def test_a_question_counts_by_its_right_answer_and_is_wrong_where_another_is_lik
     assert bits[1] == pytest.approx(2 / np.log(2) / len(" no"))
     # even ones are right with " yes", the likelier of the last five; odd ones with " no"
     assert QUIZ.wrong(answers).tolist() == [float((number % 2 == 0) == (number < 15)) for number in range(20)]
+
+
+def test_a_variant_whose_tokenizer_loses_text_is_not_compared(tmp_path: Path) -> None:
+    store, asked = Store(tmp_path), TEXT.asked
+    work = Work(keys.benchmarks("run-00000001"), benchmark.VERSION, {}, {"text": asked.sha256})
+    refuse_lost_text("cased", store, "run-00000001", [TEXT])
+    with store.making(work) as draft:
+        assert not isinstance(draft, Version)
+        (draft.path / "text.log_likelihoods.jsonl").write_text('{"log_likelihoods": [-1.0]}\n')
+        scores = {"items": 1, "bits_per_byte": None, "not_given_back": 0.25}
+        draft.publish([benchmark._part(draft, asked.benchmark, "made from", scores)])
+    with pytest.raises(DecideError, match=r"lower: its tokenizer does not give back 25.0% of 'text'"):
+        refuse_lost_text("lower", store, "run-00000001", [TEXT, QUIZ])

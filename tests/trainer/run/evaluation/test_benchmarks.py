@@ -3,6 +3,7 @@ those of the definitions.
 """
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -179,3 +180,18 @@ def test_a_bad_item_is_named_with_its_line(tmp_path: Path, line: str, said: str)
     path.write_text(json.dumps(ITEMS[0]) + "\n" + line)
     with pytest.raises(TrainerError, match=said):
         read_items(path)
+
+
+def test_a_tokenizer_that_loses_text_has_no_bits_per_byte(exported: Path, tmp_path: Path) -> None:
+    losing = tmp_path / "model"
+    shutil.copytree(exported, losing)
+    settings = json.loads((losing / "tokenizer.json").read_text())
+    (losing / "tokenizer.json").write_text(json.dumps({**settings, "normalizer": {"type": "Lowercase"}}))
+    lower = [{"context": "a", "continuations": [" small"], "gold": 0}]
+    upper = [{"context": "A", "continuations": [" Überschrift"], "gold": 0}]
+    path = written([*lower, *upper], tmp_path / "mixed.jsonl")
+    ((_, found),) = benchmark(losing, [path], "fp32")
+    assert found["bits_per_byte"] is None and found["not_given_back"] == pytest.approx(13 / 19)
+    for directory, items in ((losing, lower), (exported, upper)):
+        ((_, found),) = benchmark(directory, [written(items, path)], "fp32")
+        assert found["bits_per_byte"]["value"] > 0 and "not_given_back" not in found
