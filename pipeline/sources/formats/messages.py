@@ -39,7 +39,7 @@ OTHER_NAMES = {
 }
 FUNCTION_CALL = "function_call"  # a role of ShareGPT
 ROLE_KEYS, CONTENT_KEYS = ("role", "from"), ("content", "value", "text")
-READ = {*ROLE_KEYS, *CONTENT_KEYS, *OF_MESSAGES}
+PLAIN, MARKED, CALLING = {*ROLE_KEYS, *CONTENT_KEYS}, {*OF_MESSAGES}, {*CALLS, *TOOLS}
 # Types of parts of content.
 THOUGHT, CALLED = ("thinking", "reasoning"), ("tool_use", "tool_result", "tool_call")
 SEEN = ("image", "input_image", "video", "audio", "input_audio", "file", "input_file")
@@ -49,6 +49,7 @@ UNTHOUGHT = "which would not be learnt: write it into the content, or take it ou
 OPENS = ("system", "user")  # roles that begin a whole conversation
 # A speaker in the transcripts of hh-rlhf; each stands at the beginning or behind an empty line.
 SPEAKER = re.compile(r"(?:\A\s*|\n\n)(Human|Assistant):")
+_MARK = re.compile(f"[{''.join(MARKS)}]")
 SPEAKERS = {"Human": "user", "Assistant": "assistant"}
 
 
@@ -170,30 +171,39 @@ def _message(where: str, message: Any, unread: set[str]) -> Message:
     if not isinstance(message, dict):
         why = f"{where} is a {type(message).__name__}, no object with `role` and `content`"
         raise BadConversationError(Reason.CONTENT_NOT_TEXT, why)
-    named = next((message[key] for key in ROLE_KEYS if message.get(key)), None)
+    others = {key: message[key] for key in message.keys() - PLAIN}
+    # a mark that is false is not empty
+    others = {key: value for key, value in others.items() if key in MARKED or not is_empty(value)}
+    named = message.get("role") or message.get("from")
     name = named.strip().lower() if isinstance(named, str) else None
-    if name == FUNCTION_CALL or any(not is_empty(message.get(key)) for key in (*CALLS, *TOOLS)):
+    if name == FUNCTION_CALL or others.keys() & CALLING:
         raise BadConversationError(Reason.TOOL_CALLS, f"{where} calls a tool")
     role = OTHER_NAMES.get(name, name) if name is not None else None
     if role not in ROLES:
         raise BadConversationError(
             Reason.UNKNOWN_ROLE, f"{where} has the role {named!r}, none of {', '.join(ROLES)}"
         )
-    for key in MEDIA:
-        if not is_empty(message.get(key)):
+    for key in MEDIA if others else ():
+        if key in others:
             raise BadConversationError(Reason.IMAGES, f"{where} has something in {key!r}, {UNSEEN}")
-    content = content_of(
-        where, next((message[key] for key in CONTENT_KEYS if message.get(key) is not None), None)
-    )
+    content = message.get("content")
+    if content is None:
+        content = message.get("value", message.get("text"))
+    text = content_of(where, content)
     if role == "assistant":
-        refuse_marked(where, message)
-        for key in REASONING:
-            if not is_empty(message.get(key)):
-                raise BadConversationError(Reason.REASONING, f"{where} has {key!r}, {UNTHOUGHT}")
-        if not content.strip():
-            raise BadConversationError(Reason.NO_ANSWER, f"{where} is an answer without text")
-    unread.update(key for key, value in message.items() if key not in READ and not is_empty(value))
-    return role, content
+        _refuse_answer(where, text, others)
+    unread.update(others.keys() - MARKED)
+    return role, text
+
+
+def _refuse_answer(where: str, text: str, others: Mapping[str, Any]) -> None:
+    """Raises BadConversationError for an answer that is not learnt, or not as it is written."""
+    refuse_marked(where, others)
+    for key in REASONING if others else ():
+        if key in others:
+            raise BadConversationError(Reason.REASONING, f"{where} has {key!r}, {UNTHOUGHT}")
+    if not text or text.isspace():
+        raise BadConversationError(Reason.NO_ANSWER, f"{where} is an answer without text")
 
 
 def content_of(where: str, content: Any) -> str:
@@ -205,10 +215,9 @@ def content_of(where: str, content: Any) -> str:
     if not isinstance(content, str):
         why = f"the content of {where} is a {type(content).__name__}"
         raise BadConversationError(Reason.CONTENT_NOT_TEXT, why)
-    for mark in MARKS:
-        if mark in content:
-            why = f"{where} has the character {mark!r} at {content.index(mark)}, which marks messages here"
-            raise BadConversationError(Reason.CONTROL_CHARACTER, why)
+    if found := _MARK.search(content):
+        why = f"{where} has the character {found[0]!r} at {found.start()}, which marks messages here"
+        raise BadConversationError(Reason.CONTROL_CHARACTER, why)
     return content
 
 

@@ -48,6 +48,7 @@ FORM = "form"
 UNREAD = "unread_message_keys"
 # The columns beside a conversation that decide about it, in a file of any format.
 COMPANIONS = (*MEDIA, *TOOLS, *OF_ROWS)
+_DECIDING, _MARKS = {*COMPANIONS}, {*OF_MESSAGES}
 
 
 class BadConversationError(Exception):
@@ -82,6 +83,8 @@ def refuse_unlearnable(row: Mapping[str, Any], answers: Iterable[int]) -> None:
     `answers`: the places of the assistant's messages, for a mark that is a list with an entry for each
     message.
     """
+    if row.keys().isdisjoint(_DECIDING):
+        return
     for name in MEDIA:
         if not is_empty(row.get(name)):
             why = f"the row has an image, sound or video in column {name!r}, which a model of text cannot see"
@@ -102,8 +105,9 @@ def refuse_marked(where: str, message: Mapping[str, Any]) -> None:
     """Raises BadConversationError for a message of the assistant that is not to be learnt, as a whole or in
     part.
     """
-    for name in OF_MESSAGES:
-        _refuse_marked(where, name, message.get(name))
+    if not message.keys().isdisjoint(_MARKS):
+        for name in OF_MESSAGES:
+            _refuse_marked(where, name, message.get(name))
 
 
 def _refuse_marked(where: str, name: str, value: object) -> None:
