@@ -17,7 +17,6 @@ from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.steps.training import plan
 from pipeline.store.store import Store
 from tests.integration.project import Project, conversations
-from tests.pipeline.sources.talks import files
 from tests.pipeline.steps.export.test_gguf import LlamaCpp
 from trainer.run.evaluation.conversation import ChatFormat
 
@@ -194,46 +193,3 @@ def test_other_programs_ask_alike_and_answer_alike(aligned: Project, tmp_path: P
     modelfile = (tmp_path / "gguf" / "Modelfile").read_text()
     assert modelfile.startswith("FROM ./tiny.gguf\n")
     assert "PARAMETER stop [END]" in modelfile
-
-
-@pytest.mark.slow
-def test_rows_of_all_forms_and_talks_that_cannot_be_asked_go_through_both_jobs(
-    make_chat_project: Callable[[Path], Project], tmp_path: Path
-) -> None:
-    project = make_chat_project(tmp_path / "random")
-    project.recipe["training"]["seq_len"] = 256
-    project.recipe["checks"] = {"max_set_aside_share": 0.9}
-    said = [{"role": "user", "content": "word " * 300}, {"role": "assistant", "content": "It is one."}]
-    odd = [
-        *(
-            {"id": f"long-{n}", "messages": [{**said[0], "content": f"{n} {said[0]['content']}"}, said[1]]}
-            for n in range(5)
-        ),
-        *(
-            {
-                "id": f"ends-{n}",
-                "messages": [
-                    {"role": "user", "content": f"{n}?"},
-                    *said[1:],
-                    {"role": "user", "content": "bye"},
-                ],
-            }
-            for n in range(20)
-        ),
-        *({"id": f"alone-{n}", "messages": [{**said[1], "content": f"Alone {n}."}]} for n in range(20)),
-        *({"id": f"form-{n}", "prompt": f"Which {n}?", "completion": "a", "form": "("} for n in range(5)),
-    ]
-    for format, more in (("chat", odd), ("preferences", [])):
-        with (project.directory / f"{format}.jsonl").open("a") as file:
-            for row in (*more, *(row for rows in files(format, 1, 1000, 50) for row in rows)):
-                file.write(json.dumps(row) + "\n")
-    for job in ("pretrain", "align"):
-        status, told = project.run(job=job)
-        assert status == 0, told
-    for section, rows in (("sft", 1050), ("dpo", 1000)):
-        of_section = store(project, section)
-        raw = of_section.current(f"corpora/{section}_words/raw").counts
-        assert raw["documents"] + raw["set_aside"] >= rows
-        tuning = json.loads(of_section.current("evaluation").only("evaluation").read_text())["tuning"]
-        assert tuning["asked"] > 0
-    assert raw["set_aside/not_learnt"] > 100
