@@ -11,6 +11,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
+from pipeline.stages import chat
 from pipeline.stages import tokenizer as bpe
 from pipeline.steps.tokens import word_counts
 from pipeline.steps.tokens.existing_tokenizer import CONFIG, TOKENIZER, fetch
@@ -21,6 +22,7 @@ from pipeline.store.draft import Draft
 from pipeline.store.engines.local import Engine, TimeLeft
 from pipeline.store.fingerprint import canonical_json, file_sha256, fingerprint
 from pipeline.store.manifest import File, Part, Version
+from pipeline.store.parts import Counts, kept_documents
 from pipeline.store.store import Store
 from pipeline.store.work import NAME_LENGTH, Work
 from trainer.system.durable import write_atomically
@@ -109,9 +111,8 @@ def _given_back(store: Store, corpora: Sequence[str], contents: Mapping[str, str
     )
     found = bpe.GivenBack()
     for corpus in corpora:
-        for texts in sample(
-            (one.column("text") for one in kept_documents(store, corpus)), COMPARED_BYTES, {}
-        ):
+        kept = (one.column("text") for one in kept_documents(store, corpus))
+        for texts in word_counts.sample(kept, COMPARED_BYTES, {}):
             said = chat.contents(texts)
             found.add(said.to_pylist(), encoder.decode(*encoder.encode(said)))
     return found
