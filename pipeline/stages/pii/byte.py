@@ -3,8 +3,11 @@
 import numpy as np
 
 NEWLINE = ord("\n")
+RETURN = ord("\r")
 LONG_DASH = 0x1F  # what a matcher reads for the dashes that are longer than a hyphen
+RAISED_DOT = 0x1E  # what a matcher reads for dots in the middle of the line, such as bullets
 SPACE = ord(" ")
+EXCLAMATION = ord("!")
 HASH = ord("#")
 DOLLAR = ord("$")
 PERCENT = ord("%")
@@ -17,17 +20,19 @@ COMMA = ord(",")
 HYPHEN = ord("-")
 DOT = ord(".")
 SLASH = ord("/")
-ZERO, NINE = ord("0"), ord("9")
+ZERO, FOUR, NINE = (ord(digit) for digit in "049")
 COLON = ord(":")
 SEMICOLON = ord(";")
+LESS, GREATER = ord("<"), ord(">")
 EQUALS = ord("=")
 AT = ord("@")
-UPPER_A, UPPER_B, UPPER_J, UPPER_Z = ord("A"), ord("B"), ord("J"), ord("Z")
+UPPER_A, UPPER_B, UPPER_J, UPPER_Z = (ord(letter) for letter in "ABJZ")
 OPENING_SQUARE = ord("[")
 BACKSLASH = ord("\\")
 CLOSING_SQUARE = ord("]")
 UNDERSCORE = ord("_")
-A, E, T, U, X, Z = (ord(letter) for letter in "aetuxz")
+OPENING_CURLY = ord("{")
+A, D, E, T, U, X, Z = (ord(letter) for letter in "adetuxz")
 CASE = ord("a") - ord("A")  # the bit in which the two cases of a letter differ
 
 

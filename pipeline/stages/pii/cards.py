@@ -12,23 +12,41 @@ import numpy as np
 from pipeline.stages.compiled import borrowing
 from pipeline.stages.pii import byte
 from pipeline.stages.pii.characters import (
-    DASH,
     SPACE,
     after_value,
     before_space,
     digit_at,
     digit_run,
+    gap,
     is_digit,
     next_line,
     number,
     repeats,
     separator,
     stands_alone,
+    word_at,
+    word_before,
 )
-from pipeline.stages.pii.context import CARD_WORDS, word_near_after, word_near_before
+from pipeline.stages.pii.context import (
+    CARD_WORDS,
+    SEEDS,
+    is_among,
+    is_letter,
+    is_one_of,
+    keys,
+    named_before,
+    touching_word,
+    word_near_after,
+    word_near_before,
+)
 
 _REACH = 48  # bytes
 _IN_PATH = byte.byte_set(b"/#")
+_PAGES = keys(
+    "status statuses id ids post posts item items tweet tweets photo photos video videos article articles "
+    "message messages topic topics issue issues pull comment comments node"
+)
+_AFTER_NUMBER = keys("exp cvv cvc ccv")
 
 # (first, last) six digits, shortest and longest number, from the issuers' published ranges (ISO/IEC 7812).
 _ISSUERS = np.array(
@@ -65,6 +83,11 @@ _ISSUERS = np.array(
 )
 
 
+_MAY_BEGIN = np.zeros(10_000, np.bool_)  # the first four digits of all ranges
+for _first, _last in _ISSUERS[:, :2] // 100:
+    _MAY_BEGIN[_first : _last + 1] = True
+
+
 @borrowing
 def _is_issued(first_six: int, digits: int) -> bool:
     for i in range(len(_ISSUERS)):
@@ -96,47 +119,104 @@ def _is_card_number(data: np.ndarray, p: int, end: int) -> bool:
 
 
 @borrowing
-def _grouped_card_end(data: np.ndarray, p: int, hi: int) -> int:
-    """Where the printed groups 4-4-4-4, 4-4-4-4-3, 4-6-5 or 4-6-4 at `p` end; 0 for other groups.
+def _is_expiry(data: np.ndarray, q: int, hi: int) -> bool:
+    """Whether the four digits at `q` are a month and a year, or a year, and no more groups follow them."""
+    first = number(data, q, q + 2)
+    goes_on = separator(data, q + 4, hi) == SPACE and digit_run(data, q + 5, hi) == 4
+    return (1 <= first <= 12 or 19 <= first <= 20) and not goes_on
 
-    An expiry month or a security code of 1 to 3 digits may follow them. One of the separators may be the end
+
+@borrowing
+def _ends_before(data: np.ndarray, p: int, end: int, q: int, hi: int, kind: int) -> bool:
+    """Whether the groups in `p:end` are a whole number, and the digits at `q`, after a gap of `kind`,
+    another.
+    """
+    width = digit_run(data, q, hi)
+    if width < 4 or repeats(data, p, end, hi):
+        return True
+    return kind == SPACE and (width > 4 or _is_expiry(data, q, hi))
+
+
+@borrowing
+def _grouped_card_end(data: np.ndarray, p: int, hi: int) -> int:
+    """Where the printed groups 4-4-4-4, 4-4-4-4-3, 4-6-5, 4-6-4 or 8-8 at `p` end; 0 for other groups.
+
+    An expiry date, a security code or another number may follow them. One of the separators may be the end
     of a line.
     """
-    q, widths, end, before_last, kind, wrapped = p, 0, 0, 0, 0, False
-    for _ in range(6):
+    q, widths, end, kind, wrapped = p, 0, 0, 0, False
+    for _ in range(4):
         digits = digit_run(data, q, hi)
         widths = widths * 10 + min(digits, 9)
-        before_last, end = end, q + digits
-        q = 0 if wrapped or widths in (4444, 465, 464) else next_line(data, end, hi)
-        if digit_at(data, q, hi) and q > 0:
+        end = q + digits
+        following = 0 if wrapped else next_line(data, end, hi)
+        one, size = gap(data, end, hi)
+        q = following if following > 0 else end + size
+        is_whole = widths in (4444, 465, 464, 88)
+        if is_whole or q == end or not digit_at(data, q, hi):
+            break
+        if following > 0:
             wrapped = True
-            continue
-        q = end + 1
-        kind = kind if kind else separator(data, end, hi)
-        if kind & ~(SPACE | DASH) or separator(data, end, hi) != kind or not digit_at(data, q, hi):
-            break
-        if widths in (4444, 465, 464) and repeats(data, p, end, hi):
-            break
-    if kind == 0:
+        elif kind == 0 or one == kind:
+            kind = one
+        else:
+            return 0
+    if widths not in (4444, 465, 464, 88) or kind == 0:
         return 0
-    if widths == 44443 and _is_card_number(data, p, end):
-        return end
-    if 44441 <= widths <= 44443 or 4651 <= widths <= 4654 or 4641 <= widths <= 4643:
-        return before_last
-    return end if widths in (4444, 465, 464) else 0
+    if one == kind and following == 0 and digit_at(data, q, hi):
+        if widths == 4444 and digit_run(data, q, hi) == 3 and _is_card_number(data, p, q + 3):
+            return q + 3
+        return end if _ends_before(data, p, end, q, hi, kind) else 0
+    return end
+
+
+@borrowing
+def _is_float(data: np.ndarray, end: int, hi: int) -> bool:
+    """Whether ".0" makes a float of the digits before `end`, as tables with empty cells are written."""
+    if end + 1 >= hi or data[end] != byte.DOT or data[end + 1] != byte.ZERO:
+        return False
+    return digit_run(data, end + 1, hi) <= 2 and not word_at(data, end + 1 + digit_run(data, end + 1, hi), hi)
+
+
+@borrowing
+def _is_id_in_path(data: np.ndarray, p: int) -> bool:
+    """Whether the number at `p` names a page: after "#", or after "/" and a word such as "status"."""
+    if p == 0 or not _IN_PATH[data[p - 1]] or after_value(data, p):
+        return False
+    start = p - 1
+    while start > 0 and p - start < 20 and is_letter(data[start - 1]):
+        start -= 1
+    return data[p - 1] == byte.HASH or start == p - 1 or is_one_of(data, start, p - 1, _PAGES)
+
+
+@borrowing
+def _touches(data: np.ndarray, p: int) -> bool:
+    """Whether the digits at `p` touch letters that are no label of a card, such as "%B" of a magnetic
+    stripe.
+    """
+    if not word_before(data, p) or (p > 1 and data[p - 1] == byte.UPPER_B and data[p - 2] == byte.PERCENT):
+        return False
+    return not is_among(CARD_WORDS, touching_word(data, p))
 
 
 @borrowing
 def card_end(data: np.ndarray, p: int, digits: int, hi: int) -> int:
     """Where the card number at `p`, whose first run has `digits` digits, ends, or 0."""
-    end = _grouped_card_end(data, p, hi) if digits == 4 else p + digits
-    if end == 0 or not _is_card_number(data, p, end) or not stands_alone(data, p, end, hi):
+    is_grouped = digits == 4 or digits == 8
+    if is_grouped and not _MAY_BEGIN[number(data, p, p + 4)]:
+        return 0
+    end = _grouped_card_end(data, p, hi) if is_grouped else p + digits
+    if end == 0 or not _is_card_number(data, p, end) or _touches(data, p):
+        return 0
+    expires = is_one_of(data, end, min(hi, end + 3), _AFTER_NUMBER)
+    if not (stands_alone(data, p, end, hi) or _is_float(data, end, hi) or expires):
         return 0
     width_before, ends = before_space(data, p)
     if digits == 4 and width_before == 4 and not ends:  # another group
         return 0
-    in_path = p > 0 and _IN_PATH[data[p - 1]] and not after_value(data, p)
-    weak = not (digits == 4 or 14 <= digits <= 16) or _is_unassigned(data, p) or in_path
+    if named_before(data, p, SEEDS, SEEDS, _REACH):
+        return 0
+    weak = not (is_grouped or 14 <= digits <= 16) or _is_unassigned(data, p) or _is_id_in_path(data, p)
     if not weak or word_near_before(data, p, CARD_WORDS, _REACH):
         return end
     return end if word_near_after(data, end, hi, CARD_WORDS, _REACH) else 0

@@ -54,6 +54,11 @@ def hex_value(c: int) -> int:
 
 
 @borrowing
+def starts_line(data: np.ndarray, i: int) -> bool:
+    return i == 0 or data[i - 1] == byte.NEWLINE
+
+
+@borrowing
 def digit_before(data: np.ndarray, i: int) -> bool:
     return i > 0 and is_digit(data[i - 1])
 
@@ -105,12 +110,35 @@ SPACE, DASH, DOT, SLASH = 1, 2, 4, 8
 _SEPARATORS = np.zeros(256, np.int64)
 _SEPARATORS[list(b" -./")] = SPACE, DASH, DOT, SLASH
 _SEPARATORS[byte.LONG_DASH] = DASH
+_SEPARATORS[byte.RAISED_DOT] = DOT
+_WIDEST_GAP = 3
 
 
 @borrowing
 def separator(data: np.ndarray, i: int, hi: int) -> int:
     """The kind of the separator at `i`, or 0."""
     return _SEPARATORS[data[i]] if i < hi else 0
+
+
+@borrowing
+def gap(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
+    """(kind, bytes) of what separates two groups at `i`: a separator, one with spaces beside it, two or three
+    spaces, or a hyphen or spaces at the end of a line. (0, 0) if there is none.
+    """
+    q, kind = i, 0
+    while q < hi and q - i < _WIDEST_GAP and separator(data, q, hi):
+        one = separator(data, q, hi)
+        if one != SPACE:
+            if kind and (kind != one or one != DASH or data[q - 1] == byte.SPACE):  # all but "--"
+                return 0, 0
+            kind = one
+        q += 1
+    if q < hi and (data[q] == byte.NEWLINE or data[q] == byte.RETURN):
+        following = next_line(data, q, hi)
+        return (kind if kind else SPACE, following - i) if following > 0 and kind in (0, DASH) else (0, 0)
+    if q == i or (kind == DOT and q - i == 2):  # ". " ends a sentence
+        return 0, 0
+    return kind if kind else SPACE, q - i
 
 
 @borrowing
@@ -193,6 +221,20 @@ def is_continued(data: np.ndarray, p: int, end: int, hi: int, kinds: int) -> boo
     if parts and digits_ahead(data, end + 1, hi) >= _FEWEST:
         return False
     return not repeats(data, p, end, hi)
+
+
+_ARITHMETIC = byte.byte_set(b"=+*/<>^")
+
+
+@borrowing
+def is_calculated(data: np.ndarray, p: int, end: int, hi: int) -> bool:
+    """Whether a sign of arithmetic stands before or after: "= 713 - 555 - 3989", "713 - 555 + 3989"."""
+    before, behind = p - 1, end
+    while before > 0 and p - before < 3 and data[before] == byte.SPACE:
+        before -= 1
+    while behind < hi and behind - end < 2 and data[behind] == byte.SPACE:
+        behind += 1
+    return (before >= 0 and _ARITHMETIC[data[before]]) or (behind < hi and _ARITHMETIC[data[behind]])
 
 
 @borrowing

@@ -19,33 +19,31 @@ _BEFORE_VERSION = byte.byte_set(b" =:\"',.(#")
 
 
 def keys(words: str) -> np.ndarray:
-    """One integer for each lower-case word: its first 7 UTF-8 bytes, big-endian."""
-    return np.array(
-        sorted({int.from_bytes(word.encode()[:_KEY_BYTES], "big") for word in words.split()}), dtype=np.int64
-    )
+    """One integer for each lower-case word: its first 7 UTF-8 bytes, big-endian.
+
+    `key` lowers letters of ASCII only, so words with others have one key for each way to write them.
+    """
+    ways = {way for word in words.split() for way in (word, word.title(), word.upper())}
+    written = {bytes(c | byte.CASE if c < 0x80 else c for c in way.encode()[:_KEY_BYTES]) for way in ways}
+    return np.array(sorted(int.from_bytes(word, "big") for word in written), dtype=np.int64)
 
 
-PHONE_WORDS = keys(
-    "phone phones telephone tel teleph ph mobile mob cell cellphone cellular fax telefax desk office contact "
-    "call called calling calls caller dial dialed dialing sms text texted whatsapp viber signal voicemail "
-    "message messages answer answering hotline helpline landline reach ring rang pager callback telefon "
-    "telefonnummer handy mobil mobilnummer rufnummer anruf anrufen rufen festnetz tél téléphone portable "
-    "appelez appeler teléfono telefono móvil movil celular llame llamar telefone telemóvel ligue ligar "
-    "cellulare chiamare chiama fisso telefoon mobiel bellen puhelin gsm numer komórka телефон тел звоните "
-    "звонить позвоните моб мобильный 电话 手机 電話 携帯 전화"
-)
 PHONE_LABELS_AFTER = keys("office fax mobile cell phone tel telephone desk home work voice landline")
-SSN_WORDS = keys("ssn ssns social security socialsecurity")
+SSN_WORDS = keys("ssn ssns ssan socialsecurity")
+SSN_LABELS = keys("social soc ss")
+NUMBERED = keys("part parts sku model serial isbn order orders invoice catalog catalogue lot pn patent")
+BESIDE_SSN_LABELS = keys("security sec insurance number no num nr is was my id card")
 CARD_WORDS = keys(
     "card cards cc ccn credit debit visa mastercard amex maestro discover diners jcb unionpay pan cvv cvc "
     "pay paid payment payments bill billing charge charged charges declined expires expiry kreditkarte karte "
     "carte tarjeta cartão carta karta kort"
 )
 IP_WORDS = keys(
-    "ip ips ipv4 address addresses addr dns nameserver resolver host hosts hostname server servers gateway "
-    "router proxy subnet netmask ping pinged pinging traceroute ssh telnet curl connect connected connection "
-    "blocked banned"
+    "ip ips ipv4 src dst saddr daddr address addresses addr dns nameserver resolver host hosts hostname "
+    "server servers gateway router proxy subnet netmask ping pinged pinging traceroute ssh telnet curl "
+    "connect connected connection blocked banned"
 )
+SEEDS = keys("seed seeds random rng state")
 VERSION_WORDS = keys(
     "version versions ver vers release releases released firmware driver build rev revision section sections "
     "sec chapter table figure fig appendix clause paragraph oid oids patch update article annex item rule "
@@ -55,8 +53,13 @@ _CONNECTIVES = keys("and or to through from than before after until is of number
 
 
 @borrowing
-def _is_letter(c: int) -> bool:
+def is_letter(c: int) -> bool:
     return FLAGS[c] & LETTER != 0 or c >= 0x80
+
+
+@borrowing
+def ends_search(c: int) -> bool:
+    return _ENDS_SEARCH[c]
 
 
 @borrowing
@@ -71,10 +74,15 @@ def key(data: np.ndarray, start: int, end: int) -> int:
 
 @borrowing
 def is_among(numbers: np.ndarray, number: int) -> bool:
-    for i in range(len(numbers)):  # noqa: SIM110 - any() over a generator does not compile
-        if numbers[i] == number:
-            return True
-    return False
+    """Whether `number` is one of the sorted `numbers`."""
+    low, high = 0, len(numbers)
+    while low < high:
+        middle = (low + high) // 2
+        if numbers[middle] < number:
+            low = middle + 1
+        else:
+            high = middle
+    return low < len(numbers) and numbers[low] == number
 
 
 @borrowing
@@ -90,11 +98,11 @@ def word_near_before(data: np.ndarray, i: int, words: np.ndarray, reach: int) ->
     lines = 0
     while i > floor:
         c = data[i - 1]
-        if _is_letter(c):
+        if is_letter(c):
             end = i
-            while i > floor and _is_letter(data[i - 1]):
+            while i > floor and is_letter(data[i - 1]):
                 i -= 1
-            cut = i == floor and i > 0 and _is_letter(data[i - 1])
+            cut = i == floor and i > 0 and is_letter(data[i - 1])
             if not cut and is_one_of(data, i, end, words):
                 return True
             continue
@@ -114,9 +122,9 @@ def word_near_after(data: np.ndarray, i: int, hi: int, words: np.ndarray, reach:
     stop = min(hi, i + reach)
     while i < stop:
         c = data[i]
-        if _is_letter(c):
+        if is_letter(c):
             start = i
-            while i < hi and i - start <= reach and _is_letter(data[i]):
+            while i < hi and i - start <= reach and is_letter(data[i]):
                 i += 1
             if is_one_of(data, start, i, words):
                 return True
@@ -129,6 +137,39 @@ def word_near_after(data: np.ndarray, i: int, hi: int, words: np.ndarray, reach:
 
 
 @borrowing
+def touching_word(data: np.ndarray, p: int) -> int:
+    """The key of the letters that touch `p`: of "SSN" for "SSN123-45-6789". 0 if there are none."""
+    start = p
+    while start > 0 and p - start < 20 and is_letter(data[start - 1]):
+        start -= 1
+    return key(data, start, p)
+
+
+@borrowing
+def named_before(data: np.ndarray, i: int, words: np.ndarray, beside: np.ndarray, reach: int) -> bool:
+    """Whether one of `words` ends in the `reach` bytes before `i`, on the same line, with nothing but marks
+    and the words `beside` in between.
+    """
+    floor = max(0, i - reach)
+    while i > floor:
+        c = data[i - 1]
+        if is_letter(c):
+            end = i
+            while i > floor and is_letter(data[i - 1]):
+                i -= 1
+            word = key(data, i, end)
+            if is_among(words, word):
+                return i == 0 or not is_letter(data[i - 1])
+            if not is_among(beside, word):
+                return False
+            continue
+        if c == byte.NEWLINE or _ENDS_SEARCH[c]:
+            return False
+        i -= 1
+    return False
+
+
+@borrowing
 def label_after(data: np.ndarray, i: int, hi: int) -> bool:
     """Whether a word such as "office" or "fax" follows directly: "555 1234 (fax)", "555 1234-Office"."""
     steps = 0
@@ -136,7 +177,7 @@ def label_after(data: np.ndarray, i: int, hi: int) -> bool:
         i += 1
         steps += 1
     end = i
-    while end < hi and end - i < 12 and _is_letter(data[end]):
+    while end < hi and end - i < 12 and is_letter(data[end]):
         end += 1
     return end > i and steps > 0 and is_one_of(data, i, end, PHONE_LABELS_AFTER)
 
@@ -164,7 +205,10 @@ def names_a_version(data: np.ndarray, i: int) -> bool:
             end = i
             while i > floor and FLAGS[data[i - 1]] & LETTER:
                 i -= 1
-            if is_one_of(data, i, end, VERSION_WORDS):
+            if i > 0 and data[i - 1] == byte.BACKSLASH:  # "\\item" of LaTeX
+                return False
+            named = end - i > 7 and is_one_of(data, end - 7, end, VERSION_WORDS)  # "AssemblyVersion"
+            if named or is_one_of(data, i, end, VERSION_WORDS):
                 return True
             if not is_one_of(data, i, end, _CONNECTIVES):
                 return False

@@ -1,10 +1,9 @@
-"""Secrets: credentials inside a URL or an Authorization header, keys and tokens with their issuer's prefix or
-name, JSON web tokens, private keys in PEM.
+"""Secrets: credentials inside a URL, a connection string or an Authorization header, keys and tokens with
+their issuer's prefix or name, JSON web tokens, private keys in PEM.
 
-Only shapes that identify themselves count: a bare run of base64 is not reported. Prefixes and lengths are
-those that the issuers document. Of a URL the user and the password go and the host stays. Templates
-(`$USER:$PASSWORD`, `{user}:{password}`) and what stands for a password in manuals (`scott:tiger`,
-`user:pass`, `test:test`) stay.
+Only shapes that identify themselves count: a bare run of base64 is not reported. Of a URL the user and the
+password go and the host stays. Templates (`$USER:$PASSWORD`, `{user}:{password}`) and what stands for a
+password in manuals (`scott:tiger`, `user:pass`, `test:test`) stay.
 """
 
 import numpy as np
@@ -13,142 +12,42 @@ from pipeline.stages.compiled import borrowing
 from pipeline.stages.pii import byte
 from pipeline.stages.pii.characters import (
     BASE64,
-    DIGIT,
     FLAGS,
-    LETTER,
     TOKEN,
     USERINFO,
-    after_value,
     is_alnum,
     is_digit,
     is_upper,
     word_at,
     word_before,
 )
-from pipeline.stages.pii.context import is_one_of, keys
+from pipeline.stages.pii.context import is_letter, is_one_of, keys
+from pipeline.stages.pii.tokens import is_joined, is_random, token_at
 from pipeline.stages.text import equals
 
 _USERINFO_REACH = 256
 _JWT_PART = 8
 _PEM_BODY = 64
 
-# The characters of a body. An assigned one has an optional "=" or ":" and quotes before it.
-_PLAIN, _DASHED, _DOTTED, _BASE64, _ASSIGNED = range(5)
 _IN_TOKEN, _IN_BASE64 = FLAGS & TOKEN != 0, FLAGS & BASE64 != 0
-_BODY = np.stack(
-    [FLAGS & (DIGIT | LETTER) != 0, _IN_TOKEN, _IN_TOKEN | byte.byte_set(b"."), _IN_BASE64, _IN_BASE64]
-)
-_HEADER, _BEGIN, _END, _PRIVATE, _DASHES, _BEARER, _BASIC, _AUTHORIZATION = (
+_HEADER, _BEGIN, _END, _PRIVATE, _DASHES, _BEFORE_Z, _AFTER_Z = (
     np.frombuffer(text, dtype=np.uint8).copy()
-    for text in (
-        *(b"eyJ", b"-----BEGIN ", b"-----END ", b"PRIVATE KEY", b"-----"),
-        *(b"Bearer ", b"Basic ", b"uthorization"),
-    )
+    for text in (*(b"eyJ", b"-----BEGIN ", b"-----END ", b"PRIVATE KEY", b"-----"), *(b"uthori", b"ation"))
 )
 _IN_CREDENTIALS = _IN_TOKEN | _IN_BASE64 | byte.byte_set(b".~")
 _FEWEST_OF_CREDENTIALS = 16
 _PASSWORDS_OF_MANUALS = keys(
-    "pass passwd password pw pwd secret tiger test bar changeme example foo token xxx"
+    "pass passwd password pw pwd secret tiger test bar changeme example foo token xxx p pa mypass "
+    "mypassword yourpass mysecret dummy admin"
 )
+_SCHEMES = keys("bearer basic token apikey")
+_DISCORD = keys("M N O")
+_AUTH, _PASSWORD = keys("auth _auth"), keys("password pwd")
 _ASSIGNS = byte.byte_set(bytes(range(33)) + b"=:\"'")
+_QUOTES = byte.byte_set(b"\"'")
+_TELEGRAM = 35  # characters after the colon
+_FEWEST_OF_PASSWORD = 6
 _IN_PEM = _IN_BASE64 | byte.byte_set(bytes(range(33)) + b"\\:,.()")
-
-# prefixes, shortest and longest body (0: no limit), its characters
-_RULES: tuple[tuple[bytes, int, int, int], ...] = (
-    (b"AKIA ASIA", 16, 16, _PLAIN),  # AWS
-    (b"secret_access_key SECRET_ACCESS_KEY SecretAccessKey", 40, 40, _ASSIGNED),
-    (b"AccountKey SharedAccessKey", 40, 100, _ASSIGNED),  # Azure
-    (b"AIza", 35, 35, _DASHED),  # Google
-    (b"GOCSPX-", 28, 28, _DASHED),
-    (b"ya29.", 30, 0, _DASHED),
-    (b"ghp_ gho_ ghu_ ghs_ ghr_", 36, 255, _PLAIN),  # GitHub
-    (b"github_pat_", 40, 255, _DASHED),
-    (b"glpat-", 20, 0, _DASHED),  # GitLab
-    (b"xoxb- xoxp- xoxa- xoxr- xoxs- xapp-", 20, 0, _DASHED),  # Slack
-    (b"hooks.slack.com/services/", 30, 0, _BASE64),
-    (b"sk-ant-", 24, 0, _DASHED),  # Anthropic
-    (b"sk-proj- sk-svcacct-", 24, 0, _DASHED),  # OpenAI
-    (b"sk-or-v1-", 64, 64, _PLAIN),  # OpenRouter
-    (b"sk-", 32, 64, _PLAIN),
-    (b"sk_live_ sk_test_ rk_live_ rk_test_", 16, 0, _PLAIN),  # Stripe
-    (b"whsec_", 24, 0, _PLAIN),
-    (b"SG.", 66, 66, _DOTTED),  # SendGrid
-    (b"hf_", 30, 40, _PLAIN),  # Hugging Face
-    (b"npm_", 36, 36, _PLAIN),
-    (b"pypi-AgE", 50, 0, _DASHED),
-    (b"dop_v1_", 64, 64, _PLAIN),  # DigitalOcean
-    (b"shpat_ shpss_", 32, 32, _PLAIN),  # Shopify
-    (b"gsk_", 40, 60, _PLAIN),  # Groq
-    (b"xai-", 60, 100, _PLAIN),
-    (b"glsa_", 32, 0, _DASHED),  # Grafana
-    (b"dckr_pat_", 27, 0, _DASHED),  # Docker
-    (b"lin_api_", 32, 48, _PLAIN),  # Linear
-    (b"sq0atp-", 22, 22, _DASHED),  # Square
-    (b"sq0csp-", 43, 43, _DASHED),
-    (b"hvs.", 24, 0, _DASHED),  # HashiCorp Vault
-)
-
-# Rare bytes at which a search starts: "J" for a JSON web token, "B" for a private key, the others for the
-# rules. A prefix is searched for from its last trigger.
-TRIGGERS = b"_-.KSzJB"
-
-
-def _trigger(prefix: bytes) -> int:
-    """The index of the last separator of the prefix, or of its last rare letter."""
-    separators = [i for i, c in enumerate(prefix) if c in b"_-."]
-    return max(separators or [i for i, c in enumerate(prefix) if c in TRIGGERS])
-
-
-_SORTED = sorted(
-    (
-        (prefix, least, most, alphabet)
-        for prefixes, least, most, alphabet in _RULES
-        for prefix in prefixes.split()
-    ),
-    key=lambda rule: rule[0][_trigger(rule[0])],
-)
-_PREFIXES = [prefix for prefix, *_ in _SORTED]
-_TRIGGER = np.array([_trigger(prefix) for prefix in _PREFIXES], dtype=np.int64)
-_TRIGGER_BYTE = [prefix[_trigger(prefix)] for prefix in _PREFIXES]
-_FIRST_RULE = np.searchsorted(_TRIGGER_BYTE, np.arange(257)).astype(np.int64)
-_PREFIX = np.frombuffer(b"".join(_PREFIXES), dtype=np.uint8).copy()
-_PREFIX_START = np.array([0, *np.cumsum([len(prefix) for prefix in _PREFIXES])], dtype=np.int64)
-_LIMITS = np.array([limits for _, *limits in _SORTED], dtype=np.int64)
-
-
-@borrowing
-def _token_at(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
-    """(start, end) of the token whose prefix has its trigger at `i`, or (0, 0)."""
-    for rule in range(_FIRST_RULE[data[i]], _FIRST_RULE[data[i] + 1]):
-        start = i - _TRIGGER[rule]
-        length = _PREFIX_START[rule + 1] - _PREFIX_START[rule]
-        if start < 0 or start + length >= hi:
-            continue
-        same = 0
-        while same < length and data[start + same] == _PREFIX[_PREFIX_START[rule] + same]:
-            same += 1
-        if same < length:
-            continue
-        least, most, alphabet = _LIMITS[rule]
-        body = start + length
-        if alphabet == _ASSIGNED:
-            last = min(hi, body + 8)
-            while body < last and _ASSIGNS[data[body]]:
-                body += 1
-            start = body
-        elif word_before(data, start) or (
-            start > 0 and data[start - 1] == byte.HYPHEN and not after_value(data, start)
-        ):
-            continue
-        end = body
-        limit = hi if most == 0 else min(hi, body + most + 1)
-        while end < limit and _BODY[alphabet, data[end]]:
-            end += 1
-        while end > body and data[end - 1] == byte.DOT:
-            end -= 1
-        if end - body >= least and (most == 0 or end - body <= most) and not word_at(data, end, hi):
-            return start, end
-    return 0, 0
 
 
 @borrowing
@@ -227,17 +126,18 @@ def _private_key_at(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
 
 @borrowing
 def _authorization_at(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
-    """(start, end) of what follows "Authorization: Bearer" or "Basic", whose "B" is at `i`, or (0, 0)."""
-    start = i + len(_BEARER)
-    if not equals(data, i, hi, _BEARER):
-        start = i + len(_BASIC)
-        if not equals(data, i, hi, _BASIC):
-            return 0, 0
-    name = i
-    while name > 0 and i - name < 8 and _ASSIGNS[data[name - 1]]:
-        name -= 1
-    if not equals(data, name - len(_AUTHORIZATION), name, _AUTHORIZATION):
+    """(start, end) of what follows "Authorization: Bearer", Basic or Token, whose "z" is at `i`."""
+    if not (equals(data, i - 6, hi, _BEFORE_Z) and equals(data, i + 1, hi, _AFTER_Z)):
         return 0, 0
+    scheme = i + 6
+    while scheme < hi and scheme - i < 16 and _ASSIGNS[data[scheme]]:
+        scheme += 1
+    start = scheme
+    while start < hi and start - scheme < 8 and is_alnum(data[start]):
+        start += 1
+    if not is_one_of(data, scheme, start, _SCHEMES) or start >= hi or data[start] != byte.SPACE:
+        return 0, 0
+    start += 1
     end, digits = start, 0
     while end < hi and _IN_CREDENTIALS[data[end]]:
         digits += is_digit(data[end]) or data[end] == byte.EQUALS
@@ -246,20 +146,117 @@ def _authorization_at(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
 
 
 @borrowing
+def _discord_at(data: np.ndarray, dot: int, hi: int) -> tuple[int, int]:
+    """(start, end) of the token of a bot whose first dot is at `dot`, or (0, 0): an id in base64, six
+    characters and at least 27.
+    """
+    if dot + 34 >= hi or data[dot + 7] != byte.DOT:
+        return 0, 0
+    start = dot
+    while start > 0 and dot - start < 30 and FLAGS[data[start - 1]] & TOKEN:
+        start -= 1
+    end = _token_run(data, dot + 8, min(hi, dot + 60))
+    if (
+        not 23 <= dot - start <= 28
+        or not is_one_of(data, start, start + 1, _DISCORD)
+        or not is_upper(data[start])
+    ):
+        return 0, 0
+    return (start, end) if end - dot >= 35 and _token_run(data, dot + 1, dot + 7) == dot + 7 else (0, 0)
+
+
+@borrowing
 def secret_at(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
     """(start, end) of the key or token that the trigger byte at `i` belongs to, or (0, 0)."""
+    start, end = 0, 0
     if data[i] == byte.UPPER_J:
         return _jwt_at(data, i, hi)
     if data[i] == byte.UPPER_B:
         start, end = _private_key_at(data, i, hi)
-        return (start, end) if end > 0 else _authorization_at(data, i, hi)
-    return _token_at(data, i, hi)
+    elif data[i] == byte.Z:
+        start, end = _authorization_at(data, i, hi)
+    elif data[i] == byte.DOT:
+        start, end = _discord_at(data, i, hi)
+    return (start, end) if end > 0 else token_at(data, i, hi)
+
+
+@borrowing
+def secret_at_equals(data: np.ndarray, equal: int, hi: int) -> tuple[int, int]:
+    """(start, end) of the password of a connection string, `Server=x;Password=y;`, with "=" at `equal`."""
+    if equal == 0 or data[equal - 1] | byte.CASE != byte.D:
+        return 0, 0
+    name = equal
+    while name > 0 and equal - name < 10 and is_letter(data[name - 1]):
+        name -= 1
+    if not is_one_of(data, name, equal, _PASSWORD):
+        return 0, 0
+    end = equal + 1
+    while (
+        end < hi
+        and end - equal < 128
+        and data[end] > byte.SPACE
+        and data[end] != byte.SEMICOLON
+        and not _QUOTES[data[end]]
+    ):
+        end += 1
+    before = name
+    while before > 0 and data[before - 1] == byte.SPACE:
+        before -= 1
+    in_string = (before > 0 and data[before - 1] == byte.SEMICOLON) or (
+        end < hi and data[end] == byte.SEMICOLON
+    )
+    first = data[equal + 1] if equal + 1 < hi else byte.SPACE
+    template = first in (
+        byte.DOLLAR,
+        byte.ASTERISK,
+        byte.OPENING_CURLY,
+        byte.LESS,
+        byte.PERCENT,
+        byte.OPENING_SQUARE,
+    )
+    if not in_string or template or end - equal <= _FEWEST_OF_PASSWORD:
+        return 0, 0
+    return (0, 0) if is_one_of(data, equal + 1, end, _PASSWORDS_OF_MANUALS) else (equal + 1, end)
+
+
+@borrowing
+def secret_at_colon(data: np.ndarray, colon: int, hi: int) -> tuple[int, int]:
+    """(start, end) of the secret whose colon is at `colon`, or (0, 0): credentials of a URL, a bot's token of
+    Telegram, `"auth": "..."` of Docker.
+    """
+    if colon == 0:
+        return 0, 0
+    if is_digit(data[colon - 1]):
+        start = colon
+        while start > 0 and colon - start < 12 and is_digit(data[start - 1]):
+            start -= 1
+        end = _token_run(data, colon + 1, min(hi, colon + _TELEGRAM + 2))
+        whole = 8 <= colon - start <= 10 and end - colon == _TELEGRAM + 1
+        return (
+            (start, end)
+            if whole and not is_joined(data, start) and is_random(data, colon + 1, end)
+            else (0, 0)
+        )
+    if _QUOTES[data[colon - 1]]:
+        name = colon - 1
+        while name > 0 and colon - name < 8 and is_letter(data[name - 1]):
+            name -= 1
+        start = colon + 1
+        while start < hi and start - colon < 4 and _ASSIGNS[data[start]]:
+            start += 1
+        if is_one_of(data, name, colon - 1, _AUTH) and start < hi and _QUOTES[data[start - 1]]:
+            end = start
+            while end < hi and end - start < 512 and _IN_BASE64[data[end]]:
+                end += 1
+            closed = end < hi and _QUOTES[data[end]] and end - start >= _FEWEST_OF_CREDENTIALS
+            return (start, end) if closed and is_random(data, start, end) else (0, 0)
+    return _url_credentials_at(data, colon, hi)
 
 
 @borrowing
 def _is_of_manuals(data: np.ndarray, start: int, colon: int, end: int) -> bool:
     """Whether the password in `colon + 1:end` is what manuals write, or the name of the user."""
-    if end - colon <= 9 and is_one_of(data, colon + 1, end, _PASSWORDS_OF_MANUALS):
+    if end - colon <= 11 and is_one_of(data, colon + 1, end, _PASSWORDS_OF_MANUALS):
         return True
     same = end - colon - 1 == colon - start
     for i in range(colon - start):
@@ -268,7 +265,7 @@ def _is_of_manuals(data: np.ndarray, start: int, colon: int, end: int) -> bool:
 
 
 @borrowing
-def url_credentials_at(data: np.ndarray, colon: int, hi: int) -> tuple[int, int]:
+def _url_credentials_at(data: np.ndarray, colon: int, hi: int) -> tuple[int, int]:
     """(start, end) of `user:password` when "://" is at `colon` and "@" ends it, or (0, 0)."""
     if colon == 0 or not is_alnum(data[colon - 1]) or colon + 6 >= hi:
         return 0, 0

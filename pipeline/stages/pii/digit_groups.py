@@ -14,6 +14,9 @@ from pipeline.stages.pii.characters import (
     digit_at,
     digit_run,
     digits_ahead,
+    gap,
+    is_digit,
+    next_line,
     repeats,
     separator,
 )
@@ -21,6 +24,8 @@ from pipeline.stages.pii.characters import (
 POWER = 10 ** np.arange(19, dtype=np.int64)
 _MOST_DIGITS = 17  # "00" and the 15 digits of E.164
 _WIDEST_AREA_CODE = 6
+_IN_GAP = byte.byte_set(b" -./\r\n" + bytes([byte.LONG_DASH, byte.RAISED_DOT]))
+_US_WIDTHS = (334, 1334, 34)
 
 
 class Number(NamedTuple):
@@ -32,13 +37,15 @@ class Number(NamedTuple):
     groups: int
     widths: int  # digits of each group, read as one number: 334 for 3-3-4. 9 stands for 9 and more.
     first_width: int
-    lone_digit: bool  # a group after the first has one digit
+    lone_digits: int  # groups of one digit after the first
     separators: int  # flags
     plus: bool
     brackets: bool
+    half_open: bool  # "504) 891-8259": the bracket that closes the area code was not opened here
+    wide: int  # whether gaps of more than one byte are among the separators: 2 if one is the end of a line
 
 
-_NONE = Number(0, 0, 0, 0, 0, 0, False, 0, False, False)
+_NONE = Number(0, 0, 0, 0, 0, 0, 0, 0, False, False, False, 0)
 
 
 @borrowing
@@ -65,11 +72,79 @@ def _next_begins(
 
 
 @borrowing
-def read_groups(data: np.ndarray, p: int, hi: int) -> Number:
-    """The digit groups at `p`."""
+def date_at(data: np.ndarray, q: int, hi: int) -> bool:
+    """Whether a date with its year first or last, or a time of day, begins at `q`."""
+    width = digit_run(data, q, hi)
+    end = q + width
+    if end + 2 >= hi or not is_digit(data[end + 1]):
+        return False
+    if data[end] == byte.COLON:
+        return width <= 2 and digit_run(data, end + 1, hi) == 2
+    joins = data[end] == byte.HYPHEN or data[end] == byte.DOT or data[end] == byte.SLASH
+    middle = digit_run(data, end + 1, hi)
+    last = end + 1 + middle
+    if not joins or middle > 2 or last >= hi or data[last] != data[end]:
+        return False
+    closing = digit_run(data, last + 1, hi)
+    return (width == 4 and closing == 2) or (width <= 2 and closing == 4)
+
+
+@borrowing
+def _is_complete(
+    data: np.ndarray, p: int, end: int, q: int, hi: int, kind: int, last_kind: int, number: Number
+) -> bool:
+    """Whether the groups in `p:end` are a number and what follows at `q`, after a gap of `kind`, is not."""
+    digits = number.digits
+    enough = 9 if leading_zeros(number.value, digits, 1) else 7
+    if kind == 0 or digits < enough or not digit_at(data, q, hi):
+        return False
+    if data[end] == byte.NEWLINE or data[end] == byte.RETURN:
+        return True
+    if q - end > 1:
+        enough = 10 if number.plus or (enough == 9 and kind == DASH) else enough
+        enough = 11 if number.widths // 10 == 13 else enough  # "1 713 555 - 3989"
+        after = q + digit_run(data, q, hi)
+        extension = kind == DASH and after - q < 4 and not separator(data, after, hi)
+        return digits >= enough and not extension
+    if kind == SPACE:
+        prefixed = number.groups > 2 and digits < 10 and digit_run(data, q, hi) == 4  # "91-22-2345 6790"
+        ends = last_kind in (DASH, DOT) and (digits >= 10 or not (number.plus or prefixed))
+        if ends or digit_run(data, q, hi) == 1 or date_at(data, q, hi):
+            return True
+    if kind == SLASH and not number.separators & SLASH:
+        for widths in _US_WIDTHS:
+            if number.widths == widths and not number.plus:
+                return True
+    is_uniform = True
+    widths = number.widths
+    while widths > 0:
+        is_uniform = is_uniform and widths % 10 == min(number.first_width, 9)
+        widths //= 10
+    return _next_begins(data, p, end, q, hi, kind, number.separators, is_uniform)
+
+
+@borrowing
+def _area_code(data: np.ndarray, q: int, hi: int) -> int:
+    """Where the digits at `q` that a bracket closes end: "0-22" and "41 1" too. 0 if they are too many."""
+    end, digits = q, 0
+    while end < hi and digits <= _WIDEST_AREA_CODE:
+        if is_digit(data[end]):
+            digits += 1
+        elif data[end] == byte.CLOSING_BRACKET:
+            return end
+        elif not (separator(data, end, hi) & (SPACE | DASH) and digit_at(data, end + 1, hi)):
+            return 0
+        end += 1
+    return 0
+
+
+@borrowing
+def read_groups(data: np.ndarray, p: int, hi: int, wide: bool) -> Number:
+    """The digit groups at `p`; `wide`: with gaps of up to three bytes, or the end of a line, between."""
     q, digits, value, groups, widths, first_width, end = p, 0, 0, 0, 0, 0, 0
-    separators, last_kind = 0, 0
-    lone_digit, plus, brackets, is_open, is_uniform = False, False, False, False, True
+    separators, last_kind, lone_digits = 0, 0, 0
+    plus, brackets, is_open, half_open, width_of_gaps = False, False, False, False, 0
+    number = _NONE
     if data[q] == byte.OPENING_BRACKET:
         is_open = True
         q += 1
@@ -77,45 +152,45 @@ def read_groups(data: np.ndarray, p: int, hi: int) -> Number:
         plus = True
         q += 1
     while True:
-        width = digit_run(data, q, hi)
-        if width == 0 or digits + width > _MOST_DIGITS:
+        stop = _area_code(data, q, hi) if is_open else q + digit_run(data, q, hi)
+        if stop <= q or digits + stop - q > _MOST_DIGITS:
             return _NONE
-        trunk = is_open and groups == 1 and width == 1 and data[q] == byte.ZERO
+        trunk = is_open and groups == 1 and stop == q + 1 and data[q] == byte.ZERO
+        width = 0
+        for i in range(q, stop):
+            if is_digit(data[i]):
+                width += 1
+                if not trunk:
+                    value = value * 10 + (data[i] - byte.ZERO)
         if not trunk:
-            for i in range(q, q + width):
-                value = value * 10 + (data[i] - byte.ZERO)
             if groups == 0:
                 first_width = width
-            elif width == 1:
-                lone_digit = True
-            is_uniform = is_uniform and width == first_width
+            if (groups > 0 and width == 1) or (stop - q != width and data[q] != byte.ZERO):
+                lone_digits += 1
             digits += width
             widths = widths * 10 + min(width, 9)
             groups += 1
-        q += width
+        q = stop
         closed = False
         if is_open:
-            # wider than any area code: the brackets enclose the whole number
-            if q >= hi or data[q] != byte.CLOSING_BRACKET or width > _WIDEST_AREA_CODE:
-                return _NONE
             is_open, brackets, closed = False, True, True
             q += 1
+        elif groups == 1 and not plus and 2 <= width <= 5 and q + 3 < hi and not brackets:
+            closes = data[q] == byte.CLOSING_BRACKET or data[q] == byte.CLOSING_SQUARE
+            if closes and (is_digit(data[q + 1]) or is_digit(data[q + 2])):
+                half_open, brackets, closed = True, True, True
+                q += 1
         end = q
         kind = separator(data, q, hi)
         q += kind != 0
-        enough = 9 if leading_zeros(value, digits, 1) else 7
-        if (
-            kind == SPACE
-            and digits >= enough
-            and (digit_run(data, q, hi) == 1 or (last_kind in (DASH, DOT) and (digits >= 10 or not plus)))
-        ):
-            break
-        if (
-            kind > 0
-            and digits >= enough
-            and digit_at(data, q, hi)
-            and _next_begins(data, p, end, q, hi, kind, separators, is_uniform)
-        ):
+        if wide:
+            kind, size = gap(data, end, hi)
+            q = end + size
+        number = Number(
+            end, digits, value, groups, widths, first_width, lone_digits, separators, plus, brackets,
+            half_open, width_of_gaps,
+        )  # fmt: skip
+        if _is_complete(data, p, end, q, hi, kind, last_kind, number):
             break
         if groups == 1 and not brackets and q < hi and data[q] == byte.OPENING_BRACKET and digits <= 4:
             is_open = True
@@ -125,4 +200,27 @@ def read_groups(data: np.ndarray, p: int, hi: int) -> Number:
         if kind > 0:
             separators |= kind
             last_kind = kind
-    return Number(end, digits, value, groups, widths, first_width, lone_digit, separators, plus, brackets)
+            if next_line(data, end + (kind == DASH), hi) > 0:
+                width_of_gaps = 2
+            elif q - end - is_open > 1:
+                width_of_gaps = max(width_of_gaps, 1)
+    return number
+
+
+@borrowing
+def goes_on_wide(data: np.ndarray, end: int, hi: int) -> bool:
+    """Whether a gap of more than one byte and a digit or bracket follow at `end`."""
+    if end + 2 >= hi:
+        return False
+    ends_line = data[end] == byte.NEWLINE or data[end] == byte.RETURN
+    if not ends_line and not (
+        separator(data, end, hi) and _IN_GAP[data[end + 1]]
+    ):  # as behind nearly all numbers
+        return False
+    _, size = gap(data, end, hi)
+    q = end + size
+    return (
+        (size > 1 or (size == 1 and data[end] == byte.NEWLINE))
+        and q < hi
+        and (is_digit(data[q]) or data[q] == byte.OPENING_BRACKET)
+    )

@@ -18,6 +18,7 @@ from pipeline.stages.pii.characters import (
     LOCAL,
     after_value,
     is_alnum,
+    is_digit,
     is_lower,
     is_upper,
 )
@@ -31,7 +32,14 @@ _MAX_TLD = 24
 _SCP_REACH = 128
 
 
-_FILE_TYPES = keys("png jpg jpeg gif svg webp css js html htm php json xml yaml")
+_FILE_TYPES = keys(
+    "png jpg jpeg gif svg webp css js html htm php json xml yaml yml tgz gz bz xz tar zip whl jar exe dll "
+    "pdf txt csv log conf cfg ini toml lock tsx jsx mjs cjs scss sass less vue ipynb java cpp hpp socket "
+    "timer mount service"
+)
+_LONGEST_FILE_TYPE = 7  # bytes; ".services" is a domain
+_SOURCES = keys("py")  # of two labels: a file, although Paraguay has the domain
+_FEWEST_DIGITS = 3  # of a name of digits alone: "jo@163.com", but "foo@1.bar"
 _SERVICES = keys("git hg svn bzr")
 _PUNYCODE = np.frombuffer(b"xn--", dtype=np.uint8).copy()
 
@@ -66,7 +74,9 @@ def _local_start(data: np.ndarray, at: int) -> int:
 
 @borrowing
 def _is_tld(data: np.ndarray, start: int, end: int) -> bool:
-    if end - start < 2 or end - start > _MAX_TLD or is_one_of(data, start, end, _FILE_TYPES):
+    if end - start < 2 or end - start > _MAX_TLD:
+        return False
+    if end - start <= _LONGEST_FILE_TYPE and is_one_of(data, start, end, _FILE_TYPES):
         return False
     if end - start > 4 and equals(data, start, end, _PUNYCODE):
         return True
@@ -89,8 +99,8 @@ def _domain_end(data: np.ndarray, at: int, hi: int) -> int:
     """Where the longest valid domain after `at` ends; 0 if there is none."""
     limit = min(hi, at + 1 + _MAX_DOMAIN)
     label = at + 1
-    good = 0
-    first = True
+    good, labels = 0, 0
+    first, has_name = True, False
     while True:
         end = label
         while end < limit:
@@ -115,11 +125,16 @@ def _domain_end(data: np.ndarray, at: int, hi: int) -> int:
         if not first:
             if good > 0 and is_lower(data[at + 1]) and _starts_a_sentence(data, label, hi):
                 return good
-            if _is_tld(data, label, last):
+            is_file = labels == 1 and is_one_of(data, label, last, _SOURCES)
+            if has_name and not is_file and _is_tld(data, label, last):
                 good = last
         if last < end or end + 1 >= limit or data[end] != byte.DOT:
             return good
         first = False
+        labels += 1
+        has_name = has_name or last - label >= _FEWEST_DIGITS
+        for i in range(label, last):
+            has_name = has_name or not is_digit(data[i])
         label = end + 1
 
 

@@ -4,7 +4,17 @@ import numpy as np
 
 from pipeline.stages.compiled import borrowing
 from pipeline.stages.pii import byte
-from pipeline.stages.pii.characters import DASH, SPACE, is_alnum, is_digit, next_line, separator, word_before
+from pipeline.stages.pii.characters import (
+    DOT,
+    SLASH,
+    gap,
+    is_alnum,
+    is_digit,
+    is_lower,
+    next_line,
+    word_before,
+)
+from pipeline.stages.pii.context import keys, touching_word
 
 # Country and length: SWIFT IBAN registry, release 99.
 _IBAN_LENGTHS = (
@@ -24,6 +34,7 @@ def _iban_table() -> np.ndarray:
 
 
 _IBAN_LENGTH = _iban_table()
+_IBAN = int(keys("iban")[0])
 
 
 @borrowing
@@ -35,35 +46,50 @@ def _mod_97(remainder: int, c: int) -> int:
 
 
 @borrowing
+def _begins(data: np.ndarray, start: int) -> bool:
+    """Whether no word but "IBAN" touches `start`."""
+    return not word_before(data, start) or (start >= 4 and touching_word(data, start) == _IBAN)
+
+
+@borrowing
 def iban_at(data: np.ndarray, p: int, hi: int) -> tuple[int, int]:
     """(start, end) of the IBAN whose check digits are at `p`, or (0, 0).
 
-    Unbroken or in groups of four, which may go on in the next line, in upper or lower case.
+    Unbroken or in groups of four, which may go on in the next line, in upper or lower case. In upper case
+    also in other groups, with wider gaps, dots and slashes, and with a space after the country.
     """
-    start = p - 2
+    is_free = p > 2 and data[p - 1] == byte.SPACE
+    start = p - 3 if is_free else p - 2
     if start < 0 or p + 11 > hi or not is_digit(data[p + 1]):
         return 0, 0
-    if is_digit(data[start]) or not is_alnum(data[start]):
+    if (
+        not (is_alnum(data[start]) and is_alnum(data[start + 1]))
+        or is_digit(data[start])
+        or is_digit(data[start + 1])
+    ):
         return 0, 0
-    first, second = (data[start] | byte.CASE) - byte.A, (data[p - 1] | byte.CASE) - byte.A
+    first, second = (data[start] | byte.CASE) - byte.A, (data[start + 1] | byte.CASE) - byte.A
     length = _IBAN_LENGTH[first * 26 + second]
-    if length == 0 or word_before(data, start):
+    if length == 0 or not _begins(data, start):
         return 0, 0
     count, remainder, q = 4, 0, p + 2
+    is_lower_case = is_lower(data[start]) or is_lower(data[start + 1])
     while count < length:
-        if count % 4 == 0:
-            next_group = next_line(data, q, hi)
-            if next_group > 0:
-                q = next_group
-            elif separator(data, q, hi) in (SPACE, DASH):
-                q += 1
+        if q < hi and not is_alnum(data[q]):
+            kind, size = gap(data, q, hi)
+            if kind == 0:
+                return 0, 0
+            is_wide = size > 1 and next_line(data, q, hi) == 0
+            is_free = is_free or is_wide or count % 4 > 0 or kind in (DOT, SLASH)
+            q += size
         if q >= hi or not is_alnum(data[q]):
             return 0, 0
+        is_lower_case = is_lower_case or is_lower(data[q])
         remainder = _mod_97(remainder, data[q])
         count += 1
         q += 1
-    for i in range(start, p + 2):
-        remainder = _mod_97(remainder, data[i])
-    if remainder != 1 or (q < hi and is_alnum(data[q])):
+    remainder = _mod_97(_mod_97(remainder, data[start]), data[start + 1])
+    remainder = _mod_97(_mod_97(remainder, data[p]), data[p + 1])
+    if remainder != 1 or (q < hi and is_alnum(data[q])) or (is_free and is_lower_case):
         return 0, 0
     return start, q

@@ -1,8 +1,9 @@
 """IP addresses, public ones or all: IPv4 in dotted decimal, IPv6 in the text forms of RFC 4291 section 2.2.
 
-What counts as public is `is_global` of Python 3.11's `ipaddress`, from the IANA special-purpose registries.
-Later releases moved a few small blocks (192.0.0.0/24, 64:ff9b:1::/48, 2002::/16, 3fff::/20 and exceptions
-inside 2001::/23). This list stays as it is, so that a corpus does not change with the interpreter.
+What counts as public is `is_global` of Python 3.11's `ipaddress`, from the IANA special-purpose registries,
+without the groups of multicast, which are nobody's. Later releases moved a few small blocks (192.0.0.0/24,
+64:ff9b:1::/48, 2002::/16, 3fff::/20 and exceptions inside 2001::/23). This list stays as it is, so that a
+corpus does not change with the interpreter.
 
 Precision choices for IPv4:
 - It stands alone: `1.3.6.1.4.1`, `256.8.8.8.8`, `v1.2.3.4`, `Chrome/120.0.6099.1`, `lib-1.2.3.4` and
@@ -32,23 +33,34 @@ from pipeline.stages.pii.characters import (
     is_digit,
     is_lower,
     repeats,
+    starts_line,
     word_at,
     word_before,
 )
-from pipeline.stages.pii.context import IP_WORDS, is_among, names_a_version, word_near_before
+from pipeline.stages.pii.context import (
+    IP_WORDS,
+    is_among,
+    is_one_of,
+    keys,
+    named_before,
+    names_a_version,
+    touching_word,
+    word_near_before,
+)
 from pipeline.stages.text import equals
 
 _BLOCKS = (
     "0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/29 192.0.0.170/31 "
-    "192.0.2.0/24 192.168.0.0/16 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 240.0.0.0/4"
+    "192.0.2.0/24 192.168.0.0/16 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/3"
 )
 _NOT_GLOBAL = [IPv4Network(block) for block in _BLOCKS.split()]
 _NOT_GLOBAL_FIRST = np.array([int(block.network_address) for block in _NOT_GLOBAL], dtype=np.int64)
 _NOT_GLOBAL_SHIFT = np.array([32 - block.prefixlen for block in _NOT_GLOBAL], dtype=np.int64)
-_RESOLVERS = np.array([0x01010101, 0x08080808, 0x08080404, 0x09090909], dtype=np.int64)
+_RESOLVERS = np.array([0x01010101, 0x08080404, 0x08080808, 0x09090909], dtype=np.int64)
 _REACH = 40  # bytes
 _LOG_DASHES = np.frombuffer(b" - -", dtype=np.uint8).copy()
-_COMPARES = byte.byte_set(b"<>~")
+_COMPARES = byte.byte_set(b"<>~=!")
+_DOMAINS = keys("com org net io info edu gov de uk fr nl me app dev ai co")
 
 
 @borrowing
@@ -72,6 +84,8 @@ def ipv6_is_global(high: int, low: int) -> bool:
         return False
     if first == np.uint64(0x2001):
         return not (second < np.uint64(0x200) or second == np.uint64(0xDB8))
+    if first & np.uint64(0xFF00) == np.uint64(0xFF00):
+        return False
     return not (
         first & np.uint64(0xFE00) == np.uint64(0xFC00) or first & np.uint64(0xFFC0) == np.uint64(0xFE80)
     )
@@ -116,7 +130,32 @@ def _is_compared(data: np.ndarray, p: int) -> bool:
     i = p
     while i > 0 and p - i < 3 and data[i - 1] == byte.SPACE:
         i -= 1
-    return i - 2 >= 0 and data[i - 1] == byte.EQUALS and _COMPARES[data[i - 2]]
+    if i - 2 < 0 or data[i - 1] != byte.EQUALS or not _COMPARES[data[i - 2]]:
+        return False
+    equal = data[i - 2] == byte.EQUALS or data[i - 2] == byte.EXCLAMATION  # filters compare addresses so
+    return not (equal and named_before(data, i - 2, IP_WORDS, IP_WORDS, _REACH))
+
+
+@borrowing
+def _is_part_of_word(data: np.ndarray, p: int) -> bool:
+    """Whether the number at `p` belongs to a word: "lib-1.2.3.4", "Chrome/120.0.6099.1", "v1.2.3.4"; but to
+    none in "/ip/8.8.8.8", "ipinfo.io/8.8.8.8", "host-8.8.8.8" and "IP8.8.8.8".
+    """
+    if word_before(data, p):
+        return is_digit(data[p - 1]) or not is_among(IP_WORDS, touching_word(data, p))
+    if p < 2 or not (data[p - 1] == byte.HYPHEN or data[p - 1] == byte.SLASH):
+        return False
+    if not is_alnum(data[p - 2]) or is_digit(data[p - 2]):
+        return False
+    if is_among(IP_WORDS, touching_word(data, p - 1)):
+        return False
+    start = p - 1
+    while start > 0 and p - start < 32 and (is_alnum(data[start - 1]) or data[start - 1] == byte.HYPHEN):
+        start -= 1
+    if data[p - 1] == byte.HYPHEN or start == 0:
+        return True
+    in_url = data[start - 1] == byte.DOT and is_one_of(data, start, p - 1, _DOMAINS)
+    return data[start - 1] != byte.SLASH and not in_url
 
 
 @borrowing
@@ -154,15 +193,12 @@ def ipv4_end(data: np.ndarray, p: int, hi: int, any_range: bool) -> int:
     is_global = ipv4_is_global(address)
     if not (is_global or any_range):
         return 0
-    if word_before(data, p) or not ends_cleanly(data, p, end, hi):
+    if _is_part_of_word(data, p) or not ends_cleanly(data, p, end, hi):
         return 0
-    if p > 0:
-        c = data[p - 1]
-        if (c == byte.DOT or c == byte.PLUS) and not after_value(data, p):
-            return 0
-        in_word = p - 1 > 0 and is_alnum(data[p - 2]) and not is_digit(data[p - 2])
-        if in_word and (c == byte.HYPHEN or c == byte.SLASH):
-            return 0
+    dot = p > 0 and data[p - 1] == byte.DOT and not (p > 1 and data[p - 2] == byte.DOT)  # but "..."
+    joins = dot or (p > 0 and data[p - 1] == byte.PLUS and not starts_line(data, p - 1))
+    if joins and not after_value(data, p):
+        return 0
     if names_a_version(data, p) or _is_compared(data, p):
         return 0
     is_clear = not _has_small_numbers(address) or not (is_global or address >> 24 == 0)
@@ -237,6 +273,18 @@ def _parse_ipv6(data: np.ndarray, p: int, hi: int) -> tuple[int, np.uint64, np.u
 
 
 @borrowing
+def _is_label(data: np.ndarray, colon: int) -> bool:
+    """Whether a word that is no group of an address ends at `colon`: "addr:", "ip6:"."""
+    if data[colon] != byte.COLON:
+        return False
+    start, is_hex = colon, True
+    while start > 0 and colon - start < 12 and is_alnum(data[start - 1]):
+        start -= 1
+        is_hex = is_hex and FLAGS[data[start]] & HEX != 0
+    return start < colon and not (is_hex and colon - start <= 4)
+
+
+@borrowing
 def ipv6_at(data: np.ndarray, colon: int, hi: int, any_range: bool) -> tuple[int, int]:
     """(start, end) of the address whose first colon is at `colon`, which is public unless `any_range`, or
     (0, 0).
@@ -250,8 +298,9 @@ def ipv6_at(data: np.ndarray, colon: int, hi: int, any_range: bool) -> tuple[int
         return 0, 0
     if word_before(data, start):
         return 0, 0
-    joins = start > 0 and (data[start - 1] == byte.COLON or data[start - 1] == byte.DOT)
-    if joins and not after_value(data, start):
+    dot = start > 0 and data[start - 1] == byte.DOT and not (start > 1 and data[start - 2] == byte.DOT)
+    joins = dot or (start > 0 and data[start - 1] == byte.COLON)
+    if joins and not after_value(data, start) and not _is_label(data, start - 1):
         return 0, 0
     end, high, low, plausible = _parse_ipv6(data, start, hi)
     if end < 0:  # a list with ":" between the addresses?

@@ -8,12 +8,22 @@ plain text says where it lies in the text as it was.
 
 from dataclasses import dataclass
 from functools import cache
+from string import ascii_letters
 
 import numpy as np
 
 from pipeline.stages.compiled import borrowing, kernel
 from pipeline.stages.pii import byte
-from pipeline.stages.pii.characters import FLAGS, HEX, LETTER, hex_value
+from pipeline.stages.pii.characters import (
+    FLAGS,
+    HEX,
+    LETTER,
+    hex_value,
+    is_alnum,
+    is_digit,
+    is_lower,
+    is_upper,
+)
 from pipeline.stages.pii.context import key, keys
 from pipeline.stages.pii.kinds import DOCUMENT, END, PATTERN, START
 from pipeline.stages.pii.replaced import replaced
@@ -21,19 +31,23 @@ from pipeline.stages.text import decode
 
 _CODES = 0x10000  # odd characters, and those that four hexadecimal digits write
 _BLOCK = 32  # bytes that are passed over at once
-_MAY_BE_ODD = byte.byte_set(b"%&\\\xc2\xef" + bytes(range(0xD8, 0xE4)))
+_MAY_BE_ODD = byte.byte_set(b"%&+\\\xc2\xef" + bytes(range(0xD8, 0xE4)))
 _DIGITS = (0x0660, 0x06F0, 0x0966)  # the zeros of Arabic, Persian and Devanagari
 _WIDE = range(0xFF01, 0xFF5F)  # "!" to "~"
 _WIDE_COLON = 0xFF1A  # Chinese puts it before a value, which it is no part of
 _SPACES = (0xA0, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000)
 _HYPHENS = (0x2010, 0x2011, 0x2212, 0xFE63)
 _LONG_DASHES = range(0x2012, 0x2016)
+_RAISED_DOTS = (0xB7, 0x2022, 0x2219, 0x22C5)
 _WITHOUT_WIDTH = (0xAD, 0x61C, *range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0xFEFF)
 
 _BEGINS_NUMBER = byte.byte_set(b"0123456789(%")
-_PERCENT_ENCODED = byte.byte_set(b" '@+()")
+_PERCENT_ENCODED = byte.byte_set(b" '@+():")
+_LONGEST_GROUP = 12
+_PLUS_REACH = 48  # bytes; how far before and after a "+" its query is read
+_IN_PARAMETER = byte.byte_set(b"0123456789%+-._()" + ascii_letters.encode())
 _LETTER_ESCAPES = np.zeros(256, np.int64)
-_LETTER_ESCAPES[list(b"nrt")] = list(b"\n\r\t")
+_LETTER_ESCAPES[list(b"nrt_@")] = list(b"\n\r\t_@")
 _ENTITIES = (("commat", 0x40), ("nbsp", 0xA0), ("shy", 0xAD), ("ndash", 0x2013), ("mdash", 0x2014))
 _ENTITY_KEYS = np.array([keys(name)[0] for name, _ in _ENTITIES])
 _ENTITY_CODES = np.array([code for _, code in _ENTITIES])
@@ -77,7 +91,11 @@ def _characters() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     plain = {code: chr(code - _WIDE.start + ord("!")).encode() for code in _WIDE}
     plain |= {zero + digit: str(digit).encode() for zero in _DIGITS for digit in range(10)}
     plain |= dict.fromkeys((*_SPACES, _WIDE_COLON), b" ") | dict.fromkeys(_HYPHENS, b"-")
-    plain |= dict.fromkeys(_LONG_DASHES, bytes([byte.LONG_DASH])) | dict.fromkeys(_WITHOUT_WIDTH, b"")
+    plain |= (
+        dict.fromkeys(_LONG_DASHES, bytes([byte.LONG_DASH]))
+        | dict.fromkeys(_RAISED_DOTS, bytes([byte.RAISED_DOT]))
+        | dict.fromkeys(_WITHOUT_WIDTH, b"")
+    )
     written = [
         plain[code] if code in plain else chr(code).encode("utf-8", "surrogatepass") for code in range(_CODES)
     ]
@@ -133,7 +151,53 @@ def _escape(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
 
 
 @borrowing
-def _odd_at(data: np.ndarray, i: int, hi: int, is_odd: np.ndarray) -> tuple[int, int]:
+def _is_space_in_query(data: np.ndarray, i: int, lo: int, hi: int) -> bool:
+    """Whether the "+" at `i` is a space of a parameter: "tel=%2B49+30+901820", but not "to=jo+1@doe.org"."""
+    if i == lo or i + 1 >= hi or not (is_alnum(data[i - 1]) or data[i - 1] == byte.CLOSING_BRACKET):
+        return False
+    if not (is_digit(data[i - 1]) or _BEGINS_NUMBER[data[i + 1]]):
+        return False
+    left, right = i, i + 1
+    while left > lo and (is_upper(data[left - 1]) or is_digit(data[left - 1])):
+        left -= 1
+    while right < hi and (is_upper(data[right]) or is_digit(data[right])):
+        right += 1
+    if i - left > _LONGEST_GROUP or right - i > _LONGEST_GROUP or (right < hi and is_lower(data[right])):
+        return False  # base64
+    start, floor = i, max(lo, i - _PLUS_REACH)
+    while start > floor and _IN_PARAMETER[data[start - 1]]:
+        start -= 1
+    end, limit = i, min(hi, i + _PLUS_REACH)
+    while (
+        end < limit
+        and _IN_PARAMETER[data[end]]
+        and not (data[end] == byte.PERCENT and data[end + 1] == byte.FOUR)
+    ):
+        end += 1
+    is_parameter = start > lo + 1 and data[start - 1] == byte.EQUALS and is_alnum(data[start - 2])
+    return is_parameter and not (end < limit and (data[end] == byte.AT or data[end] == byte.PERCENT))
+
+
+@borrowing
+def _is_decoded(data: np.ndarray, i: int, end: int, lo: int, hi: int, code: int) -> bool:
+    """Whether a matcher reads the character that `i:end` encodes, one of _PERCENT_ENCODED, as itself."""
+    number = end < hi and _BEGINS_NUMBER[data[end]]
+    if code == byte.AT:
+        return not number  # "12%4012" is a list
+    if code == byte.COLON:  # of an IPv6 address
+        return (
+            i > lo and FLAGS[data[i - 1]] & HEX != 0 and end < hi and (FLAGS[data[end]] & HEX != 0 or number)
+        )
+    if code != byte.SPACE or number:
+        return True
+    for k in range(4):  # a group of an IBAN, but not a word: "user:my%20password@"
+        if end + k >= hi or not (is_upper(data[end + k]) or is_digit(data[end + k])):
+            return False
+    return i > lo and is_digit(data[i - 1])
+
+
+@borrowing
+def _odd_at(data: np.ndarray, i: int, lo: int, hi: int, is_odd: np.ndarray) -> tuple[int, int]:
     """(code point, end) of the odd or encoded character at `i`; end is 0 if it is neither."""
     c = data[i]
     if c >= 0x80:
@@ -143,10 +207,9 @@ def _odd_at(data: np.ndarray, i: int, hi: int, is_odd: np.ndarray) -> tuple[int,
         code, end = _number(data, i + 1, hi, 2, 16)
         if end < i + 3 or not _PERCENT_ENCODED[code]:
             return 0, 0
-        number = end < hi and _BEGINS_NUMBER[data[end]]
-        is_list = code == byte.AT and number  # "12%4012"
-        in_words = code == byte.SPACE and not number  # "user:my%20password@"
-        return (0, 0) if is_list or in_words else (code, end)
+        return (code, end) if _is_decoded(data, i, end, lo, hi, code) else (0, 0)
+    if c == byte.PLUS:
+        return (byte.SPACE, i + 1) if _is_space_in_query(data, i, lo, hi) else (0, 0)
     if c == byte.AMPERSAND:
         return _entity(data, i, hi)
     return _escape(data, i, hi) if c == byte.BACKSLASH else (0, 0)
@@ -170,6 +233,7 @@ def _odd_characters(data: np.ndarray, offsets: np.ndarray, is_odd: np.ndarray) -
                 c = blocks[block, j]
                 found |= (
                     (c == byte.PERCENT)
+                    | (c == byte.PLUS)
                     | (c == byte.AMPERSAND)
                     | (c == byte.BACKSLASH)
                     | (c == 0xC2)
@@ -186,7 +250,7 @@ def _odd_characters(data: np.ndarray, offsets: np.ndarray, is_odd: np.ndarray) -
                 continue
             while offsets[document + 1] <= i:
                 document += 1
-            code, end = _odd_at(data, i, offsets[document + 1], is_odd)
+            code, end = _odd_at(data, i, offsets[document], offsets[document + 1], is_odd)
             if end == 0:
                 i += 1
                 continue

@@ -8,8 +8,8 @@ import numpy as np
 from pipeline.stages.compiled import borrowing, kernel, sources
 from pipeline.stages.pii import byte
 from pipeline.stages.pii.cards import card_end
-from pipeline.stages.pii.characters import digit_run, is_digit, word_before
-from pipeline.stages.pii.credentials import TRIGGERS, secret_at, url_credentials_at
+from pipeline.stages.pii.characters import digit_run, is_digit, is_upper, word_before
+from pipeline.stages.pii.credentials import secret_at, secret_at_colon, secret_at_equals
 from pipeline.stages.pii.emails import email_after, email_at
 from pipeline.stages.pii.ibans import iban_at
 from pipeline.stages.pii.ip_addresses import ipv4_end, ipv6_at
@@ -30,12 +30,13 @@ from pipeline.stages.pii.kinds import (
 )
 from pipeline.stages.pii.phones import phone_end
 from pipeline.stages.pii.ssns import ssn_end
+from pipeline.stages.pii.tokens import TRIGGERS, token_around
 
-_SKIP, _ON_DIGIT, _ON_AT, _ON_COLON, _ON_OPENING, _ON_SECRET = range(6)
+_SKIP, _ON_DIGIT, _ON_AT, _ON_COLON, _ON_OPENING, _ON_EQUALS, _ON_SECRET = range(7)
 _LIST_GAP = 8  # most bytes between two numbers of a list
 _WORD_REACH = 384  # bytes; no matcher reads farther past its trigger without a space
 _NUMBER_REACH = 80
-_IN_NUMBER = byte.byte_set(b"0123456789 +-./()\t\r\n>|#*" + bytes([byte.LONG_DASH]))
+_IN_NUMBER = byte.byte_set(b"0123456789 +-./()\t\r\n>|#*" + bytes([byte.LONG_DASH, byte.RAISED_DOT]))
 
 
 def _actions() -> np.ndarray:
@@ -45,6 +46,7 @@ def _actions() -> np.ndarray:
         (b"@", _ON_AT),
         (b":", _ON_COLON),
         (b"+(", _ON_OPENING),
+        (b"=", _ON_EQUALS),
         (TRIGGERS, _ON_SECRET),
     ):
         actions[list(characters)] = action
@@ -62,16 +64,24 @@ def _number(
 
     `after`: the pattern of the value just before, or -1.
     """
-    if word_before(data, p):
-        if wanted[IBAN] and digits >= 2:
-            start, end = iban_at(data, p, hi)
+    touches = word_before(data, p)
+    if touches and wanted[SECRET]:
+        start, end = token_around(data, p, hi)
+        if end > 0:
+            return start, end, SECRET
+    if (
+        wanted[IBAN]
+        and digits >= 2
+        and (touches or (p > 2 and data[p - 1] == byte.SPACE and is_upper(data[p - 2])))
+    ):
+        start, end = iban_at(data, p, hi)
+        if end > 0:
             return start, end, IBAN
-        return 0, 0, 0
     if wanted[IPV4] and digits <= 3 and p + digits < hi and data[p + digits] == byte.DOT:
         end = ipv4_end(data, p, hi, wanted[ANY_IP])
         if end > 0:
             return p, end, IPV4
-    if wanted[CREDIT_CARD] and (digits == 4 or 12 <= digits <= 19):
+    if wanted[CREDIT_CARD] and (digits == 4 or digits == 8 or 12 <= digits <= 19):
         end = card_end(data, p, digits, hi)
         if end > 0:
             return p, end, CREDIT_CARD
@@ -106,9 +116,12 @@ def _value(text: np.ndarray, i: int, hi: int, wanted: np.ndarray, after: int) ->
         if wanted[EMAIL]:
             pattern = EMAIL
             start, end = email_at(text, i, hi)
+    elif action == _ON_EQUALS:
+        if wanted[SECRET]:
+            start, end = secret_at_equals(text, i, hi)
     elif action == _ON_COLON:
         if wanted[SECRET]:
-            start, end = url_credentials_at(text, i, hi)
+            start, end = secret_at_colon(text, i, hi)
         if end == 0 and wanted[IPV6]:
             pattern = IPV6
             start, end = ipv6_at(text, i, hi, wanted[ANY_IP])

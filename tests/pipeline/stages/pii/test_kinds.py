@@ -59,6 +59,26 @@ GOES: dict[str, dict[str, str]] = {
         "\uff14\uff11\uff15-713-9997": "[PHONE]",
         "https://x.org/?q=%28415%29%20713-9997&n=%2B14157139997": "https://x.org/?q=[PHONE]&n=[PHONE]",
     },
+    "telephone numbers with wide gaps, letters and second numbers": {
+        "713 - 555 - 3989, Ph: (710) 555 - 0714": "[PHONE], Ph: [PHONE]",
+        "Telefon: 030 / 23125066 und +49 30 / 23125066": "Telefon: [PHONE] und [PHONE]",
+        "Tel. 06151 / 39 20-0": "Tel. [PHONE]",
+        "NYC 212-555-8298v.32bis, (415) 555-8500w": "NYC [PHONE]v.32bis, [PHONE]w",
+        "PH(03)5553243, Voice(408) 555-1500": "PH[PHONE], Voice[PHONE]",
+        "call 894-910-7334/9563, (512) 555-3416/3259": "call [PHONE], [PHONE]",
+        "Phone: 212-555-\n0187": "Phone: [PHONE]",
+        "+351 914 922 161 2023-03-13": "[PHONE] 2023-03-13",
+        "374\u00b7470\u00b79838": "[PHONE]",
+    },
+    "telephone numbers that only a label makes one": {
+        "FAX: 81-3-5555-7353, Tel 61 3 555 6400": "FAX: [PHONE], Tel [PHONE]",
+        "Fax: (41 1) 555 12 04, tel. (0-22) 123 45 57": "Fax: [PHONE], tel. [PHONE]",
+        "Phone: 504) 891-8259": "Phone: [PHONE]",
+        "Tel.: 231250, Fon: 089/900099, Tfno: 910 806 538": "Tel.: [PHONE], Fon: [PHONE], Tfno: [PHONE]",
+        "\u0422\u0435\u043b. 123-45-67": "\u0422\u0435\u043b. [PHONE]",
+        "\u8054\u7cfb\u7535\u8bdd\uff1a65521234": "\u8054\u7cfb\u7535\u8bdd\uff1a[PHONE]",
+        "/f?tel=%2B49+30+23125012&v=1": "/f?tel=[PHONE]&v=1",
+    },
     "public IP addresses": {
         "from 8.8.8.8, 2.125.160.216:53 and 8.8.4.4.": "from [IP], [IP]:53 and [IP].",
         "http://93.184.216.34/x": "http://[IP]/x",
@@ -69,6 +89,8 @@ GOES: dict[str, dict[str, str]] = {
         "My IP address is 5.6.7.8, the host 1.0.0.1": "My IP address is [IP], the host [IP]",
         "http://1.2.3.4/ 1.2.3.4:80 5.9.0.0/16": "http://[IP]/ [IP]:80 [IP]/16",
         '5.9.6.51 - - [10/Oct/2000] "GET"': '[IP] - - [10/Oct/2000] "GET"',
+        "inet6 addr:2606:4700::1111 ip=2606%3A4700%3A%3A1111": "inet6 addr:[IP] ip=[IP]",
+        "GET /ip/93.184.216.34/json, ipinfo.io/93.184.216.34": "GET /ip/[IP]/json, ipinfo.io/[IP]",
         "took 52.59.80.10 as 104.11.0.2": "took [IP] as [IP]",
     },
     "credentials and keys": {
@@ -80,6 +102,13 @@ GOES: dict[str, dict[str, str]] = {
         f"AccountName=x;AccountKey={KEY * 2}==;": "AccountName=x;AccountKey=[SECRET];",
         f"-H 'Authorization: Bearer {KEY}'": "-H 'Authorization: Bearer [SECRET]'",
         "token=ghp_" + "a1B2" * 9: "token=[SECRET]",
+        "-ghp_" + "a1B2" * 9: "-[SECRET]",
+        "authorization: bearer " + "a1B2" * 9: "authorization: bearer [SECRET]",
+        "X-API-Key: " + "a1B2" * 9: "X-API-Key: [SECRET]",
+        "Server=db;Password=h0rse9!x;Encrypt=true": "Server=db;Password=[SECRET];Encrypt=true",
+        '"auth": "' + "a1B2" * 9 + '"': '"auth": "[SECRET]"',
+        "dapi" + "ab12" * 8: "[SECRET]",
+        "123456789:AA" + "a1_" * 11: "[SECRET]",
         "github_pat_" + "11ABCDEFG0_" + "x" * 59: "[SECRET]",
         "sk-ant-api03-" + "Ab-1_" * 10: "[SECRET]",
         "sk-proj-" + "Ab1" * 16: "[SECRET]",
@@ -108,6 +137,10 @@ STAYS = {
         "a@b",
         "a@b.c|m",
         "@user@social.example",
+        "foo@1.bar",
+        "act@main.yml",
+        "foo@bar.py",
+        "pkg@1.0.0.tgz",
         "lodash@4.17.21",
         "@app.route",
     ],
@@ -135,7 +168,26 @@ STAYS = {
         "01/10/2010 15:20, Mon 16:12 +0130 1989",
         "l3-3.3a1.003 1.003 0 011.71.71.95.95 0 00-.01.613.716.716 0 1.27.65.29",
     ],
+    "citations, counts and names of things": [
+        "pp. 259-264 1970",
+        "10.1016/j.cell.2020.26.094",
+        "[.0773993808], x?.0773993808:y",
+        "01 20 00 04 80 ff",
+        "01-3127-603 parts",
+        "Call function 1234567 times",
+        "call returned 268435456",
+        "the message 36667828 was dropped",
+        "answer: 12345678",
+        "reach 12345678 people",
+        "see the text, 1981-267",
+        "office copy 2023-0012345",
+        "phone order no. 12345678",
+        "part-123-45-1378",
+    ],
     "private addresses, versions and code": [
+        "foo==14.19.8.141",
+        'AssemblyVersion("7.12.9.180")',
+        "224.0.0.251 239.255.255.250 ff02::fb",
         "version 11.12.13.145",
         "Versions 11.12.13.145 and 11.12.13.146",
         "v1.2.3.4",
@@ -269,6 +321,33 @@ def test_the_edges_of_the_range_of_jcb_need_no_word() -> None:
 )
 def test_an_iban_with_the_right_length_and_checksum_goes(number: str) -> None:
     assert scrubbed(f"to {number}, please") == "to [IBAN], please"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "4111  1111  1111  1111",
+        "4111.1111.1111.1111",
+        "41111111 11111111",
+        "%B4111111111111111^MEIER/ANN^",
+        "/u/4111111111111111/edit",
+        "4111111111111111.0",
+        "4111 1111 1111 1111 0427",
+        "4111 1111 1111 1111 2023-03-13",
+        "v=4111+1111+1111+1111",
+        "IBANDE89370400440532013000",
+        "iban=DE89+3704+0044+0532+0130+00",
+        "DE 89 3704 0044 0532 0130 00",
+        "SSN123-45-6789",
+        "123 - 45 - 6789",
+        "SS# 123456789",
+        "Soc. Sec. No. 123 45 6789",
+    ],
+)
+def test_a_number_is_found_beside_letters_and_numbers_and_with_other_separators(text: str) -> None:
+    found = scrubbed(text)
+    assert "[" in found
+    assert not any(digits in found for digits in ("1111", "3704", "6789"))
 
 
 def test_a_kind_that_is_off_is_left_alone() -> None:

@@ -172,7 +172,7 @@ def test_an_ipv4_address_is_public_when_the_standard_library_says_so(address: in
     reference = ipaddress.IPv4Address(address)
     if not is_disputed(reference):
         assert texts_of(scrub(batch(f"host {reference}!"), PiiParams())[0]) == [
-            "host [IP]!" if reference.is_global else f"host {reference}!"
+            "host [IP]!" if reference.is_global and not reference.is_multicast else f"host {reference}!"
         ]
 
 
@@ -192,7 +192,7 @@ def test_an_ipv6_address_is_public_when_the_standard_library_says_so(address: in
     mapped = reference.ipv4_mapped
     if is_disputed(reference) or (mapped is not None and not mapped.is_private and not mapped.is_global):
         return
-    public = reference.is_global if mapped is None else mapped.is_global
+    public = (mapped or reference).is_global and not (mapped or reference).is_multicast
     assert texts_of(scrub(batch(f"at {reference.exploded}!"), PiiParams())[0]) == [
         "at [IP]!" if public else f"at {reference.exploded}!"
     ]
@@ -200,7 +200,24 @@ def test_an_ipv6_address_is_public_when_the_standard_library_says_so(address: in
 
 ADVERSARIAL = {
     "email": ["a@", "a@a-", "@", "a.", "a@b.c@", "ü@", "'@b.co", "a@b.co:"],
-    "phone": ["1 ", "+1", "(1)", "0490 75 ", "1-", "555-", "call 1 ", "call 467 ", "((", "212-555-0187#"],
+    "phone": [
+        "1 - ",
+        "1\n",
+        "Tel ",
+        "<b>1",
+        "=1+",
+        "555) 1",
+        "1 ",
+        "+1",
+        "(1)",
+        "0490 75 ",
+        "1-",
+        "555-",
+        "call 1 ",
+        "call 467 ",
+        "((",
+        "212-555-0187#",
+    ],
     "ssn": ["123-45-", "123-45-6789-", "123 45 ", "ssn 123 "],
     "ip": ["1.", "1.2.3.4.", "1:", "::", "a:", "version 1.2.3.4 and ", "1.2.3.4 to ", "1 and ", "2001:db8:"],
     "credit_card": ["4111 ", "4111-", "4", "4111 1111 1111 1111 ", "4111111111111112 "],
@@ -217,6 +234,13 @@ ADVERSARIAL = {
         "a://b:c",
         "SG.",
         "xoxb-",
+        "api_key=",
+        "Password=",
+        "authorization: bearer 1",
+        "EAA1",
+        '"auth":"',
+        "1:a",
+        "SK1",
         "_",
         "-",
     ],

@@ -1,0 +1,179 @@
+"""Words that say that a number is a telephone number, and how closely they belong to it.
+
+The search goes back from the number to the first such word. It stops at a digit, at "@" and at a square
+bracket, because a word before another value describes that value, and at a word such as "order" or "page",
+which says that the number is something else.
+"""
+
+import numpy as np
+
+from pipeline.stages.compiled import borrowing
+from pipeline.stages.pii import byte
+from pipeline.stages.pii.characters import is_lower, is_upper
+from pipeline.stages.pii.context import ends_search, is_among, is_letter, key, keys, named_before
+
+NOT_NAMED, MENTIONED, ASIDE, NEAR, ADDRESSED, NAMED = range(6)
+_REACH = 40  # bytes
+_TAG_REACH = 24
+_POINTS = byte.byte_set(b":|;=\t")  # what a label or a cell ends with
+_MOST_LINES = 1
+
+# They mean nothing else.
+_WORDS = keys(
+    "phone phones telephone tel tels tele telph telno teleph ph phn cellphone cellular fax faxes telefax "
+    "facsimile mobile mobil whatsapp viber sms hotline helpline landline voicemail voice callback mob "
+    "telefon telefonnummer telefonnr tlf tlfnr tfn fon handy handynr handynummer mobilnummer mobilnr "
+    "rufnummer rufnr durchwahl festnetz mobilfunk anruf anrufen rufen tél téléphone télécopie télécopieur "
+    "appelez appeler rappeler tfno telf teléf teléfono teléfonos telefono telefonos telefóno móvil movil "
+    "cel celular celulares llame llamar llámame llámenos llama telefone telefones fone telemóvel telemovel "
+    "tlm ligar ligue cellulare cellulari chiamare chiama chiamaci telefoon telefoonnummer mobiel "
+    "mobielnummer bellen bel gsm puhelin puh puhelinnumero matkapuhelin soita telp telepon ponsel komórka "
+    "komórkowy kom faks zadzwoń dzwonić mobiltelefon telefonszám telefonul telefonu cep volejte zavolejte "
+    "sími điện sđt đt телефон телефону телефоны телефона тел звоните звонить позвоните моб мобильный "
+    "мобильного факс сот телефонуйте телефонувати мобільний дзвоніть τηλ τηλέφωνο τηλέφωνα κινητό κιν φαξ "
+    "טלפון טל נייד פקס هاتف تلفون جوال موبايل فاكس فون फोन मोबाइल दूरभाष โทร โทรศัพท์ มือถือ"
+)
+_PHONE = int(keys("phone")[0])
+# They are part of a run of letters, because their languages write no spaces.
+_PARTS = keys("电话 手机 電話 手機 携帯 传真 傳真 전화 휴대 팩스 핸드 연락")
+# They mean other things too.
+_VAGUE = keys("call calls caller called calling dial dialed dialing")
+# They count only as a label, directly before.
+_PLACES = keys("cell contact contacto kontakt portable pager fixe fisso numer home work desk office direct")
+# They count only with "at" or "me" in between.
+_VERBS = keys("text texted texting message messages reach ring rang signal answer answering")
+_JOINING = keys(
+    "number numbers num no nr nos nummer número numéro numero is or and on at my our his her their your "
+    "the me us him them to a now toll free direct dial line home work office mobile cell main private "
+    "business day evening int intl local new old please und oder et ou y o e bei unter au al nº n° № b h w "
+    "m c o f p номер по av de der die das la le el voice fax via für pour para"
+)
+_POINTING = keys("at me us him them on now to au unter bei al по")
+_OTHERS = keys(
+    "order orders invoice invoices bestellung ticket tickets case part parts model item items sku id ids "
+    "ref reference page pages pp vol volume issue section chapter patent serial version build release isbn "
+    "issn doi pmid pmcid ein vat tin iban account acct code codes zip plz room job po rfc cve function "
+    "line lines error bug report figure table article record records batch lot copy seed port pid size "
+    "user userid arxiv oclc orcid gnd duns nsn pn sn catalog catalogue barcode ean upc asin imei vin "
+    "license licence policy tracking shipment customer product article bytes revision commit n"
+)
+_NUMBERING = keys("no nr num number numbers nos nummer número numero is was")
+_AFTER = keys(
+    "or and for to if now today at before after between ext extension x any anytime please asap und oder "
+    "ou et"
+)
+
+
+@borrowing
+def _holds_part(data: np.ndarray, start: int, end: int) -> bool:
+    """Whether two characters of `data[start:end]`, of three bytes each, are one of _PARTS."""
+    for i in range(start, end - 5):  # noqa: SIM110 - any() over a generator does not compile
+        if data[i] >= 0xE3 and is_among(_PARTS, key(data, i, i + 6)):
+            return True
+    return False
+
+
+@borrowing
+def _is_named(data: np.ndarray, start: int, end: int, word: int) -> bool:
+    """Whether `data[start:end]`, whose key is `word`, is a word for a telephone, or ends in "phone"."""
+    if is_among(_WORDS, word):
+        return True
+    if data[start] >= 0xE3:
+        return _holds_part(data, start, end)
+    return end - start > 6 and key(data, end - 5, end) == _PHONE
+
+
+@borrowing
+def named_by(data: np.ndarray, p: int) -> bool:
+    """Whether a word for a telephone touches `p`: "Tel(408) 555-1500"."""
+    start = p
+    while start > 0 and p - start < 20 and is_letter(data[start - 1]):
+        start -= 1
+    word = key(data, start, p)
+    return start < p and (_is_named(data, start, p, word) or is_among(_PLACES, word))
+
+
+@borrowing
+def _tag_start(data: np.ndarray, i: int) -> int:
+    """Where the tag of HTML that ends at `i` begins; `i` if there is none."""
+    j = i - 1
+    while j > 0 and i - j < _TAG_REACH and (is_letter(data[j - 1]) or data[j - 1] == byte.SLASH):
+        j -= 1
+    return j - 1 if j > 0 and data[j - 1] == byte.LESS else i
+
+
+@borrowing
+def phone_context(data: np.ndarray, p: int) -> int:
+    """How closely a word for a telephone belongs to the number at `p`.
+
+    NAMED: it stands directly before, with nothing but marks and words such as "number" in between.
+    ADDRESSED: so does a word that means other things too, with a colon or "me at". NEAR: it stands
+    somewhere in the 40 bytes before, on this line or the one above. ASIDE: a vague word directly before.
+    MENTIONED: one somewhere.
+    """
+    floor = max(0, p - _REACH)
+    i, lines, best = p, 0, NOT_NAMED
+    direct, marked, pointed = True, False, False
+    while i > floor:
+        c = data[i - 1]
+        if c == byte.GREATER and _tag_start(data, i) < i:
+            i = _tag_start(data, i)
+            marked = True
+            continue
+        if is_letter(c):
+            end = i
+            while i > floor and is_letter(data[i - 1]):
+                i -= 1
+            if i == floor and i > 0 and is_letter(data[i - 1]):
+                break
+            word = key(data, i, end)
+            in_path = (
+                i > 1 and is_letter(data[i - 2]) and (data[i - 1] == byte.DOT or data[i - 1] == byte.SLASH)
+            )
+            if not in_path and _is_named(data, i, end, word):
+                return NAMED if direct else max(best, NEAR)
+            marked = marked or (end - i <= 4 and data[end] == byte.DOT)
+            if not in_path and is_among(_VAGUE, word):
+                best = max(best, (ADDRESSED if pointed or marked else ASIDE) if direct else MENTIONED)
+            elif not in_path and is_among(_PLACES, word):
+                if direct:
+                    best = max(best, ADDRESSED if marked or is_upper(data[i]) else MENTIONED)
+            elif not in_path and is_among(_VERBS, word):
+                best = max(best, ADDRESSED if direct and pointed and data[end] != byte.COLON else NOT_NAMED)
+            elif is_among(_OTHERS, word):
+                break
+            direct = direct and not in_path and is_among(_JOINING, word)
+            pointed = pointed or (is_among(_POINTING, word) and not is_upper(data[i]))
+            continue
+        if c == byte.NEWLINE:
+            lines += 1
+        if lines > _MOST_LINES or ends_search(c):
+            break
+        marked = marked or _POINTS[c]
+        direct = direct and not (c == byte.COMMA and data[i] == byte.SPACE)
+        i -= 1
+    return best
+
+
+@borrowing
+def numbers_other(data: np.ndarray, p: int) -> bool:
+    """Whether the number at `p` is said to be that of something else: "ISBN 0306406152", "order no.
+    030123456".
+    """
+    return named_before(data, p, _OTHERS, _NUMBERING, _REACH)
+
+
+@borrowing
+def word_follows(data: np.ndarray, end: int, hi: int) -> bool:
+    return end + 1 < hi and data[end] == byte.SPACE and is_letter(data[end + 1])
+
+
+@borrowing
+def noun_follows(data: np.ndarray, end: int, hi: int) -> bool:
+    """Whether the sentence goes on as after a count: "call 1234567 times"."""
+    if end + 1 >= hi or data[end] != byte.SPACE or not is_lower(data[end + 1]):
+        return False
+    i = end + 1
+    while i < hi and i - end < 12 and is_letter(data[i]):
+        i += 1
+    return not is_among(_AFTER, key(data, end + 1, i))
