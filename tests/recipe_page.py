@@ -38,6 +38,7 @@ A recipe is one YAML file that describes an experiment from corpora to model. Th
 - An editor with a YAML language server completes and checks a recipe whose first line is
   `# yaml-language-server: $schema=PATH`, where PATH leads to
   [recipe.schema.json](../pipeline/recipes/recipe.schema.json).
+- Which values `scrub` finds, and which it does not: [personal-data.md](personal-data.md).
 """
 
 

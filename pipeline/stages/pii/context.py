@@ -159,7 +159,8 @@ def named_before(data: np.ndarray, i: int, words: np.ndarray, beside: np.ndarray
                 i -= 1
             word = key(data, i, end)
             if is_among(words, word):
-                return i == 0 or not is_letter(data[i - 1])
+                # "\\item" of LaTeX names nothing
+                return i == 0 or not (is_letter(data[i - 1]) or data[i - 1] == byte.BACKSLASH)
             if not is_among(beside, word):
                 return False
             continue

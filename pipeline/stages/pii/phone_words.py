@@ -57,6 +57,11 @@ _OTHERS = keys(
     "user userid arxiv oclc orcid gnd duns nsn pn sn catalog catalogue barcode ean upc asin imei vin "
     "license licence policy tracking shipment customer product article bytes revision commit n"
 )
+# Those whose numbers have the layouts of telephone numbers.
+_PRINTED = keys(
+    "order orders invoice invoices part parts model sku ref page pages pp vol volume patent serial isbn "
+    "issn doi duns po pn sn catalog catalogue barcode ean upc"
+)
 _NUMBERING = keys("no nr num number numbers nos nummer número numero is was")
 _AFTER = keys(
     "or and for to if now today at before after between ext extension x any anytime please asap und oder "
@@ -156,11 +161,11 @@ def phone_context(data: np.ndarray, p: int) -> int:
 
 
 @borrowing
-def numbers_other(data: np.ndarray, p: int) -> bool:
+def numbers_other(data: np.ndarray, p: int, is_unbroken: bool) -> bool:
     """Whether the number at `p` is said to be that of something else: "ISBN 0306406152", "order no.
     030123456".
     """
-    return named_before(data, p, _OTHERS, _NUMBERING, _REACH)
+    return named_before(data, p, _OTHERS if is_unbroken else _PRINTED, _NUMBERING, _REACH)
 
 
 @borrowing

@@ -272,7 +272,7 @@ def _end_of(data: np.ndarray, p: int, hi: int, number: Number, after_phone: bool
     if number.separators == DOT and number.widths != 334 and names_a_version(data, p):
         return 0
     coded = number.plus or is_north_american(number) or has_bracketed_code(number)
-    if not coded and p > 0 and numbers_other(data, p):
+    if not coded and p > 0 and numbers_other(data, p, number.groups == 1):
         return 0
     if verdict == YES or _is_said(data, p, number, end, hi, verdict, after_phone):
         return end

@@ -9,7 +9,7 @@ LEAST_OF_PHONES, LEAST_OF_NATIONAL = 0.98, 0.97
 MOST = {"alone": 0.02, "beside words": 0.06}
 
 
-@pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow)])
 def test_values_are_found_and_lookalikes_stay_in_families_that_no_matcher_was_tuned_on(every: int) -> None:
     hits = scores(list(places(1, seed=3))[::every])
     for held_out in (False, True):
