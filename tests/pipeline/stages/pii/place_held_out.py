@@ -1,4 +1,4 @@
-"""Families of places that no matcher was tuned on: written before they were first scored, and kept apart."""
+"""Families of places written after the matchers, to judge them. What they showed first was mended once."""
 
 from tests.pipeline.stages.pii.generator import card, email, iban, ipv4, ipv6, letters, ssn
 from tests.pipeline.stages.pii.place_forms import (

@@ -1,8 +1,8 @@
 """Recall and false spans on places: forms of values and look-alikes in surroundings, generated and seeded.
 
-`python -m tests.pipeline.stages.pii.places` prints a table of both halves: the matchers were written with
-the families of place_forms, place_lookalikes and place_surroundings at hand; those of place_held_out are
-kept apart.
+`python -m tests.pipeline.stages.pii.places` prints a table of both halves: the matchers were written with the
+families of place_forms, place_national, place_lookalikes and place_surroundings at hand; those of
+place_held_out were written after them.
 """
 
 import sys
