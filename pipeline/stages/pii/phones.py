@@ -312,13 +312,15 @@ def phone_end(data: np.ndarray, p: int, hi: int, after_phone: bool) -> int:
     """
     if _is_joined_before(data, p):
         return 0
-    number = read_groups(data, p, hi, False)
-    if number.end == 0:
-        return 0
-    if goes_on_wide(data, number.end, hi):
-        wider = read_groups(data, p, hi, True)
-        if wider.end > number.end:
-            end = _end_of(data, p, hi, wider, after_phone)
-            if end > 0:
-                return end
-    return _end_of(data, p, hi, number, after_phone)
+    wide, tried = False, False
+    while True:  # one call of each reader: compiled, each has the size of all that it calls
+        number = read_groups(data, p, hi, wide)
+        if number.end == 0 and not wide:
+            return 0
+        if not tried and goes_on_wide(data, number.end, hi):
+            wide, tried = True, True
+            continue
+        end = _end_of(data, p, hi, number, after_phone)
+        if end > 0 or not wide:
+            return end
+        wide = False
