@@ -104,7 +104,7 @@ def test_rows_of_all_forms_become_shards_and_none_is_lost(tmp_path: Path) -> Non
         scrub(store, ENGINE, format, PiiParams())
         judge(store, ENGINE, format, PROFILES["none"])
     dedup = deduplicate(store, ENGINE, FORMATS, DedupParams())
-    tokenizer(store, "mine", FORMATS, bpe.TokenizerParams(vocab_size=400, chat=True), 0.1)
+    tokenizer(store, ENGINE, "mine", FORMATS, bpe.TokenizerParams(vocab_size=400, chat=True), 0.1)
     written = [tokenize(store, ENGINE, name, ShardParams(longest=300)).counts for name in FORMATS]
     kept = sum(one[f"{split}_documents"] for one in written for split in ("train", "validation"))
     assert kept + sum(one["too_long"] for one in written) == dedup.counts["kept"]

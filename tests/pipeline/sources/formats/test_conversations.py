@@ -317,7 +317,7 @@ def test_settings_without_effect_are_refused() -> None:
     assert "format" not in FilesConfig(paths=("a.jsonl",)).model_dump()
 
 
-def test_stores_of_texts_are_still_reused_and_those_of_conversations_read_again() -> None:
+def test_conversations_are_read_again_and_texts_as_their_own_version_says() -> None:
     versions = {
         str(open_source("c", config).version)
         for format in ("text", "chat")
@@ -326,4 +326,4 @@ def test_stores_of_texts_are_still_reused_and_those_of_conversations_read_again(
             HubConfig.model_validate({"name": "a/b", "format": format}),
         )
     }
-    assert versions == {"files-4", "hub-3", "files-4 conversations-2", "hub-3 conversations-2"}
+    assert versions == {"files-5", "hub-3", "files-5 conversations-2", "hub-3 conversations-2"}

@@ -150,7 +150,7 @@ def test_documents_that_dedup_did_not_compare_are_searched_like_any_other(
         for name in names:
             find(store, ENGINE, name, recipe.decontamination)
         deduplicate(store, ENGINE, names, recipe.dedup, recipe.removes_contaminated, recipe.apart)
-        tokenizer(store, recipe.name, names, recipe.tokenizer, recipe.shards.validation_fraction)
+        tokenizer(store, ENGINE, recipe.name, names, recipe.tokenizer, recipe.shards.validation_fraction)
         for name in names:
             tokenize(store, ENGINE, name, recipe.shards)
         (found,) = json.loads(said("--near", rewritten(TEXTS[2]), "--json"))

@@ -99,7 +99,7 @@ def test_what_does_not_fit_is_counted_as_for_the_shards_and_said_on_the_card(tmp
     for name, content in made.items():
         (tmp_path / "tokenizer" / name).write_text(content)
     existing = bpe.ExistingTokenizer(source=str(tmp_path / "tokenizer"))
-    tokenizer(store, "mine", ["talks"], existing, FRACTION)
+    tokenizer(store, ENGINE, "mine", ["talks"], existing, FRACTION)
     training = TRAINING | {"objective": "sft", "pretrained": {"path": str(tmp_path)}}
     recipe = Recipe.model_validate(
         {

@@ -91,7 +91,7 @@ def test_it_is_said_when_the_tokenizer_is_frozen_and_in_its_shards(
     LOSING[kind].save(str(directory / "tokenizer.json"))
     (directory / "tokenizer_config.json").write_text(json.dumps({"bos_token": "<s>", "eos_token": "</s>"}))
     with caplog.at_level(logging.WARNING):
-        made = tokenizer(store, "mine", ["first"], bpe.ExistingTokenizer(source=str(directory)), 0.3)
+        made = tokenizer(store, ENGINE, "mine", ["first"], bpe.ExistingTokenizer(source=str(directory)), 0.3)
         shards = tokenize(store, ENGINE, "first", ShardParams(validation_fraction=0.3))
     assert [*breakdown(made.counts, "lost_bytes")] == [kind]
     assert f"that it does not give back ({kind}): no bits per byte are measured" in caplog.text
