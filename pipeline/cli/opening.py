@@ -83,12 +83,14 @@ def whole_store() -> Store:
 
 def text_of(named: str) -> str:
     """The text of the file with this name, of standard input for `-`, else the name itself. Raises UsageError
-    unless it is UTF-8.
+    unless it is UTF-8, and for the path of a file that is not there.
     """
     try:
         is_file = Path(named).is_file()
     except OSError:  # too long for the name of a file
         is_file = False
+    if not is_file and named.startswith(("/", "./", "../", "~/")) and not any(map(str.isspace, named)):
+        raise UsageError(f"{named!r}: no such file: give a text, or the name of a file that exists")
     try:
         content = Path(named).read_bytes() if is_file else os.fsencode(named)
         return (sys.stdin.buffer.read() if named == "-" else content).decode("utf-8-sig")
