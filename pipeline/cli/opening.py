@@ -11,14 +11,15 @@ from typing import TextIO
 
 from pipeline.recipe import variants
 from pipeline.recipe.loading import recipe_path, stored_at
+from pipeline.recipe.post_training import JOBS
 from pipeline.recipe.recipe import BASE, Recipe
 from pipeline.steps.lineage.checkpoints import Checkpoint, checkpoint
 from pipeline.steps.recipe_versions import store_of
-from pipeline.steps.training import plan
+from pipeline.steps.training import plan, since_trained
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.manifest import Version
-from pipeline.store.store import Store, default_store
+from pipeline.store.store import Store, StoreError, default_store
 from pipeline.store.training_runs import model_named, run_histories
 from trainer.system.history import MODEL_NAMES, STEP, RunHistory, checkpoint_sha256
 
@@ -102,7 +103,20 @@ def named_checkpoint(store: Store, options: argparse.Namespace) -> Checkpoint:
     """The checkpoint that was named, or the last one of a variant. Raises PipelineError."""
     if options.checkpoint:
         return checkpoint(store, options.checkpoint)
-    return plan.last_checkpoint(opened(options.variant)[1])
+    recipe, store = opened(options.variant)
+    trained_by(recipe, store, "its checkpoints can be named")
+    return plan.last_checkpoint(store)
+
+
+def trained_by(recipe: Recipe, store: Store, remedy: str) -> Version:
+    """The model that follows from the recipe. Raises StoreError: of one from before a change it says what has
+    changed and then the `remedy`, in which `{run}` is the run that trained it.
+    """
+    try:
+        return since_trained.model(store, recipe)
+    except since_trained.OutdatedModelError as error:
+        job = JOBS.get(recipe.section, "pretrain")
+        raise StoreError(f"{error}; {remedy.format(run=error.run.name)}, `{job}` makes a new one") from None
 
 
 def chosen_model(options: argparse.Namespace, out: TextIO | None = None) -> Model:
@@ -113,8 +127,8 @@ def chosen_model(options: argparse.Namespace, out: TextIO | None = None) -> Mode
         raise UsageError("give one of --model and --variant")
     if options.model:
         return _named(whole_store(), options.model)
-    _, store = opened(options.variant)
-    model = store.current(keys.PRETRAINED_MODEL)
+    recipe, store = opened(options.variant)
+    model = trained_by(recipe, store, "--model {run} takes it")
     since, times = model.manifest["finished"], _times(store)  # which brings the runs from a bucket
     run = RunHistory(store.root / keys.RUNS / model.path.name)
     line = f"Run {run.title}, variant {options.variant or BASE}, trained {since}"

@@ -5,6 +5,7 @@ model is, and what laws ask of training data. The page is report.html; here is w
 import re
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,12 @@ from typing import Any
 import pyarrow.compute as pc
 from jinja2 import Environment, FileSystemLoader
 
-from pipeline.recipe.recipe import Recipe
 from pipeline.reports import dedup, regulators, rejections
 from pipeline.reports.evidence import judged
 from pipeline.reports.images import as_text
 from pipeline.reports.tables import NUMBER
 from pipeline.steps.corpus.quality import reasons
+from pipeline.steps.lineage.checkpoints import Checkpoint
 from pipeline.steps.lineage.record import described_commit
 from pipeline.steps.model import benchmark, evaluate, training_plots
 from pipeline.steps.model import funnel as stages
@@ -29,32 +30,48 @@ from pipeline.store.store import Store, StoreError
 from trainer.config import ModelConfig
 from trainer.system.history import RunHistory
 
+NOT_MADE = "Not made"  # begins a section without facts
+EMPTY_SECTION = re.compile(rf"<h2>([^<]+)</h2>\s*<p>{NOT_MADE}")
 CHARACTERS = 300  # of a document
 OF_EACH_RULE = 2
 NOT_TEXT = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")  # HTML may not contain them
 
 
-def report(store: Store, recipe: Recipe) -> str:
+@dataclass(frozen=True)
+class Page:
+    """`missing`: the titles of the sections whose facts the store does not have."""
+
+    html: str
+    missing: Sequence[str]
+
+
+def report(
+    store: Store, title: str, corpora: Sequence[str], job: str = "", of: Checkpoint | None = None
+) -> Page:
     """The page, which loads nothing and on which all data is escaped. A section says so where the store does
-    not have what it shows.
+    not have what it shows. `job`: the one that makes it, if one does. `of`: the checkpoint, else that of the
+    recipe of the store.
     """
     found: dict[str, Any] = {}
-    for facts in (trained, scored, funnel, removed):
+    for facts in (trained, scored):
         with suppress(StoreError):
-            found[facts.__name__] = facts(store, recipe.corpus_names)
+            found[facts.__name__] = facts(store, of or plan.last_checkpoint(store))
+    for counted in (funnel, removed):
+        with suppress(StoreError):
+            found[counted.__name__] = counted(store, corpora)
     pages = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True, finalize=_shown)
     pages.tests["figure"] = lambda cell: bool(NUMBER.fullmatch(str(_shown(cell))))
-    page = pages.get_template("report.html").render(recipe=recipe, today=date.today(), **found)
-    return NOT_TEXT.sub("\ufffd", page)
+    pages.globals["NOT_MADE"] = NOT_MADE
+    page = pages.get_template("report.html").render(title=title, today=date.today(), job=job, **found)
+    return Page(NOT_TEXT.sub("\ufffd", page), EMPTY_SECTION.findall(page))
 
 
 def _shown(value: object) -> object:
     return f"{value:,}" if type(value) is int else value
 
 
-def trained(store: Store, _: Sequence[str]) -> dict[str, Any]:
+def trained(_: Store, one: Checkpoint) -> dict[str, Any]:
     """The model, where its text comes from and how much of it was trained on, the code, the laws."""
-    one = plan.last_checkpoint(store)
     model = ModelConfig.model_validate(one.lineage["recipe"]["training"]["model"])
     corpora = one.lineage["recipe"]["corpora"]
     return {
@@ -70,17 +87,17 @@ def trained(store: Store, _: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def scored(store: Store, _: Sequence[str]) -> dict[str, Any]:
+def scored(store: Store, one: Checkpoint) -> dict[str, Any]:
     """How training went, how the model writes, and its scores, with intervals."""
-    run = RunHistory(plan.last_checkpoint(store).run)
-    evaluation = evaluate.read(store.current(keys.EVALUATION))
-    benchmarks = evaluation.get("benchmarks") or {}
+    run, evaluation = RunHistory(one.run), evaluate.read(store.current(keys.EVALUATION))
+    benchmarks, compressors = evaluation.get("benchmarks") or {}, evaluation["compressors"]
     rows = benchmark.table(benchmarks)
     return {
         "finished": store.current(keys.PRETRAINED_MODEL).manifest["finished"],
         "evaluation": evaluation,
         "loss": as_text(run.directory.loss_curve.read_bytes()),
         "plots": as_text(training_plots.draw(run)),
+        "xz": "".join(f", xz -9 {bits:.3f}" for name, bits in compressors.items() if name == "xz -9"),
         "held_out": bits_per_byte(evaluation, "{}"),
         "benchmarks": [[*row.values()] for row in rows],
         "columns": [*rows[0]] if rows else [],

@@ -40,16 +40,17 @@ class Work:
             yield "code"
         params = json.loads(canonical_json(self.params))
         if changed := _changed(params, manifest["params"]):
-            yield f"settings ({_named(changed)})"
+            yield f"settings ({named(changed)})"
         if self.inputs and (changed := _changed(self.inputs, manifest["inputs"])):
-            yield f"inputs ({_named(changed)})"
+            yield f"inputs ({named(changed)})"
 
     @property
     def _recipe(self) -> dict[str, Any]:
         return {"stage": self.key, "code_version": self.code_version, "params": self.params}
 
 
-def _named(changed: Sequence[str]) -> str:
+def named(changed: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
     shown, more = ", ".join(changed[:SHOWN_DIFFERENCES]), len(changed) - SHOWN_DIFFERENCES
     return f"{shown} and {more} more" if more > 0 else shown
 

@@ -1,11 +1,15 @@
 """`python -m pipeline report` on a recipe whose job ran to its end: what the page says is what is stored."""
 
+from pathlib import Path
+
 import pytest
+import yaml
 
 from pipeline.cli import main
 from pipeline.reports.regulators import GAP
 from pipeline.steps.lineage.checkpoints import checkpoints
 from pipeline.steps.model import evaluate
+from pipeline.store import keys
 from tests.integration.project import Project
 from tests.pages import SECTIONS, Page
 
@@ -75,3 +79,22 @@ def test_laws_are_cited_and_what_only_the_provider_knows_is_marked(page: Page) -
     assert page.source.count(f"<mark>{GAP}</mark>") == page.source.count(GAP) > 20
     for numeral in range(1, 13):
         assert f"({numeral}) " in laws
+
+
+@pytest.mark.slow
+def test_a_model_from_before_a_change_is_reported_by_its_name(
+    finished: Project,
+    page: Page,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    name = finished.store.current(keys.PRETRAINED_MODEL).path.name[:8]
+    finished.enter(monkeypatch)
+    changed = finished.recipe | {"quality": "plain", "training": finished.recipe["training"] | {"seed": 7}}
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(changed))
+    monkeypatch.setenv("GROUNDWORK_RECIPE", str(tmp_path / "recipe.yaml"))
+    out = tmp_path / "report.html"
+    assert main(["report", "--model", name, "-o", str(out)]) == 0
+    assert "not made" not in capsys.readouterr().out
+    assert Page(out.read_text(encoding="utf-8")).sections == page.sections

@@ -18,7 +18,9 @@ def test_documents_and_tokens_are_of_no_model(
 
 
 @pytest.mark.parametrize(
-    "command", [["summary"], ["benchmark", "--on", "questions.jsonl"], ["push", "me/tiny"]], ids=" ".join
+    "command",
+    [["summary"], ["benchmark", "--on", "questions.jsonl"], ["push", "me/tiny"], ["report"]],
+    ids=" ".join,
 )
 def test_a_model_is_named_by_itself_or_by_its_variant(
     command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

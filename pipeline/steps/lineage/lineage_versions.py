@@ -1,0 +1,41 @@
+"""The versions that a model was made from and those made of it, whatever its recipe means by now."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from pipeline.recipe.recipe import BASE
+from pipeline.steps.lineage.checkpoints import Trained
+from pipeline.store.last_versions import RecipeName
+from pipeline.store.manifest import Version
+from pipeline.store.store import Store, StoreError
+
+
+class LineageVersions:
+    """What a lineage names, for a `Store`. `made`: what was made of the model."""
+
+    def __init__(self, one: Trained, made: Iterable[Version] = ()):
+        lineage = one.lineage
+        self.name = RecipeName(lineage["recipe"]["name"], "", variant=lineage.get("variant", ""))
+        self._directories = {key: Path(asset["path"]).name for key, asset in lineage["assets"].items()}
+        self._made = {version.key: version for version in made}
+
+    @property
+    def title(self) -> str:
+        """The recipe and its variant."""
+        return titled(self.name.directory, self.name.variant)
+
+    def find(self, store: Store, key: str) -> Version:
+        """Raises StoreError for what the lineage does not name, or is not in the store any more."""
+        if key in self._made:
+            return self._made[key]
+        if key not in self._directories:
+            raise StoreError(f"{key} is not in the lineage of this model")
+        return store.open(key, self._directories[key])
+
+    def asset(self, key: str) -> str:
+        return key
+
+
+def titled(recipe: str, variant: str) -> str:
+    """A recipe, and the variant of it if it is one."""
+    return f"{recipe}, variant {variant}" if variant not in ("", BASE) else recipe
