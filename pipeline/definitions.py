@@ -37,6 +37,7 @@ from pipeline.assets.operations.sensors import (
 )
 from pipeline.assets.operations.verification import daily_schedule, verify_job
 from pipeline.assets.pretrained_model import pretrained_model_asset
+from pipeline.assets.progress import progress_spec
 from pipeline.assets.stages import source_asset, stage_assets
 from pipeline.assets.tokenizer import tokenizer_asset
 from pipeline.assets.variants import VariantPartitions
@@ -124,6 +125,8 @@ defs = dg.Definitions(
         *model,
         *searching,
         *tuned_assets,
+        variants.beside_the_model(progress_spec(recipe)),
+        *(progress_spec(recipe.tuned(section)) for section in tuning),
         checkpoint_spec(recipe),
         leaderboard_spec(),
         checkpoint_evaluation_spec(),

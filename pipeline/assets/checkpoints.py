@@ -20,7 +20,7 @@ from pipeline.store.errors import PipelineError
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
 from pipeline.store.training_runs import saved_steps
-from trainer.system.history import perplexity
+from trainer.system.history import RunHistory, perplexity
 
 CHECKPOINTS = dg.DynamicPartitionsDefinition(name="checkpoints")  # every step that was ever saved
 ON_DISK = dg.DynamicPartitionsDefinition(name="checkpoints_on_disk")
@@ -101,7 +101,7 @@ def _log_entry(
     metadata = {
         "step": message["step"],
         "tokens": message["tokens"],
-        **scores(message),
+        **scores(smoothed(message, run.config.run_dir)),
         **({"samples": samples_shown(_traced(saved, samples))} if samples else {}),
         **_lineage(saved),
         "on disk": "yes",
@@ -218,6 +218,12 @@ def scores(message: Mapping[str, Any]) -> dict[str, float]:
     if message.get("validation_loss") is not None:
         found["perplexity"] = perplexity(message["validation_loss"])
     return rounded(found)
+
+
+def smoothed(message: Mapping[str, Any], run_dir: Path) -> Mapping[str, Any]:
+    """With the running mean of the loss up to the step, since that of a single step may be a spike."""
+    losses = RunHistory(run_dir, message["step"]).losses
+    return {**message, "loss": losses[-1]} if losses else message
 
 
 def rounded(figures: Mapping[str, float | None]) -> dict[str, float]:

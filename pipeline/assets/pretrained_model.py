@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 import dagster as dg
 
-from pipeline.assets import checkpoints
+from pipeline.assets import checkpoints, progress
 from pipeline.assets.asset import GPU_POOL, asset, asset_key
 from pipeline.assets.metadata import materialized, table
 from pipeline.assets.operations.resources import PipelineResources
@@ -36,7 +36,8 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
         # the index, if the recipe wants one, so that samples of checkpoints are traced
         [keys.TOKENIZER, *final_assets(recipe), *TOKEN_INDEX.keys(recipe)],
         plan.VERSION,
-        f"A Llama-style decoder, {TRAINED[recipe.section]} by `python -m trainer` in its own process.",
+        f"A Llama-style decoder, {TRAINED[recipe.section]} by `python -m trainer` in its own process. "
+        f"While it trains, `{progress.KEY}` shows how far it is.",
         pool=GPU_POOL,
         section=recipe.section,
         before=[asset_key(keys.PRETRAINED_MODEL, recipe.base.section)] if recipe.base else [],
@@ -62,7 +63,7 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
         facts = {
             **_pictures(run, version),
             "loss curve": inline_png(run.config.run_dir / "loss.png", "loss curve"),
-            **checkpoints.scores(result),
+            **checkpoints.scores(checkpoints.smoothed(result, run.config.run_dir)),
             "step": result["step"],
             "tokens": result["tokens"],
             "tokens/s": effort.tokens_per_second,

@@ -1,4 +1,4 @@
-"""Shows how far a training has come: on the page of the asset that it makes, and in the terminal."""
+"""Shows how far a training has come: on a page beside that of its model, and in the terminal."""
 
 import time
 from collections.abc import Mapping
@@ -8,14 +8,18 @@ from typing import Any, Self
 import dagster as dg
 
 from pipeline.assets import checkpoints
-from pipeline.assets.asset import StoppedError
+from pipeline.assets.asset import StoppedError, asset_key
+from pipeline.recipe.recipe import Recipe
 from pipeline.reports.images import sparkline
+from pipeline.steps.stages import final_assets
 from pipeline.steps.training import plan
+from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from trainer.config import TrainingConfig
 from trainer.system import terminal
 from trainer.system.history import RunHistory
 
+KEY = "training_progress"
 SHOWN_BY_THE_BAR = ("metrics", "doing")  # messages of the trainer
 LEAST_SECONDS, SHARE = 15.0, 30  # between two entries; of the time so far, where that is more
 
@@ -25,16 +29,29 @@ def rows_of(run: plan.Run, step: int) -> str:
     return f"`python -m pipeline lineage {run.name}-{step:08d} --step {step} --losses`"
 
 
+def progress_spec(recipe: Recipe) -> dg.AssetSpec:
+    """The asset `training_progress`: training adds entries, nothing materializes it. It is apart from the
+    model because each entry is green, and the graph shows an asset that has a new one as made.
+    """
+    return dg.AssetSpec(
+        asset_key(KEY, recipe.section),
+        deps=[asset_key(key, recipe.section) for key in (keys.TOKENIZER, *final_assets(recipe))],
+        group_name=recipe.section or "model",
+        kinds={"pytorch"},
+        description="How far a training is: time left, loss, speed, a sample. Each entry is of one step. The "
+        "training is done when `pretrained_model` has an entry of its own.",
+    )
+
+
 class Progress:
-    """Adds entries to the asset while its run trains: the page of an asset shows the newest entry, and
-    observations only of an asset that has none. They become rarer: about 100 in the first hour, 250 in a
-    week, of a few kB each.
+    """Adds entries while a run trains: a page shows the newest entry of its asset. They become rarer: about
+    100 in the first hour, 250 in a week, of a few kB each.
     """
 
     def __init__(self, context: dg.AssetExecutionContext, run: plan.Run):
         self._context, self._run = context, run
         self._begun = self._due = time.monotonic()
-        self._scores: dict[str, Any] = {}
+        self._validation: Mapping[str, Any] = {}
         self._last: dict[str, Any] = {}
         self._sample: Mapping[str, Any] | None = None
         self._spike = ""
@@ -53,14 +70,12 @@ class Progress:
         match message["kind"]:
             case "metrics":
                 self._last = dict(message)
-                self._scores["loss"] = message["loss"]
                 if message["spike"]:
                     self._spike = f"step {message['step']}: {rows_of(self._run, message['step'])}"
             case "evaluation":
-                self._scores |= {
-                    "validation_loss": message["loss"],
-                    "bits_per_byte": message["bits_per_byte"],
-                }
+                self._validation = message
+                if self._last:
+                    self._last |= {"step": message["step"], "tokens": message["tokens"]}
             case "sample":
                 self._sample = message
         now = time.monotonic()
@@ -70,13 +85,19 @@ class Progress:
             self._show(f"training, {share:.0%} done, {self._last['eta_seconds'] / 60:.1f} min left")
 
     def _show(self, status: str) -> None:
-        losses = RunHistory(self._run.config.run_dir).losses  # the first are on disk later than their message
+        step, validation = self._last["step"], self._validation
+        # the first are on disk later than their message, and others may be there already
+        losses = RunHistory(self._run.config.run_dir, step).losses
+        scores: dict[str, Any] = {"loss": losses[-1] if losses else self._last["loss"]}
+        if validation and validation["step"] == step:
+            scores |= {"validation_loss": validation["loss"], "bits_per_byte": validation["bits_per_byte"]}
         metadata = {
             "status": status,
             **({"loss so far": sparkline(losses, "loss")} if losses else {}),
-            **checkpoints.scores(self._scores),
+            **checkpoints.scores(scores),
+            **({"last validation": _validated(validation)} if validation else {}),
             "tokens/s": round(self._last["tokens_per_second"]),
-            "step": self._last["step"],
+            "step": step,
             "tokens": self._last["tokens"],
             **({"sample": checkpoints.samples_shown([self._sample])} if self._sample else {}),
             **({"last spike": self._spike} if self._spike else {}),
@@ -85,13 +106,17 @@ class Progress:
         context = self._context
         context.log_event(
             dg.AssetMaterialization(
-                context.asset_key,
+                dg.AssetKey([*context.asset_key.path[:-1], KEY]),
                 partition=context.partition_key if context.has_partition_key else None,
                 metadata=metadata,
-                # Until there is a model, what was made from the one before is out of date.
-                tags={"dagster/data_version": f"{self._run.work.fingerprint[:16]} in training"},
             )
         )
+
+
+def _validated(message: Mapping[str, Any]) -> str:
+    if message["loss"] is None:
+        return f"none at step {message['step']:,}"
+    return f"{message['loss']:.4f} at step {message['step']:,}"
 
 
 class Bar:

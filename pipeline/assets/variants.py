@@ -29,6 +29,10 @@ class VariantPartitions:
             for asset in assets
         ]
 
+    def beside_the_model(self, spec: dg.AssetSpec) -> dg.AssetSpec:
+        """An external asset with an entry for each variant, as every model has one."""
+        return spec.replace_attributes(partitions_def=self._partitions) if self._stages else spec
+
     def tags(self, assets: Sequence[Asset]) -> dict[str, str]:
         """The tags of a job of these assets: without another partition, its runs are of the recipe itself."""
         return {PARTITION_TAG: BASE} if any(map(self._differs, assets)) else {}

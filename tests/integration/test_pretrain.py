@@ -40,8 +40,7 @@ def test_every_stage_reports_its_data_version_and_what_became_of_the_documents(f
         ["exported_model"],
     ]
     for key in keys:
-        event, *before = materializations(finished, key)
-        assert all("status" in one.metadata for one in before)  # of the training while it ran
+        (event,) = materializations(finished, key)
         assert (
             event.tags
             and event.tags["dagster/data_version"] == finished.store.current("/".join(key)).data_version

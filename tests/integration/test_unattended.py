@@ -76,7 +76,6 @@ def test_a_finished_training_is_told_to_the_webhook_with_its_figures_and_a_reuse
 
     @dg.asset(config_schema={"reused": bool})
     def pretrained_model(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-        context.log_event(dg.AssetMaterialization("pretrained_model", metadata={"status": "training"}))
         named = {"training run": "mine seed 7 0123abcd"}
         return dg.MaterializeResult(metadata={**figures, **named, "cost USD": 1.25, **context.op_config})
 

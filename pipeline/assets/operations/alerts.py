@@ -47,7 +47,7 @@ def report_training(context: dg.RunStatusSensorContext) -> None:
         if event is None or event.asset_key != dg.AssetKey(keys.PRETRAINED_MODEL):
             continue
         metadata = {name: entry.value for name, entry in event.metadata.items()}
-        if metadata.get("reused") is False:  # an entry of a training under way does not say
+        if metadata["reused"] is False:
             model = metadata.get("training run", "a model")
             text = f"{_shown_name(run)} ({run.run_id[:8]}) trained {model}: {_figures(metadata)}"
             context.log.info(text)

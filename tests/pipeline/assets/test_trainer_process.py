@@ -2,6 +2,7 @@
 help, and says why where it does not.
 """
 
+import base64
 import json
 import os
 import signal
@@ -30,6 +31,7 @@ from pipeline.store.store import Store
 from tests.integration.project import until
 from tests.pipeline.steps.corpora import TEXTS, prepare
 from tests.pipeline.steps.training.test_plan import make_shards, recipe
+from trainer.system.history import RunHistory, running_mean
 
 BEGIN = """import json, os, signal, sys, time
 from pathlib import Path
@@ -285,28 +287,63 @@ METRICS = {"kind": "metrics", "step": 8, "tokens": 4096, "loss": 6.0, "grad_norm
 METRICS |= {"tokens_per_second": 1234.4, "eta_seconds": 90.0}
 
 
-def shown(instance: dg.DagsterInstance) -> list[dict[str, Any]]:
-    """What the page of the model has shown, the newest last."""
-    found = instance.fetch_materializations(dg.AssetKey("model"), limit=99).records
+def shown(instance: dg.DagsterInstance, asset: str = "training_progress") -> list[dict[str, Any]]:
+    """What the page of an asset has shown, the newest last."""
+    found = instance.fetch_materializations(dg.AssetKey(asset), limit=99).records
     entries = [one.asset_materialization for one in reversed(found)]
     return [{name: data.value for name, data in one.metadata.items()} for one in entries if one]
 
 
-def test_the_page_of_the_model_shows_the_run_while_it_trains(
-    trains: Train, monkeypatch: pytest.MonkeyPatch
-) -> None:
+EVALUATION = {"kind": "evaluation", "step": 8, "tokens": 4096, "loss": 5.0, "bits_per_byte": 3.0}
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each message of the trainer has an entry."""
     monkeypatch.setattr(progress, "LEAST_SECONDS", 0)
     monkeypatch.setattr(progress, "SHARE", 1e9)
-    evaluation = {"kind": "evaluation", "step": 8, "tokens": 4096, "loss": 5.0, "bits_per_byte": 3.0}
-    evaluation |= {"perplexity": 148.4}
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_page_shows_the_run_while_it_trains_and_the_model_is_not_made_before_it_is(trains: Train) -> None:
     sample = {"kind": "sample", "step": 8, "tokens": 4096, "prompt": "Return the", "text": "value of x"}
     with dg.DagsterInstance.ephemeral() as instance:
-        assert trains(sends(METRICS, evaluation, sample, LAST), instance).success
-        first, *_, last, end = shown(instance)
+        assert trains(sends(METRICS, EVALUATION, sample, LAST), instance).success
+        first, *_, last = shown(instance)
+        assert shown(instance, "model") == [{}]  # what the asset itself says in the end
     assert first["status"] == "training, 25% done, 1.5 min left"
     assert (first["training loss"], first["tokens/s"], first["step"]) == (6.0, 1234, 8)
     assert last["validation loss"] == 5.0 and "value of x" in last["sample"]
-    assert end == {}  # what the asset itself says of the model
+
+
+@pytest.mark.usefixtures("at_once")
+def test_the_validation_in_an_entry_is_that_of_its_step(trains: Train) -> None:
+    later = {**EVALUATION, "step": 16, "tokens": 8192, "loss": 4.0}
+    with dg.DagsterInstance.ephemeral() as instance:
+        messages = (METRICS, later, {**METRICS, "step": 17, "tokens": 8704}, LAST)
+        assert trains(sends(*messages), instance).success
+        entries = {one["step"]: one for one in shown(instance)}
+    assert "validation loss" not in entries[8] and "last validation" not in entries[8]
+    assert entries[16]["validation loss"] == 4.0
+    assert (entries[16]["tokens"], entries[16]["status"][:18]) == (8192, "training, 50% done")
+    assert "validation loss" not in entries[17] and entries[17]["last validation"] == "4.0000 at step 16"
+
+
+@pytest.mark.usefixtures("at_once")
+def test_the_loss_in_an_entry_is_where_its_curve_ends_and_no_spike(
+    trains: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses = [6.0] * 79 + [9.0]
+    rows = [{"kind": "train", "step": step, "loss": loss} for step, loss in enumerate(losses, 1)]
+    monkeypatch.setattr(RunHistory, "records", property(lambda run: rows[: run.until_step]))
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert trains(sends({**METRICS, "step": 80, "loss": 9.0}, LAST), instance).success
+        entry = next(one for one in shown(instance) if one["step"] == 80)
+        (saved,) = shown(instance, "checkpoint")
+    smoothed = running_mean(losses)[-1]
+    assert entry["training loss"] == round(smoothed, 4) < 8
+    assert f">{smoothed:.3f}<" in base64.b64decode(entry["loss so far"].partition("base64,")[2][:-1]).decode()
+    assert saved["training loss"] == 6.0  # up to its own step, 32
 
 
 def test_the_page_of_the_model_says_why_a_training_ended(trains: Train) -> None:
