@@ -9,6 +9,7 @@ from trainer.system import figures
 DOCUMENTS = ("documents", "kept by quality", "kept by dedup")
 BYTES = ("bytes read", "bytes scrubbed", "bytes tokenized")
 TOKENS = ("train tokens", "validation tokens")
+LEGEND = 6  # corpora in a row
 Counts = Callable[[str], Mapping[str, int]]  # of an asset, by its key
 
 
@@ -43,7 +44,10 @@ def draw(table: Mapping[str, Mapping[str, int]]) -> bytes:
     documents, text = drawing.subplots(1, 2)
     _stacked(documents, table, DOCUMENTS, 1, "documents")
     _stacked(text, table, BYTES, 1e6, f"MB of text, {tokens:,} tokens in the end")
-    documents.legend(frameon=False, fontsize=8, loc="lower right")
+    # below both, since a corner of the axes may hold the number of a bar
+    drawing.legend(
+        *documents.get_legend_handles_labels(), frameon=False, fontsize=8, loc="outside lower center", ncols=6
+    )
     return figures.png(drawing)
 
 
