@@ -9,8 +9,10 @@
 A version is found by what made it, never by a pointer, so any number of recipes and runs share a store.
 """
 
+import errno
 import json
 import logging
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -265,6 +267,21 @@ class Store:
         for path in sorted(made, key=lambda path: path.stat().st_mtime_ns, reverse=True):
             if version := self._readable(key, path.parent.name):
                 yield version
+
+
+def check_place(root: Path) -> None:
+    """Makes the directory of a store where there is none. Raises StoreError where that is not possible. A
+    store that can only be read is none of these: a run that finds everything made in it succeeds.
+    """
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        if not os.access(root, os.W_OK) and not any(root.iterdir()):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise StoreError(
+            f"the store {root} cannot be written ({error.strerror}): name another directory in "
+            f"{history.STORE_VARIABLE}, or in `store` of the recipe"
+        ) from error
 
 
 def default_store(address: str | None = None) -> Store:

@@ -20,7 +20,7 @@ from pipeline.steps.training.launcher import Launcher
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine, LocalEngine
 from pipeline.store.errors import PipelineError
-from pipeline.store.store import Store, default_store
+from pipeline.store.store import Store, StoreError, check_place, default_store
 from trainer.config.model import READ_HERE_ONLY
 from trainer.system import terminal
 from trainer.system.errors import install
@@ -37,7 +37,7 @@ KNOBS: dict[str, type[dg.Config]] = {"training": TrainingKnobs, "dedup": DedupKn
 
 
 class SettingsError(RecipeError, dg.DagsterError):
-    """A setting of a run has an invalid value. Dagster shows its own errors as they are."""
+    """A setting of a run, or the place of its store, is invalid. Dagster shows its own errors as they are."""
 
 
 class PipelineResources(dg.ConfigurableResource):
@@ -252,7 +252,13 @@ def checked(workshop: PipelineResources) -> dg.ResourceDefinition:
 
 
 def _accepted(config: dict[str, Any]) -> dict[str, Any]:
-    """Raises SettingsError for settings that neither the recipe nor any variant accepts."""
+    """Raises SettingsError for settings that neither the recipe nor any variant accepts, and where the store
+    cannot be written.
+    """
+    try:
+        check_place(default_store(stored_at()).root)
+    except StoreError as error:
+        raise SettingsError(str(error)) from None
     refused = []
     for variant in (BASE, *load_recipe(recipe_path()).all_variants):
         workshop = PipelineResources(**config)

@@ -15,6 +15,7 @@ from pipeline.recipe.recipe import RecipeError
 from pipeline.recipe.variants import load_all
 from tests.integration.project import TRAINING
 from tests.pipeline.assets.test_leaderboard import RECIPE
+from trainer.system.history import STORE_VARIABLE
 
 
 def test_only_the_settings_that_differ_from_the_recipe_are_named_with_their_paths() -> None:
@@ -96,3 +97,19 @@ def test_a_run_may_have_what_a_variant_accepts_and_the_recipe_refuses(file: Path
     assert definition.apply_config_mapping(given(6)).success
     with pytest.raises(dg.DagsterError, match=r"^the settings of this run.*d_model 64 must be a multiple"):
         definition.apply_config_mapping(given(7))
+
+
+@pytest.mark.parametrize("place", ["file", "/proc/nowhere"])
+def test_a_store_that_cannot_be_written_is_refused_before_there_is_a_run(
+    file: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(STORE_VARIABLE, f"{file}/store" if place == "file" else place)
+
+    @dg.asset
+    def model(workshop: PipelineResources) -> None: ...
+
+    defs = dg.Definitions([model], resources={"workshop": checked(PipelineResources())})
+    with dg.DagsterInstance.ephemeral() as instance:
+        with pytest.raises(RecipeError, match=r"^the store /.* cannot be written \(.*\): name another"):
+            defs.resolve_implicit_global_asset_job_def().execute_in_process(instance=instance)
+        assert not instance.get_runs()
