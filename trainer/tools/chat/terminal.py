@@ -1,6 +1,7 @@
 """`python -m trainer chat`: a conversation in the terminal."""
 
 import argparse
+import re
 import sys
 from typing import TextIO
 
@@ -13,7 +14,8 @@ from trainer.system import terminal
 from trainer.system.history import MODEL_NAMES
 from trainer.tools.named import model_named
 
-HELP = "Write a line and press Enter. /reset begins anew, /exit or Ctrl-D ends."
+HELP = "Write a line and press Enter. /reset begins anew, /help shows this, /quit or Ctrl-D ends."
+COMMAND = re.compile(r"/\w+")  # as it stands alone on a line; a path has a second slash or more words
 PORT = 7860
 
 
@@ -56,12 +58,16 @@ def talk(conversation: Conversation, lines: TextIO, out: TextIO) -> None:
         print("\n> ", end="", file=out, flush=True)
         line = lines.readline()
         match line.strip():
-            case "/exit" | "":
+            case "/quit" | "/exit" | "":
                 if line.strip() or not line:
                     print(file=out)
                     return
             case "/reset":
                 conversation.reset()
+            case "/help":
+                print(HELP, file=out)
+            case command if COMMAND.fullmatch(command):
+                print(f"{command} is no command. {HELP}", file=out)
             case said:
                 _write(conversation, said, out)
 
