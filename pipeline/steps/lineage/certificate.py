@@ -4,7 +4,7 @@
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ UNREACHED = (
     "unfinished work and caches of other machines, backups, and old versions that a bucket keeps",
     "events of a Dagster that keeps them elsewhere than in DAGSTER_HOME",
 )
+DAY = len("2025-07-24")  # of a time
 FROZEN = "stays: it is frozen, and holds statistics of the text that it was trained on, but none of the text"
 
 
@@ -104,11 +105,42 @@ def _write(store: Store, folder: Path, facts: Mapping[str, Any]) -> Path:
     rows = "".join(f"<tr><th>{escape(name)}<td>{_cell(value)}" for name, value in facts.items())
     style = "body{font:14px sans-serif}th{text-align:left;vertical-align:top}pre{margin:0}"
     head = f"<!doctype html><meta charset=utf-8><title>Removal</title><style>{style}</style>"
-    page = f"{head}<table>{rows}</table>"
+    told = "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences(facts))
+    page = f"{head}<h1>Removal of documents</h1>{told}<h2>The record</h2><table>{rows}</table>"
     for name, text in ((CERTIFICATE, json.dumps(facts, indent=1)), ("certificate.html", page)):
         write_atomically(folder / name, text)
         store.files.push(folder / name)
     return folder / "certificate.html"
+
+
+def sentences(facts: Mapping[str, Any]) -> list[str]:
+    """What a person who asked for the removal, or an authority, has to know."""
+    number, corpora = sum(facts["documents"].values()), ", ".join(facts["documents"])
+    these = "This document" if number == 1 else "These documents"
+    models = len({one["checkpoint"].partition("-")[0] for one in facts["read by"]})
+    found = [
+        f"On {facts['asked'][:DAY]} the removal of {_many(number, 'document')} from {corpora} was asked for, "
+        f"for this reason: {facts['reason']}.",
+        f"{these} will not be read from the source again.",
+        f"{_many(models, 'model')} had been trained on such text." if models else "No model had read them.",
+    ]
+    if deleted := facts.get("deleted"):
+        left = len(facts["still found"])
+        rest = f"{_many(left, 'place')} that still hold some are listed below" if left else "none are left"
+        gone = _held(deleted["versions"], deleted["runs"])
+        found.append(f"On {deleted['at'][:DAY]} {gone} that held them were deleted from this store; {rest}.")
+    else:
+        held = _held(facts["versions before"], facts["runs before"])
+        found.append(f"{held} that hold them are still to be deleted.")
+    return [*found, f"Out of reach, and not deleted, are: {'; '.join(UNREACHED)}."]
+
+
+def _held(versions: Collection[str], runs: Collection[str]) -> str:
+    return f"{_many(len(versions), 'stored version')} and {_many(len(runs), 'training run')}"
+
+
+def _many(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _cell(value: Any) -> str:

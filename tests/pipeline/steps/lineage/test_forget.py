@@ -90,6 +90,8 @@ def test_what_read_a_document_is_shown_and_gone_afterwards(trained: tuple[Store,
     traces = (document.encode(), text[200:260].encode(), encoded, signed[0].astype(">u4").tobytes())
     assert all(bytes_with(store.root, trace) for trace in traces)
     said("forget", document, "--reason", "asked for", "--yes")
+    (page,) = store.root.glob("removed/*/certificate.html")
+    assert "1 training run that hold them are still to be deleted." in page.read_text()
     deleted = said("gc", "--forgotten")
     assert "1 training runs" in deleted and "not reached" in deleted
     assert not bytes_with(store.root, *traces)
@@ -100,7 +102,15 @@ def test_what_read_a_document_is_shown_and_gone_afterwards(trained: tuple[Store,
     facts = json.loads(certificate.read_text())
     assert facts["reason"] == "asked for" and facts["documents"] == {"first": 1}
     assert facts["still found"] == [] and run.name in facts["deleted"]["runs"]
-    assert facts["tokenizer"].startswith("stays") and certificate.with_suffix(".html").exists()
+    assert facts["tokenizer"].startswith("stays")
+    told, record = page.read_text().split("<h2>The record</h2>")
+    sentences = told.split("<p>")[1:]
+    assert len(sentences) == 5 and "asked for" in record
+    assert "the removal of 1 document from first was asked for, for this reason: asked for." in sentences[0]
+    assert sentences[1].startswith("This document will not be read from the source again.")
+    assert sentences[2].startswith("1 model had been trained on such text.")
+    assert "1 training run that held them were deleted from this store; none are left." in sentences[3]
+    assert "models that were pushed" in sentences[4]
     assert "0 versions" in said("gc", "--forgotten")
 
 
