@@ -7,7 +7,7 @@ import dagster as dg
 from pipeline.assets import checkpoints, progress
 from pipeline.assets.asset import GPU_POOL, asset, asset_key
 from pipeline.assets.metadata import materialized, table
-from pipeline.assets.operations.resources import PipelineResources
+from pipeline.assets.operations.resources import TAG_LENGTH, TRAINING_TAG, PipelineResources
 from pipeline.assets.trainer_process import TrainerProcess
 from pipeline.recipe.recipe import Recipe
 from pipeline.reports.images import as_text, inline, inline_png, sparkline
@@ -44,6 +44,7 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
     )
     def _asset(context: dg.AssetExecutionContext, workshop: PipelineResources) -> dg.MaterializeResult:
         run = plan.plan(workshop.store, workshop.recipe, workshop.called)
+        context.instance.add_run_tags(context.run.run_id, {TRAINING_TAG: run.config.name[-TAG_LENGTH:]})
         # before training: afterwards, other shards may be in use
         mixture = table(map(asdict, plan.contributions(workshop.store, workshop.recipe)))
         version = plan.finished(workshop.store, run)

@@ -1,11 +1,15 @@
-"""Dagster's events in SQLite, with the busiest of its files kept open."""
+"""Dagster's storages, where it lacks something: an index of events that stays open, tags that go."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import dagster as dg
 import sqlalchemy as db
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME, SqliteEventLogStorage
+from dagster._core.storage.runs import SqlRunStorage
+from dagster._core.storage.runs.schema import RunsTable, RunTagsTable
 from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
+from dagster._serdes import serialize_value
 
 _open_each_time = SqliteEventLogStorage._connect
 
@@ -39,3 +43,16 @@ def _index_of(storage: SqliteEventLogStorage) -> db.Engine:
         db.event.listen(kept, "connect", lambda one, _: one.execute("PRAGMA synchronous=NORMAL"))
         vars(storage)["_kept_index"] = kept
     return kept
+
+
+def remove_run_tag(instance: dg.DagsterInstance, run_id: str, tag: str) -> None:
+    """As `add_run_tags` of Dagster, which cannot remove one. Does nothing in a storage without tables."""
+    storage, run = instance.run_storage, instance.get_run_by_id(run_id)
+    if run is None or not isinstance(storage, SqlRunStorage):
+        return
+    left = run.with_tags({name: value for name, value in run.tags.items() if name != tag})
+    with storage.connect() as connection:
+        of_run = RunsTable.c.run_id == run_id
+        connection.execute(RunsTable.update().where(of_run).values(run_body=serialize_value(left)))
+        of_tag = db.and_(RunTagsTable.c.run_id == run_id, RunTagsTable.c.key == tag)
+        connection.execute(RunTagsTable.delete().where(of_tag))

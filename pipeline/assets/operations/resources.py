@@ -27,6 +27,7 @@ from trainer.system.errors import install
 
 PARENT_TAG = "dagster/parent_run_id"
 PARTITION_TAG = "dagster/partition"
+TRAINING_TAG = "training run"  # its name, by which the leaderboard and commands know it
 CHECKPOINT = re.compile(r"[0-9a-f]{8}-\d{8,}")
 TAG_LENGTH = 200
 SHOWN_SETTINGS = 2  # in the name of a run
@@ -239,10 +240,11 @@ def _restore_unreached_checks(instance: dg.DagsterInstance, run_id: str) -> None
 
 
 def with_values_of(recipe: Recipe) -> PipelineResources:
-    """With the recipe's values of the knobs as their defaults, with which the Launchpad opens."""
+    """With the recipe's values of the knobs, and with an empty name and notes, as the Launchpad opens."""
     settings = recipe.model_dump(mode="json")
     given: dict[str, Any] = {name: knobs(**values(knobs, settings[name])) for name, knobs in KNOBS.items()}
-    return PipelineResources(**given)
+    # empty, so that they are there to be filled in
+    return PipelineResources(**given, name="", notes="")
 
 
 def checked(workshop: PipelineResources) -> dg.ResourceDefinition:

@@ -4,16 +4,18 @@ import dagster as dg
 
 from pipeline.assets import checkpoints, leaderboard
 from pipeline.assets.asset import GPU_POOL, asset_key
-from pipeline.assets.operations import alerts, orphaned_runs
-from pipeline.assets.operations.resources import PARTITION_TAG, PipelineResources, trains
+from pipeline.assets.operations import alerts, history, orphaned_runs
+from pipeline.assets.operations.resources import PARTITION_TAG, TRAINING_TAG, PipelineResources, trains
 from pipeline.steps.lineage import source_state
 from pipeline.steps.lineage.source_state import Observed, State
 from pipeline.store import keys
 from pipeline.store.fingerprint import combined
+from trainer.system.history import NAME_LENGTH
 
 # Which change of which corpora a run was started for. Dagster's UI hides tags that begin with `.dagster/`.
 CHANGE_TAG = ".dagster/groundwork_change"
 WAITS_TAG = "waits for"
+RECENT = 100  # runs, among which the newest training is looked for
 
 
 def corpora_changed_sensor(job_name: str, assets: list[dg.AssetKey]) -> dg.SensorDefinition:
@@ -97,7 +99,11 @@ def new_checkpoint_sensor(job: str) -> dg.SensorDefinition:
             return dg.SensorResult(skip_reason="a training run is in progress")
         evaluated = context.instance.get_materialized_partitions(checkpoints.EVALUATION_KEY)
         # The checkpoint is the run key, so that a failed evaluation is repeated once and not at every tick.
-        missing = [key for key in saved if key not in evaluated]
+        # A person who cancels a training is about to start another, which would wait for them in the pool.
+        canceled = _canceled_training(context.instance)
+        missing = [
+            key for key in saved if key not in evaluated and not (canceled and key.startswith(f"{canceled}-"))
+        ]
         requests = [dg.RunRequest(run_key=key, partition_key=key) for key in missing]
         requests += [
             dg.RunRequest(run_key=f"{key} again", partition_key=key)
@@ -113,7 +119,10 @@ def new_checkpoint_sensor(job: str) -> dg.SensorDefinition:
                 for key in saved
                 if key in evaluated - answered
             ]
-        reason = None if requests else "every checkpoint on disk has been evaluated"
+        left = (
+            f", but those of {canceled}, which was canceled, wait for the next training" if canceled else ""
+        )
+        reason = None if requests else f"every checkpoint on disk has been evaluated{left}"
         return dg.SensorResult(requests, skip_reason=reason)
 
     return _sensor
@@ -125,9 +134,21 @@ def _tag_waiting(instance: dg.DagsterInstance, runs: list[dg.DagsterRun]) -> Non
     first = ", ".join(slot.run_id[:8] for slot in pool.claimed_slots)
     waiting = {step.run_id for step in pool.pending_steps if step.assigned_timestamp is None}
     for run in runs:
-        if run.run_id in waiting or WAITS_TAG in run.tags:
-            what = f"run {first}, pool {GPU_POOL}" if run.run_id in waiting else "nothing any more"
-            instance.add_run_tags(run.run_id, {WAITS_TAG: what})
+        if run.run_id in waiting:
+            instance.add_run_tags(run.run_id, {WAITS_TAG: f"run {first}, pool {GPU_POOL}"})
+    told = sorted(value for _, values in instance.get_run_tags([WAITS_TAG]) for value in values)
+    for run in instance.get_runs(dg.RunsFilter(tags={WAITS_TAG: told})) if told else ():
+        if run.run_id not in waiting:
+            history.remove_run_tag(instance, run.run_id, WAITS_TAG)
+
+
+def _canceled_training(instance: dg.DagsterInstance) -> str:
+    """The training of the newest run that trains, if a person canceled it, such as `6ddca120`."""
+    for run in instance.get_runs(limit=RECENT):
+        if TRAINING_TAG in run.tags:
+            canceled = run.status is dg.DagsterRunStatus.CANCELED
+            return run.tags[TRAINING_TAG][-NAME_LENGTH:] if canceled else ""
+    return ""
 
 
 run_failed = dg.run_failure_sensor(

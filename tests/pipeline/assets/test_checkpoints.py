@@ -164,7 +164,40 @@ def test_a_run_that_waits_for_the_pool_is_tagged_with_the_run_that_has_it(
     assert told() == [None, f"run {trains.run_id[:8]}, pool gpu"]
     instance.event_log_storage.free_concurrency_slots_for_run(trains.run_id)
     instance.event_log_storage.claim_concurrency_slot("gpu", waits.run_id, "pretrained_model")
-    assert told() == [None, "nothing any more"]
+    assert told() == [None, None]
+    instance.event_log_storage.free_concurrency_slots_for_run(waits.run_id)
+    instance.event_log_storage.claim_concurrency_slot("gpu", trains.run_id, "pretrained_model")
+    instance.event_log_storage.claim_concurrency_slot("gpu", waits.run_id, "pretrained_model")
+    assert told()[1] == f"run {trains.run_id[:8]}, pool gpu"
+    instance.report_run_canceled(waits)  # while it waits
+    instance.event_log_storage.free_concurrency_slots_for_run(waits.run_id)
+    assert told() == [None, None]
+    assert instance.get_run_by_id(waits.run_id).is_finished
+
+
+def test_the_checkpoints_of_a_canceled_training_are_not_evaluated_before_the_next_one(
+    store: Store, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GROUNDWORK_RECIPE", str(RECIPES / "tiny.yaml"))
+
+    @dg.job
+    def training() -> None: ...
+
+    def trained(name: str, status: dg.DagsterRunStatus) -> None:
+        instance.create_run_for_job(training, status=status, tags={"training run": name})
+
+    def asked() -> set[str | None]:
+        with dg.build_sensor_context(instance, resources={"workshop": PipelineResources()}) as context:
+            result = new_checkpoint_sensor("evaluate")(context)
+        assert isinstance(result, dg.SensorResult)
+        return {request.partition_key for request in result.run_requests or ()}
+
+    trained("mine 89abcdef", dg.DagsterRunStatus.CANCELED)
+    assert asked() == {FIRST, SECOND, THIRD}  # of another training
+    trained("mine 0123abcd", dg.DagsterRunStatus.CANCELED)
+    assert asked() == set()
+    trained("mine 89abcdef", dg.DagsterRunStatus.SUCCESS)
+    assert asked() == {FIRST, SECOND, THIRD}
 
 
 def evaluation(instance: dg.DagsterInstance, tags: dict[str, str]) -> dg.ExecuteInProcessResult:

@@ -61,6 +61,7 @@ def test_the_launchpad_opens_with_the_values_of_the_recipe_also_beside_variants(
         jobs=[dg.define_asset_job("train", [model])],
         resources={"workshop": checked(workshop)},
     ).resolve_job_def("train")
+    assert (opened(job)["name"], opened(job)["notes"]) == ("", "")  # to be filled in
     training = opened(job)["training"]
     assert training["max_tokens"] == TRAINING["max_tokens"]
     assert training["model"].items() <= TRAINING["model"].items()
