@@ -28,6 +28,7 @@ EVALUATIONS = dg.DynamicPartitionsDefinition(name="checkpoint_evaluations")  # e
 KEY = dg.AssetKey("checkpoint")
 EVALUATION_KEY = dg.AssetKey(keys.CHECKPOINT_EVALUATION)
 BENCHMARKS_KEY = dg.AssetKey(keys.BENCHMARKS)
+SHOWN = 12  # characters of a version
 WIDTH = 76  # characters of a line that the page shows whole
 FIGURES = {
     "bits_per_byte": "bits per byte",
@@ -99,10 +100,10 @@ def _log_entry(
     saved = read(path) if (path / "lineage.json").is_file() else planned(run.config, message["step"])
     upstream = {f"dagster/input_data_version/{name}": version for name, version in run.work.inputs.items()}
     metadata = {
+        **({"samples": samples_shown(_traced(saved, samples))} if samples else {}),
+        **scores(smoothed(message, run.config.run_dir)),
         "step": message["step"],
         "tokens": message["tokens"],
-        **scores(smoothed(message, run.config.run_dir)),
-        **({"samples": samples_shown(_traced(saved, samples))} if samples else {}),
         **_lineage(saved),
         "on disk": "yes",
         "optimizer kept": OPTIMIZER_KEPT[run.config.training.checkpoint.optimizer],
@@ -256,10 +257,12 @@ def evaluated(evaluation: Mapping[str, Any]) -> dict[str, Any]:
 def _lineage(checkpoint: Checkpoint) -> dict[str, Any]:
     """The output of `python -m pipeline lineage` in short."""
     recipe = checkpoint.lineage["recipe"]
-    rows = [_corpus(checkpoint, corpus["name"]) for corpus in recipe["corpora"]]
+    names = [corpus["name"] for corpus in recipe["corpora"]]
     libraries = ", ".join(f"{name} {version}" for name, version in checkpoint.libraries.items())
     return {
-        "corpora": table(rows),
+        # two tables, since one of all columns is wider than the page
+        "corpora": table(_documents(checkpoint, name) for name in names),
+        "tokens by corpus": table(_tokens(checkpoint, name) for name in names),
         "recipe": dg.MetadataValue.json(recipe),
         "code": checkpoint.lineage["git_commit"] or "unknown, not a git checkout",
         "libraries": libraries or "unknown, the step was deleted",
@@ -267,20 +270,25 @@ def _lineage(checkpoint: Checkpoint) -> dict[str, Any]:
     }
 
 
-def _corpus(checkpoint: Checkpoint, name: str) -> dict[str, str | int | float]:
-    """A corpus at the step of a checkpoint: its source, the documents that each stage kept, and how much of
-    it was trained on by then.
-    """
+def _documents(checkpoint: Checkpoint, name: str) -> dict[str, str | int]:
+    """A corpus at the step of a checkpoint: its source, and the documents that each stage kept."""
     assets = checkpoint.lineage["assets"]
-    raw, quality, shards = assets[keys.raw(name)], assets[keys.quality(name)], assets[keys.token_shards(name)]
+    raw, quality = assets[keys.raw(name)], assets[keys.quality(name)]
     return {
         "corpus": name,
-        "raw": raw["data_version"][:12],
-        "revision": raw["inputs"].get("revision", "-"),
+        "raw": raw["data_version"][:SHOWN],
+        "revision": raw["inputs"].get("revision", "-")[:SHOWN],
         "documents": raw["counts"]["documents"],
         "kept by quality": quality["counts"]["kept"],
         "kept by dedup": checkpoint.lineage["dedup"].get(name, {}).get("kept", 0),
-        "train tokens": shards["counts"]["train_tokens"],
+    }
+
+
+def _tokens(checkpoint: Checkpoint, name: str) -> dict[str, str | int | float]:
+    """How much of a corpus was trained on by the step of a checkpoint."""
+    return {
+        "corpus": name,
+        "train tokens": checkpoint.lineage["assets"][keys.token_shards(name)]["counts"]["train_tokens"],
         "tokens until then": checkpoint.corpus_tokens.get(name, 0),
         "epochs until then": round(checkpoint.epochs(name), 4),
     }

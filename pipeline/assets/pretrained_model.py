@@ -61,9 +61,9 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
             version = plan.finish(workshop.store, run, trainer_process.last_checkpoint, seconds)
         result = plan.result(workshop.store, version)
         effort = Effort.of(version, workshop.recipe.launch.usd_per_hour)  # over all attempts
+        pictures = _pictures(run, version)
         facts = {
-            **_pictures(run, version),
-            "loss curve": inline_png(run.config.run_dir / "loss.png", "loss curve"),
+            "loss": pictures.pop("loss"),
             **checkpoints.scores(checkpoints.smoothed(result, run.config.run_dir)),
             "step": result["step"],
             "tokens": result["tokens"],
@@ -72,6 +72,9 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
             **({} if effort.usd is None else {"cost USD": round(effort.usd, 2)}),
             "mixture": mixture,
             "training run": run.config.name,
+            # behind a click
+            **pictures,
+            "loss curve": inline_png(run.config.run_dir / "loss.png", "loss curve"),
             "checkpoint": dg.MetadataValue.path(result["checkpoint"]),
         }
         run_bytes = bytes_below([run.config.run_dir])

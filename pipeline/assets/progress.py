@@ -21,6 +21,7 @@ from trainer.system.history import RunHistory
 
 KEY = "training_progress"
 SHOWN_BY_THE_BAR = ("metrics", "doing")  # messages of the trainer
+OF_A_STEP = ("evaluation", "checkpoint")  # messages that may come of a later step than the last metrics
 LEAST_SECONDS, SHARE = 15.0, 30  # between two entries; of the time so far, where that is more
 
 
@@ -62,7 +63,9 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._last and isinstance(error, PipelineError | StoppedError):
+        if self._last and error is None:
+            self._show(f"done: `{keys.PRETRAINED_MODEL}` shows the model")
+        elif self._last and isinstance(error, PipelineError | StoppedError):
             self._show(str(error).splitlines()[0])
 
     def take(self, message: Mapping[str, Any]) -> None:
@@ -74,10 +77,10 @@ class Progress:
                     self._spike = f"step {message['step']}: {rows_of(self._run, message['step'])}"
             case "evaluation":
                 self._validation = message
-                if self._last:
-                    self._last |= {"step": message["step"], "tokens": message["tokens"]}
             case "sample":
                 self._sample = message
+        if self._last and message["kind"] in OF_A_STEP:
+            self._last |= {"step": message["step"], "tokens": message["tokens"]}
         now = time.monotonic()
         if self._last and now >= self._due:
             self._due = now + max(LEAST_SECONDS, (now - self._begun) / SHARE)

@@ -266,8 +266,19 @@ def test_samples_of_a_later_step_are_shown_with_its_checkpoint(trains: Train) ->
             record.partition_key: record.asset_materialization
             for record in instance.fetch_materializations(KEY, limit=9).records
         }
-    found = {str(key)[-2:]: "samples" in (one.metadata if one else {}) for key, one in shown.items()}
-    assert found == {"08": False, "32": True}
+    found = {str(key)[-2:]: [*one.metadata] if one else [] for key, one in shown.items()}
+    assert "samples" not in found["08"] and found["32"][0] == "samples"
+
+
+def test_no_table_of_a_checkpoint_is_wider_than_its_page(trains: Train) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert trains(sends(LAST), instance).success
+        (entry,) = shown(instance, "checkpoint")
+    tables = [one for one in entry.values() if isinstance(one, dg.TableMetadataValue)]
+    assert {row.data["corpus"] for one in tables for row in one.records} == {"first", "second"}
+    for row in (row.data for one in tables for row in one.records):
+        # of 790 pixels at a window of 1,400: 8 a character, 18 around each column
+        assert sum(8 * max(len(name), len(str(value))) + 18 for name, value in row.items()) < 790
 
 
 def test_a_checkpoint_that_was_deleted_and_is_saved_again_has_a_new_entry(
@@ -309,11 +320,13 @@ def test_a_page_shows_the_run_while_it_trains_and_the_model_is_not_made_before_i
     sample = {"kind": "sample", "step": 8, "tokens": 4096, "prompt": "Return the", "text": "value of x"}
     with dg.DagsterInstance.ephemeral() as instance:
         assert trains(sends(METRICS, EVALUATION, sample, LAST), instance).success
-        first, *_, last = shown(instance)
+        first, validated, *_, last, end = shown(instance)
         assert shown(instance, "model") == [{}]  # what the asset itself says in the end
     assert first["status"] == "training, 25% done, 1.5 min left"
     assert (first["training loss"], first["tokens/s"], first["step"]) == (6.0, 1234, 8)
-    assert last["validation loss"] == 5.0 and "value of x" in last["sample"]
+    assert validated["validation loss"] == 5.0
+    assert last["last validation"] == "5.0000 at step 8" and "value of x" in last["sample"]
+    assert (end["status"], end["step"]) == ("done: `pretrained_model` shows the model", 32)
 
 
 @pytest.mark.usefixtures("at_once")
