@@ -59,6 +59,7 @@ class Outcome:
     names no price. `recipe`, and the names of the `checkpoints` on disk, are known of the runs of a store.
     `seeds`: the runs of a variant that has several, of which it is the first, with their effort together;
     `rank`: that among variants, None without enough seeds for a verdict. `run`: its name in the UI.
+    `seed`: that of its training, once it has begun.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Outcome:
     seeds: Sequence["Outcome"] = ()
     rank: int | None = None
     run: str = ""
+    seed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -177,6 +179,7 @@ def _so_far(run: RunHistory, name: str, settings: str, text: str) -> Outcome:
         seconds=spent(run.path) or seconds[-1],
         curve=curve,
         run=run.name,
+        seed=run.config["training"].get("seed"),
     )
 
 

@@ -2,12 +2,15 @@
 
 import base64
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import dagster as dg
 
 POINTS, HEIGHT = 58, 66  # of a sparkline: places, and pixels
+# Of overlaid curves: in one picture, points of each, pixels, and the colours, which must be short.
+TOGETHER, SPARSE, WIDE, TALL = 4, 9, 250, 80
+SHORT_COLOURS = ("#17b", "#d40", "#284", "#64a")
 HUGE = 1e9  # a loss that has exploded
 
 
@@ -31,6 +34,41 @@ def sparkline(values: Sequence[float], title: str) -> dg.MarkdownMetadataValue:
         f'<text x="{4 * len(shown) + 4}" y="{heights[-1]}" font-size="12">{known[-1]:.3f}</text></svg>'
     )
     return dg.MetadataValue.md(f"![{title}](data:image/svg+xml;base64,{as_text(svg.encode())})")
+
+
+def overlaid(
+    curves: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+) -> Iterator[dg.MarkdownMetadataValue]:
+    """Curves over each other, by name: where each has its values, ascending, and the values. As with
+    `sparkline`, the UI shows each picture without a click, and so it has few curves and points; all pictures
+    have the same axes, from the first value to the last place.
+    """
+    known = {
+        name: [
+            (place, min(max(value, -HUGE), HUGE))
+            for place, value in zip(*curve, strict=True)
+            if math.isfinite(value)
+        ]
+        for name, curve in curves.items()
+    }
+    values = [value for points in known.values() for _, value in points]
+    low, high = min(values, default=0.0), max(values, default=0.0)
+    last = max((points[-1][0] for points in known.values() if points), default=0) or 1
+    begun = [name for name in known if known[name]]
+    for some in (begun[first : first + TOGETHER] for first in range(0, len(begun), TOGETHER)):
+        drawn = []
+        for row, name in enumerate(some):
+            points = known[name]
+            step = max(1, math.ceil((len(points) - 1) / (SPARSE - 1)))
+            places = [
+                f"{WIDE * place / last:.0f},{TALL - (TALL - 4) * (value - low) / (high - low or 1) - 2:.0f}"
+                for place, value in [*points[:-1:step], points[-1]]
+            ]
+            colour = SHORT_COLOURS[row]
+            drawn.append(f'<path fill="none" stroke="{colour}" d="M{" ".join(places)}"/>')
+            drawn.append(f'<text x="{WIDE + 5}" y="{18 * row + 15}" fill="{colour}">{name}</text>')
+        svg = f'<svg xmlns="http://www.w3.org/2000/svg" width="330" height="{TALL}">{"".join(drawn)}</svg>'
+        yield dg.MetadataValue.md(f"![loss by tokens](data:image/svg+xml;base64,{as_text(svg.encode())})")
 
 
 def as_text(png: bytes) -> str:

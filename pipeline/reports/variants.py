@@ -4,14 +4,14 @@ import math
 from collections.abc import Iterator, Sequence
 from statistics import mean, stdev
 
-from pipeline.reports import tables
+from pipeline.reports import images, tables
 from pipeline.reports.comparison import Outcome
 from pipeline.steps.model import benchmark as benchmarks
 from trainer.system import figures
 
 RECIPE, HELD_OUT, SETTINGS = "recipe", "held-out text", "settings that differ"
 RANK, SEEDS, KEPT, HOURS = "rank", "seeds", "checkpoints", "hours"
-NARROW = ("run", RANK, "bits per byte", "done", HOURS)
+NARROW = ("run", RANK, "bits per byte", "tokens", "seed", "done", HOURS)
 CHECKPOINT = "/assets/checkpoint?view=partitions&partition="  # its page, without its name
 LONGEST = 24  # characters of a name beside those columns
 INLINE = 1000  # characters of markdown that the UI shows at once
@@ -36,7 +36,9 @@ def rows(outcomes: Sequence[Outcome]) -> list[dict[str, str]]:
     answered = list(dict.fromkeys(name for one in outcomes for run in _runs(one) for name in run.benchmarks))
     found = [_row(one, answered) for one in outcomes]
     silent = {HELD_OUT} if not texts_differ(outcomes) else set()
-    silent |= {name for name in ("USD", RECIPE, KEPT, RANK, SEEDS) if all(row[name] == "-" for row in found)}
+    silent |= {
+        name for name in ("USD", RECIPE, KEPT, RANK, SEEDS, "seed") if all(row[name] == "-" for row in found)
+    }
     return [{name: text for name, text in row.items() if name not in silent} for row in found]
 
 
@@ -54,6 +56,7 @@ def _row(one: Outcome, answered: Sequence[str]) -> dict[str, str]:
         SETTINGS: one.settings or "-",
         "done": f"{one.done:.0%}",
         "tokens": f"{one.tokens:,}",
+        "seed": ", ".join(str(run.seed) for run in one.seeds or [one] if run.seed is not None) or "-",
         "loss": _over_seeds([run.loss for run in runs]),
         "bits per byte": _over_seeds([run.bits_per_byte for run in runs]),
         HELD_OUT: one.held_out or "-",
@@ -133,6 +136,15 @@ def inline(outcomes: Sequence[Outcome]) -> Iterator[tuple[str, str]]:
             last += 1
         yield f"{first + 1}-{last}", markdown(outcomes[first:last], NARROW)
         first, last = last, last + 1
+
+
+def overlaid(outcomes: Sequence[Outcome]) -> Iterator[tuple[str, str]]:
+    """The losses by tokens of the runs that have begun, a few in each picture, which are short enough to be
+    shown without a click. All pictures have the same axes.
+    """
+    curves = {one.run: (one.curve.tokens, one.curve.losses) for one in outcomes if one.curve}
+    for number, picture in enumerate(images.overlaid(curves)):
+        yield "loss by tokens" + (f" ({number + 1})" if number else ""), str(picture.value)
 
 
 def draw(outcomes: Sequence[Outcome]) -> bytes:

@@ -56,6 +56,7 @@ def test_an_entry_is_added_when_something_has_changed_and_only_then(store: Store
         shown, _ = entries(instance)
         assert "| mine aaaaaaaa | 1.5000 |" in shown["1-1"]
         assert "data:image/png" in shown["curves"]
+        assert len(shown["loss by tokens"]) < 1000  # shown without a click
         saved = run / "checkpoints/step-00000001/manifest.json"
         saved.parent.mkdir(parents=True)
         saved.touch()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.reports.images import sparkline
+from pipeline.reports.images import overlaid, sparkline
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -32,3 +32,32 @@ def test_a_falling_loss_falls_and_names_its_last_value(losses: list[float]) -> N
     svg = base64.b64decode((sparkline(losses, "loss").value or "").partition("base64,")[2][:-1]).decode()
     heights = [int(one.partition(",")[2]) for one in svg.partition('points="')[2].partition('"')[0].split()]
     assert heights == sorted(heights) and heights[0] < heights[-1] and ">3.000<" in svg
+
+
+@given(st.lists(st.lists(st.floats(), min_size=1, max_size=200), max_size=13), st.integers(1, 10**12))
+def test_overlaid_curves_are_short_enough_to_be_shown_at_once(losses: list[list[float]], tokens: int) -> None:
+    names = [f"{number:08x}" for number in range(len(losses))]
+    curves = {
+        name: ([tokens * step for step in range(1, len(curve) + 1)], curve)
+        for name, curve in zip(names, losses, strict=True)
+    }
+    shown = [str(picture.value) for picture in overlaid(curves)]
+    assert all(len(one) < 1000 for one in shown)
+    drawn = [ElementTree.fromstring(base64.b64decode(one.partition("base64,")[2][:-1])) for one in shown]
+    labels = [label.text for svg in drawn for label in svg.iter(f"{SVG}text")]
+    assert labels == [
+        name for name, curve in zip(names, losses, strict=True) if any(map(math.isfinite, curve))
+    ]
+    for svg in drawn:
+        for path in svg.iter(f"{SVG}path"):
+            points = [tuple(map(int, one.split(","))) for one in path.attrib["d"][1:].split()]
+            assert all(0 <= x <= 330 and 0 <= y <= int(svg.attrib["height"]) for x, y in points)
+
+
+def test_overlaid_curves_share_their_axes() -> None:
+    (picture,) = overlaid(
+        {"aaaaaaaa": ([1, 2], [6.0, 4.0]), "bbbbbbbb": ([1, 2, 3, 4], [6.0, 4.0, 3.0, 2.0])}
+    )
+    svg = ElementTree.fromstring(base64.b64decode(str(picture.value).partition("base64,")[2][:-1]))
+    short, long = (path.attrib["d"][1:].split() for path in svg.iter(f"{SVG}path"))
+    assert short == long[:2] and long[-1].startswith("250,")

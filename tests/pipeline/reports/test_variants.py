@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from pipeline.reports.comparison import Curve, Outcome
-from pipeline.reports.variants import OTHER_TEXT, draw, lines, rows
+from pipeline.reports.variants import OTHER_TEXT, draw, inline, lines, rows
 
 CURVE = Curve([1000, 2000], [1.0, 2.0], [4.0, 3.0], [2000], [3.1])
 SCORES = {"metric": "accuracy", "accuracy": {"value": 0.4, "low": 0.3, "high": 0.5}}
@@ -52,3 +52,13 @@ def test_seeds_are_one_row_with_the_mean_of_those_that_are_done() -> None:
 def test_curves_are_drawn_also_before_any_training() -> None:
     for outcomes in ([DONE, BEGUN, PLANNED], [PLANNED]):
         assert draw(outcomes).startswith(b"\x89PNG")
+
+
+def test_tokens_and_seeds_are_in_sight_beside_the_score() -> None:
+    other = replace(DONE, name="base.2", tokens=8000, seed=2)
+    ((_, shown),) = inline([replace(DONE, seed=1), other])
+    heading, _, *found = shown.splitlines()
+    assert heading == "| run | bits per byte | tokens | seed | done | hours |"
+    assert [line.split(" | ")[2:4] for line in found] == [["2,000", "1"], ["8,000", "2"]]
+    (row,) = rows([replace(DONE, seeds=(replace(DONE, seed=1), other))])
+    assert row["seed"] == "1, 2"
