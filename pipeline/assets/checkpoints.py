@@ -262,7 +262,7 @@ def _lineage(checkpoint: Checkpoint) -> dict[str, Any]:
     return {
         # two tables, since one of all columns is wider than the page
         "corpora": table(_documents(checkpoint, name) for name in names),
-        "tokens by corpus": table(_tokens(checkpoint, name) for name in names),
+        "epochs of corpora": table(_epochs(checkpoint, name) for name in names),
         "recipe": dg.MetadataValue.json(recipe),
         "code": checkpoint.lineage["git_commit"] or "unknown, not a git checkout",
         "libraries": libraries or "unknown, the step was deleted",
@@ -271,24 +271,27 @@ def _lineage(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def _documents(checkpoint: Checkpoint, name: str) -> dict[str, str | int]:
-    """A corpus at the step of a checkpoint: its source, and the documents that each stage kept."""
+    """A corpus at the step of a checkpoint: its version, the documents that each stage kept, and the tokens
+    that were trained on by then.
+    """
     assets = checkpoint.lineage["assets"]
     raw, quality = assets[keys.raw(name)], assets[keys.quality(name)]
     return {
         "corpus": name,
         "raw": raw["data_version"][:SHOWN],
-        "revision": raw["inputs"].get("revision", "-")[:SHOWN],
         "documents": raw["counts"]["documents"],
         "kept by quality": quality["counts"]["kept"],
         "kept by dedup": checkpoint.lineage["dedup"].get(name, {}).get("kept", 0),
+        "tokens until then": checkpoint.corpus_tokens.get(name, 0),
     }
 
 
-def _tokens(checkpoint: Checkpoint, name: str) -> dict[str, str | int | float]:
-    """How much of a corpus was trained on by the step of a checkpoint."""
+def _epochs(checkpoint: Checkpoint, name: str) -> dict[str, str | int | float]:
+    """The revision of a corpus, its tokens, and how often they were trained on by then."""
+    assets = checkpoint.lineage["assets"]
     return {
         "corpus": name,
-        "train tokens": checkpoint.lineage["assets"][keys.token_shards(name)]["counts"]["train_tokens"],
-        "tokens until then": checkpoint.corpus_tokens.get(name, 0),
+        "revision": assets[keys.raw(name)]["inputs"].get("revision", "-")[:SHOWN],
+        "train tokens": assets[keys.token_shards(name)]["counts"]["train_tokens"],
         "epochs until then": round(checkpoint.epochs(name), 4),
     }
