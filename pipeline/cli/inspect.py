@@ -18,7 +18,7 @@ from pipeline.recipe import variants
 from pipeline.recipe.loading import recipe_path
 from pipeline.recipe.recipe import BASE, Recipe, RecipeError
 from pipeline.reports import rejections, tables
-from pipeline.reports.evidence import judged
+from pipeline.reports.evidence import introduced, judged
 from pipeline.reports.rejections import Amounts, Column, Place, Row
 from pipeline.stages import edits, pii
 from pipeline.stages.quality import RULES, QualityParams
@@ -36,6 +36,7 @@ KEPT = "kept"
 DUPLICATES = ("exact", "near")
 CONTAMINATED = "contaminated"
 CHARACTERS = 400
+BEGINNING = 80  # characters, where many documents are listed
 WIDTH = 100  # of the many signals of a kept document
 Draw = Callable[..., Iterator[tuple[Place, list[Row]]]]
 
@@ -200,7 +201,10 @@ def _differences(
             if judging:
                 yield from (f"\n{entry}" for entry in _judged(judging, place, ruled))
             else:
-                yield from (f"    {place[0]} {row['id']} {row['rule']}" for row in ruled)
+                told = introduced(store, place, [row["id"] for row in ruled], BEGINNING) if ruled else {}
+                yield from (
+                    f"    {place[0]} {row['id']} {row['rule']}\n        {told[row['id']]}" for row in ruled
+                )
 
 
 def _numbers(*amounts: np.ndarray) -> Iterator[str]:

@@ -26,6 +26,7 @@ from trainer.system import terminal
 
 LABEL = 13  # characters of the labels on the left
 SHOWN = 12  # characters of a version
+TEXT_SHOWN = 200  # characters of what a row read
 _wrap = partial(textwrap.wrap, break_long_words=False, break_on_hyphens=False)  # a path is never cut
 
 
@@ -262,4 +263,6 @@ def _rows(rows: Sequence[Row], by: str) -> Iterator[str]:
         loss = "" if one.loss is None else f", loss {one.loss:.3f}"
         yield f"row {one.row}: window {one.window:,} of {one.corpus}{loss}"
         for held in one.documents:
-            yield f"  {held.document} ({held.source or '-'}), tokens {held.begin:,} to {held.end - 1:,}"
+            place = f"tokens {held.begin:,} to {held.end - 1:,} of the corpus"
+            yield f"  {held.document} ({tables.called(held.title, held.source)}), {place}"
+        yield f"  {tables.quoted(one.text, TEXT_SHOWN)}"

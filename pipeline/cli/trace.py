@@ -143,7 +143,7 @@ def _alike(
         shares = (
             f"Jaccard {one.jaccard:.2f}, has {one.holds:.0%} of the text, {one.held:.0%} of it is in the text"
         )
-        yield f"\n{shares}: {_quoted(one.beginning)}"
+        yield f"\n{shares}: {tables.quoted(one.beginning, TEXT_SHOWN)}"
         yield f"  document {one.document} of {one.corpus} ({one.source or one.url or '-'})"
         yield f"  {one.fate}{_steps(one.steps)}"
         if one.document in read:
@@ -177,23 +177,19 @@ def _spans(searcher: Searcher, traced: Traced, least: int) -> Iterator[str]:
         return
     yield f"{traced.covered:.1%} of it in {len(traced.spans):,} spans {_whose(searcher)}"
     for span in traced.spans:
-        yield f"\n{span.tokens:,} tokens, {span.count:,} times: {_quoted(span.text)}"
+        yield f"\n{span.tokens:,} tokens, {span.count:,} times: {tables.quoted(span.text, TEXT_SHOWN)}"
         for one in span.occurrences:
-            place = f"document {one.document} of {one.corpus} ({one.source or '-'}), token {one.token:,}"
-            yield f"  {place}{_steps(one.steps)}"
+            called = tables.called(one.title, one.source)
+            place = f"document {one.document} of {one.corpus} ({called}), token {one.token:,}"
+            yield f"  {place}{_steps(one.steps, 'these tokens were ')}"
 
 
-def _quoted(text: str) -> str:
-    shown = f"{text[:TEXT_SHOWN]}..." if len(text) > TEXT_SHOWN else text
-    return json.dumps(shown, ensure_ascii=False)
-
-
-def _steps(steps: Sequence[int] | None) -> str:
+def _steps(steps: Sequence[int] | None, what: str = "") -> str:
     if steps is None:
         return ""
     more = f" and {len(steps) - STEPS_SHOWN:,} more, last {steps[-1]:,}" if len(steps) > STEPS_SHOWN else ""
     listed = ", ".join(f"{step:,}" for step in steps[:STEPS_SHOWN])
-    return f": read at step {listed}{more}" if steps else ": not read by then"
+    return f": {what}read at step {listed}{more}" if steps else f": {what}not read by then"
 
 
 def _questions(names: str) -> Iterator[str]:
@@ -229,7 +225,8 @@ def _items(answer: Mapping[str, Any]) -> Iterator[str]:
     for number, row in enumerate(answer["items"]):
         if span := row["longest"]:
             documents = ", ".join(f"{one.document} of {one.corpus}" for one in span.occurrences)
-            yield f"\n{number}: {span.tokens} tokens, {span.count:,} times: {_quoted(span.text)}"
+            found = tables.quoted(span.text, TEXT_SHOWN)
+            yield f"\n{number}: {span.tokens} tokens, {span.count:,} times: {found}"
             yield f"  {documents}"
 
 

@@ -5,7 +5,9 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from pipeline.reports import tables
 from pipeline.reports.rejections import Place, Row
+from pipeline.sources.documents import title
 from pipeline.stages.quality import RULES
 from pipeline.stages.quality.by_language import depends
 from pipeline.steps.corpus.failures import described
@@ -31,6 +33,18 @@ def judged(
         store.current(keys.scrubbed(corpus)).named(part, "documents"), list(reasons), characters
     )
     return ((id_, reasons[id_], texts[id_]) for id_ in (row["id"] for row in rows))
+
+
+def introduced(store: Store, place: Place, ids: Sequence[str], characters: int) -> dict[str, str]:
+    """What people call each of these documents of a part, and how its scrubbed text begins, on one line."""
+    documents = store.current(keys.scrubbed(place[0])).named(place[1], "documents")
+    texts = beginnings(documents, ids, characters + 1)
+    rows = read_table(documents, ["id", "url", "metadata"], pc.field("id").isin(ids)).to_pylist()
+    titles = {row["id"]: title(row["metadata"], row["url"]) for row in rows}
+    return {
+        id_: ": ".join(filter(None, (tables.titled(titles[id_]), tables.quoted(text, characters))))
+        for id_, text in texts.items()
+    }
 
 
 def _reasons(store: Store, place: Place, rule: str | None, ids: Sequence[str]) -> dict[str, str]:

@@ -1,8 +1,10 @@
 """Tables and texts for a terminal."""
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+TITLE = 80  # characters that are shown of a title
 NUMBER = re.compile(r"-?[\d,]*(\.\d+)?( ?[kMGT]?B|%)?")
 
 
@@ -32,6 +34,22 @@ def markdown(rows: Sequence[Mapping[str, str]], shown: Sequence[str] = ()) -> st
 def counts(rows: Iterable[tuple[str, int]]) -> Iterator[str]:
     """Names and numbers, a line for each."""
     return (f"{name:<32}{number:>14,}" for name, number in rows)
+
+
+def called(title: str | None, source: str | None) -> str:
+    """What people call a document, and the file that it is from, as far as they are known, on one line."""
+    return ", ".join(filter(None, (titled(title), source))) or "-"
+
+
+def titled(title: str | None) -> str:
+    """The title on one line, in quotes; empty without one."""
+    return quoted(" ".join(title.split()), TITLE) if title else ""
+
+
+def quoted(text: str, characters: int) -> str:
+    """The beginning of a text on one line, in quotes."""
+    shown = f"{text[:characters]}..." if len(text) > characters else text
+    return json.dumps(shown, ensure_ascii=False)
 
 
 def printable(text: str) -> str:

@@ -16,6 +16,7 @@ MAX_DOCUMENT_BYTES = 64 << 20
 DETAIL_CHARACTERS = 300
 OWN_ID = "id:"
 METADATA_BYTES = 4096
+TITLES = ("title", "name")  # in metadata, in any case of letters
 
 
 @dataclass(frozen=True)
@@ -151,6 +152,13 @@ def metadata_json(values: dict[str, object]) -> str | None:
     if encoded is None or len(encoded) > METADATA_BYTES:
         encoded = _encoded(_fitting(values)) or b""
     return encoded.decode()
+
+
+def title(metadata: str | None, url: str | None) -> str | None:
+    """What people call a document, by the JSON of its metadata, else its URL."""
+    known = {name.lower(): value for name, value in orjson.loads(metadata).items()} if metadata else {}
+    named = (known.get(name) for name in TITLES)
+    return next((one for one in named if isinstance(one, str) and one.strip()), url)
 
 
 def _encoded(values: dict[str, object]) -> bytes | None:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.sources.documents import document_id, own_id
+from pipeline.sources.documents import document_id, own_id, title
 from pipeline.stages import tokenizer as bpe
 from pipeline.steps.lineage.checkpoints import LineageError, Trained
 from pipeline.steps.tokens.shards import prefixes
@@ -27,7 +27,9 @@ from trainer.data.shards import Shard
 
 @dataclass(frozen=True)
 class Held:
-    """A document of the training text, and its tokens `begin` to `end` - 1 in the stream of the corpus."""
+    """A document of the training text, and its tokens `begin` to `end` - 1 in the stream of the corpus.
+    `title`: what people call it, if its source says.
+    """
 
     corpus: str
     document: str
@@ -35,6 +37,7 @@ class Held:
     url: str | None
     begin: int
     end: int
+    title: str | None = None
 
 
 class CorpusText:
@@ -108,14 +111,15 @@ class CorpusText:
                 row = self.written(part).slice(before + number, 1).to_pylist()[0]
                 end = int(ends[number])
                 begin = end - int(shard.lengths[number])
-                return Held(self.corpus, row["id"], row["source"], row["url"], begin, end)
+                called = title(row["metadata"], row["url"])
+                return Held(self.corpus, row["id"], row["source"], row["url"], begin, end, called)
         raise IndexError(f"token {position} is not in the stream of corpus {self.corpus}")
 
     def written(self, part: str) -> pa.Table:
-        """The documents of a part that are in the train shards: `id`, `source`, `url`."""
+        """The documents of a part that are in the train shards: `id`, `source`, `url`, `metadata`."""
         if part not in self._written:
             documents = self.scrubbed.named(part, "documents")
-            kept = kept_batches(documents, self._tables(part), ["id", "source", "url"])
+            kept = kept_batches(documents, self._tables(part), ["id", "source", "url", "metadata"])
             table = pa.Table.from_batches(list(kept)).combine_chunks()
             ids = table.column("id").combine_chunks()
             trained = ~(self._held_out(ids) | among(self._left_out(part), ids))

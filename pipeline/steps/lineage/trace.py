@@ -44,6 +44,7 @@ class Occurrence:
     url: str | None
     token: int
     steps: Sequence[int] | None
+    title: str | None = None
 
 
 @dataclass(frozen=True)
@@ -187,7 +188,9 @@ class Searcher:
         if reader.training:
             read = reader.training.steps(corpus, position, position + tokens, reader.step)
             steps = np.unique(read).tolist()
-        return Occurrence(corpus, held.document, held.source, held.url, position - held.begin, steps)
+        return Occurrence(
+            corpus, held.document, held.source, held.url, position - held.begin, steps, held.title
+        )
 
     def readings(self, ids: np.ndarray) -> int:
         """How often a run of ids was read: at each place where it occurs, its first two tokens in one window,

@@ -7,18 +7,22 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+from tokenizers import Tokenizer
 
 from pipeline.steps.lineage.checkpoints import Checkpoint
 from pipeline.steps.lineage.documents import Held, texts_read
 from pipeline.steps.lineage.readers import Training
 from pipeline.steps.lineage.trace import Searcher
 from pipeline.steps.tokens.shards import prefixes
+from pipeline.steps.tokens.tokenizer import frozen
 from pipeline.steps.training.launcher import run_trainer
+from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.keys import TRAIN, VALIDATION
 from pipeline.store.store import Store
 from pipeline.store.training_runs import checkpoint_path, run_named
 from trainer.data.shards import TokenStream
+from trainer.data.windows import PADDING
 
 PROMPT, RECITED = 32, 50  # tokens
 PASSAGES = 256  # read, and as many held out
@@ -113,15 +117,30 @@ def _predicted(model: Path, rows: np.ndarray, prompt: int) -> list[dict[str, flo
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a global batch: the window of a corpus, the documents that it holds tokens of, and its loss
-    under a checkpoint, if that was asked for.
+    """A row of a global batch: the window of a corpus, the documents that it holds tokens of, its own text,
+    and its loss under a checkpoint, if that was asked for.
     """
 
     row: int
     corpus: str
     window: int
     documents: Sequence[Held]
+    text: str
     loss: float | None = None
+
+
+def _tokenizer(store: Store, checkpoint: Checkpoint) -> Tokenizer:
+    """That of the run of a checkpoint."""
+    made = checkpoint.lineage["assets"][keys.TOKENIZER]
+    tokenizer = store.open(keys.TOKENIZER, Path(made["path"]).name)
+    return Tokenizer.from_str(frozen(tokenizer.directory()).tokenizer_json)
+
+
+def _written(tokenizer: Tokenizer, window: np.ndarray) -> str:
+    """The text of a window, the marks of documents among it."""
+    tokens = window[window != PADDING]
+    text: str = tokenizer.decode(np.where(tokens < 0, ~tokens, tokens).tolist(), skip_special_tokens=False)
+    return text
 
 
 def batch(store: Store, checkpoint: Checkpoint, step: int, losses: bool) -> tuple[list[Row], str]:
@@ -136,11 +155,12 @@ def batch(store: Store, checkpoint: Checkpoint, step: int, losses: bool) -> tupl
     curriculum, steps = training.config.training.curriculum, training.config.training.steps
     if not 0 < step <= steps:
         raise RecitalError(f"run {checkpoint.run.name} has steps 1 to {steps}, not {step}")
-    rows = []
+    rows, ids = [], training.data.batch(step - 1, 0, 1)
+    tokenizer = _tokenizer(store, checkpoint)
     for row, sample in enumerate(range(curriculum.samples(step - 1), curriculum.samples(step))):
         corpus, window, pieces = training.data.sample(sample)
         held = (one for begin, end in pieces for one in texts[corpus].between(begin, end))
-        rows.append(Row(row, corpus, window, list(dict.fromkeys(held))))
+        rows.append(Row(row, corpus, window, list(dict.fromkeys(held)), _written(tokenizer, ids[row])))
     if not losses:
         return rows, ""
     saved = {
@@ -151,6 +171,6 @@ def batch(store: Store, checkpoint: Checkpoint, step: int, losses: bool) -> tupl
             f"no checkpoint before step {step} of run {checkpoint.run.name} is on disk: leave out --losses"
         )
     model = store.files.fetch_folder(saved[max(saved)])
-    found = _predicted(model, training.data.batch(step - 1, 0, 1), 1)
+    found = _predicted(model, ids, 1)
     scored = [Row(**{**vars(row), "loss": one["loss"]}) for row, one in zip(rows, found, strict=True)]
     return sorted(scored, key=lambda row: -(row.loss or 0.0)), model.name

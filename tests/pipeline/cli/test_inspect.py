@@ -458,15 +458,31 @@ def test_a_what_if_changes_the_rules_that_each_corpus_has_for_itself(
         (many / "recipe.yaml").write_text(recipe)
 
 
-def test_a_what_if_reads_no_text(
+def test_a_what_if_counts_without_reading_text(
     many: Path, inspect_many: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    before = inspect_many("--what-if", "min_words=20")
+    asked = ("--what-if", "min_words=20", "--limit=0")
+    before = inspect_many(*asked)
     shutil.copytree(many / "store", tmp_path / "store")
     for file in (tmp_path / "store" / "corpora").glob("*/scrubbed/*/documents/*.parquet"):
         file.write_bytes(bytes(file.stat().st_size))
     monkeypatch.setenv("GROUNDWORK_STORE", str(tmp_path / "store"))
-    assert inspect_many("--what-if", "min_words=20") == before
+    assert inspect_many(*asked) == before
+
+
+def test_a_what_if_says_how_each_document_begins(
+    many: Path, inspect_many: Callable[..., tuple[int, str]]
+) -> None:
+    _, said = inspect_many("--what-if", "min_words=20", "--limit", "1000")
+    texts = {
+        row["id"]: row["text"]
+        for file in (many / "store" / "corpora").glob("*/scrubbed/*/documents/*.parquet")
+        for row in read_table(file).to_pylist()
+    }
+    listed = re.findall(r"^    \w+ (\w{32}) \w+\n        (.*)$", said, flags=re.MULTILINE)
+    assert listed
+    for id_, shown in listed:
+        assert json.loads(shown).removesuffix("...") == texts[id_][:80]
 
 
 def test_against_a_variant_shows_what_only_one_of_the_two_keeps(

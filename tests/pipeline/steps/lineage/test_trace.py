@@ -181,6 +181,7 @@ def test_a_thousand_rows_are_one_by_one_the_parts_of_the_documents_that_are_name
     trained: tuple[Store, Path], ordered: Path, said: Said
 ) -> None:
     training, rows, several = Training(ordered), 0, 0
+    tokenizer = Tokenizer.from_file(str(training.config.data.tokenizer / "tokenizer.json"))
     bot_id = training.config.data.bot_id
     streams = {
         corpus.name: text_of(np.concatenate([Shard(prefix).tokens for prefix in corpus.train]))
@@ -198,6 +199,8 @@ def test_a_thousand_rows_are_one_by_one_the_parts_of_the_documents_that_are_name
                 document = streams[row["corpus"]][held["begin"] : held["end"]]
                 assert document[0] == chr(bot_id) and document.count(chr(bot_id)) == 1
                 assert text_of(piece) in document
+            ids = [~one if one < 0 else one for one in tokens.tolist() if one != PADDING]
+            assert row["text"] == tokenizer.decode(ids, skip_special_tokens=False)
     assert rows == 1024 and several > 50
 
 
@@ -290,7 +293,7 @@ def test_text_is_found_as_it_was_scrubbed_and_without_its_leading_space(
     (span, *_) = sorted(found["spans"], key=lambda span: -span["tokens"])
     assert span["text"] in part and found["covered"] > 0.95
     assert document in [one["document"] for one in span["occurrences"]]
-    assert "read at step" in said("trace", part, "--checkpoint", name)
+    assert ": these tokens were read at step " in said("trace", part, "--checkpoint", name)
     lines = part.replace("\n", "\r\n")
     assert "\r" in lines and said("trace", lines, "--count") == said("trace", part, "--count")
     mail = "Write to jane.doe@gmail.com"
