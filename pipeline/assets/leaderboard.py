@@ -96,8 +96,8 @@ def _facts(instance: dg.DagsterInstance, store: Store) -> dict[str, Any]:
     if not found:
         return {"leaderboard": "no model has been trained yet"}
     facts: dict[str, Any] = {
-        **{place: dg.MetadataValue.md(text) for place, text in report.inline(found[:LISTED])},
         **{title: dg.MetadataValue.md(text) for title, text in report.overlaid(found[:CURVES])},
+        **{place: dg.MetadataValue.md(text) for place, text in report.inline(found[:LISTED])},
         "curves": inline(as_text(report.draw(found[:CURVES])), "loss by tokens and by time"),
         # A text as short as those above would be shown with them, and cut.
         "all runs, all columns": dg.MetadataValue.md(report.markdown(found).ljust(report.INLINE)),
