@@ -39,7 +39,9 @@ KINDS: dict[str, dict[str, object]] = {
 
 
 def conversations(number: int, pieces: list[str]) -> list[list[dict[str, str]]]:
-    """One to four turns, some with a system message, some with a tool's, empty ones among them."""
+    """One to four turns, some with a system message, some with a tool's, empty ones among them but for
+    answers, which are set aside without text.
+    """
     chosen = random.Random(1)
     made = []
     for n in range(number):
@@ -56,6 +58,9 @@ def conversations(number: int, pieces: list[str]) -> list[list[dict[str, str]]]:
                 for role, most in said
             ]
         )
+        for message in made[-1]:
+            if message["role"] == "assistant" and not message["content"].strip():
+                message["content"] += "so"
     return made
 
 

@@ -238,7 +238,7 @@ def test_a_run_whose_directory_is_removed_while_it_trains_says_so(
 def test_a_checkpoint_that_is_removed_as_soon_as_it_is_saved_is_named(
     config: RunConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "retire", lambda newest, **_: shutil.rmtree(newest))
+    monkeypatch.setattr(store, "retire", lambda newest, *_: shutil.rmtree(newest))
     with pytest.raises(
         TrainerError, match=r"step-00000004.* leave the run's directory alone while it trains"
     ):
