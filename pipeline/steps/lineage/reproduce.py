@@ -261,10 +261,11 @@ def compare(out: Path, again: Path) -> str:
             f"cannot compare {again} with what {out} holds: {error}: name the directory that `reproduce` "
             "made and a checkpoint"
         ) from error
-    if all(same):
+    if same and all(same):
         return f"the same bytes: {', '.join(sums)}"
-    told = ", ".join(f"{name} {then[name]:.4f} then, {now[name]:.4f} now" for name in then)
-    if then.keys() == now.keys() and all(abs(then[name] - now[name]) <= TOLERANCE for name in then):
+    both = [name for name in then if name in now]
+    told = ", ".join(f"{name} {then[name]:.4f} then, {now[name]:.4f} now" for name in both)
+    if then.keys() == now.keys() and all(abs(then[name] - now[name]) <= TOLERANCE for name in both):
         return f"the same up to rounding, not to the byte: {told}"
     raise ReproduceError(f"another model: {told or 'it has no losses to compare'}")
 

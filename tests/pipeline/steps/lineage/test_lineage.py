@@ -242,6 +242,10 @@ def test_what_was_made_again_is_compared_to_the_byte_or_by_its_losses(
     (other / "state.json").write_text(json.dumps(state | {"loss": state["loss"] + 0.1}))
     status, said = compared(out, other, capsys)
     assert status == 2 and "another model: loss " in said
+    (other / "state.json").write_text(json.dumps(state | {"evaluation": None}))
+    held_out = state["evaluation"] is not None
+    status, said = compared(out, other, capsys)
+    assert status == (2 if held_out else 0) and len(said.splitlines()) == 1
     status, said = compared(tmp_path / "nowhere", other, capsys)
     assert status == 2 and "cannot compare" in said
 
