@@ -24,16 +24,11 @@ from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
 from pipeline.stages.tokenizer import TokenizerParams
-from pipeline.steps.corpus.ingest import collect
-from pipeline.steps.corpus.quality import judge
-from pipeline.steps.corpus.scrub import scrub
-from pipeline.steps.dedup.dedup import deduplicate
-from pipeline.steps.dedup.signatures import sign, sources
-from pipeline.steps.tokens.shards import tokenize
-from pipeline.steps.tokens.tokenizer import tokenizer
+from pipeline.steps.dedup.signatures import Signatures
 from pipeline.store.bucket.files import cache_of
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.store import Store
+from tests.pipeline.steps.make import collect, deduplicate, judge, scrub, tokenize, tokenizer
 from tests.s3_server import proxied, serving
 
 NAMES = ("enwiki", "techdocs", "books")
@@ -50,9 +45,7 @@ def stages(files: Path) -> dict[str, Callable[[Store, LocalEngine], Any]]:
         "raw": lambda store, engine: collect(store, engine, CORPUS, source, PART_BYTES),
         "scrubbed": lambda store, engine: scrub(store, engine, CORPUS, PiiParams()),
         "quality": lambda store, engine: judge(store, engine, CORPUS, PROFILES["default"]),
-        "signatures": lambda store, engine: sign(
-            store, engine, CORPUS, sources(store, CORPUS, False), DedupParams()
-        ),
+        "signatures": Signatures(CORPUS, DedupParams(), decontaminated=False, compared=True).make,
         "dedup": lambda store, engine: deduplicate(store, engine, [CORPUS], DedupParams()),
         "tokenizer": lambda store, engine: tokenizer(
             store, engine, "bench", [CORPUS], TokenizerParams(vocab_size=8192), 0.01

@@ -17,7 +17,7 @@ from typing import Any
 from harness.sidebyside import ROOT, Report, peak_megabytes, record
 from numba.core import event
 
-from pipeline.steps import compile_ahead
+from pipeline.steps import compile_kernels
 
 PROCESSES = ("scrubbing", "later")
 
@@ -69,7 +69,7 @@ def compiled(process: str) -> Report:
     clock = Clock()
     for kind in ("numba:compile", "numba:llvm_lock"):
         event.register(kind, clock)
-    compile_ahead.main(process)
+    compile_kernels.main(process)
     return {"seconds": time.process_time(), "peak_mb": round(peak_megabytes()), "kernels": clock.kernels}
 
 

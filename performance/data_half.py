@@ -27,14 +27,9 @@ from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
 from pipeline.stages.tokenizer import TokenizerParams
-from pipeline.steps.corpus.ingest import collect
-from pipeline.steps.corpus.quality import judge
-from pipeline.steps.corpus.scrub import scrub
-from pipeline.steps.dedup.dedup import deduplicate
-from pipeline.steps.tokens.shards import tokenize
-from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.store import Store
+from tests.pipeline.steps.make import collect, deduplicate, judge, scrub, tokenize, tokenizer
 
 NAMES = ("enwiki", "techdocs", "labelled/neardup_articles_2500", "books")
 CORPUS = "sample"

@@ -21,9 +21,9 @@ from harness.sidebyside import Contender, Report, importable, measure, record, s
 from peers import dedup as peers
 
 from pipeline.stages.dedup import signatures
-from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.store import Store
+from tests.pipeline.steps.make import deduplicate
 
 PEER_MEGABYTES, SLOW_MEGABYTES, QUALITY_MEGABYTES = 10, 1, 12
 NAMES = ("enwiki", "techdocs", "labelled/neardup_articles_2500", "books")

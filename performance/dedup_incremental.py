@@ -15,10 +15,10 @@ from harness.dedup_corpus import PART_DOCUMENTS, stored, with_duplicates
 from harness.sidebyside import Report, record, size_of
 
 from pipeline.stages.dedup import DedupParams
-from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.store import keys
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.store import Store
+from tests.pipeline.steps.make import deduplicate
 
 MEGABYTES, ADDED, REPEATS = 70, 1, 3
 

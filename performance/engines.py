@@ -21,13 +21,10 @@ from pipeline.sources.files import FilesConfig
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
-from pipeline.steps.corpus.ingest import collect
-from pipeline.steps.corpus.quality import judge
-from pipeline.steps.corpus.scrub import scrub
-from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.store.engines.local import EngineParams, LocalEngine
 from pipeline.store.engines.ray import RayEngine
 from pipeline.store.store import Store
+from tests.pipeline.steps.make import collect, deduplicate, judge, scrub
 
 NAMES = ("enwiki", "techdocs", "books")
 CORPUS = "sample"

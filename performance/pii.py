@@ -20,9 +20,9 @@ from harness.stored import CORPUS, stored
 from peers.pii import presidio
 
 from pipeline.stages.pii import PiiKind, PiiParams, scrub
-from pipeline.steps.corpus.scrub import scrub as scrub_step
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.store import Store
+from tests.pipeline.steps.make import scrub as scrub_step
 
 FILES = ("techdocs", "enwiki", "books", "labelled/neardup_articles_2500", "labelled/pii_presidio_synth_v2")
 MEGABYTES, BATCH_ROWS = 100, 500

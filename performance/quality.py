@@ -21,9 +21,9 @@ from harness.stored import CORPUS, stored
 
 from pipeline.stages.quality import PROFILES, QualityParams, judge
 from pipeline.stages.quality import measure as signals_of
-from pipeline.steps.corpus.quality import judge as judge_step
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.store import Store
+from tests.pipeline.steps.make import judge as judge_step
 
 FILES = ("books", "enwiki", "techdocs", "labelled/neardup_articles_2500")
 MEGABYTES, SAMPLE_MEGABYTES, BATCH_ROWS = 100, 1.5, 500

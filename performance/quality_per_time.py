@@ -39,16 +39,11 @@ from torch import nn
 from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.overrides import merged
 from pipeline.recipe.recipe import RECIPES, Recipe
-from pipeline.steps.corpus.ingest import collect
-from pipeline.steps.corpus.quality import judge
-from pipeline.steps.corpus.scrub import scrub
-from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.steps.model.evaluate import compressed_bits_per_byte, held_out_text
-from pipeline.steps.tokens.shards import tokenize
-from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.steps.training import plan
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.store import Store
+from tests.pipeline.steps.make import collect, deduplicate, judge, scrub, tokenize, tokenizer
 from trainer.config import DataConfig, RunConfig
 from trainer.data.shards import Shard
 from trainer.model.precision import multiplies_bf16

@@ -34,13 +34,12 @@ SAID = 300  # last characters of what a run with a stopped worker says
 
 def ours(source: Path, target: Path, address: str) -> None:
     from pipeline.sources.files import FilesConfig
-    from pipeline.steps.corpus.ingest import collect
+    from pipeline.steps.corpus.ingest import Raw
     from pipeline.store.store import Store
 
     engine = engine_on(address)
-    collect(
-        Store(target), engine, "sample", FilesConfig(paths=(str(source / "*.jsonl"),)), part_bytes=1 << 20
-    )
+    files = FilesConfig(paths=(str(source / "*.jsonl"),))
+    Raw("sample", files, 1 << 20).make(Store(target), engine)
     engine.close()
 
 

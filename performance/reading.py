@@ -23,9 +23,9 @@ import zstandard
 from harness.sidebyside import Contender, documents, importable, measure, peak_megabytes, record
 
 from pipeline.sources.files import FilesConfig
-from pipeline.steps.corpus.ingest import collect
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.store import Store
+from tests.pipeline.steps.make import collect
 
 NAMES = ("enwiki", "techdocs", "books")
 FILES = 8

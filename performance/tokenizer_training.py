@@ -28,9 +28,9 @@ from tokenizers.pre_tokenizers import ByteLevel
 
 from pipeline.stages import tokenizer as bpe
 from pipeline.stages.tokenizer.train import LLAMA3_PATTERN, pre_tokenizer
-from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.store import Store
+from tests.pipeline.steps.make import tokenizer
 
 NAMES = ("enwiki", "techdocs", "books")
 PIECE = 10_000  # characters: whole books would all be cut to their first pages, and the sample be small

@@ -29,10 +29,10 @@ from tokenizers import Tokenizer
 from pipeline.recipe.sections import ShardParams
 from pipeline.stages import tokenizer as bpe
 from pipeline.stages.tokenizer.train import LLAMA3_PATTERN
-from pipeline.steps.tokens.shards import tokenize
-from pipeline.steps.tokens.tokenizer import frozen, tokenizer
+from pipeline.steps.tokens.tokenizer import frozen
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.store import Store
+from tests.pipeline.steps.make import tokenize, tokenizer
 
 NAMES = ("enwiki", "techdocs", "books")
 PARAMS = bpe.TokenizerParams(vocab_size=8192, sample_bytes=30_000_000)

@@ -8,10 +8,9 @@ from pathlib import Path
 from harness.sidebyside import CORPORA
 from pipeline.sources.files import FilesConfig
 from pipeline.stages.pii import PiiParams
-from pipeline.steps.corpus.ingest import collect
-from pipeline.steps.corpus.scrub import scrub
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.store import Store
+from tests.pipeline.steps.make import collect, scrub
 
 CORPUS = "sample"
 PART_BYTES = 128_000_000

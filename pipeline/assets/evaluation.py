@@ -15,8 +15,8 @@ from pipeline.assets.asset import GPU_POOL, asset, asset_key, check_results, use
 from pipeline.assets.metadata import materialized, table
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.recipe.recipe import Recipe
+from pipeline.steps.corpus.evaluation_texts import EvaluationWindows
 from pipeline.steps.model import benchmark, comparison, evaluate
-from pipeline.steps.stages import EVALUATION_TEXTS
 from pipeline.steps.training import plan
 from pipeline.store import keys
 from pipeline.store.training_runs import CheckpointGoneError, checkpoint_name
@@ -44,7 +44,9 @@ def evaluation_asset(recipe: Recipe) -> dg.AssetsDefinition:
         pool=GPU_POOL,
         made_by=evaluate.evaluate,
         section=recipe.section,
-        before=map(asset_key, EVALUATION_TEXTS.keys(recipe)),  # those of the pretraining, in every section
+        before=[
+            asset_key(text.key) for text in EvaluationWindows.all_of(recipe)
+        ],  # those of the pretraining, in every section
     )
     def _evaluation(context: dg.AssetExecutionContext, workshop: PipelineResources) -> dg.MaterializeResult:
         store = workshop.store

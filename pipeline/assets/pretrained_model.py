@@ -12,7 +12,8 @@ from pipeline.assets.trainer_process import TrainerProcess
 from pipeline.recipe.recipe import Recipe
 from pipeline.reports.images import as_text, inline, inline_png, sparkline
 from pipeline.steps.model import funnel, training_plots
-from pipeline.steps.stages import TOKEN_INDEX, final_assets
+from pipeline.steps.stages import final_assets
+from pipeline.steps.tokens.token_index import TokenIndex
 from pipeline.steps.training import plan
 from pipeline.steps.training.effort import Effort
 from pipeline.steps.training.launcher import Launcher
@@ -34,7 +35,7 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
     @asset(
         keys.PRETRAINED_MODEL,
         # the index, if the recipe wants one, so that samples of checkpoints are traced
-        [keys.TOKENIZER, *final_assets(recipe), *TOKEN_INDEX.keys(recipe)],
+        [keys.TOKENIZER, *final_assets(recipe), *(index.key for index in TokenIndex.all_of(recipe))],
         plan.VERSION,
         f"A Llama-style decoder, {TRAINED[recipe.section]} by `python -m trainer` in its own process. "
         f"While it trains, `{progress.KEY}` shows how far it is.",

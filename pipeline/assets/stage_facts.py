@@ -1,4 +1,4 @@
-"""What the UI shows of some stages beside the counts that their rows name."""
+"""What the UI shows of some stages beside the counts that their pages name."""
 
 import json
 from collections.abc import Callable
@@ -9,15 +9,21 @@ from pipeline.assets.operations.resources import PipelineResources
 from pipeline.reports import dedup as report
 from pipeline.reports.images import inline
 from pipeline.sources.formats.use import UNREAD
-from pipeline.steps.corpus.quality import reasons
-from pipeline.steps.corpus.quality_model import FACTS
+from pipeline.steps.corpus.decontamination import Contamination
+from pipeline.steps.corpus.ingest import Raw
+from pipeline.steps.corpus.quality import Quality, reasons
+from pipeline.steps.corpus.quality_model import FACTS, QualityModel
+from pipeline.steps.dedup.dedup import Dedup
+from pipeline.steps.stage import DataStage
+from pipeline.steps.tokens.shards import TokenShards
 from pipeline.store import keys
 from pipeline.store.manifest import Version, breakdown
 
 
-def more(stage: str, workshop: PipelineResources, version: Version) -> dict[str, Any]:
-    """The facts of a version of the stage whose row has this key."""
-    return MORE[stage](workshop, version) if stage in MORE else {}
+def more(stage: DataStage, workshop: PipelineResources, version: Version) -> dict[str, Any]:
+    """The facts of a version of a stage."""
+    facts = MORE.get(type(stage))
+    return facts(workshop, version) if facts else {}
 
 
 def _quality(workshop: PipelineResources, version: Version) -> dict[str, Any]:
@@ -64,13 +70,13 @@ def _raw(_: PipelineResources, version: Version) -> dict[str, Any]:
     return {"keys of messages that are not read": breakdown_table(version.counts, UNREAD, "key")}
 
 
-MORE: dict[str, Callable[[PipelineResources, Version], dict[str, Any]]] = {
-    keys.raw("{corpus}"): _raw,
-    keys.quality("{corpus}"): _quality,
-    keys.contamination("{corpus}"): lambda workshop, _: (
+MORE: dict[type[DataStage], Callable[[PipelineResources, Version], dict[str, Any]]] = {
+    Raw: _raw,
+    Quality: _quality,
+    Contamination: lambda workshop, _: (
         {"action": searched.action} if (searched := workshop.recipe.decontamination) else {}
     ),
-    keys.QUALITY_MODEL: lambda _, version: {"held out": json.loads(version.only(FACTS).read_text())},
-    keys.DEDUP: _dedup,
-    keys.token_shards("{corpus}"): _token_shards,
+    QualityModel: lambda _, version: {"held out": json.loads(version.only(FACTS).read_text())},
+    Dedup: _dedup,
+    TokenShards: _token_shards,
 }

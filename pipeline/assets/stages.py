@@ -1,5 +1,5 @@
-"""The assets of the stages whose row has a page: made by its function, with the facts that it names. Also the
-sources of the corpora: once one has changed, the UI shows the corpus as out of date.
+"""The assets of the stages that have a page, with the facts that it names. Also the sources of the corpora:
+once one has changed, the UI shows the corpus as out of date.
 """
 
 import dagster as dg
@@ -12,8 +12,7 @@ from pipeline.recipe.recipe import Recipe
 from pipeline.recipe.sections import Corpus
 from pipeline.steps import stages
 from pipeline.steps.lineage import source_state
-from pipeline.steps.stage import Page, Stage
-from pipeline.steps.stages import assets_read
+from pipeline.steps.stage import DataStage, Page
 from pipeline.store import keys
 from trainer.system import terminal
 
@@ -21,38 +20,34 @@ from trainer.system import terminal
 def stage_assets(recipe: Recipe, job: str) -> list[dg.AssetsDefinition]:
     """The assets of a recipe that are first made by this job."""
     return [
-        _asset(recipe, stage, stage.page, key)
-        for stage in (stages.EVALUATION_TEXTS, *stages.DATA_STAGES, stages.TOKEN_INDEX)
-        if stage.page and stage.page.job == job
-        for key in stage.keys(recipe)
+        _asset(recipe, stage, stage.page)
+        for kind in stages.all_stages()
+        if kind.page and kind.page.job == job
+        for stage in kind.all_of(recipe)
+        if stage.page
     ]
 
 
-def _asset(recipe: Recipe, stage: Stage, page: Page, key: str) -> dg.AssetsDefinition:
-    names = stage.names(key) or ()
-    shown = dict(zip(stage.placeholders, names, strict=True))
-    if "corpus" in shown:
-        shown["source"] = recipe.corpus(shown["corpus"]).source.kind
-
+def _asset(recipe: Recipe, stage: DataStage, page: Page) -> dg.AssetsDefinition:
     @asset(
-        key,
-        assets_read(recipe, key),
-        page.version,
-        page.description.format(**shown),
-        kinds=[kind.format(**shown) for kind in page.kinds],
-        group=page.group.format(**shown),
-        made_by=page.make,
+        stage.key,
+        stages.assets_read(stages.of_recipe(recipe), stage.key),
+        stage.version,
+        page.description.format(**stage.names),
+        kinds=[kind.format(**stage.names) for kind in page.kinds],
+        group=page.group.format(**stage.names),
+        made_by=type(stage).make,
         section=recipe.section,
     )
     def _made(workshop: PipelineResources) -> dg.MaterializeResult:
         # A variant may lack a stage of the recipe, and then makes that of the recipe.
-        meant = workshop.recipe if stage.wanted(workshop.recipe, *names) else recipe
-        version = page.make(workshop.store, workshop.engine, *names, *stage.settings(meant, *names))
+        meant = stages.of_recipe(workshop.recipe).get(stage.key, stage)
+        version = meant.make(workshop.store, workshop.engine)
         counts = version.counts
         facts = {
             **{label: counts[name] for label, name in page.numbers.items()},
             **{label: breakdown_table(counts, *named) for label, named in page.breakdowns.items()},
-            **stage_facts.more(stage.key, workshop, version),
+            **stage_facts.more(stage, workshop, version),
         }
         return materialized(version, facts, check_results(workshop, version))
 
@@ -72,7 +67,7 @@ def source_asset(corpus: Corpus, section: str = "") -> dg.SourceAsset:
     def _source(workshop: PipelineResources) -> dg.DataVersion:
         workshop = workshop.of(section)
         with terminal.doing(f"looking whether the source of {corpus.name} has changed"):
-            state = source_state.observe(workshop.store, workshop.recipe, workshop.recipe.corpus(corpus.name))
+            state = source_state.observe(workshop.store, workshop.recipe, corpus.name)
         return dg.DataVersion(state.version)
 
     return _source

@@ -9,9 +9,8 @@ from pipeline.assets.asset import asset
 from pipeline.assets.metadata import materialized, table
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.recipe.recipe import Recipe
-from pipeline.stages import tokenizer as bpe
-from pipeline.steps.tokens import tokenizer, tokenizer_fit
-from pipeline.store import keys
+from pipeline.steps.tokens import tokenizer_fit
+from pipeline.steps.tokens.tokenizer import FrozenTokenizer, frozen
 
 
 class TokenizerConfig(dg.Config):
@@ -23,10 +22,12 @@ class TokenizerConfig(dg.Config):
 def tokenizer_asset(recipe: Recipe) -> dg.AssetsDefinition:
     """The frozen tokenizer, which is reused when the corpora change."""
 
+    (stage,) = FrozenTokenizer.all_of(recipe)
+
     @asset(
-        keys.TOKENIZER,
-        tokenizer.input_keys(list(recipe.weights)),
-        bpe.VERSION,
+        stage.key,
+        stage.reads,
+        stage.version,
         "A byte-level BPE tokenizer, `tokenizer.json`. It is frozen: when the corpora change it stays the "
         "same, until a run sets `retrain`.",
         kinds=["huggingface"],
@@ -34,22 +35,14 @@ def tokenizer_asset(recipe: Recipe) -> dg.AssetsDefinition:
         section=recipe.section,
     )
     def _asset(workshop: PipelineResources, config: TokenizerConfig) -> dg.MaterializeResult:
-        recipe, store = workshop.recipe, workshop.store
-        fraction = recipe.shards.validation_fraction
-        version = tokenizer.tokenizer(
-            store,
-            workshop.engine,
-            recipe.name,
-            list(recipe.weights),
-            recipe.tokenizer,
-            fraction,
-            config.retrain,
-        )
-        frozen = tokenizer.frozen(version.directory())
-        facts: dict[str, Any] = {"entries": version.counts["entries"], "sha256": frozen.sha256}
+        store = workshop.store
+        (meant,) = FrozenTokenizer.all_of(workshop.recipe)
+        version = meant.make(store, workshop.engine, config.retrain)
+        found = frozen(version.directory())
+        facts: dict[str, Any] = {"entries": version.counts["entries"], "sha256": found.sha256}
         if "documents" in version.counts:
             facts["documents sampled"] = version.counts["documents"]
-        if rows := tokenizer_fit.fit(store, list(recipe.weights), version, fraction):
+        if rows := tokenizer_fit.fit(store, meant, version):
             facts["fit by corpus"] = table(rows)
         return materialized(version, facts)
 

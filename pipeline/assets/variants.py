@@ -6,7 +6,8 @@ import dagster as dg
 
 from pipeline.assets.operations.resources import PARTITION_TAG
 from pipeline.recipe.recipe import BASE, Recipe
-from pipeline.steps.recipe_versions import differing, row_of
+from pipeline.steps.recipe_versions import differing
+from pipeline.store import keys
 
 Asset = dg.AssetsDefinition | dg.SourceAsset
 
@@ -38,4 +39,4 @@ class VariantPartitions:
         return {PARTITION_TAG: BASE} if any(map(self._differs, assets)) else {}
 
     def _differs(self, asset: Asset) -> bool:
-        return row_of("/".join(asset.key.path))[0] in self._stages
+        return keys.stage("/".join(asset.key.path)) in {kind.name for kind in self._stages}

@@ -23,7 +23,7 @@ from pipeline.reports.rejections import Amounts, Column, Place, Row
 from pipeline.stages import edits, pii
 from pipeline.stages.quality import RULES, QualityParams
 from pipeline.steps.corpus.filters import failed_rule
-from pipeline.steps.corpus.quality import judge_again
+from pipeline.steps.corpus.quality import Quality
 from pipeline.store import keys
 from pipeline.store.manifest import Version
 from pipeline.store.parquet import beginnings, read_table
@@ -147,7 +147,10 @@ def _what_if(recipe: Recipe, store: Store, corpora: list[str], asked: list[str],
             "--what-if: this needs languages or filters that have not been measured: set them in a variant, "
             "run the job `corpus` for it, and name it in --against"
         )
-    judge = partial(judge_again, store, {name: then for name, (_, then) in rules.items()})
+
+    def judge(corpus: str, part: str) -> pa.Table:
+        return Quality(corpus, rules[corpus][1]).judged_again(store, part)
+
     return _differences(store, corpora, ("now", "then"), judge, draw, None)
 
 

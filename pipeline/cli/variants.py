@@ -15,7 +15,6 @@ from pipeline.recipe.loading import recipe_path
 from pipeline.recipe.overrides import leaves
 from pipeline.recipe.recipe import BASE
 from pipeline.steps.recipe_versions import differing
-from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.seeds import families, family
 
@@ -54,7 +53,7 @@ def run(options: argparse.Namespace) -> None:
     stages = differing(recipes)
     if not stages:
         raise UsageError(f"{recipe_path()}: the recipe has no `variants`: docs/variants.md")
-    print(f"shared by all: everything before {keys.stage(stages[0].key)}")
+    print(f"shared by all: everything before {stages[0].name}")
     for name, seeds in families(recipes).items():
         given = recipes[BASE].all_variants.get(name, {})
         settings = ", ".join(f"{setting} {value}" for setting, value in leaves(given))

@@ -291,7 +291,7 @@ def _outcome(name: str, recipe: Recipe, written: Recipe) -> Outcome:
     settings = ", ".join(f"{setting} {value}" for setting, value in given)
     store = store_of(recipe)
     try:
-        work, text = plan.plan_work(store, recipe), _held_out(store, recipe)
+        work, text = plan.PretrainedModel(recipe).work(store), _held_out(store, recipe)
     except StoreError:  # of shards that have not been made
         return Outcome(name, settings)
     run, model = RunHistory(store.root / RUNS / work.fingerprint[:16]), store.find(work)

@@ -3,15 +3,18 @@
 Only two keys cannot be computed: what a source held when it was last read, and the frozen tokenizer.
 """
 
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
 
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps import stages
-from pipeline.steps.mixture_search import search
-from pipeline.steps.model import evaluate, export
+from pipeline.steps.mixture_search.search import MixtureSearch
+from pipeline.steps.model.evaluate import Evaluation
+from pipeline.steps.model.export import ExportedModel
 from pipeline.steps.stage import Stage
-from pipeline.steps.training import plan
+from pipeline.steps.training.plan import PretrainedModel
 from pipeline.store import keys
 from pipeline.store.fingerprint import fingerprint
 from pipeline.store.last_versions import RecipeName
@@ -22,37 +25,53 @@ from pipeline.store.work import Work
 NAME_LENGTH = 8  # hex digits after the recipe's name
 
 
+@dataclass(frozen=True)
+class BaseModel(Stage):
+    """The model that a section of `post_training` goes on with, as the recipe of that model makes it."""
+
+    base: Recipe
+
+    name = keys.BASE_MODEL
+
+    @classmethod
+    def all_of(cls, recipe: Recipe) -> Iterable[Self]:
+        return [cls(recipe.base)] if recipe.base else []
+
+    def work(self, store: Store) -> Version | Work:
+        return _of_base(keys.PRETRAINED_MODEL, store, self.base)
+
+
+@dataclass(frozen=True)
+class BaseShards(Stage):
+    """The token shards of the pretraining that a section of `post_training` reads again."""
+
+    corpus: str
+    base: Recipe
+
+    name = "base_shards"
+
+    @classmethod
+    def all_of(cls, recipe: Recipe) -> Iterable[Self]:
+        base = recipe
+        while base.base:
+            base = base.base
+        return [cls(corpus, base) for corpus in base.corpus_names] if recipe.rehearsal else []
+
+    @property
+    def key(self) -> str:
+        return keys.base_shards(self.corpus)
+
+    def work(self, store: Store) -> Version | Work:
+        return _of_base(keys.token_shards(self.corpus), store, self.base)
+
+
 def _of_base(key: str, store: Store, base: Recipe) -> Version | Work:
-    """What the recipe that this one goes on with has under `key`, or the one before it."""
-    while key != keys.PRETRAINED_MODEL and base.base:
-        base = base.base
-    return RecipeVersions(base).find(Store(store.root, RecipeVersions(base)), key)
+    versions = RecipeVersions(base)
+    return versions.find(Store(store.root, versions), key)
 
 
-# The table goes on where the data ends. A plan reads the DATA_STAGES for its lineage, so these rows are here.
-MODEL_STAGES = (
-    Stage(
-        keys.BASE_MODEL,
-        partial(_of_base, keys.PRETRAINED_MODEL),
-        lambda recipe: [recipe.base],
-        wanted=lambda recipe: recipe.base is not None,
-    ),
-    Stage(
-        keys.base_shards("{corpus}"),
-        lambda store, corpus, base: _of_base(keys.token_shards(corpus), store, base),
-        lambda recipe, corpus: [recipe.base],
-        wanted=lambda recipe, corpus: bool(recipe.rehearsal),
-    ),
-    Stage(keys.MIXTURE_SEARCH, search.search_work, lambda recipe: [recipe], decisive=lambda recipe: None),
-    Stage(keys.PRETRAINED_MODEL, plan.plan_work, lambda recipe: [recipe], decisive=plan.decisive),
-    Stage(
-        keys.EVALUATION,
-        evaluate.evaluate_work,
-        lambda recipe: [recipe],
-        decisive=lambda recipe: (recipe.training.samples, recipe.evaluation),
-    ),
-    Stage(keys.EXPORTED_MODEL, export.export_work),
-)
+# A plan reads the stages of the data for its lineage, so these are here.
+MODEL_STAGES = (BaseModel, BaseShards, MixtureSearch, PretrainedModel, Evaluation, ExportedModel)
 
 
 class RecipeVersions:
@@ -64,11 +83,16 @@ class RecipeVersions:
 
     def find(self, store: Store, key: str) -> Version | Work:
         """As `Wanted` says. Raises StoreError also when the recipe has no such stage."""
-        stage, names = row_of(key)
-        if stage is None or not stage.wanted(self.recipe, *names):
+        stage = self._stages.get(key)
+        if stage is None:
             raise StoreError(f"{key} is not a stage of the recipe {self.recipe.name!r}")
-        found = stage.work(store, *names, *stage.settings(self.recipe, *names))
+        found = stage.work(store)
         return found if isinstance(found, Version) else store.find(found) or found
+
+    @cached_property
+    def _stages(self) -> Mapping[str, Stage]:
+        models = {stage.key: stage for kind in MODEL_STAGES for stage in kind.all_of(self.recipe)}
+        return {**stages.of_recipe(self.recipe), **models}
 
     asset = staticmethod(stages.asset_of)
 
@@ -80,23 +104,20 @@ def store_of(recipe: Recipe, written: Recipe | None = None) -> Store:
     return Store(default_store(recipe.store).root, RecipeVersions(recipe, written))
 
 
-def differing(recipes: Mapping[str, Recipe]) -> list[Stage]:
+def differing(recipes: Mapping[str, Recipe]) -> list[type[Stage]]:
     """The first asset whose settings are not the same in all recipes, and all that follow it."""
     first, *others = recipes.values()
-    for place, stage in enumerate(table()):
-        if any(stage.deciding(other) != stage.deciding(first) for other in others):
-            return [stage for stage in table()[place:] if stages.is_asset(stage.key)]
+    for place, kind in enumerate(table()):
+        ours = [stage.deciding for stage in kind.all_of(first)]
+        if any(ours != [stage.deciding for stage in kind.all_of(other)] for other in others):
+            return [kind for kind in table()[place:] if not kind.made_by]
     return []
 
 
-def table() -> tuple[Stage, ...]:
-    """The rows of all that follows from a recipe, in the order in which it is made."""
-    return (stages.EVALUATION_TEXTS, *stages.DATA_STAGES, stages.TOKEN_INDEX, *MODEL_STAGES)
-
-
-def row_of(key: str) -> tuple[Stage | None, tuple[str, ...]]:
-    """The row of a key, and the names in it; no row for a key that a recipe does not decide."""
-    return stages.row_of(key, table())
+def table() -> tuple[type[Stage], ...]:
+    """The classes of all that follows from a recipe, in the order in which it is made."""
+    windows, *data = stages.all_stages()
+    return (windows, *data, *MODEL_STAGES)
 
 
 def _name(recipe: Recipe, written: Recipe) -> RecipeName:

@@ -1,82 +1,154 @@
-"""A row of the table of stages, and what the UI shows of it."""
+"""What a stage is: one class in one file, whose fields are all the settings that decide what it makes.
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+`Scrubbed.of(recipe, "wiki")` gives the stage as a recipe means it, `Scrubbed("wiki", documents, params)` is
+the same written out. Assets, lineage, variants, `gc` and the sensors are loops over the classes in
+`pipeline/steps/stages.py`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from pipeline.recipe.recipe import Recipe
+from pipeline.store import keys
+from pipeline.store.engines.local import Engine
 from pipeline.store.manifest import Version
+from pipeline.store.parts import BatchStep, derive, part_tasks
+from pipeline.store.store import Store
 from pipeline.store.work import Work
-
-
-def _none(recipe: Recipe, *names: str) -> Sequence[Any]:
-    """For a stage that has no settings, or that is made from no other one."""
-    return ()
 
 
 @dataclass(frozen=True)
 class Page:
     """What the UI shows of a stage that is an asset: `{corpus}` and `{source}`, the kind of its source, may
-    stand in any text. `make` makes the stage, given the store, the engine, its names and its settings.
+    stand in any text.
 
     `numbers` are counts of a version by their label. `breakdowns` are tables of the counts that begin with a
-    prefix.
+    prefix. `job` is the first job that makes the stage.
     """
 
-    make: Callable[..., Version]
-    version: str
     description: str
     kinds: tuple[str, ...] = ("numba", "parquet")
     group: str = "{corpus}"
-    job: str = "corpus"  # the first job that makes it
+    job: str = "corpus"
     numbers: Mapping[str, str] = field(default_factory=dict)
     breakdowns: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Stage:
-    """A row of the table. `key` may name `{corpus}`, and then also one of the recipe's own `{filter}`s, or
-    `{text}`, an evaluation text: these names are what each function gets after the store or the recipe.
+class Stage(ABC):
+    """A product that follows from a recipe. Equal stages make equal versions of the same inputs."""
 
-    `settings` are those of a recipe for the stage, which `work` and `page.make` get last. `work` gives the
-    work that they mean, or the version where no work can be computed. `reads` are the keys that the stage is
-    made from; `wanted` tells whether a recipe has it. `decisive` are the settings in which variants of it
-    differ, where these are not all. A stage without a `page` is made with the next one that has it.
-    """
+    name: ClassVar[str]  # of the stage in a key: `keys.stage`
+    made_by: ClassVar[str] = ""  # the key of the asset that makes it, with `{corpus}`, if that is not itself
 
-    key: str
-    work: Callable[..., Version | Work]
-    settings: Callable[..., Sequence[Any]] = _none
-    reads: Callable[..., Sequence[str]] = _none
-    wanted: Callable[..., bool] = lambda recipe, *names: True
-    page: Page | None = None
-    decisive: Callable[[Recipe], Any] | None = None
-
-    def keys(self, recipe: Recipe) -> Iterator[str]:
-        """The keys that a recipe has of this stage."""
-        known = {
-            "corpus": recipe.corpus_names,
-            "filter": recipe.filter_names,
-            "text": [text.name for text in recipe.evaluation.texts],
-        }
-        for names in product(*(known[placeholder] for placeholder in self.placeholders)):
-            if self.wanted(recipe, *names):
-                yield self.key.format(**dict(zip(self.placeholders, names, strict=True)))
+    @classmethod
+    @abstractmethod
+    def all_of(cls, recipe: Recipe) -> Iterable[Self]:
+        """The stages of this class that a recipe has."""
 
     @property
-    def placeholders(self) -> list[str]:
-        """What a key of this stage names, in its order."""
-        return re.findall(r"{(\w+)}", self.key)
+    def key(self) -> str:
+        """The key of its versions in the store."""
+        return self.name
 
-    def names(self, key: str) -> tuple[str, ...] | None:
-        """The corpus, and the filter, in a key of this stage; None for a key of another one."""
-        found = re.fullmatch(re.sub(r"{\w+}", "([^/]+)", self.key), key)
-        return found.groups() if found else None
+    @property
+    def reads(self) -> Sequence[str]:
+        """The keys that it is made from."""
+        return ()
 
-    def deciding(self, recipe: Recipe) -> Any:
-        """All settings of a recipe that decide what this stage makes."""
-        if self.decisive:
-            return self.decisive(recipe)
-        return [(key, self.settings(recipe, *self.names(key) or ())) for key in self.keys(recipe)]
+    @property
+    def deciding(self) -> Any:
+        """All settings that decide what it makes: where they are equal, variants share it."""
+        return self
+
+    @abstractmethod
+    def work(self, store: Store) -> Version | Work:
+        """What makes it, or its version where no work can be computed. Raises StoreError when a version that
+        it is made from is missing.
+        """
+
+
+class DataStage(Stage):
+    """A stage between the sources and the token shards."""
+
+    version: ClassVar[str]  # of its code, for the UI; that of a version is in its work
+    page: ClassVar[Page | None] = None
+
+    @abstractmethod
+    def make(self, store: Store, engine: Engine) -> Version:
+        """Makes the version, or finds it."""
+
+    @property
+    def names(self) -> dict[str, str]:
+        """What the texts of its page may name."""
+        return {}
+
+    @property
+    def inside(self) -> Sequence["DataStage"]:
+        """The stages that are no assets, which this one makes first."""
+        return ()
+
+    @property
+    def waits_for(self) -> Sequence[str]:
+        """The assets that are made before it, since that of another variant may read them."""
+        return ()
+
+
+@dataclass(frozen=True)
+class CorpusStage(DataStage):
+    """A stage of one corpus."""
+
+    corpus: str
+
+    @classmethod
+    def all_of(cls, recipe: Recipe) -> Iterable[Self]:
+        return (stage for corpus in recipe.corpus_names for stage in cls.of(recipe, corpus))
+
+    @classmethod
+    def of(cls, recipe: Recipe, corpus: str) -> Sequence[Self]:
+        """What a corpus has of this class: by default one stage without settings."""
+        return [cls(corpus)]
+
+    @property
+    def key(self) -> str:
+        return keys.of_corpus(self.corpus, self.name)
+
+    @property
+    def names(self) -> dict[str, str]:
+        return {"corpus": self.corpus}
+
+
+class BatchStage(CorpusStage):
+    """A stage that makes tables from each document alone, batch by batch: by default from scrubbed text."""
+
+    @property
+    def documents(self) -> str:
+        """The key of the documents."""
+        return keys.scrubbed(self.corpus)
+
+    @property
+    def reads(self) -> Sequence[str]:
+        return [self.documents]
+
+    @abstractmethod
+    def step(self, store: Store) -> BatchStep:
+        """What is done with each batch."""
+
+    def work(self, store: Store) -> Work:
+        inputs = store.data_versions([self.documents])
+        return Work(self.key, self.code_version, self.settings(store), inputs)
+
+    @property
+    def code_version(self) -> str:
+        """The version of the code that decides the tables, in the fingerprint."""
+        return self.version
+
+    def settings(self, store: Store) -> Any:
+        """What decides the tables, in the fingerprint."""
+        return {}
+
+    def make(self, store: Store, engine: Engine) -> Version:
+        work, documents = self.work(store), store.current(self.documents)
+        tasks = part_tasks(work, [(documents, "documents")])
+        return derive(store, engine, work, tasks, self.step(store).write_part)

@@ -12,14 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.recipe.loading import load_recipe
-from pipeline.steps.corpus.ingest import collect
-from pipeline.steps.corpus.quality import judge
-from pipeline.steps.corpus.scrub import scrub
-from pipeline.steps.corpus.transform import transform
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
 from tests.integration.project import ROOT
+from tests.pipeline.steps.make import collect, judge, scrub, transform
 
 EXAMPLES = ROOT / "examples"
 ENGINE = LocalEngine(workers=1)

@@ -29,7 +29,7 @@ class Worker:
         self.update()
         self._kernels.mkdir()
         for kernels in ("scrubbing", "later"):
-            command = [self._python, "-m", "pipeline.steps.compile_ahead", kernels]
+            command = [self._python, "-m", "pipeline.steps.compile_kernels", kernels]
             self._ended(command, {"NUMBA_CACHE_DIR": self._kernels}, 600)
         if not self.is_typed():
             raise RuntimeError("mypy finds errors without any mutant")

@@ -10,9 +10,8 @@ from pathlib import Path
 
 from pipeline.recipe.loading import load_recipe
 from pipeline.steps.recipe_versions import RecipeVersions
-from pipeline.steps.stages import DATA_STAGES, is_asset, made
-from pipeline.steps.tokens.tokenizer import tokenizer
-from pipeline.store import keys
+from pipeline.steps.stages import is_asset, of_data
+from pipeline.steps.tokens.tokenizer import FrozenTokenizer
 from pipeline.store.bucket.files import cache_of
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.errors import PipelineError
@@ -28,18 +27,13 @@ def chain(options: argparse.Namespace) -> dict[str, str]:
     store = Store(root, RecipeVersions(recipe, written))
     engine = engine_on(options.ray) if options.ray else LocalEngine(1)
     with store.in_progress(), closing(engine):
-        for stage in DATA_STAGES:
-            for key in filter(is_asset, stage.keys(recipe)):
-                names = stage.names(key) or ()
-                if stage.page is not None:
-                    stage.page.make(store, engine, *names, *stage.settings(recipe, *names))
-                elif key == keys.TOKENIZER:
-                    fraction = recipe.shards.validation_fraction
-                    corpora = recipe.corpus_names
-                    tokenizer(
-                        store, engine, recipe.name, corpora, recipe.tokenizer, fraction, options.retrain
-                    )
-        return {key: str(store.current(key).path) for key in made(recipe)}
+        found = of_data(recipe)
+        for key, stage in found.items():
+            if isinstance(stage, FrozenTokenizer):
+                stage.make(store, engine, options.retrain)
+            elif is_asset(key):
+                stage.make(store, engine)
+        return {key: str(store.current(key).path) for key in found}
 
 
 def main() -> int:

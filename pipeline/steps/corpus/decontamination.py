@@ -5,16 +5,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.plugins.transforms import Transform
-from pipeline.recipe.evaluation import Decontamination, EvaluationSet
+from pipeline.recipe.evaluation import Decontamination
+from pipeline.recipe.recipe import Recipe
 from pipeline.stages import decontamination, pii
-from pipeline.steps.corpus.ingest import collect
+from pipeline.steps.corpus.ingest import Raw
+from pipeline.steps.stage import CorpusStage, DataStage, Page
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine
 from pipeline.store.errors import PipelineError
@@ -35,60 +37,116 @@ class DecontaminationError(PipelineError):
     """An evaluation set cannot be compared with documents."""
 
 
-def index(
-    store: Store,
-    engine: Engine,
-    params: Decontamination,
-    scrubs: Sequence[pii.PiiParams],
-    chains: Sequence[Sequence[Transform]] = (),
-) -> Version:
-    """The n-grams of all sets.
+@dataclass(frozen=True)
+class EvaluationNgrams(DataStage):
+    """The n-grams of all evaluation sets.
 
     Evaluation texts are scrubbed in each way in which documents are, and also rewritten by each of the
     `chains` of transforms: otherwise a quote that contains an address, or that a transform changes, would
     not be found.
     """
-    versions = [collect(store, engine, set_name(one), one.source, PART_BYTES) for one in params.sets]
-    names = [one.name for one in params.sets]
-    work = index_work(store, params, scrubs, chains)
-    with store.making(work) as draft:
-        if isinstance(draft, Version):
-            return draft
-        found = decontamination.ngrams(_texts(versions, scrubs, chains), params.ngrams)
-        _check_none_is_empty(names, np.bincount(found.sets, minlength=len(names)), params)
-        path = draft.path / "ngrams.arrow"
-        lists = [pa.LargeListArray.from_arrays([0, len(column)], pa.array(column)) for column in found]
-        table = pa.table(lists, names=list(found._fields))
-        with pa.ipc.new_file(str(path), table.schema) as writer:
-            writer.write_table(table)
-        counts = {"ngrams": len(found.hashes)}
-        for name, version in zip(names, versions, strict=True):
-            counts[f"documents/{name}"] = version.counts["documents"]
-        files = {"ngrams": File.of(path, draft.path)}
-        return draft.publish([Part("ngrams", work.fingerprint, files, counts)])
+
+    params: Decontamination
+    scrubs: Sequence[pii.PiiParams]
+    chains: Sequence[Sequence[Transform]]
+
+    name = keys.EVALUATION_NGRAMS
+    version = decontamination.INDEX_VERSION
+    page = Page(
+        "The word n-grams of the evaluation sets, which are then searched for in the corpora.",
+        kinds=("numba",),
+        group="all_corpora",
+        numbers={"n-grams": "ngrams"},
+        breakdowns={"documents by set": ("documents", "set")},
+    )
+
+    @classmethod
+    def all_of(cls, recipe: Recipe) -> Sequence[Self]:
+        params = recipe.decontamination
+        return [cls(params, recipe.scrubs, recipe.transform_chains)] if params else []
+
+    @property
+    def raws(self) -> Sequence[Raw]:
+        """The sets as their sources deliver them. A corpus has no '.' in its name, so that a set may be
+        called like one.
+        """
+        return [Raw(f"evaluation.{one.name}", one.source, PART_BYTES) for one in self.params.sets]
+
+    def work(self, store: Store) -> Work:
+        scrub, *others = self.scrubs
+        names = [one.name for one in self.params.sets]
+        settings: dict[str, Any] = {"ngrams": self.params.ngrams, "scrub": scrub, "sets": names}
+        if others:
+            settings["other scrubs"] = others
+        if self.chains:
+            settings["transforms"] = [[one.identity for one in chain] for chain in self.chains]
+        inputs = store.data_versions(raw.key for raw in self.raws)
+        return Work(self.key, f"{self.version} {pii.VERSION}", settings, inputs)
+
+    def make(self, store: Store, engine: Engine) -> Version:
+        """Raises DecontaminationError for a set without a text that is long enough."""
+        versions = [raw.make(store, engine) for raw in self.raws]
+        names = [one.name for one in self.params.sets]
+        with store.making(self.work(store)) as draft:
+            if isinstance(draft, Version):
+                return draft
+            texts = _texts(versions, self.scrubs, self.chains)
+            found = decontamination.ngrams(texts, self.params.ngrams)
+            _check_none_is_empty(names, np.bincount(found.sets, minlength=len(names)), self.params)
+            path = draft.path / "ngrams.arrow"
+            lists = [pa.LargeListArray.from_arrays([0, len(column)], pa.array(column)) for column in found]
+            table = pa.table(lists, names=list(found._fields))
+            with pa.ipc.new_file(str(path), table.schema) as writer:
+                writer.write_table(table)
+            counts = {"ngrams": len(found.hashes)}
+            for name, version in zip(names, versions, strict=True):
+                counts[f"documents/{name}"] = version.counts["documents"]
+            files = {"ngrams": File.of(path, draft.path)}
+            return draft.publish([Part("ngrams", draft.work.fingerprint, files, counts)])
 
 
-def index_work(
-    store: Store,
-    params: Decontamination,
-    scrubs: Sequence[pii.PiiParams],
-    chains: Sequence[Sequence[Transform]],
-) -> Work:
-    names, (scrub, *others) = [one.name for one in params.sets], scrubs
-    settings: dict[str, Any] = {"ngrams": params.ngrams, "scrub": scrub, "sets": names}
-    if others:
-        settings["other scrubs"] = others
-    if chains:
-        settings["transforms"] = [[one.identity for one in chain] for chain in chains]
-    inputs = store.data_versions(keys.raw(set_name(one)) for one in params.sets)
-    return Work(keys.EVALUATION_NGRAMS, f"{decontamination.INDEX_VERSION} {pii.VERSION}", settings, inputs)
-
-
-def set_name(one: EvaluationSet) -> str:
-    """The name that a set has in the store in place of a corpus. A corpus has no '.' in its name, so that a
-    set may be called like one.
+@dataclass(frozen=True)
+class Contamination(CorpusStage):
+    """Tables `contamination`, what documents share with a set, and `verdicts`, which keeps the documents that
+    share no more than stock phrases.
     """
-    return f"evaluation.{one.name}"
+
+    params: Decontamination
+
+    name = "contamination"
+    version = decontamination.VERSION
+    page = Page(
+        "The documents that share a run of words with an evaluation set: which set, which words and where, "
+        "and whether they are a quote or a stock phrase.",
+        numbers={"contaminated": REASON, "with stock phrases only": STOCK_PHRASES},
+        breakdowns={"contaminated by set": (REASON, "set")},
+    )
+
+    @classmethod
+    def of(cls, recipe: Recipe, corpus: str) -> Sequence[Self]:
+        return [cls(corpus, recipe.decontamination)] if recipe.decontamination else []
+
+    @property
+    def reads(self) -> Sequence[str]:
+        return [*keys.judged(self.corpus), keys.EVALUATION_NGRAMS]
+
+    def work(self, store: Store) -> Work:
+        inputs = store.data_versions(self.reads)
+        names = [one.name for one in self.params.sets]
+        settings = {
+            "sets": names,
+            "ngrams": inputs[keys.EVALUATION_NGRAMS],  # all of the n-grams concern each part
+            "stock_phrase": self.params.stock_phrase,
+        }
+        return Work(self.key, self.version, settings, inputs)
+
+    def make(self, store: Store, engine: Engine) -> Version:
+        scrubbed, quality, ngrams = map(store.current, self.reads)
+        work = self.work(store)
+        names = tuple(one.name for one in self.params.sets)
+        tasks = part_tasks(work, [(scrubbed, "documents"), (quality, "verdicts")])
+        search = _Search(ngrams.only("ngrams"), names, self.params.stock_phrase)
+        return derive(store, engine, work, tasks, search)
 
 
 def _check_none_is_empty(names: Sequence[str], ngrams: np.ndarray, params: Decontamination) -> None:
@@ -112,27 +170,6 @@ def _texts(
                         documents, _ = one.apply(documents)
                     for params in scrubs:
                         yield number, pii.scrub(documents, params)[0].column("text")
-
-
-def find(store: Store, engine: Engine, corpus: str, params: Decontamination) -> Version:
-    """Tables `contamination`, what documents share with a set, and `verdicts`, which keeps the documents that
-    share no more than stock phrases.
-    """
-    scrubbed, quality, ngrams = map(store.current, (*keys.judged(corpus), keys.EVALUATION_NGRAMS))
-    work = find_work(store, corpus, params)
-    names = [one.name for one in params.sets]
-    tasks = part_tasks(work, [(scrubbed, "documents"), (quality, "verdicts")])
-    return derive(
-        store, engine, work, tasks, _Search(ngrams.only("ngrams"), tuple(names), params.stock_phrase)
-    )
-
-
-def find_work(store: Store, corpus: str, params: Decontamination) -> Work:
-    inputs = store.data_versions([*keys.judged(corpus), keys.EVALUATION_NGRAMS])
-    names = [one.name for one in params.sets]
-    # All of the n-grams concern each part.
-    settings = {"sets": names, "ngrams": inputs[keys.EVALUATION_NGRAMS], "stock_phrase": params.stock_phrase}
-    return Work(keys.contamination(corpus), decontamination.VERSION, settings, inputs)
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,20 @@
 """raw or transformed -> edited: lines cut out of the texts, and a table of what was cut and where it was."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
 
+from pipeline.recipe.recipe import Recipe
 from pipeline.stages import edits
 from pipeline.steps.corpus import repeated_units
+from pipeline.steps.corpus.repeated_units import RepeatedUnits
+from pipeline.steps.corpus.transform import text_after_transforms
+from pipeline.steps.stage import CorpusStage, DataStage, Page
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine
 from pipeline.store.manifest import Part, Version
@@ -22,19 +28,55 @@ SCHEMAS = {"documents": DOCUMENT_SCHEMA, "cuts": edits.CUTS_SCHEMA}
 COUNTED = ("documents", "text_bytes", "changed", "cuts", "bytes_cut")
 
 
-def edit(store: Store, engine: Engine, corpus: str, params: edits.EditParams, read: str) -> Version:
-    """The edited version of a corpus: tables `documents` and `cuts`. `read`: the key of its documents."""
-    repeated = params.repeated and repeated_units.find(store, engine, corpus, params.repeated, read)
-    work = edit_work(store, corpus, params, read)
-    tasks = part_tasks(work, [(store.current(read), "documents")])
-    if repeated:
-        tasks = [_with(task, work, repeated) for task in tasks]
-    return derive(store, engine, work, tasks, partial(_edit_part, params=params))
+@dataclass(frozen=True)
+class Edited(CorpusStage):
+    """Tables `documents` and `cuts`. `documents`: the key of what is edited."""
+
+    documents: str
+    params: edits.EditParams
+
+    name = "edited"
+    version = edits.VERSION
+    page = Page(
+        "The documents without the lines that the recipe's `edits` cut. The table `cuts` keeps each with its "
+        "place and rule, and `python -m pipeline restore` puts them back.",
+        kinds=("parquet",),
+        numbers={"changed": "changed", "cuts": "cuts", "bytes cut": "bytes_cut"},
+        breakdowns={"cuts by rule": ("cuts", "rule")},
+    )
+
+    @classmethod
+    def of(cls, recipe: Recipe, corpus: str) -> Sequence[Self]:
+        params = recipe.rules(corpus).edits
+        return [cls(corpus, text_after_transforms(recipe, corpus), params)] if params.cut else []
+
+    @property
+    def inside(self) -> Sequence[DataStage]:
+        return [self._units.counts, self._units] if self.params.repeated else []
+
+    @property
+    def _units(self) -> RepeatedUnits:
+        return RepeatedUnits(self.corpus, self.documents, self.params.repeated)
+
+    @property
+    def reads(self) -> Sequence[str]:
+        return [self.documents, *([self._units.key] if self.params.repeated else [])]
+
+    def work(self, store: Store) -> Work:
+        return Work(self.key, self.version, self.params, store.data_versions(self.reads))
+
+    def make(self, store: Store, engine: Engine) -> Version:
+        repeated = self._units.make(store, engine) if self.params.repeated else None
+        work = self.work(store)
+        tasks = part_tasks(work, [(store.current(self.documents), "documents")])
+        if repeated:
+            tasks = [_with(task, work, repeated) for task in tasks]
+        return derive(store, engine, work, tasks, partial(_edit_part, params=self.params))
 
 
-def edit_work(store: Store, corpus: str, params: edits.EditParams, read: str) -> Work:
-    inputs = [read, *([keys.repeated_units(corpus)] if params.repeated else [])]
-    return Work(keys.edited(corpus), edits.VERSION, params, store.data_versions(inputs))
+def text_after_edits(recipe: Recipe, corpus: str) -> str:
+    """The key of the documents of a corpus after the transforms and the edits, if it has any."""
+    return keys.edited(corpus) if recipe.is_edited(corpus) else text_after_transforms(recipe, corpus)
 
 
 def _with(task: PartTask, work: Work, repeated: Version) -> PartTask:

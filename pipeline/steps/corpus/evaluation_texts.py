@@ -3,12 +3,18 @@ filters and tokenizer made it.
 """
 
 import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
 
 import pyarrow as pa
 
 from pipeline.recipe.evaluation import EvaluationText
+from pipeline.recipe.recipe import Recipe
 from pipeline.stages import pii, text_windows
-from pipeline.steps.corpus.ingest import collect
+from pipeline.steps import compile_ahead
+from pipeline.steps.corpus.ingest import Raw
+from pipeline.steps.stage import DataStage, Page
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine
 from pipeline.store.manifest import Part, Version
@@ -23,39 +29,68 @@ TABLE = "windows"
 SCRUBBED = pii.PiiParams()
 
 
-def cut(store: Store, engine: Engine, name: str, text: EvaluationText) -> Version:
-    """The windows of an evaluation text: table `windows`. The text is read whole and scrubbed, but neither
-    filtered nor deduplicated. Raises SourceError, and CorpusError when it holds no text.
-    """
-    raw = collect(store, engine, corpus_name(name), text.source, PART_BYTES)
-    with store.making(cut_work(store, name, text)) as draft:
-        if isinstance(draft, Version):
-            return draft
-        read = (batch for path in raw.files("documents") for batch in batches(path))
-        scrubbed = (pii.scrub(batch, SCRUBBED)[0] for batch in read)
-        windows, counts = text_windows.drawn(scrubbed, text.max_bytes)
-        if counts["scored_bytes"] < counts["text_bytes"]:
-            log.info(
-                "evaluation text %s: %s of %s bytes are scored (max_bytes)",
-                name,
-                f"{counts['scored_bytes']:,}",
-                f"{counts['text_bytes']:,}",
-            )
-        with PartWriter(draft.path, TABLE, {TABLE: text_windows.SCHEMA}) as writer:
-            for batch in windows.to_batches():
-                writer.write(TABLE, batch)
-        return draft.publish([Part(TABLE, draft.work.fingerprint, writer.files, counts)])
+@dataclass(frozen=True)
+class EvaluationWindows(DataStage):
+    """The windows of an evaluation text: table `windows`."""
 
+    text: EvaluationText
 
-def cut_work(store: Store, name: str, text: EvaluationText) -> Work:
-    inputs = store.data_versions([keys.raw(corpus_name(name))])
-    version = f"{text_windows.VERSION} {pii.VERSION}"
-    return Work(keys.evaluation_text(name), version, {"max_bytes": text.max_bytes}, inputs)
+    name = keys.EVALUATION_TEXTS
+    version = text_windows.VERSION
+    page = Page(
+        "The text `{text}` in windows that do not depend on a tokenizer, neither filtered nor deduplicated. "
+        "Every checkpoint is scored on it, so that models of other corpora or filters can be compared.",
+        kinds=("parquet",),
+        group="model",
+        job="pretrain",
+        numbers={"windows": "windows", "bytes scored": "scored_bytes", "bytes read": "text_bytes"},
+    )
 
+    @classmethod
+    def all_of(cls, recipe: Recipe) -> Sequence[Self]:
+        return list(map(cls, recipe.evaluation.texts))
 
-def corpus_name(name: str) -> str:
-    """The name of an evaluation text in place of a corpus in the store. A corpus has no '.' in its name."""
-    return f"text.{name}"
+    @property
+    def key(self) -> str:
+        return keys.evaluation_text(self.text.name)
+
+    @property
+    def names(self) -> dict[str, str]:
+        return {"text": self.text.name}
+
+    @property
+    def raw(self) -> Raw:
+        """The text as its source delivers it. A corpus has no '.' in its name."""
+        return Raw(f"text.{self.text.name}", self.text.source, PART_BYTES)
+
+    def work(self, store: Store) -> Work:
+        inputs = store.data_versions([self.raw.key])
+        return Work(self.key, f"{self.version} {pii.VERSION}", {"max_bytes": self.text.max_bytes}, inputs)
+
+    def make(self, store: Store, engine: Engine) -> Version:
+        """Reads the text whole and scrubs it, but neither filters nor deduplicates. Raises SourceError, and
+        CorpusError when it holds no text.
+        """
+        compile_ahead.start()  # which does nothing any more once a kernel is compiled
+        compile_ahead.wait_for_scrubbing()
+        raw = self.raw.make(store, engine)
+        with store.making(self.work(store)) as draft:
+            if isinstance(draft, Version):
+                return draft
+            read = (batch for path in raw.files("documents") for batch in batches(path))
+            scrubbed = (pii.scrub(batch, SCRUBBED)[0] for batch in read)
+            windows, counts = text_windows.drawn(scrubbed, self.text.max_bytes)
+            if counts["scored_bytes"] < counts["text_bytes"]:
+                log.info(
+                    "evaluation text %s: %s of %s bytes are scored (max_bytes)",
+                    self.text.name,
+                    f"{counts['scored_bytes']:,}",
+                    f"{counts['text_bytes']:,}",
+                )
+            with PartWriter(draft.path, TABLE, {TABLE: text_windows.SCHEMA}) as writer:
+                for batch in windows.to_batches():
+                    writer.write(TABLE, batch)
+            return draft.publish([Part(TABLE, draft.work.fingerprint, writer.files, counts)])
 
 
 def scored(store: Store, name: str) -> pa.Table:

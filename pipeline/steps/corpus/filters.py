@@ -1,8 +1,10 @@
 """scrubbed -> filters/<name>: what the filters of the recipe's own measure, and their part in the verdict."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -11,9 +13,11 @@ import pyarrow.compute as pc
 from pipeline.plugins.calling import FAILURES_SCHEMA, failures_table
 from pipeline.plugins.filters import Filter
 from pipeline.plugins.settings import OWN_SCORE, Entry, FastTextParams
+from pipeline.recipe.recipe import Recipe
 from pipeline.stages import quality
 from pipeline.stages.fasttext import ModelError
 from pipeline.steps.corpus.failures import SLOWER, FailureLimits
+from pipeline.steps.stage import BatchStage
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine
 from pipeline.store.manifest import Version
@@ -21,7 +25,6 @@ from pipeline.store.params import anchored
 from pipeline.store.parquet import read_table
 from pipeline.store.parts import BatchResult, BatchStep, derive, part_tasks, tally
 from pipeline.store.store import Store
-from pipeline.store.work import Work
 
 VERSION = "filter-1"
 TABLE = "signals"
@@ -29,28 +32,52 @@ STEPS = 1 << 16
 REASONS_SCHEMA = pa.schema([*quality.VERDICTS_SCHEMA, pa.field("reason", pa.string())])
 
 
-def measure(store: Store, engine: Engine, corpus: str, one: Filter) -> Version:
-    """What a filter measures of each document: tables `signals` and `failures`. Raises PluginError."""
-    scrubbed, one = store.current(keys.scrubbed(corpus)), Filter(_located(store, one.entry))
-    work = measure_work(store, corpus, one)
-    step = BatchStep(
-        partial(_measure, one=one), {TABLE: one.schema, "failures": FAILURES_SCHEMA}, ("documents", "failed")
-    )
-    limits = FailureLimits(corpus, scrubbed.counts["documents"], (one.entry,))
-    tasks = part_tasks(work, [(scrubbed, "documents")])
-    version = derive(store, engine, work, tasks, step.write_part, limits.watch, SLOWER)
-    limits.check(version.parts, version)
-    return version
+@dataclass(frozen=True)
+class Filtered(BatchStage):
+    """What a filter measures of each document: tables `signals` and `failures`."""
 
+    filter: Filter
 
-def measure_work(store: Store, corpus: str, one: Filter) -> Work:
-    measured_with = one.measured_with
-    if isinstance(entry := _located(store, one.entry), FastTextParams):
-        measured_with["model"] = content(store, entry.file)
-    params = {"python": one.entry.python, "params": measured_with}
-    code_version = f"{VERSION} {one.entry.version}"
-    key = keys.filtered(corpus, one.entry.name)
-    return Work(key, code_version, params, store.data_versions([keys.scrubbed(corpus)]))
+    name = keys.FILTERS
+    version = VERSION
+    made_by = keys.quality("{corpus}")
+
+    @classmethod
+    def of(cls, recipe: Recipe, corpus: str) -> Sequence[Self]:
+        return [cls(corpus, Filter(entry)) for entry in recipe.rules(corpus).quality.filters]
+
+    @property
+    def key(self) -> str:
+        return keys.filtered(self.corpus, self.filter.entry.name)
+
+    @property
+    def reads(self) -> Sequence[str]:
+        model = [keys.QUALITY_MODEL] if self.filter.entry.python == OWN_SCORE else []
+        return [self.documents, *model]
+
+    @property
+    def code_version(self) -> str:
+        return f"{self.version} {self.filter.entry.version}"
+
+    def settings(self, store: Store) -> Any:
+        measured_with = self.filter.measured_with
+        if isinstance(entry := _located(store, self.filter.entry), FastTextParams):
+            measured_with["model"] = content(store, entry.file)
+        return {"python": self.filter.entry.python, "params": measured_with}
+
+    def step(self, store: Store) -> BatchStep:
+        one = Filter(_located(store, self.filter.entry))
+        schemas = {TABLE: one.schema, "failures": FAILURES_SCHEMA}
+        return BatchStep(partial(_measure, one=one), schemas, ("documents", "failed"))
+
+    def make(self, store: Store, engine: Engine) -> Version:
+        """Raises PluginError when the filter cannot be loaded, or fails on more documents than allowed."""
+        work, scrubbed = self.work(store), store.current(self.documents)
+        limits = FailureLimits(self.corpus, scrubbed.counts["documents"], (self.filter.entry,))
+        tasks, write = part_tasks(work, [(scrubbed, "documents")]), self.step(store).write_part
+        version = derive(store, engine, work, tasks, write, limits.watch, SLOWER)
+        limits.check(version.parts, version)
+        return version
 
 
 def _located(store: Store, entry: Entry) -> Entry:

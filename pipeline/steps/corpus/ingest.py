@@ -10,18 +10,22 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, groupby
 from operator import itemgetter
+from typing import Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pipeline.recipe.recipe import Recipe
 from pipeline.sources import SourceConfig, open_source
 from pipeline.sources.formats.use import UNREAD
 from pipeline.sources.source import OfflineError, Source, Unit
 from pipeline.sources.stored import StoredSource
+from pipeline.steps import compile_ahead
 from pipeline.steps.corpus.cutting import numbered, row_groups
 from pipeline.steps.corpus.duplicate_ids import set_aside_repeated_ids
 from pipeline.steps.corpus.rejects import REJECTS_SCHEMA, RejectsTable
+from pipeline.steps.stage import CorpusStage, Page
 from pipeline.store import keys
 from pipeline.store.draft import Draft
 from pipeline.store.engines.local import Engine
@@ -58,61 +62,118 @@ class UnitGroup:
         return sum(unit.bytes for unit in self.units)
 
 
-def collect(store: Store, engine: Engine, corpus: str, config: SourceConfig, part_bytes: int) -> Version:
-    """The raw version of a corpus: tables `documents` and `rejects`. Only units whose fingerprint changed are
-    read again.
+@dataclass(frozen=True)
+class Raw(CorpusStage):
+    """Tables `documents` and `rejects`. Only units whose fingerprint changed are read again."""
 
-    Offline, the documents that were read last are used again. Raises SourceError when the source cannot be
-    listed, CorpusError when it holds no document.
-    """
-    source = open_source(corpus, config, store.hashes.sha256)
-    try:
-        units = source.units()
-    except OfflineError as error:
-        last = last_read(store, corpus, config, part_bytes)
-        if not isinstance(last, Version):
-            raise
-        log.warning(
-            "%s: using the version read before, because the source cannot be checked: %s", last.key, error
-        )
-        store.use(last)
-        return replace(last, reused=True)
-    gone = removed(store.files, corpus)
-    work = _work(source, corpus, config, part_bytes, _inputs(units) | gone.inputs)
-    with store.making(work) as draft:
-        if isinstance(draft, Version):
-            return draft
-        if isinstance(source, StoredSource):
-            return draft.publish(_copied(source, draft, corpus, gone))
+    source: SourceConfig
+    part_bytes: int
+
+    name = "raw"
+    version = VERSION
+    page = Page(
+        "The documents of `{corpus}` as its source delivers them. Rows that cannot be read are set aside "
+        "with their reason.",
+        kinds=("{source}", "parquet"),
+        numbers={"set aside": "set_aside"},
+        breakdowns={"set aside by reason": ("set_aside", "reason")},
+    )
+
+    @classmethod
+    def of(cls, recipe: Recipe, corpus: str) -> Sequence[Self]:
+        return [cls(corpus, recipe.corpus(corpus).source, recipe.raw.part_bytes)]
+
+    @property
+    def names(self) -> dict[str, str]:
+        return {"corpus": self.corpus, "source": self.source.kind}
+
+    @property
+    def reads(self) -> Sequence[str]:
+        return [keys.source(self.corpus)]
+
+    def work(self, store: Store) -> Version | Work:
+        """What was last read from the source with these settings, without what was removed since; else the
+        work without its inputs.
+        """
+        work = self._work(open_source(self.corpus, self.source), {})
+        gone = removed(store.files, self.corpus).inputs.get(REMOVED)
+        for version in store.candidates(work.key):
+            obeys = version.manifest["inputs"].get(REMOVED) == gone
+            if obeys and not list(work.differences(version.manifest)):
+                return work if store.damage(version) else version
+        return work
+
+    def _work(self, source: Source, inputs: dict[str, str]) -> Work:
+        params = {"source": self.source, "part_bytes": self.part_bytes}
+        return Work(self.key, f"{VERSION} {source.version}", params, inputs)
+
+    def observe(self, store: Store) -> str:
+        """A hash of what the source holds now: the input `source` of the version that `make` would make.
+        Raises SourceError.
+        """
+        return _inputs(open_source(self.corpus, self.source, store.hashes.sha256).units())["source"]
+
+    def make(self, store: Store, engine: Engine) -> Version:
+        """Offline, the documents that were read last are used again. Raises SourceError when the source
+        cannot be listed, CorpusError when it holds no document.
+        """
+        if store.last_used(keys.scrubbed(self.corpus)) is None:
+            compile_ahead.start()
+        source = open_source(self.corpus, self.source, store.hashes.sha256)
+        try:
+            units = source.units()
+        except OfflineError as error:
+            last = self.work(store)
+            if not isinstance(last, Version):
+                raise
+            log.warning(
+                "%s: using the version read before, because the source cannot be checked: %s", last.key, error
+            )
+            store.use(last)
+            return replace(last, reused=True)
+        gone = removed(store.files, self.corpus)
+        with store.making(self._work(source, _inputs(units) | gone.inputs)) as draft:
+            if isinstance(draft, Version):
+                return draft
+            if isinstance(source, StoredSource):
+                return draft.publish(_copied(source, draft, self.corpus, gone))
+            parts = self._parts(draft, engine, units, gone)
+            counts = total_counts(parts)
+            self._check_not_empty(draft, parts, counts)
+            if unread := breakdown(counts, UNREAD):
+                named = ", ".join(f"{key!r} in {count:,}" for key, count in unread.items())
+                message = "%s: keys of messages are not read; each is in so many conversations: %s"
+                log.warning(message, self.key, named)
+            if "lost_bytes" in counts:
+                counts["input_bytes"] = sum(unit.bytes for unit in units)
+            return draft.publish(parts, counts)
+
+    def _parts(self, draft: Draft, engine: Engine, units: Sequence[Unit], gone: Removed) -> list[Part]:
+        """Reads the groups of units of which parts are missing."""
         if gone.ids:
             draft.leave_out(partial(names, among=gone.among))
-        reading = partial(_Reading, draft, corpus, config, part_bytes, gone)
-        groups = unit_groups(units, part_bytes)
+        reading = partial(_Reading, draft, self.corpus, self.source, self.part_bytes, gone)
+        groups = unit_groups(units, self.part_bytes)
         read = {group.name: reading(group).finished() for group in groups}
         # The largest first, so that at the end no worker is alone with it.
         todo = sorted((one for one in groups if not read[one.name]), key=lambda one: -one.bytes)
         input_bytes = sum(group.bytes for group in todo)
         # What the groups share is bound to the function, which travels to a cluster once.
-        results = engine.map(partial(_read, reading=reading), todo, input_bytes=input_bytes, what=work.key)
+        results = engine.map(partial(_read, reading=reading), todo, input_bytes=input_bytes, what=self.key)
         read |= {group.name: parts for group, parts in zip(todo, results, strict=True)}
-        parts = set_aside_repeated_ids(draft, [part for found in read.values() for part in found])
-        counts = total_counts(parts)
-        if not counts.get("documents"):
-            reasons = [f"{reason} {count:,}" for reason, count in breakdown(counts, "set_aside").items()]
-            emptied = f"set_aside/{REMOVED}" in counts
-            remedy = "Take it out of the recipe" if emptied else "Check its `source`"
-            first = _first_reject(draft, parts)
-            raise CorpusError(
-                f"corpus {corpus!r} is empty: its source gave no valid document "
-                f"({', '.join(reasons) or 'and no invalid one'}). {first and f'First, {first}. '}{remedy}"
-            )
-        if unread := breakdown(counts, UNREAD):
-            named = ", ".join(f"{key!r} in {count:,}" for key, count in unread.items())
-            message = "%s: keys of messages are not read; each is in so many conversations: %s"
-            log.warning(message, work.key, named)
-        if "lost_bytes" in counts:
-            counts["input_bytes"] = sum(unit.bytes for unit in units)
-        return draft.publish(parts, counts)
+        return set_aside_repeated_ids(draft, [part for found in read.values() for part in found])
+
+    def _check_not_empty(self, draft: Draft, parts: Sequence[Part], counts: Counts) -> None:
+        if counts.get("documents"):
+            return
+        reasons = [f"{reason} {count:,}" for reason, count in breakdown(counts, "set_aside").items()]
+        emptied = f"set_aside/{REMOVED}" in counts
+        remedy = "Take it out of the recipe" if emptied else "Check its `source`"
+        first = _first_reject(draft, parts)
+        raise CorpusError(
+            f"corpus {self.corpus!r} is empty: its source gave no valid document "
+            f"({', '.join(reasons) or 'and no invalid one'}). {first and f'First, {first}. '}{remedy}"
+        )
 
 
 @dataclass(frozen=True)
@@ -260,14 +321,6 @@ def _name_hash(unit: Unit) -> str:
     return hashlib.blake2b(unit.name.encode(), digest_size=8).hexdigest()
 
 
-def observe(store: Store, corpus: str, config: SourceConfig) -> str:
-    """A hash of what the source holds now: the input `source` of the version that `collect` would make.
-
-    Raises SourceError.
-    """
-    return _inputs(open_source(corpus, config, store.hashes.sha256).units())["source"]
-
-
 def revision(version: Version) -> str | None:
     """The commit that a raw version was read at, if its source has commits."""
     return version.manifest["inputs"].get("revision")
@@ -278,21 +331,3 @@ def _inputs(units: Sequence[Unit]) -> dict[str, str]:
     source = combined(f"{unit.name} {unit.fingerprint}" for unit in sorted(units, key=lambda unit: unit.name))
     commit = next((unit.revision for unit in units if unit.revision), None)
     return {"source": source, "revision": commit} if commit else {"source": source}
-
-
-def last_read(store: Store, corpus: str, config: SourceConfig, part_bytes: int) -> Version | Work:
-    """What was last read from the source with these settings, without what was removed since; else the work
-    without its inputs.
-    """
-    work = _work(open_source(corpus, config), corpus, config, part_bytes, {})
-    gone = removed(store.files, corpus).inputs.get(REMOVED)
-    for version in store.candidates(work.key):
-        obeys = version.manifest["inputs"].get(REMOVED) == gone
-        if obeys and not list(work.differences(version.manifest)):
-            return work if store.damage(version) else version
-    return work
-
-
-def _work(source: Source, corpus: str, config: SourceConfig, part_bytes: int, inputs: dict[str, str]) -> Work:
-    params = {"source": config, "part_bytes": part_bytes}
-    return Work(keys.raw(corpus), f"{VERSION} {source.version}", params, inputs)

@@ -4,20 +4,24 @@ Changing a threshold measures nothing again. Languages are detected only if the 
 of their own, so naming other languages detects nothing again.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
+from typing import Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.plugins.filters import Filter
-from pipeline.stages import fasttext, language, quality
+from pipeline.recipe.recipe import Recipe
+from pipeline.stages import language, quality
 from pipeline.stages.quality import by_language
 from pipeline.steps.corpus import filters as filtering
 from pipeline.steps.corpus.failures import FailureLimits
-from pipeline.steps.corpus.text_table import TextTable
+from pipeline.steps.corpus.filters import Filtered
+from pipeline.steps.corpus.languages import Languages, detect
+from pipeline.steps.corpus.signals import Signals, measure
+from pipeline.steps.stage import BatchStage, CorpusStage, Page
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine
 from pipeline.store.errors import PipelineError
@@ -31,34 +35,82 @@ class AllRejectedError(PipelineError):
     """No document of a corpus passes the quality rules."""
 
 
-def judge(store: Store, engine: Engine, corpus: str, params: quality.QualityParams) -> Version:
-    """The verdict on each document: table `verdicts` of corpora/<corpus>/quality. Makes
-    corpora/<corpus>/signals first and, where `params` name them, .../languages and .../filters/<name>.
-
-    Raises AllRejectedError when no document passes, and PluginError when a filter of the recipe cannot be
-    loaded or fails on more documents than allowed.
+@dataclass(frozen=True)
+class Quality(CorpusStage):
+    """The verdict on each document: table `verdicts`. `has_model`: whether the recipe has a `quality_model`,
+    which the filter of a variant may read.
     """
-    tables = [(SIGNALS.make(store, engine, corpus), "signals")]
-    if params.detects:
-        if params.language_file and params.languages:
-            language.check(params.language_file, params.languages)
-        tables.append((languages(store, params.language_file).make(store, engine, corpus), "languages"))
-    for entry in params.filters:
-        tables.append((filtering.measure(store, engine, corpus, Filter(entry)), filtering.TABLE))
-    params = filtering.settled(store, corpus, params)
-    work = judge_work(store, corpus, params)
-    limits = FailureLimits(corpus, tables[0][0].counts["documents"], params.filters)
-    verdicts = derive(
-        store, engine, work, part_tasks(work, tables), _judging(params).write_part, limits.watch
+
+    params: quality.QualityParams
+    has_model: bool = False
+
+    name = "quality"
+    version = quality.VERSION
+    page = Page(
+        "The Gopher, C4, FineWeb and plain signals of each document, and its verdict with the first rule "
+        "that it fails.",
+        numbers={"kept": "kept", "rejected": "rejected"},
     )
-    limits.check(verdicts.parts, verdicts)
-    if not verdicts.counts["kept"]:
-        rules = ", ".join(f"{reason.rule}: {reason.documents}" for reason in reasons(verdicts)[1:])
-        raise AllRejectedError(
-            f"quality rejects every document of corpus {corpus!r} ({rules}): loosen these rules or choose "
-            "another profile"
+
+    @classmethod
+    def of(cls, recipe: Recipe, corpus: str) -> Sequence[Self]:
+        return [cls(corpus, recipe.rules(corpus).quality, recipe.quality_model is not None)]
+
+    @property
+    def waits_for(self) -> Sequence[str]:
+        return [keys.QUALITY_MODEL] if self.has_model else []
+
+    @property
+    def inside(self) -> Sequence[BatchStage]:
+        """What the verdicts are made from, in the order in which rules judge."""
+        languages = [Languages(self.corpus, self.params.language_file)] if self.params.detects else []
+        filters = (Filtered(self.corpus, Filter(entry)) for entry in self.params.filters)
+        return [Signals(self.corpus), *languages, *filters]
+
+    @property
+    def reads(self) -> Sequence[str]:
+        return [stage.key for stage in self.inside]
+
+    def work(self, store: Store) -> Work:
+        params = filtering.settled(store, self.corpus, self.params)
+        filters = [Filter(entry).identity for entry in params.filters]
+        settings = {**params.model_dump(), "filters": filters} if filters else params
+        version = f"{self.version} {by_language.VERSION}" if params.by_language else self.version
+        return Work(self.key, version, settings, store.data_versions(self.reads))
+
+    def make(self, store: Store, engine: Engine) -> Version:
+        """Raises AllRejectedError when no document passes, and PluginError when a filter of the recipe cannot
+        be loaded or fails on more documents than allowed.
+        """
+        if self.params.language_file and self.params.languages:
+            language.check(self.params.language_file, self.params.languages)
+        tables = [(stage.make(store, engine), _table(stage)) for stage in self.inside]
+        params = filtering.settled(store, self.corpus, self.params)
+        work = self.work(store)
+        limits = FailureLimits(self.corpus, tables[0][0].counts["documents"], params.filters)
+        verdicts = derive(
+            store, engine, work, part_tasks(work, tables), _judging(params).write_part, limits.watch
         )
-    return verdicts
+        limits.check(verdicts.parts, verdicts)
+        if not verdicts.counts["kept"]:
+            rules = ", ".join(f"{reason.rule}: {reason.documents}" for reason in reasons(verdicts)[1:])
+            raise AllRejectedError(
+                f"quality rejects every document of corpus {self.corpus!r} ({rules}): loosen these rules or "
+                "choose another profile"
+            )
+        return verdicts
+
+    def judged_again(self, store: Store, part: str) -> pa.Table:
+        """`id, rule` of the documents of a part, by these rules and what has been measured."""
+        step = _judging(filtering.settled(store, self.corpus, self.params))
+        inputs = [store.current(stage.key).named(part, _table(stage)) for stage in self.inside]
+        found = [result["verdicts"] for result, _ in step.results(inputs)]
+        return pa.Table.from_batches(found, step.schemas["verdicts"]).select(["id", "rule"])
+
+
+def _table(stage: BatchStage) -> str:
+    """The table that is judged by."""
+    return "languages" if isinstance(stage, Languages) else filtering.TABLE
 
 
 @dataclass(frozen=True)
@@ -82,39 +134,6 @@ def reasons(verdicts: Version) -> list[Rejection]:
     return [kept, *(Rejection(rule, number, number / whole, sizes[rule] / size) for rule, number in rejected)]
 
 
-def judge_work(store: Store, corpus: str, params: quality.QualityParams) -> Work:
-    params = filtering.settled(store, corpus, params)
-    filters = [Filter(entry).identity for entry in params.filters]
-    settings = {**params.model_dump(), "filters": filters} if filters else params
-    inputs = store.data_versions(measured(corpus, params))
-    version = f"{quality.VERSION} {by_language.VERSION}" if params.by_language else quality.VERSION
-    return Work(keys.quality(corpus), version, settings, inputs)
-
-
-def languages(store: Store, model: Path | None) -> TextTable:
-    """The languages by a fastText model, or by py3langid."""
-    schemas = {"languages": language.LANGUAGES_SCHEMA}
-    if model is None:
-        return TextTable("languages", language.VERSION, _detect, schemas)
-    params = {"model": filtering.content(store, model)}
-    return TextTable("languages", fasttext.VERSION, partial(_detect, model=model), schemas, params)
-
-
-def measured(corpus: str, params: quality.QualityParams) -> list[str]:
-    """The keys of the tables that the verdicts are made from."""
-    languages = [keys.languages(corpus)] if params.detects else []
-    return [keys.signals(corpus), *languages, *(keys.filtered(corpus, one.name) for one in params.filters)]
-
-
-def judge_again(store: Store, rules: Mapping[str, quality.QualityParams], corpus: str, part: str) -> pa.Table:
-    """`id, rule` of the documents of a part, judged by other rules on what has been measured."""
-    tables, params = {keys.languages(corpus): "languages"}, filtering.settled(store, corpus, rules[corpus])
-    inputs = [store.current(key).named(part, tables.get(key, "signals")) for key in measured(corpus, params)]
-    step = _judging(params)
-    found = [result["verdicts"] for result, _ in step.results(inputs)]
-    return pa.Table.from_batches(found, step.schemas["verdicts"]).select(["id", "rule"])
-
-
 def judging_documents(params: quality.QualityParams) -> BatchStep:
     """Measures and judges in one step, without storing signals for other thresholds.
 
@@ -129,9 +148,9 @@ def judging_documents(params: quality.QualityParams) -> BatchStep:
 def _judge_documents(
     documents: pa.RecordBatch, params: quality.QualityParams, schema: pa.Schema
 ) -> BatchResult:
-    tables = dict(_measure(documents)[0])
+    tables = dict(measure(documents)[0])
     if params.detects:
-        tables |= _detect(documents, params.language_file)[0]
+        tables |= detect(documents, params.language_file)[0]
     verdicts, counts = _judge(*tables.values(), params=params)
     found = {
         name: column
@@ -140,15 +159,6 @@ def _judge_documents(
     }
     joined = pa.RecordBatch.from_arrays([found[name] for name in schema.names], schema=schema)
     return {"verdicts": joined}, counts
-
-
-def _measure(documents: pa.RecordBatch) -> BatchResult:
-    signals = quality.measure(quality.with_plain_newlines(documents))
-    return {"signals": signals}, {"documents": documents.num_rows}
-
-
-def _detect(documents: pa.RecordBatch, model: Path | None = None) -> BatchResult:
-    return {"languages": language.detect(documents, model)}, {"documents": documents.num_rows}
 
 
 def _judge(signals: pa.RecordBatch, *languages: pa.RecordBatch, params: quality.QualityParams) -> BatchResult:
@@ -182,6 +192,3 @@ def _judging(params: quality.QualityParams) -> BatchStep:
     filters = [Filter(entry) for entry in params.filters]
     step = filtering.judging(built_in, filters) if filters else built_in
     return replace(step, function=partial(_with_bytes, judge=step.function))
-
-
-SIGNALS = TextTable("signals", quality.VERSION, _measure, {"signals": quality.SIGNALS_SCHEMA})

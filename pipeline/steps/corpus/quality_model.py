@@ -1,13 +1,20 @@
 """The scrubbed text of some corpora -> quality_model: a classifier that filters read."""
 
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
 
 from pipeline.plugins.settings import OWN_MODEL
+from pipeline.recipe.recipe import Recipe
 from pipeline.stages import quality_model
+from pipeline.stages.quality_model import QualityModelParams
 from pipeline.stages.tokenizer import share_of
+from pipeline.steps.stage import DataStage, Page
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine
 from pipeline.store.errors import PipelineError
@@ -17,41 +24,64 @@ from pipeline.store.store import Store
 from pipeline.store.work import Work
 from trainer.system.durable import write_atomically
 
-VERSION, FACTS = "quality-model-1", "facts.json"
+FACTS = "facts.json"
 DOCUMENTS = 20_000  # as many of each corpus, chosen by id
 LEAST = 10  # of each side, to be held out
 
 
-def train(store: Store, engine: Engine, params: quality_model.QualityModelParams) -> Version:
-    """The classifier in fastText's format, and FACTS. Raises PipelineError for few documents."""
-    with store.making(train_work(store, params)) as draft:
-        if isinstance(draft, Version):
-            return draft
+@dataclass(frozen=True)
+class QualityModel(DataStage):
+    """The classifier in fastText's format, and FACTS."""
+
+    params: QualityModelParams
+
+    name = keys.QUALITY_MODEL
+    version = "quality-model-1"
+    page = Page(
+        "A classifier of text, and what it does with text that it was not trained on.",
+        kinds=("fasttext",),
+        group="all_corpora",
+    )
+
+    @classmethod
+    def all_of(cls, recipe: Recipe) -> Sequence[Self]:
+        return [cls(recipe.quality_model)] if recipe.quality_model else []
+
+    @property
+    def reads(self) -> Sequence[str]:
+        return list(map(keys.scrubbed, self.params.positive + self.params.negative))
+
+    def work(self, store: Store) -> Work:
+        return Work(self.key, self.version, self.params, store.data_versions(self.reads))
+
+    def make(self, store: Store, engine: Engine) -> Version:
+        """Raises PipelineError for few documents."""
+        params = self.params
+        with store.making(self.work(store)) as draft:
+            if isinstance(draft, Version):
+                return draft
+            texts, corpus, share = self._sample(store)
+            positive, names = corpus < len(params.positive), params.positive + params.negative
+            if np.bincount(positive[share < quality_model.HELD_OUT], minlength=2).min() < LEAST:
+                raise PipelineError("quality_model: too few documents to hold some out: name larger corpora")
+            model, facts = quality_model.train(texts, corpus, positive, share, names)
+            files = {}
+            for name, content in {OWN_MODEL: model, FACTS: json.dumps(facts).encode()}.items():
+                write_atomically(made := draft.path / name, content)
+                files[name] = File.of(made, draft.path)
+            return draft.publish([Part(OWN_MODEL, draft.work.fingerprint, files, {"documents": len(share)})])
+
+    def _sample(self, store: Store) -> tuple[pa.Array, np.ndarray, np.ndarray]:
+        """The text of each document that is chosen, the number of its corpus, and a number from 0 to 1 that
+        decides whether it is held out.
+        """
         texts, corpora, shares = [], [], []
-        for number, key in enumerate(read(params)):
-            wanted = DOCUMENTS / len(read(params)) / store.current(key).counts["documents"]
-            for path in store.current(key).files("documents"):
-                for batch in batches(path, ["id", "text"]):
-                    chosen = batch.filter(pa.array(share_of(batch.column("id"), "quality model") < wanted))
-                    texts.append(quality_model.windows(chosen.column("text")))
-                    corpora.append(np.full(chosen.num_rows, number))
-                    shares.append(share_of(chosen.column("id"), "quality split"))
-        corpus, share = np.concatenate(corpora), np.concatenate(shares)
-        positive, names = corpus < len(params.positive), params.positive + params.negative
-        if np.bincount(positive[share < quality_model.HELD_OUT], minlength=2).min() < LEAST:
-            raise PipelineError("quality_model: too few documents to hold some out: name larger corpora")
-        model, facts = quality_model.train(pa.concat_arrays(texts), corpus, positive, share, names)
-        files = {}
-        for name, content in {OWN_MODEL: model, FACTS: json.dumps(facts).encode()}.items():
-            write_atomically(made := draft.path / name, content)
-            files[name] = File.of(made, draft.path)
-        return draft.publish([Part(OWN_MODEL, draft.work.fingerprint, files, {"documents": len(share)})])
-
-
-def train_work(store: Store, params: quality_model.QualityModelParams) -> Work:
-    return Work(keys.QUALITY_MODEL, VERSION, params, store.data_versions(read(params)))
-
-
-def read(params: quality_model.QualityModelParams) -> list[str]:
-    """The keys that the classifier is made from."""
-    return list(map(keys.scrubbed, params.positive + params.negative))
+        for number, scrubbed in enumerate(map(store.current, self.reads)):
+            wanted = DOCUMENTS / len(self.reads) / scrubbed.counts["documents"]
+            files = scrubbed.files("documents")
+            for batch in chain.from_iterable(batches(path, ["id", "text"]) for path in files):
+                chosen = batch.filter(pa.array(share_of(batch.column("id"), "quality model") < wanted))
+                texts.append(quality_model.windows(chosen.column("text")))
+                corpora.append(np.full(chosen.num_rows, number))
+                shares.append(share_of(chosen.column("id"), "quality split"))
+        return pa.concat_arrays(texts), np.concatenate(corpora), np.concatenate(shares)

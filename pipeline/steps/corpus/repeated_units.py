@@ -6,13 +6,18 @@ hashes at a time. Memory: such a range.
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
+from pipeline.recipe.recipe import Recipe
 from pipeline.stages import edits
+from pipeline.steps.corpus.transform import text_after_transforms
+from pipeline.steps.stage import CorpusStage
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine
 from pipeline.store.files import StoredFile
@@ -31,40 +36,82 @@ FOUND = np.dtype(
 )  # sorted by the hash of the part's name, then by hash
 
 
-def find(store: Store, engine: Engine, corpus: str, rules: Sequence[edits.Repeated], read: str) -> Version:
+@dataclass(frozen=True)
+class UnitCounts(CorpusStage):
+    """The units of each part as hashes. `documents`: the key of what is counted."""
+
+    documents: str
+    rules: tuple[edits.Repeated, ...]
+
+    name = "unit_counts"
+    version = VERSION
+    made_by = keys.edited("{corpus}")
+
+    @classmethod
+    def of(cls, recipe: Recipe, corpus: str) -> Sequence[Self]:
+        return [cls(corpus, units.documents, units.rules) for units in RepeatedUnits.of(recipe, corpus)]
+
+    @property
+    def reads(self) -> Sequence[str]:
+        return [self.documents]
+
+    def work(self, store: Store) -> Work:
+        params = [rule.model_dump(include={"unit", "within", "min_chars"}) for rule in self.rules]
+        return Work(self.key, self.version, {"rules": params}, store.data_versions(self.reads))
+
+    def make(self, store: Store, engine: Engine) -> Version:
+        work = self.work(store)
+        tasks = part_tasks(work, [(store.current(self.documents), "documents")])
+        return derive(store, engine, work, tasks, partial(_count_part, rules=self.rules))
+
+
+@dataclass(frozen=True)
+class RepeatedUnits(CorpusStage):
     """The units that each part shares with others, from as many documents on as its rule says: one file of
-    FOUND for each range of hashes.
+    FOUND for each range of hashes. `documents`: the key of what is searched.
     """
-    work = count_work(store, corpus, rules, read)
-    tasks = part_tasks(work, [(store.current(read), "documents")])
-    counted = derive(store, engine, work, tasks, partial(_count_part, rules=rules))
-    work = find_work(store, corpus, rules)
-    ranges = max(1, -(-counted.counts["units"] // RANGE_UNITS))
-    files = tuple(counted.files(TABLE))
-    size = sum(part.files[TABLE].bytes for part in counted.parts)
-    tasks = [
-        PartTask(
-            f"{number:06d}-{ranges}",
-            work.part_fingerprint([counted.data_version, str(number), str(ranges)]),
-            files,
-            size // ranges,
-        )
-        for number in range(ranges)
-    ]
-    names = [part.name for part in counted.parts]
-    return derive(store, engine, work, tasks, partial(_find_range, names=names, rules=rules))
 
+    documents: str
+    rules: tuple[edits.Repeated, ...]
 
-def count_work(store: Store, corpus: str, rules: Sequence[edits.Repeated], read: str) -> Work:
-    params = [rule.model_dump(include={"unit", "within", "min_chars"}) for rule in rules]
-    inputs = store.data_versions([read])
-    return Work(keys.unit_counts(corpus), VERSION, {"rules": params}, inputs)
+    name = "repeated_units"
+    version = VERSION
+    made_by = keys.edited("{corpus}")
 
+    @classmethod
+    def of(cls, recipe: Recipe, corpus: str) -> Sequence[Self]:
+        rules = tuple(recipe.rules(corpus).edits.repeated)
+        return [cls(corpus, text_after_transforms(recipe, corpus), rules)] if rules else []
 
-def find_work(store: Store, corpus: str, rules: Sequence[edits.Repeated]) -> Work:
-    params = {"rules": [rule.model_dump() for rule in rules]}
-    inputs = store.data_versions([keys.unit_counts(corpus)])
-    return Work(keys.repeated_units(corpus), VERSION, params, inputs)
+    @property
+    def counts(self) -> UnitCounts:
+        return UnitCounts(self.corpus, self.documents, self.rules)
+
+    @property
+    def reads(self) -> Sequence[str]:
+        return [self.counts.key]
+
+    def work(self, store: Store) -> Work:
+        params = {"rules": [rule.model_dump() for rule in self.rules]}
+        return Work(self.key, self.version, params, store.data_versions(self.reads))
+
+    def make(self, store: Store, engine: Engine) -> Version:
+        counted = self.counts.make(store, engine)
+        work = self.work(store)
+        ranges = max(1, -(-counted.counts["units"] // RANGE_UNITS))
+        files = tuple(counted.files(TABLE))
+        size = sum(part.files[TABLE].bytes for part in counted.parts)
+        tasks = [
+            PartTask(
+                f"{number:06d}-{ranges}",
+                work.part_fingerprint([counted.data_version, str(number), str(ranges)]),
+                files,
+                size // ranges,
+            )
+            for number in range(ranges)
+        ]
+        names = [part.name for part in counted.parts]
+        return derive(store, engine, work, tasks, partial(_find_range, names=names, rules=self.rules))
 
 
 def of_part(name: str, ranges: Sequence[StoredFile]) -> np.ndarray:

@@ -1,33 +1,62 @@
 """raw, transformed or edited -> scrubbed: personal data replaced, and a table of where it was in the text."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import Self
 
 import pyarrow as pa
 
+from pipeline.recipe.recipe import Recipe
 from pipeline.stages import pii
-from pipeline.store import keys
+from pipeline.steps import compile_ahead
+from pipeline.steps.corpus.edit import text_after_edits
+from pipeline.steps.stage import BatchStage, Page
 from pipeline.store.engines.local import Engine
 from pipeline.store.manifest import Version
 from pipeline.store.params import DOCUMENT_SCHEMA
-from pipeline.store.parts import BatchResult, BatchStep, derive, part_tasks, tally, text_bytes
+from pipeline.store.parts import BatchResult, BatchStep, tally, text_bytes
 from pipeline.store.store import Store
-from pipeline.store.work import Work
 
 
-def scrub(
-    store: Store, engine: Engine, corpus: str, params: pii.PiiParams, read: str | None = None
-) -> Version:
-    """The scrubbed version of a corpus: tables `documents` and `spans`. `read`: the key of its documents, by
-    default the raw ones.
-    """
-    read = read or keys.raw(corpus)
-    work = scrub_work(store, corpus, params, read)
-    tasks = part_tasks(work, [(store.current(read), "documents")])
-    return derive(store, engine, work, tasks, scrubbing(params).write_part)
+@dataclass(frozen=True)
+class Scrubbed(BatchStage):
+    """Tables `documents` and `spans`. `text`: the key of what is scrubbed."""
 
+    text: str
+    params: pii.PiiParams
 
-def scrub_work(store: Store, corpus: str, params: pii.PiiParams, read: str) -> Work:
-    return Work(keys.scrubbed(corpus), pii.VERSION, params, store.data_versions([read]))
+    name = "scrubbed"
+    version = pii.VERSION
+    page = Page(
+        "The documents with personal data replaced by typed placeholders, in text, URL and metadata. The "
+        "table `spans` records the place of each replacement in the text, never the value.",
+        numbers={
+            "spans": "spans",
+            "documents with PII": "documents_with_pii",
+            "replaced in URLs": "spans_in_url",
+            "replaced in metadata": "spans_in_metadata",
+        },
+        breakdowns={"PII by kind": ("spans", "kind")},
+    )
+
+    @classmethod
+    def of(cls, recipe: Recipe, corpus: str) -> Sequence[Self]:
+        return [cls(corpus, text_after_edits(recipe, corpus), recipe.rules(corpus).scrub)]
+
+    @property
+    def documents(self) -> str:
+        return self.text
+
+    def settings(self, store: Store) -> pii.PiiParams:
+        return self.params
+
+    def step(self, store: Store) -> BatchStep:
+        return scrubbing(self.params)
+
+    def make(self, store: Store, engine: Engine) -> Version:
+        compile_ahead.wait_for_scrubbing()
+        return super().make(store, engine)
 
 
 def scrubbing(params: pii.PiiParams) -> BatchStep:

@@ -1,55 +1,85 @@
 """raw -> transformed: texts rewritten by the user's own code, where a recipe names some."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.plugins.calling import FAILURES_SCHEMA, failures_table
 from pipeline.plugins.loading import PluginError
-from pipeline.plugins.settings import TransformParams
 from pipeline.plugins.transforms import Transform, of_corpus
+from pipeline.recipe.recipe import Recipe
 from pipeline.steps.corpus.failures import SLOWER, FailureLimits
+from pipeline.steps.stage import BatchStage, Page
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine
 from pipeline.store.manifest import Version
 from pipeline.store.params import DOCUMENT_SCHEMA
 from pipeline.store.parts import BatchResult, BatchStep, Counts, derive, part_tasks, tally, text_bytes
 from pipeline.store.store import Store
-from pipeline.store.work import Work
-
-VERSION = "transformed-2"
 
 
-def transform(store: Store, engine: Engine, corpus: str, entries: Sequence[TransformParams]) -> Version:
-    """The transformed version of a corpus: tables `documents` and `failures`, the documents set aside.
+@dataclass(frozen=True)
+class Transformed(BatchStage):
+    """Tables `documents` and `failures`, the documents set aside."""
 
-    Raises PluginError when the code cannot be loaded, or fails on more documents than allowed.
-    """
-    transforms = of_corpus(entries, corpus)
-    raw = store.current(keys.raw(corpus))
-    work = transform_work(store, corpus, entries)
-    limits = FailureLimits(corpus, raw.counts["documents"], tuple(one.entry for one in transforms))
-    step = BatchStep(
-        partial(_transform, transforms=transforms),
-        {"documents": DOCUMENT_SCHEMA, "failures": FAILURES_SCHEMA},
-        ("documents", "text_bytes", "changed", "failed"),
+    transforms: tuple[Transform, ...]
+
+    name = "transformed"
+    version = "transformed-2"
+    page = Page(
+        "The documents after the recipe's `transforms`. Documents on which a transform raised an exception "
+        "are left out and listed in the table `failures`.",
+        kinds=("python", "parquet"),
+        numbers={"changed": "changed", "set aside": "failed"},
+        breakdowns={
+            "changed by transform": ("changed", "transform"),
+            "set aside by transform": ("failed", "transform"),
+        },
     )
-    tasks = part_tasks(work, [(raw, "documents")])
-    version = derive(store, engine, work, tasks, step.write_part, limits.watch, slower=SLOWER)
-    limits.check(version.parts, version)
-    if not version.counts["documents"]:
-        raise PluginError(
-            f"the transforms failed on every document of corpus {corpus!r}: correct the code and raise its "
-            "`version`"
+
+    @classmethod
+    def of(cls, recipe: Recipe, corpus: str) -> Sequence[Self]:
+        transforms = tuple(of_corpus(recipe.transforms, corpus))
+        return [cls(corpus, transforms)] if transforms else []
+
+    @property
+    def documents(self) -> str:
+        return keys.raw(self.corpus)
+
+    def settings(self, store: Store) -> Any:
+        return {"transforms": [one.identity for one in self.transforms]}
+
+    def step(self, store: Store) -> BatchStep:
+        return BatchStep(
+            partial(_transform, transforms=self.transforms),
+            {"documents": DOCUMENT_SCHEMA, "failures": FAILURES_SCHEMA},
+            ("documents", "text_bytes", "changed", "failed"),
         )
-    return version
+
+    def make(self, store: Store, engine: Engine) -> Version:
+        """Raises PluginError when the code cannot be loaded, or fails on more documents than allowed."""
+        work, raw = self.work(store), store.current(self.documents)
+        limits = FailureLimits(
+            self.corpus, raw.counts["documents"], tuple(one.entry for one in self.transforms)
+        )
+        tasks, write = part_tasks(work, [(raw, "documents")]), self.step(store).write_part
+        version = derive(store, engine, work, tasks, write, limits.watch, slower=SLOWER)
+        limits.check(version.parts, version)
+        if not version.counts["documents"]:
+            raise PluginError(
+                f"the transforms failed on every document of corpus {self.corpus!r}: correct the code and "
+                "raise its `version`"
+            )
+        return version
 
 
-def transform_work(store: Store, corpus: str, entries: Sequence[TransformParams]) -> Work:
-    params = {"transforms": [one.identity for one in of_corpus(entries, corpus)]}
-    return Work(keys.transformed(corpus), VERSION, params, store.data_versions([keys.raw(corpus)]))
+def text_after_transforms(recipe: Recipe, corpus: str) -> str:
+    """The key of the documents of a corpus after the transforms, if it has any."""
+    return keys.transformed(corpus) if recipe.is_transformed(corpus) else keys.raw(corpus)
 
 
 def _transform(batch: pa.RecordBatch, transforms: Sequence[Transform]) -> BatchResult:

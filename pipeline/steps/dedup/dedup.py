@@ -7,22 +7,25 @@ each; beyond, this process holds names of files and counts.
 """
 
 import hashlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.recipe.recipe import Recipe
 from pipeline.stages import dedup
 from pipeline.steps.corpus import decontamination
 from pipeline.steps.dedup import verification
 from pipeline.steps.dedup.candidates import link
 from pipeline.steps.dedup.clusters import Layout, cluster
 from pipeline.steps.dedup.shuffle import Slice, divide
-from pipeline.steps.dedup.signatures import Corpora, Signed, laid_out, sign, sources
+from pipeline.steps.dedup.signatures import Corpora, Signatures, Signed, laid_out, sign
+from pipeline.steps.stage import DataStage, Page
 from pipeline.store import keys
 from pipeline.store.draft import Draft
 from pipeline.store.engines.local import Engine
@@ -36,24 +39,50 @@ EXCLUDED = "excluded"  # the reason for documents of a corpus that is not traine
 DUPLICATES_OF = "duplicates_of"  # the counts of removed duplicates by the corpus of the document that stays
 
 
-def deduplicate(
-    store: Store,
-    engine: Engine,
-    corpora: Sequence[str],
-    params: dedup.DedupParams,
-    decontaminated: bool = False,
-    apart: Collection[str] = (),
-    excluded: Sequence[str] = (),
-) -> Version:
-    """Makes the table `decisions`, with one part for each part of each corpus. Of duplicates the document of
-    the earlier corpus stays, then the longer one, then the one with the smaller id.
+@dataclass(frozen=True)
+class Dedup(DataStage):
+    """The table `decisions`, with one part for each part of each corpus. Of duplicates the document of the
+    earlier corpus stays, then the longer one, then the one with the smaller id.
 
-    With `decontaminated`, documents that quote an evaluation set are removed first, so that they remove no
-    duplicates. All other documents of the corpora that are `apart` stay, and are compared with nothing.
-    Documents of the `excluded` corpora are removed last, after their duplicates in the others.
+    If contaminated documents are removed, they are removed first, so that they remove no duplicates. The
+    other documents of a corpus that is not compared all stay. Documents of the `excluded` corpora are removed
+    last, after their duplicates in the others.
     """
-    tables = {name: sources(store, name, decontaminated) for name in corpora}
-    return decide(store, engine, tables, params, apart, excluded)
+
+    params: dedup.DedupParams
+    corpora: Sequence[Signatures]
+    excluded: Sequence[str]
+
+    name = keys.DEDUP
+    version = dedup.VERSION
+    page = Page(
+        "Exact and near duplicates across all corpora. MinHash-LSH finds candidates; a document is removed "
+        "only after its exact Jaccard similarity was computed.",
+        group="all_corpora",
+        numbers={"kept": "kept", "removed": "removed"},
+        breakdowns={"removed by reason": ("removed", "reason")},
+    )
+
+    @classmethod
+    def all_of(cls, recipe: Recipe) -> Sequence[Self]:
+        return [cls(recipe.dedup, list(Signatures.all_of(recipe)), recipe.excluded)]
+
+    @property
+    def inside(self) -> Sequence[DataStage]:
+        return self.corpora
+
+    @property
+    def reads(self) -> Sequence[str]:
+        return [stage.key for stage in self.corpora]
+
+    def work(self, store: Store) -> Work:
+        names = [stage.corpus for stage in self.corpora]
+        return _decide_work(names, list(map(store.current, self.reads)), self.params, self.excluded)
+
+    def make(self, store: Store, engine: Engine) -> Version:
+        tables = {stage.corpus: stage.sources(store) for stage in self.corpora}
+        apart = [stage.corpus for stage in self.corpora if not stage.compared]
+        return decide(store, engine, tables, self.params, apart, self.excluded)
 
 
 def decide(
@@ -64,11 +93,13 @@ def decide(
     apart: Collection[str] = (),
     excluded: Sequence[str] = (),
 ) -> Version:
-    """As `deduplicate`, for the text of each corpus that its verdict tables keep."""
+    """As `Dedup`, for the text of each corpus that its verdict tables keep. The documents of corpora that are
+    `apart` are compared with nothing.
+    """
     versions = [
         sign(store, engine, corpus, tables, params, corpus not in apart) for corpus, tables in corpora.items()
     ]
-    work = decide_work(corpora, versions, params, excluded)
+    work = _decide_work(list(corpora), versions, params, excluded)
     with store.making(work) as draft:
         if isinstance(draft, Version):
             verification.keep(store, params)
@@ -88,11 +119,8 @@ def decide(
         return draft.publish(parts)
 
 
-def decide_work(
-    corpora: Iterable[str],
-    signatures: Sequence[Version],
-    params: dedup.DedupParams,
-    excluded: Sequence[str] = (),
+def _decide_work(
+    corpora: Sequence[str], signatures: Sequence[Version], params: dedup.DedupParams, excluded: Sequence[str]
 ) -> Work:
     inputs = {version.key: version.data_version for version in signatures}
     if excluded:

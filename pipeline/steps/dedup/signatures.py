@@ -5,12 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.recipe.recipe import Recipe
 from pipeline.stages import dedup
+from pipeline.steps.stage import CorpusStage
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine
 from pipeline.store.files import StoredFile
@@ -55,6 +58,40 @@ class Signed:
         return slice(*np.searchsorted(rows, [self.start, self.start + self.rows]))
 
 
+@dataclass(frozen=True)
+class Signatures(CorpusStage):
+    """The documents of a corpus that dedup compares. `compared`: whether it compares them at all."""
+
+    params: dedup.DedupParams
+    decontaminated: bool
+    compared: bool
+
+    name = "signatures"
+    version = dedup.VERSION
+    made_by = keys.DEDUP
+
+    @classmethod
+    def of(cls, recipe: Recipe, corpus: str) -> Sequence[Self]:
+        return [cls(corpus, recipe.dedup, recipe.removes_contaminated, recipe.rules(corpus).dedup)]
+
+    @property
+    def reads(self) -> Sequence[str]:
+        """The text of the documents, then the verdicts of quality and, on request, decontamination."""
+        contamination = [keys.contamination(self.corpus)] if self.decontaminated else []
+        return [*keys.judged(self.corpus), *contamination]
+
+    def sources(self, store: Store) -> Tables:
+        """The text and the verdicts of a corpus in the store."""
+        documents, *verdicts = map(store.current, self.reads)
+        return [(documents, "documents"), *((version, "verdicts") for version in verdicts)]
+
+    def work(self, store: Store) -> Work:
+        return sign_work(self.corpus, self.sources(store), self.params, self.compared)
+
+    def make(self, store: Store, engine: Engine) -> Version:
+        return sign(store, engine, self.corpus, self.sources(store), self.params, self.compared)
+
+
 def sign(
     store: Store,
     engine: Engine,
@@ -72,23 +109,10 @@ def sign(
     return derive(store, engine, work, part_tasks(work, tables), write)
 
 
-def sign_work(corpus: str, tables: Tables, params: dedup.DedupParams, compared: bool = True) -> Work:
+def sign_work(corpus: str, tables: Tables, params: dedup.DedupParams, compared: bool) -> Work:
     inputs = {version.key: version.data_version for version, _ in tables}
     settings = params if compared else {"compared": False, "bands": params.bands}
     return Work(keys.signatures(corpus), dedup.VERSION, settings, inputs)
-
-
-def compared(corpus: str, decontaminated: bool) -> list[str]:
-    """The keys of the documents that are compared: their text, the verdicts of quality and, on request,
-    decontamination.
-    """
-    return [*keys.judged(corpus), *([keys.contamination(corpus)] if decontaminated else [])]
-
-
-def sources(store: Store, corpus: str, decontaminated: bool) -> Tables:
-    """The text and the verdicts of a corpus in the store."""
-    documents, *verdicts = map(store.current, compared(corpus, decontaminated))
-    return [(documents, "documents"), *((version, "verdicts") for version in verdicts)]
 
 
 def laid_out(corpora: Corpora, versions: Sequence[Version]) -> list[Signed]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps.dedup.limits import by_corpus
-from pipeline.steps.stages import made
+from pipeline.steps.stages import of_data
 from pipeline.store import keys
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
@@ -18,7 +18,7 @@ def of_recipe(store: Store, recipe: Recipe) -> dict[str, Any]:
     """Recipe, code, and the version, parameters and counts of every stage of every corpus. Raises StoreError
     when one has not been made.
     """
-    versions = {key: store.current(key) for key in made(recipe)}
+    versions = {key: store.current(key) for key in of_data(recipe)}
     return {
         "recipe": recipe.model_dump(mode="json", by_alias=True),
         **({"variant": recipe.variant} if recipe.variant else {}),

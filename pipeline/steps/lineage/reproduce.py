@@ -18,7 +18,7 @@ from pipeline.recipe.loading import RECIPE_VARIABLE
 from pipeline.recipe.post_training import JOBS
 from pipeline.sources import SourceConfig
 from pipeline.sources.listing import is_url
-from pipeline.steps.corpus import ingest
+from pipeline.steps.corpus.ingest import Raw
 from pipeline.steps.lineage.checkpoints import Checkpoint
 from pipeline.steps.lineage.record import ROOT
 from pipeline.store import keys
@@ -143,7 +143,8 @@ def _settled(store: Store, lineage: dict[str, Any], corpus: dict[str, Any], out:
     if "revision" in raw["inputs"]:
         return
     try:
-        now = ingest.observe(store, name, TypeAdapter(SourceConfig).validate_python(source))
+        read = TypeAdapter(SourceConfig).validate_python(source)
+        now = Raw(name, read, raw["params"]["part_bytes"]).observe(store)
     except PipelineError as error:
         state = f"cannot be looked at now ({error})"
     else:

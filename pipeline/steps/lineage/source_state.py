@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from pipeline.recipe.recipe import Recipe
-from pipeline.recipe.sections import Corpus
 from pipeline.sources.source import OfflineError
-from pipeline.steps.corpus import ingest
-from pipeline.steps.stages import made, made_from, made_of_one_corpus
+from pipeline.steps.corpus.ingest import Raw
+from pipeline.steps.stages import made_of_one_corpus, of_data
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.manifest import Version
@@ -38,36 +37,37 @@ class Observed:
     ready: Sequence[str] = ()
 
 
-def observe(store: Store, recipe: Recipe, corpus: Corpus) -> Observed:
+def observe(store: Store, recipe: Recipe, corpus: str) -> Observed:
     """Looks at the source without reading its documents. Offline, a corpus that was read counts as unchanged.
     Raises SourceError.
     """
-    raw = ingest.last_read(store, corpus.name, corpus.source, recipe.raw.part_bytes)
-    made_from = raw.manifest["inputs"]["source"] if isinstance(raw, Version) else None
+    (raw,) = Raw.of(recipe, corpus)
+    last = raw.work(store)
+    made_from = last.manifest["inputs"]["source"] if isinstance(last, Version) else None
     try:
-        version = ingest.observe(store, corpus.name, corpus.source)
+        version = raw.observe(store)
     except OfflineError:
         if made_from is None:
             raise
         version = made_from
-    shards = keys.token_shards(corpus.name)
+    shards = keys.token_shards(corpus)
     if made_from is None or store.last_used(shards) is None:
-        return Observed(corpus.name, version, State.NEW)
+        return Observed(corpus, version, State.NEW)
     unchanged = version == made_from
-    state = State.UP_TO_DATE if unchanged and _followed(store, recipe, corpus.name) else State.OUTDATED
-    ready = _ready(store, recipe, corpus.name) if unchanged else ()
-    return Observed(corpus.name, version, state, store.in_use_since(shards), ready)
+    state = State.UP_TO_DATE if unchanged and _followed(store, recipe, corpus) else State.OUTDATED
+    ready = _ready(store, recipe, corpus) if unchanged else ()
+    return Observed(corpus, version, state, store.in_use_since(shards), ready)
 
 
 def observe_all(store: Store, recipe: Recipe) -> list[Observed]:
     """All corpora; one that cannot be looked at hides no other."""
     found = []
-    for corpus in recipe.corpora:
+    for corpus in recipe.corpus_names:
         try:
             found.append(observe(store, recipe, corpus))
         except PipelineError as error:
-            ready = _ready(store, recipe, corpus.name)
-            found.append(Observed(corpus.name, str(error), State.UNKNOWN, ready=ready))
+            ready = _ready(store, recipe, corpus)
+            found.append(Observed(corpus, str(error), State.UNKNOWN, ready=ready))
     return found
 
 
@@ -89,7 +89,11 @@ def _followed(store: Store, recipe: Recipe, corpus: str) -> bool:
     change of the recipe alone starts nothing.
     """
     # What also changes with the evaluation sets is left out: each run observes them itself.
-    stages = [key for key in made(recipe, corpus) if keys.EVALUATION_NGRAMS not in made_from(recipe, key)]
+    stages = [
+        key
+        for key, stage in of_data(recipe).items()
+        if keys.is_of_corpus(key, corpus) and keys.EVALUATION_NGRAMS not in stage.reads
+    ]
     versions = {key: version for key in (*stages, keys.DEDUP) if (version := store.last_used(key))}
     now = {key: version.data_version for key, version in versions.items()}
     decisions = versions[keys.DEDUP].parts if keys.DEDUP in versions else []

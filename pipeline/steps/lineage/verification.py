@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipeline.recipe.post_training import JOBS
-from pipeline.steps.stages import DATA_STAGES, asset_of, row_of
+from pipeline.steps.stages import asset_of, kind_of
 from pipeline.store import keys, last_versions
 from pipeline.store.cleanup.gc import published
 from pipeline.store.damage import Damage, Look, inspect, remedy
@@ -202,8 +202,8 @@ class _Mending:
 
 def _run(recipe: RecipeName, key: str) -> str:
     """The command that makes a version of `key` again."""
-    stage, _ = row_of(asset_of(key), DATA_STAGES)
-    job = stage.page.job if stage and stage.page else "pretrain"
+    kind = kind_of(asset_of(key))
+    job = kind.page.job if kind and kind.page else "pretrain"
     job = JOBS.get(recipe.variant, job)
     command = f"GROUNDWORK_RECIPE={shlex.quote(recipe.file)} dagster job execute -j {job}"
     if recipe.variant and recipe.variant not in JOBS:

@@ -5,10 +5,10 @@ import logging
 import math
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, Self
 
 import numpy as np
 import yaml
@@ -18,6 +18,7 @@ from pipeline.recipe.overrides import leaves, merged
 from pipeline.recipe.recipe import Recipe, RecipeError
 from pipeline.recipe.sections import SearchParams
 from pipeline.steps.mixture_search import law
+from pipeline.steps.stage import Stage
 from pipeline.steps.tokens import bigram
 from pipeline.steps.training import mixture, plan
 from pipeline.steps.training.launcher import run_trainer
@@ -45,7 +46,7 @@ def search(store: Store, recipe: Recipe) -> Version:
 
     Raises RecipeError without `mixture.search`, MixtureError and TrainerCommandError.
     """
-    work = search_work(store, recipe)
+    work = MixtureSearch(recipe).work(store)
     with store.making(work) as draft:
         if isinstance(draft, Version):
             return draft
@@ -68,17 +69,37 @@ def search(store: Store, recipe: Recipe) -> Version:
         return draft.publish([part])
 
 
-def search_work(store: Store, recipe: Recipe) -> Work:
-    """The work of the search. Raises RecipeError when the recipe has none, or for invalid settings of it."""
-    trained = small(recipe)
-    params = {
-        "runs": settings(recipe).runs,
-        "training": trained.training.model_dump(mode="json", exclude=OPERATIONAL),
-        PROPORTIONS: recipe.weights,
-        "mixture": trained.mixture,
-    }
-    inputs = store.data_versions([keys.TOKENIZER, *map(keys.token_shards, recipe.corpus_names)])
-    return Work(keys.MIXTURE_SEARCH, VERSION, params, inputs)
+@dataclass(frozen=True)
+class MixtureSearch(Stage):
+    """The small runs that weights are chosen by."""
+
+    recipe: Recipe
+
+    name = keys.MIXTURE_SEARCH
+
+    @classmethod
+    def all_of(cls, recipe: Recipe) -> Iterable[Self]:
+        return [cls(recipe)]
+
+    @property
+    def deciding(self) -> Any:
+        """Nothing: no variant has a search of its own."""
+        return None
+
+    @property
+    def reads(self) -> Sequence[str]:
+        return [keys.TOKENIZER, *map(keys.token_shards, self.recipe.corpus_names)]
+
+    def work(self, store: Store) -> Work:
+        """Raises RecipeError when the recipe has no search, or for invalid settings of it."""
+        trained = small(self.recipe)
+        params = {
+            "runs": settings(self.recipe).runs,
+            "training": trained.training.model_dump(mode="json", exclude=OPERATIONAL),
+            PROPORTIONS: self.recipe.weights,
+            "mixture": trained.mixture,
+        }
+        return Work(self.key, VERSION, params, store.data_versions(self.reads))
 
 
 def settings(recipe: Recipe) -> SearchParams:

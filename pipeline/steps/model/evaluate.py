@@ -3,15 +3,17 @@
 import bz2
 import json
 import lzma
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from tokenizers import Tokenizer
 
 from pipeline.recipe.evaluation import EvaluationParams
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps.model import answers, benchmark
+from pipeline.steps.stage import Stage
 from pipeline.steps.tokens.existing_tokenizer import CONFIG, TOKENIZER
 from pipeline.steps.training import plan
 from pipeline.steps.training.launcher import run_trainer
@@ -38,7 +40,7 @@ def evaluate(store: Store, recipe: Recipe) -> Version:
         recipe.training.samples,
         recipe.evaluation,
     )
-    with store.making(evaluate_work(store, recipe)) as draft:
+    with store.making(Evaluation(recipe).work(store)) as draft:
         if isinstance(draft, Version):
             return draft
         result = plan.result(store, model)
@@ -79,15 +81,35 @@ def _asked_both_ways(
     return found
 
 
-def evaluate_work(store: Store, recipe: Recipe) -> Work:
-    settings: dict[str, Any] = {"samples": recipe.training.samples}
-    evaluation = recipe.evaluation
-    if recipe.training.objective != "pretrain":
-        settings["answers"] = answers.VERSION
-    if evaluation.titles:
-        settings["benchmarks"] = [benchmark.VERSION, [one.read().sha256 for one in evaluation.benchmarks]]
-    texts = (keys.evaluation_text(text.name) for text in evaluation.texts)
-    return Work(keys.EVALUATION, VERSION, settings, store.data_versions([keys.PRETRAINED_MODEL, *texts]))
+@dataclass(frozen=True)
+class Evaluation(Stage):
+    """What the final checkpoint of a training is measured by."""
+
+    recipe: Recipe
+
+    name = keys.EVALUATION
+
+    @classmethod
+    def all_of(cls, recipe: Recipe) -> Iterable[Self]:
+        return [cls(recipe)]
+
+    @property
+    def deciding(self) -> Any:
+        return self.recipe.training.samples, self.recipe.evaluation
+
+    @property
+    def reads(self) -> Sequence[str]:
+        texts = (keys.evaluation_text(text.name) for text in self.recipe.evaluation.texts)
+        return [keys.PRETRAINED_MODEL, *texts]
+
+    def work(self, store: Store) -> Work:
+        settings: dict[str, Any] = {"samples": self.recipe.training.samples}
+        evaluation = self.recipe.evaluation
+        if self.recipe.training.objective != "pretrain":
+            settings["answers"] = answers.VERSION
+        if evaluation.titles:
+            settings["benchmarks"] = [benchmark.VERSION, [one.read().sha256 for one in evaluation.benchmarks]]
+        return Work(self.key, VERSION, settings, store.data_versions(self.reads))
 
 
 def evaluate_checkpoint(store: Store, name: str) -> Version:

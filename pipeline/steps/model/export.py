@@ -4,14 +4,18 @@ lineage.
 
 import json
 import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from tokenizers import Tokenizer, processors
 
+from pipeline.recipe.recipe import Recipe
 from pipeline.stages import tokenizer as bpe
 from pipeline.steps.model import evaluate, funnel, training_plots
 from pipeline.steps.model.model_card import model_card
+from pipeline.steps.stage import Stage
 from pipeline.steps.tokens.existing_tokenizer import CONFIG, TOKENIZER
 from pipeline.steps.training import plan
 from pipeline.steps.training.effort import Effort
@@ -25,12 +29,30 @@ from trainer.system.history import RunHistory
 VERSION = "export-5"
 
 
+@dataclass(frozen=True)
+class ExportedModel(Stage):
+    """The final checkpoint as others read it."""
+
+    name = keys.EXPORTED_MODEL
+
+    @classmethod
+    def all_of(cls, recipe: Recipe) -> Iterable[Self]:
+        return [cls()]
+
+    @property
+    def reads(self) -> Sequence[str]:
+        return [keys.PRETRAINED_MODEL, keys.EVALUATION]
+
+    def work(self, store: Store) -> Work:
+        return Work(self.key, VERSION, {}, store.data_versions(self.reads))
+
+
 def export(store: Store) -> Version:
     """Copies the Hugging Face files of the final checkpoint, prepares the tokenizer for prompts, and adds a
     `README.md`.
     """
     model, evaluation = store.current(keys.PRETRAINED_MODEL), store.current(keys.EVALUATION)
-    with store.making(export_work(store)) as draft:
+    with store.making(ExportedModel().work(store)) as draft:
         if isinstance(draft, Version):
             return draft
         result = plan.result(store, model)
@@ -50,11 +72,6 @@ def export(store: Store) -> Version:
         paths = [path for path in sorted(draft.path.glob("[!.]*")) if path.is_file()]
         files = {path.name: File.of(path, draft.path) for path in paths}
         return draft.publish([Part(keys.EXPORTED_MODEL, draft.work.fingerprint, files)])
-
-
-def export_work(store: Store) -> Work:
-    inputs = store.data_versions([keys.PRETRAINED_MODEL, keys.EVALUATION])
-    return Work(keys.EXPORTED_MODEL, VERSION, {}, inputs)
 
 
 def published(lineage: dict[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -12,9 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.recipe.recipe import Recipe
 from pipeline.recipe.sections import ShardParams
 from pipeline.stages import chat
 from pipeline.stages import tokenizer as bpe
+from pipeline.steps.stage import CorpusStage, Page
 from pipeline.steps.tokens.existing_tokenizer import CONFIG, TOKENIZER
 from pipeline.steps.tokens.tokenizer import frozen
 from pipeline.store import keys
@@ -53,65 +55,97 @@ SLOW = "encoding 50 times slower with `tokenizers`: the fast encoder does not su
 log = logging.getLogger(__name__)
 
 
-def tokenize(store: Store, engine: Engine, corpus: str, params: ShardParams) -> Version:
+@dataclass(frozen=True)
+class TokenShards(CorpusStage):
     """The token shards of a corpus: Megatron `.bin` and `.idx`, uint16 or uint32 by the largest id."""
-    scrubbed, quality, dedup, tokenizer = map(store.current, needed(corpus))
-    work = tokenize_work(store, corpus, params)
-    verdicts = {part.name: part for part in quality.parts}
-    decided = _decided(scrubbed, dedup)
-    tasks = []
-    for part in scrubbed.parts:
-        verdict, decision = verdicts[part.name], decided[part.name]
-        files = (
-            scrubbed.file(part, "documents"),
-            quality.file(verdict, "verdicts"),
-            dedup.file(decision, "decisions"),
-        )
-        made_from = [verdict.data_version, decision.data_version, tokenizer.data_version]
-        fingerprint = work.part_fingerprint([part.files["documents"].sha256, *made_from])
-        size = part.files["documents"].bytes // PROCESSES_PAY_LATER
-        tasks.append(PartTask(part.name, fingerprint, files, size))
-    slow = bpe.unsupported(frozen(tokenizer.directory()).tokenizer_json)
-    if slow:
-        log.info(f"%s: {SLOW}", work.key, slow)
-    used = tokenizer.only(TOKENIZER), tokenizer.only(CONFIG)
-    write = partial(
-        tokenize_part,
-        tokenizer=used,
-        validation_fraction=params.validation_fraction,
-        shard_tokens=params.shard_tokens,
-        fast=slow is None,
-        longest=params.longest,
+
+    params: ShardParams
+
+    name = keys.TOKEN_SHARDS
+    version = VERSION
+    page = Page(
+        "The kept documents of this corpus as token ids, in memory-mapped Megatron shards. Held-out "
+        "documents have their own shards.",
+        kinds=("memmap",),
+        group="token_shards",
+        job="retokenize",
+        numbers={
+            "train tokens": "train_tokens",
+            "validation tokens": "validation_tokens",
+            "train documents": "train_documents",
+            "validation documents": "validation_documents",
+            "documents without text": "empty_documents",
+            "parts that the fast encoder got wrong": "encoder_fallbacks",
+        },
     )
-    version = derive(store, engine, work, tasks, write)
-    fallbacks = version.counts["encoder_fallbacks"]
-    if fallbacks and not version.reused:
-        log.warning("%s: %d parts were encoded by `tokenizers` after a mismatch", work.key, fallbacks)
-    warn_of_loss(work.key, version.counts)
-    return version
+
+    @classmethod
+    def of(cls, recipe: Recipe, corpus: str) -> Sequence[Self]:
+        return [cls(corpus, recipe.shard_params)]
+
+    @property
+    def key(self) -> str:
+        return keys.token_shards(self.corpus)
+
+    @property
+    def reads(self) -> Sequence[str]:
+        return [*keys.judged(self.corpus), keys.DEDUP, keys.TOKENIZER]
+
+    def work(self, store: Store) -> Work:
+        scrubbed, quality, dedup, tokenizer = map(store.current, self.reads)
+        inputs = {version.key: version.data_version for version in (tokenizer, scrubbed, quality)}
+        decided = _decided(scrubbed, dedup)
+        inputs |= {keys.dedup_part(name): decision.data_version for name, decision in decided.items()}
+        version = self.version
+        if self.params.longest is not None:
+            settings = frozen(tokenizer.directory()).tokenizer_json
+            version += MESSAGES if for_messages(settings) != settings else ""
+        return Work(self.key, version, self.params, inputs)
+
+    def make(self, store: Store, engine: Engine) -> Version:
+        work, tokenizer = self.work(store), store.current(keys.TOKENIZER)
+        slow = bpe.unsupported(frozen(tokenizer.directory()).tokenizer_json)
+        if slow:
+            log.info(f"%s: {SLOW}", self.key, slow)
+        used = tokenizer.only(TOKENIZER), tokenizer.only(CONFIG)
+        write = partial(
+            tokenize_part,
+            tokenizer=used,
+            validation_fraction=self.params.validation_fraction,
+            shard_tokens=self.params.shard_tokens,
+            fast=slow is None,
+            longest=self.params.longest,
+        )
+        version = derive(store, engine, work, self._tasks(store, work), write)
+        fallbacks = version.counts["encoder_fallbacks"]
+        if fallbacks and not version.reused:
+            log.warning("%s: %d parts were encoded by `tokenizers` after a mismatch", self.key, fallbacks)
+        warn_of_loss(self.key, version.counts)
+        return version
+
+    def _tasks(self, store: Store, work: Work) -> list[PartTask]:
+        scrubbed, quality, dedup, tokenizer = map(store.current, self.reads)
+        verdicts = {part.name: part for part in quality.parts}
+        decided = _decided(scrubbed, dedup)
+        tasks = []
+        for part in scrubbed.parts:
+            verdict, decision = verdicts[part.name], decided[part.name]
+            files = (
+                scrubbed.file(part, "documents"),
+                quality.file(verdict, "verdicts"),
+                dedup.file(decision, "decisions"),
+            )
+            made_from = [verdict.data_version, decision.data_version, tokenizer.data_version]
+            fingerprint = work.part_fingerprint([part.files["documents"].sha256, *made_from])
+            size = part.files["documents"].bytes // PROCESSES_PAY_LATER
+            tasks.append(PartTask(part.name, fingerprint, files, size))
+        return tasks
 
 
 def warn_of_loss(what: str, counts: Mapping[str, int]) -> None:
     """Says how much of the held-out text its tokens do not give back."""
     if lost := counts.get(LOST):
         log.warning(NOT_GIVEN_BACK, what, f"{lost / counts[COMPARED]:.1%}")
-
-
-def tokenize_work(store: Store, corpus: str, params: ShardParams) -> Work:
-    scrubbed, quality, dedup, tokenizer = map(store.current, needed(corpus))
-    inputs = {version.key: version.data_version for version in (tokenizer, scrubbed, quality)}
-    decided = _decided(scrubbed, dedup)
-    inputs |= {keys.dedup_part(name): decision.data_version for name, decision in decided.items()}
-    version = VERSION
-    if params.longest is not None:
-        settings = frozen(tokenizer.directory()).tokenizer_json
-        version += MESSAGES if for_messages(settings) != settings else ""
-    return Work(keys.token_shards(corpus), version, params, inputs)
-
-
-def needed(corpus: str) -> tuple[str, ...]:
-    """The keys of what the shards of a corpus are made from."""
-    return (*keys.judged(corpus), keys.DEDUP, keys.TOKENIZER)
 
 
 def _decided(scrubbed: Version, dedup: Version) -> dict[str, Part]:

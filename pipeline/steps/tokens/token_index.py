@@ -6,10 +6,15 @@ relative to the block's first token. Where blocks begin follows from the lengths
 
 import os
 import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
+from pipeline.recipe.recipe import Recipe
+from pipeline.steps.stage import CorpusStage, Page
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine
 from pipeline.store.errors import PipelineError
@@ -31,13 +36,40 @@ class TokenIndexError(PipelineError):
     """There is no room for an index."""
 
 
-def index(store: Store, engine: Engine, corpus: str) -> Version:
-    """The index of the shards that follow from the recipe."""
-    return of_shards(store, engine, store.current(keys.token_shards(corpus)))
+@dataclass(frozen=True)
+class TokenIndex(CorpusStage):
+    """The index of the token shards of a corpus. No data is made from it, so the lineage of a checkpoint does
+    not have it.
+    """
 
+    name = keys.TOKEN_INDEX
+    version = VERSION
+    page = Page(
+        "Where each run of tokens occurs in the training text of `{corpus}`, so that `python -m pipeline "
+        "trace` finds the documents that hold a text.",
+        kinds=("memmap",),
+        group="token_shards",
+        job="pretrain",
+        numbers={"bytes": "bytes"},
+    )
 
-def index_work(store: Store, corpus: str) -> Work:
-    return work_of(store.current(keys.token_shards(corpus)))
+    @classmethod
+    def of(cls, recipe: Recipe, corpus: str) -> Sequence[Self]:
+        return [cls(corpus)] if recipe.token_index else []
+
+    @property
+    def key(self) -> str:
+        return keys.token_index(self.corpus)
+
+    @property
+    def reads(self) -> Sequence[str]:
+        return [keys.token_shards(self.corpus)]
+
+    def work(self, store: Store) -> Work:
+        return work_of(store.current(keys.token_shards(self.corpus)))
+
+    def make(self, store: Store, engine: Engine) -> Version:
+        return of_shards(store, engine, store.current(keys.token_shards(self.corpus)))
 
 
 def work_of(shards: Version) -> Work:

@@ -7,12 +7,14 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from tokenizers import Tokenizer
 
+from pipeline.recipe.recipe import Recipe
 from pipeline.stages import chat
 from pipeline.stages import tokenizer as bpe
+from pipeline.steps.stage import DataStage
 from pipeline.steps.tokens import word_counts
 from pipeline.steps.tokens.existing_tokenizer import CONFIG, TOKENIZER, fetch
 from pipeline.steps.tokens.template import check_template
@@ -23,7 +25,7 @@ from pipeline.store.engines.local import Engine, TimeLeft
 from pipeline.store.fingerprint import canonical_json, file_sha256, fingerprint
 from pipeline.store.manifest import File, Part, Version
 from pipeline.store.parts import Counts, kept_documents
-from pipeline.store.store import Store
+from pipeline.store.store import Store, StoreError
 from pipeline.store.work import NAME_LENGTH, Work
 from trainer.system.durable import write_atomically
 
@@ -55,49 +57,78 @@ def frozen(directory: Path) -> Frozen:
     return Frozen(tokenizer, file_sha256(directory / TOKENIZER), bpe.boundaries(tokenizer, config))
 
 
-def tokenizer(
-    store: Store,
-    engine: Engine,
-    recipe: str,
-    corpora: Sequence[str],
-    params: bpe.TokenizerChoice,
-    validation_fraction: float,
-    retrain: bool = False,
-) -> Version:
-    """The recipe's tokenizer. One in the store is reused even if the corpora have changed: a new one would
-    invalidate every shard and checkpoint.
+@dataclass(frozen=True)
+class FrozenTokenizer(DataStage):
+    """The recipe's tokenizer, trained on the kept documents of the corpora that are not held out."""
 
-    `retrain` makes a new one, or fetches an existing one again; so does a change of `params`. Held-out
-    documents are not trained on. Raises TokenizerError, also when the one in use is damaged, lost, or made by
-    other code, and in the form of VocabularyError.
-    """
-    if params.chat == "appended":
-        return _appended(store, recipe, params)
-    settings = _settings(recipe, params)
-    # Looked up under the lock: of two runs at once the second one gets the tokenizer of the first.
-    with store.locked(keys.TOKENIZER, fingerprint(settings)[:NAME_LENGTH]):
-        version = None if retrain else in_store(store, recipe, params)
-        if version is not None:
-            store.use(version)
-            return replace(version, reused=True)
-        if isinstance(params, bpe.ExistingTokenizer):
-            fetched = fetch(params)
-            given_back = _given_back(store, corpora, fetched)
-            if given_back.lost:
-                log.warning(
-                    "%s: of %r, %s: no bits per byte are measured", keys.TOKENIZER, params.source, given_back
-                )
-            inputs = {name: fingerprint(content) for name, content in fetched.items()}
-            with store.making(Work(keys.TOKENIZER, bpe.VERSION, settings, inputs)) as draft:
-                return draft if isinstance(draft, Version) else _publish(draft, fetched, _losses(given_back))
-        settings["validation_fraction"] = validation_fraction
-        inputs = store.data_versions(input_keys(corpora))
-        with store.making(Work(keys.TOKENIZER, bpe.VERSION, settings, inputs)) as draft:
+    recipe: str
+    corpora: Sequence[str]
+    params: bpe.TokenizerChoice
+    validation_fraction: float
+
+    name = keys.TOKENIZER
+    version = bpe.VERSION
+
+    @classmethod
+    def all_of(cls, recipe: Recipe) -> Sequence[Self]:
+        return [cls(recipe.name, list(recipe.weights), recipe.tokenizer, recipe.shards.validation_fraction)]
+
+    @property
+    def reads(self) -> Sequence[str]:
+        """The keys that decide which text is trained on and which is held out."""
+        return [keys.DEDUP, *(key for corpus in self.corpora for key in keys.judged(corpus))]
+
+    @property
+    def deciding(self) -> Any:
+        """Not the text: a tokenizer stays when the corpora change."""
+        return self.recipe, self.params
+
+    def work(self, store: Store) -> Version:
+        version = in_store(store, self.recipe, self.params)
+        if version is None:
+            raise StoreError(f"{self.key} has not been made for this recipe yet: materialize it first")
+        return version
+
+    def make(self, store: Store, engine: Engine, retrain: bool = False) -> Version:
+        """One in the store is reused even if the corpora have changed: a new one would invalidate every shard
+        and checkpoint.
+
+        `retrain` makes a new one, or fetches an existing one again; so does a change of `params`. Raises
+        TokenizerError, also when the one in use is damaged, lost, or made by other code, and in the form of
+        VocabularyError.
+        """
+        if self.params.chat == "appended":
+            return _appended(store, self.recipe, self.params)
+        settings = _settings(self.recipe, self.params)
+        # Looked up under the lock: of two runs at once the second one gets the tokenizer of the first.
+        with store.locked(self.key, fingerprint(settings)[:NAME_LENGTH]):
+            version = None if retrain else in_store(store, self.recipe, self.params)
+            if version is not None:
+                store.use(version)
+                return replace(version, reused=True)
+            if isinstance(self.params, bpe.ExistingTokenizer):
+                return self._fetched(store, self.params, settings)
+            return self._trained(store, engine, self.params, settings)
+
+    def _fetched(self, store: Store, params: bpe.ExistingTokenizer, settings: dict[str, Any]) -> Version:
+        fetched = fetch(params)
+        given_back = _given_back(store, self.corpora, fetched)
+        if given_back.lost:
+            log.warning("%s: of %r, %s: no bits per byte are measured", self.key, params.source, given_back)
+        inputs = {name: fingerprint(content) for name, content in fetched.items()}
+        with store.making(Work(self.key, self.version, settings, inputs)) as draft:
+            return draft if isinstance(draft, Version) else _publish(draft, fetched, _losses(given_back))
+
+    def _trained(
+        self, store: Store, engine: Engine, params: bpe.TokenizerParams, settings: dict[str, Any]
+    ) -> Version:
+        settings |= {"validation_fraction": self.validation_fraction}
+        with store.making(Work(self.key, self.version, settings, store.data_versions(self.reads))) as draft:
             if isinstance(draft, Version):
                 return draft
             with draft.scratch(engine.apart) as scratch:
                 words, counts = word_counts.of_sample(
-                    store, engine, scratch, corpora, params, validation_fraction
+                    store, engine, scratch, self.corpora, params, self.validation_fraction
                 )
             with TimeLeft("tokenizer: %.0f of %.0f merges") as merging:
                 trained = bpe.train_on_words(words, params, merging.reach)
@@ -231,8 +262,3 @@ def _lost(path: Path) -> Exception:
     return bpe.TokenizerError(
         f"{path}, the recipe's tokenizer, is missing or its manifest is damaged: {remedy(keys.TOKENIZER)}"
     )
-
-
-def input_keys(corpora: Sequence[str]) -> list[str]:
-    """The keys that decide which text is trained on and which is held out."""
-    return [keys.DEDUP, *(key for corpus in corpora for key in keys.judged(corpus))]

@@ -1,6 +1,6 @@
 """Measures how well the tokenizer fits each corpus, on held-out text, which it was not trained on."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.stages import tokenizer as bpe
-from pipeline.steps.tokens.tokenizer import frozen, input_keys
+from pipeline.steps.tokens.tokenizer import FrozenTokenizer, frozen
 from pipeline.store.manifest import Version
 from pipeline.store.parts import kept_documents
 from pipeline.store.store import Store
@@ -19,30 +19,28 @@ SAMPLE_BYTES = 2_000_000  # of each corpus
 Row = dict[str, Any]
 
 
-def fit(store: Store, corpora: Sequence[str], version: Version, validation_fraction: float) -> list[Row]:
+def fit(store: Store, stage: FrozenTokenizer, version: Version) -> list[Row]:
     """A row for each corpus with held-out text, measured on its first documents, about SAMPLE_BYTES. The
     tokens for begin and end of text are not counted, and words are separated by white space.
 
     Measured once for each tokenizer on the same text.
     """
-    state = [REPORT, [store.current(key).data_version for key in input_keys(corpora)], validation_fraction]
+    text = [store.current(key).data_version for key in stage.reads]
     rows: list[Row] = version.report(
-        "fit", state, lambda: list(_measured(store, corpora, version, validation_fraction))
+        "fit", [REPORT, text, stage.validation_fraction], lambda: list(_measured(store, stage, version))
     )
     return rows
 
 
-def _measured(
-    store: Store, corpora: Sequence[str], version: Version, validation_fraction: float
-) -> Iterator[Row]:
+def _measured(store: Store, stage: FrozenTokenizer, version: Version) -> Iterator[Row]:
     tokenizer = frozen(version.directory())
     fast = bpe.unsupported(tokenizer.tokenizer_json) is None
     encoder = bpe.Encoder(tokenizer.tokenizer_json, tokenizer.boundaries, fast)
-    for corpus in corpora:
+    for corpus in stage.corpora:
         documents = size = words = 0
         counts = np.zeros(encoder.max_id + 1, np.int64)
         for batch in kept_documents(store, corpus):
-            validates = bpe.held_out(batch.column("id"), validation_fraction)
+            validates = bpe.held_out(batch.column("id"), stage.validation_fraction)
             texts = batch.column("text").filter(pa.array(validates))
             ids, lengths = encoder.encode(texts)
             counts += np.bincount(ids, minlength=len(counts))

@@ -1,17 +1,18 @@
 """Token shards -> a training run: its configuration, its directory and its inputs."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import yaml
 
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps.lineage import record
 from pipeline.steps.lineage.checkpoints import Checkpoint, checkpoint
+from pipeline.steps.stage import Stage
 from pipeline.steps.tokens.shards import COMPARED, LOST, named
 from pipeline.steps.tokens.tokenizer import frozen
 from pipeline.steps.training import initial_weights, mixture
@@ -73,7 +74,8 @@ def plan(store: Store, recipe: Recipe, name: str = "") -> Run:
     when there is nothing to train or validate on.
     """
     recipe = with_length(store, recipe)
-    tokenizer, shards, work = store.current(keys.TOKENIZER), _shards(store, recipe), plan_work(store, recipe)
+    tokenizer, shards = store.current(keys.TOKENIZER), _shards(store, recipe)
+    work = PretrainedModel(recipe).work(store)
     training, run_dir = resolved(store, recipe), store.root / RUNS / work.fingerprint[:16]
     config = RunConfig(
         run_dir=run_dir,
@@ -96,15 +98,37 @@ def _first_name(run_dir: Path) -> str:
         return ""
 
 
-def plan_work(store: Store, recipe: Recipe) -> Work:
-    """The work of a training run. Raises WeightsError."""
-    read = [keys.TOKENIZER, *map(keys.token_shards, recipe.corpus_names)]
-    params = decisive(with_length(store, recipe))
-    params["training"]["pretrained"] = initial_weights.identity(store, resolved(store, recipe))
-    if recipe.tuning:
-        read += [keys.BASE_MODEL, *map(keys.base_shards, _rehearsed(recipe))]
-        params["post_training"] = {"epochs": recipe.tuning.epochs, "rehearsal": recipe.rehearsal}
-    return Work(keys.PRETRAINED_MODEL, VERSION, params, store.data_versions(read))
+@dataclass(frozen=True)
+class PretrainedModel(Stage):
+    """A training run."""
+
+    recipe: Recipe
+
+    name = keys.PRETRAINED_MODEL
+
+    @classmethod
+    def all_of(cls, recipe: Recipe) -> Iterable[Self]:
+        return [cls(recipe)]
+
+    @property
+    def deciding(self) -> Any:
+        return _decisive(self.recipe)
+
+    @property
+    def reads(self) -> Sequence[str]:
+        read = [keys.TOKENIZER, *map(keys.token_shards, self.recipe.corpus_names)]
+        if self.recipe.tuning:
+            read += [keys.BASE_MODEL, *map(keys.base_shards, _rehearsed(self.recipe))]
+        return read
+
+    def work(self, store: Store) -> Work:
+        """Raises WeightsError."""
+        recipe = self.recipe
+        params = _decisive(with_length(store, recipe))
+        params["training"]["pretrained"] = initial_weights.identity(store, resolved(store, recipe))
+        if recipe.tuning:
+            params["post_training"] = {"epochs": recipe.tuning.epochs, "rehearsal": recipe.rehearsal}
+        return Work(self.key, VERSION, params, store.data_versions(self.reads))
 
 
 def with_length(store: Store, recipe: Recipe) -> Recipe:
@@ -135,7 +159,7 @@ def _rehearsed(recipe: Recipe) -> list[str]:
     return list(base.weights) if recipe.rehearsal else []
 
 
-def decisive(recipe: Recipe) -> dict[str, Any]:
+def _decisive(recipe: Recipe) -> dict[str, Any]:
     """The settings of a recipe that decide its training run, and with it where variants part."""
     return {
         "training": recipe.training.model_dump(mode="json", exclude=OPERATIONAL),

@@ -8,11 +8,11 @@ import yaml
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.stage_facts import more
 from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
-from pipeline.steps.corpus.quality import judge
 from pipeline.store import keys
 from pipeline.store.store import Store
 from tests.integration.project import TRAINING
 from tests.pipeline.steps.corpora import ENGINE, SETTINGS, TEXTS, prepare
+from tests.pipeline.steps.make import judge
 from trainer.system.history import STORE_VARIABLE
 
 

@@ -11,11 +11,10 @@ from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.recipe import RECIPES
 from pipeline.recipe.variants import check_graph
 from pipeline.sources.files import FilesConfig
-from pipeline.steps.corpus.edit import edit
-from pipeline.steps.corpus.ingest import collect
 from pipeline.store import keys
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.store import Store
+from tests.pipeline.steps.make import collect, edit
 
 TEXTS = [
     "Subject: tea\nFrom: jane.doe@example.org\n\nIt is at four.\n",

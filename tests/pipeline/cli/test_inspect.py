@@ -18,13 +18,10 @@ from pipeline.sources.files import FilesConfig
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES, QualityParams
-from pipeline.steps.corpus.ingest import collect
-from pipeline.steps.corpus.quality import judge
-from pipeline.steps.corpus.scrub import scrub
-from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.parquet import read_table
 from pipeline.store.store import Store
+from tests.pipeline.steps.make import collect, deduplicate, judge, scrub
 
 PLAIN, ENGINE = PROFILES["plain"], LocalEngine(1)
 TEXT = " ".join(f"word{number}" for number in range(200))

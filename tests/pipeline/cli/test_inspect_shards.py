@@ -15,12 +15,11 @@ from pipeline.recipe.recipe import RECIPES
 from pipeline.recipe.sections import ShardParams
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.tokenizer import TokenizerParams
-from pipeline.steps.dedup.dedup import deduplicate
-from pipeline.steps.tokens.shards import prefixes, tokenize
-from pipeline.steps.tokens.tokenizer import tokenizer
+from pipeline.steps.tokens.shards import prefixes
 from pipeline.store.parts import kept_documents
 from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import ENGINE, SETTINGS, TEXTS, prepare
+from tests.pipeline.steps.make import deduplicate, tokenize, tokenizer
 from trainer.data.shards import Shard, bin_path, idx_path
 
 SHARDS = ShardParams(validation_fraction=0.2, shard_tokens=20_000)

@@ -9,7 +9,6 @@ import yaml
 from pipeline.recipe.recipe import BASE, RecipeError
 from pipeline.recipe.variants import load, load_all
 from pipeline.steps.recipe_versions import differing
-from pipeline.store import keys
 
 RECIPE: dict[str, Any] = {
     "name": "tiny",
@@ -71,7 +70,7 @@ def test_stages_are_shared_up_to_the_first_that_a_variant_changes(
     tmp_path: Path, variants: dict[str, Any], stage: str | None
 ) -> None:
     stages = differing(load_all(written(tmp_path, **variants)))
-    assert (keys.stage(stages[0].key) if stages else None) == stage
+    assert (stages[0].name if stages else None) == stage
 
 
 @pytest.mark.parametrize(
@@ -117,7 +116,7 @@ def test_seeds_are_variants_that_differ_in_the_seed_alone(tmp_path: Path) -> Non
     assert [one.training.seed - first for one in recipes.values()] == [0, 1, 0, 1, 2]
     assert [one.training.optimizer.lr for one in recipes.values()] == [0.003, 0.003, 0.01, 0.01, 0.01]
     assert recipes["faster.3"].variant == "faster.3"
-    assert keys.stage(differing(recipes)[0].key) == "pretrained_model"
+    assert differing(recipes)[0].name == "pretrained_model"
     assert load(path, "faster.2") == recipes["faster.2"]
 
 

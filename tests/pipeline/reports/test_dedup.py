@@ -9,11 +9,11 @@ import pytest
 
 from pipeline.reports import dedup as report
 from pipeline.stages.dedup import DedupParams
-from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import TEXTS
+from tests.pipeline.steps.make import deduplicate
 from tests.pipeline.steps.stored import put
 
 

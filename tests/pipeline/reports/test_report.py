@@ -12,13 +12,10 @@ from pipeline.sources.files import FilesConfig
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
-from pipeline.steps.corpus.ingest import collect
-from pipeline.steps.corpus.quality import judge
-from pipeline.steps.corpus.scrub import scrub
-from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.store import Store
 from tests.pages import SECTIONS, Page
+from tests.pipeline.steps.make import collect, deduplicate, judge, scrub
 
 ENGINE = LocalEngine(1)
 NOT_YET = "Not made yet: run dagster job execute -j pretrain."

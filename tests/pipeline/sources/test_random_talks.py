@@ -23,16 +23,11 @@ from pipeline.stages import tokenizer as bpe
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
-from pipeline.steps.corpus.ingest import collect
-from pipeline.steps.corpus.quality import judge
-from pipeline.steps.corpus.scrub import scrub
-from pipeline.steps.dedup.dedup import deduplicate
-from pipeline.steps.tokens.shards import tokenize
-from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.store.store import Store
 from tests.pipeline.sources.reading import documents_and_rejects
 from tests.pipeline.sources.talks import NOT_TO_BE_LEARNT, Row, files
 from tests.pipeline.steps.corpora import ENGINE, TEXTS
+from tests.pipeline.steps.make import collect, deduplicate, judge, scrub, tokenize, tokenizer
 
 FORMATS = ("chat", "preferences")
 Verdicts = dict[int, str]  # the text of a row, or why it is set aside

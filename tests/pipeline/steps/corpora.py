@@ -10,11 +10,9 @@ from pydoc_data.topics import topics
 from pipeline.sources.files import FilesConfig
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
-from pipeline.steps.corpus.ingest import collect
-from pipeline.steps.corpus.quality import judge
-from pipeline.steps.corpus.scrub import scrub
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.store import Store
+from tests.pipeline.steps.make import collect, judge, scrub
 
 ENGINE = LocalEngine(workers=1)
 TEXTS = [text for _, text in sorted(topics.items()) if len(text) > 2000][:30]

@@ -14,15 +14,12 @@ from pipeline.recipe.sections import ShardParams
 from pipeline.stages.chat import ConversationError
 from pipeline.stages.quality import PROFILES
 from pipeline.steps.recipe_versions import store_of
-from pipeline.steps.stages import DATA_STAGES
-from pipeline.steps.tokens.shards import tokenize
-from pipeline.steps.tokens.tokenizer import tokenizer
-from pipeline.store import keys
 from pipeline.store.parts import kept_documents
 from pipeline.store.store import Store
 from tests.integration.project import TRAINING
 from tests.pipeline.plugins.code import write
 from tests.pipeline.steps.corpora import ENGINE, TEXTS
+from tests.pipeline.steps.make import tokenize, tokenizer, up_to_dedup
 from trainer.system.history import STORE_VARIABLE
 
 EXAM = "Which of these words is not one of the words of this short exam at all, or of any other one?"
@@ -68,12 +65,7 @@ def made(project: Path, **changes: Any) -> tuple[Recipe, Store]:
     project.write_text(yaml.safe_dump(RECIPE | changes))
     recipe = load_recipe(project)
     store = store_of(recipe)
-    for stage in DATA_STAGES:
-        if stage.key == keys.TOKENIZER:
-            break
-        for key in stage.keys(recipe) if stage.page else ():
-            names = stage.names(key) or ()
-            stage.page.make(store, ENGINE, *names, *stage.settings(recipe, *names))
+    up_to_dedup(store, ENGINE, recipe)
     tokenizer(store, ENGINE, recipe.name, recipe.corpus_names, recipe.tokenizer, 0.3)
     return recipe, store
 

@@ -13,17 +13,15 @@ from pipeline.stages.dedup import DedupParams
 from pipeline.stages.quality import PROFILES
 from pipeline.stages.tokenizer import TokenizerParams
 from pipeline.steps import checks
-from pipeline.steps.corpus.quality import judge
-from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.steps.tokens import bigram
-from pipeline.steps.tokens.shards import prefixes, tokenize
-from pipeline.steps.tokens.tokenizer import tokenizer
+from pipeline.steps.tokens.shards import prefixes
 from pipeline.steps.training import plan
 from pipeline.store.damage import DamageError
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.manifest import manifest_text
 from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import TEXTS, prepare
+from tests.pipeline.steps.make import deduplicate, judge, tokenize, tokenizer
 from tests.pipeline.steps.training.test_plan import recipe
 from tests.pipeline.store.test_damage import flip, flip_in_silence
 from trainer.data.shards import bin_path, idx_path

@@ -12,13 +12,11 @@ from tests.integration.project import ROOT
 USES = """
 import json, sys
 from pathlib import Path
+from tests.pipeline.steps.make import judge, deduplicate, tokenizer
 from pipeline.stages import quality
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.tokenizer import TokenizerParams
 from pipeline.store.store import Store
-from pipeline.steps.corpus.quality import judge
-from pipeline.steps.dedup.dedup import deduplicate
-from pipeline.steps.tokens.tokenizer import tokenizer
 from tests.pipeline.steps.corpora import ENGINE, TEXTS, prepare
 
 store = Store(Path(sys.argv[1]) / "store")
@@ -38,9 +36,9 @@ def test_a_run_finds_every_kernel_compiled(tmp_path: Path) -> None:
         subprocess.run([sys.executable, *arguments], check=True, env=environment, cwd=ROOT)
         return {path.name for path in cache.rglob("*.nbc")}
 
-    scrubbing = compiled("-m", "pipeline.steps.compile_ahead", "scrubbing")
+    scrubbing = compiled("-m", "pipeline.steps.compile_kernels", "scrubbing")
     modules = {path.stem for path in (ROOT / "pipeline/stages/pii").glob("*.py")}
     assert scrubbing and {name.partition(".")[0] for name in scrubbing} <= modules
-    ahead = compiled("-m", "pipeline.steps.compile_ahead", "later")
+    ahead = compiled("-m", "pipeline.steps.compile_kernels", "later")
     assert ahead > scrubbing
     assert compiled("-c", USES, str(tmp_path)) == ahead

@@ -11,14 +11,15 @@ from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.recipe import Recipe, RecipeError
 from pipeline.recipe.variants import load_all
 from pipeline.sources.benchmarks.items import Benchmark, Question
-from pipeline.steps.corpus import evaluation_texts
+from pipeline.steps.corpus.evaluation_texts import EvaluationWindows
 from pipeline.steps.corpus.ingest import CorpusError
 from pipeline.steps.model.benchmark import Asked, by_cluster
 from pipeline.steps.recipe_versions import RecipeVersions
-from pipeline.steps.stages import final_assets, made
+from pipeline.steps.stages import final_assets, of_data
 from pipeline.store import keys
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.manifest import Version
+from pipeline.store.parquet import read_table
 from pipeline.store.store import Store
 from tests.integration.project import TRAINING
 
@@ -44,8 +45,8 @@ def recipe(directory: Path, texts: dict[str, str], **changes: object) -> Recipe:
 
 
 def cut(store: Path, made_by: Recipe) -> Version:
-    (text,) = made_by.evaluation.texts
-    return evaluation_texts.cut(Store(store, RecipeVersions(made_by)), LocalEngine(1), text.name, text)
+    (windows,) = EvaluationWindows.all_of(made_by)
+    return windows.make(Store(store, RecipeVersions(made_by)), LocalEngine(1))
 
 
 def test_recipes_that_filter_and_scrub_otherwise_share_a_text(tmp_path: Path) -> None:
@@ -53,12 +54,12 @@ def test_recipes_that_filter_and_scrub_otherwise_share_a_text(tmp_path: Path) ->
     other = {"name": "other", "scrub": {"kinds": []}, "quality": {"min_words": 5000}}
     second = cut(tmp_path / "store", recipe(tmp_path, {"mail": MAIL * 100}, **other))
     assert (second.fingerprint, second.reused) == (first.fingerprint, True)
-    assert "jane" not in evaluation_texts.read_table(first.only("windows")).column("text")[0].as_py()
+    assert "jane" not in read_table(first.only("windows")).column("text")[0].as_py()
 
 
 def test_a_text_is_no_part_of_what_a_model_is_made_from(tmp_path: Path) -> None:
     found = recipe(tmp_path, {"mail": MAIL})
-    assert keys.evaluation_text("mail") not in {*made(found), *final_assets(found)}
+    assert keys.evaluation_text("mail") not in {*of_data(found), *final_assets(found)}
 
 
 def test_a_text_without_words_is_named(tmp_path: Path) -> None:

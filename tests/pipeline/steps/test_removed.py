@@ -22,14 +22,9 @@ from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
 from pipeline.stages.tokenizer import ExistingTokenizer
 from pipeline.steps import checks
-from pipeline.steps.corpus.ingest import CorpusError, collect, last_read
-from pipeline.steps.corpus.quality import judge
-from pipeline.steps.corpus.scrub import scrub
-from pipeline.steps.dedup.dedup import deduplicate
+from pipeline.steps.corpus.ingest import CorpusError, Raw
 from pipeline.steps.lineage.checkpoints import LineageError
 from pipeline.steps.lineage.removal import find
-from pipeline.steps.tokens.shards import tokenize
-from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.steps.training import plan
 from pipeline.store import keys
 from pipeline.store.cleanup.gc import published
@@ -39,8 +34,10 @@ from pipeline.store.manifest import Part, Version
 from pipeline.store.parquet import read_table
 from pipeline.store.removed import remove
 from pipeline.store.store import Store
+from pipeline.store.work import Work
 from tests.pipeline.steps.corpora import ENGINE, TEXTS
 from tests.pipeline.steps.lineage.conftest import QUICK, train
+from tests.pipeline.steps.make import collect, deduplicate, judge, scrub, tokenize, tokenizer
 from tests.pipeline.steps.training.test_plan import HELD_OUT, recipe
 from tests.traces import END, bytes_with, pieces
 from trainer.system.history import STORE_VARIABLE
@@ -300,13 +297,17 @@ def test_only_what_lost_a_document_is_read_again(tmp_path: Path) -> None:
     assert store.read("second").path == other.path
 
 
+def last_read(store: Made) -> Version | Work:
+    return Raw("first", store.config("first"), PART_BYTES).work(store.store)
+
+
 def test_a_version_that_holds_a_removed_document_is_no_longer_meant(tmp_path: Path) -> None:
     store = Made(tmp_path, None)
     store.read("first")
     store.forget("3")
-    assert not isinstance(last_read(store.store, "first", store.config("first"), PART_BYTES), Version)
+    assert not isinstance(last_read(store), Version)
     raw = store.read("first")
-    assert last_read(store.store, "first", store.config("first"), PART_BYTES).path == raw.path
+    assert isinstance(found := last_read(store), Version) and found.path == raw.path
 
 
 def test_a_reading_that_was_killed_goes_on_without_the_documents(tmp_path: Path, frozen: Path) -> None:

@@ -12,9 +12,11 @@ from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.recipe import BASE, Recipe, RecipeError
 from pipeline.recipe.variants import load, load_all
 from pipeline.stages.quality import PROFILES
+from pipeline.steps.corpus.quality import Quality
+from pipeline.steps.dedup.dedup import Dedup
 from pipeline.steps.dedup.limits import by_corpus
 from pipeline.steps.recipe_versions import RecipeVersions, differing, store_of
-from pipeline.steps.stages import DATA_STAGES, made
+from pipeline.steps.stages import of_data
 from pipeline.store import keys
 from pipeline.store.fingerprint import fingerprint
 from pipeline.store.manifest import breakdown
@@ -22,6 +24,7 @@ from pipeline.store.parts import kept_documents
 from pipeline.store.store import Store
 from tests.integration.project import TRAINING
 from tests.pipeline.steps.corpora import ENGINE
+from tests.pipeline.steps.make import up_to_dedup
 from trainer.system.history import STORE_VARIABLE
 
 SENTENCE = "The sailor of the old ship and the captain have to be on deck with number {} at {} bells. "
@@ -63,12 +66,7 @@ def opened(project: Path, *corpora: dict[str, Any], **changes: Any) -> tuple[Rec
     project.write_text(yaml.safe_dump(RECIPE | {"corpora": changed} | changes))
     recipe = load_recipe(project)
     store = store_of(recipe)
-    for stage in DATA_STAGES:
-        if stage.key == keys.TOKENIZER:
-            break
-        for key in stage.keys(recipe) if stage.page else ():
-            names = stage.names(key) or ()
-            stage.page.make(store, ENGINE, *names, *stage.settings(recipe, *names))
+    up_to_dedup(store, ENGINE, recipe)
     return recipe, store
 
 
@@ -141,10 +139,10 @@ def test_variants_and_runs_change_the_rules_of_one_corpus(project: Path) -> None
     run = load(project, BASE, {"corpora": {"books": {"quality": "docs", "dedup": False}}})
     assert run.rules("books").quality.model_dump() == PROFILES["docs"].model_dump()
     assert run.apart == ["books"]
-    first = [differing({BASE: base, "other": other})[0].key for other in (long, run)]
-    assert first == [keys.quality("{corpus}")] * 2
+    first = [differing({BASE: base, "other": other})[0] for other in (long, run)]
+    assert first == [Quality] * 2
     apart = load(project, BASE, {"corpora": {"books": {"dedup": False}}})
-    assert differing({BASE: base, "apart": apart})[0].key == keys.DEDUP
+    assert differing({BASE: base, "apart": apart})[0] is Dedup
 
 
 def test_the_record_of_a_recipe_means_the_same_rules(project: Path) -> None:
@@ -194,7 +192,7 @@ def test_a_recipe_without_own_rules_means_the_versions_that_it_meant_before_ther
 ) -> None:
     recipe, store = opened(project)
     assert list(recipe.corpora[1].model_dump()) == ["name", "source", "weight"]
-    params = {key: store.current(key).manifest["params"] for key in made(recipe)[:-3]}
+    params = {key: store.current(key).manifest["params"] for key in list(of_data(recipe))[:-3]}
     for corpus in recipe.corpus_names:
         del params[keys.contamination(corpus)]  # it has new settings, and a hash that depends on the library
     assert fingerprint(params) == "fa839c8f81316386bf65b105c4c9f6bc7cd9c58aac85b30c63405d606645301d"

@@ -1,4 +1,4 @@
-"""The table of stages: a kernel and a row make a stage."""
+"""The classes of stages: a kernel and a class make a stage."""
 
 import re
 import sys
@@ -19,8 +19,9 @@ from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
 from pipeline.recipe.recipe import BASE, Recipe
 from pipeline.recipe.variants import load, load_all
 from pipeline.steps import stages
+from pipeline.steps.corpus.quality import Quality
 from pipeline.steps.lineage import record
-from pipeline.steps.recipe_versions import RecipeVersions, row_of, store_of, table
+from pipeline.steps.recipe_versions import RecipeVersions, store_of, table
 from pipeline.steps.stages import DATA_STAGES, asset_of, final_assets, made_of_one_corpus
 from pipeline.store import keys
 from pipeline.store.cleanup import gc
@@ -45,11 +46,12 @@ def test_a_stage_that_the_recipe_does_not_have_is_refused(tmp_path: Path, recipe
             RecipeVersions(recipe).find(Store(tmp_path), key)
 
 
-def test_every_key_of_a_recipe_belongs_to_one_row(recipe: Recipe) -> None:
-    for stage in table():
-        for key in stage.keys(recipe):
-            assert [one for one in table() if one.names(key) is not None] == [stage]
-    assert row_of("training_runs")[0] is None
+def test_every_key_of_a_recipe_belongs_to_one_class(recipe: Recipe) -> None:
+    found = [stage.key for kind in table() for stage in kind.all_of(recipe)]
+    assert len(found) == len(set(found)) and keys.PRETRAINED_MODEL in found
+    for kind in stages.all_stages():
+        assert all(stages.kind_of(stage.key) is kind for stage in kind.all_of(recipe))
+    assert stages.kind_of("training_runs") is None
 
 
 def test_an_error_about_a_stage_that_is_no_asset_names_the_asset_that_makes_it(
@@ -70,8 +72,8 @@ def test_a_recipe_that_wants_an_index_has_it_as_an_asset_that_no_lineage_records
     assert made.asset_deps[made.key] == {asset_key(keys.token_shards(corpus))}
     model = pretrained_model_asset(wanted)
     assert asset_key(keys.token_index(corpus)) in model.asset_deps[model.key]  # so that samples are traced
-    assert keys.token_index(corpus) in [key for stage in table() for key in stage.keys(wanted)]
-    assert keys.token_index(corpus) not in stages.made(wanted) and "token_index" not in recipe.model_dump()
+    assert keys.token_index(corpus) in stages.of_recipe(wanted)
+    assert keys.token_index(corpus) not in stages.of_data(wanted) and "token_index" not in recipe.model_dump()
     assert not [one for one in stage_assets(recipe, "pretrain") if one.key.path[0] == keys.TOKEN_INDEX]
 
 
@@ -116,14 +118,14 @@ def test_the_stage_that_contributing_shows_is_an_asset_in_lineage_in_variants_an
 ) -> None:
     page = Path("CONTRIBUTING.md").read_text(encoding="utf-8").partition("\n### a stage\n")[2]
     kernel, row, test = re.findall(r"^```python\n(.*?)^```$", page, flags=re.DOTALL | re.MULTILINE)
-    assert len((row + test).splitlines()) < 60
+    assert len((row + test).splitlines()) <= 40
     lengths = ModuleType("pipeline.stages.lengths")
     monkeypatch.setitem(sys.modules, lengths.__name__, lengths)
     monkeypatch.setattr("pipeline.stages.lengths", lengths, raising=False)
     exec(kernel, lengths.__dict__)
-    exec(row, names := {**vars(stages)})
-    place = [one.key for one in DATA_STAGES].index(keys.quality("{corpus}"))
-    monkeypatch.setattr(stages, "DATA_STAGES", (*DATA_STAGES[:place], names["ROW"], *DATA_STAGES[place:]))
+    exec(row, names := {"__name__": "pipeline.steps.corpus.lengths"})
+    place = DATA_STAGES.index(Quality)
+    monkeypatch.setattr(stages, "DATA_STAGES", (*DATA_STAGES[:place], names["Lengths"], *DATA_STAGES[place:]))
     exec(test, found := {})
     found["test_the_characters_of_each_document_are_counted"]()
 

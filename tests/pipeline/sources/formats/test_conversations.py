@@ -13,11 +13,11 @@ from pydantic import ValidationError
 from pipeline.sources import open_source
 from pipeline.sources.files import FilesConfig
 from pipeline.sources.hub.dataset import HubConfig
-from pipeline.steps.corpus.ingest import collect
 from pipeline.store.manifest import breakdown
 from pipeline.store.store import Store
 from tests.pipeline.sources.reading import documents_and_rejects, read
 from tests.pipeline.steps.corpora import ENGINE
+from tests.pipeline.steps.make import collect
 
 USER, ASSISTANT = {"role": "user", "content": "Hi\n🙂"}, {"role": "assistant", "content": "Hey"}
 SAID = "\x1euser\x1fHi\n🙂\x1eassistant\x1fHey"

@@ -264,7 +264,6 @@ COLLECT = """
 import sys
 from pathlib import Path
 from pipeline.sources.hub.dataset import HubConfig
-from pipeline.steps.corpus.ingest import collect
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.store import Store
 engine = LocalEngine(2, processes_pay_above=0)

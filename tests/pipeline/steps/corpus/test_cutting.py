@@ -17,14 +17,13 @@ from pipeline.sources.documents import document_id
 from pipeline.sources.files import FilesConfig
 from pipeline.stages.pii import PiiParams
 from pipeline.steps.corpus.cutting import LEAST, MOST, numbered, row_groups
-from pipeline.steps.corpus.ingest import collect
-from pipeline.steps.corpus.scrub import scrub
 from pipeline.store.draft import Draft
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.manifest import Version
 from pipeline.store.params import DOCUMENT_SCHEMA
 from pipeline.store.store import Store
 from pipeline.store.work import Work
+from tests.pipeline.steps.make import collect, scrub
 
 ENGINE = LocalEngine(workers=1)
 PART_BYTES = 4_000

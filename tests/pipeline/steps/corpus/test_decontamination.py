@@ -18,8 +18,7 @@ from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.recipe import RecipeError
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
-from pipeline.steps.corpus.decontamination import DecontaminationError, find, index
-from pipeline.steps.dedup.dedup import deduplicate
+from pipeline.steps.corpus.decontamination import Contamination, DecontaminationError, EvaluationNgrams
 from pipeline.store import keys
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.manifest import Version
@@ -28,6 +27,7 @@ from pipeline.store.store import Store
 from tests.integration.project import TRAINING
 from tests.pipeline.plugins.code import write
 from tests.pipeline.steps.corpora import SETTINGS, TEXTS, prepare
+from tests.pipeline.steps.make import deduplicate
 from tests.pipeline.steps.stored import put
 
 ENGINE = LocalEngine(workers=1)
@@ -59,8 +59,8 @@ def params(tmp_path: Path, **changes: Any) -> Decontamination:
 
 
 def searched(store: Store, asked: Decontamination) -> Version:
-    index(store, ENGINE, asked, [PiiParams()])
-    return find(store, ENGINE, "docs", asked)
+    EvaluationNgrams(asked, [PiiParams()], ()).make(store, ENGINE)
+    return Contamination("docs", asked).make(store, ENGINE)
 
 
 def rows(version: Version, table: str) -> list[dict[str, Any]]:
@@ -112,10 +112,10 @@ def test_a_quote_that_transforms_rewrite_is_found(
     chain = [Transform(TransformParams(python="swap:swap", version="1"))]
     put(store, "docs", {"p": {"d1": f"{TEXTS[1]} {SCRUBBED.replace('how', 'just how')}"}})
     strict = params(tmp_path, ngram=20, min_words=20)
-    index(store, ENGINE, strict, [PiiParams()])
-    assert find(store, ENGINE, "docs", strict).counts["contaminated"] == 0
-    index(store, ENGINE, strict, [PiiParams()], [chain])
-    assert find(store, ENGINE, "docs", strict).counts["contaminated"] == 1
+    EvaluationNgrams(strict, [PiiParams()], ()).make(store, ENGINE)
+    assert Contamination("docs", strict).make(store, ENGINE).counts["contaminated"] == 0
+    EvaluationNgrams(strict, [PiiParams()], [chain]).make(store, ENGINE)
+    assert Contamination("docs", strict).make(store, ENGINE).counts["contaminated"] == 1
 
 
 def test_inspect_shows_what_a_document_quotes(
@@ -180,4 +180,4 @@ def test_a_set_without_a_text_that_is_long_enough_is_named(store: Store, tmp_pat
     with pytest.raises(
         DecontaminationError, match=r"'exam' has no text of \d+ words or more: name the column"
     ):
-        index(store, ENGINE, params(tmp_path), [PiiParams()])
+        EvaluationNgrams(params(tmp_path), [PiiParams()], ()).make(store, ENGINE)

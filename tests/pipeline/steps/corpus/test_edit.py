@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from pipeline.sources.files import FilesConfig
 from pipeline.stages.edits import EditParams, Repeated
 from pipeline.steps.corpus import repeated_units
-from pipeline.steps.corpus.edit import edit, texts_before
-from pipeline.steps.corpus.ingest import collect
+from pipeline.steps.corpus.edit import texts_before
 from pipeline.store import keys
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.manifest import Version
 from pipeline.store.parquet import batches
 from pipeline.store.store import Store
+from tests.pipeline.steps.make import collect, edit
 
 ENGINE = LocalEngine(1)
 LINES = st.sampled_from(["Home", " Home ", "About us", "語", "One more line", "", " "])

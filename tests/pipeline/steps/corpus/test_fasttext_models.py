@@ -13,12 +13,12 @@ from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.recipe import RecipeError
 from pipeline.stages.fasttext import ModelError, read_model, scores
 from pipeline.stages.quality import PROFILES, QualityParams
-from pipeline.steps.corpus.quality import judge
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
 from tests.integration.project import TRAINING
 from tests.pipeline.stages.test_fasttext import a_model
 from tests.pipeline.steps.corpora import ENGINE, TEXTS, prepare
+from tests.pipeline.steps.make import judge
 
 CLASSIFIER = {"name": "liked", "fasttext": "model.bin", "label": "__label__y", "min": 0.3}
 

@@ -17,13 +17,14 @@ import zstandard
 from pipeline.sources.files import FilesConfig
 from pipeline.sources.source import Unit
 from pipeline.steps import checks
-from pipeline.steps.corpus.ingest import CorpusError, collect, last_read, observe, unit_groups
+from pipeline.steps.corpus.ingest import CorpusError, Raw, unit_groups
 from pipeline.store.atomic import OutputError
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.fingerprint import file_sha256
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
 from pipeline.store.work import Work
+from tests.pipeline.steps.make import collect
 from tests.pipeline.steps.training.test_plan import recipe
 
 ENGINE = LocalEngine(workers=1)
@@ -106,9 +107,9 @@ def test_what_was_read_with_other_settings_is_not_what_was_last_read_with_these(
     numbered(tmp_path / "in", 2)
     store, files = Store(tmp_path / "store"), config(tmp_path / "in")
     version = collect(store, ENGINE, "c", files, part_bytes=10_000)
-    assert last_read(store, "c", files, 10_000) == version
+    assert Raw("c", files, 10_000).work(store) == version
     for other, part_bytes in ((files, 20_000), (files.model_copy(update={"max_documents": 1}), 10_000)):
-        assert isinstance(last_read(store, "c", other, part_bytes), Work)
+        assert isinstance(Raw("c", other, part_bytes).work(store), Work)
 
 
 def test_an_id_that_two_files_share_stays_with_the_first(tmp_path: Path) -> None:
@@ -164,11 +165,11 @@ def test_an_unchanged_corpus_is_not_read_again_to_find_that_out(
     monkeypatch.setattr(
         "pipeline.store.file_hashes.file_sha256", lambda path: read.append(path) or file_sha256(path)
     )  # type: ignore[func-returns-value]
-    assert observe(store, "c", config(tmp_path / "in")) == before.manifest["inputs"]["source"]
+    assert Raw("c", config(tmp_path / "in"), 2000).observe(store) == before.manifest["inputs"]["source"]
     assert collect(store, ENGINE, "c", config(tmp_path / "in"), part_bytes=2000).reused
     assert read == []
     write(tmp_path / "in" / "00.jsonl", {"id": "other", "text": "changed"})
-    assert observe(store, "c", config(tmp_path / "in")) != before.manifest["inputs"]["source"]
+    assert Raw("c", config(tmp_path / "in"), 2000).observe(store) != before.manifest["inputs"]["source"]
     assert read == [tmp_path / "in" / "00.jsonl"]
 
 

@@ -22,16 +22,15 @@ from pipeline.sources.source import SourceError
 from pipeline.sources.user_code import PythonConfig
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
-from pipeline.steps.corpus.ingest import CorpusError, collect, observe
-from pipeline.steps.corpus.quality import judge, reasons
-from pipeline.steps.corpus.scrub import scrub
-from pipeline.steps.corpus.transform import transform
+from pipeline.steps.corpus.ingest import CorpusError, Raw
+from pipeline.steps.corpus.quality import reasons
 from pipeline.store.engines.local import Engine, LocalEngine
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
 from tests.integration.project import TRAINING
 from tests.pipeline.plugins.code import write
 from tests.pipeline.steps.corpora import ENGINE
+from tests.pipeline.steps.make import collect, judge, scrub, transform
 
 MODULE = """
     import os
@@ -309,7 +308,7 @@ def test_a_source_is_read_again_when_its_fingerprint_version_or_parameters_chang
     assert read(source(name="once")) == (3, 0)
     assert read(source(version="2", name="once")) == (3, 1)
     assert read(source(version="2", name="once", many=4)) == (4, 1)
-    assert observe(store, "some", source(many=7)) != observe(store, "some", source(many=8))
+    assert Raw("some", source(many=7), 1).observe(store) != Raw("some", source(many=8), 1).observe(store)
 
 
 def test_a_source_that_breaks_off_names_its_last_document_and_publishes_nothing(store: Store) -> None:

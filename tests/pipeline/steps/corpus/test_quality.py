@@ -9,12 +9,11 @@ import pytest
 from pipeline.sources.files import FilesConfig
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
-from pipeline.steps.corpus.ingest import collect
-from pipeline.steps.corpus.quality import judge, reasons
-from pipeline.steps.corpus.scrub import scrub
+from pipeline.steps.corpus.quality import reasons
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import ENGINE, TEXTS
+from tests.pipeline.steps.make import collect, judge, scrub
 
 DOCS = PROFILES["docs"]
 GERMAN = (

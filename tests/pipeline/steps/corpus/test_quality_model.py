@@ -17,14 +17,14 @@ from pipeline.recipe.recipe import RecipeError
 from pipeline.stages.fasttext import read_model, scores
 from pipeline.stages.quality import PROFILES, QualityParams
 from pipeline.stages.quality_model import QualityModelParams, Score, auc, train, windows
-from pipeline.steps.corpus import quality_model
-from pipeline.steps.corpus.quality import judge, judge_again
-from pipeline.steps.corpus.quality_model import FACTS
+from pipeline.steps.corpus.quality import Quality
+from pipeline.steps.corpus.quality_model import FACTS, QualityModel
 from pipeline.store.errors import PipelineError
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
 from tests.integration.project import TRAINING
 from tests.pipeline.steps.corpora import ENGINE, prepare
+from tests.pipeline.steps.make import judge
 
 GOOD, BAD, COMMON = ("river", "valley", "museum"), ("cheap", "click", "subscribe"), ("the", "a", "of", "and")
 PARAMS = QualityModelParams(positive=("good",), negative=("bad",))
@@ -100,7 +100,7 @@ def store(tmp_path: Path) -> Store:
     store = Store(tmp_path / "store")
     prepare(store, tmp_path / "good.jsonl", [text(GOOD, i) for i in range(200)])
     prepare(store, tmp_path / "bad.jsonl", [text(BAD if i % 4 else GOOD, 1000 + i) for i in range(200)])
-    quality_model.train(store, ENGINE, PARAMS)
+    QualityModel(PARAMS).make(store, ENGINE)
     return store
 
 
@@ -125,7 +125,7 @@ def test_the_top_of_a_corpus_is_kept_and_another_threshold_measures_nothing_agai
     )
     assert judged(store, top=0.1).counts["kept"] == 20
     assert store.current("corpora/bad/filters/liked").fingerprint == measured.fingerprint
-    then = judge_again(store, {"bad": params(min=least)}, "bad", measured.parts[0].name)
+    then = Quality("bad", params(min=least)).judged_again(store, measured.parts[0].name)
     assert then.column("rule").null_count == 40
 
 
@@ -143,14 +143,14 @@ def test_the_top_is_a_share_of_the_documents_in_the_languages_to_keep(store: Sto
 
 def test_the_model_is_found_again_and_another_one_is_measured_again(store: Store) -> None:
     before = judged(store, top=0.2)
-    assert quality_model.train(store, ENGINE, PARAMS).reused
+    assert QualityModel(PARAMS).make(store, ENGINE).reused
     made = store.current("quality_model")
     assert (
         set(made.only("quality_model").files.root.parts)
         and json.loads(made.only(FACTS).read_text())["AUC"] > 0.7
     )
     prepare(store, store.root.parent / "good.jsonl", [text(GOOD, 5000 + i) for i in range(300)])
-    assert not quality_model.train(store, ENGINE, PARAMS).reused
+    assert not QualityModel(PARAMS).make(store, ENGINE).reused
     assert judged(store, top=0.2).fingerprint != before.fingerprint
 
 
@@ -163,7 +163,7 @@ def test_fasttext_reads_the_file(store: Store) -> None:
 def test_a_mistake_is_one_sentence(store: Store, tmp_path: Path) -> None:
     prepare(store, tmp_path / "few.jsonl", [text(GOOD, i) for i in range(20)])
     with pytest.raises(PipelineError, match="too few documents to hold some out"):
-        quality_model.train(store, ENGINE, QualityModelParams(positive=("few",), negative=("bad",)))
+        QualityModel(QualityModelParams(positive=("few",), negative=("bad",))).make(store, ENGINE)
     recipe = {
         "name": "own",
         "corpora": [{"name": "notes", "source": {"kind": "files", "paths": ["*.jsonl"]}}],

@@ -20,13 +20,13 @@ from hypothesis import strategies as st
 from pipeline.recipe.sections import DedupGuard
 from pipeline.stages import dedup
 from pipeline.steps.dedup import candidates, clusters, components, shuffle
-from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.steps.dedup.limits import alarms
 from pipeline.store import keys
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
 from tests.pipeline.stages.dedup import in_memory
+from tests.pipeline.steps.make import deduplicate
 from tests.pipeline.steps.stored import put
 
 ENGINE = LocalEngine(workers=1)

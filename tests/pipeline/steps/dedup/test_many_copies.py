@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.stages import dedup
-from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.store import Store
+from tests.pipeline.steps.make import deduplicate
 from tests.pipeline.steps.stored import put
 
 

@@ -11,8 +11,6 @@ import pytest
 
 from pipeline.sources.files import FilesConfig
 from pipeline.stages.pii import PiiParams
-from pipeline.steps.corpus.ingest import collect
-from pipeline.steps.corpus.scrub import scrub
 from pipeline.steps.dedup import passage_index
 from pipeline.steps.dedup.near import Match, Matcher
 from pipeline.steps.dedup.passage_index import index, index_part
@@ -29,6 +27,7 @@ from pipeline.store.store import Store
 from pipeline.store.work import Work
 from tests.corpora import CORPORA, needs_corpora
 from tests.pipeline.steps.corpora import ENGINE, TEXTS
+from tests.pipeline.steps.make import collect, scrub
 
 NOTHING = Removed()
 

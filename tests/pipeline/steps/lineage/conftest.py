@@ -9,14 +9,12 @@ import yaml
 from pipeline.cli import main
 from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.recipe import Recipe
-from pipeline.steps.dedup.dedup import deduplicate
-from pipeline.steps.tokens.shards import tokenize
-from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.steps.training import plan
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.store import Store
 from tests.integration.project import TRAINING
 from tests.pipeline.steps.corpora import SETTINGS, TEXTS, prepare
+from tests.pipeline.steps.make import deduplicate, tokenize, tokenizer
 from trainer.run import loop
 from trainer.system.history import STORE_VARIABLE
 

@@ -12,17 +12,15 @@ import yaml
 
 from pipeline.cli import main
 from pipeline.recipe.loading import load_recipe
-from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.steps.lineage.checkpoints import read
 from pipeline.steps.model.export import published
 from pipeline.steps.model.model_card import model_card
-from pipeline.steps.tokens.shards import tokenize
-from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.store.file_hashes import file_sha256
 from pipeline.store.store import Store
 from tests.integration.project import TRAINING
 from tests.pipeline.steps.corpora import ENGINE, TEXTS, prepare
 from tests.pipeline.steps.lineage.conftest import QUICK, train
+from tests.pipeline.steps.make import deduplicate, tokenize, tokenizer
 from tests.pipeline.steps.training.test_plan import EVALUATION
 from trainer.system.history import STORE_VARIABLE
 

@@ -16,7 +16,6 @@ import yaml
 
 from pipeline.cli import main
 from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
-from pipeline.steps.corpus.ingest import collect
 from pipeline.steps.dedup import passage_index
 from pipeline.steps.dedup.near import windows
 from pipeline.steps.lineage.checkpoints import read
@@ -27,6 +26,7 @@ from pipeline.store import keys
 from pipeline.store.cleanup.gc import published
 from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import ENGINE, as_it_was
+from tests.pipeline.steps.make import collect
 from tests.traces import bytes_with
 from trainer.data.shards import Shard, bin_path
 from trainer.system.durable import unpublished

@@ -18,13 +18,13 @@ from pipeline.assets import checkpoints
 from pipeline.cli import main
 from pipeline.cli.lineage import described
 from pipeline.recipe.loading import load_recipe
-from pipeline.steps.corpus.ingest import collect
 from pipeline.steps.lineage import reproduce
 from pipeline.steps.lineage.checkpoints import Checkpoint, Trained, read, run_config
 from pipeline.steps.lineage.documents import CorpusText
 from pipeline.steps.training import plan
 from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import ENGINE
+from tests.pipeline.steps.make import collect
 from trainer.data.loader import TrainingData
 from trainer.system.history import STORE_VARIABLE
 

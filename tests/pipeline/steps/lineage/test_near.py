@@ -11,14 +11,12 @@ import yaml
 
 from pipeline.cli import main
 from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
-from pipeline.steps.corpus.decontamination import find, index
-from pipeline.steps.dedup.dedup import deduplicate
+from pipeline.steps.corpus.decontamination import Contamination, EvaluationNgrams
 from pipeline.steps.recipe_versions import store_of
-from pipeline.steps.tokens.shards import tokenize
-from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import ENGINE, TEXTS, as_it_was
 from tests.pipeline.steps.lineage.conftest import CORPORA
+from tests.pipeline.steps.make import deduplicate, tokenize, tokenizer
 from trainer.system.history import STORE_VARIABLE
 
 Said = Callable[..., str]
@@ -146,9 +144,9 @@ def test_documents_that_dedup_did_not_compare_are_searched_like_any_other(
         recipe = load_recipe(home / "apart.yaml")
         store, names = store_of(recipe), recipe.corpus_names
         assert recipe.decontamination
-        index(store, ENGINE, recipe.decontamination, recipe.scrubs, recipe.transform_chains)
+        EvaluationNgrams(recipe.decontamination, recipe.scrubs, recipe.transform_chains).make(store, ENGINE)
         for name in names:
-            find(store, ENGINE, name, recipe.decontamination)
+            Contamination(name, recipe.decontamination).make(store, ENGINE)
         deduplicate(store, ENGINE, names, recipe.dedup, recipe.removes_contaminated, recipe.apart)
         tokenizer(store, ENGINE, recipe.name, names, recipe.tokenizer, recipe.shards.validation_fraction)
         for name in names:

@@ -8,9 +8,6 @@ from tokenizers import Tokenizer
 from pipeline.sources.files import FilesConfig
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
-from pipeline.steps.corpus.ingest import collect
-from pipeline.steps.corpus.quality import judge
-from pipeline.steps.corpus.scrub import scrub
 from pipeline.steps.lineage import record
 from pipeline.steps.lineage.documents import CorpusText
 from pipeline.steps.tokens.shards import prefixes
@@ -18,6 +15,7 @@ from pipeline.store import keys
 from pipeline.store.parquet import read_table
 from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import ENGINE, TEXTS
+from tests.pipeline.steps.make import collect, judge, scrub
 from tests.pipeline.steps.training.test_plan import make_shards, recipe
 from trainer.data.shards import Shard, TokenStream
 

@@ -10,12 +10,12 @@ import yaml
 
 from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.recipe import Recipe
-from pipeline.steps.corpus.ingest import collect
 from pipeline.steps.lineage.source_state import State, observe_all
 from pipeline.steps.recipe_versions import RecipeVersions
-from pipeline.steps.stages import made
+from pipeline.steps.stages import of_data
 from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import ENGINE, TEXTS, prepare
+from tests.pipeline.steps.make import collect
 from tests.pipeline.steps.training import test_plan
 from tests.pipeline.steps.training.test_plan import make_shards
 
@@ -31,7 +31,7 @@ def recipe(tmp_path: Path) -> Recipe:
 def store(store: Store, recipe: Recipe) -> Store:
     """Two corpora up to token shards, which the recipe has used."""
     used = seen_again(store, recipe)
-    for key in made(recipe):
+    for key in of_data(recipe):
         used.use(used.current(key))
     return used
 

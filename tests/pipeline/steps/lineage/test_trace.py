@@ -19,18 +19,11 @@ from tokenizers import Tokenizer
 from pipeline.assets import checkpoints
 from pipeline.cli import main
 from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
-from pipeline.steps.corpus.ingest import collect
-from pipeline.steps.corpus.quality import judge
-from pipeline.steps.corpus.scrub import scrub
-from pipeline.steps.corpus.transform import transform
-from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.steps.lineage.checkpoints import read
 from pipeline.steps.lineage.documents import CorpusText
 from pipeline.steps.lineage.readers import Training, readers
 from pipeline.steps.lineage.trace import Searcher
 from pipeline.steps.recipe_versions import store_of
-from pipeline.steps.tokens.shards import tokenize
-from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.steps.training import plan
 from pipeline.store import keys
 from pipeline.store.store import Store
@@ -38,6 +31,7 @@ from tests.integration.project import TRAINING
 from tests.pipeline.plugins.code import write
 from tests.pipeline.steps.corpora import ENGINE, SETTINGS, TEXTS
 from tests.pipeline.steps.lineage.conftest import CORPORA, QUICK, train
+from tests.pipeline.steps.make import collect, deduplicate, judge, scrub, tokenize, tokenizer, transform
 from trainer.data.shards import Shard
 from trainer.data.windows import PADDING
 from trainer.system.history import STORE_VARIABLE

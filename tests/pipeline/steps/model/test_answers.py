@@ -15,16 +15,12 @@ from pipeline.stages import tokenizer as bpe
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
-from pipeline.steps.corpus.ingest import collect
-from pipeline.steps.corpus.quality import judge
-from pipeline.steps.corpus.scrub import scrub
-from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.steps.model.answers import NO_QUESTION, TOO_LONG, Question, held_out
 from pipeline.steps.model.comparison import section
-from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.store.store import Store
 from tests.integration.project import TRAINING
 from tests.pipeline.steps.corpora import ENGINE, TEXTS
+from tests.pipeline.steps.make import collect, deduplicate, judge, scrub, tokenizer
 
 Turn = tuple[str, str]
 ASK, ANSWER, THANKS = ("user", "a"), ("assistant", "b"), ("user", "thanks, bye")

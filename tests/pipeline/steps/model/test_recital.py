@@ -9,17 +9,15 @@ import yaml
 
 from pipeline.cli import main
 from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
-from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.steps.lineage.checkpoints import read
 from pipeline.steps.lineage.readers import readers
 from pipeline.steps.lineage.trace import Searcher
 from pipeline.steps.model.recital import memory
-from pipeline.steps.tokens.shards import tokenize
-from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.store.store import Store
 from tests.integration.project import TRAINING
 from tests.pipeline.steps.corpora import ENGINE, SETTINGS, TEXTS, prepare
 from tests.pipeline.steps.lineage.conftest import QUICK, train
+from tests.pipeline.steps.make import deduplicate, tokenize, tokenizer
 from trainer.system.history import STORE_VARIABLE
 
 MODEL = {"n_layers": 2, "d_model": 128, "n_heads": 4, "n_kv_heads": 4, "d_ff": 352, "qk_norm": False}

@@ -22,18 +22,15 @@ from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
 from pipeline.steps import checks
-from pipeline.steps.corpus.ingest import collect
-from pipeline.steps.corpus.quality import judge
-from pipeline.steps.corpus.scrub import scrub
-from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.steps.lineage.documents import CorpusText
-from pipeline.steps.tokens.shards import SplitShards, prefixes, tokenize
-from pipeline.steps.tokens.tokenizer import frozen, tokenizer
+from pipeline.steps.tokens.shards import SplitShards, prefixes
+from pipeline.steps.tokens.tokenizer import frozen
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.keys import SPLITS
 from pipeline.store.params import CONTENT, MARKS, MESSAGE, PAIR, ROLES
 from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import ENGINE, TEXTS
+from tests.pipeline.steps.make import collect, deduplicate, judge, scrub, tokenize, tokenizer
 from tests.pipeline.steps.training.test_plan import recipe
 from trainer.data.shards import Shard
 

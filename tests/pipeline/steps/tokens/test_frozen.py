@@ -12,14 +12,13 @@ import yaml
 from pipeline.recipe.loading import load_recipe
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.tokenizer import VERSION, TokenizerError
-from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.steps.recipe_versions import RecipeVersions
-from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.store.files import MANIFEST
 from pipeline.store.manifest import Version, manifest_text
 from pipeline.store.store import Store, StoreError
 from pipeline.store.work import Work
 from tests.pipeline.steps.corpora import ENGINE, TEXTS, as_it_was, prepare
+from tests.pipeline.steps.make import deduplicate, tokenizer
 from tests.pipeline.steps.training.test_plan import recipe
 from tests.pipeline.store.test_damage import flip, flip_in_silence
 

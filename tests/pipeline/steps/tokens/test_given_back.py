@@ -16,13 +16,12 @@ from pipeline.recipe.sections import ShardParams
 from pipeline.stages import tokenizer as bpe
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.tokenizer.given_back import GivenBack, lost
-from pipeline.steps.dedup.dedup import deduplicate
-from pipeline.steps.tokens.shards import SplitShards, tokenize
-from pipeline.steps.tokens.tokenizer import tokenizer
+from pipeline.steps.tokens.shards import SplitShards
 from pipeline.steps.training.plan import _corpus_shards
 from pipeline.store.manifest import breakdown
 from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import ENGINE, TEXTS, prepare
+from tests.pipeline.steps.make import deduplicate, tokenize, tokenizer
 from tests.pipeline.steps.tokens.test_template import KINDS
 
 SPECIAL = ["[UNK]", "<s>", "</s>"]

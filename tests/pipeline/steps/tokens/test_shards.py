@@ -21,16 +21,13 @@ from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
 from pipeline.stages.tokenizer.encode import FastEncoder
-from pipeline.steps.corpus.ingest import collect
-from pipeline.steps.corpus.quality import judge
-from pipeline.steps.corpus.scrub import scrub
-from pipeline.steps.dedup.dedup import deduplicate
-from pipeline.steps.tokens.shards import ShardSeries, SplitShards, prefixes, tokenize
-from pipeline.steps.tokens.tokenizer import frozen, tokenizer
+from pipeline.steps.tokens.shards import ShardSeries, SplitShards, prefixes
+from pipeline.steps.tokens.tokenizer import frozen
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import ENGINE, TEXTS
+from tests.pipeline.steps.make import collect, deduplicate, judge, scrub, tokenize, tokenizer
 from trainer.data.shards import Shard
 
 SMALL = bpe.TokenizerParams(vocab_size=400)

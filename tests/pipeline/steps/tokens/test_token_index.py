@@ -20,15 +20,9 @@ from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
 from pipeline.stages.tokenizer import TokenizerParams
-from pipeline.steps.corpus.ingest import collect
-from pipeline.steps.corpus.quality import judge
-from pipeline.steps.corpus.scrub import scrub
-from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.steps.tokens import token_index
 from pipeline.steps.tokens.indexed import Index
-from pipeline.steps.tokens.shards import tokenize
 from pipeline.steps.tokens.token_index import TokenIndexError, index_part, of_shards
-from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.store.cleanup import gc
 from pipeline.store.engines import local
 from pipeline.store.engines.local import LocalEngine
@@ -38,6 +32,7 @@ from pipeline.store.parts import PartTask
 from pipeline.store.store import Store
 from tests.integration.project import until
 from tests.pipeline.steps.corpora import TEXTS
+from tests.pipeline.steps.make import collect, deduplicate, judge, scrub, tokenize, tokenizer
 from tests.pipeline.steps.tokens.stored_shards import counted, cut, drawn, put_shards, runs_of
 
 ENGINE = LocalEngine(workers=1)

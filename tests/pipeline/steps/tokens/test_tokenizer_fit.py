@@ -8,12 +8,12 @@ from tokenizers import Tokenizer
 
 from pipeline.stages import tokenizer as bpe
 from pipeline.stages.dedup import DedupParams
-from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.steps.tokens import tokenizer_fit
-from pipeline.steps.tokens.tokenizer import tokenizer
+from pipeline.steps.tokens.tokenizer import FrozenTokenizer
 from pipeline.store.parts import kept_documents
 from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import ENGINE, TEXTS, prepare
+from tests.pipeline.steps.make import deduplicate
 
 HELD_OUT = 0.3
 
@@ -26,8 +26,9 @@ def test_the_fit_is_that_of_held_out_text_and_is_measured_once(
     for name, texts in corpora.items():
         prepare(store, tmp_path / f"{name}.jsonl", texts)
     deduplicate(store, ENGINE, list(corpora), DedupParams())
-    version = tokenizer(store, ENGINE, "test", list(corpora), bpe.TokenizerParams(vocab_size=600), HELD_OUT)
-    rows = {row["corpus"]: row for row in tokenizer_fit.fit(store, list(corpora), version, HELD_OUT)}
+    stage = FrozenTokenizer("test", list(corpora), bpe.TokenizerParams(vocab_size=600), HELD_OUT)
+    version = stage.make(store, ENGINE)
+    rows = {row["corpus"]: row for row in tokenizer_fit.fit(store, stage, version)}
     kept = pa.Table.from_batches(kept_documents(store, "first"))
     texts = kept["text"].filter(pa.array(bpe.held_out(kept["id"].combine_chunks(), HELD_OUT))).to_pylist()
     encoder = Tokenizer.from_file(str(version.path / "tokenizer.json"))
@@ -43,4 +44,4 @@ def test_the_fit_is_that_of_held_out_text_and_is_measured_once(
         "held-out bytes": size,
     }
     monkeypatch.setattr(tokenizer_fit.bpe, "Encoder", None)
-    assert tokenizer_fit.fit(store, list(corpora), version, HELD_OUT) == list(rows.values())
+    assert tokenizer_fit.fit(store, stage, version) == list(rows.values())

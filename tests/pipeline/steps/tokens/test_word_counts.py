@@ -21,12 +21,7 @@ from pipeline.stages import tokenizer as bpe
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
-from pipeline.steps.corpus.ingest import collect
-from pipeline.steps.corpus.quality import judge
-from pipeline.steps.corpus.scrub import scrub
-from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.steps.tokens import word_counts
-from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine, LocalEngine, Result, Task, WorkerLostError
 from pipeline.store.files import Scratch
@@ -35,6 +30,7 @@ from pipeline.store.parts import Counts, kept_documents
 from pipeline.store.store import Store
 from tests.integration.project import ROOT, python_topics
 from tests.pipeline.steps.corpora import ENGINE
+from tests.pipeline.steps.make import collect, deduplicate, judge, scrub, tokenizer
 
 CORPORA = ("even", "odd")
 PARAMS = bpe.TokenizerParams(vocab_size=500)

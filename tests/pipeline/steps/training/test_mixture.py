@@ -10,12 +10,10 @@ import pytest
 from pipeline.recipe.sections import ShardParams
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.tokenizer import TokenizerParams
-from pipeline.steps.dedup.dedup import deduplicate
-from pipeline.steps.tokens.shards import tokenize
-from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import ENGINE, TEXTS, prepare
+from tests.pipeline.steps.make import deduplicate, tokenize, tokenizer
 
 SMALL = TokenizerParams(vocab_size=400)
 

@@ -11,12 +11,9 @@ from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.recipe import Recipe
 from pipeline.recipe.sections import SearchParams, ShardParams
 from pipeline.stages.dedup import DedupParams
-from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.steps.lineage.checkpoints import planned
 from pipeline.steps.model.model_card import model_card
 from pipeline.steps.recipe_versions import RecipeVersions
-from pipeline.steps.tokens.shards import tokenize
-from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.steps.training import plan
 from pipeline.steps.training.effort import Effort
 from pipeline.steps.training.initial_weights import WeightsError
@@ -25,6 +22,7 @@ from pipeline.store.manifest import Version
 from pipeline.store.store import Store, StoreError
 from tests.integration.project import TRAINING
 from tests.pipeline.steps.corpora import ENGINE, SETTINGS, TEXTS, prepare
+from tests.pipeline.steps.make import deduplicate, tokenize, tokenizer
 from trainer.config import PretrainedConfig
 
 HELD_OUT = ShardParams(validation_fraction=0.2)
@@ -82,7 +80,7 @@ def test_a_search_for_a_mixture_changes_no_training(store: Store) -> None:
     written = recipe()
     searching = written.mixture.model_copy(update={"search": SearchParams()})
     changed = written.model_copy(update={"mixture": searching})
-    assert plan.plan_work(store, changed) == plan.plan_work(store, written)
+    assert plan.PretrainedModel(changed).work(store) == plan.PretrainedModel(written).work(store)
 
 
 def test_going_back_to_a_finished_run_makes_its_model_the_one_in_use(store: Store) -> None:
