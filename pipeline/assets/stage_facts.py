@@ -20,9 +20,9 @@ from pipeline.store import keys
 from pipeline.store.manifest import Version, breakdown
 
 
-def more(stage: DataStage, workshop: PipelineResources, version: Version) -> dict[str, Any]:
-    """The facts of a version of a stage."""
-    facts = MORE.get(type(stage))
+def more(kind: type[DataStage], workshop: PipelineResources, version: Version) -> dict[str, Any]:
+    """The facts of a version of this kind of stage."""
+    facts = MORE.get(kind)
     return facts(workshop, version) if facts else {}
 
 

@@ -47,7 +47,7 @@ def _asset(recipe: Recipe, stage: DataStage, page: Page) -> dg.AssetsDefinition:
         facts = {
             **{label: counts[name] for label, name in page.numbers.items()},
             **{label: breakdown_table(counts, *named) for label, named in page.breakdowns.items()},
-            **stage_facts.more(stage, workshop, version),
+            **stage_facts.more(type(stage), workshop, version),
         }
         return materialized(version, facts, check_results(workshop, version))
 

@@ -8,6 +8,7 @@ import yaml
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.stage_facts import more
 from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
+from pipeline.steps.corpus.quality import Quality
 from pipeline.store import keys
 from pipeline.store.store import Store
 from tests.integration.project import TRAINING
@@ -29,7 +30,7 @@ def test_the_languages_of_a_corpus_are_shown_where_a_recipe_names_some(
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe))
     monkeypatch.setenv(RECIPE_VARIABLE, str(tmp_path / "recipe.yaml"))
     version = judge(store, ENGINE, "docs", load_recipe(tmp_path / "recipe.yaml").quality)
-    facts = more(keys.quality("{corpus}"), PipelineResources(), version)
+    facts = more(Quality, PipelineResources(), version)
     assert ("languages" in facts) == bool(languages)
     assert facts["share kept"] == pytest.approx(version.counts["kept"] / 12, abs=1e-4)
 
@@ -47,7 +48,7 @@ def test_quality_shows_shares_of_the_bytes_beside_documents(
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe))
     monkeypatch.setenv(RECIPE_VARIABLE, str(tmp_path / "recipe.yaml"))
     workshop, verdicts = PipelineResources(), store.current(keys.quality("docs"))
-    judged = more(keys.quality("{corpus}"), workshop, verdicts)
+    judged = more(Quality, workshop, verdicts)
     (short,) = [
         one.data for one in judged["verdicts by rule"].records if one.data["verdict"] == "min_doc_words"
     ]

@@ -20,7 +20,7 @@ from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
 from pipeline.stages.tokenizer import TokenizerParams
 from pipeline.steps.dedup import passage_index
-from pipeline.steps.tokens import token_index
+from pipeline.steps.tokens.token_index import TokenIndex
 from pipeline.store.engines.local import Engine, LocalEngine
 from pipeline.store.files import MANIFEST
 from pipeline.store.fingerprint import file_sha256
@@ -74,7 +74,7 @@ def make(root: Path, source: Path, engine: Engine) -> None:
     tokenizer(store, engine, "test", CORPORA, TokenizerParams(vocab_size=512), 0.1)
     for corpus in CORPORA:
         tokenize(store, engine, corpus, ShardParams(validation_fraction=0.1))
-        token_index.index(store, engine, corpus)
+        TokenIndex(corpus).make(store, engine)
         passage_index.index(store, engine, store.current(f"corpora/{corpus}/scrubbed"))
 
 

@@ -265,9 +265,10 @@ import sys
 from pathlib import Path
 from pipeline.sources.hub.dataset import HubConfig
 from pipeline.store.engines.local import LocalEngine
+from pipeline.steps.corpus.ingest import Raw
 from pipeline.store.store import Store
 engine = LocalEngine(2, processes_pay_above=0)
-made = collect(Store(Path(sys.argv[1])), engine, "c", HubConfig(name="org/set"), part_bytes=1)
+made = Raw("c", HubConfig(name="org/set"), 1).make(Store(Path(sys.argv[1])), engine)
 print(made.manifest["counts"]["documents"])
 """
 

@@ -60,7 +60,7 @@ DRAWN = "\n".join(sign * 70 for sign in "*=-~#") + "\n* Some Body      *      so
 TABLE = "\n".join(
     f"{n:4}  Some{n} Body{n}  {n * 7}  {n * 3}  .{n * 13 % 1000:03}  1.{n}  {n % 9}" for n in range(200)
 )
-SOURCE = (Path(__file__).parents[4] / "pipeline" / "steps" / "stages.py").read_text(encoding="utf-8")
+SOURCE = (Path(__file__).parents[4] / "pipeline" / "steps" / "plain_files.py").read_text(encoding="utf-8")
 MINIFIED = "".join(
     f"function a{n}(b,c){{b.d{n}[c]||e(b,{n}),k.l{n}=m(n.o,{n}),p[{n}]||(q=r{n}(s,t)),u.v(w)}}"
     for n in range(400)

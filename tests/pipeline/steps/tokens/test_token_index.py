@@ -102,7 +102,7 @@ def test_a_new_file_of_a_corpus_adds_parts_and_leaves_the_others(tmp_path: Path,
         deduplicate(store, ENGINE, ["books"], DedupParams())
         tokenizer(store, ENGINE, "mine", ["books"], TokenizerParams(vocab_size=300), 0.1)
         tokenize(store, ENGINE, "books", ShardParams(validation_fraction=0.1))
-        return token_index.index(store, ENGINE, "books")
+        return token_index.TokenIndex("books").make(store, ENGINE)
 
     store = Store(tmp_path / "store")
     before = indexed(TEXTS[:10], TEXTS[10:20])
