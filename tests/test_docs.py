@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.cli import COMMANDS as PIPELINE_COMMANDS
 from pipeline.cli import main
 from pipeline.recipe.post_training import JOBS
 from pipeline.recipe.recipe import RECIPES
@@ -125,14 +126,34 @@ def test_every_command_of_the_trainer_is_one() -> None:
     assert {(page, word) for page, word in commands("trainer") if word not in COMMANDS} == set()
 
 
-def test_every_job_is_one() -> None:
+def every_job() -> set[str]:
     definitions = (ROOT / "pipeline" / "definitions.py").read_text(encoding="utf-8")
-    jobs = {*re.findall(r'\w+_job\(\s*"(\w+)"', definitions), *JOBS.values()}
+    return {*re.findall(r'\w+_job\(\s*"(\w+)"', definitions), *JOBS.values()}
+
+
+def test_every_job_is_one() -> None:
+    jobs = every_job()
     named = {
         job for page in PAGES for job in re.findall(r"dagster job \w+ -j (\w+)", page.read_text("utf-8"))
     }
     assert named <= jobs
     assert jobs, "the jobs are no longer where this test looks for them"
+
+
+def test_the_page_of_commands_names_every_command_and_job() -> None:
+    page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    words = [
+        *(f"python -m pipeline {command}" for command in PIPELINE_COMMANDS),
+        *(f"python -m trainer {command}" for command in COMMANDS),
+        *(f"-j {job}" for job in every_job()),
+    ]
+    assert [one for one in words if not re.search(rf"{one}\b(?!-)", page)] == []
+
+
+def test_readme_links_every_page() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Further reading")[2]
+    pages = [shown(page) for page in (ROOT / "docs").glob("*.md")]
+    assert [page for page in pages if f"]({page})" not in text] == []
 
 
 def test_readme_names_every_recipe_that_ships() -> None:
