@@ -11,7 +11,7 @@ from trainer.system import terminal
 
 
 def _show_what_is_done() -> None:
-    """On standard error, so that a result can be passed on."""
+    """Shows progress on standard error, so that the result on standard output can be piped."""
     shown = logging.StreamHandler(sys.stderr)
     shown.addFilter(terminal.is_news)
     logging.basicConfig(format="%(message)s", handlers=[shown])

@@ -197,8 +197,8 @@ def _change(
 
 
 def _unnoticed_deletions(instance: dg.DagsterInstance, missing: set[str]) -> list[str]:
-    """Those of the `missing` checkpoints that have an entry, no note of a deletion since, and no directory:
-    it may be in another store.
+    """The `missing` checkpoints that have an entry, but no note of a deletion since then, and no directory.
+    If its directory exists, a checkpoint is in another store.
     """
     made, noted = (
         instance.get_latest_storage_id_by_partition(KEY, kind)
@@ -214,7 +214,7 @@ def _unnoticed_deletions(instance: dg.DagsterInstance, missing: set[str]) -> lis
 
 
 def scores(message: Mapping[str, Any]) -> dict[str, float]:
-    """Those of the SCORES that were measured, and the perplexity on the held-out text."""
+    """The SCORES that a message holds, by label, and the perplexity on the held-out text."""
     found = {label: message[name] for name, label in SCORES.items() if message.get(name) is not None}
     if message.get("validation_loss") is not None:
         found["perplexity"] = perplexity(message["validation_loss"])
@@ -222,13 +222,13 @@ def scores(message: Mapping[str, Any]) -> dict[str, float]:
 
 
 def smoothed(message: Mapping[str, Any], run_dir: Path) -> Mapping[str, Any]:
-    """With the running mean of the loss up to the step, since that of a single step may be a spike."""
+    """The message with the running mean of the loss in place of the loss, which may be a spike."""
     losses = RunHistory(run_dir, message["step"]).losses
     return {**message, "loss": losses[-1]} if losses else message
 
 
 def rounded(figures: Mapping[str, float | None]) -> dict[str, float]:
-    """Those that were measured, with four decimals, as many as a person compares."""
+    """The figures that were measured, with four decimals: nobody compares more."""
     return {name: round(value, 4) for name, value in figures.items() if value is not None}
 
 

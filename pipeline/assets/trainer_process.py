@@ -108,7 +108,7 @@ class TrainerProcess:
             )
 
     def _stopped(self) -> str:
-        """What a person who stopped the run wants to know."""
+        """The sentence for a person who stopped the run: the step that is saved, and how to resume."""
         saved = self.last_checkpoint
         if not saved:
             return "stopped before a step was saved: run the job again to start from the beginning"

@@ -152,7 +152,7 @@ def _times(store: Store) -> dict[str, str]:
 
 
 def _named(store: Store, text: str) -> Model:
-    """Of a run that ended, the export; of any other, the newest checkpoint."""
+    """The model of this name: the export of a run that has ended, or the newest checkpoint of another run."""
     path = model_named(store, text)
     models = {one.data_version: one for one in store.newest_first(keys.PRETRAINED_MODEL)}
     for exported in store.newest_first(keys.EXPORTED_MODEL):

@@ -286,7 +286,7 @@ def _together(runs: Sequence[Outcome]) -> Outcome:
 
 
 def _outcome(name: str, recipe: Recipe, written: Recipe) -> Outcome:
-    """With the hashes of the held-out tokens in place of their letter."""
+    """The outcome of a variant, with hashes of the held-out tokens that later become a letter."""
     given = leaves(written.all_variants.get(name, {}))
     settings = ", ".join(f"{setting} {value}" for setting, value in given)
     store = store_of(recipe)

@@ -204,12 +204,12 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def compared(arms: Iterable[Arm]) -> list[Arm]:
-    """Those with enough seeds for a verdict."""
+    """The arms that have enough seeds for a verdict."""
     return [arm for arm in arms if len(arm.ended) >= verdict.LOOKS[0]]
 
 
 def decide(compared_on: Sequence[Measure], ours: Arm, theirs: Arm, comparisons: int) -> Verdict:
-    """Compares the first seeds of two arms, as many as one of LOOKS, or the two that there are."""
+    """Compares two arms over their first seeds: the largest number of LOOKS that both have, or two."""
     ended = min(len(ours.ended), len(theirs.ended))
     seeds = max((number for number in (2, *verdict.LOOKS) if number <= ended), default=ended)
     size = {one.name: one.sizes for one in compared_on}

@@ -68,7 +68,7 @@ def _row(one: Outcome, answered: Sequence[str]) -> dict[str, str]:
 
 
 def _runs(one: Outcome) -> Sequence[Outcome]:
-    """Those that figures are means of: of several seeds the ones that are done, if any is."""
+    """The runs whose mean a figure is: the seeds that are done, else the first seed, else the run itself."""
     return [run for run in one.seeds if run.done == 1] or one.seeds[:1] or [one]
 
 

@@ -55,8 +55,9 @@ def report_training(context: dg.RunStatusSensorContext) -> None:
 
 
 def _shown_name(run: dg.DagsterRun) -> str:
-    """The job, or what to call a run without one: Dagster's own name of it says nothing to a person. With the
-    name that the run was given or its partition: a variant, or a checkpoint.
+    """The job of a run, and the name that the run was given, or else its partition: a variant or a
+    checkpoint. A run without a job has a name of Dagster's that says nothing to a person, and gets another
+    one here.
     """
     job = "a run of chosen assets" if run.job_name.startswith("__") else run.job_name
     of = run.tags.get("name") or run.tags.get("dagster/partition")
@@ -64,7 +65,7 @@ def _shown_name(run: dg.DagsterRun) -> str:
 
 
 def _message(error: SerializableErrorInfo) -> str:
-    """Without the name of the exception, as far as Dagster has recorded it."""
+    """The message of an error, without the name of its exception where Dagster has recorded the name."""
     return error.message.strip().partition(f"{error.cls_name}: ")[2] or error.message.strip()
 
 

@@ -46,7 +46,7 @@ def _index_of(storage: SqliteEventLogStorage) -> db.Engine:
 
 
 def remove_run_tag(instance: dg.DagsterInstance, run_id: str, tag: str) -> None:
-    """As `add_run_tags` of Dagster, which cannot remove one. Does nothing in a storage without tables."""
+    """Removes a tag of a run; Dagster can only add tags. Does nothing in a storage without tables."""
     storage, run = instance.run_storage, instance.get_run_by_id(run_id)
     if run is None or not isinstance(storage, SqlRunStorage):
         return

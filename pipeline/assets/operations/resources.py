@@ -240,7 +240,7 @@ def _restore_unreached_checks(instance: dg.DagsterInstance, run_id: str) -> None
 
 
 def with_values_of(recipe: Recipe) -> PipelineResources:
-    """With the recipe's values of the knobs, and with an empty name and notes, as the Launchpad opens."""
+    """The resources that the Launchpad opens with: the recipe's values of the knobs, no name, no notes."""
     settings = recipe.model_dump(mode="json")
     given: dict[str, Any] = {name: knobs(**values(knobs, settings[name])) for name, knobs in KNOBS.items()}
     # empty, so that they are there to be filled in
