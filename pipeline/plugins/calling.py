@@ -112,7 +112,7 @@ def ordinary(said: str, text: str | None = None) -> str:
 
 
 def _masked(error: BaseException, text: str) -> str:
-    """The message without what it quotes of the document, nor any stretch of SHARED_CHARACTERS of it."""
+    """The error's message with `...` for each stretch of at least SHARED_CHARACTERS from the document."""
     text = " ".join(text.split())
     said = ordinary(message(error)[:MESSAGE_CHARACTERS], text)
     shown, start = "", 0

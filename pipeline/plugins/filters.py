@@ -84,7 +84,7 @@ class Filter(UserCode):
 
     @property
     def schema(self) -> pa.Schema:
-        """What is stored of each document: `failed`, the signals, and of a function its verdict."""
+        """The columns that are stored: `id`, `failed`, the signals of a class, the verdict of a function."""
         verdict = [] if self.judges_later else [pa.field(KEEP, pa.bool_()), pa.field(REASON, pa.string())]
         return pa.schema(
             [
@@ -131,7 +131,7 @@ class Filter(UserCode):
         return judge
 
     def _measured(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """As `measure`, but raises what the code raises, and TypeError for what it should not return."""
+        """Measures as `measure` does. Raises what the code raises, and TypeError for a wrong return value."""
         each = documents(batch) if self.mark.one_document else None
         columns: Columns = {ID: batch.column("id"), FAILED: np.zeros(batch.num_rows, bool)}
         if self.judges_later:

@@ -97,7 +97,7 @@ class Batches:
         return 0
 
     def full(self) -> Iterator[pa.RecordBatch]:
-        """What `rest` yields, once BATCH_BYTES are collected; nothing before."""
+        """Yields a batch, as `rest` does, once BATCH_BYTES are collected; before that nothing."""
         if self._bytes >= BATCH_BYTES:
             yield from self.rest()
 
@@ -162,7 +162,7 @@ def title(metadata: str | None, url: str | None) -> str | None:
 
 
 def _encoded(values: dict[str, object]) -> bytes | None:
-    """None for values nested more deeply than orjson encodes, although it decodes them."""
+    """The values as JSON. None if they are nested deeper than orjson encodes; it decodes deeper values."""
     try:
         return orjson.dumps(values, default=_as_text)
     except TypeError:

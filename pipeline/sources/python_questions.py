@@ -99,7 +99,7 @@ class PythonQuestionsSource:
 
 
 def _about(module: str, function: Documented) -> Iterator[Question]:
-    """What it does, and one more question."""
+    """Two questions about a function: what the function does, and one that a hash chooses."""
     name, parameters = function.name, function.parameters
     signature = f"{name}({', '.join(parameters)})"
     if len(signature) > LONGEST_SIGNATURE:

@@ -35,7 +35,7 @@ class LocalFile:
 
     @property
     def place(self) -> str:
-        """The same for two names of one file."""
+        """The resolved path, which is equal for two names of one file."""
         return str(self.path.resolve())
 
     @property

@@ -132,7 +132,7 @@ class _Row:
         return messages(column, self._row[column], role, self._unread)
 
     def _with_system(self, said: list[Message]) -> list[Message]:
-        """With what columns say before the conversation. It may repeat that."""
+        """The messages after the system message of a column, which the conversation may repeat."""
         names = [name for name in SYSTEM if not is_empty(self._row.get(name))]
         found = [("system", content_of(f"column {name!r}", self._row[name])) for name in names]
         if not found:

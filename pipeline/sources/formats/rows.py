@@ -96,8 +96,8 @@ class Columns(Params):
 
     @property
     def version(self) -> str:
-        """Of the code that makes a text of a row, as it stands in the version of a source: none where that is
-        one column.
+        """The version of the code that makes a text of a row, as a source adds it to its own version. Empty
+        for the format `text`, whose text is one column.
         """
         return "" if self.format == "text" else f" {conversations.VERSION}"
 

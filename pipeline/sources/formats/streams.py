@@ -45,7 +45,7 @@ def reads_text(codec: codecs.CodecInfo) -> bool:
 
 
 class Counted(Iterator[bytes]):
-    """The same blocks; once a reader has given up, the share that it has left."""
+    """Passes blocks on, counts them, and tells which share is left after a reader has given up."""
 
     def __init__(self, content: Iterator[bytes]):
         self._content = content

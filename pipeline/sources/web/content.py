@@ -87,7 +87,7 @@ def _gzip(content: bytes, limit: int) -> bytes:
 
 
 def _deflate(content: bytes, limit: int) -> bytes:
-    """With or without zlib's header: servers send both."""
+    """Inflates content with or without zlib's header: servers send both."""
     try:
         return _inflated(content, limit, zlib.MAX_WBITS)
     except zlib.error:
@@ -123,7 +123,7 @@ def _brotli(content: bytes, limit: int) -> bytes:
 
 
 def _check_end(reached: bool) -> None:
-    """Without its end, with the checksum, nobody knows whether what came before is right."""
+    """Raises ValueError for content without its end: the checksum stands there."""
     if not reached:
         raise ValueError("it is damaged, or ends too early")
 

@@ -78,8 +78,8 @@ def by_trafilatura() -> Callable[[str], str]:
 
 
 def known(label: str) -> str:
-    """What browsers mean by a label (WHATWG's Encoding Standard): windows-1252 by iso-8859-1. Empty for one
-    that they do not know.
+    """The encoding that browsers take for a label (WHATWG's Encoding Standard), such as windows-1252 for
+    iso-8859-1. Empty for a label that browsers do not know.
     """
     return map_encoding_to_html5(label, False) or ""
 

@@ -179,7 +179,7 @@ class _Records:
 
 
 def _charset(parameters: str) -> str:
-    """Of `charset="UTF-8"; boundary=x`, UTF-8; '' when there is none."""
+    """The charset among parameters: UTF-8 for `charset="UTF-8"; boundary=x`. Empty if there is none."""
     for parameter in parameters.split(";"):
         name, _, value = parameter.partition("=")
         if name.strip().lower() == "charset":

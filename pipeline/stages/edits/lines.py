@@ -41,7 +41,7 @@ class Lines(NamedTuple):
         return cls(data, starts, np.repeat(np.arange(len(first) - 1), np.diff(first)), first)
 
     def split(self, places: np.ndarray) -> Self:
-        """With further boundaries, at these bytes of `data`."""
+        """The same lines, cut at these bytes of `data`, too."""
         return self._between(self.data, self.starts[self.first], np.union1d(self.starts, places))
 
     @property

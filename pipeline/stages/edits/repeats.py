@@ -31,8 +31,8 @@ class Units(NamedTuple):
 
 
 def units(documents: pa.RecordBatch, lines: Lines, rule: Repeated, number: int) -> Units:
-    """Those of all documents for a rule and its number, in order. `within` a site, a document whose `url` has
-    no host has none.
+    """The units of all documents for a rule and its number, in order. If the rule is `within` a site, a
+    document whose `url` has no host has no units.
     """
     starts = np.arange(len(lines.rows))
     stops = starts + 1

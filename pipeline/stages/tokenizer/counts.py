@@ -41,14 +41,14 @@ class CountedWords(NamedTuple):
     counts: np.ndarray
 
     def batch(self) -> pa.RecordBatch:
-        """As columns `word` and `count`. Nothing is copied."""
+        """The counts as a batch with the columns `word` and `count`. Nothing is copied."""
         buffers = [None, pa.py_buffer(self.starts), pa.py_buffer(self.data)]
         words = pa.Array.from_buffers(pa.large_string(), len(self.counts), buffers)
         return pa.record_batch({"word": words, "count": pa.array(self.counts)})
 
     @classmethod
     def of_batch(cls, batch: pa.RecordBatch) -> "CountedWords":
-        """What `batch` made a batch of."""
+        """The counts in a batch that `batch` made."""
         data, starts = utf8_arrays(batch.column("word"))
         return cls(data[: starts[-1]], starts, batch.column("count").to_numpy())
 
