@@ -82,7 +82,10 @@ class RecipeVersions:
         self.name = _name(recipe, written or recipe)
 
     def find(self, store: Store, key: str) -> Version | Work:
-        """As `Wanted` says. Raises StoreError also when the recipe has no such stage."""
+        """The version of `key` that the recipe means, or the work that would make it.
+
+        Raises StoreError if the recipe has no such stage.
+        """
         stage = self._stages.get(key)
         if stage is None:
             raise StoreError(f"{key} is not a stage of the recipe {self.recipe.name!r}")

@@ -6,7 +6,8 @@
 <root>/<key>/.<fingerprint>.partial/        work in progress; its finished parts survive a kill
 <root>/<key>/.<fingerprint>.lock            held by the process that makes the version
 
-A version is found by what made it, never by a pointer, so any number of recipes and runs share a store.
+A version is found by what made it, so any number of recipes and runs share a store. Which version a recipe
+used last decides two things only: its frozen tokenizer, and what `gc` keeps.
 """
 
 import errno
@@ -189,7 +190,7 @@ class Store:
             return f"{path / MANIFEST} is missing or damaged"
 
     def reuse(self, work: Work) -> Version | None:
-        """As `find`, and this run continues with the version."""
+        """Finds the version of a work as `find` does. This run then continues with that version."""
         version = self.find(work)
         if version:
             self.use(version)

@@ -81,7 +81,7 @@ class Filtered(BatchStage):
 
 
 def _located(store: Store, entry: Entry) -> Entry:
-    """The same, with the directory of the recipe's own model if it reads that."""
+    """The entry; if it reads the recipe's own quality model, with the directory of that model."""
     if entry.python != OWN_SCORE:
         return entry
     return anchored(entry, store.current(keys.QUALITY_MODEL).directory())
@@ -107,7 +107,7 @@ def settled(store: Store, corpus: str, params: quality.QualityParams) -> quality
 
 
 def _least(measured: Version, top: float, spoken: Version | None, languages: Sequence[str] | None) -> float:
-    """To a 65,536th, so that memory does not grow with the corpus."""
+    """The probability that the best `top` of the documents reach, to a 65,536th: so memory stays bounded."""
     counts = np.zeros(STEPS + 1, np.int64)
     for part in measured.parts:
         found = read_table(measured.file(part, TABLE), ["probability"]).column(0).to_numpy()

@@ -173,7 +173,7 @@ def _judge(signals: pa.RecordBatch, *languages: pa.RecordBatch, params: quality.
 def _with_bytes(
     signals: pa.RecordBatch, *others: pa.RecordBatch, judge: Callable[..., BatchResult]
 ) -> BatchResult:
-    """With the bytes of text that are kept, and rejected by each rule."""
+    """What `judge` returns, and the bytes of text that are kept and that each rule rejects, as counts."""
     tables, counts = judge(signals, *others)
     table = pa.table({"rule": tables["verdicts"].column("rule"), "size": signals.column("bytes")})
     sizes = {

@@ -89,7 +89,7 @@ class RunKeys:
         return f"runs-{self.numbers[0]}-{self.parts[0][1]}"
 
     def keys(self) -> list[Keys]:
-        """Those of each run."""
+        """The band keys of each run, with their global rows."""
         opened = [(Runs(file), start) for file, start in self.parts]
         return [
             (
@@ -106,7 +106,9 @@ def _write_keys(runs: RunKeys, scratch: Scratch, bits: int) -> Written:
 
 
 def _write_links(some: RunKeys | Slice, documents: Documents, scratch: Scratch) -> Written:
-    """In a range, keys of two runs are as unlikely to be equal by chance as two of one."""
+    """Links documents with equal band keys. In a range, keys of several runs are mixed. Two keys of different
+    runs are as unlikely to be equal by chance as two keys of one run.
+    """
     keys = some.keys() if isinstance(some, RunKeys) else [map(np.asarray, some.read().columns)]
     pairs = (dedup.candidate_pairs(*dedup.sort_band(*each)) for each in keys)
     left, right = map(np.concatenate, zip(*pairs, strict=True))

@@ -32,7 +32,7 @@ class Layout:
 
     @property
     def bits(self) -> int:
-        """Those that number the parts."""
+        """How many bits number the parts."""
         return (len(self.starts) - 1).bit_length()
 
     def parts(self, rows: np.ndarray) -> np.ndarray:

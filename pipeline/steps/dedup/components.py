@@ -37,7 +37,7 @@ class Documents:
         return 64 - self.total.bit_length()
 
     def write_links(self, scratch: Scratch, name: str, left: np.ndarray, right: np.ndarray) -> Written:
-        """In ranges both documents have the link."""
+        """Writes links between documents. If documents are divided by range, both get the link."""
         if self.bits:
             left, right = np.concatenate([left, right]), np.concatenate([right, left])
         return write_divided(scratch, name, self._table(left, right), self.bits)
@@ -47,13 +47,13 @@ class Documents:
         return write_divided(scratch, f"labels-{name}", self._table(rows, labels), BITS, self.bits)[0]
 
     def labels(self, files: Sequence[StoredFile], start: int, rows: int) -> tuple[Slice, ...]:
-        """Where the labels of `rows` documents from `start` are."""
+        """The slices that hold the labels of `rows` documents from `start` on."""
         ends = (start << self._shift, start + rows - 1 << self._shift)
         first, last = (end >> 64 - self.bits - BITS for end in ends)
         return tuple(Slice((files[at >> BITS],), at % (1 << BITS)) for at in range(first, last + 1))
 
     def read(self, *slices: Slice) -> tuple[np.ndarray, np.ndarray]:
-        """What was written: documents, and for each the other one or its label."""
+        """What was written: documents, and for each document the linked one, or its label."""
         table = pa.concat_batches([batch for one in slices for batch in one.batches()])
         keys = table.column("key").to_numpy()
         return (keys >> np.uint64(self._shift)).astype(np.int64), table.column("row").to_numpy()

@@ -37,7 +37,7 @@ class Slice:
 
     @property
     def name(self) -> str:
-        """For what is made of these rows; other slices have others."""
+        """A name for files that are made of these rows. No other slice has the same name."""
         return f"{self.files[0].path.stem}-{self.index}"
 
     def read(self) -> pa.RecordBatch:

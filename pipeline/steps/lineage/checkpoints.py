@@ -60,7 +60,7 @@ class Trained:
 
     @property
     def pretraining(self) -> "Trained":
-        """That of the recipe of whose `post_training` this is a section; itself if it is of none."""
+        """The model before `post_training`, if this is the model of a section; else this model."""
         return self.base.pretraining if self.base and "post_training" in self.lineage else self
 
     @property
@@ -87,7 +87,7 @@ class Checkpoint(Trained):
 
     @property
     def name(self) -> str:
-        """As in the UI."""
+        """The name in the UI, such as `6ddca120-00000020`."""
         return f"{self.run.name[:NAME_LENGTH]}-{self.step:08d}"
 
     @property

@@ -74,7 +74,7 @@ class NearSearcher:
             return passage_index.index(store, engine, scrubbed)
 
     def near(self, text: str, limit: int = LIMIT) -> list[Near]:
-        """At most so many documents, those that have most in common with the text first."""
+        """At most `limit` documents. Those that have most in common with the text come first."""
         found: dict[str, Match] = {}
         for form in treated(self.reader.lineage["recipe"], self._texts, text):
             for one in self._matcher.matches(form):

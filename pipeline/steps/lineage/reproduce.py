@@ -100,7 +100,7 @@ def pinned(one: Checkpoint, relative_to: Path) -> dict[str, Any]:
 
 
 def _lineages(one: Checkpoint) -> list[dict[str, Any]]:
-    """That of the pretraining, and those of the sections of `post_training` up to the checkpoint."""
+    """The lineage of the pretraining, and of each section of `post_training` up to the checkpoint."""
     found = [one.lineage]
     while "post_training" in found[0]:
         found.insert(0, found[0]["pretrained"]["lineage"])

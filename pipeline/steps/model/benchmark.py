@@ -114,7 +114,7 @@ def benchmark_checkpoint(store: Store, name: str, asked: Sequence[Asked]) -> Ver
 
 
 def _raw(directory: Path, benchmark: Benchmark) -> Path:
-    """What the trainer wrote, perhaps before it was killed."""
+    """The file in which the trainer writes scores. It may be left from a trainer that was killed."""
     return directory / f"{benchmark.name}.json"
 
 
@@ -150,7 +150,7 @@ def _rows(lines: str) -> LogLikelihoods:
 
 
 def log_likelihoods(store: Store, checkpoint: str, asked: Asked) -> LogLikelihoods | None:
-    """Those of each item, as a checkpoint answered it last; None if it did not."""
+    """The log-likelihoods of the last answers of a checkpoint, by item. None if it has not answered."""
     found = _last(store, checkpoint, asked, "log_likelihoods")
     return None if found is None else _rows(found)
 

@@ -210,7 +210,7 @@ def _settings(training: Mapping[str, Any], model: ModelConfig, vocab_size: int, 
 
 
 def _seen(lineage: dict[str, Any]) -> str:
-    """How much of each corpus, and how often."""
+    """A table: how many tokens of each corpus the model has seen, and how often."""
     trained = Trained(lineage)
     rows = (
         [name, f"{tokens:,}", f"{trained.epochs(name):.2f}"] for name, tokens in trained.corpus_tokens.items()

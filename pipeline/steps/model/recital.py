@@ -130,7 +130,7 @@ class Row:
 
 
 def _tokenizer(store: Store, checkpoint: Checkpoint) -> Tokenizer:
-    """That of the run of a checkpoint."""
+    """The tokenizer with which the run of a checkpoint was trained."""
     made = checkpoint.lineage["assets"][keys.TOKENIZER]
     tokenizer = store.open(keys.TOKENIZER, Path(made["path"]).name)
     return Tokenizer.from_str(frozen(tokenizer.directory()).tokenizer_json)

@@ -167,7 +167,7 @@ def prefixes(version: Version, split: str) -> list[Path]:
 
 
 def named(version: Version, split: str) -> list[Path]:
-    """As `prefixes`, of shards that somebody else opens."""
+    """The paths that `prefixes` returns, for shards that another process opens."""
     return [
         version.file(part, table).path.with_suffix("")
         for part in version.parts

@@ -72,7 +72,7 @@ class Cache:
         )
 
     def forget(self, path: Path) -> None:
-        """The file is gone."""
+        """Removes a file that no longer exists from the record."""
         self._noted.pop(path, None)
         self._execute("delete from files where path = ?", (self._name(path),))
 

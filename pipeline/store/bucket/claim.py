@@ -61,7 +61,7 @@ class Claim:
         self.check()
 
     def check(self) -> None:
-        """Asks nobody. Raises ClaimLostError, also when another process may soon take the claim."""
+        """Raises ClaimLostError if the claim is lost, or if another process may soon take it. No request."""
         if self._lost or time.monotonic() - self._renewed > CLAIM_SECONDS - RENEWED_EVERY_SECONDS:
             raise ClaimLostError(
                 f"{self._bucket.url}/{self._key}: this process has lost its claim on the run, most likely as "

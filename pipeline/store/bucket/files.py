@@ -319,7 +319,7 @@ class BucketFiles(Files):
         return {version: size for version, (size, newest) in found.items() if newest < before}
 
     def abort_old_uploads(self) -> None:
-        """Of uploads in slices."""
+        """Aborts uploads in slices that began more than YOUNG_SECONDS ago."""
         for key, upload, begun in self.bucket.unfinished():
             if begun < time.time() - YOUNG_SECONDS:
                 self.bucket.abort(key, upload)

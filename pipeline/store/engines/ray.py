@@ -298,7 +298,7 @@ class _Map(Generic[Task, Result]):
         return _answer(ray_worker.end.options(scheduling_strategy=there).remote(place)) or ""
 
     def _where(self, *ended: _Copy) -> dict[int, tuple[Place, float]]:
-        """Where copies run, or did, and for how many seconds; not those that wait for room."""
+        """Where copies run or ran, and for how many seconds. Copies that wait for room are left out."""
         numbers = [copy.number for copy in (*ended, *self._running.values())]
         return (_answer(self._begun.among.remote(numbers)) if numbers else None) or {}
 
@@ -309,7 +309,7 @@ class _Map(Generic[Task, Result]):
         return f"{self._what}: part {getattr(self._tasks[index], 'name', index)}"
 
     def _longest(self) -> str:
-        """How many copies run, and the one that has for longest."""
+        """The end of a log line: how many copies run, and which part has run for longest, where."""
         begun = [copy for copy in self._running.values() if copy.number in self._places]
         if not begun:
             return ""
