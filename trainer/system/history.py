@@ -87,7 +87,7 @@ class RunHistory:
 
     @cached_property
     def records(self) -> list[dict[str, Any]]:
-        """Those of metrics.jsonl."""
+        """The records of metrics.jsonl, up to `until_step`."""
         records = read_json_lines(self.directory.metrics)
         return [one for one in records if self.until_step is None or one["step"] <= self.until_step]
 

@@ -37,7 +37,7 @@ def machine(threads: int, device: str) -> dict[str, Any]:
 
 
 def processor() -> dict[str, Any]:
-    """What is the same for every number of threads."""
+    """The facts about the processor, which do not depend on the number of threads."""
     facts = _facts()
     flags = set((facts.get("flags") or facts.get("Features") or "").split())
     return {
@@ -48,7 +48,7 @@ def processor() -> dict[str, Any]:
 
 
 def _facts() -> dict[str, str]:
-    """Of the first core. Empty where the system does not say."""
+    """The facts that the system gives about the first core. Empty if it gives none."""
     try:
         text = CPU_INFO.read_text(encoding="utf-8", errors="replace")
     except OSError:

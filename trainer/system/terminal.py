@@ -292,12 +292,12 @@ def doing(what: str) -> Activity:
 
 
 def otherwise(what: str) -> None:
-    """What it is doing from now on, if it is doing nothing else."""
+    """Renames what the line shows while no `doing` is entered."""
     _screen.rename_first(what)
 
 
 def say_through(say: Callable[[str], None]) -> None:
-    """Where there is no terminal, what takes a while is said by this function, from a thread."""
+    """Without a terminal, a thread calls `say` with the name of work that takes a while."""
     _screen.say = say
 
 

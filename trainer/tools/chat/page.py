@@ -80,4 +80,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *arguments: object) -> None:
-        """What is said is nobody else's business."""
+        """Logs nothing: requests hold what the person says."""

@@ -30,7 +30,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Plan:
-    """A run. `speed`: its tokens a second, known as `speed_from` says."""
+    """A planned run. `speed` is in tokens a second; `speed_from` says where that number is from."""
 
     machine: Machine
     training: TrainingConfig
@@ -45,7 +45,7 @@ class Plan:
 
     @property
     def cost(self) -> float:
-        """In USD."""
+        """The cost of the run, in USD."""
         return self.seconds / HOUR * self.machine.count * self.machine.price
 
     def __str__(self) -> str:
