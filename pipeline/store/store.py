@@ -7,7 +7,7 @@
 <root>/<key>/.<fingerprint>.lock            held by the process that makes the version
 
 A version is found by what made it, so any number of recipes and runs share a store. Which version a recipe
-used last decides two things only: its frozen tokenizer, and what `gc` keeps.
+used last decides its raw documents where nothing looks at the source, its tokenizer, and what `gc` keeps.
 """
 
 import errno
