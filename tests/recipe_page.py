@@ -30,15 +30,16 @@ HEAD = """\
 <!-- Written by `python -m tests.recipe_page`. Change the descriptions in the models instead. -->
 
 A recipe is one YAML file that describes an experiment from corpora to model. This page lists every setting.
+[concepts.md](concepts.md) explains words such as asset, variant and section.
 
-- A setting that is not *required* may be left out; *Default* is then used. `null` is "not set".
+- A setting that is not *required* may be left out. Then the *Default* holds. `null` is "not set".
 - An unknown key is an error that names the nearest one.
-- YAML takes `1e-4` for text, which is read as a number all the same, and `1_000_000` for a number.
+- YAML takes `1e-4` for text, but a recipe reads it as a number. `1_000_000` is a number, too.
 - `python -m pipeline recipe --explain training.optimizer` prints a section or a setting of this page.
 - An editor with a YAML language server completes and checks a recipe whose first line is
   `# yaml-language-server: $schema=PATH`, where PATH leads to
   [recipe.schema.json](../pipeline/recipes/recipe.schema.json).
-- Which values `scrub` finds, and which it does not: [personal-data.md](personal-data.md).
+- [personal-data.md](personal-data.md) lists the values that `scrub` finds, and values that it does not find.
 """
 
 
