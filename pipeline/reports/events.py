@@ -22,7 +22,8 @@ def forget(marks: Collection[str]) -> tuple[list[str], list[str]]:
     known of the assets that one of them made last. Returns their ids, and those of runs that go on, which
     stay.
     """
-    if not marks or not (dagster_home() / "dagster.yaml").exists():
+    # Without a dagster.yaml, Dagster keeps its events in `history`; without both, it never ran here.
+    if not marks or not any((dagster_home() / name).exists() for name in ("dagster.yaml", "history")):
         return [], []
     with dg.DagsterInstance.from_config(str(dagster_home())) as instance:
         found = [run for run in instance.get_runs() if _mentions(instance, run.run_id, marks)]

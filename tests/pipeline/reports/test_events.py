@@ -20,11 +20,13 @@ def second() -> None:
     """An asset whose events mention nothing."""
 
 
+@pytest.mark.parametrize("settings", ["dagster.yaml", None])
 def test_runs_that_mention_a_mark_go_unless_they_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    settings: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
-    (tmp_path / "dagster.yaml").write_text("")
+    if settings:
+        (tmp_path / settings).write_text("")
     with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
         ended, other = (dg.materialize([one], instance=instance).run_id for one in (first, second))
         going_on = dg.materialize([first], instance=instance).run_id
@@ -42,6 +44,11 @@ def test_runs_that_mention_a_mark_go_unless_they_go_on(
         assert instance.get_latest_materialization_event(dg.AssetKey("first")) is None
         assert instance.get_latest_materialization_event(dg.AssetKey("second"))
     assert files_with(tmp_path, b"a version 01234") == []
+
+
+def test_where_dagster_never_ran_nothing_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    assert forget(["0123456789abcdef"]) == ([], []) and not list(tmp_path.iterdir())
 
 
 def files_with(root: Path, found: bytes) -> list[Path]:
