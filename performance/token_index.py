@@ -19,8 +19,8 @@ from harness.sidebyside import REPEATS, documents, record
 
 from pipeline.stages import suffixes
 from pipeline.stages import tokenizer as bpe
-from pipeline.steps.tokens.indexed import Index
 from pipeline.steps.tokens.token_index import of_shards
+from pipeline.steps.tokens.token_search import TokenSearch
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.store import Store
 from tests.pipeline.steps.tokens.stored_shards import FIRST, put_shards
@@ -59,7 +59,7 @@ def main() -> None:
                     sort, directory, name, copies[0][: int(1.05 * suffixes.BLOCK_TOKENS)].astype(dtype)
                 ),
             }
-        report["search"] = searched(Index(shards, index), copies[0])
+        report["search"] = searched(TokenSearch(shards, index), copies[0])
         del parts
     record("token_index", report, ("numpy", "numba"))
 
@@ -69,7 +69,7 @@ def sort(directory: str, name: str, tokens: np.ndarray) -> None:
     suffixes.suffix_array(tokens)
 
 
-def searched(index: Index, ids: np.ndarray) -> dict[str, object]:
+def searched(index: TokenSearch, ids: np.ndarray) -> dict[str, object]:
     """Milliseconds, warm: all runs of 16 in 512 tokens of which every other 32 are text; a count."""
     chooser, runs = np.random.default_rng(2), partial(index.runs, least=16)
     starts = chooser.integers(0, len(ids) - TEXT, REPEATS * 20)

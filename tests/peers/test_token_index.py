@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.steps.tokens.indexed import Index
 from pipeline.steps.tokens.token_index import of_shards
+from pipeline.steps.tokens.token_search import TokenSearch
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.store import Store
 from tests.pipeline.steps.tokens.stored_shards import EOT, Parts, cut, drawn, put_shards, runs_of
@@ -48,7 +48,7 @@ def test_a_thousand_runs_are_counted_as_infini_gram_counts_them(
     documents, theirs = peer
     cut(monkeypatch, documents, number_of_blocks)
     shards = put_shards(store := Store(tmp_path), documents, dtype)
-    ours = Index(shards, of_shards(store, LocalEngine(workers=1), shards))
+    ours = TokenSearch(shards, of_shards(store, LocalEngine(workers=1), shards))
     assert len(ours._blocks) >= number_of_blocks * len(documents)
     for run in runs_of(documents, 1000):
         assert theirs.count(run.tolist()) == {"count": ours.count(run), "approx": False}

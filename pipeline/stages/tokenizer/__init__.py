@@ -15,7 +15,7 @@ from pipeline.stages.tokenizer.params import (
     TokenizerParams,
     VocabularyError,
 )
-from pipeline.stages.tokenizer.sample import Checked, budgets, held_out, share_of
+from pipeline.stages.tokenizer.sample import Checked, budgets
 from pipeline.stages.tokenizer.train import files, train, train_on_words, with_chat
 
 VERSION = "bpe-2"

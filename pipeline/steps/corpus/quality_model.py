@@ -12,8 +12,8 @@ import pyarrow as pa
 from pipeline.plugins.settings import OWN_MODEL
 from pipeline.recipe.recipe import Recipe
 from pipeline.stages import quality_model
+from pipeline.stages.held_out import share_of
 from pipeline.stages.quality_model import QualityModelParams
-from pipeline.stages.tokenizer import share_of
 from pipeline.steps.stage import DataStage, Page
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.stages import tokenizer as bpe
+from pipeline.stages.held_out import held_out
 from pipeline.steps.export.manifest import record
 from pipeline.store import keys
 from pipeline.store.atomic import output_directory
@@ -45,7 +45,7 @@ def export_documents(
                 closing(_Files(directory, corpus, "validation")) as validation,
             ):
                 for batch in kept_documents(store, corpus, DOCUMENT_SCHEMA.names):
-                    validates = bpe.held_out(batch.column("id"), validation_fraction)
+                    validates = held_out(batch.column("id"), validation_fraction)
                     for files, chosen in ((train, ~validates), (validation, validates)):
                         if files.split in splits:
                             rows = batch.filter(pa.array(chosen))

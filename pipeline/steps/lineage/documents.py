@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.sources.documents import document_id, own_id, title
-from pipeline.stages import tokenizer as bpe
+from pipeline.stages.held_out import held_out
 from pipeline.steps.lineage.checkpoints import LineageError, Trained
 from pipeline.steps.tokens.shards import prefixes
 from pipeline.store import keys
@@ -142,7 +142,7 @@ class CorpusText:
         return [self._quality.named(part, "verdicts"), decisions]
 
     def _held_out(self, ids: pa.Array) -> np.ndarray:
-        return bpe.held_out(ids, self.version.manifest["params"]["validation_fraction"])
+        return held_out(ids, self.version.manifest["params"]["validation_fraction"])
 
     def _left_out(self, part: str) -> dict[str, str]:
         """Why documents of a part that were kept are in no shard."""

@@ -15,7 +15,7 @@ from pipeline.steps.lineage.documents import CorpusText, texts_of
 from pipeline.steps.lineage.readers import Reader
 from pipeline.steps.lineage.treated_text import treated
 from pipeline.steps.tokens import token_index
-from pipeline.steps.tokens.indexed import Index
+from pipeline.steps.tokens.token_search import TokenSearch
 from pipeline.steps.tokens.tokenizer import frozen
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine
@@ -95,10 +95,10 @@ class Searcher:
         self._tokenizer.encode_special_tokens = True
 
     @cached_property
-    def corpora(self) -> dict[str, tuple[CorpusText, Index]]:
+    def corpora(self) -> dict[str, tuple[CorpusText, TokenSearch]]:
         """The text of each corpus and its index."""
         return {
-            corpus: (text, Index(text.version, self._index(text.version)))
+            corpus: (text, TokenSearch(text.version, self._index(text.version)))
             for corpus, text in self._texts.items()
         }
 

@@ -19,6 +19,7 @@ from pipeline.recipe.recipe import Recipe
 from pipeline.sources.formats.use import FORM, form_error
 from pipeline.stages import chat
 from pipeline.stages import tokenizer as bpe
+from pipeline.stages.held_out import held_out
 from pipeline.steps.tokens.tokenizer import frozen
 from pipeline.steps.training.launcher import run_trainer
 from pipeline.store import keys
@@ -80,7 +81,7 @@ class Question:
         return {"stops": answer["stops"], "form": form, "right": text == self.wanted.strip()}
 
 
-def held_out(store: Store, recipe: Recipe) -> tuple[list[Question], Counter[str]]:
+def to_ask(store: Store, recipe: Recipe) -> tuple[list[Question], Counter[str]]:
     """The first ASKED held-out conversations of each corpus, in the order of their ids; and how many of them
     are not asked, by the reason.
     """
@@ -111,7 +112,7 @@ def _fitting(store: Store, recipe: Recipe) -> Callable[[Sequence[Message]], int]
 
 def _of_corpus(store: Store, corpus: str, fraction: float) -> Iterator[tuple[str, dict[str, Any]]]:
     for batch in kept_documents(store, corpus, ["id", "text", "metadata"]):
-        taken = bpe.held_out(batch.column("id"), fraction)
+        taken = held_out(batch.column("id"), fraction)
         for row in batch.filter(pa.array(taken)).to_pylist():
             yield row["text"], json.loads(row["metadata"] or "{}")
 
@@ -120,7 +121,7 @@ def compared(store: Store, recipe: Recipe, run: RunConfig, models: Mapping[str, 
     """What `models`, the checkpoints `before` and `after`, make of held-out text: `losses` on the answers and
     on the text of the pretraining, shares of answers by `kinds`, and some `conversations`.
     """
-    (questions, left_out), text = held_out(store, recipe), _pretraining(run)
+    (questions, left_out), text = to_ask(store, recipe), _pretraining(run)
     losses: dict[str, dict[str, Any]] = {}
     answers = {}
     with TemporaryDirectory() as directory:

@@ -16,6 +16,7 @@ from pipeline.recipe.recipe import Recipe
 from pipeline.recipe.sections import ShardParams
 from pipeline.stages import chat
 from pipeline.stages import tokenizer as bpe
+from pipeline.stages.held_out import held_out
 from pipeline.steps.stage import CorpusStage, Page
 from pipeline.steps.tokens.existing_tokenizer import CONFIG, TOKENIZER
 from pipeline.steps.tokens.tokenizer import frozen
@@ -253,7 +254,7 @@ class SplitShards:
             # One batch is read while another is encoded and a third written.
             encode = self._encode if self._longest is None else self._encode_conversations
             for document_ids, kept, sizes, ids, lengths in ahead(map(encode, ahead(iter(batches)))):
-                validates = bpe.held_out(document_ids, self._validation_fraction)
+                validates = held_out(document_ids, self._validation_fraction)
                 for split, chosen in ((TRAIN, ~validates & kept), (VALIDATION, validates & kept)):
                     self._series[split].add(ids[np.repeat(chosen, lengths)], lengths[chosen], sizes[chosen])
 
@@ -268,7 +269,7 @@ class SplitShards:
         self.empty += document_ids.filter(pa.array(sizes == 0)).to_pylist()
         ids, lengths = self._encoder.encode(texts)
         self._check(document_ids, texts, ids, lengths)
-        self._compare(bpe.held_out(document_ids, self._validation_fraction), texts, ids, lengths)
+        self._compare(held_out(document_ids, self._validation_fraction), texts, ids, lengths)
         return document_ids, sizes > 0, sizes, ids, lengths
 
     def _encode_conversations(self, batch: pa.RecordBatch) -> Encoded:
@@ -280,7 +281,7 @@ class SplitShards:
         if np.isin(ids, [*ends.control.values(), ends.begin, ends.end]).sum() > 2 * len(lengths):
             raise bpe.TokenizerError("the tokenizer makes a control token of plain text: choose another one")
         self._check(document_ids.take(pa.array(said.documents)), said.contents, ids, lengths)
-        answers = bpe.held_out(document_ids, self._validation_fraction)[said.documents] & (
+        answers = held_out(document_ids, self._validation_fraction)[said.documents] & (
             said.roles == chat.ASSISTANT
         )
         self._compare(answers, said.contents, ids, lengths)

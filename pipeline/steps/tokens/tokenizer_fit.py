@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.stages import tokenizer as bpe
+from pipeline.stages.held_out import held_out
 from pipeline.steps.tokens.tokenizer import FrozenTokenizer, frozen
 from pipeline.store.manifest import Version
 from pipeline.store.parts import kept_documents
@@ -40,7 +41,7 @@ def _measured(store: Store, stage: FrozenTokenizer, version: Version) -> Iterato
         documents = size = words = 0
         counts = np.zeros(encoder.max_id + 1, np.int64)
         for batch in kept_documents(store, corpus):
-            validates = bpe.held_out(batch.column("id"), stage.validation_fraction)
+            validates = held_out(batch.column("id"), stage.validation_fraction)
             texts = batch.column("text").filter(pa.array(validates))
             ids, lengths = encoder.encode(texts)
             counts += np.bincount(ids, minlength=len(counts))

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from pipeline.stages import chat
 from pipeline.stages import tokenizer as bpe
+from pipeline.stages.held_out import held_out, share_of
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine
 from pipeline.store.files import Scratch, StoredFile
@@ -108,7 +109,7 @@ def _count(
 
 def _chosen(documents: pa.RecordBatch, validation_fraction: float, share: float) -> pa.Array:
     ids = documents.column("id")
-    taken = ~bpe.held_out(ids, validation_fraction) & (bpe.share_of(ids, "tokenizer") < share)
+    taken = ~held_out(ids, validation_fraction) & (share_of(ids, "tokenizer") < share)
     return chat.contents(documents.column("text").filter(pa.array(taken)))
 
 

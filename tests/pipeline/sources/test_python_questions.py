@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from pipeline.sources import SourceConfig, open_source
 from pipeline.sources.docstrings import functions
 from pipeline.sources.source import Rejected
-from pipeline.stages import tokenizer as bpe
+from pipeline.stages.held_out import held_out
 from pipeline.store.params import CONTENT, MESSAGE, PAIR
 
 CONFIG = {"kind": "python_questions", "packages": ["python", "jinja2"], "max_documents": 600}
@@ -90,9 +90,7 @@ def test_the_worse_answer_is_another_of_like_length_or_goes_on() -> None:
 def test_a_module_is_held_out_as_a_whole_in_every_corpus(fraction: float) -> None:
     sides: dict[str, set[bool]] = defaultdict(set)
     for found in (questions(), preferences()):
-        for row, side in zip(
-            found, bpe.held_out(pa.array([row["id"] for row in found]), fraction), strict=True
-        ):
+        for row, side in zip(found, held_out(pa.array([row["id"] for row in found]), fraction), strict=True):
             sides[row["module"]].add(bool(side))
     assert {len(both) for both in sides.values()} == {1}
     assert 0 < sum(True in both for both in sides.values()) < 2 * fraction * len(sides)

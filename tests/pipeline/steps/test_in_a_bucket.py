@@ -13,7 +13,7 @@ import pytest
 
 from pipeline.cli import main
 from pipeline.steps.dedup.near import Matcher
-from pipeline.steps.tokens.indexed import Index
+from pipeline.steps.tokens.token_search import TokenSearch
 from pipeline.store.bucket.files import BucketFiles, cache_of
 from pipeline.store.cleanup import forgotten
 from pipeline.store.engines.local import LocalEngine
@@ -50,7 +50,7 @@ def test_the_stages_write_into_a_bucket_what_they_write_here(tmp_path: Path) -> 
     answers = []
     for place in (tmp_path / "local", cache_of("s3://bucket/here", tmp_path / "other")):
         store = Store(place)
-        found = Index(store.current("token_shards/even"), store.current("token_index/even"))
+        found = TokenSearch(store.current("token_shards/even"), store.current("token_index/even"))
         answers.append([found.positions(run).tolist() for run in (np.array([260]), np.array([260, 300]))])
         documents = store.current("corpora/even/scrubbed")
         matcher = Matcher([(documents, store.current("passage_index/even"))], 0.25, of_all([]))

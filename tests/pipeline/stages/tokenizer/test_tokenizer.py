@@ -16,6 +16,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from pipeline.sources.files import FilesConfig, FilesSource
 from pipeline.stages import tokenizer as bpe
+from pipeline.stages.held_out import share_of
 from pipeline.stages.tokenizer.counts import CountedWords, added, count_words
 from pipeline.stages.tokenizer.train import character_of_each_byte, pre_tokenizer
 from tests.corpora import CORPORA, needs_corpora
@@ -285,10 +286,10 @@ def test_the_sample_is_shared_in_proportion_and_no_corpus_is_left_out(sizes: lis
 
 def test_the_split_depends_on_the_id_alone_and_has_about_the_asked_share() -> None:
     ids = pa.array([f"{number:032x}" for number in range(20_000)])
-    shares = bpe.share_of(ids, "validation")
+    shares = share_of(ids, "validation")
     assert abs((shares < 0.02).mean() - 0.02) < 0.004
-    assert (bpe.share_of(ids.slice(7, 1), "validation") == shares[7:8]).all()
-    assert abs(np.corrcoef(shares, bpe.share_of(ids, "tokenizer"))[0, 1]) < 0.03
+    assert (share_of(ids.slice(7, 1), "validation") == shares[7:8]).all()
+    assert abs(np.corrcoef(shares, share_of(ids, "tokenizer"))[0, 1]) < 0.03
 
 
 def test_tokens_for_conversations_are_reserved_within_the_vocabulary() -> None:

@@ -13,9 +13,10 @@ from pipeline.sources.documents import document_id, own_id
 from pipeline.sources.files import FilesConfig
 from pipeline.stages import tokenizer as bpe
 from pipeline.stages.dedup import DedupParams
+from pipeline.stages.held_out import held_out
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
-from pipeline.steps.model.answers import NO_QUESTION, TOO_LONG, Question, held_out
+from pipeline.steps.model.answers import NO_QUESTION, TOO_LONG, Question, to_ask
 from pipeline.steps.model.comparison import section
 from pipeline.store.store import Store
 from tests.integration.project import TRAINING
@@ -30,7 +31,7 @@ FRACTION = 0.4
 
 
 def held_out_one(name: str) -> bool:
-    return bool(bpe.held_out(pa.array([document_id("talks", own_id(name))]), FRACTION)[0])
+    return bool(held_out(pa.array([document_id("talks", own_id(name))]), FRACTION)[0])
 
 
 def text(*said: Turn) -> str:
@@ -106,7 +107,7 @@ def test_what_does_not_fit_is_counted_as_for_the_shards_and_said_on_the_card(tmp
             "training": training,
         }
     )
-    questions, not_asked = held_out(store, recipe)
+    questions, not_asked = to_ask(store, recipe)
     assert len(questions) == 21 and dict(not_asked) == {TOO_LONG: 1, NO_QUESTION: 1}
     tuning = {"losses": {"after": {"text": {"loss": 1.0}, "answers": None}}, "kinds": [{"kind": "all"}]}
     said = section({**tuning, "asked": 21, "not_asked": not_asked, "conversations": []})

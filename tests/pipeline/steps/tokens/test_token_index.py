@@ -21,8 +21,8 @@ from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
 from pipeline.stages.tokenizer import TokenizerParams
 from pipeline.steps.tokens import token_index
-from pipeline.steps.tokens.indexed import Index
 from pipeline.steps.tokens.token_index import TokenIndexError, index_part, of_shards
+from pipeline.steps.tokens.token_search import TokenSearch
 from pipeline.store.cleanup import gc
 from pipeline.store.engines import local
 from pipeline.store.engines.local import LocalEngine
@@ -49,7 +49,7 @@ def test_a_thousand_runs_are_counted_and_placed_as_a_scan_finds_them(
     store = Store(tmp_path)
     shards = put_shards(store, documents, dtype)
     version = of_shards(store, ENGINE, shards)
-    index = Index(shards, version)
+    index = TokenSearch(shards, version)
     assert len(index._blocks) >= number_of_blocks * parts
     stream = np.concatenate([document for part in documents.values() for document in part])
     for run in runs_of(documents, 1000):

@@ -8,6 +8,7 @@ from tokenizers import Tokenizer
 
 from pipeline.stages import tokenizer as bpe
 from pipeline.stages.dedup import DedupParams
+from pipeline.stages.held_out import held_out
 from pipeline.steps.tokens import tokenizer_fit
 from pipeline.steps.tokens.tokenizer import FrozenTokenizer
 from pipeline.store.parts import kept_documents
@@ -30,7 +31,7 @@ def test_the_fit_is_that_of_held_out_text_and_is_measured_once(
     version = stage.make(store, ENGINE)
     rows = {row["corpus"]: row for row in tokenizer_fit.fit(store, stage, version)}
     kept = pa.Table.from_batches(kept_documents(store, "first"))
-    texts = kept["text"].filter(pa.array(bpe.held_out(kept["id"].combine_chunks(), HELD_OUT))).to_pylist()
+    texts = kept["text"].filter(pa.array(held_out(kept["id"].combine_chunks(), HELD_OUT))).to_pylist()
     encoder = Tokenizer.from_file(str(version.path / "tokenizer.json"))
     tokens = [token for text in texts for token in encoder.encode(text, add_special_tokens=False).ids]
     size = sum(len(text.encode()) for text in texts)

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from pipeline.sources.files import FilesConfig
 from pipeline.stages import tokenizer as bpe
 from pipeline.stages.dedup import DedupParams
+from pipeline.stages.held_out import held_out, share_of
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
 from pipeline.steps.tokens import word_counts
@@ -65,7 +66,7 @@ def one_pass(store: Store, params: bpe.TokenizerParams) -> tuple[bpe.CountedWord
         share = left / sizes[corpus]
         for batch in kept_documents(store, corpus):
             ids, texts = batch.column("id"), batch.column("text").to_pylist()
-            chosen = ~bpe.held_out(ids, HELD_OUT) & (bpe.share_of(ids, "tokenizer") < share)
+            chosen = ~held_out(ids, HELD_OUT) & (share_of(ids, "tokenizer") < share)
             for text in (texts[row][: bpe.MAX_DOCUMENT_CHARS] for row in np.flatnonzero(chosen)):
                 left -= len(text.encode())
                 if left < 0:

@@ -13,7 +13,7 @@ from trainer.data.memmap import map_file
 from trainer.data.shards import Shard
 
 
-class Index:
+class TokenSearch:
     """The training tokens of a corpus and their index. `shards`, in the order of the stream of the corpus;
     positions are those in this stream.
     """
