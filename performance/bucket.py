@@ -20,10 +20,10 @@ import json
 
 from pipeline.recipe.sections import ShardParams
 from pipeline.sources.files import FilesConfig
+from pipeline.stages.bpe import TokenizerParams
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
-from pipeline.stages.tokenizer import TokenizerParams
 from pipeline.steps.dedup.signatures import Signatures
 from pipeline.store.bucket.files import cache_of
 from pipeline.store.engines.local import LocalEngine

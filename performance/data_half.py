@@ -23,10 +23,10 @@ from harness.sidebyside import RESULTS, importable, record, sample, size_of, tex
 
 from pipeline.recipe.sections import ShardParams
 from pipeline.sources.files import FilesConfig
+from pipeline.stages.bpe import TokenizerParams
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
-from pipeline.stages.tokenizer import TokenizerParams
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.store import Store
 from tests.pipeline.steps.make import collect, deduplicate, judge, scrub, tokenize, tokenizer

@@ -18,7 +18,7 @@ import yaml
 from harness import training_run
 from harness.sidebyside import ROOT, record, texts
 
-from pipeline.stages import tokenizer as bpe
+from pipeline.stages import bpe
 from trainer.system import launch
 
 VOCAB, SEQ_LEN, ROWS = 8192, 512, 8

@@ -24,7 +24,7 @@ import yaml
 from harness import training_run
 from harness.sidebyside import ROOT, Report, record, texts
 
-from pipeline.stages import tokenizer as bpe
+from pipeline.stages import bpe
 from trainer.config import depth as laws
 from trainer.system import launch
 from trainer.system.durable import read_json_lines

@@ -19,10 +19,10 @@ from harness.sidebyside import record
 
 from pipeline.recipe.sections import ShardParams
 from pipeline.sources.files import FilesConfig
+from pipeline.stages.bpe import TokenizerParams
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
-from pipeline.stages.tokenizer import TokenizerParams
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine, LocalEngine
 from pipeline.store.store import Store

@@ -17,8 +17,7 @@ import pyarrow as pa
 from harness.processes import peak_mb
 from harness.sidebyside import REPEATS, documents, record
 
-from pipeline.stages import suffixes
-from pipeline.stages import tokenizer as bpe
+from pipeline.stages import bpe, suffixes
 from pipeline.steps.tokens.token_index import of_shards
 from pipeline.steps.tokens.token_search import TokenSearch
 from pipeline.store.engines.local import LocalEngine

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 from harness.sidebyside import documents, record, size_of
 
-from pipeline.stages import tokenizer as bpe
+from pipeline.stages import bpe
 
 NAMES = ("enwiki", "techdocs", "books")
 MEGABYTES = (5, 15, 30, 60)

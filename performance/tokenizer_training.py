@@ -26,8 +26,8 @@ from harness.sidebyside import documents, importable, record
 from tokenizers import Tokenizer, models, trainers
 from tokenizers.pre_tokenizers import ByteLevel
 
-from pipeline.stages import tokenizer as bpe
-from pipeline.stages.tokenizer.train import LLAMA3_PATTERN, pre_tokenizer
+from pipeline.stages import bpe
+from pipeline.stages.bpe.train import LLAMA3_PATTERN, pre_tokenizer
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.store import Store
 from tests.pipeline.steps.make import tokenizer

@@ -27,8 +27,8 @@ from harness.sidebyside import Contender, documents, importable, measure, record
 from tokenizers import Tokenizer
 
 from pipeline.recipe.sections import ShardParams
-from pipeline.stages import tokenizer as bpe
-from pipeline.stages.tokenizer.train import LLAMA3_PATTERN
+from pipeline.stages import bpe
+from pipeline.stages.bpe.train import LLAMA3_PATTERN
 from pipeline.steps.tokens.tokenizer import frozen
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.store import Store

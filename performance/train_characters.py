@@ -27,7 +27,7 @@ from harness.sidebyside import CORPORA, ROOT, record
 from peers.train import Work, nanogpt, validation_loss
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from pipeline.stages import tokenizer as bpe
+from pipeline.stages import bpe
 from trainer.system import launch
 from trainer.system.durable import read_json_lines
 

@@ -29,7 +29,7 @@ from harness.sidebyside import RESULTS, Report, machine, record, texts
 from harness.turns import Turns, take_turns
 from peers.train import FOREVER, Work, hugging_face, nanogpt
 
-from pipeline.stages import tokenizer as bpe
+from pipeline.stages import bpe
 from trainer.data.shards import bin_path
 from trainer.system import launch
 

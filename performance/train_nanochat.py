@@ -32,7 +32,7 @@ from harness.sidebyside import CORPORA, ROOT, Report, sample
 from peers.train import validation_loss
 
 from pipeline.sources.files import FilesConfig, FilesSource
-from pipeline.stages import tokenizer as bpe
+from pipeline.stages import bpe
 from trainer.config import RunConfig, load_run_config
 from trainer.config import depth as laws
 from trainer.data.loader import TrainingData

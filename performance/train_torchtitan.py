@@ -29,7 +29,7 @@ import torch
 from harness import training_run
 from harness.sidebyside import RESULTS, ROOT, Report, record, texts
 
-from pipeline.stages import tokenizer as bpe
+from pipeline.stages import bpe
 from trainer import hf
 from trainer.config import RunConfig, load_run_config
 from trainer.data.loader import TrainingData

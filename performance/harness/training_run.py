@@ -11,7 +11,7 @@ import yaml
 from tokenizers import Tokenizer
 
 from harness.turns import Turns
-from pipeline.stages import tokenizer as bpe
+from pipeline.stages import bpe
 from trainer.data.shard_writer import ShardWriter
 
 

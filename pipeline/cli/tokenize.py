@@ -7,7 +7,7 @@ from functools import partial
 from pipeline.cli.opening import UsageError
 from pipeline.cli.plain_files import Rows, add_in_and_out, make_directory, settings_are_options
 from pipeline.recipe.sections import ShardParams
-from pipeline.stages.tokenizer import ExistingTokenizer
+from pipeline.stages.bpe import ExistingTokenizer
 from pipeline.steps import plain_files
 
 

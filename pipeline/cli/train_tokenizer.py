@@ -4,7 +4,7 @@ import argparse
 from functools import partial
 
 from pipeline.cli.plain_files import add_in_and_out, make_directory, settings_are_options
-from pipeline.stages.tokenizer import TokenizerParams
+from pipeline.stages.bpe import TokenizerParams
 from pipeline.steps import plain_files
 
 

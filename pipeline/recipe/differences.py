@@ -9,8 +9,8 @@ from pipeline.recipe.overrides import CORPORA, Settings, changed
 from pipeline.recipe.recipe import Recipe
 from pipeline.recipe.sections import Rules
 from pipeline.sources import KINDS as SOURCES
+from pipeline.stages.bpe import ExistingTokenizer, TokenizerParams
 from pipeline.stages.quality import PROFILES
-from pipeline.stages.tokenizer import ExistingTokenizer, TokenizerParams
 
 
 def of_recipe(recipe: Mapping[str, Any]) -> Settings:

@@ -4,7 +4,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from pipeline.plugins.settings import FILTER_KINDS
-from pipeline.stages.tokenizer import KINDS
+from pipeline.stages.bpe import KINDS
 from trainer.config.problems import requirement
 
 UNWRITTEN = (*KINDS, *FILTER_KINDS)

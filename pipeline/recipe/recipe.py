@@ -31,12 +31,12 @@ from pipeline.recipe.sections import (
 )
 from pipeline.sources.hub.catalogue import short_form
 from pipeline.sources.source import SourceError
+from pipeline.stages.bpe import TokenizerChoice, TokenizerParams
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.edits import EditParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
 from pipeline.stages.quality_model import QualityModelParams
-from pipeline.stages.tokenizer import TokenizerChoice, TokenizerParams
 from pipeline.store import seeds
 from pipeline.store.cleanup.runs import Limits
 from pipeline.store.engines.local import EngineParams

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.stages.tokenizer import Boundaries
+from pipeline.stages.bpe import Boundaries
 from pipeline.store.errors import PipelineError
 from pipeline.store.params import CONTENT, MESSAGE, PAIR, ROLE, ROLES
 

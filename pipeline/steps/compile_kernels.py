@@ -9,8 +9,7 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 
 from pipeline.sources.files import FilesConfig
-from pipeline.stages import dedup, pii, quality
-from pipeline.stages import tokenizer as bpe
+from pipeline.stages import bpe, dedup, pii, quality
 from pipeline.steps import plain_files
 from pipeline.store.engines.local import LocalEngine
 

@@ -19,8 +19,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from pipeline.sources.files import FilesConfig, FilesSource
-from pipeline.stages import dedup, pii, quality
-from pipeline.stages import tokenizer as bpe
+from pipeline.stages import bpe, dedup, pii, quality
 from pipeline.steps.corpus.quality import judging_documents
 from pipeline.steps.corpus.rejects import REJECTS_SCHEMA, RejectsTable
 from pipeline.steps.corpus.scrub import scrubbing

@@ -22,7 +22,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "seen[table.ids[i]] = 2",
     ): "any number but 0 says that it was seen",
     (
-        "pipeline/stages/tokenizer/counts.py",
+        "pipeline/stages/bpe/counts.py",
         "rows[row, HASH] == hashed or _is_word(words, starts, rows[row, WORD], data, i, end)",
     ): "differs only where two words have the same hash of 64 bits",
     ("pipeline/sources/formats/csv_rows.py", "if self._row <= MAX_DOCUMENT_BYTES:"): ROUGH,

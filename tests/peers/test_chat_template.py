@@ -10,8 +10,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.sources.formats.conversations import conversation
-from pipeline.stages import chat
-from pipeline.stages import tokenizer as bpe
+from pipeline.stages import bpe, chat
 
 PIECES = [
     "",

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 
 from examples import other_token_formats
 from pipeline.sources.formats.conversations import conversation
-from pipeline.stages import tokenizer as bpe
+from pipeline.stages import bpe
 from pipeline.steps.export.tokens import write
 from pipeline.steps.tokens.shard_sets import ShardSet
 from pipeline.steps.tokens.shards import SplitShards

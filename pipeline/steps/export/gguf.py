@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from safetensors import safe_open
 
-from pipeline.stages.tokenizer.train import LLAMA3_PATTERN, SINGLE_DIGITS_PATTERN
+from pipeline.stages.bpe.train import LLAMA3_PATTERN, SINGLE_DIGITS_PATTERN
 from pipeline.steps.export.manifest import record
 from pipeline.store.atomic import output_directory
 from pipeline.store.errors import PipelineError

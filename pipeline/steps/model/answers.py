@@ -17,8 +17,7 @@ import pyarrow as pa
 
 from pipeline.recipe.recipe import Recipe
 from pipeline.sources.formats.use import FORM, form_error
-from pipeline.stages import chat
-from pipeline.stages import tokenizer as bpe
+from pipeline.stages import bpe, chat
 from pipeline.stages.held_out import held_out
 from pipeline.steps.tokens.tokenizer import frozen
 from pipeline.steps.training.launcher import run_trainer

@@ -12,7 +12,7 @@ from typing import Any, Self
 from tokenizers import Tokenizer, processors
 
 from pipeline.recipe.recipe import Recipe
-from pipeline.stages import tokenizer as bpe
+from pipeline.stages import bpe
 from pipeline.steps.model import evaluate, funnel, training_plots
 from pipeline.steps.model.model_card import model_card
 from pipeline.steps.stage import Stage

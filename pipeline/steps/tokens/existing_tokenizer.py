@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.sources.hub.dataset import token as hub_token
-from pipeline.stages.tokenizer import ExistingTokenizer, TokenizerError, boundaries, with_chat
+from pipeline.stages.bpe import ExistingTokenizer, TokenizerError, boundaries, with_chat
 from pipeline.steps.tokens.template import check_template
 from pipeline.store.errors import first_line
 

@@ -14,8 +14,7 @@ import pyarrow.compute as pc
 
 from pipeline.recipe.recipe import Recipe
 from pipeline.recipe.sections import ShardParams
-from pipeline.stages import chat
-from pipeline.stages import tokenizer as bpe
+from pipeline.stages import bpe, chat
 from pipeline.stages.held_out import held_out
 from pipeline.steps.stage import CorpusStage, Page
 from pipeline.steps.tokens.existing_tokenizer import CONFIG, TOKENIZER

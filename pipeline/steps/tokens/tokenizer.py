@@ -12,8 +12,7 @@ from typing import Any, Self
 from tokenizers import Tokenizer
 
 from pipeline.recipe.recipe import Recipe
-from pipeline.stages import chat
-from pipeline.stages import tokenizer as bpe
+from pipeline.stages import bpe, chat
 from pipeline.steps.stage import DataStage
 from pipeline.steps.tokens import word_counts
 from pipeline.steps.tokens.existing_tokenizer import CONFIG, TOKENIZER, fetch

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.stages import tokenizer as bpe
+from pipeline.stages import bpe
 from pipeline.stages.held_out import held_out
 from pipeline.steps.tokens.tokenizer import FrozenTokenizer, frozen
 from pipeline.store.manifest import Version

@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.stages import chat
-from pipeline.stages import tokenizer as bpe
+from pipeline.stages import bpe, chat
 from pipeline.stages.held_out import held_out, share_of
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine

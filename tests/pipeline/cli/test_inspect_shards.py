@@ -13,8 +13,8 @@ from tokenizers import Tokenizer
 from pipeline.cli import main
 from pipeline.recipe.recipe import RECIPES
 from pipeline.recipe.sections import ShardParams
+from pipeline.stages.bpe import TokenizerParams
 from pipeline.stages.dedup import DedupParams
-from pipeline.stages.tokenizer import TokenizerParams
 from pipeline.steps.tokens.shards import prefixes
 from pipeline.store.parts import kept_documents
 from pipeline.store.store import Store

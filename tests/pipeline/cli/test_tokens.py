@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
 from pipeline.cli import main
-from pipeline.stages import tokenizer as bpe
+from pipeline.stages import bpe
 from trainer.config import load_run_config
 from trainer.data.shards import Shard
 from trainer.run.loop import run

@@ -7,7 +7,7 @@ import torch
 
 from pipeline.recipe.loading import load_recipe, recipe_path
 from pipeline.recipe.recipe import RECIPES, Recipe
-from pipeline.stages.tokenizer import TokenizerParams
+from pipeline.stages.bpe import TokenizerParams
 from trainer.run.fit.memory import Footprint
 from trainer.run.fit.micro_batch import fitting
 from trainer.system.gpus import GPUS

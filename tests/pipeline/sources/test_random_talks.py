@@ -19,7 +19,7 @@ from pipeline.sources.formats.rows import RowReader
 from pipeline.sources.formats.use import BadConversationError
 from pipeline.sources.hub import dataset
 from pipeline.sources.source import Rejected
-from pipeline.stages import tokenizer as bpe
+from pipeline.stages import bpe
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES

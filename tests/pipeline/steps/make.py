@@ -7,11 +7,11 @@ from pipeline.plugins.transforms import of_corpus
 from pipeline.recipe.recipe import Recipe
 from pipeline.recipe.sections import ShardParams
 from pipeline.sources import SourceConfig
+from pipeline.stages.bpe import TokenizerChoice
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.edits import EditParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import QualityParams
-from pipeline.stages.tokenizer import TokenizerChoice
 from pipeline.steps.corpus.edit import Edited
 from pipeline.steps.corpus.ingest import Raw
 from pipeline.steps.corpus.quality import Quality

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from pipeline.recipe.sections import CheckLimits, ShardParams
+from pipeline.stages.bpe import TokenizerParams
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.quality import PROFILES
-from pipeline.stages.tokenizer import TokenizerParams
 from pipeline.steps import checks
 from pipeline.steps.tokens import bigram
 from pipeline.steps.tokens.shards import prefixes

@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.pipeline.steps.make import judge, deduplicate, tokenizer
 from pipeline.stages import quality
 from pipeline.stages.dedup import DedupParams
-from pipeline.stages.tokenizer import TokenizerParams
+from pipeline.stages.bpe import TokenizerParams
 from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import ENGINE, TEXTS, prepare
 

@@ -15,10 +15,10 @@ import pytest
 from pipeline.recipe.sections import ShardParams
 from pipeline.sources.documents import document_id, own_id
 from pipeline.sources.files import FilesConfig
+from pipeline.stages.bpe import TokenizerParams
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
-from pipeline.stages.tokenizer import TokenizerParams
 from pipeline.steps.dedup import passage_index
 from pipeline.steps.tokens.token_index import TokenIndex
 from pipeline.store.engines.local import Engine, LocalEngine

@@ -17,10 +17,10 @@ from pipeline.cli import main
 from pipeline.sources.documents import document_id, own_id
 from pipeline.sources.files import FilesConfig
 from pipeline.sources.stored import StoredConfig
+from pipeline.stages.bpe import ExistingTokenizer
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
-from pipeline.stages.tokenizer import ExistingTokenizer
 from pipeline.steps import checks
 from pipeline.steps.corpus.ingest import CorpusError, Raw
 from pipeline.steps.lineage.checkpoints import LineageError

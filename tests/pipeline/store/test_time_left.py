@@ -5,7 +5,7 @@ import logging
 import pyarrow as pa
 import pytest
 
-from pipeline.stages import tokenizer as bpe
+from pipeline.stages import bpe
 from pipeline.store.engines.local import TimeLeft
 
 

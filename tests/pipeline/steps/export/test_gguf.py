@@ -13,8 +13,8 @@ import torch
 from tokenizers import pre_tokenizers
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from pipeline.stages.tokenizer import TokenizerParams
-from pipeline.stages.tokenizer.train import files, train
+from pipeline.stages.bpe import TokenizerParams
+from pipeline.stages.bpe.train import files, train
 from pipeline.steps.export import gguf as export
 from trainer import hf
 from trainer.config import InitConfig, ModelConfig

@@ -11,7 +11,7 @@ import pytest
 from pipeline.recipe.recipe import Recipe
 from pipeline.sources.documents import document_id, own_id
 from pipeline.sources.files import FilesConfig
-from pipeline.stages import tokenizer as bpe
+from pipeline.stages import bpe
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.held_out import held_out
 from pipeline.stages.pii import PiiParams

@@ -16,8 +16,7 @@ from tokenizers import Tokenizer
 
 from pipeline.recipe.sections import ShardParams
 from pipeline.sources.files import FilesConfig
-from pipeline.stages import chat
-from pipeline.stages import tokenizer as bpe
+from pipeline.stages import bpe, chat
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from huggingface_hub import constants
 
-from pipeline.stages import tokenizer as bpe
+from pipeline.stages import bpe
 from pipeline.steps.tokens.existing_tokenizer import fetch
 from tests.pipeline.sources.hub_server import Hub
 from tests.pipeline.steps.corpora import TEXTS

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from pipeline.recipe.loading import load_recipe
+from pipeline.stages.bpe import VERSION, TokenizerError
 from pipeline.stages.dedup import DedupParams
-from pipeline.stages.tokenizer import VERSION, TokenizerError
 from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.store.files import MANIFEST
 from pipeline.store.manifest import Version, manifest_text

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from pipeline.recipe.sections import ShardParams
-from pipeline.stages import tokenizer as bpe
+from pipeline.stages import bpe
+from pipeline.stages.bpe.given_back import GivenBack, lost
 from pipeline.stages.dedup import DedupParams
-from pipeline.stages.tokenizer.given_back import GivenBack, lost
 from pipeline.steps.tokens.shards import SplitShards
 from pipeline.steps.training.plan import _corpus_shards
 from pipeline.store.manifest import breakdown

@@ -5,7 +5,7 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from pipeline.stages import tokenizer as bpe
+from pipeline.stages import bpe
 from pipeline.steps.tokens.word_counts import sample
 
 

@@ -16,11 +16,11 @@ from tokenizers import Tokenizer
 
 from pipeline.recipe.sections import ShardParams
 from pipeline.sources.files import FilesConfig
-from pipeline.stages import tokenizer as bpe
+from pipeline.stages import bpe
+from pipeline.stages.bpe.encode import FastEncoder
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
-from pipeline.stages.tokenizer.encode import FastEncoder
 from pipeline.steps.tokens.shards import ShardSeries, SplitShards, prefixes
 from pipeline.steps.tokens.tokenizer import frozen
 from pipeline.store.engines.local import LocalEngine

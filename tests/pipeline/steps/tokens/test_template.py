@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from pipeline.stages import tokenizer as bpe
+from pipeline.stages import bpe
 from pipeline.stages.chat import parsed
 from pipeline.steps.tokens.existing_tokenizer import fetch
 from pipeline.steps.tokens.shards import SplitShards, _encoder

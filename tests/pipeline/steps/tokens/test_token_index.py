@@ -16,10 +16,10 @@ import pytest
 
 from pipeline.recipe.sections import ShardParams
 from pipeline.sources.files import FilesConfig
+from pipeline.stages.bpe import TokenizerParams
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
-from pipeline.stages.tokenizer import TokenizerParams
 from pipeline.steps.tokens import token_index
 from pipeline.steps.tokens.token_index import TokenIndexError, index_part, of_shards
 from pipeline.steps.tokens.token_search import TokenSearch

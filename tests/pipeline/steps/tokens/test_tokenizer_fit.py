@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from tokenizers import Tokenizer
 
-from pipeline.stages import tokenizer as bpe
+from pipeline.stages import bpe
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.held_out import held_out
 from pipeline.steps.tokens import tokenizer_fit

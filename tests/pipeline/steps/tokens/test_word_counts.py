@@ -17,7 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pipeline.sources.files import FilesConfig
-from pipeline.stages import tokenizer as bpe
+from pipeline.stages import bpe
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.held_out import held_out, share_of
 from pipeline.stages.pii import PiiParams

@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.recipe.sections import ShardParams
+from pipeline.stages.bpe import TokenizerParams
 from pipeline.stages.dedup import DedupParams
-from pipeline.stages.tokenizer import TokenizerParams
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import ENGINE, TEXTS, prepare

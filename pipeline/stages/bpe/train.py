@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
-from pipeline.stages.tokenizer.counts import CountedWords, count_words
-from pipeline.stages.tokenizer.merges import merge
-from pipeline.stages.tokenizer.params import (
+from pipeline.stages.bpe.counts import CountedWords, count_words
+from pipeline.stages.bpe.merges import merge
+from pipeline.stages.bpe.params import (
     ALPHABET_SIZE,
     CHAT_TEMPLATE,
     CONTROL,

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from tokenizers import Tokenizer
 
-from pipeline.stages.tokenizer.params import CONTROL, TokenizerError
+from pipeline.stages.bpe.params import CONTROL, TokenizerError
 
 PLAIN_BPE = {
     "dropout": None,

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from pipeline.sources.files import FilesConfig, FilesSource
-from pipeline.stages import tokenizer as bpe
+from pipeline.stages import bpe
+from pipeline.stages.bpe.counts import CountedWords, added, count_words
+from pipeline.stages.bpe.train import character_of_each_byte, pre_tokenizer
 from pipeline.stages.held_out import share_of
-from pipeline.stages.tokenizer.counts import CountedWords, added, count_words
-from pipeline.stages.tokenizer.train import character_of_each_byte, pre_tokenizer
 from tests.corpora import CORPORA, needs_corpora
 
 TEXTS = [text for _, text in sorted(topics.items())][:40]

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from pipeline.stages.bpe.counts import CountedWords
 from pipeline.stages.compiled import borrowing, kernel
 from pipeline.stages.text import equals
-from pipeline.stages.tokenizer.counts import CountedWords
 
 NONE = -1
 # Columns of `pairs`: left id << 32 | right id; how often the two stand together; the words in which they came
