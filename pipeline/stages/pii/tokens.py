@@ -23,10 +23,9 @@ from pipeline.stages.pii.characters import (
     word_before,
 )
 
-# The characters of a body. An assigned one has an optional "=" or ":" and quotes before it; a named one
-# must have
-# them, and a digit and a letter.
-_PLAIN, _DASHED, _DOTTED, _BASE64, _HEX, _ASSIGNED, _NAMED = range(7)
+# The characters of a body. An assigned one has an optional "=" or ":" and quotes before it; a named one must
+# have them, and a digit and a letter. An owned one has its owner's id and a dot before the prefix.
+_PLAIN, _DASHED, _DOTTED, _BASE64, _HEX, _OWNED, _ASSIGNED, _NAMED = range(8)
 _IN_TOKEN, _IN_BASE64 = FLAGS & TOKEN != 0, FLAGS & BASE64 != 0
 _BODY = np.stack(
     [
@@ -35,6 +34,7 @@ _BODY = np.stack(
         _IN_TOKEN | byte.byte_set(b"."),
         _IN_BASE64,
         (FLAGS & HEX != 0) | byte.byte_set(b"-_"),
+        _IN_TOKEN,
         _IN_BASE64,
         _IN_TOKEN | _IN_BASE64 | byte.byte_set(b".~"),
     ]
@@ -137,11 +137,12 @@ _RULES: tuple[tuple[bytes, int, int, int], ...] = (
     (b"pnu_ pnb_", 36, 36, _PLAIN),  # Prefect
     (b"sdk-", 36, 36, _HEX),  # LaunchDarkly
     (b"SWMTKN-1-", 60, 80, _DASHED),  # Docker Swarm
+    (b"atlasv1.", 60, 70, _OWNED),  # Terraform
 )
+_OWNER = 14  # characters of the owner's id
 
-# Rare bytes at which a search starts: "J" for a JSON web token, "B" for a private key, "z" for a header,
-# all but "J"
-# for the rules too. A prefix is searched for from its last trigger, by that and the byte before it.
+# Rare bytes at which a search starts: "J" for a JSON web token, "B" for a private key, "z" for a header, all
+# but "J" for the rules too. A prefix is searched for from its last trigger, by that and the byte before it.
 TRIGGERS = b"_-.KSzJB"
 _SLOT = np.zeros(256, np.int64)
 _SLOT[list(TRIGGERS)] = np.arange(len(TRIGGERS)) * 256
@@ -214,6 +215,18 @@ def _value_start(data: np.ndarray, body: int, hi: int) -> tuple[int, bool]:
 
 
 @borrowing
+def _owned_start(data: np.ndarray, start: int) -> int:
+    """Where the token begins whose prefix is at `start`: at its owner's id, if it has one."""
+    owner = start - 1 - _OWNER
+    if owner < 0 or data[start - 1] != byte.DOT or word_before(data, owner):
+        return start
+    for i in range(owner, start - 1):
+        if not is_alnum(data[i]):
+            return start
+    return owner
+
+
+@borrowing
 def token_at(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
     """(start, end) of the token whose prefix has its trigger at `i`, or (0, 0)."""
     if i == 0:
@@ -249,25 +262,25 @@ def token_at(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
         if alphabet == _NAMED and not is_random(data, body, end):
             continue
         if end - body >= least and (most == 0 or end - body <= most) and not word_at(data, end, hi):
-            return start, end
+            return _owned_start(data, start) if alphabet == _OWNED else start, end
     return 0, 0
 
 
-# Prefixes without a rare byte: the first digit after them starts the search.
-_WORDS: tuple[tuple[bytes, int, int], ...] = (
-    (b"EAA", 60, 320),  # Facebook
-    (b"ATATT3 ATCTT3", 60, 320),  # Atlassian
-    (b"AKCp", 50, 100),  # JFrog
-    (b"LTAI", 12, 20),  # Alibaba
-    (b"dapi", 32, 34),  # Databricks
-    (b"pat", 79, 79),  # Airtable
+# Prefixes without a rare byte: the first digit after them starts the search. Shortest and longest body, and a
+# byte that parts it in two (0: none), which Airtable's has and Atlassian's may have.
+_WORDS: tuple[tuple[bytes, int, int, int], ...] = (
+    (b"EAA", 60, 320, 0),  # Facebook
+    (b"ATATT3 ATCTT3", 60, 320, byte.EQUALS),  # Atlassian
+    (b"AKCp", 50, 100, 0),  # JFrog
+    (b"LTAI", 12, 20, 0),  # Alibaba
+    (b"dapi", 32, 34, 0),  # Databricks
+    (b"pat", 79, 79, byte.DOT),  # Airtable
 )
 _WORD_REACH = 24
 _WORD_PREFIXES = [prefix for prefixes, *_ in _WORDS for prefix in prefixes.split()]
 _WORD = np.frombuffer(b"".join(_WORD_PREFIXES), dtype=np.uint8).copy()
 _WORD_START = np.array([0, *np.cumsum([len(prefix) for prefix in _WORD_PREFIXES])], dtype=np.int64)
 _WORD_LIMITS = np.array([limits for prefixes, *limits in _WORDS for _ in prefixes.split()], dtype=np.int64)
-_AIRTABLE = len(_WORD_PREFIXES) - 1
 _BEGINS_WORD = byte.byte_set(bytes(prefix[0] for prefix in _WORD_PREFIXES))
 
 
@@ -286,12 +299,13 @@ def token_around(data: np.ndarray, p: int, hi: int) -> tuple[int, int]:
             same += 1
         if same < length:
             continue
-        least, most = _WORD_LIMITS[rule]
+        least, most, parting = _WORD_LIMITS[rule]
         body = start + length
-        end, limit, dots = body, min(hi, body + most + 1), 0
-        while end < limit and (_IN_TOKEN[data[end]] or (rule == _AIRTABLE and data[end] == byte.DOT)):
-            dots += data[end] == byte.DOT
+        end, limit, parts = body, min(hi, body + most + 1), 1
+        while end < limit and (_IN_TOKEN[data[end]] or (data[end] == parting and parts == 1)):
+            parts += data[end] == parting
             end += 1
-        if least <= end - body <= most and dots == (rule == _AIRTABLE) and not word_at(data, end, hi):
+        whole = parts == 2 or parting != byte.DOT
+        if least <= end - body <= most and whole and not word_at(data, end, hi):
             return start, end
     return 0, 0

@@ -234,6 +234,8 @@ LOOKALIKES: dict[str, list[Make]] = {
         "SK01",
         "data.frame.columns",
         "pat.match.group",
+        "org.atlasv1.client.resources",
+        "TFE_TOKEN=xxxxxxxxxxxxxx.atlasv1.zzzzzzzzzzzzz",
     ),
     "other": layouts(
         "2024-03-1# 12:01:1#",

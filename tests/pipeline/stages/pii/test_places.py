@@ -11,7 +11,7 @@ MOST = {"alone": 0.02, "beside words": 0.06}
 
 @pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.slow)])
 def test_values_are_found_and_lookalikes_stay_in_generated_places(every: int) -> None:
-    hits = scores(list(places(1, seed=3))[::every])
+    hits = scores(list(places(1, seed=3))[every // 2 :: every])
     for held_out in (False, True):
         short = {
             (which, kind): found
