@@ -3,7 +3,6 @@ left of what the base knew.
 """
 
 import json
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from pipeline.recipe.recipe import Recipe
 from pipeline.sources.formats.use import FORM, form_error
 from pipeline.stages import bpe, chat
 from pipeline.stages.held_out import held_out
+from pipeline.steps.model import forms
 from pipeline.steps.tokens.tokenizer import frozen
 from pipeline.steps.training.launcher import run_trainer
 from pipeline.store import keys
@@ -73,11 +73,17 @@ class Question:
         kind = str(metadata.get("kind") or corpus)
         return cls(messages, said[last][1], kind, form if usable else None)
 
-    def judged(self, answer: Mapping[str, Any]) -> dict[str, Any]:
-        """What an answer is: `stops`, `form` (None where none is asked for) and `right`, word for word."""
-        text = answer["text"].strip()
-        form = None if self.form is None else bool(answer["stops"] and re.fullmatch(self.form, text))
-        return {"stops": answer["stops"], "form": form, "right": text == self.wanted.strip()}
+
+def judged(questions: Sequence[Question], answers: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What each answer is: `stops`, `form` (None where none is asked for, or telling takes too long) and
+    `right`, word for word.
+    """
+    texts = [answer["text"].strip() for answer in answers]
+    fits = forms.fitting([(one.form, text) for one, text in zip(questions, texts, strict=True)])
+    return [
+        {"stops": answer["stops"], "form": fit and answer["stops"], "right": text == question.wanted.strip()}
+        for question, answer, text, fit in zip(questions, answers, texts, fits, strict=True)
+    ]
 
 
 def to_ask(store: Store, recipe: Recipe) -> tuple[list[Question], Counter[str]]:
@@ -140,15 +146,17 @@ def compared(store: Store, recipe: Recipe, run: RunConfig, models: Mapping[str, 
     questions = [*compress(questions, fitted)]
     answers = {name: [*compress(found, fitted)] for name, found in answers.items()}
     left_out[TOO_LONG] += fitted.count(False)
-    judged = {
-        name: [question.judged(answer) for question, answer in zip(questions, found, strict=True)]
-        for name, found in answers.items()
-    }
+    judgements = {name: judged(questions, found) for name, found in answers.items()}
+    untold = [
+        question.form is not None and any(one["form"] is None for one in found)
+        for question, *found in zip(questions, *judgements.values(), strict=True)
+    ]
     return {
         "asked": len(questions),
         "not_asked": {reason: count for reason, count in left_out.items() if count},
+        **({"slow_forms": sum(untold)} if any(untold) else {}),
         "losses": losses,
-        "kinds": list(_by_kind(questions, judged)),
+        "kinds": list(_by_kind(questions, judgements)),
         "conversations": [
             {
                 "messages": question.messages,

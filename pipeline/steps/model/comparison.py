@@ -7,9 +7,10 @@ from typing import Any
 from pipeline.steps.model.markdown import fenced, table
 
 PLACES = {"answers": "answers", "text": "text of the pretraining"}
-NOT_ASKED = {
+UNTOLD = {
     "too_long": "{:,} more are not asked: their first question does not fit into the context.",
     "no_question": "{:,} more are not asked: no answer of theirs follows a question.",
+    "slow_forms": "Of {:,} the form is not known: their regular expression takes longer than a second.",
 }
 LABELS = {
     "loss": "loss",
@@ -86,15 +87,14 @@ def usage(tuning: Mapping[str, Any]) -> str:
 def section(tuning: Mapping[str, Any]) -> str:
     """What a model card says."""
     figures, shares = losses(tuning), kinds(tuning)
-    not_asked = "".join(
-        f"\n{NOT_ASKED[why].format(count)}" for why, count in tuning.get("not_asked", {}).items()
-    )
+    untold = {**tuning.get("not_asked", {}), "slow_forms": tuning.get("slow_forms", 0)}
+    told = "".join(f"\n{UNTOLD[why].format(count)}" for why, count in untold.items() if count)
     return f"""## Before and after tuning
 
 {table(list(figures[0]), (row.values() for row in figures))}
 
 Answers to {tuning["asked"]} held-out conversations: shares of those that stop, that have the form that is
-asked for, and that are right word for word.{not_asked}
+asked for, and that are right word for word.{told}
 
 {table(list(shares[0]), (row.values() for row in shares))}
 

@@ -1,6 +1,7 @@
 """What a held-out conversation is asked, and that none of them ends an evaluation."""
 
 import json
+import time
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from pipeline.stages.dedup import DedupParams
 from pipeline.stages.held_out import held_out
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
-from pipeline.steps.model.answers import NO_QUESTION, TOO_LONG, Question, to_ask
+from pipeline.steps.model.answers import NO_QUESTION, TOO_LONG, Question, judged, to_ask
 from pipeline.steps.model.comparison import section
 from pipeline.store.store import Store
 from tests.integration.project import TRAINING
@@ -47,7 +48,7 @@ def question(*said: Turn, **metadata: Any) -> Question:
 def test_a_conversation_that_ends_with_a_question_is_judged_by_its_last_answer() -> None:
     found = question(ASK, ANSWER, THANKS)
     assert (found.messages, found.wanted) == ([{"role": "user", "content": "a"}], "b")
-    assert found.judged({"text": " b", "stops": True})["right"]
+    assert judged([found], [{"text": " b", "stops": True}])[0]["right"]
     assert len(question(ASK, ANSWER, ASK, ("assistant", "c")).messages) == 3
 
 
@@ -66,8 +67,22 @@ def test_a_conversation_longer_than_the_context_is_asked_for_the_last_answer_tha
 
 @pytest.mark.parametrize("form", ["(", 42, ["a"], None, {}])
 def test_a_form_of_an_older_store_that_is_no_regular_expression_is_not_asked_for(form: Any) -> None:
-    assert question(ASK, ANSWER, form=form).judged({"text": "b", "stops": True})["form"] is None
-    assert question(ASK, ANSWER, form="[a-c]").judged({"text": "b", "stops": True})["form"] is True
+    asked = [question(ASK, ANSWER, form=one) for one in (form, "[a-c]")]
+    assert [one["form"] for one in judged(asked, [{"text": "b", "stops": True}] * 2)] == [None, True]
+
+
+def test_a_form_that_takes_forever_ends_no_evaluation_and_hides_no_other_answer() -> None:
+    text = "a" * 40
+    wanted = [r"(a+)+b", "a*", None, r"(a+)+b", "b*"]
+    asked = [question(ASK, ("assistant", text), form=form) for form in wanted]
+    started = time.monotonic()
+    found = judged(asked, [{"text": text, "stops": True}] * 5)
+    assert [one["form"] for one in found] == [None, True, None, None, False]
+    assert all(one["right"] for one in found)
+    assert time.monotonic() - started < 20  # by itself, it would take days
+    tuning = {"losses": {"after": {"text": {"loss": 1.0}, "answers": None}}, "kinds": [{"kind": "all"}]}
+    said = section({**tuning, "asked": 5, "slow_forms": 2, "conversations": []})
+    assert "Of 2 the form is not known: their regular expression takes longer than a second." in said
 
 
 @pytest.mark.slow
