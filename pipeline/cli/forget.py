@@ -46,10 +46,15 @@ def run(options: argparse.Namespace) -> None:
             f"{options.documents[0]}: names no document: give an id, a URL or a corpus on each line"
         )
     with terminal.doing("looking for the documents and for what was made from them"):
-        documents = removal.find(store, named)
+        found = removal.find(store, named, options.retrain_tokenizer)
+        documents = found.documents
         ids = set().union(*documents.values())
         read = list(readings(store, ids))
         held = holding(store, partial(among, ids), options.retrain_tokenizer)
+    for line in removed_before(found):
+        print(line)
+    if not documents:
+        return
     for corpus, of_corpus in documents.items():
         more = ", ..." if len(of_corpus) > 3 else ""
         print(f"{len(of_corpus):,} of corpus {corpus}: {', '.join(sorted(of_corpus)[:3])}{more}")
@@ -69,7 +74,9 @@ def run(options: argparse.Namespace) -> None:
             raise UsageError(
                 "forget: a run is preparing data in this store: repeat this once it trains or has ended"
             )
-        folder, request = remove(store.files, documents, options.reason, options.retrain_tokenizer)
+        folder, request = remove(
+            store.files, documents, options.reason, options.retrain_tokenizer, {*named} - found.earlier.keys()
+        )
         certificate.begin(store, folder, request, read, held)
     print(
         f"the next run of each recipe sets them aside; {folder / certificate.CERTIFICATE} says what was found"
@@ -78,6 +85,18 @@ def run(options: argparse.Namespace) -> None:
         "`python -m pipeline gc --forgotten` deletes what holds them; run the recipes first, so that it keeps"
         " what is the same without them"
     )
+
+
+def removed_before(found: removal.Found) -> Iterator[str]:
+    """When each document was removed that an earlier request named."""
+    for name, (folder, request) in islice(sorted(found.earlier.items()), SHOWN):
+        page = folder / certificate.PAGE
+        said = f"; {page} says what was found and deleted" if page.exists() else ""
+        yield f"{name} was removed on {request.at[: certificate.DAY]}{said}"
+    if len(found.earlier) > SHOWN:
+        yield f"and so were {len(found.earlier) - SHOWN:,} more"
+    if found.held:
+        yield "`python -m pipeline gc --forgotten` deletes what still holds what was removed before"
 
 
 def read_by(read: Sequence[Reading]) -> Iterator[str]:

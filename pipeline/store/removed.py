@@ -30,12 +30,15 @@ Among = Callable[[pa.Array], np.ndarray]  # which of these ids are those of docu
 
 @dataclass(frozen=True)
 class Request:
-    """What a person asked for. `documents`: `hashed` ids by corpus; `at`: in UTC, ISO 8601."""
+    """What a person asked for. `documents`: `hashed` ids by corpus; `named`: hashes of what the person called
+    them, by which the request is found again; `at`: in UTC, ISO 8601.
+    """
 
     at: str
     reason: str
     documents: Mapping[str, list[str]]
     retrain_tokenizer: bool = False
+    named: Sequence[str] = ()
 
     @property
     def name(self) -> str:
@@ -99,9 +102,14 @@ def now() -> str:
 
 def requests(files: Files) -> list[Request]:
     """All requests, the oldest first."""
+    return list(requests_by_folder(files).values())
+
+
+def requests_by_folder(files: Files) -> dict[Path, Request]:
+    """All requests, the oldest first, each by its folder."""
     files.pull_folder(files.root / REMOVED)
     paths = sorted((files.root / REMOVED).glob(f"*/{REQUEST}"))
-    return [Request(**json.loads(path.read_text(encoding="utf-8"))) for path in paths]
+    return {path.parent: Request(**json.loads(path.read_text(encoding="utf-8"))) for path in paths}
 
 
 def removed(files: Files, corpus: str) -> Removed:
@@ -116,11 +124,17 @@ def of_all(asked: Sequence[Request]) -> Removed:
 
 
 def remove(
-    files: Files, documents: Mapping[str, Collection[str]], reason: str, retrain_tokenizer: bool = False
+    files: Files,
+    documents: Mapping[str, Collection[str]],
+    reason: str,
+    retrain_tokenizer: bool = False,
+    named: Collection[str] = (),
 ) -> tuple[Path, Request]:
-    """From now on nobody reads the documents with these ids, by corpus. Returns the folder of the request."""
+    """From now on nobody reads the documents with these ids, by corpus, which a person `named` so. Returns
+    the folder of the request.
+    """
     hashes = {corpus: sorted(map(hashed, ids)) for corpus, ids in sorted(documents.items())}
-    request = Request(now(), reason, hashes, retrain_tokenizer)
+    request = Request(now(), reason, hashes, retrain_tokenizer, sorted(set(map(hashed, named))))
     path = files.root / REMOVED / request.name / REQUEST
     path.parent.mkdir(parents=True)
     write_atomically(path, json.dumps(asdict(request), indent=1))

@@ -17,6 +17,7 @@ from pipeline.store.store import Store
 from trainer.system.durable import write_atomically
 
 CERTIFICATE = "certificate.json"
+PAGE = "certificate.html"
 UNREACHED = (
     "the source itself, which still holds what it holds",
     "models that were pushed, and exports and files that were written or copied to other places",
@@ -107,10 +108,10 @@ def _write(store: Store, folder: Path, facts: Mapping[str, Any]) -> Path:
     head = f"<!doctype html><meta charset=utf-8><title>Removal</title><style>{style}</style>"
     told = "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences(facts))
     page = f"{head}<h1>Removal of documents</h1>{told}<h2>The record</h2><table>{rows}</table>"
-    for name, text in ((CERTIFICATE, json.dumps(facts, indent=1)), ("certificate.html", page)):
+    for name, text in ((CERTIFICATE, json.dumps(facts, indent=1)), (PAGE, page)):
         write_atomically(folder / name, text)
         store.files.push(folder / name)
-    return folder / "certificate.html"
+    return folder / PAGE
 
 
 def sentences(facts: Mapping[str, Any]) -> list[str]:

@@ -2,6 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -12,36 +16,99 @@ from pipeline.steps.lineage.checkpoints import LineageError
 from pipeline.store import keys
 from pipeline.store.params import GROUP
 from pipeline.store.parquet import batches
-from pipeline.store.removed import among
+from pipeline.store.removed import Request, among, hashed, requests_by_folder
 from pipeline.store.store import Store
 
 Documents = Mapping[str, set[str]]  # ids by corpus
 
 
-def find(store: Store, named: Sequence[str]) -> Documents:
+class Earlier(NamedTuple):
+    """An earlier request, and the folder that may have its certificate."""
+
+    folder: Path
+    request: Request
+
+
+@dataclass(frozen=True)
+class Found:
+    """What some names stand for: `documents` that no request has removed yet, and the `earlier` requests that
+    removed all that a name stands for. `held`: of these names, those whose documents raw text still holds.
+    """
+
+    documents: Documents
+    earlier: Mapping[str, Earlier]
+    held: Collection[str]
+
+
+def find(store: Store, named: Sequence[str], retrain_tokenizer: bool = False) -> Found:
     """The documents of all corpora, whatever recipe has read them. Each name is an id of the store, an id
-    that the source gives, a URL, or a corpus, whose documents are meant. Raises LineageError for a name of
-    none.
+    that the source gives, a URL, or a corpus, whose documents are meant. With `retrain_tokenizer`, a request
+    without it has removed nothing yet. Raises LineageError for a name of none.
     """
     store.files.versions()
+    past = _Past.of(store)
+    removed = past.only_retraining if retrain_tokenizer else past
     found: dict[str, set[str]] = defaultdict(set)
-    unknown = set(named)
+    new: set[str] = set()
+    earlier: dict[str, Earlier] = {}
     for corpus in sorted(folder.parent.name for folder in store.root.glob(keys.raw("*"))):
         aliases = {document_id(corpus, own_id(name)): name for name in named} | {name: name for name in named}
         for version in store.newest_first(keys.raw(corpus)):
             for path in version.files("documents"):
                 for batch in batches(path, ["id", "url"]):
-                    ids, hits = batch.column("id"), list(_hits(batch, aliases))
+                    ids, hits = batch.column("id"), _hits(batch, aliases)
                     if corpus in named:
-                        hits = [(row, corpus) for row in range(batch.num_rows)]
-                    found[corpus].update(ids[row].as_py() for row, _ in hits)
-                    unknown -= {name for _, name in hits}
-    if unknown:
-        raise LineageError(
-            f"{min(unknown)!r} is not the id or the URL of a document, nor a corpus, that this store has "
-            "read: `python -m pipeline trace` finds the documents that hold a text"
-        )
-    return {corpus: ids for corpus, ids in found.items() if ids}
+                        hits = ((row, corpus) for row in range(batch.num_rows))
+                    for row, name in hits:
+                        if request := removed.documents.get((corpus, hashed(ids[row].as_py()))):
+                            earlier[name] = request
+                        else:
+                            found[corpus].add(ids[row].as_py())
+                            new.add(name)
+    held = earlier.keys() - new
+    for name in sorted({*named} - new - held):
+        if (request := past.named(name)) is None:
+            raise LineageError(
+                f"{name!r} is not the id or the URL of a document, nor a corpus, that this store has "
+                "read: `python -m pipeline trace` finds the documents that hold a text"
+            )
+        earlier[name] = request
+    return Found(dict(found), {name: one for name, one in earlier.items() if name not in new}, held)
+
+
+@dataclass(frozen=True)
+class _Past:
+    """What was removed before: by corpus and hash of the id, and by the hash of what a person called it."""
+
+    requests: Sequence[Earlier]
+
+    @classmethod
+    def of(cls, store: Store) -> Self:
+        return cls([Earlier(*one) for one in requests_by_folder(store.files).items()])
+
+    @property
+    def only_retraining(self) -> "_Past":
+        return _Past([one for one in self.requests if one.request.retrain_tokenizer])
+
+    @cached_property
+    def documents(self) -> Mapping[tuple[str, str], Earlier]:
+        return {
+            (corpus, document): one
+            for one in reversed(self.requests)  # the oldest stays
+            for corpus, documents in one.request.documents.items()
+            for document in documents
+        }
+
+    @cached_property
+    def names(self) -> Mapping[str, Earlier]:
+        return {name: one for one in reversed(self.requests) for name in one.request.named}
+
+    def named(self, name: str) -> Earlier | None:
+        """The request that removed what has this name: an id of the store or of a source, a URL, a corpus."""
+        corpora = {corpus for one in self.requests for corpus in one.request.documents}
+        ids = ((corpus, id) for corpus in corpora for id in (name, document_id(corpus, own_id(name))))
+        known = (self.documents.get((corpus, hashed(id))) for corpus, id in ids)
+        return self.names.get(hashed(name)) or next(filter(None, known), None)
 
 
 def _hits(batch: pa.RecordBatch, aliases: Mapping[str, str]) -> Iterator[tuple[int, str]]:

@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -321,6 +322,38 @@ def test_a_reading_that_was_killed_goes_on_without_the_documents(tmp_path: Path,
     assert store.made() == Made(tmp_path / "never", frozen, ["3", "12", "5"]).made()
 
 
+def test_what_was_removed_before_is_told_from_what_is_new(tmp_path: Path) -> None:
+    store = Made(tmp_path, None)
+    store.read("first")
+    folder = tmp_path / "web"
+    folder.mkdir()
+    address = "https://example.org/page"
+    rows = [{"id": name, "text": TEXTS[28 + n], "url": address * n} for n, name in enumerate(("a", "page"))]
+    (folder / "pages.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    collect(store.store, ENGINE, "web", store.config("web"), PART_BYTES)
+    (page,), other = ids_in_web(store, "page"), ids_in_web(store, "a")
+    remove(store.store.files, {"web": [page]}, "asked for", named=[address])
+    for name in (page, "page", address):
+        found = find(store.store, [name])
+        assert found.documents == {} and {*found.earlier} == set(found.held) == {name}
+    mixed = find(store.store, ["page", "3", "web"])
+    assert mixed.documents == {"web": other, "first": set(ids(["3"])["first"])}
+    assert {*mixed.earlier} == {"page"}
+    again = find(store.store, ["page"], retrain_tokenizer=True)
+    assert again.documents == {"web": {page}} and not again.earlier
+    for path in published(store.store.files):
+        shutil.rmtree(path)
+    for name in (page, "page", address):
+        found = find(store.store, [name])
+        assert found.earlier[name].request.reason == "asked for" and not found.held
+    with pytest.raises(LineageError, match="'never' is not the id or the URL"):
+        find(store.store, ["page", "never"])
+
+
+def ids_in_web(store: Made, name: str) -> set[str]:
+    return {document_id("web", own_id(name))} & ids_in(next(store.store.newest_first(keys.raw("web"))))
+
+
 def test_a_corpus_of_which_all_was_removed_says_so(tmp_path: Path, frozen: Path) -> None:
     store = Made(tmp_path / "had", frozen)
     store.made()
@@ -358,8 +391,8 @@ def test_a_document_is_named_by_its_ids_its_url_or_its_corpus(tmp_path: Path) ->
     collect(store.store, ENGINE, "web", store.config("web"), PART_BYTES)
     document = document_id("web", own_id("page"))
     for name in (document, "page", "https://example.org/page", "web"):
-        assert find(store.store, [name]) == {"web": {document}}
-    both = find(store.store, ["page", "3"])
+        assert find(store.store, [name]).documents == {"web": {document}}
+    both = find(store.store, ["page", "3"]).documents
     assert both == {"web": {document}, "first": set(ids(["3"])["first"])}
     with pytest.raises(LineageError, match=r"example\.org/other' is not the id or the URL"):
         find(store.store, ["page", "https://example.org/other"])

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,26 @@ def test_a_file_of_ids_and_a_corpus_name_documents(
     (tmp_path / "ids.txt").write_bytes(f"\ufeff{document}\r\n\r\n{document}".encode())
     assert "1 of corpus first" in said("forget", str(tmp_path / "ids.txt"), "--reason", "x")
     assert "16 of corpus second" in said("forget", "second", "--reason", "x")
+
+
+def test_a_second_request_says_when_the_first_one_was(trained: tuple[Store, Path], said: Said) -> None:
+    document, _ = one_read(*trained)
+    said("forget", document, "--reason", "asked for", "--yes")
+    (page,) = trained[0].root.glob("removed/*/certificate.html")
+    when = f"{document} was removed on {datetime.now(UTC):%Y-%m-%d}; {page} says what was found and deleted\n"
+    deletes = "`python -m pipeline gc --forgotten` deletes what still holds what was removed before\n"
+    assert said("forget", document, "--reason", "again", "--yes") == when + deletes
+    both = said("forget", document, "second", "--reason", "more", "--yes")
+    assert both.startswith(when + deletes + "16 of corpus second: ") and "sets them aside" in both
+    said("gc", "--forgotten")
+    assert said("forget", document, "--reason", "again", "--yes") == when
+    asked = [json.loads(path.read_text()) for path in sorted(trained[0].root.glob("removed/*/request.json"))]
+    assert [{corpus: len(ids) for corpus, ids in one["documents"].items()} for one in asked] == [
+        {"first": 1},
+        {"second": 16},
+    ]
+    page.unlink()
+    assert said("forget", document, "--reason", "again") == f"{when.partition(';')[0]}\n"
 
 
 def test_bad_input_gets_one_sentence(trained: tuple[Store, Path], said: Said, tmp_path: Path) -> None:
