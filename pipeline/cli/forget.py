@@ -8,6 +8,7 @@ from itertools import islice
 from pipeline.cli.opening import UsageError, text_of, whole_store
 from pipeline.reports import tables
 from pipeline.steps.lineage import certificate, removal
+from pipeline.steps.lineage.copies import copies
 from pipeline.steps.lineage.readers import Reading, readings
 from pipeline.store import keys
 from pipeline.store.cleanup.forgotten import Holding, holding
@@ -51,6 +52,7 @@ def run(options: argparse.Namespace) -> None:
         ids = set().union(*documents.values())
         read = list(readings(store, ids))
         held = holding(store, partial(among, ids), options.retrain_tokenizer)
+        copied = copies(store, documents)
     for line in removed_before(found):
         print(line)
     if not documents:
@@ -66,6 +68,12 @@ def run(options: argparse.Namespace) -> None:
         print(f"{back} was left out as a duplicate of {survivor}: it comes back, unless it is removed, too")
     if len(returning) > SHOWN:
         print(f"and so do {len(returning) - SHOWN:,} more duplicates")
+    others = [one for one in copied if one.document not in returning]
+    for one in others[:SHOWN]:
+        named_by = f", as {one.document}" if one.document else ""
+        print(f"{one.what} is also in {one.place}{named_by}: it stays, unless it is removed, too")
+    if len(others) > SHOWN:
+        print(f"and so do {len(others) - SHOWN:,} more copies")
     if not options.yes:
         print("nothing was changed; the same command with --yes removes them")
         return
@@ -77,7 +85,7 @@ def run(options: argparse.Namespace) -> None:
         folder, request = remove(
             store.files, documents, options.reason, options.retrain_tokenizer, {*named} - found.earlier.keys()
         )
-        certificate.begin(store, folder, request, read, held)
+        certificate.begin(store, folder, request, read, held, copied)
     print(
         f"the next run of each recipe sets them aside; {folder / certificate.CERTIFICATE} says what was found"
     )

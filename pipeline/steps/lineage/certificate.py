@@ -4,11 +4,13 @@
 """
 
 import json
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
+from pipeline.steps.lineage.copies import Copy
 from pipeline.steps.lineage.readers import Reading
 from pipeline.store.cleanup.forgotten import Holding
 from pipeline.store.keys import REMOVED
@@ -28,8 +30,18 @@ DAY = len("2025-07-24")  # of a time
 FROZEN = "stays: it is frozen, and holds statistics of the text that it was trained on, but none of the text"
 
 
-def begin(store: Store, folder: Path, request: Request, read: Sequence[Reading], held: Holding) -> None:
+def begin(
+    store: Store,
+    folder: Path,
+    request: Request,
+    read: Sequence[Reading],
+    held: Holding,
+    copied: Sequence[Copy] = (),
+) -> None:
     """Says what was asked and what was found, before anything is deleted."""
+    by_place: dict[str, dict[str, int]] = defaultdict(Counter)
+    for one in copied:
+        by_place[one.place][one.what] += 1
     facts = {
         "asked": request.at,
         "reason": request.reason,
@@ -41,6 +53,7 @@ def begin(store: Store, folder: Path, request: Request, read: Sequence[Reading],
             for one in read
             if one.steps != 0
         ],
+        "copies under other ids": by_place,  # how many, without the ids, which may be asked for later
         "versions before": _named(held),
         "runs before": _runs(held),
     }
@@ -125,6 +138,9 @@ def sentences(facts: Mapping[str, Any]) -> list[str]:
         f"{these} will not be read from the source again.",
         f"{_many(models, 'model')} had been trained on such text." if models else "No model had read them.",
     ]
+    if places := facts.get("copies under other ids"):
+        copied = [f"{what} in {place}" for place, whats in places.items() for what in whats]
+        found.append(f"Under other ids, and not part of the request, there then was {', '.join(copied)}.")
     if deleted := facts.get("deleted"):
         left = len(facts["still found"])
         rest = f"{_many(left, 'place')} that still hold some are listed below" if left else "none are left"
