@@ -46,8 +46,10 @@ from pipeline.recipe.post_training import DPO, JOBS, SFT
 from pipeline.recipe.recipe import BASE
 from pipeline.recipe.variants import load_all
 from pipeline.store.store import default_store
+from trainer.system.open_files import allow_enough
 
 explain_on_exit()
+allow_enough()
 keep_index_open()
 use_by_default()
 keep_output_after_ctrl_c()

@@ -17,6 +17,7 @@ from trainer.config import SamplesConfig, TrainingConfig, load_run_config, load_
 from trainer.system import launch, terminal
 from trainer.system.errors import NOT_PASSED, USER_ERROR, ToldByMainError, TrainerError, in_every_process
 from trainer.system.history import MODEL_NAMES
+from trainer.system.open_files import allow_enough
 from trainer.system.signals import stop_with_parent
 
 
@@ -43,6 +44,8 @@ def main(arguments: list[str]) -> int:
     # It concerns outputs of blocks that are changed in place, which no block's is.
     warnings.filterwarnings("ignore", "FSDP2-wrapped module")
     try:
+        with in_every_process():
+            allow_enough()
         if arguments and arguments[0] in COMMANDS:
             return COMMANDS[arguments[0]](arguments[1:])
         return _train(arguments)

@@ -11,6 +11,7 @@ from typing import Any
 from pipeline.store.errors import PipelineError
 from trainer.system import terminal
 from trainer.system.errors import TrainerError
+from trainer.system.open_files import allow_enough
 
 COMMANDS = {
     "init": "Write a recipe for text of your own, with a comment for each setting.",
@@ -63,6 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 module(name).add_arguments(command)
     options = parser.parse_args(arguments)
     try:
+        allow_enough()
         module(options.command).run(options)
     except (PipelineError, TrainerError) as error:
         print(f"error: {error}", file=sys.stderr)

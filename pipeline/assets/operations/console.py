@@ -20,6 +20,7 @@ from dagster._core.execution.plan.objects import ErrorSource
 from pipeline.steps import compiling
 from pipeline.store.errors import PipelineError
 from trainer.system import terminal
+from trainer.system.errors import TrainerError
 
 _NO_NEWS = ("Dependencies for step ", "[pipes] external process successfully opened")
 
@@ -83,13 +84,15 @@ def _is_no_interrupt(record: logging.LogRecord) -> bool:
 
 
 def explain_on_exit() -> None:
-    """Prints an invalid recipe or invalid `-c` settings as one error line, without a stack trace."""
+    """Prints an invalid recipe, invalid `-c` settings or a limit of the machine as one error line, without a
+    stack trace.
+    """
     usual = sys.excepthook
 
     def explain(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         # Dagster wraps what the overrides of a run raise
         cause = error.user_exception if isinstance(error, dg.DagsterUserCodeExecutionError) else error
-        if isinstance(cause, PipelineError | dg.DagsterInvalidConfigError):
+        if isinstance(cause, PipelineError | TrainerError | dg.DagsterInvalidConfigError):
             print(f"error: {cause}", file=sys.stderr)
         else:
             usual(kind, error, trace)

@@ -18,6 +18,8 @@ import ray
 
 from pipeline.store.engines.same_code import Installed, refusal
 from pipeline.store.errors import PipelineError
+from trainer.system.errors import TrainerError
+from trainer.system.open_files import allow_enough
 
 LOG_BYTES = 2000  # of the end of a worker's log that the run is told
 STDERR = 2
@@ -129,6 +131,10 @@ def end(place: Place) -> str:
 
 @lru_cache(maxsize=1)
 def _function(shared: bytes) -> Callable[[Any], Any]:
+    try:
+        allow_enough()
+    except TrainerError as error:
+        raise ClusterError(f"node {node_name()}: {error}") from None
     work: Shared = pickle.loads(shared)
     sys.path += [path for path in work.path if path not in sys.path]
     if refused := refusal(work.installed, node_name()):

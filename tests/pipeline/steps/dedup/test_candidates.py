@@ -19,6 +19,7 @@ from pipeline.steps.dedup import candidates, components, shuffle
 from pipeline.steps.dedup.signatures import RUN_SCHEMA
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.files import Files, Scratch, StoredFile
+from trainer.system.open_files import allow_enough
 
 ENGINE = LocalEngine(workers=1)
 Part = Sequence[Sequence[int]]  # the keys of each document in each run
@@ -130,5 +131,15 @@ def test_many_parts_need_few_open_files(tmp_path: Path) -> None:
         assert linked(tmp_path, [[[number // 2] * 3] for number in range(600)]) == {
             number: number // 2 * 2 for number in range(600)
         }
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_a_low_soft_limit_of_open_files_is_raised_to_what_is_needed(tmp_path: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (100, limits[1]))
+    try:
+        allow_enough()
+        assert len(linked(tmp_path, [[[number // 2] * 3] for number in range(200)])) == 200
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
