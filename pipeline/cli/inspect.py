@@ -18,7 +18,7 @@ from pipeline.recipe import variants
 from pipeline.recipe.loading import recipe_path
 from pipeline.recipe.recipe import BASE, Recipe, RecipeError
 from pipeline.reports import rejections, tables
-from pipeline.reports.evidence import introduced, judged
+from pipeline.reports.evidence import introduced, judged, titles
 from pipeline.reports.rejections import Amounts, Column, Place, Row
 from pipeline.stages import edits, pii
 from pipeline.stages.quality import RULES, QualityParams
@@ -262,37 +262,45 @@ def _cut(recipe: Recipe, place: Place, rows: Sequence[Row]) -> Iterator[str]:
 def _contaminated(store: Store, place: Place, rows: Sequence[Row]) -> Iterator[str]:
     """Documents that quote an evaluation set: id, set, quoted words, and the beginning of the text."""
     corpus, part = place
-    texts = _texts(store.current(keys.scrubbed(corpus)), part, [row["id"] for row in rows])
+    ids = [row["id"] for row in rows]
+    texts, names = _texts(store.current(keys.scrubbed(corpus)), part, ids), _named(store, place, ids)
     for row in rows:
         quoted = tables.printable(row["ngram"]).strip()
         quotes = f"quotes {row['set']}: {quoted!r}, {row['rare']:.0%} rare, at {row['hits']} places"
-        yield f"{corpus} {row['id']}\n{quotes}\n{texts[row['id']]}"
+        yield f"{names[row['id']]}\n{quotes}\n{texts[row['id']]}"
 
 
 def _duplicates(store: Store, corpora: Sequence[str], rows: Sequence[Row]) -> Iterator[str]:
     """Documents that dedup removed, each followed by the document of `corpora` that was kept instead."""
     wanted = [row[name] for row in rows for name in ("id", "duplicate_of")]
-    texts = {
-        id_: (corpus, text)
-        for corpus in corpora
-        for version in [store.current(keys.scrubbed(corpus))]
-        for part in version.parts
-        for id_, text in _texts(version, part.name, wanted).items()
-    }
-    gone = ("?", "(no longer in the store)")
+    texts: dict[str, str] = {}
+    names: dict[str, str] = {}
+    for corpus in corpora:
+        version = store.current(keys.scrubbed(corpus))
+        for part in version.parts:
+            found = _texts(version, part.name, wanted)
+            texts |= found
+            names |= _named(store, (corpus, part.name), list(found)) if found else {}
     for row in rows:
-        from_corpus, removed = texts.get(row["id"], gone)
-        to_corpus, kept = texts.get(row["duplicate_of"], gone)
+        removed, kept = (texts.get(row[name], "(no longer in the store)") for name in ("id", "duplicate_of"))
+        gone, stays = (names.get(row[name], f"? {row[name]}") for name in ("id", "duplicate_of"))
         yield (
-            f"removed {from_corpus} {row['id']}: {row['reason']}, Jaccard {row['jaccard']:.3f}\n{removed}\n"
-            f"kept {to_corpus} {row['duplicate_of']}, which stands for {row['cluster']} documents\n{kept}"
+            f"removed {gone}: {row['reason']}, Jaccard {row['jaccard']:.3f}\n{removed}\n"
+            f"kept {stays}, which stands for {row['cluster']} documents\n{kept}"
         )
 
 
 def _judged(store: Store, place: Place, rows: Sequence[Row]) -> Iterator[str]:
+    names = _named(store, place, [row["id"] for row in rows])
     for id_, reason, text in judged(store, place, rows, CHARACTERS):
         said = reason if all(row["rule"] for row in rows) else fill(reason, WIDTH)
-        yield "\n".join(filter(None, (f"{place[0]} {id_}", said, tables.printable(text))))
+        yield "\n".join(filter(None, (names[id_], said, tables.printable(text))))
+
+
+def _named(store: Store, place: Place, ids: Sequence[str]) -> dict[str, str]:
+    """Corpus and id of documents of a part, with what people call them."""
+    documents = store.current(keys.scrubbed(place[0])).named(place[1], "documents")
+    return {id_: f"{place[0]} {id_} {called}".strip() for id_, called in titles(documents, ids).items()}
 
 
 def _texts(version: Version, part: str, ids: Sequence[str]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from pipeline.stages.quality.by_language import depends
 from pipeline.steps.corpus.failures import described
 from pipeline.store import keys
 from pipeline.store.manifest import Version
-from pipeline.store.parquet import beginnings, read_table
+from pipeline.store.parquet import Readable, beginnings, read_table
 from pipeline.store.store import Store
 
 NOT_SIGNALS = {"id", "failed", "keep", "reason"}  # the other columns in the table of a filter
@@ -38,13 +38,17 @@ def judged(
 def introduced(store: Store, place: Place, ids: Sequence[str], characters: int) -> dict[str, str]:
     """What people call each of these documents of a part, and how its scrubbed text begins, on one line."""
     documents = store.current(keys.scrubbed(place[0])).named(place[1], "documents")
-    texts = beginnings(documents, ids, characters + 1)
-    rows = read_table(documents, ["id", "url", "metadata"], pc.field("id").isin(ids)).to_pylist()
-    titles = {row["id"]: title(row["metadata"], row["url"]) for row in rows}
+    texts, called = beginnings(documents, ids, characters + 1), titles(documents, ids)
     return {
-        id_: ": ".join(filter(None, (tables.titled(titles[id_]), tables.quoted(text, characters))))
+        id_: ": ".join(filter(None, (called[id_], tables.quoted(text, characters))))
         for id_, text in texts.items()
     }
+
+
+def titles(documents: Readable, ids: Sequence[str]) -> dict[str, str]:
+    """What people call those documents that have these ids, in quotes; empty where nobody knows."""
+    rows = read_table(documents, ["id", "url", "metadata"], pc.field("id").isin(ids)).to_pylist()
+    return {row["id"]: tables.titled(title(row["metadata"], row["url"])) for row in rows}
 
 
 def _reasons(store: Store, place: Place, rule: str | None, ids: Sequence[str]) -> dict[str, str]:

@@ -26,6 +26,7 @@ from pipeline.store.params import Params
 Row = dict[str, object]
 MOST_UNREAD, MOST_OF_A_KEY = 10, 40  # keys of messages that are named in metadata, and characters of each
 DEFAULT_ID_COLUMN = "id"
+KEPT_IDS = "kept-ids-1"
 
 
 class Columns(Params):
@@ -47,7 +48,9 @@ class Columns(Params):
         None,
         min_length=1,
         description="Column that holds the id; a row whose id is neither text nor a whole number is set "
-        "aside. When not set, `id` is used where it holds a usable value, else the row's place in its file.",
+        "aside. Its value is also kept as metadata, so that `inspect` and `lineage` call a document by its "
+        "`title` or `name`. When not set, `id` is used where it holds a usable value, else the row's place "
+        "in its file.",
     )
     url_column: str = Field(
         "url", min_length=1, description="Column that holds the document's URL. A row may lack it."
@@ -96,10 +99,19 @@ class Columns(Params):
 
     @property
     def version(self) -> str:
-        """The version of the code that makes a text of a row, as a source adds it to its own version. Empty
-        for the format `text`, whose text is one column.
+        """The version of the code that makes text and metadata of a row, as a source adds it to its own
+        version. Empty for the format `text`, whose text is one column, unless an id is metadata, too.
         """
-        return "" if self.format == "text" else f" {conversations.VERSION}"
+        of_text = "" if self.format == "text" else f" {conversations.VERSION}"
+        return of_text if self.kept_id is None else f"{of_text} {KEPT_IDS}"
+
+    @property
+    def kept_id(self) -> str | None:
+        """The column of the id where its value is metadata, too: not the usual column, whose values are
+        numbers as a rule, and no column that is the text.
+        """
+        columns = () if self.text_template else self.text_columns
+        return None if self.id_column in (DEFAULT_ID_COLUMN, *columns) else self.id_column
 
     def wants(self, column: str) -> bool:
         """Whether a column other than those of the text is read."""
@@ -153,9 +165,11 @@ class RowReader:
 
     def add(self, number: int, row: Row) -> Iterator[pa.RecordBatch]:
         """Takes row `number` (from 1) and empties it. Yields a batch once it is full."""
+        before = {self._kept_id: row[self._kept_id]} if self._kept_id in row else {}
         text = self._text(number, row)
         if text is None:
             return
+        row |= before  # a template takes its columns out
         source_id = self._id(number, row)
         if source_id is None:
             why = f"column {self.columns.id_column!r} holds neither a text nor a whole number"
@@ -215,6 +229,10 @@ class RowReader:
         return text
 
     @cached_property
+    def _kept_id(self) -> str | None:
+        return self.columns.kept_id
+
+    @cached_property
     def _text_columns(self) -> tuple[str, ...]:
         return self.columns.text_columns
 
@@ -231,7 +249,8 @@ class RowReader:
         column = self.columns.id_column or DEFAULT_ID_COLUMN
         value = row.get(column)
         if isinstance(value, int | str) and not isinstance(value, bool) and value != "":
-            del row[column]
+            if column != self._kept_id:
+                del row[column]
             return own_id(str(value))
         return None if self.columns.id_column else location(self.file, number)
 

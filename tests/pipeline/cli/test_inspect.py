@@ -22,6 +22,7 @@ from pipeline.store.engines.local import LocalEngine
 from pipeline.store.parquet import read_table
 from pipeline.store.store import Store
 from tests.pipeline.steps.make import collect, deduplicate, judge, scrub
+from tests.traces import bytes_with
 
 PLAIN, ENGINE = PROFILES["plain"], LocalEngine(1)
 TEXT = " ".join(f"word{number}" for number in range(200))
@@ -526,3 +527,42 @@ def test_verdicts_that_cannot_be_compared_are_refused(
     status, said = inspect_many("--against", variant, "--corpus", corpus)
     assert status == 2
     assert re.match(says, said)
+
+
+def test_documents_are_named_by_the_titles_that_are_their_ids(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Scrubbed, and gone from the store once the document is."""
+    titles = ["Graph theory", "Graphs again", "Mail of jo.doe@example.org"]
+    rows = [
+        {"title": title, "text": text} for title, text in zip(titles, (TEXT, TEXT, "Short."), strict=True)
+    ]
+    (tmp_path / "wiki.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    recipe = yaml.safe_load((RECIPES / "default.yaml").read_text())
+    source = {"kind": "files", "paths": ["wiki.jsonl"], "id_column": "title"}
+    recipe |= {"corpora": [{"name": "wiki", "source": source}], "raw": {"part_bytes": 1_000_000}}
+    recipe |= {"quality": "plain", "scrub": {}, "dedup": {}}
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    monkeypatch.setenv("GROUNDWORK_RECIPE", str(tmp_path / "recipe.yaml"))
+    monkeypatch.setenv("GROUNDWORK_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    store = Store(tmp_path / "store")
+    config = FilesConfig(paths=("wiki.jsonl",), id_column="title").anchored(tmp_path)
+    collect(store, ENGINE, "wiki", config, part_bytes=1_000_000)
+    scrub(store, ENGINE, "wiki", PiiParams())
+    judge(store, ENGINE, "wiki", PLAIN)
+    deduplicate(store, ENGINE, ["wiki"], DedupParams())
+
+    def said(*arguments: str) -> str:
+        assert main(arguments) == 0
+        return capsys.readouterr().out
+
+    mail = named("wiki", titles[2])
+    assert f'{mail} "Mail of [EMAIL]"\nwords = 1' in said("inspect", "min_words")
+    pair = said("inspect", "exact")
+    gone, stays = sorted(titles[:2], key=lambda one: f"removed {named('wiki', one)}" not in pair)
+    assert f'removed {named("wiki", gone)} "{gone}": exact' in pair
+    assert f'kept {named("wiki", stays)} "{stays}", which stands for 2' in pair
+    said("forget", titles[2], "--reason", "asked for", "--yes")
+    said("gc", "--forgotten")
+    assert not bytes_with(tmp_path / "store", b"Mail of")

@@ -55,6 +55,46 @@ def test_a_template_and_named_columns_make_the_document(tmp_path: Path, suffix: 
     assert rejects == [(2, "null_text")]
 
 
+TITLED: list[dict[str, Any]] = [{"title": "Graph theory", "year": 1999, "text": "A text"}]
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+@pytest.mark.parametrize(
+    ("config", "metadata"),
+    [
+        ({}, {"title": "Graph theory", "year": 1999}),
+        ({"text_template": "{title}: {text}"}, {"year": 1999, "title": "Graph theory"}),
+        ({"metadata_columns": ["year"]}, {"year": 1999}),
+        ({"metadata_columns": ["title"]}, {"title": "Graph theory"}),
+    ],
+)
+def test_a_title_that_is_the_id_stays_beside_it(
+    tmp_path: Path, suffix: str, config: dict[str, Any], metadata: dict[str, Any]
+) -> None:
+    path = tmp_path / f"a.{suffix}"
+    if suffix == "jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in TITLED))
+    else:
+        pq.write_table(pa.Table.from_pylist(TITLED), path)
+    rows, rejects = read(path, id_column="title", **config)
+    assert not rejects and [row["id"] for row in rows] == [document_id("c", own_id("Graph theory"))]
+    assert json.loads(rows[0]["metadata"]) == metadata
+
+
+def test_only_sources_whose_ids_are_kept_are_read_again() -> None:
+    named = {name: FilesConfig(paths=("a.jsonl",), **config).version for name, config in VERSIONS.items()}
+    assert {name for name, version in named.items() if version} == {"title", "title in the text"}
+
+
+VERSIONS: dict[str, Any] = {
+    "none": {},
+    "the usual one": {"id_column": "id"},
+    "the text": {"id_column": "text"},
+    "title": {"id_column": "title"},
+    "title in the text": {"id_column": "title", "text_template": "{title}: {text}"},
+}
+
+
 @pytest.mark.parametrize(
     ("config", "says"),
     [
