@@ -11,6 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import dagster as dg
 
+from pipeline.assets.operations.console import STOPPED
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.steps.checks import Check, Subject, of_key
 from pipeline.store.errors import PipelineError
@@ -129,7 +130,7 @@ def user_errors_as_failures(function: Callable[Arguments, Outcome]) -> Callable[
             _cancel_if_started_in_a_terminal()
             if isinstance(stopped, StoppedError):
                 raise
-            raise StoppedError("stopped: what is complete is kept, run the job again to resume") from None
+            raise StoppedError(STOPPED) from None
 
     return run
 

@@ -1,16 +1,18 @@
 """A run killed anywhere goes on from the last whole part or checkpoint and ends in the same bytes."""
 
 import os
+import random
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.integration.project import ROOT, Project, until
+from tests.integration.project import PATIENCE, ROOT, Project, until
 
 
 def half_done(project: Project, key: str) -> Callable[[], bool]:
@@ -99,3 +101,22 @@ def test_stopped_by_a_signal_it_saves_and_leaves_nothing_running(
     assert not trainers(project)
     assert project.run()[0] == 0
     assert project.content() == finished.content()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("job", ["pretrain", "corpus"])
+def test_stopped_while_it_prepares_it_ends_in_one_sentence(
+    make_project: Callable[[Path], Project], tmp_path: Path, job: str, number: signal.Signals
+) -> None:
+    """At a moment of the first seconds after Dagster itself is loaded, a new one in each run of the tests."""
+    moment = random.uniform(0, 3)
+    process = make_project(tmp_path).start(job=job)
+    assert process.stderr
+    assert "preparing the run" in process.stderr.readline()
+    time.sleep(moment)
+    process.send_signal(number)
+    said = process.communicate(timeout=60 * PATIENCE)[1]
+    assert process.returncode == 1, moment
+    assert "Traceback" not in said, (moment, said)
+    assert "stopped: what is complete is kept, run the job again to resume" in said, (moment, said)

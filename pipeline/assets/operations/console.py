@@ -22,6 +22,7 @@ from pipeline.store.errors import PipelineError
 from trainer.system import terminal
 from trainer.system.errors import TrainerError
 
+STOPPED = "stopped: what is complete is kept, run the job again to resume"
 _NO_NEWS = ("Dependencies for step ", "[pipes] external process successfully opened")
 
 
@@ -84,8 +85,9 @@ def _is_no_interrupt(record: logging.LogRecord) -> bool:
 
 
 def explain_on_exit() -> None:
-    """Prints an invalid recipe, invalid `-c` settings or a limit of the machine as one error line, without a
-    stack trace.
+    """Prints an invalid recipe, invalid `-c` settings, a limit of the machine, or a signal that comes before
+    the first step, as one line without a stack trace. Dagster keeps such a signal until it is about to call
+    code of ours.
     """
     usual = sys.excepthook
 
@@ -94,6 +96,8 @@ def explain_on_exit() -> None:
         cause = error.user_exception if isinstance(error, dg.DagsterUserCodeExecutionError) else error
         if isinstance(cause, PipelineError | TrainerError | dg.DagsterInvalidConfigError):
             print(f"error: {cause}", file=sys.stderr)
+        elif isinstance(error, dg.DagsterExecutionInterruptedError):
+            print(STOPPED, file=sys.stderr)
         else:
             usual(kind, error, trace)
 

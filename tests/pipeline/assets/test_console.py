@@ -26,6 +26,16 @@ def test_a_mistake_in_the_recipe_or_its_overrides_is_one_line(
     assert capsys.readouterr().err == "error: say why\n"
 
 
+def test_a_signal_before_the_first_step_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
+    explain_on_exit()
+    error = dg.DagsterExecutionInterruptedError()
+    sys.excepthook(type(error), error, None)
+    assert capsys.readouterr().err == "stopped: what is complete is kept, run the job again to resume\n"
+
+
 def test_any_other_error_keeps_its_stack(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
