@@ -104,7 +104,8 @@ class Snapshot:
         end = data.chat.end if data.chat and training.objective != "pretrain" else None
         hf.export(self.model, data.tokenizer, data.bot_id, data.eot_id, directory / "hf", end)
         if training.lora and training.pretrained:
-            hf.save_adapter(self.adapter, training.lora, training.pretrained, directory / "adapter")
+            tokens, base = self.config.adapted_tokens, training.pretrained
+            hf.save_adapter(self.adapter, training.lora, base, directory / "adapter", tokens)
         if progress["tokens"] == training.max_tokens:
             # Only now does training hold no gradients, so that a second model fits.
             hf.check_export(self.model, directory / "hf")

@@ -32,6 +32,13 @@ class RunConfig(Config):
         default={}, description="Copied into each checkpoint and not interpreted."
     )
 
+    @property
+    def adapted_tokens(self) -> tuple[int, ...]:
+        """The tokens whose rows in embedding and head LoRA trains."""
+        training, chat = self.training, self.data.chat
+        tunes = training.objective != "pretrain" and training.lora and training.lora.control_tokens
+        return chat.ids if tunes and chat else ()
+
     def with_training(self, **changes: Any) -> Self:
         """The same run with other settings of `training`, which must be valid."""
         return self.model_copy(update={"training": self.training.model_copy(update=changes)})

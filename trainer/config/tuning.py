@@ -20,6 +20,10 @@ class ChatIds(Config):
     tool: int = Field(ge=0, description="Id of `[TOOL]`.")
     end: int = Field(ge=0, description="Id of `[END]`, which ends every message.")
 
+    @property
+    def ids(self) -> tuple[int, ...]:
+        return tuple(sorted(self.model_dump().values()))
+
 
 class DpoConfig(Config):
     """Direct preference optimization (Rafailov et al. 2023, arXiv 2305.18290): the loss of a pair is
@@ -50,6 +54,12 @@ class LoraConfig(Config):
     rank: int = Field(default=16, ge=1, description="Rows of the matrices. More learn more.")
     alpha: float = Field(
         default=32, gt=0, description="What they add is multiplied by `alpha` / `rank`. Often twice the rank."
+    )
+    control_tokens: bool = Field(
+        default=True,
+        description="Whether the rows of the control tokens in embedding and head are trained, too, for "
+        "`objective: sft` and `dpo`. A pretrained model has never seen these tokens, so that without it their "
+        "rows stay alike, and the model cannot tell `[END]` from other tokens that it has not seen.",
     )
 
 

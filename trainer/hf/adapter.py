@@ -1,7 +1,9 @@
 """The adapter of a model in peft's format: adapter_model.safetensors and adapter_config.json."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -11,20 +13,32 @@ from trainer.config import LoraConfig, PretrainedConfig
 from trainer.model.lora import adapters
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
-PARTS = {"down": "lora_A", "up": "lora_B"}
+PARTS = {
+    "down": "lora_A.weight",
+    "up": "lora_B.weight",
+    "rows": "token_adapter.trainable_tokens_delta",
+}
 
 
 def save_adapter(
-    tensors: dict[str, torch.Tensor], config: LoraConfig, base: PretrainedConfig, directory: Path
+    tensors: dict[str, torch.Tensor],
+    config: LoraConfig,
+    base: PretrainedConfig,
+    directory: Path,
+    tokens: Sequence[int] = (),
 ) -> None:
-    """Writes `tensors`, named as by `adapters`, of an adapter to the `base`."""
+    """Writes `tensors`, named as by `adapters`, of an adapter to the `base`. Its rows are those of `tokens`."""
     directory.mkdir(parents=True)
+    layers: dict[str, set[str]] = {part: set() for part in PARTS}
+    for name in tensors:
+        *_, layer, part = name.split(".")
+        layers[part].add(layer)
     save_file(
         {_named(name): tensor for name, tensor in tensors.items()},
         directory / WEIGHTS,
         metadata={"format": "pt"},
     )
-    settings = {
+    settings: dict[str, Any] = {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
         "base_model_name_or_path": str(base.path or base.repo),
@@ -33,9 +47,11 @@ def save_adapter(
         "lora_alpha": config.alpha,
         "lora_dropout": 0.0,
         "bias": "none",
-        "target_modules": sorted({name.split(".")[-2] for name in tensors}),
+        "target_modules": sorted(layers["down"]),
         "inference_mode": True,
     }
+    if layers["rows"]:
+        settings["trainable_token_indices"] = {layer: [*tokens] for layer in sorted(layers["rows"])}
     (directory / CONFIG).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
 
 
@@ -49,4 +65,4 @@ def load_adapter(model: nn.Module, directory: Path) -> None:
 
 def _named(name: str) -> str:
     layer, _, part = name.rpartition(".")
-    return f"base_model.model.{layer}.{PARTS[part]}.weight"
+    return f"base_model.model.{layer}.{PARTS[part]}"

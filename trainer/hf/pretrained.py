@@ -24,7 +24,7 @@ class Pretrained:
 
     @classmethod
     def find(
-        cls, source: PretrainedConfig, model: ModelConfig, data: DataConfig, adapted: bool = False
+        cls, source: PretrainedConfig, model: ModelConfig, data: DataConfig, learns_tokens: bool = True
     ) -> "Pretrained":
         """Finds the weights, downloading them if need be, and checks them.
 
@@ -33,10 +33,10 @@ class Pretrained:
         directory = _locate(source)
         _check_shape(directory, model)
         _check_vocabulary(directory, data)
-        if adapted and data.vocab_size > read_size(directory, "vocab_size"):
+        if not learns_tokens and data.vocab_size > read_size(directory, "vocab_size"):
             raise TrainerError(
                 f"{directory}: the model lacks the control tokens, and training.lora would not learn them: "
-                "leave lora out, or start from a model that has them"
+                "set training.lora.control_tokens to true, or start from a model that has them"
             )
         hashes = {}
         for path in weight_files(directory):

@@ -96,7 +96,7 @@ def _rate_and_decay(name: str, parameter: nn.Parameter, config: OptimizerConfig)
     decay = group.weight_decay
     if decay is None:
         decay = (
-            config.weight_decay if parameter.ndim >= 2 and not name.endswith("embed_tokens.weight") else 0.0
+            config.weight_decay if parameter.ndim >= 2 and ".embed_tokens." not in f".{name}" else 0.0
         )
     return lr * group.lr_multiplier, decay
 

@@ -250,7 +250,7 @@ def _model(plan: Plan, world: World) -> Llama:
     else:
         model.initialise(training.init, training.seed)
     if training.lora:
-        adapt(model, model.model.layers, training.lora, training.seed)
+        adapt(model, training.lora, training.seed, plan.config.adapted_tokens)
     if plan.precision == "fp8":
         precision.convert_to_fp8(model.model.layers)
     if world.mesh and training.parallel.splits_model:

@@ -317,7 +317,10 @@ def test_a_stopped_adapter_goes_on_from_its_own_file_to_the_same_bytes(
     base = load_file(finished.run_dir / "grown/model.safetensors")
     merged = load_file(last / "hf/model.safetensors")
     changed = {name for name, tensor in merged.items() if not torch.equal(tensor, base[name])}
-    assert changed == {name for name in merged if name.endswith("_proj.weight")}
+    tokens = {"model.embed_tokens.weight", "lm_head.weight"}
+    assert changed == {name for name in merged if name.endswith("_proj.weight")} | tokens
+    for name in tokens:
+        assert torch.equal(merged[name][:300], base[name][:300])
 
 
 def file_bytes(directory: Path) -> dict[str, bytes]:
@@ -346,9 +349,40 @@ def test_what_lora_needs_is_one_sentence(changed: dict[str, Any], says: str, sft
         RunConfig.model_validate(sft)
 
 
-def test_lora_does_not_leave_new_control_tokens_unlearnt(sft: dict[str, Any], finished: RunConfig) -> None:
+@pytest.mark.parametrize("tied", [False, True])
+def test_an_adapter_learns_control_tokens_that_the_model_has_never_seen(
+    tied: bool, sft: dict[str, Any], chats: Chats, settings: dict[str, Any]
+) -> None:
+    settings["training"]["model"] |= {"tie_embeddings": tied}
+    assert run(RunConfig.model_validate(settings)) == DONE
+    base = sorted(Path(settings["run_dir"]).glob("checkpoints/*"))[-1]
+    chosen = pretrained(sft, base)
+    chosen["training"] |= {"lora": {"rank": 4}, "optimizer": {"kind": "adamw", "lr": 1e-2}}
+    chosen["training"]["model"] |= {"tie_embeddings": tied}
+    config = RunConfig.model_validate(chosen)
+    assert run(config) == DONE
+    last = sorted(config.run_dir.glob("checkpoints/*"))[-1]
+    before, after = (load_file(place / "hf/model.safetensors") for place in (base, last))
+    names = ["model.embed_tokens.weight", *([] if tied else ["lm_head.weight"])]
+    rows = load_file(last / "adapter/adapter_model.safetensors")
+    assert len([name for name in rows if "token_adapter" in name]) == len(names)
+    for name in names:
+        assert torch.equal(after[name][:300], before[name])
+        assert not (after[name][CHAT.end] == after[name][CHAT.tool]).any()
+    model = new_session(config).model
+    hf.load_adapter(model, last / "adapter")
+    asked = torch.tensor([[BOT, CHAT.user, 10, CHAT.end, CHAT.assistant, 11, 12]])
+    with torch.no_grad():
+        likely = model.logits(model(asked))[0, -1, 300:305]
+    assert likely.argmax() == CHAT.end - 300
+    assert likely[CHAT.end - 300] - likely[CHAT.tool - 300] > 0.3  # they began alike
+
+
+def test_control_tokens_that_an_adapter_would_not_learn_are_refused(
+    sft: dict[str, Any], finished: RunConfig
+) -> None:
     settings = pretrained(sft, sorted(finished.run_dir.glob("checkpoints/*"))[-1])
-    settings["training"]["lora"] = {}
+    settings["training"]["lora"] = {"control_tokens": False}
     with pytest.raises(
         TrainerError, match=r"lacks the control tokens, and training\.lora would not learn them"
     ):

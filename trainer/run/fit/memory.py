@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
-from trainer.config import OptimizerConfig, TrainingConfig
+from trainer.config import ChatIds, OptimizerConfig, TrainingConfig
 from trainer.model.attention import choose, masks_documents
 from trainer.model.llama import Llama, padded_vocab_size
 from trainer.model.lora import adapt
@@ -240,7 +240,8 @@ def _step(training: TrainingConfig, vocab_size: int, accumulates: bool, windows:
             shape, vocab_size, training.seq_len, backend, training.activation_checkpointing, training.dropout
         )
         if training.lora:
-            adapt(model, model.model.layers, training.lora, training.seed)
+            tuned = training.lora.control_tokens and training.objective != "pretrain"
+            adapt(model, training.lora, training.seed, range(len(ChatIds.model_fields)) if tuned else ())
         optimizers = build(model, measurable)
         tokens = torch.zeros(windows, training.seq_len + 1, dtype=torch.int64)
         with _LiveBytes() as live:
