@@ -24,6 +24,8 @@ FIXED = (
     "training.global_batch_tokens",
     "training.optimizer.kind",
     "training.optimizer.python",
+    "training.lora.rank",
+    "training.lora.control_tokens",
     "data.tokenizer_sha256",
     "data.vocab_size",
 )

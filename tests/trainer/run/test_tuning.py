@@ -323,6 +323,21 @@ def test_a_stopped_adapter_goes_on_from_its_own_file_to_the_same_bytes(
         assert torch.equal(merged[name][:300], base[name][:300])
 
 
+@pytest.mark.parametrize("changed", [{"rank": 8}, {"control_tokens": False}, None])
+def test_an_adapter_of_another_shape_is_another_run_whatever_is_allowed(
+    changed: dict[str, Any] | None, sft: dict[str, Any], finished: RunConfig, chats: Chats
+) -> None:
+    settings = adapted(sft, finished, chats)
+    settings["training"]["max_tokens"] = 2 * settings["training"]["global_batch_tokens"]
+    assert run(RunConfig.model_validate(settings)) == DONE
+    settings["training"] |= {
+        "max_tokens": 2 * settings["training"]["max_tokens"],
+        "lora": changed and settings["training"]["lora"] | changed,
+    }
+    with pytest.raises(TrainerError, match=r"cannot resume, even with --allow-changes: training\.lora\."):
+        run(RunConfig.model_validate(settings), allow_changes=True)
+
+
 def file_bytes(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.iterdir()}
 
