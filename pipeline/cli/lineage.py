@@ -114,9 +114,13 @@ def described(checkpoint: Checkpoint, width: int = 100) -> Iterator[str]:
     yield entry("libraries", libraries or "unknown, the step was deleted")
     if recipe["training"].get("pretrained"):
         yield entry("started from", _weights(lineage))
-    for ancestor in checkpoint.ancestors:
+    for number, ancestor in enumerate(checkpoint.ancestors):
         seen = ", ".join(f"{tokens:,} of {name}" for name, tokens in ancestor.corpus_tokens.items())
-        yield entry("", f"{ancestor.described}: {seen}")
+        how = f", by {ancestor.lora}" if ancestor.lora else ""
+        first = number == 0 and not recipe["training"].get("pretrained")
+        yield entry("started from" if first else "", f"{ancestor.described}{how}: {seen}")
+    if checkpoint.lora:
+        yield entry("trained by", f"{checkpoint.lora}, beside these weights and merged with them")
     for corpus in recipe["corpora"]:
         yield ""
         yield from _corpus(checkpoint, corpus, differences.of_source(corpus["source"]), width)

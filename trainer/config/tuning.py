@@ -58,8 +58,8 @@ class LoraConfig(Config):
     control_tokens: bool = Field(
         default=True,
         description="Whether the rows of the control tokens in embedding and head are trained, too, for "
-        "`objective: sft` and `dpo`. A pretrained model has never seen these tokens, so that without it their "
-        "rows stay alike, and the model cannot tell `[END]` from other tokens that it has not seen.",
+        "`objective: sft` and `dpo`. A pretrained model has never seen them, and their rows are much alike: "
+        "left so, it cannot tell `[END]` from other tokens that it has not seen.",
     )
 
 

@@ -13,11 +13,7 @@ from trainer.config import LoraConfig, PretrainedConfig
 from trainer.model.lora import adapters
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
-PARTS = {
-    "down": "lora_A.weight",
-    "up": "lora_B.weight",
-    "rows": "token_adapter.trainable_tokens_delta",
-}
+PARTS = {"down": "lora_A.weight", "up": "lora_B.weight", "rows": "token_adapter.trainable_tokens_delta"}
 
 
 def save_adapter(
@@ -27,7 +23,7 @@ def save_adapter(
     directory: Path,
     tokens: Sequence[int] = (),
 ) -> None:
-    """Writes `tensors`, named as by `adapters`, of an adapter to the `base`. Its rows are those of `tokens`."""
+    """Writes `tensors`, named as by `adapters`, of an adapter to the `base`, with rows of `tokens`."""
     directory.mkdir(parents=True)
     layers: dict[str, set[str]] = {part: set() for part in PARTS}
     for name in tensors:

@@ -95,9 +95,7 @@ def _rate_and_decay(name: str, parameter: nn.Parameter, config: OptimizerConfig)
     lr = config.muon_lr if config.kind == "muon" and _is_hidden_matrix(name, parameter) else config.lr
     decay = group.weight_decay
     if decay is None:
-        decay = (
-            config.weight_decay if parameter.ndim >= 2 and ".embed_tokens." not in f".{name}" else 0.0
-        )
+        decay = config.weight_decay if parameter.ndim >= 2 and ".embed_tokens." not in f".{name}" else 0.0
     return lr * group.lr_multiplier, decay
 
 

@@ -53,6 +53,12 @@ class Trained:
         return self.corpus_tokens.get(corpus, 0) / max(counts["train_tokens"], 1)
 
     @property
+    def lora(self) -> str:
+        """`LoRA of rank 8, alpha 16` if it was trained so. Empty otherwise."""
+        settings = self.lineage["recipe"]["training"].get("lora")
+        return f"LoRA of rank {settings['rank']}, alpha {settings['alpha']:g}" if settings else ""
+
+    @property
     def base(self) -> "Trained | None":
         """The model whose weights training started from, if its lineage is known."""
         lineage = self.lineage.get("pretrained", {}).get("lineage")

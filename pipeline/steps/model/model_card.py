@@ -85,7 +85,7 @@ placeholders before anything else saw the text{apart}. Documents of low quality 
 
 ## Training
 
-{_settings(training, model, vocab_size, effort)}
+{_settings(lineage, model, vocab_size, effort)}
 
 Seen in {this}training:
 
@@ -145,7 +145,8 @@ def _base_paragraph(lineage: Mapping[str, Any]) -> str:
         which = f" at revision {revision}" if revision else f" (sha256 {content}...)" if content else ""
         if known:
             corpora = ", ".join(name for name, seen in known["training"]["corpus_tokens"].items() if seen)
-            before = f"which had been trained on {known['training']['tokens']:,} tokens of {corpora}"
+            how = f"by {adapted} " if (adapted := Trained(dict(known)).lora) else ""
+            before = f"which had been trained {how}on {known['training']['tokens']:,} tokens of {corpora}"
         else:
             before = "whose own training is not recorded here"
         sentences.append(f"Training{' of that' if sentences else ''} started from `{base}`{which}, {before}.")
@@ -179,7 +180,8 @@ def _source(lineage: Mapping[str, Any], corpus: Mapping[str, Any]) -> str:
     return f"{place} ({', '.join(filter(None, parts))})"
 
 
-def _settings(training: Mapping[str, Any], model: ModelConfig, vocab_size: int, effort: Effort | None) -> str:
+def _settings(lineage: dict[str, Any], model: ModelConfig, vocab_size: int, effort: Effort | None) -> str:
+    training = lineage["recipe"]["training"]
     optimizer, schedule = training["optimizer"], training["schedule"]
     curriculum = TrainingConfig.model_validate(training).curriculum
     batches = dict.fromkeys(f"{stage.global_batch_tokens:,}" for stage in curriculum.stages)
@@ -203,6 +205,8 @@ def _settings(training: Mapping[str, Any], model: ModelConfig, vocab_size: int, 
         rows["stages"] = ", ".join(
             f"{stage.name} {stage.tokens / training['max_tokens']:.0%}" for stage in curriculum.stages
         )
+    if adapted := Trained(lineage).lora:
+        rows["trained by"] = f"{adapted}, beside the weights of `{base_name(lineage)}`; merged"
     # Only with a price: times differ from run to run, and the exports of equal runs should not.
     if effort and effort.usd is not None:
         rows["training took"] = str(effort)

@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import shutil
 import signal
 import time
 from collections.abc import Sequence
@@ -23,13 +22,11 @@ from tests.trainer.chats import BOT, CHAT, EOT, Chats
 from tests.trainer.parallel.processes import train
 from tests.trainer.runs import history, outcome, write_config
 from tests.trainer.steps import new_session, step
-from trainer import hf
-from trainer.config import LoraConfig, RunConfig, load_to_train, run_identity
+from trainer.config import RunConfig, load_to_train, run_identity
 from trainer.data.windows import PADDING
 from trainer.run.answers import Answers
 from trainer.run.batch import Batch
 from trainer.run.evaluation.held_out import evaluate_checkpoint
-from trainer.run.fit.memory import Footprint
 from trainer.run.loop import DONE, run
 from trainer.run.preferences import METRICS
 from trainer.run.step import loss_sum
@@ -280,125 +277,3 @@ def test_control_tokens_behind_the_vocabulary_begin_as_the_mean_of_the_others(
     changed.write_text(json.dumps(other))
     with pytest.raises(TrainerError, match="tokenize the data with the model's own tokenizer"):
         new_session(RunConfig.model_validate(sft))
-
-
-def adapted(settings: dict[str, Any], finished: RunConfig, chats: Chats) -> dict[str, Any]:
-    """A run that adapts a pretrained model which has control tokens."""
-    checkpoint = sorted(finished.run_dir.glob("checkpoints/*"))[-1]
-    grown = new_session(RunConfig.model_validate(pretrained(settings, checkpoint)))
-    hf.export(grown.model, chats.folder / "tokenizer", BOT, EOT, finished.run_dir / "grown")
-    settings["training"]["pretrained"]["path"] = str(finished.run_dir / "grown")
-    settings["training"]["lora"] = {"rank": 4, "alpha": 8}
-    return settings
-
-
-def pretrained(settings: dict[str, Any], checkpoint: Path) -> dict[str, Any]:
-    settings["run_dir"] += "-tuned"
-    settings["training"]["pretrained"] = {"path": str(checkpoint / "hf")}
-    del settings["training"]["init"]
-    return settings
-
-
-@pytest.mark.parametrize("kind", ["sft", "dpo"])
-def test_a_stopped_adapter_goes_on_from_its_own_file_to_the_same_bytes(
-    kind: str, request: pytest.FixtureRequest, finished: RunConfig, chats: Chats, tmp_path: Path
-) -> None:
-    settings = adapted(request.getfixturevalue(kind), finished, chats)
-    whole = RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "whole")})
-    assert run(whole) == DONE
-    run_dir = Path(settings["run_dir"])
-    shutil.copytree(tmp_path / "whole", run_dir, dirs_exist_ok=True)
-    (last,) = run_dir.glob("checkpoints/step-00000012")
-    shutil.rmtree(last)
-    assert run(RunConfig.model_validate(settings)) == DONE
-    assert outcome(run_dir) == outcome(tmp_path / "whole")
-    files = [place / "checkpoints" / last.name / "adapter" for place in (run_dir, tmp_path / "whole")]
-    assert file_bytes(files[0]) == file_bytes(files[1])
-    base = load_file(finished.run_dir / "grown/model.safetensors")
-    merged = load_file(last / "hf/model.safetensors")
-    changed = {name for name, tensor in merged.items() if not torch.equal(tensor, base[name])}
-    tokens = {"model.embed_tokens.weight", "lm_head.weight"}
-    assert changed == {name for name in merged if name.endswith("_proj.weight")} | tokens
-    for name in tokens:
-        assert torch.equal(merged[name][:300], base[name][:300])
-
-
-@pytest.mark.parametrize("changed", [{"rank": 8}, {"control_tokens": False}, None])
-def test_an_adapter_of_another_shape_is_another_run_whatever_is_allowed(
-    changed: dict[str, Any] | None, sft: dict[str, Any], finished: RunConfig, chats: Chats
-) -> None:
-    settings = adapted(sft, finished, chats)
-    settings["training"]["max_tokens"] = 2 * settings["training"]["global_batch_tokens"]
-    assert run(RunConfig.model_validate(settings)) == DONE
-    settings["training"] |= {
-        "max_tokens": 2 * settings["training"]["max_tokens"],
-        "lora": changed and settings["training"]["lora"] | changed,
-    }
-    with pytest.raises(TrainerError, match=r"cannot resume, even with --allow-changes: training\.lora\."):
-        run(RunConfig.model_validate(settings), allow_changes=True)
-
-
-def file_bytes(directory: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in directory.iterdir()}
-
-
-def test_an_adapter_takes_few_gradients(sft: dict[str, Any]) -> None:
-    training = RunConfig.model_validate(sft).training
-    lora = training.model_copy(update={"lora": LoraConfig(rank=1)})
-    full, small = (Footprint.measure(one, 305, 1, torch.device("cpu")).memory() for one in (training, lora))
-    assert small.gradients < full.gradients / 10 and small.optimizer < full.optimizer / 10
-
-
-@pytest.mark.parametrize(
-    ("changed", "says"),
-    [
-        ({"pretrained": None}, r"training\.lora needs pretrained weights: set training\.pretrained"),
-        ({"parallel": {"dp_shard": 2}}, "lora needs a model that parallel does not split"),
-        ({"optimizer": {"kind": "muon"}}, "lora needs optimizer.kind adamw"),
-    ],
-)
-def test_what_lora_needs_is_one_sentence(changed: dict[str, Any], says: str, sft: dict[str, Any]) -> None:
-    del sft["training"]["init"]
-    sft["training"] |= {"lora": {}, "pretrained": {"path": "base"}} | changed
-    with pytest.raises(ValueError, match=says):
-        RunConfig.model_validate(sft)
-
-
-@pytest.mark.parametrize("tied", [False, True])
-def test_an_adapter_learns_control_tokens_that_the_model_has_never_seen(
-    tied: bool, sft: dict[str, Any], chats: Chats, settings: dict[str, Any]
-) -> None:
-    settings["training"]["model"] |= {"tie_embeddings": tied}
-    assert run(RunConfig.model_validate(settings)) == DONE
-    base = sorted(Path(settings["run_dir"]).glob("checkpoints/*"))[-1]
-    chosen = pretrained(sft, base)
-    chosen["training"] |= {"lora": {"rank": 4}, "optimizer": {"kind": "adamw", "lr": 1e-2}}
-    chosen["training"]["model"] |= {"tie_embeddings": tied}
-    config = RunConfig.model_validate(chosen)
-    assert run(config) == DONE
-    last = sorted(config.run_dir.glob("checkpoints/*"))[-1]
-    before, after = (load_file(place / "hf/model.safetensors") for place in (base, last))
-    names = ["model.embed_tokens.weight", *([] if tied else ["lm_head.weight"])]
-    rows = load_file(last / "adapter/adapter_model.safetensors")
-    assert len([name for name in rows if "token_adapter" in name]) == len(names)
-    for name in names:
-        assert torch.equal(after[name][:300], before[name])
-        assert not (after[name][CHAT.end] == after[name][CHAT.tool]).any()
-    model = new_session(config).model
-    hf.load_adapter(model, last / "adapter")
-    asked = torch.tensor([[BOT, CHAT.user, 10, CHAT.end, CHAT.assistant, 11, 12]])
-    with torch.no_grad():
-        likely = model.logits(model(asked))[0, -1, 300:305]
-    assert likely.argmax() == CHAT.end - 300
-    assert likely[CHAT.end - 300] - likely[CHAT.tool - 300] > 0.3  # they began alike
-
-
-def test_control_tokens_that_an_adapter_would_not_learn_are_refused(
-    sft: dict[str, Any], finished: RunConfig
-) -> None:
-    settings = pretrained(sft, sorted(finished.run_dir.glob("checkpoints/*"))[-1])
-    settings["training"]["lora"] = {"control_tokens": False}
-    with pytest.raises(
-        TrainerError, match=r"lacks the control tokens, and training\.lora would not learn them"
-    ):
-        run(RunConfig.model_validate(settings))
