@@ -271,7 +271,7 @@ def _beats_its_base(losses: dict[str, Any]) -> Finding:
     if "accuracy" in after:
         passed, message = after["accuracy"] > 0.5, f"accuracy on held-out preferences {after['accuracy']:.1%}"
     else:
-        before = losses.get("before", {"answers": {"loss": math.inf}})["answers"]
+        before = losses.get("before", {}).get("answers") or {"loss": math.inf}  # it may know no conversations
         passed = after["loss"] < before["loss"]
         message = f"loss on held-out answers {after['loss']:.3f} nats, before tuning {before['loss']:.3f}"
     if not passed:

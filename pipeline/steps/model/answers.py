@@ -124,7 +124,8 @@ def _of_corpus(store: Store, corpus: str, fraction: float) -> Iterator[tuple[str
 
 def compared(store: Store, recipe: Recipe, run: RunConfig, models: Mapping[str, Path]) -> dict[str, Any]:
     """What `models`, the checkpoints `before` and `after`, make of held-out text: `losses` on the answers and
-    on the text of the pretraining, shares of answers by `kinds`, and some `conversations`.
+    on the text of the pretraining, shares of answers by `kinds`, and some `conversations`. A model that lacks
+    the control tokens is measured on text alone.
     """
     (questions, left_out), text = to_ask(store, recipe), _pretraining(run)
     losses: dict[str, dict[str, Any]] = {}
@@ -135,8 +136,10 @@ def compared(store: Store, recipe: Recipe, run: RunConfig, models: Mapping[str, 
             "".join(f"{json.dumps({'messages': one.messages})}\n" for one in questions), encoding="utf-8"
         )
         for name, checkpoint in models.items():
+            losses[name] = {"text": text and _loss(checkpoint, text), "answers": None}
+            if _entries(checkpoint) < run.data.vocab_size:
+                continue
             is_reference = name == BEFORE and run.training.objective == "dpo"
-            losses[name] = {"text": text and _loss(checkpoint, text)}
             losses[name]["answers"] = None if is_reference else _loss(checkpoint, run)
             said = run_trainer("answer", f"--model={checkpoint}", f"--max-new-tokens={LONGEST}", str(file))
             answers[name] = [json.loads(line) for line in said.splitlines()]
@@ -166,6 +169,12 @@ def compared(store: Store, recipe: Recipe, run: RunConfig, models: Mapping[str, 
             for number, question in _spread(questions)
         ],
     }
+
+
+def _entries(checkpoint: Path) -> int:
+    """How many tokens the model of a checkpoint has."""
+    entries: int = json.loads((checkpoint / "hf/config.json").read_text(encoding="utf-8"))["vocab_size"]
+    return entries
 
 
 def _pretraining(run: RunConfig) -> RunConfig | None:
