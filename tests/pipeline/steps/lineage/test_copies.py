@@ -12,11 +12,11 @@ from pipeline.sources.documents import document_id, own_id
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
 from pipeline.steps.corpus import decontamination, evaluation_texts
-from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.steps.lineage.copies import ALIKE, PASSAGE, SAME, Copy, copies
 from pipeline.store import keys
 from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import ENGINE, TEXTS, prepare
+from tests.pipeline.steps.make import deduplicate
 from tests.traces import bytes_with
 from trainer.system.history import STORE_VARIABLE
 
