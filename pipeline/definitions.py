@@ -40,7 +40,7 @@ from pipeline.assets.pretrained_model import pretrained_model_asset
 from pipeline.assets.progress import progress_spec
 from pipeline.assets.stages import source_asset, stage_assets
 from pipeline.assets.tokenizer import tokenizer_asset
-from pipeline.assets.variants import VariantPartitions
+from pipeline.assets.variants import VariantPartitions, tags
 from pipeline.recipe.loading import recipe_path
 from pipeline.recipe.post_training import DPO, JOBS, SFT
 from pipeline.recipe.recipe import BASE
@@ -87,8 +87,9 @@ tuning: dict[str, list[Asset]] = {
     ]
     for section, tuned in ((name, recipe.tuned(name)) for name in recipe.post_training.sections)
 }
-variants = VariantPartitions(recipes)
-to_dedup, to_shards, model = map(variants.partitioned, (to_dedup, to_shards, model))
+partitions = {section: VariantPartitions(recipes, section) for section in ("", *tuning)}
+to_dedup, to_shards, model = map(partitions[""].partitioned, (to_dedup, to_shards, model))
+tuning = {section: partitions[section].partitioned(assets) for section, assets in tuning.items()}
 searching = mixture_search_assets(recipe)
 
 checking = verify_job("verify", SHOWN)
@@ -96,8 +97,7 @@ checking = verify_job("verify", SHOWN)
 
 def update_job(name: str, made: list[Asset], what: str) -> UnresolvedAssetJobDefinition:
     """A job that makes what is out of date."""
-    tags = variants.tags(made)
-    return dg.define_asset_job(name, made, tags=tags, description=f"{what} {SHOWN}")
+    return dg.define_asset_job(name, made, tags=tags(made), description=f"{what} {SHOWN}")
 
 
 jobs: list[dg.JobDefinition | UnresolvedAssetJobDefinition] = [
@@ -111,7 +111,7 @@ jobs += [evaluate_job("evaluate", SHOWN), checking]
 tuned_assets: list[Asset] = []
 for section in tuning:
     tuned_assets = [*tuned_assets, *tuning[section]]
-    jobs.append(dg.define_asset_job(JOBS[section], tuned_assets, description=f"{TUNING[section]} {SHOWN}"))
+    jobs.append(update_job(JOBS[section], tuned_assets, TUNING[section]))
 if searching:
     jobs.append(
         dg.define_asset_job(
@@ -127,8 +127,10 @@ defs = dg.Definitions(
         *model,
         *searching,
         *tuned_assets,
-        variants.beside_the_model(progress_spec(recipe)),
-        *(progress_spec(recipe.tuned(section)) for section in tuning),
+        *(
+            partitions[section].beside_the_model(progress_spec(recipe.tuned(section) if section else recipe))
+            for section in partitions
+        ),
         checkpoint_spec(recipe),
         leaderboard_spec(),
         checkpoint_evaluation_spec(),

@@ -6,6 +6,7 @@ import dagster as dg
 
 from pipeline.assets.operations.resources import PARTITION_TAG
 from pipeline.recipe.recipe import BASE, Recipe
+from pipeline.recipe.variants import in_section
 from pipeline.steps.recipe_versions import differing
 from pipeline.store import keys
 
@@ -13,13 +14,13 @@ Asset = dg.AssetsDefinition | dg.SourceAsset
 
 
 class VariantPartitions:
-    """Gives a partition for each variant to the first stage that differs between them and to all that follow.
-    Without variants, no asset has partitions.
+    """Gives a partition for each variant to the first stage that differs between them and to all that follow,
+    in a `section` of `post_training` to those of the section. Without variants, no asset has partitions.
     """
 
-    def __init__(self, recipes: Mapping[str, Recipe]):
+    def __init__(self, recipes: Mapping[str, Recipe], section: str = ""):
         self._partitions = dg.StaticPartitionsDefinition(list(recipes))
-        self._stages = differing(recipes)
+        self._stages, self._section = differing(in_section(recipes, section)), section
 
     def partitioned(self, assets: Sequence[Asset]) -> list[Asset]:
         """The assets of a job, or a part of them."""
@@ -34,9 +35,11 @@ class VariantPartitions:
         """An external asset with an entry for each variant, as every model has one."""
         return spec.replace_attributes(partitions_def=self._partitions) if self._stages else spec
 
-    def tags(self, assets: Sequence[Asset]) -> dict[str, str]:
-        """The tags of a job of these assets: without another partition, its runs are of the recipe itself."""
-        return {PARTITION_TAG: BASE} if any(map(self._differs, assets)) else {}
-
     def _differs(self, asset: Asset) -> bool:
-        return keys.stage("/".join(asset.key.path)) in {kind.name for kind in self._stages}
+        path = asset.key.path[1:] if self._section else asset.key.path
+        return keys.stage("/".join(path)) in {kind.name for kind in self._stages}
+
+
+def tags(assets: Sequence[Asset]) -> dict[str, str]:
+    """The tags of a job of these assets: without another partition, its runs are of the recipe itself."""
+    return {PARTITION_TAG: BASE} if any(asset.partitions_def for asset in assets) else {}

@@ -16,6 +16,7 @@ from pipeline.cli.opening import UsageError, add_variant, check_known, opened
 from pipeline.plugins.filters import Filter
 from pipeline.recipe import variants
 from pipeline.recipe.loading import recipe_path
+from pipeline.recipe.post_training import JOBS
 from pipeline.recipe.recipe import BASE, Recipe, RecipeError
 from pipeline.reports import rejections, tables
 from pipeline.reports.evidence import introduced, judged, titles
@@ -24,7 +25,7 @@ from pipeline.stages import edits, pii
 from pipeline.stages.quality import RULES, QualityParams
 from pipeline.steps.corpus.filters import failed_rule
 from pipeline.steps.corpus.quality import Quality
-from pipeline.store import keys
+from pipeline.store import keys, variant_names
 from pipeline.store.manifest import Version
 from pipeline.store.parquet import beginnings, read_table
 from pipeline.store.store import Store, StoreError
@@ -170,7 +171,8 @@ def _against(recipe: Recipe, store: Store, corpora: list[str], variant: str, dra
         try:
             other.current(keys.quality(corpus))
         except StoreError as error:
-            remedy = f"python -m pipeline variants run {variant} --job corpus"
+            name, section = variant_names.split(variant, JOBS)
+            remedy = f"python -m pipeline variants run {name} --job {JOBS.get(section, 'corpus')}"
             raise UsageError(f"--against {variant}: {error}: `{remedy}`") from None
         if store.data_versions(text) != other.data_versions(text):
             raise UsageError(

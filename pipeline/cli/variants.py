@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,12 +13,14 @@ from pipeline.cli.opening import UsageError, check_known
 from pipeline.recipe import variants
 from pipeline.recipe.loading import recipe_path
 from pipeline.recipe.overrides import leaves
-from pipeline.recipe.recipe import BASE
+from pipeline.recipe.post_training import JOBS
+from pipeline.recipe.recipe import BASE, Recipe
 from pipeline.steps.recipe_versions import differing
 from pipeline.store.errors import PipelineError
 from pipeline.store.seeds import families, family
 
-JOBS = ("pretrain", "retokenize", "corpus")
+OF_THE_RECIPE = ("pretrain", "retokenize", "corpus")
+SECTIONS = {job: section for section, job in JOBS.items()}
 
 
 class VariantsError(PipelineError):
@@ -33,9 +35,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         nargs="*",
         help="variants with all of their seeds, `base` for the recipe as it is written; or single seeds, "
-        "`base.2`; default: all",
+        "`base.2`; default: all that differ in what the job makes",
     )
-    runs.add_argument("--job", choices=JOBS, default=JOBS[0], help="default: %(default)s")
+    runs.add_argument(
+        "--job",
+        choices=(*OF_THE_RECIPE, *SECTIONS),
+        default=OF_THE_RECIPE[0],
+        help="`sft` and `align` make the sections of `post_training`; default: %(default)s",
+    )
     runs.add_argument(
         "--at-once", metavar="N", type=int, default=1, help="how many runs at a time; default: %(default)s"
     )
@@ -47,18 +54,32 @@ def run(options: argparse.Namespace) -> None:
         check_known("variants", options.names, recipes)
         if options.at_once < 1:
             raise UsageError(f"--at-once {options.at_once}: must be at least 1")
+        section = SECTIONS.get(options.job, "")
+        if section not in ("", *recipes[BASE].post_training.sections):
+            raise UsageError(f"--job {options.job}: the recipe has no post_training.{section}: docs/chat.md")
         chosen = [name for name in recipes if {name, family(name)} & {*options.names}]
-        run_jobs(chosen or list(recipes), options.job, options.at_once)
+        run_jobs(chosen or list(variants.distinct(recipes, section)), options.job, options.at_once)
         return
-    stages = differing(recipes)
-    if not stages:
+    if len(recipes) == 1:
         raise UsageError(f"{recipe_path()}: the recipe has no `variants`: docs/variants.md")
-    print(f"shared by all: everything before {stages[0].name}")
+    print(f"shared by all: {_shared(recipes)}")
     for name, seeds in families(recipes).items():
         given = recipes[BASE].all_variants.get(name, {})
         settings = ", ".join(f"{setting} {value}" for setting, value in leaves(given))
         shown = name if len(seeds) == 1 else f"{name} ({len(seeds)} seeds)"
         print(f"{shown:<20}{settings or 'the recipe as it is written'}")
+
+
+def _shared(recipes: Mapping[str, Recipe]) -> str:
+    """What is the same for all variants, of the recipe and of each section of its `post_training`."""
+    found = []
+    for section in ("", *recipes[BASE].post_training.sections):
+        if stages := differing(variants.in_section(recipes, section)):
+            above = f"{section}/" if section else ""
+            found.append(f"everything before {above}{stages[0].name}")
+        else:
+            found.append(f"all of {section or 'the pretraining'}")
+    return ", ".join(found)
 
 
 def run_jobs(names: Sequence[str], job: str, at_once: int = 1) -> None:
@@ -71,7 +92,7 @@ def run_jobs(names: Sequence[str], job: str, at_once: int = 1) -> None:
             statuses = pool.map(lambda name: _execute(name, job, at_once > 1), group)
             failed += [name for name, status in zip(group, statuses, strict=True) if status]
     if failed:
-        again = f"python -m pipeline variants run {' '.join(failed)}"
+        again = f"python -m pipeline variants run {' '.join(failed)} --job {job}"
         raise VariantsError(f"failed: {', '.join(failed)}; the output above says why. To resume: {again}")
 
 

@@ -37,7 +37,7 @@ from pipeline.stages.edits import EditParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
 from pipeline.stages.quality_model import QualityModelParams
-from pipeline.store import seeds
+from pipeline.store import seeds, variant_names
 from pipeline.store.cleanup.runs import Limits
 from pipeline.store.engines.local import EngineParams
 from pipeline.store.errors import PipelineError
@@ -159,6 +159,7 @@ class Recipe(Params):
     _variant: str = PrivateAttr("")
     # the recipe whose model this one goes on with, and the section of it that this one is
     _base: "Recipe | None" = PrivateAttr(None)
+    _section: str = PrivateAttr("")
     _tuning: Tuning | None = PrivateAttr(None)
 
     _benchmarks_as_sets = model_validator(mode="before")(with_benchmarks_as_sets)
@@ -284,7 +285,9 @@ class Recipe(Params):
     @property
     def all_variants(self) -> dict[str, dict[str, Any]]:
         """The settings of each variant by name, also of those that grids and seeds stand for."""
-        return seeds.all_variants(self.variants, self.seeds, self.training.seed)
+        sections = self.post_training.model_dump()
+        first = {seeds.TRAINING: self.training.seed, **seeds.of_sections(sections)}
+        return seeds.all_variants(self.variants, self.seeds, first)
 
     def tuned(self, section: str, tokens: int | None = None) -> "Recipe":
         """The recipe of a section of `post_training`: its corpora, its training, over `tokens` where they are
@@ -305,15 +308,18 @@ class Recipe(Params):
             )
         except ValidationError as error:
             raise ValueError(f"post_training.{section}: {explained(error)}") from None
-        tuned._file, tuned._variant, tuned._base, tuned._tuning = self._file, section, base, tuning
+        tuned._file, tuned._base, tuned._section, tuned._tuning = self._file, base, section, tuning
+        tuned._variant = variant_names.tuned(self.variant, section)
         return tuned
 
     def trained_for(self, tokens: int) -> "Recipe":
         """This recipe of a section, with a training over `tokens`, up to whole steps."""
-        written = self
-        while written.base:
-            written = written.base
-        return written.tuned(self.section, tokens)
+        return self.pretraining.tuned(self.section, tokens)
+
+    @property
+    def pretraining(self) -> "Recipe":
+        """The recipe of whose `post_training` this is a section; itself if it is none."""
+        return self._base.pretraining if self._base else self
 
     @property
     def base(self) -> "Recipe | None":
@@ -323,7 +329,7 @@ class Recipe(Params):
     @property
     def section(self) -> str:
         """The section of `post_training` that this recipe is; empty if it is none."""
-        return self._variant if self._base else ""
+        return self._section
 
     @property
     def tuning(self) -> Tuning | None:
@@ -429,7 +435,9 @@ class Recipe(Params):
 
     @property
     def variant(self) -> str:
-        """The name of the variant that this is; empty for the recipe as it is written."""
+        """The name of the variant that this is, `hot/sft` for a section of one, `sft` for one of the recipe;
+        empty for the recipe as it is written.
+        """
         return self._variant
 
     def changes(self, written: "Recipe") -> dict[str, Any]:

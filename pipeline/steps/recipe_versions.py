@@ -6,7 +6,7 @@ Only two keys cannot be computed: what a source held when it was last read, and 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps import stages
@@ -15,7 +15,7 @@ from pipeline.steps.model.evaluate import Evaluation
 from pipeline.steps.model.export import ExportedModel
 from pipeline.steps.stage import Stage
 from pipeline.steps.training.plan import PretrainedModel
-from pipeline.store import keys
+from pipeline.store import keys, variant_names
 from pipeline.store.fingerprint import fingerprint
 from pipeline.store.last_versions import RecipeName
 from pipeline.store.manifest import Version
@@ -32,10 +32,17 @@ class BaseModel(Stage):
     base: Recipe
 
     name = keys.BASE_MODEL
+    made_by = keys.PRETRAINED_MODEL  # in the base's recipe
 
     @classmethod
     def all_of(cls, recipe: Recipe) -> Iterable[Self]:
         return [cls(recipe.base)] if recipe.base else []
+
+    @property
+    def deciding(self) -> Any:
+        """All settings that decide the base's model, with those of the ones that it goes on with."""
+        kinds = [kind for kind in (*stages.DATA_STAGES, *MODEL_STAGES) if kind is not Evaluation]
+        return [stage.deciding for kind in kinds for stage in kind.all_of(self.base)]
 
     def work(self, store: Store) -> Version | Work:
         return _of_base(keys.PRETRAINED_MODEL, store, self.base)
@@ -49,13 +56,17 @@ class BaseShards(Stage):
     base: Recipe
 
     name = "base_shards"
+    made_by = keys.token_shards("{corpus}")  # in the base's recipe
 
     @classmethod
     def all_of(cls, recipe: Recipe) -> Iterable[Self]:
-        base = recipe
-        while base.base:
-            base = base.base
+        base = recipe.pretraining
         return [cls(corpus, base) for corpus in base.corpus_names] if recipe.rehearsal else []
+
+    @property
+    def deciding(self) -> Any:
+        """The corpus: what decides its shards decides the base's model."""
+        return self.corpus
 
     @property
     def key(self) -> str:
@@ -71,7 +82,14 @@ def _of_base(key: str, store: Store, base: Recipe) -> Version | Work:
 
 
 # A plan reads the stages of the data for its lineage, so these are here.
-MODEL_STAGES = (BaseModel, BaseShards, MixtureSearch, PretrainedModel, Evaluation, ExportedModel)
+MODEL_STAGES: tuple[type[Stage], ...] = (
+    MixtureSearch,
+    BaseModel,
+    BaseShards,
+    PretrainedModel,
+    Evaluation,
+    ExportedModel,
+)
 
 
 class RecipeVersions:
@@ -108,7 +126,9 @@ def store_of(recipe: Recipe, written: Recipe | None = None) -> Store:
 
 
 def differing(recipes: Mapping[str, Recipe]) -> list[type[Stage]]:
-    """The first asset whose settings are not the same in all recipes, and all that follow it."""
+    """The first asset whose settings, or what they go on with, are not the same in all recipes, and all that
+    follow it.
+    """
     first, *others = recipes.values()
     for place, kind in enumerate(table()):
         ours = [stage.deciding for stage in kind.all_of(first)]
@@ -127,4 +147,5 @@ def _name(recipe: Recipe, written: Recipe) -> RecipeName:
     file, changes, variant = str(recipe.file), recipe.changes(written), recipe.variant
     own = [variant] if variant else []
     suffix = fingerprint([file, changes, *own])[:NAME_LENGTH]
-    return RecipeName("-".join([recipe.name, *own, suffix]), file, changes, variant)
+    directory = "-".join([recipe.name, *own, suffix]).replace(variant_names.OF, "-")
+    return RecipeName(directory, file, changes, variant)

@@ -15,11 +15,12 @@ from typing import Any
 
 import yaml
 
+from pipeline.store import variant_names
 from pipeline.store.bucket.s3 import NONE_YET
 from pipeline.store.errors import PipelineError
 from pipeline.store.files import Files
 from pipeline.store.keys import RECIPES, TOKENIZER
-from pipeline.store.seeds import all_variants
+from pipeline.store.seeds import BASE, all_variants
 from trainer.system.durable import write_atomically
 
 DESCRIPTION = "recipe.json"
@@ -191,7 +192,9 @@ def _is_gone(recipe: RecipeName) -> bool:
     try:
         settings = yaml.load(file.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
         variants = all_variants(settings.get("variants") or {}, settings.get("seeds", 1))
-        return recipe.variant not in {*variants, *(settings.get("post_training") or {})}
+        sections = settings.get("post_training") or {}
+        variant, section = variant_names.split(recipe.variant, sections)
+        return variant not in {BASE, *variants} or section not in {"", *sections}
     except (OSError, ValueError, yaml.YAMLError, AttributeError, TypeError):
         return False  # somebody is editing it
 

@@ -7,12 +7,20 @@ from pipeline.store.grid import expanded
 
 BASE = "base"  # the recipe as it is written, beside its variants
 SEEDS, MARK = "seeds", "."  # no name that is written has a mark
+TRAINING = ("training",)
+
+# Where a recipe says how a model is trained: TRAINING, and that of a section of `post_training`
+Place = tuple[str, ...]
 
 
-def all_variants(written: Mapping[str, Any], seeds: int = 1, seed: int = 0) -> dict[str, Any]:
+def all_variants(
+    written: Mapping[str, Any], seeds: int = 1, first: Mapping[Place, int] | None = None
+) -> dict[str, Any]:
     """The variants that are `written`, by name, those of grids, and for each further seed of BASE and of each
-    a variant `NAME.2`, `NAME.3`, ... `seeds` and `seed` are those of the recipe. Raises ValueError.
+    a variant `NAME.2`, `NAME.3`, ... `seeds` is that of the recipe, and `first` has the seeds that it sets. A
+    section of `post_training` without a seed of its own has that of TRAINING. Raises ValueError.
     """
+    usual = {TRAINING: 0, **(first or {})}
     found: dict[str, Any] = {}
     for name, given in {BASE: {}, **expanded(written)}.items():
         settings = {key: value for key, value in given.items() if key != SEEDS}
@@ -21,14 +29,46 @@ def all_variants(written: Mapping[str, Any], seeds: int = 1, seed: int = 0) -> d
         runs = given.get(SEEDS, seeds)
         if not isinstance(runs, int) or isinstance(runs, bool) or runs < 1:
             raise ValueError(f"{name}.{SEEDS}: must be a number from 1 on, not {runs!r}")
-        training = settings.get("training") or {}
-        first = training.get("seed", seed) if isinstance(training, Mapping) else None
-        if not isinstance(first, int):  # refused where the variant is read
+        own = (
+            usual | of_sections(settings.get("post_training")) | _given({TRAINING: settings.get("training")})
+        )
+        if not all(isinstance(seed, int) for seed in own.values()):  # refused where the variant is read
             continue
         for number in range(2, runs + 1):
-            own = {**training, "seed": first + number - 1}
-            found[f"{name}{MARK}{number}"] = {**settings, "training": own}
+            further = settings
+            for place, seed in own.items():
+                further = _with(further, (*place, "seed"), seed + number - 1)
+            found[f"{name}{MARK}{number}"] = further
     return found
+
+
+def of_sections(post_training: Any) -> dict[Place, Any]:
+    """The seeds that sections of `post_training` set."""
+    sections = post_training if isinstance(post_training, Mapping) else {}
+    return _given(
+        {
+            ("post_training", name, "training"): section.get("training")
+            for name, section in sections.items()
+            if isinstance(section, Mapping)
+        }
+    )
+
+
+def _given(trainings: Mapping[Place, Any]) -> dict[Place, Any]:
+    """The seeds of those trainings that set one; None in place of settings that are no mapping."""
+    known = {place: training or {} for place, training in trainings.items()}
+    return {
+        place: training["seed"] if isinstance(training, Mapping) else None
+        for place, training in known.items()
+        if not isinstance(training, Mapping) or "seed" in training
+    }
+
+
+def _with(settings: Mapping[str, Any], place: Place, value: Any) -> dict[str, Any]:
+    """The settings with a value at a place."""
+    first, *rest = place
+    inside = _with(settings.get(first) or {}, tuple(rest), value) if rest else value
+    return {**settings, first: inside}
 
 
 def family(name: str) -> str:

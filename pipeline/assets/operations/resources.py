@@ -17,7 +17,7 @@ from pipeline.recipe.overrides import changed, merged
 from pipeline.recipe.recipe import BASE, Recipe, RecipeError
 from pipeline.steps.recipe_versions import store_of
 from pipeline.steps.training.launcher import Launcher
-from pipeline.store import keys
+from pipeline.store import keys, variant_names
 from pipeline.store.engines.local import Engine, LocalEngine
 from pipeline.store.errors import PipelineError
 from pipeline.store.store import Store, StoreError, check_place, default_store
@@ -63,7 +63,7 @@ class PipelineResources(dg.ConfigurableResource):
         """The same run with the recipe and the store of a section of `post_training`, if one is named."""
         if section and section not in self._sections:
             self._sections[section] = PipelineResources(**{name: getattr(self, name) for name in SETTINGS})
-            self._sections[section]._variant = section
+            self._sections[section]._variant = variant_names.tuned(self._variant, section)
             self._sections[section].__dict__.update(engine=self.engine, _in_progress=self._in_progress)
         return self._sections[section] if section else self
 

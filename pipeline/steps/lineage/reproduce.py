@@ -21,7 +21,7 @@ from pipeline.sources.listing import is_url
 from pipeline.steps.corpus.ingest import Raw
 from pipeline.steps.lineage.checkpoints import Checkpoint
 from pipeline.steps.lineage.record import ROOT
-from pipeline.store import keys
+from pipeline.store import keys, variant_names
 from pipeline.store.atomic import output_directory
 from pipeline.store.errors import PipelineError
 from pipeline.store.fingerprint import file_sha256
@@ -84,7 +84,7 @@ def pinned(one: Checkpoint, relative_to: Path) -> dict[str, Any]:
     recipe: dict[str, Any] = yaml.safe_load(yaml.safe_dump(base["recipe"]))
     recipe.pop("post_training", None)
     if tuned:
-        recipe["post_training"] = {lineage["variant"]: lineage["post_training"] for lineage in tuned}
+        recipe["post_training"] = {_section(lineage): lineage["post_training"] for lineage in tuned}
     for lineage in (base, *tuned):
         for corpus in _corpora(recipe, lineage):
             _pin(corpus["source"], lineage["assets"][keys.raw(corpus["name"])]["inputs"], relative_to)
@@ -94,7 +94,7 @@ def pinned(one: Checkpoint, relative_to: Path) -> dict[str, Any]:
     machine = one.lineage["training"].get("machine", {})
     if machine.get("device") == "cpu":  # elsewhere threads decide no sum
         recipe["training"]["threads"] = machine["threads"]
-    saves = recipe["post_training"][tuned[-1]["variant"]]["training"] if tuned else recipe["training"]
+    saves = recipe["post_training"][_section(tuned[-1])]["training"] if tuned else recipe["training"]
     saves["checkpoint"] = {"every_tokens": one.tokens, "keep_every_tokens": one.tokens}
     return recipe
 
@@ -107,9 +107,14 @@ def _lineages(one: Checkpoint) -> list[dict[str, Any]]:
     return found
 
 
+def _section(lineage: dict[str, Any]) -> str:
+    """The section of `post_training` that a lineage is of."""
+    return variant_names.split(lineage["variant"], JOBS)[1]
+
+
 def _corpora(recipe: dict[str, Any], lineage: dict[str, Any]) -> list[dict[str, Any]]:
     """The corpora of a recipe, or of the section of it that a lineage is of."""
-    section = recipe["post_training"][lineage["variant"]] if "post_training" in lineage else recipe
+    section = recipe["post_training"][_section(lineage)] if "post_training" in lineage else recipe
     return section["corpora"]
 
 
@@ -219,7 +224,7 @@ def _commands(one: Checkpoint, notes: list[str], out: Path, relative_to: Path) -
             "stop it with Ctrl-C"
         )
     base, *tuned = _lineages(one)
-    for job in ["pretrain", *([JOBS[tuned[-1]["variant"]]] if tuned else [])]:
+    for job in ["pretrain", *([JOBS[_section(tuned[-1])]] if tuned else [])]:
         yield f".venv/bin/dagster job execute -m pipeline.definitions -d . -j {job}"
     if one.saved:
         # A tokenizer that is given instead of trained changes the name of the run, the only one there.

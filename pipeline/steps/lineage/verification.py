@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pipeline.recipe.post_training import JOBS
 from pipeline.steps.stages import asset_of, kind_of
-from pipeline.store import keys, last_versions
+from pipeline.store import keys, last_versions, variant_names
 from pipeline.store.cleanup.gc import published
 from pipeline.store.damage import Damage, Look, inspect, remedy
 from pipeline.store.errors import PipelineError, first_line
@@ -18,6 +18,7 @@ from pipeline.store.files import MANIFEST
 from pipeline.store.keys import RUNS
 from pipeline.store.last_versions import RecipeName
 from pipeline.store.manifest import Version
+from pipeline.store.seeds import BASE
 from pipeline.store.store import Store, StoreError
 from pipeline.store.training_runs import checkpoint_name
 
@@ -204,9 +205,9 @@ def _run(recipe: RecipeName, key: str) -> str:
     """The command that makes a version of `key` again."""
     kind = kind_of(asset_of(key))
     job = kind.page.job if kind and kind.page else "pretrain"
-    job = JOBS.get(recipe.variant, job)
-    command = f"GROUNDWORK_RECIPE={shlex.quote(recipe.file)} dagster job execute -j {job}"
-    if recipe.variant and recipe.variant not in JOBS:
-        tags = json.dumps({"dagster/partition": recipe.variant})
+    variant, section = variant_names.split(recipe.variant, JOBS)
+    command = f"GROUNDWORK_RECIPE={shlex.quote(recipe.file)} dagster job execute -j {JOBS.get(section, job)}"
+    if variant not in ("", BASE):
+        tags = json.dumps({"dagster/partition": variant})
         command = f"{command} --tags {shlex.quote(tags)}"
     return f"{command}, with the overrides {json.dumps(recipe.changes)}" if recipe.changes else command

@@ -126,8 +126,6 @@ class PretrainedModel(Stage):
         recipe = self.recipe
         params = _decisive(with_length(store, recipe))
         params["training"]["pretrained"] = initial_weights.identity(store, resolved(store, recipe))
-        if recipe.tuning:
-            params["post_training"] = {"epochs": recipe.tuning.epochs, "rehearsal": recipe.rehearsal}
         return Work(self.key, VERSION, params, store.data_versions(self.reads))
 
 
@@ -153,18 +151,18 @@ def resolved(store: Store, recipe: Recipe) -> TrainingConfig:
 
 def _rehearsed(recipe: Recipe) -> list[str]:
     """The corpora of the pretraining that are read again."""
-    base = recipe
-    while base.base:
-        base = base.base
-    return list(base.weights) if recipe.rehearsal else []
+    return list(recipe.pretraining.weights) if recipe.rehearsal else []
 
 
 def _decisive(recipe: Recipe) -> dict[str, Any]:
     """The settings of a recipe that decide its training run, and with it where variants part."""
+    tuning = recipe.tuning
+    section = {"epochs": tuning.epochs, "rehearsal": recipe.rehearsal} if tuning else None
     return {
         "training": recipe.training.model_dump(mode="json", exclude=OPERATIONAL),
         "weights": recipe.weights,
         "mixture": recipe.mixture.model_copy(update={"search": None}),
+        **({"post_training": section} if section else {}),
     }
 
 

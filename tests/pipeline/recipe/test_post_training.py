@@ -9,6 +9,8 @@ import yaml
 from pipeline.recipe import variants
 from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.recipe import RecipeError
+from pipeline.steps.recipe_versions import RecipeVersions, differing
+from pipeline.store import keys
 
 TALKS = {"name": "talks", "source": {"kind": "files", "paths": ["talks.jsonl"], "format": "chat"}}
 PAIRS = {"name": "pairs", "source": {"kind": "files", "paths": ["pairs.jsonl"], "format": "preferences"}}
@@ -105,13 +107,115 @@ def test_what_does_not_fit_is_said_when_the_recipe_is_read(
         load_recipe(write(tmp_path, post_training=section))
 
 
-def test_a_variant_cannot_have_the_name_of_a_section_or_sections_of_its_own(tmp_path: Path) -> None:
+def test_a_variant_cannot_have_the_name_of_a_section(tmp_path: Path) -> None:
     section = {"sft": {"corpora": [TALKS]}}
     path = write(tmp_path, post_training=section, variants={"sft": {"training": {"seed": 2}}})
     with pytest.raises(RecipeError, match="rename the variant"):
         load_recipe(path)
-    path = write(
-        tmp_path, post_training=section, variants={"other": {"post_training": {"sft": {"epochs": 2}}}}
+
+
+HOT = {"post_training": {"sft": {"training": {"optimizer": {"lr": 3e-3}}}}}
+BOTH = {"sft": {"corpora": [TALKS]}, "dpo": {"corpora": [PAIRS]}}
+
+
+def parts(path: Path, section: str) -> str | None:
+    """The first stage of a section that differs between variants."""
+    stages = differing(variants.in_section(variants.load_all(path), section))
+    return keys.stage(stages[0].key) if stages else None
+
+
+@pytest.mark.parametrize(
+    ("variant", "pretraining", "sft", "dpo"),
+    [
+        (HOT, None, "pretrained_model", "pretrained_model"),
+        ({"post_training": {"sft": {"epochs": 2}}}, None, "pretrained_model", "pretrained_model"),
+        ({"post_training": {"sft": {"rehearsal": 0.1}}}, None, "pretrained_model", "pretrained_model"),
+        ({"post_training": {"dpo": {"epochs": 2}}}, None, None, "pretrained_model"),
+        (
+            {"post_training": {"sft": {"corpora": {"talks": {"quality": "gopher"}}}}},
+            None,
+            "quality",
+            "pretrained_model",
+        ),
+        (
+            {"training": {"optimizer": {"lr": 0.01}}},
+            "pretrained_model",
+            "pretrained_model",
+            "pretrained_model",
+        ),
+        ({"scrub": {"kinds": ["email"]}}, "scrubbed", "scrubbed", "scrubbed"),
+    ],
+)
+def test_sections_of_variants_part_at_the_first_stage_that_differs(
+    tmp_path: Path, variant: dict[str, Any], pretraining: str | None, sft: str | None, dpo: str | None
+) -> None:
+    path = write(tmp_path, post_training=BOTH, variants={"hot": variant})
+    assert [parts(path, section) for section in ("", "sft", "dpo")] == [pretraining, sft, dpo]
+
+
+def test_the_section_of_a_variant_has_a_name_of_its_own_and_goes_on_with_the_variant(tmp_path: Path) -> None:
+    path = write(tmp_path, post_training=BOTH, variants={"hot": HOT})
+    sft, dpo = variants.load(path, "hot/sft"), variants.load(path, "hot/dpo")
+    assert (sft.variant, sft.section, sft.base.variant, dpo.base.variant) == (
+        "hot/sft",
+        "sft",
+        "hot",
+        "hot/sft",
     )
-    with pytest.raises(RecipeError, match=r"variants\.other: `post_training` is of the recipe itself alone"):
+    assert sft.training.optimizer.lr == 3e-3
+    assert variants.load(path, "sft").training.optimizer.lr == 2e-5
+    assert sft.trained_for(10_000).variant == "hot/sft"
+    names = [RecipeVersions(variants.load(path, one)).name for one in ("hot", "hot/sft", "sft", "hot/dpo")]
+    assert len({name.directory for name in names}) == 4
+    assert all("/" not in name.directory for name in names)
+    with pytest.raises(
+        RecipeError, match=r"no variant is named 'hot/stf'; choose from .*, hot/sft, hot/dpo$"
+    ):
+        variants.load(path, "hot/stf")
+
+
+def test_seeds_change_those_of_the_sections_too(tmp_path: Path) -> None:
+    sections = {**BOTH, "dpo": {"corpora": [PAIRS], "training": {"seed": 7}}}
+    own = {"post_training": {"sft": {"training": {"seed": 40}}}, "seeds": 3}
+    path = write(tmp_path, post_training=sections, seeds=2, variants={"own": own})
+    recipes = variants.load_all(path)
+    seeds = {
+        name: [recipe.training.seed, *(recipe.tuned(section).training.seed for section in ("sft", "dpo"))]
+        for name, recipe in recipes.items()
+    }
+    assert seeds == {
+        "base": [0, 0, 7],
+        "base.2": [1, 1, 8],
+        "own": [0, 40, 7],
+        "own.2": [1, 41, 8],
+        "own.3": [2, 42, 9],
+    }
+
+
+@pytest.mark.parametrize(
+    ("variant", "said"),
+    [
+        ({"sft": None}, "add or remove sections of post_training"),
+        ({"sft": {"corpora": [TALKS, {**TALKS, "name": "more"}]}}, r"corpora of post_training\.sft, because"),
+        ({"sft": {"corpora": {"other": {"weight": 1}}}}, "corpora.other: no such corpus; choose from talks"),
+        ({"sft": {"training": {"optimizer": {"lr": 2e-5}}}}, "makes the same as the recipe"),
+        ({"sft": {"training": {"threads": 1}}}, "makes the same as the recipe"),
+        ({"sft": {"training": {"model": "small"}}}, "training.model follows from the recipe"),
+    ],
+)
+def test_a_variant_that_changes_the_graph_or_nothing_of_a_section_is_refused(
+    tmp_path: Path, variant: dict[str, Any], said: str
+) -> None:
+    path = write(tmp_path, post_training=BOTH, variants={"x": {"post_training": variant}})
+    with pytest.raises(RecipeError, match=rf"variants\.x: .*{said}"):
         variants.load_all(path)
+
+
+def test_in_a_section_only_variants_that_differ_there_are_compared(tmp_path: Path) -> None:
+    of_dpo = {"post_training": {"dpo": {"epochs": 2}}, "seeds": 2}
+    path = write(tmp_path, post_training=BOTH, seeds=3, variants={"hot": {**HOT, "seeds": 1}, "more": of_dpo})
+    recipes = variants.load_all(path)
+    base = ["base", "base.2", "base.3"]
+    assert list(variants.distinct(recipes)) == base
+    assert list(variants.distinct(recipes, "sft")) == [*base, "hot"]
+    assert list(variants.distinct(recipes, "dpo")) == [*base, "hot", "more", "more.2"]

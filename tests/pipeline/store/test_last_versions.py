@@ -76,3 +76,15 @@ def test_what_the_seeds_of_a_variant_use_is_kept_as_long_as_the_file_has_them(tm
         name = RecipeName(f"mine-{number:08x}", str(recipe), variant=variant)
         LastVersions(files, name).use("dedup", f"{number:016x}")
     assert {int(version, 16) for _, version in last_versions.recorded(files)} == {0, 1, 2, 3}
+
+
+def test_what_a_section_of_a_variant_uses_is_kept_as_long_as_the_file_has_both(tmp_path: Path) -> None:
+    recipe = tmp_path / "mine.yaml"
+    written = {"seeds": 2, "variants": {"hot": {}}, "post_training": {"sft": {"epochs": 1}}}
+    recipe.write_text(yaml.safe_dump(written))
+    files = files_in(tmp_path / "store")
+    kept, gone = ["sft", "hot/sft", "base.2/sft", "hot.2/sft"], ["dpo", "hot/dpo", "gone/sft", "hot.3/sft"]
+    for number, variant in enumerate(kept + gone):
+        name = RecipeName(f"mine-{number:08x}", str(recipe), variant=variant)
+        LastVersions(files, name).use("dedup", f"{number:016x}")
+    assert {int(version, 16) for _, version in last_versions.recorded(files)} == {0, 1, 2, 3}
