@@ -89,7 +89,7 @@ def _stamp(store: Store) -> str:
 
 
 def _facts(instance: dg.DagsterInstance, store: Store) -> dict[str, Any]:
-    recipes = variants.load_all(recipe_path())
+    recipes = variants.distinct(variants.load_all(recipe_path()))
     compared_on, arms = decide.evidence(recipes)
     runs = comparison.readable(store)
     found = comparison.leaderboard(store, runs, recipes, decide.ranks(compared_on, arms.values()))

@@ -7,9 +7,7 @@ import textwrap
 from dataclasses import asdict
 from pathlib import Path
 
-from pipeline.cli.opening import UsageError
-from pipeline.recipe import variants
-from pipeline.recipe.loading import recipe_path
+from pipeline.cli.opening import UsageError, add_section, differing_in
 from pipeline.recipe.recipe import BASE
 from pipeline.reports import comparison, decide
 from pipeline.reports import variants as report
@@ -30,13 +28,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plot", type=Path, metavar="FILE.png", help="also draw the curves over tokens and over time"
     )
+    add_section(parser)
     parser.add_argument("--json", action="store_true", help="print JSON, with the curves, and draw nothing")
 
 
 def run(options: argparse.Namespace) -> None:
     if options.plot and options.plot.suffix != ".png":
         raise UsageError(f"--plot {options.plot}: the curves are a PNG picture, name a .png file")
-    recipes, explained = variants.load_all(recipe_path()), report.EXPLAINED
+    recipes, explained = differing_in(options.section, options.names), report.EXPLAINED
     with terminal.doing("reading the curves and scores of the runs"):
         if of_recipe := set(families(recipes)) >= set(options.names):
             wanted = options.names or recipes

@@ -60,6 +60,15 @@ def add_variant(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_section(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--section",
+        choices=tuple(JOBS),
+        default="",
+        help="compare the variants in this section of `post_training`; default: in the pretraining",
+    )
+
+
 def add_checkpoint(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "checkpoint", metavar="CHECKPOINT", nargs="?", help="its directory, or its name in the UI: RUN-STEP"
@@ -75,6 +84,24 @@ def opened(variant: str | None = None, recipe: str | None = None) -> tuple[Recip
     """
     found = variants.load(recipe_path(recipe), variant or BASE)
     return found, store_of(found)
+
+
+def differing_in(section: str, names: Iterable[str]) -> dict[str, Recipe]:
+    """The variants of the recipe in use that differ in the pretraining or, if one is named, in a section of
+    `post_training`. Raises RecipeError, and UsageError for one of `names` that makes the same as another.
+    """
+    recipes = variants.load_all(recipe_path())
+    sections = recipes[BASE].post_training.sections
+    if section not in ("", *sections):
+        raise UsageError(f"--section {section}: the recipe has no post_training.{section}: docs/chat.md")
+    found = {place: variants.distinct(recipes, place) for place in ("", *sections)}
+    for name in names:
+        if name in recipes and name not in found[section]:
+            elsewhere = next(place for place in found if name in found[place])
+            remedy = f"with --section {elsewhere}" if elsewhere else "without --section"
+            here = section or "the pretraining"
+            raise UsageError(f"{name}: makes the same as another variant in {here}: compare it {remedy}")
+    return found[section]
 
 
 def whole_store() -> Store:

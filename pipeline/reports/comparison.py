@@ -287,7 +287,7 @@ def _together(runs: Sequence[Outcome]) -> Outcome:
 
 def _outcome(name: str, recipe: Recipe, written: Recipe) -> Outcome:
     """The outcome of a variant, with hashes of the held-out tokens that later become a letter."""
-    given = leaves(written.all_variants.get(name, {}))
+    given = leaves(written.pretraining.all_variants.get(name, {}))
     settings = ", ".join(f"{setting} {value}" for setting, value in given)
     store = store_of(recipe)
     try:
