@@ -9,13 +9,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from pipeline.cli import variants as variant_runs
-from pipeline.cli.opening import UsageError, check_known
-from pipeline.recipe import variants
-from pipeline.recipe.loading import recipe_path
+from pipeline.cli.opening import UsageError, add_section, check_known, differing_in
+from pipeline.recipe.post_training import JOBS
 from pipeline.recipe.recipe import BASE, Recipe
+from pipeline.recipe.variants import decisive
 from pipeline.reports import decide, tables
 from pipeline.reports import verdicts as report
+from pipeline.steps.recipe_versions import store_of
+from pipeline.store import keys
 from pipeline.store.seeds import families
+from pipeline.store.store import StoreError
 from trainer.system import terminal
 
 
@@ -34,12 +37,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=0.004,
         help="the smallest difference that matters, in bits per byte; default: %(default)s",
     )
+    add_section(parser)
     parser.add_argument("--run", action="store_true", help="first train the seeds that are missing")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(options: argparse.Namespace) -> None:
-    recipes = variants.load_all(recipe_path())
+    recipes = differing_in(options.section, options.names)
     known = list(families(recipes))
     check_known("variants", options.names, known)
     base, *others = options.names or known
@@ -49,7 +53,7 @@ def run(options: argparse.Namespace) -> None:
     if options.run:
         controls = [name for name in known if recipes[name].training.control]
         try:
-            _train(recipes, list(dict.fromkeys([base, *others, *controls])))
+            _train(recipes, list(dict.fromkeys([base, *others, *controls])), options.section)
         except variant_runs.VariantsError:
             with contextlib.suppress(decide.DecideError):
                 _show(options, recipes, base, others)
@@ -61,9 +65,7 @@ def _show(
     options: argparse.Namespace, recipes: Mapping[str, Recipe], base: str, others: Sequence[str]
 ) -> None:
     """Prints the verdicts on the runs that have ended."""
-    with terminal.doing("reading the scores of the runs"):
-        compared_on = decide.measures(recipes[BASE])
-        arms = decide.arms(recipes, compared_on)
+    compared_on, arms = _scored(recipes)
     verdicts = {one.theirs: one for one in decide.against(compared_on, arms, base)}
     shown = [verdicts[name] for name in others]
     if options.json:
@@ -80,15 +82,42 @@ def _show(
         print(textwrap.fill(text, columns))
 
 
-def _train(recipes: Mapping[str, Recipe], names: Sequence[str]) -> None:
+def _scored(recipes: Mapping[str, Recipe]) -> tuple[list[decide.Measure], dict[str, decide.Arm]]:
+    """What the variants are compared on, and the scores of the runs that have ended."""
+    with terminal.doing("reading the scores of the runs"):
+        compared_on = decide.measures(recipes)
+        decide.score_answers(recipes, compared_on)
+        return compared_on, decide.arms(recipes, compared_on)
+
+
+def _train(recipes: Mapping[str, Recipe], names: Sequence[str], section: str) -> None:
     """Trains and evaluates the seeds that have not ended. Raises VariantsError."""
     try:
-        arms = decide.arms(recipes, decide.measures(recipes[BASE]))
+        _, arms = _scored(recipes)
         missing = [seed for name in names for seed in arms[name].missing]
     except decide.DecideError:
-        if not recipes[BASE].evaluation.titles:
+        if not (section or recipes[BASE].evaluation.titles):
             raise
         # The tokenizer is made of the text of the recipe itself, not of a variant's.
         missing = [BASE, *(seed for name in names for seed in families(recipes)[name] if seed != BASE)]
+    if section and missing:
+        _pretrain(recipes, missing)
     if missing:
+        variant_runs.run_jobs(missing, JOBS.get(section, "pretrain"))
+
+
+def _pretrain(recipes: Mapping[str, Recipe], names: Sequence[str]) -> None:
+    """Trains the models that sections of these variants go on with, where they are missing, each once."""
+    first: dict[str, str] = {}
+    made_by = {name: first.setdefault(decisive(recipe.pretraining), name) for name, recipe in recipes.items()}
+    needed = dict.fromkeys(made_by[name] for name in names)
+    if missing := [name for name in needed if not _is_trained(recipes[name].pretraining)]:
         variant_runs.run_jobs(missing, "pretrain")
+
+
+def _is_trained(recipe: Recipe) -> bool:
+    try:
+        store_of(recipe).current(keys.PRETRAINED_MODEL)
+    except StoreError:
+        return False
+    return True

@@ -88,10 +88,9 @@ def distinct(recipes: Mapping[str, Recipe], section: str = "") -> dict[str, Reci
     made = set()
     for name, recipe in in_section(recipes, section).items():
         if family(name) == name:
-            decisive = decisive_chain(recipe)
-            if decisive in made:
+            if decisive(recipe) in made:
                 continue
-            made.add(decisive)
+            made.add(decisive(recipe))
         if family(name) in (name, *found):
             found[name] = recipe
     return found
@@ -144,10 +143,10 @@ def _names(tuning: Tuning) -> list[str]:
 def _all_decisive(recipe: Recipe) -> str:
     """What decides the model of a recipe, and those of all sections of its `post_training`."""
     sections = map(recipe.tuned, recipe.post_training.sections)
-    return json.dumps([decisive_chain(one) for one in (recipe, *sections)])
+    return json.dumps([decisive(one) for one in (recipe, *sections)])
 
 
-def decisive_chain(recipe: Recipe) -> str:
+def decisive(recipe: Recipe) -> str:
     """The settings that change what is made by a recipe and by those whose model it goes on with, but for the
     search of a mixture, which no variant has.
     """
@@ -156,6 +155,6 @@ def decisive_chain(recipe: Recipe) -> str:
     for name in OPERATIONAL:
         settings["training"].pop(name, None)
     if recipe.base and recipe.tuning:
-        settings |= {"base": decisive_chain(recipe.base), "epochs": recipe.tuning.epochs}
+        settings |= {"base": decisive(recipe.base), "epochs": recipe.tuning.epochs}
         settings |= {"rehearsal": recipe.rehearsal}
     return json.dumps(settings, sort_keys=True)

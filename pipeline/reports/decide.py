@@ -9,7 +9,7 @@ import numpy as np
 
 from pipeline.recipe.recipe import BASE, Recipe
 from pipeline.sources.benchmarks.items import Question
-from pipeline.steps.model import benchmark, verdict
+from pipeline.steps.model import benchmark, held_out_answers, verdict
 from pipeline.steps.model.benchmark import Asked, LogLikelihoods
 from pipeline.steps.model.verdict import Array, Difference, Text
 from pipeline.steps.recipe_versions import store_of
@@ -34,8 +34,9 @@ class DecideError(PipelineError):
 
 @dataclass(frozen=True)
 class Measure:
-    """A text or a benchmark that runs are compared on. `place` is the cluster of each window or question,
-    int64, and `sizes` the bytes of each cluster, of a benchmark 1 for each question.
+    """A text, a benchmark or held-out answers that runs are compared on. `place` is the cluster of each
+    window, question or answer, int64, and `sizes` the bytes of each cluster, of a benchmark 1 for each
+    question.
     """
 
     asked: Asked
@@ -101,8 +102,8 @@ class Arm:
 @dataclass(frozen=True)
 class Verdict:
     """So many `seeds` of both arms were compared, at the level for so many `comparisons`. `rows` are the
-    differences on each measure, `wrong` those of the share of wrong answers. `total` is that on all texts or,
-    without texts, on all benchmarks; None with less than two seeds. `few` has the number of documents, or
+    differences on each measure, `wrong` those of the share of wrong answers. `total` is that on all that are
+    `decisive`; None with less than two seeds. `few` has the number of documents, or
     sources, of each measure in it that has less than FEWEST.
     """
 
@@ -123,19 +124,43 @@ class Verdict:
         return self.total.word if self.total and enough else verdict.ALIKE
 
 
-def measures(recipe: Recipe) -> list[Measure]:
-    """What the variants of a recipe are compared on. Raises SourceError, and DecideError where there is
-    nothing, or a text has not been read yet.
+def measures(recipes: Mapping[str, Recipe]) -> list[Measure]:
+    """What the variants of a recipe are compared on: in a section of `post_training`, first its held-out
+    answers. Raises SourceError, and DecideError where there is nothing, or a text has not been read yet.
     """
+    recipe = recipes[BASE]
+    store = store_of(recipe)
     try:
-        found = list(map(Measure.of, benchmark.of_recipe(store_of(recipe), recipe.evaluation)))
+        asked = benchmark.of_recipe(store, recipe.evaluation)
+        if recipe.section:  # of documents that all of them hold out
+            fraction = min(one.shards.validation_fraction for one in recipes.values())
+            asked = held_out_answers.asked(store, recipe, fraction) + asked
     except StoreError as error:
         raise DecideError(f"no run has been scored on all evaluation texts, --run trains: {error}") from None
-    if not found:
+    if not (found := list(map(Measure.of, asked))):
         raise DecideError(
             "the recipe has nothing to compare variants on: add `evaluation: {texts: [...]}`, docs/decide.md"
         )
     return found
+
+
+def decisive(compared_on: Sequence[Measure]) -> list[Measure]:
+    """Those that a verdict follows from."""
+    answers = [one for one in compared_on if one.asked.answers]
+    return answers or [one for one in compared_on if one.is_text] or list(compared_on)
+
+
+def score_answers(recipes: Mapping[str, Recipe], compared_on: Sequence[Measure]) -> None:
+    """Scores the models that there are on held-out answers, which training does not. Raises PipelineError."""
+    asked = [one.asked for one in compared_on if one.asked.answers]
+    for recipe in recipes.values() if asked else ():
+        store = store_of(recipe)
+        try:
+            model = store.current(keys.PRETRAINED_MODEL)
+        except StoreError:
+            continue
+        checkpoint = checkpoint_name(plan.result(store, model)["checkpoint"])
+        benchmark.benchmark_checkpoint(store, checkpoint, asked)
 
 
 def arms(recipes: Mapping[str, Recipe], compared_on: Sequence[Measure]) -> dict[str, Arm]:
@@ -147,7 +172,7 @@ def arms(recipes: Mapping[str, Recipe], compared_on: Sequence[Measure]) -> dict[
 def evidence(recipes: Mapping[str, Recipe]) -> tuple[list[Measure], dict[str, Arm]]:
     """What variants are compared on, and their arms; both empty where there is nothing yet."""
     try:
-        compared_on = measures(recipes[BASE])
+        compared_on = measures(recipes)
     except DecideError:
         return [], {}
     try:
@@ -190,8 +215,7 @@ def _arm(name: str, seeds: Mapping[str, Recipe], compared_on: Sequence[Measure])
 
 def refuse_lost_text(name: str, store: Store, checkpoint: str, compared_on: Sequence[Measure]) -> None:
     """Raises DecideError if a checkpoint's tokenizer does not give back what the verdict follows from."""
-    texts = [one for one in compared_on if one.is_text]
-    for one in texts or compared_on:
+    for one in decisive(compared_on):
         if lost := benchmark.not_given_back(store, checkpoint, one.asked):
             raise DecideError(
                 f"{name}: its tokenizer does not give back {lost:.1%} of {one.name!r}, so its bits per byte "
@@ -213,15 +237,16 @@ def decide(compared_on: Sequence[Measure], ours: Arm, theirs: Arm, comparisons: 
     ended = min(len(ours.ended), len(theirs.ended))
     seeds = max((number for number in (2, *verdict.LOOKS) if number <= ended), default=ended)
     size = {one.name: one.sizes for one in compared_on}
-    decisive = [one.name for one in compared_on if one.is_text] or list(size)
-    few = {name: len(size[name]) for name in decisive if len(size[name]) < verdict.FEWEST}
+    deciding = [one.name for one in decisive(compared_on)]
+    few = {name: len(size[name]) for name in deciding if len(size[name]) < verdict.FEWEST}
     if seeds < 2:
         return Verdict(ours.name, theirs.name, seeds, comparisons, None, {}, {}, few)
     level = verdict.alpha(seeds, comparisons)
 
     def found(scores: str, names: Iterable[str]) -> Difference:
         one, other = (getattr(arm, scores) for arm in (ours, theirs))
-        texts = [Text(one[name][:seeds], other[name][:seeds], size[name]) for name in names]
+        sizes = {name: np.ones(one[name].shape[1]) if scores == "wrong" else size[name] for name in names}
+        texts = [Text(one[name][:seeds], other[name][:seeds], sizes[name]) for name in sizes]
         return verdict.difference(texts, level)
 
     return Verdict(
@@ -229,7 +254,7 @@ def decide(compared_on: Sequence[Measure], ours: Arm, theirs: Arm, comparisons: 
         theirs.name,
         seeds,
         comparisons,
-        found("bits", decisive),
+        found("bits", deciding),
         {name: found("bits", [name]) for name in size},
         {one.name: found("wrong", [one.name]) for one in compared_on if one.asked.benchmark.metric},
         few,

@@ -11,7 +11,8 @@ EXPLAINED = (
     "Differences are in bits per byte, below 0 where the second one is better. Intervals are over documents, "
     "or questions, and seeds together, 95% over all comparisons and looks. `would be found`: the smallest "
     "difference that these runs would have shown with probability .8. Benchmarks count by the bits per byte "
-    "of the right answer; the accuracy, in percent, only beside its interval. docs/decide.md."
+    "of the right answer; the accuracy, in percent, only beside its interval. In a section of "
+    "`post_training`, held-out answers decide. docs/decide.md."
 )
 
 
@@ -94,7 +95,10 @@ def advice(found: Verdict, arms: Mapping[str, Arm], wanted: float) -> str:
     pair = [arms[found.ours], arms[found.theirs]]
     seconds = [arm.seconds for arm in pair if arm.seconds]
     if found.few:
-        return "Name text with more documents or sources in `evaluation.texts`."
+        return (
+            "Name text with more documents or sources in `evaluation.texts`; of a section, read more "
+            "conversations, or hold more of them out with `shards.validation_fraction`."
+        )
     if not found.total:
         return f"Three seeds of each: `seeds: 3`, then --run{_cost(3, pair, seconds)}."
     if found.total.detectable <= wanted and found.seeds >= verdict.LOOKS[0]:

@@ -90,18 +90,18 @@ def to_ask(store: Store, recipe: Recipe) -> tuple[list[Question], Counter[str]]:
     """The first ASKED held-out conversations of each corpus, in the order of their ids; and how many of them
     are not asked, by the reason.
     """
-    fraction, fits = recipe.shards.validation_fraction, _fitting(store, recipe)
+    fraction, fits = recipe.shards.validation_fraction, fitting(store, recipe)
     found = [
         Question.of(text, metadata, name, fits)
         for name in recipe.weights
-        for text, metadata in islice(_of_corpus(store, name, fraction), ASKED)
+        for text, metadata in islice(of_corpus(store, name, fraction), ASKED)
     ]
     return [one for one in found if isinstance(one, Question)], Counter(
         one for one in found if isinstance(one, str)
     )
 
 
-def _fitting(store: Store, recipe: Recipe) -> Callable[[Sequence[Message]], int]:
+def fitting(store: Store, recipe: Recipe) -> Callable[[Sequence[Message]], int]:
     """How many messages of a conversation fit into the context, as for the shards."""
     tokenizer = frozen(store.current(keys.TOKENIZER).directory())
     encoder = bpe.Encoder(for_messages(tokenizer.tokenizer_json), tokenizer.boundaries, fast=False)
@@ -115,7 +115,8 @@ def _fitting(store: Store, recipe: Recipe) -> Callable[[Sequence[Message]], int]
     return fits
 
 
-def _of_corpus(store: Store, corpus: str, fraction: float) -> Iterator[tuple[str, dict[str, Any]]]:
+def of_corpus(store: Store, corpus: str, fraction: float) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Text and metadata of the held-out documents of a corpus, in the order of their ids."""
     for batch in kept_documents(store, corpus, ["id", "text", "metadata"]):
         taken = held_out(batch.column("id"), fraction)
         for row in batch.filter(pa.array(taken)).to_pylist():

@@ -49,12 +49,14 @@ EXPLAINED = (
 class Asked:
     """A benchmark, and the source in which decontamination looks for its texts. An evaluation text is one
     whose items are windows without a context: `clusters` then names the cluster of each, items that are more
-    alike than others: those of a source or, of a text with few sources, of a document.
+    alike than others: those of a source or, of a text with few sources, of a document. Of held-out `answers`
+    it names the conversation.
     """
 
     benchmark: Benchmark
     source: Mapping[str, Any]
     clusters: tuple[str, ...] = ()
+    answers: bool = False
 
     @property
     def sha256(self) -> str:

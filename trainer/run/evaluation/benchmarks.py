@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeGuard
 import torch
 
 from trainer import hf
+from trainer.config import ChatIds
 from trainer.hf.tokenizer import load_tokenizer
 from trainer.model.precision import Precision, resolve
 from trainer.run.evaluation.conversation import ChatFormat
@@ -19,22 +20,27 @@ from trainer.system.errors import TrainerError
 
 Z = 1.959964  # of a normal distribution, 95% lie within so many standard deviations
 Interval = dict[str, float]
+SPEAKERS = set(ChatIds.model_fields) - {"end"}
 
 
 @dataclass(frozen=True)
 class Question:
     """A question. `contexts` has one context for each continuation: mostly the same one, but Winogrande's
-    differ and its continuations are the same. `gold` is the number of the right continuation, from 0.
+    differ and its continuations are the same. `gold` is the number of the right continuation, from 0. Where
+    there are `messages`, role and content of each, a continuation is the answer to them, and there is no
+    context.
     """
 
     contexts: tuple[str, ...]
     continuations: tuple[str, ...]
     gold: int
+    messages: tuple[tuple[str, str], ...] | None = None
 
 
 def read_items(path: Path) -> list[Question]:
     """The items of a file, one JSON object in a line: `context` (a text, or a list with one text for each
-    continuation), `continuations` (texts) and `gold`. Raises TrainerError with file and line.
+    continuation), or instead `messages` (objects with `role` and `content`), `continuations` (texts) and
+    `gold`. Raises TrainerError with file and line.
     """
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
@@ -53,7 +59,8 @@ def _item(line: str, where: str) -> Question:
         raise TrainerError(f"{where}: is not JSON: {error}") from None
     if not isinstance(row, dict):
         raise TrainerError(f"{where}: must be an object with context, continuations and gold")
-    continuations, context, gold = (row.get(key) for key in ("continuations", "context", "gold"))
+    context = row.get("context", "" if "messages" in row else None)
+    continuations, gold = row.get("continuations"), row.get("gold")
     if not _are_texts(continuations) or not all(continuations):
         raise TrainerError(f"{where}: `continuations` must be a list of texts, none of them empty")
     contexts = [context] * len(continuations) if isinstance(context, str) else context
@@ -61,7 +68,16 @@ def _item(line: str, where: str) -> Question:
         raise TrainerError(f"{where}: `context` must be a text, or a list with one for each continuation")
     if isinstance(gold, bool) or not isinstance(gold, int) or not 0 <= gold < len(continuations):
         raise TrainerError(f"{where}: `gold` must be the number of the right continuation, counted from 0")
-    return Question(tuple(contexts), tuple(continuations), gold)
+    messages = None if context or "messages" not in row else _messages(row["messages"], where)
+    return Question(tuple(contexts), tuple(continuations), gold, messages)
+
+
+def _messages(value: Any, where: str) -> tuple[tuple[str, str], ...]:
+    rows = value if isinstance(value, list) else [None]
+    said = [(one.get("role"), one.get("content")) for one in rows if isinstance(one, dict)]
+    if len(said) < len(rows) or not all(_are_texts([*one]) and one[0] in SPEAKERS for one in said):
+        raise TrainerError(f"{where}: `messages` must be a list of objects with `role` and `content`")
+    return tuple((str(role), str(content)) for role, content in said)
 
 
 def _are_texts(value: Any) -> TypeGuard[list[str]]:
@@ -88,9 +104,13 @@ def benchmark(
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model, tokenizer = hf.load_model(directory, device), load_tokenizer(directory)
     begin = hf.read_config(directory).get("bos_token_id")
-    resolved, form = resolve(precision, device), ChatFormat.of(directory) if chat else None
+    resolved = resolve(precision, device)
     for name, items in benchmarks.items():
-        requests = _requests(tokenizer, items, begin, form)
+        if chat or any(item.messages is not None for item in items):
+            form = ChatFormat.of(directory)
+            requests = [one for item in items for one in _in_chat(form, item)]
+        else:
+            requests = _requests(tokenizer, items, begin)
         found = iter(log_likelihoods(model, requests, resolved))
         likelihoods = [[next(found) for _ in item.continuations] for item in items]
         if not all(math.isfinite(one) for row in likelihoods for one in row):
@@ -118,18 +138,21 @@ def _not_given_back(tokenizer: Any, items: Sequence[Question]) -> float:
     return sum(map(_bytes, lost)) / max(1, sum(map(_bytes, texts)))
 
 
-def _requests(
-    tokenizer: Any, items: Sequence[Question], begin: int | None, form: ChatFormat | None
-) -> list[tuple[Tokens, Tokens]]:
-    """Contexts and continuations in tokens, encoded apart, as in OLMo's evaluation during training. A context
-    is the beginning of a document, or of a conversation.
+def _in_chat(form: ChatFormat, item: Question) -> Iterator[tuple[Tokens, Tokens]]:
+    """The requests of an item as a conversation. Behind messages an answer is complete: it ends as it was
+    learnt to.
     """
-    if form:
-        return [
-            (form.prompt(context.strip()), form.text_ids(continuation.strip()))
-            for item in items
-            for context, continuation in zip(item.contexts, item.continuations, strict=True)
-        ]
+    for context, continuation in zip(item.contexts, item.continuations, strict=True):
+        if item.messages is None:
+            yield form.prompt(context.strip()), form.text_ids(continuation.strip())
+        else:
+            yield form.before_answer(item.messages), (*form.text_ids(continuation), form.ids.end)
+
+
+def _requests(tokenizer: Any, items: Sequence[Question], begin: int | None) -> list[tuple[Tokens, Tokens]]:
+    """Contexts and continuations in tokens, encoded apart, as in OLMo's evaluation during training. A context
+    is the beginning of a document.
+    """
     texts = dict.fromkeys(text for item in items for text in (*item.contexts, *item.continuations))
     encodings = tokenizer.encode_batch(list(texts), add_special_tokens=False)
     ids = {text: tuple(encoding.ids) for text, encoding in zip(texts, encodings, strict=True)}

@@ -1,7 +1,7 @@
 """A conversation with a model: the prompt of each turn, and its answer as it is written."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,12 @@ class ChatFormat:
 
     def prompt(self, said: str) -> tuple[int, ...]:
         """What a conversation of one question begins with."""
-        return (self.begin, *self.message("user", said), self.ids.assistant)
+        return self.before_answer([("user", said)])
+
+    def before_answer(self, messages: Iterable[tuple[str, str]]) -> tuple[int, ...]:
+        """A conversation, given by role and content of each message, up to the answer that comes next."""
+        said = [token for role, content in messages for token in self.message(role, content)]
+        return (self.begin, *said, self.ids.assistant)
 
     def ends(self, token: int) -> bool:
         """Whether an answer ends before this token: it is a control token."""

@@ -12,6 +12,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from trainer.config import InitConfig, ModelConfig, SamplesConfig
 from trainer.hf import export
 from trainer.model.llama import Llama
+from trainer.run.answers import Answers
 from trainer.run.evaluation.benchmarks import benchmark
 from trainer.run.evaluation.conversation import ChatFormat, Conversation, answered
 from trainer.system.errors import TrainerError
@@ -145,6 +146,38 @@ def test_a_benchmark_is_asked_through_the_template(tmp_path: Path) -> None:
             logits = model.logits(model(torch.tensor([prompt + answer])))[0].log_softmax(-1)
         expected = sum(float(logits[len(prompt) - 1 + at, token]) for at, token in enumerate(answer))
         assert ours == pytest.approx(expected, abs=1e-4)
+
+
+def test_an_answer_is_scored_with_its_end_behind_the_messages_as_it_was_trained(tmp_path: Path) -> None:
+    """As `learnt` says of the same tokens in training, and beside a benchmark of plain text."""
+    model = make()
+    export(model, write_tokenizer(tmp_path / "tokenizer"), BOT, EOT, tmp_path / "model")
+    said = [{"role": "system", "content": "brief"}, {"role": "user", "content": "Is it [END] blue?"}]
+    items, plain = tmp_path / "talks.answers.jsonl", tmp_path / "plain.jsonl"
+    items.write_text(json.dumps({"context": "", "messages": said, "continuations": ["yes"], "gold": 0}))
+    plain.write_text('{"context": "a", "continuations": ["b", "c"], "gold": 0}')
+    list(benchmark(tmp_path / "model", [plain, items], "fp32", tmp_path))
+    (found,) = json.loads((tmp_path / "talks.answers.log_likelihoods.jsonl").read_text())["log_likelihoods"]
+
+    form = ChatFormat.of(tmp_path / "model")
+    ids = [
+        BOT,
+        *(token for one in said for token in form.message(**one)),
+        *form.message("assistant", "yes"),
+        EOT,
+    ]
+    tokens, targets = torch.tensor([ids[:-1]]), torch.tensor([ids[1:]])
+    learnt = Answers(BOT, EOT, form.ids, False).learnt(tokens, targets, torch.zeros_like(tokens))
+    with torch.no_grad():
+        logs = model.logits(model(tokens))[0].log_softmax(-1)
+    expected = logs[torch.arange(len(ids) - 1), targets[0]][learnt[0] & (targets[0] != EOT)].sum()
+    assert found == pytest.approx(float(expected), abs=1e-4)
+
+    items.write_text(
+        json.dumps({"messages": [{"role": "end", "content": "x"}], "continuations": ["y"], "gold": 0})
+    )
+    with pytest.raises(TrainerError, match=r"answers\.jsonl:1: `messages` must be a list of objects"):
+        list(benchmark(tmp_path / "model", [items], "fp32"))
 
 
 def test_the_command_talks_and_forgets(tmp_path: Path) -> None:

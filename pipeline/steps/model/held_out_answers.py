@@ -1,0 +1,64 @@
+"""Held-out conversations of a section of `post_training` -> the answers that its variants are scored on."""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+
+from pipeline.recipe.recipe import Recipe
+from pipeline.sources.benchmarks.items import Benchmark, Question
+from pipeline.stages import chat
+from pipeline.steps.model import answers
+from pipeline.steps.model.answers import Message
+from pipeline.steps.model.benchmark import Asked
+from pipeline.store.store import Store
+
+MOST = 1_000  # conversations of each corpus, in the order of their ids
+
+Fits = Callable[[Sequence[Message]], int]  # how many messages of a conversation fit into the context
+
+
+class Reply(Question):
+    """An answer behind the messages before it. Of a preference, the better answer and then the worse one."""
+
+    context: str = ""
+    messages: tuple[dict[str, str], ...]
+
+    @classmethod
+    def of(cls, said: Sequence[Message], *wanted: str) -> "Reply":
+        before = tuple({"role": role, "content": content} for role, content in said)
+        return cls(messages=before, continuations=wanted, gold=0)
+
+
+def asked(store: Store, recipe: Recipe, fraction: float) -> list[Asked]:
+    """The answers of each corpus of a section, with a cluster for each conversation. `fraction`: of the
+    documents, which all recipes that are compared hold out. Raises StoreError.
+    """
+    fits = answers.fitting(store, recipe)
+    metric = "accuracy" if recipe.training.objective == "dpo" else None
+    found = []
+    for name in recipe.weights:
+        texts = islice(answers.of_corpus(store, name, fraction), MOST)
+        replies = [
+            (one, str(number)) for number, (text, _) in enumerate(texts) for one in of_text(text, fits)
+        ]
+        if replies:
+            items, clusters = zip(*replies, strict=True)
+            source = {"kind": "held out", "corpus": name}
+            found.append(Asked(Benchmark(f"{name}.answers", items, metric), source, clusters, answers=True))
+    return found
+
+
+def of_text(text: str, fits: Fits) -> Iterator[Reply]:
+    """The answers of a conversation that are learnt: those that fit into the context. Of a preference, the
+    first two that differ, if both conversations fit as a whole.
+    """
+    said, *others = chat.parsed(text)
+    if not others:
+        for place, (role, content) in enumerate(said[: fits(said)]):
+            if role == "assistant" and content:
+                yield Reply.of(said[:place], content)
+        return
+    pairs = enumerate(zip(said, others[0], strict=False))
+    place, differing = next(((at, pair) for at, pair in pairs if pair[0] != pair[1]), (0, ()))
+    fitting = all(fits(one) == len(one) for one in (said, others[0]))
+    if fitting and differing and all(role == "assistant" and content for role, content in differing):
+        yield Reply.of(said[:place], *(content for _, content in differing))
