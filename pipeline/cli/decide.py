@@ -96,7 +96,7 @@ def _train(recipes: Mapping[str, Recipe], names: Sequence[str], section: str) ->
         _, arms = _scored(recipes)
         missing = [seed for name in names for seed in arms[name].missing]
     except decide.DecideError:
-        if not (section or recipes[BASE].evaluation.titles):
+        if recipes[BASE].training.objective == "pretrain" and not recipes[BASE].evaluation.titles:
             raise
         # The tokenizer is made of the text of the recipe itself, not of a variant's.
         missing = [BASE, *(seed for name in names for seed in families(recipes)[name] if seed != BASE)]

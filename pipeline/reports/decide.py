@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -17,9 +18,10 @@ from pipeline.steps.training import plan
 from pipeline.steps.training.effort import Effort
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
+from pipeline.store.manifest import Version
 from pipeline.store.seeds import families
 from pipeline.store.store import Store, StoreError
-from pipeline.store.training_runs import checkpoint_name
+from pipeline.store.training_runs import CheckpointGoneError, checkpoint_name
 
 SIZES = {
     "accuracy": lambda text: 1,
@@ -125,14 +127,14 @@ class Verdict:
 
 
 def measures(recipes: Mapping[str, Recipe]) -> list[Measure]:
-    """What the variants of a recipe are compared on: in a section of `post_training`, first its held-out
-    answers. Raises SourceError, and DecideError where there is nothing, or a text has not been read yet.
+    """What the variants of a recipe are compared on: those of a tuning first on its held-out answers.
+    Raises SourceError, and DecideError where there is nothing, or a text has not been read yet.
     """
     recipe = recipes[BASE]
     store = store_of(recipe)
     try:
         asked = benchmark.of_recipe(store, recipe.evaluation)
-        if recipe.section:  # of documents that all of them hold out
+        if recipe.training.objective != "pretrain":  # of documents that all of them hold out
             fraction = min(one.shards.validation_fraction for one in recipes.values())
             asked = held_out_answers.asked(store, recipe, fraction) + asked
     except StoreError as error:
@@ -153,14 +155,14 @@ def decisive(compared_on: Sequence[Measure]) -> list[Measure]:
 def score_answers(recipes: Mapping[str, Recipe], compared_on: Sequence[Measure]) -> None:
     """Scores the models that there are on held-out answers, which training does not. Raises PipelineError."""
     asked = [one.asked for one in compared_on if one.asked.answers]
-    for recipe in recipes.values() if asked else ():
-        store = store_of(recipe)
-        try:
-            model = store.current(keys.PRETRAINED_MODEL)
-        except StoreError:
-            continue
-        checkpoint = checkpoint_name(plan.result(store, model)["checkpoint"])
-        benchmark.benchmark_checkpoint(store, checkpoint, asked)
+    for store in map(store_of, recipes.values()) if asked else ():
+        if model := _model(store):
+            checkpoint = _last_checkpoint(store, model)
+            missing = [one for one in asked if benchmark.log_likelihoods(store, checkpoint, one) is None]
+            if not missing:
+                continue
+            with suppress(CheckpointGoneError), store.in_progress():  # without one, the run counts as missing
+                benchmark.benchmark_checkpoint(store, checkpoint, missing)
 
 
 def arms(recipes: Mapping[str, Recipe], compared_on: Sequence[Measure]) -> dict[str, Arm]:
@@ -186,11 +188,9 @@ def _arm(name: str, seeds: Mapping[str, Recipe], compared_on: Sequence[Measure])
     efforts: list[Effort] = []
     for seed, recipe in seeds.items():
         store = store_of(recipe)
-        try:
-            model = store.current(keys.PRETRAINED_MODEL)
-        except StoreError:
+        if (model := _model(store)) is None:
             continue
-        checkpoint = checkpoint_name(plan.result(store, model)["checkpoint"])
+        checkpoint = _last_checkpoint(store, model)
         found = [benchmark.log_likelihoods(store, checkpoint, one.asked) for one in compared_on]
         refuse_lost_text(name, store, checkpoint, compared_on)
         if all(found):
@@ -211,6 +211,17 @@ def _arm(name: str, seeds: Mapping[str, Recipe], compared_on: Sequence[Measure])
         _mean([3600 * effort.hours for effort in efforts]),
         _mean([effort.usd for effort in efforts if effort.usd is not None]),
     )
+
+
+def _model(store: Store) -> Version | None:
+    try:
+        return store.current(keys.PRETRAINED_MODEL)
+    except StoreError:
+        return None
+
+
+def _last_checkpoint(store: Store, model: Version) -> str:
+    return checkpoint_name(plan.result(store, model)["checkpoint"])
 
 
 def refuse_lost_text(name: str, store: Store, checkpoint: str, compared_on: Sequence[Measure]) -> None:

@@ -11,8 +11,8 @@ EXPLAINED = (
     "Differences are in bits per byte, below 0 where the second one is better. Intervals are over documents, "
     "or questions, and seeds together, 95% over all comparisons and looks. `would be found`: the smallest "
     "difference that these runs would have shown with probability .8. Benchmarks count by the bits per byte "
-    "of the right answer; the accuracy, in percent, only beside its interval. In a section of "
-    "`post_training`, held-out answers decide. docs/decide.md."
+    "of the right answer; the accuracy, in percent, only beside its interval. Of a tuning, "
+    "held-out answers decide. docs/decide.md."
 )
 
 
