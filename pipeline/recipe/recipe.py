@@ -151,8 +151,9 @@ class Recipe(Params):
         ge=1,
         exclude=True,  # each seed is a variant
         description="Runs of the recipe and of each variant that differ in `training.seed` alone, `seed` and "
-        "those after it; a variant may set its own number. They share everything before training, and "
-        "`python -m pipeline decide` needs three of them: docs/decide.md.",
+        "those after it; a variant may set its own number. A section of `post_training` that sets a seed "
+        "counts on from that one. Runs share everything before training, and `python -m pipeline decide` "
+        "needs three of them: docs/decide.md.",
     )
     # private, because neither the path of a recipe nor the name of a variant is part of its content
     _file: Path = PrivateAttr(default_factory=Path)
