@@ -56,7 +56,10 @@ def add_model(parser: argparse.ArgumentParser) -> None:
 
 def add_variant(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--variant", metavar="V", help="a variant of the recipe; default: the recipe as it is written"
+        "--variant",
+        metavar="V",
+        help="a variant of the recipe, or a section of its `post_training`: `sft`, `hot/sft` of a variant; "
+        "default: the recipe as it is written",
     )
 
 

@@ -196,15 +196,24 @@ def test_the_files_of_a_copied_store_are_read(mine: Path, monkeypatch: pytest.Mo
     assert main(["verify"]) == 2
 
 
+@pytest.mark.parametrize(
+    ("variant", "command"),
+    [
+        ("loose", """-j corpus --tags '{"dagster/partition": "loose"}'"""),
+        ("loose/sft", """-j sft --tags '{"dagster/partition": "loose"}'"""),
+        ("sft", "-j sft"),
+    ],
+)
 def test_damage_of_a_variant_is_mended_in_its_partition(
-    mine: Path, capsys: pytest.CaptureFixture[str]
+    mine: Path, capsys: pytest.CaptureFixture[str], variant: str, command: str
 ) -> None:
     described = next((mine.parent / "store" / "recipes").glob("*/recipe.json"))
-    described.write_text(json.dumps({**json.loads(described.read_text()), "variant": "loose"}))
-    mine.write_text(yaml.safe_dump({**yaml.safe_load(mine.read_text()), "variants": {"loose": {}}}))
+    described.write_text(json.dumps({**json.loads(described.read_text()), "variant": variant}))
     flip(seen_by(mine).current("corpora/first/scrubbed").files("documents")[0].path, 999)
+    added = {"variants": {"loose": {}}, "post_training": {"sft": {}}}
+    mine.write_text(yaml.safe_dump({**yaml.safe_load(mine.read_text()), **added}))
     assert main(["verify"]) == 2
-    assert """-j corpus --tags '{"dagster/partition": "loose"}'\n""" in capsys.readouterr().out
+    assert f"{command}\n" in capsys.readouterr().out
 
 
 def test_a_share_of_the_store_is_read_in_the_time_given(mine: Path) -> None:
