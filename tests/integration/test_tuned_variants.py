@@ -12,6 +12,7 @@ import yaml
 
 from pipeline.cli import main
 from pipeline.recipe.variants import load
+from pipeline.steps.model import evaluate
 from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.store import keys
 from pipeline.store.cleanup import gc
@@ -86,6 +87,32 @@ def test_commands_take_the_section_of_a_variant_by_its_name(
     told("reproduce", "--variant", "hot/sft", "-o", str(tmp_path / "again"))
     pinned = yaml.safe_load((tmp_path / "again" / "recipe.yaml").read_text())
     assert pinned["post_training"]["sft"]["training"]["optimizer"]["lr"] == 1e-2
+
+
+@pytest.mark.slow
+def test_tunings_are_compared_on_held_out_answers_and_missing_seeds_are_trained(
+    tuned: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = tuned.copied(tmp_path / "project")
+    project.enter(monkeypatch)
+    assert main(("decide", "--section", "sft", "base", "hot")) == 0
+    assert "a verdict needs 3 seeds of each, 1 have ended" in " ".join(capsys.readouterr().out.split())
+
+    project.recipe["seeds"] = 2
+    project.enter(monkeypatch)
+    assert main(("decide", "--section", "sft", "--run", "base", "hot")) == 0
+    capsys.readouterr()
+    assert main(("decide", "--section", "sft", "--json")) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert (found["seeds"], list(found["rows"])) == (2, ["sft_words.answers"])
+    assert found["total"] == found["rows"]["sft_words.answers"]
+    bits = [
+        evaluate.read(store_of(project, name).current(keys.EVALUATION))["bits_per_byte"]
+        for name in ("sft", "base.2/sft", "hot/sft", "hot.2/sft")
+    ]
+    assert found["total"]["value"] == pytest.approx(sum(bits[2:]) / 2 - sum(bits[:2]) / 2, abs=2e-3)
+    # one more pretraining, which both share, and two more tunings
+    assert number(project, keys.PRETRAINED_MODEL) == 6
 
 
 @pytest.mark.slow
