@@ -11,7 +11,6 @@ from pipeline.recipe.evaluation import Decontamination, EvaluationText
 from pipeline.sources.documents import document_id, own_id
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
-from pipeline.steps.corpus import decontamination, evaluation_texts
 from pipeline.steps.lineage.copies import ALIKE, PASSAGE, SAME, Copy, copies
 from pipeline.store import keys
 from pipeline.store.store import Store
@@ -46,11 +45,11 @@ def store(tmp_path: Path) -> Store:
         return {"kind": "files", "paths": [str(tmp_path / f"{name}.jsonl")]}
 
     held = EvaluationText.model_validate({"name": "held", "source": source("held", TEXTS[3], f"{TEXT}\n")})
-    evaluation_texts.cut(store, ENGINE, "held", held)
+    EvaluationWindows(held).make(store, ENGINE)
     exam = {"sets": [{"name": "exam", "source": source("exam", QUESTION)}], "action": "report"}
     sets = Decontamination.model_validate(exam)
-    decontamination.index(store, ENGINE, sets, [PiiParams()])
-    decontamination.find(store, ENGINE, "first", sets)
+    EvaluationNgrams(sets, [PiiParams()], ()).make(store, ENGINE)
+    Contamination("first", sets).make(store, ENGINE)
     deduplicate(store, ENGINE, list(CORPORA), DedupParams(), apart=["left_out"])
     return store
 
