@@ -10,7 +10,6 @@ from pipeline.recipe import variants
 from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.recipe import RecipeError
 from pipeline.steps.recipe_versions import RecipeVersions, differing
-from pipeline.store import keys
 
 TALKS = {"name": "talks", "source": {"kind": "files", "paths": ["talks.jsonl"], "format": "chat"}}
 PAIRS = {"name": "pairs", "source": {"kind": "files", "paths": ["pairs.jsonl"], "format": "preferences"}}
@@ -121,7 +120,7 @@ BOTH = {"sft": {"corpora": [TALKS]}, "dpo": {"corpora": [PAIRS]}}
 def parts(path: Path, section: str) -> str | None:
     """The first stage of a section that differs between variants."""
     stages = differing(variants.in_section(variants.load_all(path), section))
-    return keys.stage(stages[0].key) if stages else None
+    return stages[0].name if stages else None
 
 
 @pytest.mark.parametrize(

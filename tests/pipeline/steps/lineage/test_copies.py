@@ -11,6 +11,8 @@ from pipeline.recipe.evaluation import Decontamination, EvaluationText
 from pipeline.sources.documents import document_id, own_id
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
+from pipeline.steps.corpus.decontamination import Contamination, EvaluationNgrams
+from pipeline.steps.corpus.evaluation_texts import EvaluationWindows
 from pipeline.steps.lineage.copies import ALIKE, PASSAGE, SAME, Copy, copies
 from pipeline.store import keys
 from pipeline.store.store import Store
