@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from safetensors import SafetensorError
 
-from trainer.checkpoint import publish as store
+from trainer.checkpoint import publish
 from trainer.model.llama import Llama
 from trainer.parallel.pipeline_parallel import whole_parameters
 from trainer.parallel.world import World
@@ -104,7 +104,7 @@ class CheckpointWriter:
     ) -> Path:
         try:
             if self._world.is_main:
-                store.publish(checkpoint, lambda directory: self._write_together(directory, write))
+                publish.publish(checkpoint, lambda directory: self._write_together(directory, write))
                 retire(checkpoint)
             else:
                 self._write_together(unpublished(checkpoint), write)

@@ -1,4 +1,4 @@
-"""Publishes, verifies, finds and retires checkpoints: directories `step-<8 digits>` with a manifest of the
+"""Publishes, verifies and finds checkpoints: directories `step-<8 digits>` with a manifest of the
 size and sha256 of every file.
 """
 
@@ -6,14 +6,12 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable
-from contextlib import suppress
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from trainer.system.durable import atomic_directory, sync, unpublished, write_atomically
-from trainer.system.history import DROPPED, MANIFEST, OPTIMIZER_FILES, PUBLISHED, STEP, checkpoint_sha256
-from trainer.system.run_directory import RunDirectory
+from trainer.system.durable import atomic_directory
+from trainer.system.history import MANIFEST, OPTIMIZER_FILES, STEP
 
 
 class CheckpointError(Exception):
@@ -53,11 +51,12 @@ def manifest(checkpoint: Path) -> dict[str, dict[str, int | str]]:
     """The `size` in bytes and the `sha256` of each file. Raises CheckpointError if the manifest is not
     readable.
     """
-    files: dict[str, dict[str, int | str]] = _manifest(checkpoint)["files"]
+    files: dict[str, dict[str, int | str]] = whole_manifest(checkpoint)["files"]
     return files
 
 
-def _manifest(checkpoint: Path) -> dict[str, Any]:
+def whole_manifest(checkpoint: Path) -> dict[str, Any]:
+    """All that the manifest says: also which files were dropped since. Raises as `manifest`."""
     try:
         content: dict[str, Any] = json.loads((checkpoint / MANIFEST).read_text(encoding="utf-8"))
         files = content["files"]
@@ -114,53 +113,6 @@ def newest_valid(
         else:
             return checkpoint, skipped
     return None, skipped
-
-
-def retire(newest: Path, keep_last: int, stays: Callable[[int], bool] = lambda step: False) -> None:
-    """Removes checkpoints before `newest`, which was just published, except the last `keep_last` - 1, the
-    steps for which `stays` is true, and those that are pinned.
-
-    Keeps checkpoints later than `newest`: they are damaged and will be replaced.
-    """
-    until_newest = [
-        checkpoint for checkpoint in existing(newest.parent) if step_of(checkpoint) <= step_of(newest)
-    ]
-    pinned = RunDirectory(newest.parents[1]).pinned()
-    for checkpoint in until_newest[:-keep_last]:
-        if checkpoint.name not in pinned and not stays(step_of(checkpoint)):
-            remove(checkpoint)
-
-
-def drop_optimizers(newest: Path, of_newest: bool) -> None:
-    """Leaves of the checkpoints before `newest`, which is whole, only the model; with `of_newest` also of
-    that one. Damaged checkpoints stay as they are.
-    """
-    for checkpoint in existing(newest.parent):
-        if step_of(checkpoint) < step_of(newest) or (of_newest and checkpoint == newest):
-            with suppress(CheckpointError):
-                _drop_optimizer(checkpoint)
-
-
-def _drop_optimizer(checkpoint: Path) -> None:
-    # The manifest changes first, in one go. So a kill leaves a checkpoint that has all files that its
-    # manifest lists, and perhaps files that it does not list, which the next call removes.
-    content, names = _manifest(checkpoint), [path.name for path in optimizer_files(checkpoint)]
-    dropped = [*content.get(DROPPED, []), *names]
-    if names:
-        files = {name: entry for name, entry in content["files"].items() if name not in names}
-        changed = {DROPPED: dropped, PUBLISHED: checkpoint_sha256(checkpoint), "files": files}
-        write_atomically(checkpoint / MANIFEST, json.dumps(changed, indent=1, sort_keys=True))
-        sync(checkpoint)
-    for name in dropped:
-        (checkpoint / name).unlink(missing_ok=True)
-
-
-def remove(checkpoint: Path) -> None:
-    # Renamed first, so that a kill during the removal leaves no partial checkpoint under its name.
-    doomed = unpublished(checkpoint)
-    shutil.rmtree(doomed, ignore_errors=True)  # left by a killed process
-    checkpoint.rename(doomed)
-    shutil.rmtree(doomed)
 
 
 def data_version(checkpoint: Path) -> str:

@@ -25,7 +25,7 @@ import torch
 from torch.optim import Optimizer
 
 from trainer import hf
-from trainer.checkpoint import publish as store
+from trainer.checkpoint import publish
 from trainer.checkpoint.background import Staging
 from trainer.checkpoint.publish import CheckpointError
 from trainer.checkpoint.sharded_safetensors import SavedTensors, TensorPart, save_parts
@@ -140,7 +140,7 @@ def restore(checkpoint: Path, model: Llama, optimizers: list[Optimizer]) -> None
     else:
         hf.load_weights(model, checkpoint / "hf")
     parameters = dict(model.named_parameters())
-    with SavedTensors(store.optimizer_files(checkpoint)) as saved:
+    with SavedTensors(publish.optimizer_files(checkpoint)) as saved:
         tensors = {}
         for name, shape in saved.shapes.items():
             owner = name.partition("/")[2]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from trainer.checkpoint import publish as store
+from trainer.checkpoint import publish, retention
 from trainer.checkpoint.background import CheckpointWriter, Staging
 from trainer.checkpoint.publish import CheckpointError
 from trainer.config.training import CheckpointConfig
@@ -24,13 +24,13 @@ def drop_optimizers(wanted: CheckpointConfig, newest: Path, is_complete: bool) -
     `is_complete` if it is the last one of the run: then no training needs its optimizer any more.
     """
     if wanted.optimizer != "all":
-        store.drop_optimizers(newest, of_newest=is_complete and wanted.optimizer == "none")
+        retention.drop_optimizers(newest, of_newest=is_complete and wanted.optimizer == "none")
 
 
 def _leave_what_is_kept(
     wanted: CheckpointConfig, stays: Callable[[int], bool], is_complete: bool, newest: Path
 ) -> None:
-    store.retire(newest, wanted.keep_last, stays)
+    retention.retire(newest, wanted.keep_last, stays)
     drop_optimizers(wanted, newest, is_complete)
 
 
@@ -74,7 +74,7 @@ class Saver:
         metrics_bytes = self._metrics.sync() if self._metrics is not None else 0
         snapshot = session.snapshot(self._staging, metrics_bytes)
         self.writer.save(
-            store.directory_for(self._directory.checkpoints, session.step),
+            publish.directory_for(self._directory.checkpoints, session.step),
             snapshot.write,
             partial(_leave_what_is_kept, session.training.checkpoint, session.stays, session.is_complete),
         )

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 import yaml
 
-from trainer.checkpoint import publish as store
+from trainer.checkpoint import publish
 from trainer.checkpoint.publish import CheckpointError
 from trainer.config import RunConfig
 from trainer.optim.weight_averaging import use_averaged_weights
@@ -122,8 +122,8 @@ def _run(
             drop_optimizers(session.training.checkpoint, resumed, session.is_complete)
     send_start(reporter, session, resumed)
     if world.is_main:
-        for checkpoint in store.existing(directory.checkpoints):
-            if store.step_of(checkpoint) <= session.step:
+        for checkpoint in publish.existing(directory.checkpoints):
+            if publish.step_of(checkpoint) <= session.step:
                 _announce_again(reporter, checkpoint, session)
     status = DONE
     if not session.is_complete:
@@ -150,7 +150,7 @@ def _run(
         log.info(
             "complete: %s tokens, %s",
             f"{session.tokens:,}",
-            store.directory_for(directory.checkpoints, session.step),
+            publish.directory_for(directory.checkpoints, session.step),
         )
         reporter.send(
             "end", step=session.step, tokens=session.tokens, loss=session.loss, evaluation=session.evaluation

@@ -4,8 +4,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from trainer.checkpoint import publish as store
-from trainer.checkpoint import state
+from trainer.checkpoint import publish, state
 from trainer.checkpoint.publish import CheckpointError
 from trainer.model.precision import LossScale
 from trainer.optim import weight_averaging
@@ -43,7 +42,7 @@ def find(plan: Plan, world: World, checkpoints: Path, allow_changes: bool = Fals
 
 
 def _newest(plan: Plan, checkpoints: Path, allow_changes: bool) -> Path | None:
-    found, skipped = store.newest_valid(checkpoints, lambda checkpoint: _check_state(plan, checkpoint))
+    found, skipped = publish.newest_valid(checkpoints, lambda checkpoint: _check_state(plan, checkpoint))
     if skipped and found is None:
         raise TrainerError(
             f"no checkpoint in {checkpoints} can be resumed: {'; '.join(skipped)}. Delete the directory to "
@@ -59,7 +58,7 @@ def _newest(plan: Plan, checkpoints: Path, allow_changes: bool) -> Path | None:
 def _check_state(plan: Plan, checkpoint: Path) -> None:
     """Raises CheckpointError if training is not complete at a checkpoint that has no optimizer's state."""
     steps = plan.training.curriculum.steps
-    if store.step_of(checkpoint) < steps and not store.optimizer_files(checkpoint):
+    if publish.step_of(checkpoint) < steps and not publish.optimizer_files(checkpoint):
         raise CheckpointError(
             f"{checkpoint} holds the model only (training.checkpoint.optimizer), so that training cannot go "
             f"on from it to step {steps}"

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from trainer.checkpoint import publish as store
+from trainer.checkpoint import retention
 from trainer.system.run_directory import RunDirectory
 
 
@@ -81,20 +82,20 @@ def test_a_broken_checkpoint_of_the_same_step_is_replaced(checkpoints: Path) -> 
 
 
 def test_only_the_newest_are_kept(checkpoints: Path) -> None:
-    store.retire(checkpoints / "step-00000012", keep_last=2)
+    retention.retire(checkpoints / "step-00000012", keep_last=2)
     assert sorted(path.name for path in checkpoints.iterdir()) == ["step-00000008", "step-00000012"]
 
 
 def test_a_pinned_one_is_kept_however_old(checkpoints: Path) -> None:
     RunDirectory(checkpoints.parent).keep.write_text("step-00000004\n")
-    store.retire(checkpoints / "step-00000012", keep_last=1)
+    retention.retire(checkpoints / "step-00000012", keep_last=1)
     assert sorted(path.name for path in checkpoints.iterdir()) == ["step-00000004", "step-00000012"]
 
 
 def test_a_damaged_later_checkpoint_never_takes_the_place_of_a_good_one(checkpoints: Path) -> None:
     (checkpoints / "step-00000012" / "state").unlink()
     store.publish(checkpoints / "step-00000009", fill("after the damage"))
-    store.retire(checkpoints / "step-00000009", keep_last=1)
+    retention.retire(checkpoints / "step-00000009", keep_last=1)
     assert store.newest_valid(checkpoints)[0] == checkpoints / "step-00000009"
 
 

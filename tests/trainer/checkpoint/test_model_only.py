@@ -16,6 +16,7 @@ import torch
 from tests.trainer.parallel.processes import train
 from tests.trainer.runs import history, outcome
 from trainer.checkpoint import publish as store
+from trainer.checkpoint import retention
 from trainer.config import RunConfig, run_identity
 from trainer.run.loop import DONE, run
 from trainer.run.session import Session
@@ -72,7 +73,7 @@ def test_a_checkpoint_without_its_optimizer_stands_for_the_same_checkpoint(finis
     saved = store.existing(finished.run_dir / "checkpoints")
     before = [(checkpoint_sha256(one), store.data_version(one)) for one in saved]
     for _ in range(2):
-        store.drop_optimizers(saved[-1], of_newest=True)
+        retention.drop_optimizers(saved[-1], of_newest=True)
     assert with_optimizer(finished) == []
     assert [(checkpoint_sha256(one), store.data_version(one)) for one in saved] == before
 
@@ -148,9 +149,9 @@ def test_a_kill_while_the_optimizer_is_dropped_leaves_valid_checkpoints_and_the_
             return called
 
         patched.setattr(Path, "unlink", counted(Path.unlink))
-        patched.setattr(store, "write_atomically", counted(store.write_atomically))
+        patched.setattr(retention, "write_atomically", counted(retention.write_atomically))
         with pytest.raises(KilledError):
-            store.drop_optimizers(saved[-1], of_newest=False)
+            retention.drop_optimizers(saved[-1], of_newest=False)
     for checkpoint in saved:
         store.verify(checkpoint)
     assert store.optimizer_files(saved[-1])

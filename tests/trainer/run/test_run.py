@@ -19,6 +19,7 @@ from tests.trainer.parallel.processes import train
 from tests.trainer.runs import ROOT, TIMING_FIELDS, history, outcome, start, write_config
 from trainer.__main__ import main
 from trainer.checkpoint import publish as store
+from trainer.checkpoint import retention
 from trainer.config import RunConfig, load_run_config
 from trainer.model.llama import Llama
 from trainer.run.evaluation import held_out as evaluate
@@ -238,7 +239,7 @@ def test_a_run_whose_directory_is_removed_while_it_trains_says_so(
 def test_a_checkpoint_that_is_removed_as_soon_as_it_is_saved_is_named(
     config: RunConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "retire", lambda newest, *_: shutil.rmtree(newest))
+    monkeypatch.setattr(retention, "retire", lambda newest, *_: shutil.rmtree(newest))
     with pytest.raises(
         TrainerError, match=r"step-00000004.* leave the run's directory alone while it trains"
     ):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from trainer.checkpoint import publish as store
+from trainer.checkpoint import publish
 from trainer.config import CorpusShards, DataConfig, RunConfig
 from trainer.data.held_out import held_out
 from trainer.data.shards import Shard, ShardError, idx_path
@@ -164,7 +164,7 @@ def _check_disk(config: RunConfig) -> None:
     made = min(training.steps, -(-most // (wanted.every_tokens or 1)))
     # Old checkpoints are removed after the commit, so one more than is kept exists for a moment.
     kept = wanted.keep_last + 1 + most // (wanted.keep_every_tokens or most + 1)
-    missing = max(1, min(kept, made) - len(store.existing(config.run_dir / "checkpoints")))
+    missing = max(1, min(kept, made) - len(publish.existing(config.run_dir / "checkpoints")))
     # The newest one loses its optimizer's state when the next one is committed.
     whole = missing if wanted.optimizer == "all" else min(missing, 2)
     needed = model_bytes * (missing + (copies - 1) * whole)

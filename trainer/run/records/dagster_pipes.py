@@ -7,8 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from trainer.checkpoint import publish as store
-from trainer.checkpoint import state
+from trainer.checkpoint import publish, state
 from trainer.run.session import Session
 from trainer.system import terminal
 
@@ -85,7 +84,7 @@ def send_checkpoint(reporter: Reporter, checkpoint: Path, session: Session) -> N
         step=saved["step"],
         tokens=saved["tokens"],
         path=str(checkpoint),
-        data_version=store.data_version(checkpoint),
+        data_version=publish.data_version(checkpoint),
         loss=saved["loss"],
         validation_loss=evaluation.get("loss"),
         bits_per_byte=evaluation.get("bits_per_byte"),

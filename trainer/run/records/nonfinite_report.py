@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-from trainer.checkpoint import publish as store
+from trainer.checkpoint import publish
 from trainer.model.precision import AUTOCAST, Precision
 from trainer.run.batch import Batch
 from trainer.run.session import Session
@@ -67,7 +67,7 @@ def _advice(weights: list[str], losses: list[float], in_fp32: list[float] | None
 
 
 def _report(session: Session, error: NotFiniteError, run_dir: Path) -> dict[str, Any]:
-    checkpoints = store.existing(run_dir / "checkpoints")
+    checkpoints = publish.existing(run_dir / "checkpoints")
     return {
         "step": error.step,
         "tokens": session.tokens,

@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.steps.lineage import verification
 from pipeline.store.store import Store
-from trainer.checkpoint import publish
+from trainer.checkpoint import publish, retention
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def saved(trained: tuple[Store, Path], tmp_path: Path) -> list[Path]:
 def test_lineage_says_that_training_cannot_resume_from_it(saved: list[Path], ask: Any) -> None:
     before, last = saved
     assert "cannot resume" not in ask(str(before))
-    publish.drop_optimizers(last, of_newest=False)
+    retention.drop_optimizers(last, of_newest=False)
     assert "training cannot resume from here" in ask(str(before)).replace("\n" + " " * 13, " ")
     assert [json.loads(ask("--json", str(one)))["model_only"] for one in saved] == [True, False]
 
@@ -34,7 +34,7 @@ def test_verify_finds_it_sound_also_if_it_loses_its_optimizer_meanwhile(
     inspect = verification.inspect
 
     def training_goes_on(*arguments: Any) -> Any:
-        publish.drop_optimizers(saved[-1], of_newest=False)
+        retention.drop_optimizers(saved[-1], of_newest=False)
         return inspect(*arguments)
 
     monkeypatch.setattr(verification, "inspect", training_goes_on)

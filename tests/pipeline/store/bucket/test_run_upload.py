@@ -12,7 +12,7 @@ from pipeline.store.bucket.s3 import Bucket, BucketError
 from pipeline.store.files import MANIFEST, Files
 from tests.pipeline.store.bucket.test_s3 import address, store, until
 from tests.s3_server import S3
-from trainer.checkpoint import publish
+from trainer.checkpoint import publish, retention
 from trainer.system.durable import write_atomically
 from trainer.system.run_directory import RunDirectory
 
@@ -76,7 +76,7 @@ def test_an_older_checkpoint_loses_its_optimizer_only_when_a_newer_one_is_in_the
     with files.uploading(run.path, []):
         until(lambda: MANIFEST in there(server, tmp_path, first), 20)
         second = save(run, 2)
-        publish.drop_optimizers(second, of_newest=False)
+        retention.drop_optimizers(second, of_newest=False)
         while len(refused) < 5:
             assert OPTIMIZER in there(server, tmp_path, first)
             time.sleep(0.01)
@@ -97,7 +97,7 @@ def test_what_is_being_put_is_put_whole_though_training_drops_it_meanwhile(
 
     def dropping(self: Bucket, key: str, *arguments: Any) -> str:
         if "step-00000001/hf" in key and not second.exists():
-            publish.drop_optimizers(save(run, 2), of_newest=False)
+            retention.drop_optimizers(save(run, 2), of_newest=False)
             assert not (first / OPTIMIZER).exists()
         answer = put(self, key, *arguments)
         if key.endswith(f"step-00000001/{MANIFEST}") and not seen:
