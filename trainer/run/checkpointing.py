@@ -11,7 +11,7 @@ from trainer.checkpoint.background import CheckpointWriter, Staging
 from trainer.checkpoint.publish import CheckpointError
 from trainer.config.training import CheckpointConfig
 from trainer.run.records.dagster_pipes import Reporter, send_checkpoint
-from trainer.run.records.metrics import MetricsLog
+from trainer.run.records.recorder import NullRecorder
 from trainer.run.session import Session
 from trainer.system.errors import TrainerError
 from trainer.system.run_directory import RunDirectory
@@ -35,16 +35,15 @@ def _leave_what_is_kept(
 
 
 class Saver:
-    """Decides when to save, in every process alike. The main process writes; if the model is split, all do.
-
-    Only the main process has the run's `metrics`.
+    """Decides when to save, in every process alike. The main process writes; if the model is split, all
+    do.
     """
 
     def __init__(
-        self, session: Session, directory: RunDirectory, metrics: MetricsLog | None, reporter: Reporter
+        self, session: Session, directory: RunDirectory, recorder: NullRecorder, reporter: Reporter
     ) -> None:
-        self._session, self._directory, self._metrics = session, directory, metrics
-        self._reporter = reporter
+        self._session, self._directory = session, directory
+        self._recorder, self._reporter = recorder, reporter
         self._writes = session.world.is_main or session.world.mesh is not None
         self.writer = CheckpointWriter(self._announce, session.world)
         self._staging = Staging()
@@ -71,8 +70,7 @@ class Saver:
         session = self._session
         self.writer.wait()
         # The checkpoint holds the length of the metrics, so they must be on disk before it.
-        metrics_bytes = self._metrics.sync() if self._metrics is not None else 0
-        snapshot = session.snapshot(self._staging, metrics_bytes)
+        snapshot = session.snapshot(self._staging, self._recorder.sync())
         self.writer.save(
             publish.directory_for(self._directory.checkpoints, session.step),
             snapshot.write,

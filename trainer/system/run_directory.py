@@ -1,11 +1,14 @@
 """A run's directory: its paths, and the lock that lets only one trainer use it."""
 
+import errno
 import fcntl
 import logging
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Self
 
 from trainer.system.errors import TrainerError
 
@@ -30,6 +33,31 @@ class RunDirectory:
     def pinned(self) -> set[str]:
         """The names of the checkpoints that nothing may remove: `python -m pipeline keep` lists them."""
         return set(self.keep.read_text().split()) if self.keep.exists() else set()
+
+    @contextmanager
+    def writable(self) -> Iterator[Self]:
+        """Raises TrainerError if the disk is full, or a file of the run cannot be written, whichever it is:
+        metrics, a plot, an index.
+        """
+        try:
+            yield self
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise TrainerError(
+                    f"{self.path}: {error.strerror}; checkpoints are intact. Free some space and run again "
+                    "to resume"
+                ) from error
+            if not error.filename or not Path(os.fsdecode(error.filename)).is_relative_to(self.path):
+                raise
+            if not self.path.exists():
+                raise TrainerError(
+                    f"{self.path}: removed while the run trained, with its checkpoints; run again to start "
+                    "over"
+                ) from error
+            raise TrainerError(
+                f"{os.fsdecode(error.filename)}: {error.strerror}: this file of the run cannot be written. "
+                "Make it writable and run again to resume"
+            ) from error
 
     @contextmanager
     def locked(self, patience_seconds: float = LOCK_PATIENCE_SECONDS) -> Iterator[None]:

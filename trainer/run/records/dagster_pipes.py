@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from trainer.checkpoint import publish, state
+from trainer.checkpoint.publish import CheckpointError
 from trainer.run.session import Session
 from trainer.system import terminal
+from trainer.system.errors import TrainerError
 
 METRICS_INTERVAL_SECONDS = 5.0
 
@@ -90,3 +92,16 @@ def send_checkpoint(reporter: Reporter, checkpoint: Path, session: Session) -> N
         bits_per_byte=evaluation.get("bits_per_byte"),
         parameters=session.training.model.parameters(session.config.data.vocab_size),
     )
+
+
+def send_again(reporter: Reporter, checkpoints: Path, session: Session) -> None:
+    """Reports the checkpoints up to this step, which Dagster may have missed; skips a damaged one, which the
+    run does not need.
+    """
+    for checkpoint in publish.existing(checkpoints):
+        if publish.step_of(checkpoint) > session.step:
+            break
+        try:
+            send_checkpoint(reporter, checkpoint, session)
+        except (CheckpointError, TrainerError) as error:
+            log.warning("not reported: %s", error)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from torch.profiler import profile
 
 from trainer.hf.tokenizer import load_tokenizer
 from trainer.model.llama import Llama
@@ -14,6 +15,7 @@ from trainer.run.evaluation.generate import complete
 from trainer.run.fit.hardware import peak_flops, peak_memory
 from trainer.run.records.dagster_pipes import Reporter
 from trainer.run.records.metrics import MetricsLog
+from trainer.run.records.profiling import profiler
 from trainer.run.records.sinks import Sinks
 from trainer.run.session import Session
 from trainer.run.step import StepResult
@@ -29,7 +31,27 @@ LOSS = {"pretrain": "loss", "sft": "answer loss", "dpo": "preference loss"}
 log = logging.getLogger("trainer")
 
 
-class Recorder:
+class NullRecorder:
+    """Records nothing: that of the processes other than the main one."""
+
+    def before_step(self) -> None: ...
+
+    def step(
+        self, result: StepResult, weight_norm: float | None, step_seconds: float, wait_seconds: float
+    ) -> None: ...
+
+    def after_step(self) -> None: ...
+
+    def evaluation(self, evaluation: dict[str, Any] | None) -> None: ...
+
+    def samples(self, model: Llama) -> None: ...
+
+    def sync(self) -> int:
+        """Makes the metrics durable and returns their length in bytes for the checkpoint."""
+        return 0
+
+
+class Recorder(NullRecorder):
     """Records a session from its current step on."""
 
     def __init__(self, session: Session, directory: RunDirectory, reporter: Reporter) -> None:
@@ -46,9 +68,17 @@ class Recorder:
         self._last_line = self._started
         self._bar = terminal.doing("training").__enter__()
         self._validation: list[str] = []
+        self._tracing: profile | None = None
         self._peak_flops = peak_flops(session.world.device, session.plan.precision) * session.world.size
 
+    def trace(self) -> None:
+        """Has a few of the next steps traced."""
+        self._tracing = profiler(self._directory.profile, self._session.step)
+        self._tracing.start()
+
     def close(self) -> None:
+        if self._tracing is not None:
+            self._tracing.stop()
         self._bar.__exit__()
         self.metrics.close()
         self._sinks.close(complete=self._session.is_complete)
@@ -135,7 +165,19 @@ class Recorder:
                 extra=terminal.SHOWN,
             )
 
-    def evaluation(self, evaluation: dict[str, Any]) -> None:
+    def after_step(self) -> None:
+        if self._tracing is not None:
+            self._tracing.step()
+
+    def evaluation(self, evaluation: dict[str, Any] | None) -> None:
+        """Records it, if there is held-out text, and plots the loss so far."""
+        if evaluation is not None:
+            self._write_evaluation(evaluation)
+        self.metrics.flush()
+        # Read back from disk: a long run does not hold it in memory.
+        draw_losses(RunHistory(self._directory.path))
+
+    def _write_evaluation(self, evaluation: dict[str, Any]) -> None:
         session = self._session
         self.metrics.write(
             {"kind": "evaluation", "step": session.step, "tokens": session.tokens, **evaluation}
@@ -155,17 +197,16 @@ class Recorder:
     def samples(self, model: Llama) -> None:
         """Records what the unsplit `model` writes; the text depends only on the run and its step."""
         session, samples, data = self._session, self._session.training.samples, self._session.config.data
-        tokenizer = load_tokenizer(data.tokenizer)
-        texts = complete(model, tokenizer, data.bot_id, data.eot_id, samples, session.training.seed)
+        with terminal.doing(f"step {session.step}: writing samples"):
+            tokenizer = load_tokenizer(data.tokenizer)
+            texts = complete(model, tokenizer, data.bot_id, data.eot_id, samples, session.training.seed)
         for prompt, text in zip(samples.prompts, texts, strict=True):
             self.metrics.write_text("sample", text, session.step)
             self._reporter.send("sample", step=session.step, prompt=prompt, text=text)
             log.info("step %d: %s", session.step, text.replace("\n", " / "))
 
-    def draw(self) -> None:
-        """Plots the loss so far, read back from disk: a long run does not hold it in memory."""
-        self.metrics.flush()
-        draw_losses(RunHistory(self._directory.path))
+    def sync(self) -> int:
+        return self.metrics.sync()
 
 
 def _told(preferences: Mapping[str, Any]) -> str:
