@@ -33,7 +33,9 @@ from trainer.parallel.pipeline_parallel import release
 from trainer.parallel.parallelize import split
 from trainer.parallel.world import DIMENSIONS, World
 from trainer.run.spikes import SpikeDetector
-from trainer.run.step import Batch, StepContext, loss_sum, train_step
+from trainer.run.batch import Batch
+from trainer.run.loss import loss_sum
+from trainer.run.step import StepContext, train_step
 
 RECIPES = Path(__file__).parents[2] / "pipeline/recipes"
 GPU = torch.device("cuda", 0)

@@ -3,7 +3,7 @@ import copy tensors unchanged.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -16,14 +16,12 @@ from trainer.model.activation_checkpointing import ActivationCheckpointing, acti
 from trainer.model.attention import Backend, Mask, attention, document_mask
 from trainer.model.cache import KeyValueCache, LayerCache
 from trainer.model.dropout import Dropout, keys_at
-from trainer.model.precision import Precision, autocast
+from trainer.model.precision import Precision
 from trainer.model.rope import rotary_tables, rotate
 
 VOCAB_MULTIPLE = 64
 HEAD, SINKS = "lm_head.weight", "sinks.weight"
 DropoutKeys = tuple[torch.Tensor | None, torch.Tensor | None]
-# (final hidden states of a micro-batch, its rows in the batch) -> the loss to differentiate.
-MicroBatchLoss = Callable[[torch.Tensor, slice | torch.Tensor], torch.Tensor]
 # Parameters with a row for each token of the vocabulary.
 WITH_VOCABULARY = ("model.embed_tokens.weight", HEAD)
 
@@ -243,7 +241,7 @@ class Llama(nn.Module):
 
     `shapes` has the full shape of each parameter by name, also of those that other processes hold. `context`
     is what an export names: `max_length`, or more if earlier training knew longer texts. `precision` is that
-    of `add_gradients`. Built under `torch.device("meta")`, the model takes no memory until `materialise`.
+    of training. Built under `torch.device("meta")`, the model takes no memory until `materialise`.
     """
 
     def __init__(
@@ -283,23 +281,6 @@ class Llama(nn.Module):
         `cache` holds earlier positions.
         """
         return self.model(tokens, documents, cache)
-
-    def add_gradients(
-        self,
-        tokens: torch.Tensor,
-        documents: torch.Tensor | None,
-        dropout_keys: torch.Tensor | None,
-        micro_batches: int,
-        loss: MicroBatchLoss,
-    ) -> None:
-        """Adds the gradients of `loss`, summed over `micro_batches` of a batch."""
-        size = len(tokens) // micro_batches
-        for start in range(0, len(tokens), size):
-            rows = slice(start, start + size)
-            keys = None if dropout_keys is None else dropout_keys[rows]
-            with autocast(self.precision, tokens.device), self.model.dropping(keys):
-                hidden = self(tokens[rows], None if documents is None else documents[rows])
-            loss(hidden, rows).backward()
 
     @property
     def has_head(self) -> bool:

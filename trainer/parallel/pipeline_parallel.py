@@ -3,7 +3,7 @@ what differs between a stage and a model without stages: its parameters in full,
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -13,10 +13,13 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from trainer.config import ParallelConfig
 from trainer.model.cache import KeyValueCache
-from trainer.model.llama import Llama, MicroBatchLoss
+from trainer.model.llama import Llama
 from trainer.model.lora import merged_parameters
 from trainer.model.precision import autocast
 from trainer.parallel.dtensor import full_tensor
+
+# (final hidden states of a micro-batch, its rows in the batch) -> the loss to differentiate.
+MicroBatchLoss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def divided(n_layers: int, stages: int, head: float) -> list[range]:
@@ -117,7 +120,9 @@ class PipelineModel(Llama):
         micro_batches: int,
         loss: MicroBatchLoss,
     ) -> None:
-        """As `Llama.add_gradients`. A collective; `loss` is called only in the process that `has_head`."""
+        """Adds the gradients of `loss`, summed over `micro_batches` of a batch. A collective; `loss` is
+        called only in the process that `has_head`.
+        """
         rows, length = tokens.shape
         schedule = self._schedule(micro_batches, rows // micro_batches, length, tokens.device)
         read = {"documents": documents, "dropout_keys": dropout_keys}

@@ -2,6 +2,8 @@
 prefers the chosen answer of a pair to the rejected one.
 """
 
+from dataclasses import dataclass
+
 import torch
 from torch.nn.functional import logsigmoid
 
@@ -42,27 +44,30 @@ def pair_sums(
     return each.where(tokens[..., 0] > 0, 0.0).flatten(1).sum(dim=1)
 
 
-def pair_losses(
-    model: Llama, hidden: torch.Tensor, batch: Batch, dpo: DpoConfig
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """A number whose gradients are those of the summed loss, and the `pair_sums`.
+@dataclass(frozen=True)
+class PairLoss:
+    """The loss of `dpo`, of batches that have a reference."""
 
-    The logits are computed twice: the weight of an answer's tokens in the gradient is only known once all of
-    its tokens have been read, and all logits at once would not fit.
-    """
-    found, tokens = answer_log_probabilities(model, hidden, batch)
-    assert batch.reference is not None
-    with torch.enable_grad():
-        sums = pair_sums(found.requires_grad_(), tokens, batch.reference, dpo)
-    (slopes,) = torch.autograd.grad(sums[0], found)
-    slopes = torch.nn.functional.pad(slopes.flatten(1), (0, 1))  # padding's place
-    weights = -slopes.gather(1, batch.answers).flatten()
-    loss = summed_cross_entropy(
-        hidden.flatten(0, 1),
-        model.lm_head.weight,
-        batch.targets.flatten(),
-        model.vocab_size,
-        compiled=model.loss_is_compiled,
-        weights=weights,
-    )
-    return loss, sums.detach()
+    dpo: DpoConfig
+    metrics: tuple[str, ...] = METRICS
+
+    def sums(self, model: Llama, hidden: torch.Tensor, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        """As `Loss.sums`. The logits are computed twice: the weight of an answer's tokens in the gradient is
+        only known once all of its tokens have been read, and all logits at once would not fit.
+        """
+        found, tokens = answer_log_probabilities(model, hidden, batch)
+        assert batch.reference is not None
+        with torch.enable_grad():
+            sums = pair_sums(found.requires_grad_(), tokens, batch.reference, self.dpo)
+        (slopes,) = torch.autograd.grad(sums[0], found)
+        slopes = torch.nn.functional.pad(slopes.flatten(1), (0, 1))  # padding's place
+        weights = -slopes.gather(1, batch.answers).flatten()
+        loss = summed_cross_entropy(
+            hidden.flatten(0, 1),
+            model.lm_head.weight,
+            batch.targets.flatten(),
+            model.vocab_size,
+            compiled=model.loss_is_compiled,
+            weights=weights,
+        )
+        return loss, sums.detach()

@@ -9,15 +9,15 @@ from torch.optim import Optimizer
 from trainer.config import TrainingConfig
 from trainer.model.dropout import sample_keys
 from trainer.model.llama import Llama
-from trainer.model.loss import IGNORED, summed_cross_entropy
-from trainer.model.precision import LossScale, Precision, autocast
+from trainer.model.precision import LossScale, autocast
 from trainer.optim.build import set_learning_rates
-from trainer.optim.second_pass import draw_tokens, draws, wanting
+from trainer.optim.second_pass import draws, wanting
 from trainer.parallel.dtensor import local_tensor
+from trainer.parallel.pipeline_parallel import PipelineModel
 from trainer.parallel.world import World
 from trainer.run.answers import Answers
 from trainer.run.batch import Batch
-from trainer.run.preferences import METRICS, pair_losses
+from trainer.run.loss import loss_of
 from trainer.run.spikes import SpikeDetector
 from trainer.system.errors import TrainerError
 
@@ -61,8 +61,8 @@ class StepContext:
 @dataclass(frozen=True)
 class StepResult:
     """`loss` is in nats per predicted token of the global batch or per pair, `grad_norm` is the norm before
-    clipping, and `lr_factor` is what the learning rates were multiplied by. `preferences` has the METRICS of
-    pairs.
+    clipping, and `lr_factor` is what the learning rates were multiplied by. `preferences` has the metrics of
+    the loss, if there are any.
 
     `skipped`: the batch was consumed without an update, because gradients overflowed in fp16 or because
     training.spikes skips a `spike`.
@@ -122,7 +122,7 @@ def train_step(
         if taken:
             optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-    preferences = dict(zip(METRICS, metrics, strict=False))
+    preferences = dict(zip(loss_of(training).metrics, metrics, strict=True))
     return StepResult(loss, grad_norm, factor, skipped=not taken, spike=spike, preferences=preferences)
 
 
@@ -130,7 +130,7 @@ def _fill_gradients(
     model: Llama, batch: Batch, context: StepContext, predicted: torch.Tensor
 ) -> torch.Tensor:
     """Computes the gradients of the mean loss over the `predicted` targets or pairs of all processes. Returns
-    the means of what `add_gradients` sums. Neither is scaled any more.
+    the means of the loss and of its metrics. Neither is scaled any more.
     """
     world, scale = context.world, context.loss_scale.value
     # Gradients are summed over micro-batches and processes, so each term is divided by the global number of
@@ -147,56 +147,36 @@ def _fill_gradients(
 def add_gradients(
     model: Llama, batch: Batch, context: StepContext, divisor: torch.Tensor | float = 1.0
 ) -> torch.Tensor:
-    """Adds the gradients of the scaled, summed loss over `divisor`, micro-batch by micro-batch. Returns
-    float64 [1] or, of preferences, [1 + METRICS]: the summed loss, not scaled, and the summed metrics.
+    """Adds the gradients of the scaled, summed loss over `divisor`, micro-batch by micro-batch. Returns the
+    sums of the loss, not scaled, and of its metrics, float64 [1 + metrics].
     """
     training, factor = context.training, context.loss_scale.value * context.world.loss_factor
-    sizes = 1 if batch.reference is None else 1 + len(METRICS)
-    total = torch.zeros(sizes, dtype=torch.float64, device=batch.tokens.device)
+    loss = loss_of(training)
+    total = torch.zeros(1 + len(loss.metrics), dtype=torch.float64, device=batch.tokens.device)
 
-    def micro_batch_loss(hidden: torch.Tensor, rows: slice | torch.Tensor) -> torch.Tensor:
+    def to_differentiate(hidden: torch.Tensor, micro_batch: Batch) -> torch.Tensor:
         with autocast(model.precision, hidden.device):
-            loss, sums = batch_loss(model, hidden, batch.rows(rows), training)
+            summed, sums = loss.sums(model, hidden, micro_batch)
         total.add_(sums)
-        return loss * factor / divisor
+        return summed * factor / divisor
 
     micro_batches = math.ceil(len(batch) * batch.seq_len / training.micro_batch_tokens)
-    model.add_gradients(batch.tokens, batch.documents, batch.dropout_keys, micro_batches, micro_batch_loss)
+    if isinstance(model, PipelineModel):
+        model.add_gradients(
+            batch.tokens,
+            batch.documents,
+            batch.dropout_keys,
+            micro_batches,
+            lambda hidden, rows: to_differentiate(hidden, batch.rows(rows)),
+        )
+        return total
+    size = len(batch) // micro_batches
+    for start in range(0, len(batch), size):
+        micro_batch = batch.rows(slice(start, start + size))
+        with autocast(model.precision, batch.tokens.device), model.model.dropping(micro_batch.dropout_keys):
+            hidden = model(micro_batch.tokens, micro_batch.documents)
+        to_differentiate(hidden, micro_batch).backward()
     return total
-
-
-def batch_loss(
-    model: Llama, hidden: torch.Tensor, batch: Batch, training: TrainingConfig
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The summed loss to differentiate, and what `add_gradients` sums."""
-    if batch.reference is not None:
-        return pair_losses(model, hidden, batch, training.dpo)
-    loss = _head_loss(model, hidden, batch, training.z_loss)
-    return loss, loss.detach()
-
-
-def loss_sum(model: Llama, batch: Batch, precision: Precision) -> torch.Tensor:
-    """The summed loss of the batch's targets in nats.
-
-    In a pipeline only the processes with the last stage know it; in the others it is zero, without gradients
-    (use `add_gradients`).
-    """
-    with autocast(precision, batch.tokens.device), model.model.dropping(batch.dropout_keys):
-        hidden = model(batch.tokens, batch.documents)
-        if not model.has_head:
-            return hidden.new_zeros(())
-        return _head_loss(model, hidden, batch, z_loss=0.0)
-
-
-def _head_loss(model: Llama, hidden: torch.Tensor, batch: Batch, z_loss: float) -> torch.Tensor:
-    hidden = hidden.flatten(0, 1)
-    targets = batch.targets.flatten()
-    if batch.draws is not None:
-        drawn = draw_tokens(hidden, model.lm_head.weight, batch.draws.flatten(), model.vocab_size)
-        targets, z_loss = drawn.where(targets != IGNORED, IGNORED), 0.0
-    return summed_cross_entropy(
-        hidden, model.lm_head.weight, targets, model.vocab_size, z_loss, model.loss_is_compiled
-    )
 
 
 def _clipped_norm(model: Llama, limit: float | None, world: World) -> torch.Tensor:

@@ -28,8 +28,8 @@ from trainer.run.answers import Answers
 from trainer.run.batch import Batch
 from trainer.run.evaluation.held_out import evaluate_checkpoint
 from trainer.run.loop import DONE, run
+from trainer.run.loss import loss_sum
 from trainer.run.preferences import METRICS
-from trainer.run.step import loss_sum
 from trainer.system.errors import TrainerError
 
 WORDS = st.lists(st.integers(4, 299), max_size=5)

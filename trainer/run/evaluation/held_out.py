@@ -21,8 +21,8 @@ from trainer.run.answers import Answers
 from trainer.run.batch import Batch
 from trainer.run.evaluation.generate import written
 from trainer.run.evaluation.pairs import EvaluationStoppedError, evaluate_pairs
+from trainer.run.loss import loss_sum
 from trainer.run.reference import held_out_of
-from trainer.run.step import loss_sum
 from trainer.system.errors import TrainerError
 from trainer.system.history import perplexity
 

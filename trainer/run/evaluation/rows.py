@@ -12,7 +12,7 @@ from trainer.hf import load_model
 from trainer.model.attention import masks_documents
 from trainer.model.loss import IGNORED
 from trainer.model.precision import autocast, resolve
-from trainer.run.step import Batch
+from trainer.run.batch import Batch
 
 
 @torch.no_grad()

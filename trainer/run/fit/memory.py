@@ -24,7 +24,7 @@ from trainer.model.precision import AUTOCAST, autocast, resolve
 from trainer.optim import python_class, weight_averaging
 from trainer.optim.build import build
 from trainer.run.batch import Batch
-from trainer.run.step import batch_loss
+from trainer.run.loss import loss_of
 
 # What a process on a CPU holds besides tensors: buffers of libraries, and holes in the heap, which never
 # returns memory to the system. Measured on processes of 0.4 to 1.0 GB.
@@ -261,7 +261,7 @@ def _step(training: TrainingConfig, vocab_size: int, accumulates: bool, windows:
             reference = torch.zeros(windows, training.seq_len, 2) if training.objective == "dpo" else None
             batch = Batch.of(tokens, 0 if masked else None, keys, reference=reference)
             with autocast(precision, device), model.model.dropping(keys):
-                loss, _ = batch_loss(model, model(batch.tokens, batch.documents), batch, training)
+                loss, _ = loss_of(training).sums(model, model(batch.tokens, batch.documents), batch)
             activations = live.now - before
             loss.backward()
             less_state = int(less * weights // FP32)

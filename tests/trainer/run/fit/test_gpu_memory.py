@@ -16,8 +16,9 @@ from trainer.model.loss import summed_cross_entropy
 from trainer.optim.build import build
 from trainer.parallel.parallelize import split
 from trainer.parallel.world import DIMENSIONS
+from trainer.run.batch import Batch
 from trainer.run.fit.memory import Footprint, Memory
-from trainer.run.step import Batch, loss_sum
+from trainer.run.loss import loss_sum
 
 VOCAB = 1000
 MODEL = ModelConfig(n_layers=3, d_model=256, n_heads=4, n_kv_heads=2, d_ff=640)

@@ -21,11 +21,12 @@ from trainer.data.loader import TrainingData
 from trainer.data.shard_writer import ShardWriter
 from trainer.model.llama import Llama
 from trainer.parallel.world import World
+from trainer.run.batch import Batch
 from trainer.run.evaluation import held_out as evaluate
 from trainer.run.fit import compiler, hardware, preflight, rehearsal
 from trainer.run.loop import run
+from trainer.run.loss import loss_sum
 from trainer.run.session import Session
-from trainer.run.step import Batch, loss_sum
 from trainer.system.errors import TrainerError
 
 ALONE = World(0, 1, torch.device("cpu"))
