@@ -151,7 +151,7 @@ def resuming(step: int) -> float:
         plan = resolve(config, world)
         saved = build_session(plan, world)
         line = '{"kind": "train", "step": 1, "loss": 3.0, "lr": 0.001, "grad_norm": 1.0}\n'
-        saved.step = step
+        saved.context.step = step
         directory.path.mkdir()
         directory.metrics.write_text(line * step)
         snapshot = saved.snapshot(Staging(), metrics_bytes=len(line) * step)

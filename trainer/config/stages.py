@@ -117,9 +117,12 @@ class Curriculum:
         stage = self.stage(steps)
         return stage.first_token + (steps - stage.first_step) * stage.global_batch_tokens
 
-    def passes(self, step: int, every_tokens: int) -> bool:
-        """Whether the last of `step` steps reached a multiple of `every_tokens`."""
-        return self.tokens(step) // every_tokens > self.tokens(step - 1) // every_tokens
+    def passes(self, step: int, every_tokens: int | None) -> bool:
+        """Whether the last of `step` steps reached a multiple of `every_tokens`; never one of None."""
+        return (
+            every_tokens is not None
+            and self.tokens(step) // every_tokens > self.tokens(step - 1) // every_tokens
+        )
 
     def step_reading(self, sample: int) -> int:
         """The step that reads a sample, both counted from 0."""

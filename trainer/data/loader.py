@@ -49,6 +49,19 @@ class TrainingData:
             for name, windows in zip(self.order.names, self.windows, strict=True)
         }
 
+    def corpus_tokens(self, steps: int) -> dict[str, int]:
+        """The tokens of each corpus in the first `steps` steps."""
+        tokens = self.order.tokens(self._curriculum.samples(steps))
+        return dict(zip(self.order.names, tokens.tolist(), strict=True))
+
+    def epochs(self) -> dict[str, float]:
+        """How often each corpus will have been read at the end of the run."""
+        read = self.corpus_tokens(self._curriculum.steps)
+        return {
+            name: round(read[name] / (size * self.order.seq_len), 3)
+            for name, size in zip(self.order.names, self.order.sizes, strict=True)
+        }
+
     def most_documents(self) -> int:
         """How many documents a window of the training or of a validation reads tokens of at most."""
         trained = (windows.most_documents for corpora in self._cut.values() for windows in corpora)

@@ -2,13 +2,13 @@
 
 import logging
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from trainer.checkpoint import publish, retention
 from trainer.checkpoint.background import CheckpointWriter, Staging
 from trainer.checkpoint.publish import CheckpointError
+from trainer.config.stages import Curriculum
 from trainer.config.training import CheckpointConfig
 from trainer.run.records.dagster_pipes import Reporter, send_checkpoint
 from trainer.run.records.recorder import NullRecorder
@@ -28,9 +28,9 @@ def drop_optimizers(wanted: CheckpointConfig, newest: Path, is_complete: bool) -
 
 
 def _leave_what_is_kept(
-    wanted: CheckpointConfig, stays: Callable[[int], bool], is_complete: bool, newest: Path
+    wanted: CheckpointConfig, curriculum: Curriculum, is_complete: bool, newest: Path
 ) -> None:
-    retention.retire(newest, wanted.keep_last, stays)
+    retention.retire(newest, wanted.keep_last, lambda step: curriculum.passes(step, wanted.keep_every_tokens))
     drop_optimizers(wanted, newest, is_complete)
 
 
@@ -57,9 +57,7 @@ class Saver:
         ):
             return True
         return session.is_complete or any(
-            session.passes(every)
-            for every in (wanted.every_tokens, wanted.keep_every_tokens)
-            if every is not None
+            map(session.passes, (wanted.every_tokens, wanted.keep_every_tokens))
         )
 
     def save(self) -> None:
@@ -74,7 +72,9 @@ class Saver:
         self.writer.save(
             publish.directory_for(self._directory.checkpoints, session.step),
             snapshot.write,
-            partial(_leave_what_is_kept, session.training.checkpoint, session.stays, session.is_complete),
+            partial(
+                _leave_what_is_kept, session.training.checkpoint, session.curriculum, session.is_complete
+            ),
         )
 
     def _announce(self, checkpoint: Path) -> None:

@@ -137,7 +137,7 @@ def _train(session: Session, recorder: NullRecorder, saver: Saver, stop: StopSig
                 windows = torch.from_numpy(next(batches))
             result = _take_step(session, windows.to(world.device), is_first=session.step == first)
             timer.after_step()
-            norm = session.weight_norm() if result.spike or session.logs(session.step) else None
+            norm = session.weight_norm() if result.spike or session.is_logged else None
             recorder.step(result, norm, timer.seconds, timer.waited)
             stopping = _is_stopped(session, stop)
             if not stopping and (session.is_complete or session.passes(every_tokens)):
@@ -172,7 +172,7 @@ def _take_step(session: Session, windows: torch.Tensor, is_first: bool) -> StepR
 
 def _check_trained(session: Session) -> None:
     """Raises TrainerError if no step changed a weight, or the validation loss is not finite."""
-    skipped, loss = session.loss_scale.skipped_steps, (session.evaluation or {"loss": 0.0})["loss"]
+    skipped, loss = session.context.loss_scale.skipped_steps, (session.evaluation or {"loss": 0.0})["loss"]
     if skipped == session.step:
         why = f"the gradients of all {skipped} steps overflowed, so no weight was updated"
     elif not math.isfinite(loss):

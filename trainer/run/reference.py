@@ -20,9 +20,9 @@ from trainer.data.memmap import map_file
 from trainer.data.packing.index import PackedRows
 from trainer.data.shards import TokenStream
 from trainer.model.llama import Llama
-from trainer.model.precision import Precision
 from trainer.parallel.world import World
 from trainer.run.evaluation.pairs import scores
+from trainer.run.resolve import Plan
 from trainer.system import terminal
 from trainer.system.durable import write_atomically
 from trainer.system.errors import TrainerError
@@ -44,26 +44,19 @@ class Reference:
     held_out: list[np.ndarray]
 
     @classmethod
-    def of(
-        cls,
-        model: Llama,
-        config: RunConfig,
-        data: TrainingData,
-        precision: Precision,
-        identity: dict[str, Any],
-        world: World,
-    ) -> Self:
+    def of(cls, model: Llama, plan: Plan, world: World) -> Self:
         """The stored one, else that of the `model`, which is then stored. A collective."""
+        config, data = plan.config, plan.data
         trained = [
             HeldOutRows(corpus, TokenStream(corpus.train), data.order.seq_len, np.arange(rows.num_rows), rows)
             for corpus, rows in zip(config.data.corpora, cast(list[PackedRows], data.windows), strict=True)
         ]
         parts = [*trained, *_held_out(config)]
-        path, pairs = path_of(config.run_dir, identity), [part.rows.num_pieces for part in parts]
+        path, pairs = path_of(config.run_dir, plan.identity), [part.rows.num_pieces for part in parts]
         if world.any(not (path.is_file() and path.stat().st_size == sum(pairs) * 2 * DTYPE.itemsize)):
             started = time.perf_counter()
             with terminal.doing(f"computing the reference of {sum(pairs):,} pairs"):
-                found = [scores(model, part, config, precision, world)[:, :2] for part in parts]
+                found = [scores(model, part, config, plan.precision, world)[:, :2] for part in parts]
             values = torch.cat(found).float().cpu().numpy().astype(DTYPE)
             if world.is_main:
                 write_atomically(path, values.tobytes())
@@ -75,9 +68,9 @@ class Reference:
         each = np.split(values, np.cumsum(pairs)[:-1])
         return cls(each[: len(trained)], each[len(trained) :])
 
-    def of_batch(self, data: TrainingData, step: int, rank: int, world_size: int) -> torch.Tensor:
-        """Those of the rows of `data.batch`, as `Batch` has them."""
-        corpora, pairs = data.pairs(step, rank, world_size)
+    def of_batch(self, data: TrainingData, world: World, step: int) -> torch.Tensor:
+        """Those of the rows of the process's batch, as `Batch` has them."""
+        corpora, pairs = data.pairs(step, world.data_rank, world.data_size)
         values = np.zeros((*pairs.shape, 2), dtype=np.float32)
         for corpus, known in enumerate(self.trained):
             mine = (corpora == corpus)[:, None] & (pairs >= 0)

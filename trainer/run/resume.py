@@ -108,9 +108,10 @@ def restore(session: Session, checkpoint: Path) -> None:
     weight_averaging.put_back(session.optimizers)
     if session.training.averaging is None:
         weight_averaging.drop(session.optimizers)
-    session.step, session.loss, session.evaluation = saved["step"], saved["loss"], saved["evaluation"]
-    session.loss_scale = LossScale.of(session.plan.precision).resumed_from(LossScale(**saved["loss_scale"]))
-    session.spikes = SpikeDetector(map(tuple, saved["spike_history"]))
+    context = session.context
+    context.step, session.loss, session.evaluation = saved["step"], saved["loss"], saved["evaluation"]
+    context.loss_scale = LossScale.of(session.plan.precision).resumed_from(LossScale(**saved["loss_scale"]))
+    context.spikes = SpikeDetector(map(tuple, saved["spike_history"]))
     session.metrics_bytes, session.changes = saved["metrics_bytes"], saved["changes"]
     if otherwise := differences(saved.get("machine", session.machine), session.machine):
         log.warning(

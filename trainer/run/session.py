@@ -1,9 +1,10 @@
 """A run in memory: the model, its optimizers, its data, and how many steps are done; and how it is built."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch.optim import Optimizer
@@ -35,7 +36,7 @@ from trainer.system.machine import machine
 
 @dataclass
 class Session:
-    """A run after `step` steps; `build_session` makes it and `trainer.run.resume` restores it.
+    """A run after the steps of its `context`; `build_session` makes it and `trainer.run.resume` restores it.
 
     `loss` is that of the last step, `evaluation` that of the current step if it was evaluated.
     `metrics_bytes` is the length of metrics.jsonl when the state was saved. `changes` lists which settings
@@ -46,11 +47,9 @@ class Session:
     world: World
     model: Llama
     optimizers: list[Optimizer]
-    loss_scale: LossScale
-    step: int = 0
+    context: StepContext
     loss: float = float("nan")
     evaluation: dict[str, Any] | None = None
-    spikes: SpikeDetector = field(default_factory=SpikeDetector)
     metrics_bytes: int = 0
     changes: list[dict[str, Any]] = field(default_factory=list)
     reference: Reference | None = None
@@ -67,6 +66,10 @@ class Session:
         return self.plan.training
 
     @property
+    def step(self) -> int:
+        return self.context.step
+
+    @property
     def tokens(self) -> int:
         return self.curriculum.tokens(self.step)
 
@@ -80,81 +83,43 @@ class Session:
         return self.step == self.curriculum.steps
 
     @property
-    def bot_id(self) -> int | None:
-        """What separates documents for attention; None when they may attend to each other."""
-        return self.config.data.bot_id if self.training.document_masking else None
+    def is_logged(self) -> bool:
+        """Whether the last step is recorded even if nothing is special about it."""
+        return self.step % self.training.log_every_steps == 0 or self.is_complete
 
-    @property
-    def context(self) -> StepContext:
-        """What the next step needs besides the model, its optimizers and the windows. Preferences have a
-        reference of zeros until it is known, for trials of memory.
-        """
-        world, reference = self.world, None
-        if self.training.objective == "dpo":
-            known = self.reference or Reference([], [])
-            reference = known.of_batch(self.plan.data, self.step, world.data_rank, world.data_size)
-        return StepContext(
-            self.step,
-            self.training,
-            self.bot_id,
-            self.world,
-            self.loss_scale,
-            self.spikes,
-            Answers.of(self.config.data, self.training),
-            reference,
-        )
+    def with_micro_batch(self, windows: int) -> Self:
+        plan = self.plan.with_micro_batch(windows)
+        return replace(self, plan=plan, context=replace(self.context, training=plan.training))
 
     def compare_with_start(self) -> None:
         """Has preferences compared with the weights of this moment, those that the run starts from, or with
         what is stored of them.
         """
-        plan = self.plan
         if self.training.objective == "dpo":
-            self.reference = Reference.of(
-                self.model, plan.config, plan.data, plan.precision, plan.identity, self.world
-            )
+            self.reference = Reference.of(self.model, self.plan, self.world)
+            self.context.reference = partial(self.reference.of_batch, self.plan.data, self.world)
 
-    def passes(self, every_tokens: int) -> bool:
+    def passes(self, every_tokens: int | None) -> bool:
         """Whether the last step reached a multiple of `every_tokens`."""
         return self.curriculum.passes(self.step, every_tokens)
-
-    def logs(self, step: int) -> bool:
-        """Whether a step is recorded even if nothing is special about it."""
-        return step % self.training.log_every_steps == 0 or step == self.curriculum.steps
-
-    def stays(self, step: int) -> bool:
-        """Whether the checkpoint of a step is kept for good."""
-        every_tokens = self.training.checkpoint.keep_every_tokens
-        return every_tokens is not None and self.curriculum.passes(step, every_tokens)
 
     def corpus_tokens(self) -> dict[str, int]:
         """The tokens consumed from each corpus, including those before the mixture was changed."""
         since: dict[str, Any] = self.changes[-1] if self.changes else {"step": 0, "corpus_tokens": {}}
         taken = dict(since["corpus_tokens"])
-        first, last = (self._consumed(step) for step in (since["step"], self.step))
+        first, last = (self.plan.data.corpus_tokens(step) for step in (since["step"], self.step))
         return {name: taken.get(name, 0) + last.get(name, 0) - first.get(name, 0) for name in taken | last}
-
-    def epochs(self) -> dict[str, float]:
-        """How often each corpus will have been read at the end of the run."""
-        tokens, length = self._consumed(self.curriculum.steps), self.training.seq_len
-        return {
-            name: round(tokens[name] / (size * length), 3)
-            for name, size in zip(self.plan.data.order.names, self.plan.data.order.sizes, strict=True)
-        }
-
-    def _consumed(self, step: int) -> dict[str, int]:
-        tokens = self.plan.data.order.tokens(self.curriculum.samples(step))
-        return dict(zip(self.plan.data.order.names, tokens.tolist(), strict=True))
 
     def take_step(self, windows: torch.Tensor) -> StepResult:
         """Takes the next step on this process's windows [rows, seq_len + 1]. Raises NotFiniteError before the
         weights change.
         """
-        before, averaging = self.tokens, self.training.averaging
-        if self.step == self.curriculum.stage(self.step).first_step:
-            self.spikes = SpikeDetector()  # other data or windows have another loss
-        result = train_step(self.model, self.optimizers, windows, self.context)
-        self.step, self.loss, self.evaluation = self.step + 1, result.loss, None
+        context, before, averaging = self.context, self.tokens, self.training.averaging
+        if context.step == self.curriculum.stage(context.step).first_step:
+            context.spikes = SpikeDetector()  # other data or windows have another loss
+        result = train_step(self.model, self.optimizers, windows, context)
+        context.step += 1
+        self.loss, self.evaluation = result.loss, None
         if averaging is not None and not result.skipped:
             weight_averaging.update(averaging, self.optimizers, before, self.tokens)
         return result
@@ -187,9 +152,9 @@ class Session:
             "samples": self.curriculum.samples(self.step),
             "corpus_tokens": self.corpus_tokens(),
             "loss": self.loss,
-            "loss_scale": asdict(self.loss_scale),
+            "loss_scale": asdict(self.context.loss_scale),
             "evaluation": self.evaluation,
-            "spike_history": self.spikes.history,
+            "spike_history": self.context.spikes.history,
             "metrics_bytes": metrics_bytes,
             "changes": self.changes,
             "machine": self.machine,
@@ -221,26 +186,35 @@ def build_session(plan: Plan, world: World) -> Session:
             )
     if plan.compiled:
         compile_blocks(model, plan.training, world.device)
-    return Session(plan, world, model, optimizers, LossScale.of(plan.precision))
+    context = StepContext(
+        0,
+        plan.training,
+        plan.config.data.bot_id if plan.training.document_masking else None,
+        world,
+        LossScale.of(plan.precision),
+        SpikeDetector(),
+        Answers.of(plan.config.data, plan.training),
+    )
+    if plan.training.objective == "dpo":  # zeros until it is known, for trials of memory
+        context.reference = partial(Reference([], []).of_batch, plan.data, world)
+    return Session(plan, world, model, optimizers, context)
 
 
 def _model(plan: Plan, world: World) -> Llama:
     """The model with its first weights, split over the processes of the `world`."""
     training, pretrained = plan.training, plan.pretrained
-    arguments = (
-        training.model,
-        plan.config.data.vocab_size,
-        training.seq_len,
-        plan.attention,
-        training.activation_checkpointing,
-        training.dropout,
-        plan.precision,
-    )
+    make: Callable[..., Llama] = Llama
+    if world.pipeline is not None:
+        make = partial(PipelineModel, world.pipeline, training.parallel)
     with torch.device("meta"):
-        model = (
-            Llama(*arguments)
-            if world.pipeline is None
-            else PipelineModel(world.pipeline, training.parallel, *arguments)
+        model = make(
+            training.model,
+            plan.config.data.vocab_size,
+            training.seq_len,
+            plan.attention,
+            training.activation_checkpointing,
+            training.dropout,
+            plan.precision,
         )
     model.materialise(world.device)
     if pretrained:

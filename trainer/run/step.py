@@ -1,6 +1,7 @@
 """One optimizer step, from a global batch to new weights."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -22,12 +23,13 @@ from trainer.run.spikes import SpikeDetector
 from trainer.system.errors import TrainerError
 
 
-@dataclass(frozen=True)
+@dataclass
 class StepContext:
-    """How step `step` (from 0) is taken.
+    """How steps are taken, and the next of them, `step` (from 0).
 
     `bot_id` masks documents apart; None lets them attend to each other. `loss_scale` and `spikes` are updated
-    by the step. `answers` and `reference` are those of the process's batch, as `Batch` has them.
+    by each step. `answers` are as `Batch` has them, and `reference`, of preferences, gives that of the
+    process's batch of a step.
     """
 
     step: int
@@ -37,7 +39,7 @@ class StepContext:
     loss_scale: LossScale
     spikes: SpikeDetector
     answers: Answers | None = None
-    reference: torch.Tensor | None = None
+    reference: Callable[[int], torch.Tensor] | None = None
 
     def first_sample(self, rows: int) -> int:
         """The number in the run of the first of this process's `rows` samples."""
@@ -49,7 +51,9 @@ class StepContext:
         if self.training.dropout:
             keys = sample_keys(self.training.seed, self.first_sample(len(windows)), len(windows))
             keys = keys.to(windows.device)
-        reference = None if self.reference is None else self.reference[: len(windows)].to(windows.device)
+        reference = None
+        if self.reference is not None:
+            reference = self.reference(self.step)[: len(windows)].to(windows.device)
         return Batch.of(windows, self.bot_id, keys, self.answers, reference)
 
     def second_pass(self, batch: Batch) -> Batch:

@@ -48,12 +48,12 @@ def test_fp16_learns_what_fp32_does(settings: dict[str, Any], fp16: Session) -> 
 def test_an_overflow_changes_neither_weights_nor_schedule(fp16: Session) -> None:
     first = step(fp16, 0)
     before = [parameter.detach().clone() for parameter in fp16.model.parameters()]
-    fp16.loss_scale.value = 2.0**60
+    fp16.context.loss_scale.value = 2.0**60
     skipped = step(fp16, 1)
     assert skipped.skipped and skipped.lr_factor == 0
     assert all(torch.equal(old, new) for old, new in zip(before, fp16.model.parameters(), strict=True))
-    assert fp16.loss_scale == LossScale(2.0**59, 0, 1, in_use=True)
-    fp16.loss_scale.value = 2.0**10
+    assert fp16.context.loss_scale == LossScale(2.0**59, 0, 1, in_use=True)
+    fp16.context.loss_scale.value = 2.0**10
     assert step(fp16, 2).lr_factor == pytest.approx(2 * first.lr_factor)
 
 
@@ -63,13 +63,13 @@ def test_the_scale_grows_again_and_gives_up_when_nothing_helps(
     monkeypatch.setattr(precision, "GROWTH_STEPS", 3)
     for number in range(3):
         step(fp16, number)
-    assert fp16.loss_scale.value == 2 * precision.FIRST_SCALE
+    assert fp16.context.loss_scale.value == 2 * precision.FIRST_SCALE
     with torch.no_grad():
         fp16.model.model.norm.weight[0] = torch.nan
     with pytest.raises(TrainerError, match="gradient norm nan; the weights were not changed"):
         for number in range(3, 40):
             step(fp16, number)
-    assert fp16.loss_scale.value == 1
+    assert fp16.context.loss_scale.value == 1
 
 
 def test_a_run_resumed_after_overflows_goes_on_with_its_scale(
@@ -109,7 +109,7 @@ def test_a_change_of_precision_begins_with_that_precisions_own_scale(
     checkpoint = resume.find(session.plan, ALONE, session.config.run_dir / "checkpoints", allow_changes=True)
     assert checkpoint is not None
     resume.restore(session, checkpoint)
-    assert session.loss_scale == LossScale.of(session.plan.precision)
+    assert session.context.loss_scale == LossScale.of(session.plan.precision)
 
 
 def test_a_scale_that_had_to_go_down_to_one_grows_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -238,11 +238,11 @@ def test_groups_clipping_and_a_loss_scale_work_with_every_kind(settings: dict[st
     settings["training"] |= {"precision": "fp16", "init": {"zero_output": False}}
     settings["training"]["optimizer"] = {"kind": kind, **named, **frozen, "max_grad_norm": 0.1}
     session = new_session(RunConfig.model_validate(settings))
-    session.loss_scale.value = 2.0**60  # overflows
+    session.context.loss_scale.value = 2.0**60  # overflows
     before = {name: parameter.detach().clone() for name, parameter in session.model.named_parameters()}
     assert step(session, 0).skipped
     assert all(torch.equal(one, before[name]) for name, one in session.model.named_parameters())
-    session.loss_scale.value = 2.0**8
+    session.context.loss_scale.value = 2.0**8
     assert not any(step(session, number).skipped for number in range(3))
     moved = {name for name, one in session.model.named_parameters() if not torch.equal(one, before[name])}
     assert moved == before.keys() - {"lm_head.weight"}

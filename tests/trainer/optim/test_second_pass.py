@@ -102,10 +102,10 @@ def test_targets_that_are_not_learnt_are_not_drawn(sft: dict[str, Any]) -> None:
 
 def test_curvature_that_overflows_in_fp16_is_not_read(settings: dict[str, Any]) -> None:
     session = sophia(settings, precision="fp16")
-    session.loss_scale.value = 2.0**60
+    session.context.loss_scale.value = 2.0**60
     assert step(session, 0).skipped
     assert not session.optimizers[0].state
-    session.loss_scale.value = 2.0**8
+    session.context.loss_scale.value = 2.0**8
     assert not step(session, 0).skipped
     assert curvature(session).isfinite().all() and curvature(session).any()
 

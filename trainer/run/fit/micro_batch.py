@@ -3,7 +3,6 @@
 import json
 import logging
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -87,7 +86,7 @@ def build_fitting(plan: Plan, world: World, checkpoint: Path | None) -> Session:
     for size in sizes:
         if size > most:
             continue
-        session = replace(session, plan=plan.with_micro_batch(size))
+        session = session.with_micro_batch(size)
         if training.parallel.splits_model or not world.any(_runs_out(session, optimizer)):
             log.info("micro-batches of %d windows: %s MB are free", size, f"{memory / 1e6:,.0f}")
             return session

@@ -67,7 +67,7 @@ def send_start(reporter: Reporter, session: Session, resumed: Path | None) -> No
         "precision": session.plan.precision,
         "attention": session.plan.attention,
         "tokens_total": session.training.max_tokens,
-        "epochs": session.epochs(),
+        "epochs": session.plan.data.epochs(),
         "padding": session.plan.data.padding,
         "resumed_from": str(resumed) if resumed else None,
     }

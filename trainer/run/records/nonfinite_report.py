@@ -77,7 +77,7 @@ def _report(session: Session, error: NotFiniteError, run_dir: Path) -> dict[str,
         "windows": "in the .safetensors file: one row of seq_len + 1 token ids for each window; ~id stands "
         "for a token that is read but not predicted",
         "precision": session.plan.precision,
-        "loss_scale": session.loss_scale.value,
+        "loss_scale": session.context.loss_scale.value,
         # All randomness is a function of the seed and the sample number.
         "seed": session.training.seed,
         "newest_checkpoint": str(checkpoints[-1]) if checkpoints else None,
@@ -89,7 +89,7 @@ def _report(session: Session, error: NotFiniteError, run_dir: Path) -> dict[str,
 @torch.no_grad()
 def _losses(session: Session, windows: torch.Tensor, precision: Precision) -> list[float]:
     rows = (row[None].to(session.world.device) for row in windows)
-    answers = session.context.answers
-    batches = (Batch.of(row, session.bot_id, answers=answers) for row in rows)
+    context = session.context
+    batches = (Batch.of(row, context.bot_id, answers=context.answers) for row in rows)
     losses = (loss_sum(session.model, batch, precision) for batch in batches)
     return [session.world.from_last_stage(loss).item() for loss in losses]

@@ -108,7 +108,7 @@ class Recorder(NullRecorder):
             log.warning(
                 "step %d skipped: gradients overflowed in fp16; the loss scale is now %g",
                 session.step,
-                session.loss_scale.value,
+                session.context.loss_scale.value,
             )
         if result.spike:
             then = "update skipped" if result.skipped else "logged only"
