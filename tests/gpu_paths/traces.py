@@ -24,6 +24,7 @@ from trainer.config import ModelConfig, TrainingConfig
 from trainer.model.attention import choose, document_mask, document_numbers, flash, masks_documents
 from trainer.model.attention import documents as documents_module
 from trainer.model import loss as loss_module
+from trainer.model.joined_products import join_products
 from trainer.model.llama import Llama
 from trainer.model.loss import softmax_loss
 from trainer.model.precision import AUTOCAST, LossScale, autocast, convert_to_fp8, resolve
@@ -92,6 +93,8 @@ def steps(recipe: str, shards: str = "1", **changes: str) -> dict[str, Any]:
         if world.mesh:
             split(model, world.mesh, training.parallel, precision)
         torch._dynamo.config.recompile_limit += 1
+        if training.parallel.tp == 1:
+            join_products(model.model.layers)
         for block in model.model.layers:
             block.compile(fullgraph=True, dynamic=False, backend="aot_eager")
         model.loss_is_compiled = True
@@ -163,6 +166,7 @@ def block(
             whole = Llama(shape, VOCABULARY, int(length), attention, kind)  # type: ignore[arg-type]
         if precision == "fp8":
             convert_to_fp8(whole.model.layers)
+        join_products(whole.model.layers)
         whole.model.layers[0].compile(fullgraph=True, dynamic=False, backend=generated_code.backend)
         tokens = torch.zeros(int(rows), int(length), dtype=torch.int64, device=GPU)
         documents = document_numbers(tokens, BOT) if masked == "true" else None

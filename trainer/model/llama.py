@@ -3,8 +3,9 @@ import copy tensors unchanged.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -48,23 +49,6 @@ class RMSNorm(nn.Module):
         return normed if dtype is None else normed.to(dtype)
 
 
-def applied(layers: Sequence[nn.Linear], x: torch.Tensor) -> Sequence[torch.Tensor]:
-    """What each of `layers` makes of `x`. A GPU that trains compiled blocks joins them to one product: fewer
-    launches, and the gradient with respect to `x` is written and read once instead of once a layer.
-    """
-    # Layers in fp8, and those that tensor parallelism has split, are called as they are.
-    joinable = all(type(layer) is nn.Linear and type(layer.weight) is nn.Parameter for layer in layers)
-    if x.is_cuda and joinable and torch.compiler.is_compiling() and torch.is_grad_enabled():
-        return joined(layers, x)
-    return [layer(x) for layer in layers]
-
-
-def joined(layers: Sequence[nn.Linear], x: torch.Tensor) -> Sequence[torch.Tensor]:
-    """What each of `layers`, which have no biases, makes of `x`, as parts of one product in its type."""
-    weight = torch.cat([layer.weight.to(x.dtype) for layer in layers])
-    return nn.functional.linear(x, weight).split([layer.out_features for layer in layers], dim=-1)
-
-
 class Sinks(nn.Module):
     """The logits of attention sinks, one for each head. A module, so that tensor parallelism can hand out
     those of its heads.
@@ -100,7 +84,7 @@ class Attention(nn.Module):
     ) -> torch.Tensor:
         batch, length, _ = x.shape
         heads = (batch, length, -1, self.head_dim)
-        query, key, value = applied((self.q_proj, self.k_proj, self.v_proj), x)
+        query, key, value = self.project(x)
         query = rotate(self.q_norm(query.view(heads)), cos, sin)
         key = rotate(self.k_norm(key.view(heads)), cos, sin)
         value = value.view(heads).transpose(1, 2)
@@ -108,6 +92,9 @@ class Attention(nn.Module):
             key, value = cache.extend(key, value)
         mixed = attention(query, key, value, self.backend, mask, self.sinks() if self.sinks else None)
         return self.o_proj(mixed.transpose(1, 2).reshape(batch, length, -1))
+
+    def project(self, x: torch.Tensor) -> Sequence[torch.Tensor]:
+        return self.q_proj(x), self.k_proj(x), self.v_proj(x)
 
 
 class MLP(nn.Module):
@@ -120,20 +107,21 @@ class MLP(nn.Module):
         self.down_proj = nn.Linear(config.d_ff, config.d_model, bias=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        gate, up = applied((self.gate_proj, self.up_proj), x)
+        gate, up = self.project(x)
         # Rebound, so that without gradients each is freed once it is used.
         gate = nn.functional.silu(gate)
         gate = gate * up
         del up
         return self.down_proj(gate)
 
+    def project(self, x: torch.Tensor) -> Sequence[torch.Tensor]:
+        return self.gate_proj(x), self.up_proj(x)
+
 
 class Block(nn.Module):
-    def __init__(
-        self, config: ModelConfig, backend: Backend, layer: int, kind: ActivationCheckpointing, dropout: float
-    ) -> None:
+    def __init__(self, config: ModelConfig, backend: Backend, layer: int, dropout: float) -> None:
         super().__init__()
-        self.activation_checkpointing, self.layer = kind, layer
+        self.layer = layer
         self.input_layernorm = RMSNorm(config.d_model, config.norm_eps)
         self.self_attn = Attention(config, backend)
         self.post_attention_layernorm = RMSNorm(config.d_model, config.norm_eps)
@@ -145,11 +133,7 @@ class Block(nn.Module):
         """The keys of the dropouts after attention and MLP."""
         return keys_at(2 * self.layer + 1, keys), keys_at(2 * self.layer + 2, keys)
 
-    def forward(self, *inputs: Any) -> torch.Tensor:
-        """As `_forward`, with the activations that `activation_checkpointing` keeps."""
-        return activation_checkpointed(self._forward, self.activation_checkpointing, *inputs)
-
-    def _forward(
+    def forward(
         self,
         x: torch.Tensor,
         cos: torch.Tensor,
@@ -161,6 +145,18 @@ class Block(nn.Module):
         attended = self.self_attn(self.input_layernorm(x), cos, sin, mask, cache)
         x = x + self.attention_dropout(attended, dropout_keys[0])
         return x + self.mlp_dropout(self.mlp(self.post_attention_layernorm(x)), dropout_keys[1])
+
+
+class CheckpointedBlock(Block):
+    """A block that computes some of its activations again in the backward pass."""
+
+    def __init__(self, kind: ActivationCheckpointing, *wanted: Any) -> None:
+        """`wanted` are the arguments of Block."""
+        super().__init__(*wanted)
+        self.kind = kind
+
+    def forward(self, *inputs: Any) -> torch.Tensor:
+        return activation_checkpointed(super().forward, self.kind, *inputs)
 
 
 class Decoder(nn.Module):
@@ -179,9 +175,11 @@ class Decoder(nn.Module):
         super().__init__()
         self.embed_tokens = nn.Embedding(padded_vocab_size(vocab_size), config.d_model)
         self.embed_dropout = Dropout(dropout)
+        block: Callable[..., Block] = Block
+        if activation_checkpointing != "none":
+            block = partial(CheckpointedBlock, activation_checkpointing)
         self.layers = nn.ModuleList(
-            Block(config, backend, layer, activation_checkpointing, dropout)
-            for layer in range(config.n_layers)
+            block(config, backend, layer, dropout) for layer in range(config.n_layers)
         )
         self.norm = RMSNorm(config.d_model, config.norm_eps)
         self.backend = backend

@@ -15,7 +15,8 @@ from trainer.config import InitConfig, ModelConfig, RunConfig
 from trainer.config.model import SIZES
 from trainer.model.activation_checkpointing import ActivationCheckpointing
 from trainer.model.attention import Backend, document_numbers
-from trainer.model.llama import Llama, joined
+from trainer.model.joined_products import joined
+from trainer.model.llama import Llama
 from trainer.run.loop import DONE, run
 
 SHAPE = {"n_layers": 2, "d_model": 32, "n_heads": 4, "n_kv_heads": 2, "d_ff": 48}

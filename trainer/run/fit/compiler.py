@@ -9,6 +9,7 @@ import torch
 
 from trainer.config import TrainingConfig
 from trainer.model.attention import masks_documents
+from trainer.model.joined_products import join_products
 from trainer.model.llama import Llama
 from trainer.system.errors import TrainerError
 
@@ -46,6 +47,9 @@ def compile_blocks(model: Llama, training: TrainingConfig, device: torch.device)
     """
     # Windows of each length are compiled separately; at torch's limit the run would fail half-way.
     torch._dynamo.config.recompile_limit += len({stage.seq_len for stage in training.curriculum.stages})
-    model.loss_is_compiled = device.type == "cuda"
+    if device.type == "cuda":
+        model.loss_is_compiled = True
+        if training.parallel.tp == 1:
+            join_products(model.model.layers)
     for block in model.model.layers:
         block.compile(fullgraph=True, dynamic=False)
