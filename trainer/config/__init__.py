@@ -1,7 +1,9 @@
 """The configuration of a run: model, training and data. Never imports torch."""
 
 from trainer.config.base import Config
+from trainer.config.bookkeeping import CheckpointConfig, SamplesConfig
 from trainer.config.data import CorpusShards, DataConfig
+from trainer.config.learning import AveragingConfig
 from trainer.config.model import InitConfig, ModelConfig, PretrainedConfig
 from trainer.config.optimizer import OptimizerConfig, ParameterGroup, ScheduleConfig
 from trainer.config.parallel import ParallelConfig
@@ -16,5 +18,5 @@ from trainer.config.run import (
     run_identity,
     samples_of,
 )
-from trainer.config.training import AveragingConfig, SamplesConfig, TrainingConfig
+from trainer.config.training import TrainingConfig
 from trainer.config.tuning import ChatIds, DpoConfig, LoraConfig

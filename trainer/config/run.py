@@ -10,9 +10,10 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from trainer.config import unused, yaml_file
 from trainer.config.base import AbsolutePath, Config, absolute_path
+from trainer.config.bookkeeping import SamplesConfig
 from trainer.config.data import DataConfig
 from trainer.config.problems import requirement
-from trainer.config.training import SamplesConfig, TrainingConfig
+from trainer.config.training import TrainingConfig
 from trainer.system.errors import TrainerError
 
 

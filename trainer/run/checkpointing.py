@@ -8,8 +8,8 @@ from pathlib import Path
 from trainer.checkpoint import publish, retention
 from trainer.checkpoint.background import CheckpointWriter, Staging
 from trainer.checkpoint.publish import CheckpointError
+from trainer.config import CheckpointConfig
 from trainer.config.stages import Curriculum
-from trainer.config.training import CheckpointConfig
 from trainer.run.records.dagster_pipes import Reporter, send_checkpoint
 from trainer.run.records.recorder import NullRecorder
 from trainer.run.session import Session

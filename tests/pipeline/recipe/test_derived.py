@@ -16,7 +16,7 @@ from pipeline.recipe.post_training import EVALUATIONS, RATES
 from pipeline.recipe.recipe import RECIPES, Recipe
 from pipeline.steps.mixture_search.search import small
 from trainer.config import TrainingConfig
-from trainer.config.training import WARMUP
+from trainer.config.learning import WARMUP
 
 SHIPPED = sorted(path.stem for path in RECIPES.glob("*.yaml"))
 TALKS = {"name": "talks", "source": {"kind": "files", "paths": ["talks.jsonl"], "format": "chat"}}

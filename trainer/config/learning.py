@@ -1,0 +1,100 @@
+"""How weights begin, and how they change."""
+
+from typing import Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from trainer.config.base import Config
+from trainer.config.model import InitConfig, PretrainedConfig
+from trainer.config.optimizer import EMBEDDING, HEAD, OptimizerConfig, ScheduleConfig
+from trainer.config.stages import StageConfig
+
+WARMUP = 0.02  # share of the run
+
+
+class SpikesConfig(Config):
+    """What happens when a step's loss or gradient norm is more than 6 standard deviations above its mean over
+    the 128 steps before.
+    """
+
+    action: Literal["log", "skip"] = Field(
+        default="log",
+        description="`log`: the spike is recorded. `skip`: the step's update is left out as well; its "
+        "tokens count as seen and the schedule continues.",
+    )
+
+
+class AveragingConfig(Config):
+    """An exponential moving average of the weights after each step; at the beginning of a run, their plain
+    mean. Takes memory for one more copy of the weights.
+    """
+
+    half_life_tokens: int = Field(ge=1, description="Tokens after which weights count half in the average.")
+
+
+class Learning(Config):
+    """First weights, loss, updates and the stages of a run."""
+
+    pretrained: PretrainedConfig | None = Field(
+        default=None, description="Weights to start from. When not set, `init` decides."
+    )
+    init: InitConfig = Field(
+        default=InitConfig(), description="The first weights of a model trained from scratch."
+    )
+    dropout: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="Share (0 to 1) of numbers set to zero in the embedding and in what each block adds. "
+        "Helps where text is repeated often.",
+    )
+    z_loss: float = Field(
+        default=0.0,
+        ge=0,
+        description="Weight of log(Z)^2 in the loss (PaLM, section 5), against drifting logits; 1e-4 when "
+        "it is used. 0 turns it off.",
+    )
+    optimizer: OptimizerConfig = Field(
+        default=OptimizerConfig(), validate_default=True, description="How gradients become updates."
+    )
+    schedule: ScheduleConfig = Field(
+        default=ScheduleConfig(), validate_default=True, description="The course of the learning rate."
+    )
+    stages: list[StageConfig] = Field(
+        default=[],
+        description="Stages that divide the run and may differ in data, window, batch and learning rate, in "
+        "order. All have the same number of tokens per micro-batch. An empty list is one stage.",
+    )
+    control: Literal["duplicates", "shuffled"] | None = Field(
+        default=None,
+        exclude_if=lambda control: control is None,
+        description="Spoils what the run reads, to make a negative control that must lose against the same "
+        "run without it. `duplicates`: the second half of what a corpus gives repeats the first half, "
+        "and at most half of each corpus is read. `shuffled`: the tokens of each window are in random order.",
+    )
+    spikes: SpikesConfig = Field(
+        default=SpikesConfig(), description="What happens when loss or gradients jump."
+    )
+    averaging: AveragingConfig | None = Field(
+        default=None,
+        description="An average of the weights, which is then evaluated, sampled from and exported. When "
+        "not set, the trained weights themselves.",
+    )
+
+    @field_validator("optimizer")
+    @classmethod
+    def _groups_of_muon(cls, optimizer: OptimizerConfig, settings: ValidationInfo) -> OptimizerConfig:
+        """The default groups, which depend on the model: one with tied embeddings has no head of its own."""
+        model = settings.data.get("model")
+        if "groups" in optimizer.model_fields_set or optimizer.kind != "muon" or model is None:
+            return optimizer
+        return optimizer.with_derived(groups=[] if model.tie_embeddings else [EMBEDDING, HEAD])
+
+    @field_validator("schedule")
+    @classmethod
+    def _warmup(cls, schedule: ScheduleConfig, settings: ValidationInfo) -> ScheduleConfig:
+        """The default warmup, which depends on the length of the run."""
+        tokens = settings.data.get("max_tokens")
+        if "warmup_tokens" in schedule.model_fields_set or tokens is None:
+            return schedule
+        return schedule.with_derived(warmup_tokens=round(tokens * WARMUP))
