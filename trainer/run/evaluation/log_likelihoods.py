@@ -44,9 +44,8 @@ def log_likelihoods(
         size = len(asked) if len(asked) <= model.max_length else max(1, model.max_length // 2)
         for at in range(0, len(asked), size):
             before, piece = context + asked[:at], asked[at : at + size]
-            room = model.max_length - len(piece) + 1
-            kind = whole if len(before) <= room else cut
-            fitting = before[-room:]
+            fitting = fit_to_context(before, piece, model.max_length)
+            kind = whole if len(fitting) == len(before) else cut
             kind.setdefault(fitting, _Branches(fitting)).continuations.append((number, piece))
     device = model.lm_head.weight.device
     with autocast(precision, device):  # once for all: at its end it forgets the weights in half precision
@@ -59,6 +58,13 @@ def log_likelihoods(
                 for number, value in _computed(model, beginning, batch):
                     results[number] += value
     return results
+
+
+def fit_to_context(context: Tokens, continuation: Tokens, max_length: int) -> Tokens:
+    """The end of the context for which a model of so many positions has room before the continuation. The
+    last token of the continuation is predicted and not read.
+    """
+    return context[-(max_length - len(continuation) + 1) :]
 
 
 def _shared_beginning(contexts: list[Tokens]) -> Tokens:
