@@ -11,12 +11,13 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from trainer import hf
-from trainer.config import InitConfig, ModelConfig, RunConfig
+from trainer.config import InitConfig, LoraConfig, ModelConfig, RunConfig
 from trainer.config.model import SIZES
 from trainer.model.activation_checkpointing import ActivationCheckpointing
 from trainer.model.attention import Backend, document_numbers
-from trainer.model.joined_products import joined
+from trainer.model.joined_products import join_products, joined
 from trainer.model.llama import Llama
+from trainer.model.lora import adapt
 from trainer.run.loop import DONE, run
 
 SHAPE = {"n_layers": 2, "d_model": 32, "n_heads": 4, "n_kv_heads": 2, "d_ff": 48}
@@ -184,3 +185,35 @@ def test_layers_joined_to_one_product_give_what_each_gives_and_their_gradients()
     sums = [sum(part.square().sum() for part in parts) for parts in (apart, together)]
     expected, found = (torch.autograd.grad(total, inputs) for total in sums)
     torch.testing.assert_close(found, expected)
+
+
+def test_blocks_with_joined_products_train_as_before_under_the_same_names() -> None:
+    """Compiled as on a GPU, where `compile_blocks` joins them."""
+    found = []
+    for joins in (False, True):
+        model = Llama(ModelConfig(**SHAPE), 300, 64, "math")
+        model.initialise(INIT, seed=0)
+        model.double()
+        if joins:
+            join_products(model.model.layers)
+        products = []
+
+        def counting(module: torch.fx.GraphModule, _: Any, products: list[int] = products) -> Any:
+            products.append(sum("linear" in str(node.target) for node in module.graph.nodes))
+            return module.forward
+
+        torch.compiler.reset()
+        for block in model.model.layers:
+            block.compile(fullgraph=True, dynamic=False, backend=counting)
+        model.logits(model(torch.arange(64)[None])).square().sum().backward()
+        found.append({name: one.grad for name, one in model.named_parameters()})
+        assert set(products) == {4 if joins else 7}
+    torch.testing.assert_close(found[1], found[0])
+
+
+def test_products_of_layers_with_an_adapter_are_not_joined() -> None:
+    model = Llama(ModelConfig(**SHAPE), 300, 64, "math")
+    adapt(model, model.model.layers, LoraConfig(), seed=0)
+    before = [type(module) for module in model.modules()]
+    join_products(model.model.layers)
+    assert [type(module) for module in model.modules()] == before
