@@ -35,7 +35,7 @@ from trainer.parallel.parallelize import split
 from trainer.parallel.world import DIMENSIONS, World
 from trainer.run.spikes import SpikeDetector
 from trainer.run.batch import Batch
-from trainer.run.loss import loss_sum
+from trainer.run.objectives import loss_sum
 from trainer.run.step import StepContext, train_step
 
 RECIPES = Path(__file__).parents[2] / "pipeline/recipes"

@@ -18,7 +18,7 @@ from trainer.parallel.pipeline_parallel import PipelineModel
 from trainer.parallel.world import World
 from trainer.run.answers import Answers
 from trainer.run.batch import Batch
-from trainer.run.loss import loss_of
+from trainer.run.objectives import loss_of
 from trainer.run.spikes import SpikeDetector
 from trainer.system.errors import TrainerError
 

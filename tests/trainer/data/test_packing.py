@@ -27,7 +27,7 @@ from trainer.data.windows import PADDING
 from trainer.model.llama import Llama
 from trainer.parallel.world import World
 from trainer.run.batch import Batch
-from trainer.run.loss import loss_sum
+from trainer.run.objectives import loss_sum
 from trainer.system.errors import TrainerError
 
 ALONE = World(0, 1, torch.device("cpu"))

@@ -18,7 +18,7 @@ from trainer.parallel.parallelize import split
 from trainer.parallel.pipeline_parallel import release
 from trainer.parallel.world import DIMENSIONS, World
 from trainer.run.batch import Batch
-from trainer.run.loss import loss_sum
+from trainer.run.objectives import loss_sum
 
 SHAPE = {"n_layers": 3, "d_model": 64, "n_heads": 4, "n_kv_heads": 2, "d_ff": 176, "qk_norm": False}
 VOCAB = 1024

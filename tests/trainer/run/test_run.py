@@ -24,7 +24,7 @@ from trainer.config import RunConfig, load_run_config
 from trainer.model.llama import Llama
 from trainer.run.evaluation import held_out as evaluate
 from trainer.run.loop import DONE, run
-from trainer.run.loss import loss_sum
+from trainer.run.objectives import loss_sum
 from trainer.run.session import Session
 from trainer.run.step import StepResult
 from trainer.system import launch

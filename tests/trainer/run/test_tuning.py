@@ -28,7 +28,7 @@ from trainer.run.answers import Answers
 from trainer.run.batch import Batch
 from trainer.run.evaluation.held_out import evaluate_checkpoint
 from trainer.run.loop import DONE, run
-from trainer.run.loss import loss_sum
+from trainer.run.objectives import loss_sum
 from trainer.run.preferences import METRICS
 from trainer.system.errors import TrainerError
 

@@ -21,7 +21,7 @@ from trainer.run.answers import Answers
 from trainer.run.batch import Batch
 from trainer.run.evaluation.generate import written
 from trainer.run.evaluation.pairs import EvaluationStoppedError, evaluate_pairs
-from trainer.run.loss import loss_sum
+from trainer.run.objectives import loss_sum
 from trainer.run.reference import held_out_of
 from trainer.system.errors import TrainerError
 from trainer.system.history import perplexity

@@ -24,7 +24,7 @@ from trainer.model.precision import AUTOCAST, autocast, resolve
 from trainer.optim import python_class, weight_averaging
 from trainer.optim.build import build
 from trainer.run.batch import Batch
-from trainer.run.loss import loss_of
+from trainer.run.objectives import loss_of
 
 # What a process on a CPU holds besides tensors: buffers of libraries, and holes in the heap, which never
 # returns memory to the system. Measured on processes of 0.4 to 1.0 GB.

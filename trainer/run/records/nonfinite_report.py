@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from trainer.checkpoint import publish
 from trainer.model.precision import AUTOCAST, Precision
 from trainer.run.batch import Batch
-from trainer.run.loss import loss_sum
+from trainer.run.objectives import loss_sum
 from trainer.run.session import Session
 from trainer.run.step import NotFiniteError
 from trainer.system.durable import write_atomically

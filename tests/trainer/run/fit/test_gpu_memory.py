@@ -18,7 +18,7 @@ from trainer.parallel.parallelize import split
 from trainer.parallel.world import DIMENSIONS
 from trainer.run.batch import Batch
 from trainer.run.fit.memory import Footprint, Memory
-from trainer.run.loss import loss_sum
+from trainer.run.objectives import loss_sum
 
 VOCAB = 1000
 MODEL = ModelConfig(n_layers=3, d_model=256, n_heads=4, n_kv_heads=2, d_ff=640)

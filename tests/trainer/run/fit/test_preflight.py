@@ -25,7 +25,7 @@ from trainer.run.batch import Batch
 from trainer.run.evaluation import held_out as evaluate
 from trainer.run.fit import compiler, hardware, preflight, rehearsal
 from trainer.run.loop import run
-from trainer.run.loss import loss_sum
+from trainer.run.objectives import loss_sum
 from trainer.run.session import Session
 from trainer.system.errors import TrainerError
 
