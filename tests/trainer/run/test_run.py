@@ -135,6 +135,16 @@ def test_a_signal_in_an_evaluation_ends_it_and_the_next_start_makes_up_for_it(
     assert outcome(config.run_dir) == outcome(finished_once)
 
 
+def test_a_profiled_run_traces_three_steps_and_trains_the_same(
+    config: RunConfig, finished_once: Path
+) -> None:
+    assert run(config, profile=True) == DONE
+    trace = json.loads((config.run_dir / "profile/steps-3-5.json").read_text())
+    steps = {event["name"] for event in trace["traceEvents"] if event["name"].startswith("ProfilerStep#")}
+    assert len(steps) == 3
+    assert outcome(config.run_dir) == outcome(finished_once)
+
+
 def test_a_complete_run_is_only_reported_again(finished: RunConfig, caplog: pytest.LogCaptureFixture) -> None:
     files = {path: path.stat().st_mtime_ns for path in finished.run_dir.rglob("*") if path.is_file()}
     with caplog.at_level("INFO", logger="trainer"):
