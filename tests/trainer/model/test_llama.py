@@ -213,7 +213,7 @@ def test_blocks_with_joined_products_train_as_before_under_the_same_names() -> N
 
 def test_products_of_layers_with_an_adapter_are_not_joined() -> None:
     model = Llama(ModelConfig(**SHAPE), 300, 64, "math")
-    adapt(model, model.model.layers, LoraConfig(), seed=0)
+    adapt(model, LoraConfig(), seed=0)
     before = [type(module) for module in model.modules()]
     join_products(model.model.layers)
     assert [type(module) for module in model.modules()] == before
