@@ -71,7 +71,7 @@ def test_megatrons_own_reader_returns_conversations_and_preferences(tmp_path):
         )
     said = [{"role": "user", "content": "What is it? [END]"}, {"role": "assistant", "content": "漢字 🙂"}]
     pair = {"prompt": "Is it so?", "chosen": "Yes.", "rejected": "No, [EOT] no."}
-    rows = [conversation("chat", {"messages": 2 * said}), conversation("preferences", pair)]
+    rows = [conversation("chat", {"messages": 2 * said}), conversation("preferences", {**pair})]
     files = bpe.files(bpe.train([pa.array(rows * 3)], bpe.TokenizerParams(vocab_size=280, chat=True)))
     ends = bpe.boundaries(files["tokenizer.json"], files["tokenizer_config.json"])
     encoder = bpe.Encoder(files["tokenizer.json"], ends, fast=True)
