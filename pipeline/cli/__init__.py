@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command. Prints a mistake that the user can correct as one line on standard error, with exit
     status 2.
     """
-    arguments = sys.argv[1:] if arguments is None else arguments
+    arguments = [*(sys.argv[1:] if arguments is None else arguments)]
     parser = argparse.ArgumentParser(prog="python -m pipeline", description=__doc__)
     commands = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND", required=True)
     for name, about in COMMANDS.items():
@@ -62,6 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if name in arguments:  # no other module is imported
             with terminal.doing(f"{name}: loading"):
                 module(name).add_arguments(command)
+    if arguments[:1] == ["inspect"]:  # which has a default subcommand
+        arguments[1:] = module("inspect").completed(arguments[1:])
     options = parser.parse_args(arguments)
     try:
         allow_enough()

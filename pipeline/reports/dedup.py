@@ -94,7 +94,7 @@ def _examples(version: Version, kept: Sequence[str]) -> dict[str, tuple[str, str
 def near_pairs(store: Store, corpora: Sequence[str]) -> list[dict[str, Any]]:
     """Some near duplicates, drawn at random: `jaccard`, and the beginnings of `removed` and of `kept`."""
     decisions = rejections.stored(store, [""], lambda _: keys.DEDUP, "decisions")
-    drawn = rejections.sample(decisions, pc.field("reason") == "near", PAIRS, 0)
+    drawn = rejections.Draw(PAIRS).rows(decisions, pc.field("reason") == "near")
     pairs = [row for _, rows in drawn for row in rows]
     texts = _beginnings(store, corpora, [pair[name] for pair in pairs for name in ("id", "duplicate_of")])
     return [pair | {"removed": texts[pair["id"]], "kept": texts[pair["duplicate_of"]]} for pair in pairs]

@@ -1,7 +1,8 @@
 """How many documents and bytes quality rejects, by its verdicts or by others; rows drawn at random."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from heapq import nsmallest
 from itertools import groupby, repeat
@@ -16,6 +17,7 @@ from pipeline.store import keys
 from pipeline.store.parquet import read_table
 from pipeline.store.store import Store
 
+KEPT = "kept"  # in place of a rule
 Row = dict[str, Any]
 Place = tuple[str, str]  # a corpus, and a part of it
 Tables = Iterable[tuple[Place, pa.Table]]  # one part at a time: memory follows the part
@@ -39,38 +41,50 @@ def verdicts(store: Store, corpora: Iterable[str], **columns: Column) -> Tables:
         yield place, rows
 
 
+def column(store: Store, key: Callable[[str], str], table: str, name: str) -> Column:
+    """A column of a table of a stage."""
+    return lambda corpus, part: read_table(store.current(key(corpus)).named(part, table), ["id", name])
+
+
 def totals(store: Store, corpora: Iterable[str], *by: str, **columns: Column) -> Amounts:
     """The amounts by corpus and by the values of columns of `verdicts`."""
+    sizes = column(store, keys.signals, "signals", "bytes")
+    return added(
+        ((corpus, *(row[name] for name in by)), np.array([row["id_count"], row["bytes_sum"]]))
+        for (corpus, _), rows in verdicts(store, corpora, bytes=sizes, **columns)
+        for row in rows.group_by([*by]).aggregate([("id", "count"), ("bytes", "sum")]).to_pylist()
+    )
+
+
+def added(amounts: Iterable[tuple[tuple[Any, ...], np.ndarray]]) -> Amounts:
+    """The sums of the amounts with the same key."""
     found: Amounts = defaultdict(partial(np.zeros, 2, int))
-    for (corpus, _), rows in verdicts(store, corpora, bytes=partial(_sizes, store), **columns):
-        for row in rows.group_by([*by]).aggregate([("id", "count"), ("bytes", "sum")]).to_pylist():
-            found[corpus, *(row[name] for name in by)] += row["id_count"], row["bytes_sum"]
+    for key, amount in amounts:
+        found[key] += amount
     return found
 
 
-def _sizes(store: Store, corpus: str, part: str) -> pa.Table:
-    return read_table(store.current(keys.signals(corpus)).named(part, "signals"), ["id", "bytes"])
+def ordered(amounts: Amounts, corpora: Sequence[str]) -> list[tuple[Any, ...]]:
+    """The keys of the amounts by corpus, first what is kept, then by the number of documents."""
+    return sorted(amounts, key=lambda key: (corpora.index(key[0]), bool(key[1]), -amounts[key][0], str(key)))
 
 
-def summed(amounts: Amounts, *places: int) -> Amounts:
-    """The amounts by these places of their keys alone."""
-    found: Amounts = defaultdict(amounts.default_factory)
-    for key, amount in amounts.items():
-        found[tuple(key[place] for place in places)] += amount
-    return found
+@dataclass(frozen=True)
+class Draw:
+    """At most `size` rows at random. The same seed draws the same rows."""
 
+    size: int
+    seed: int = 0
 
-def sample(tables: Tables, which: pc.Expression, size: int, seed: int) -> Iterator[tuple[Place, list[Row]]]:
-    """At most `size` rows of those that pass `which`, each as likely as any other. The same seed draws the
-    same rows.
-    """
-    random = np.random.default_rng(seed)
-    drawn: list[tuple[float, tuple[int, Place], Row]] = []
-    for number, (place, table) in enumerate(tables):
-        rows = table.filter(which)
-        draws = random.random(rows.num_rows)
-        first = draws.argsort()[:size]
-        found = zip(draws[first], repeat((number, place)), rows.take(first).to_pylist(), strict=False)
-        drawn = nsmallest(size, [*drawn, *found], key=itemgetter(0))
-    for (_, place), each in groupby(sorted(drawn, key=itemgetter(1)), key=itemgetter(1)):
-        yield place, [row for *_, row in each]
+    def rows(self, tables: Tables, which: pc.Expression) -> Iterator[tuple[Place, list[Row]]]:
+        """Some of those that pass `which`, each as likely as any other."""
+        random = np.random.default_rng(self.seed)
+        drawn: list[tuple[float, tuple[int, Place], Row]] = []
+        for number, (place, table) in enumerate(tables):
+            rows = table.filter(which)
+            draws = random.random(rows.num_rows)
+            first = draws.argsort()[: self.size]
+            found = zip(draws[first], repeat((number, place)), rows.take(first).to_pylist(), strict=False)
+            drawn = nsmallest(self.size, [*drawn, *found], key=itemgetter(0))
+        for (_, place), each in groupby(sorted(drawn, key=itemgetter(1)), key=itemgetter(1)):
+            yield place, [row for *_, row in each]

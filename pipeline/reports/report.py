@@ -126,8 +126,8 @@ def removed(store: Store, corpora: Sequence[str]) -> dict[str, Any]:
         "rejected": [
             (f"{rule}, {place[0]}: {evidence}", text)
             for rule in dict.fromkeys(one.rule for _, one in verdicts if one.rule)
-            for place, rows in rejections.sample(
-                rejections.verdicts(store, corpora), pc.field("rule") == rule, OF_EACH_RULE, 0
+            for place, rows in rejections.Draw(OF_EACH_RULE).rows(
+                rejections.verdicts(store, corpora), pc.field("rule") == rule
             )
             for _, evidence, text in judged(store, place, rows, CHARACTERS)
         ],

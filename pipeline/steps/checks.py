@@ -128,7 +128,7 @@ def half_is_kept(it: Subject) -> Finding:
     if share > HALF:
         most = reasons(quality)[1]
         message += (
-            f", {most.documents:,} of them by {most.rule}. `python -m pipeline inspect {most.rule} "
+            f", {most.documents:,} of them by {most.rule}. `python -m pipeline inspect documents {most.rule} "
             f"--corpus {corpus}` shows some; if they are good, change "
             f"`{_setting(it.recipe, corpus, most.rule)}` or choose another profile"
         )

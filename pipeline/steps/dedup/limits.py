@@ -41,8 +41,8 @@ def _lost(version: Version, max_share: float) -> Iterator[str]:
             yield (
                 f"corpus {corpus!r} loses {lost:,} of {counts['documents']:,} documents "
                 f"({share:.0%}, the limit is {max_share:.0%}), "
-                f"among them {ids}: look at them with `python -m pipeline inspect near --corpus {corpus}`, "
-                "then change the corpora or raise dedup_guard.max_lost_share"
+                f"among them {ids}: look at them with `python -m pipeline inspect documents near "
+                f"--corpus {corpus}`, then change the corpora or raise dedup_guard.max_lost_share"
             )
 
 

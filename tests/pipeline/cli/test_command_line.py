@@ -12,6 +12,7 @@ from hypothesis import settings as bounded
 from hypothesis import strategies as st
 
 from pipeline.cli import COMMANDS, main, module
+from pipeline.cli.inspect import VIEWS
 from trainer.system.history import STORE_VARIABLE
 
 SECONDS = 60
@@ -44,10 +45,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def options(command: str, required: bool) -> list[tuple[str, bool]]:
+def options(command: str, subcommand: str | None, required: bool) -> list[tuple[str, bool]]:
     """The options of a command, and whether each takes a value."""
     parser = ArgumentParser(add_help=False)
-    module(command).add_arguments(parser)
+    (VIEWS[subcommand] if subcommand else module(command)).add_arguments(parser)
     return [
         (action.option_strings[-1], action.nargs != 0)
         for action in parser._actions
@@ -61,9 +62,11 @@ def lines(draw: st.DrawFn) -> list[str]:
     value = st.sampled_from([*PATHS, *VALUES]) | st.text(
         st.characters(codec="utf-8", exclude_characters="\0"), max_size=8
     )
-    line = [command, *draw(st.lists(st.sampled_from(PATHS) | value, min_size=1, max_size=2))]
-    chosen = options(command, required=True)
-    if others := options(command, required=False):
+    subcommand = draw(st.sampled_from([*VIEWS])) if command == "inspect" else None
+    words = draw(st.lists(st.sampled_from(PATHS) | value, min_size=1, max_size=2))
+    line = [command, *([subcommand] if subcommand else []), *words]
+    chosen = options(command, subcommand, required=True)
+    if others := options(command, subcommand, required=False):
         chosen += draw(st.lists(st.sampled_from(others), max_size=3))
     for option, takes_value in chosen:
         line += [option, draw(value)] if takes_value else [option]

@@ -62,11 +62,11 @@ def test_what_is_not_there_is_named(
 
 
 def test_inspect_shows_cuts_without_personal_data(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["inspect", "mail_headers"]) == 0
+    assert main(["inspect", "documents", "mail_headers"]) == 0
     shown = capsys.readouterr().out
     assert "Subject: tea" in shown
     assert "From: [EMAIL]" in shown
-    assert main(["inspect", "repeated_line"]) == 0
+    assert main(["inspect", "documents", "repeated_line"]) == 0
     assert capsys.readouterr().out.count("    Home") == 2
 
 
@@ -92,7 +92,7 @@ def test_an_address_at_the_end_of_what_is_shown_of_a_cut_is_not_shown(
         store, engine, "notes", FilesConfig(paths=("notes.jsonl",)).anchored(project), loaded.raw.part_bytes
     )
     edit(store, engine, "notes", loaded.rules("notes").edits, keys.raw("notes"))
-    assert main(["inspect", "mail_headers"]) == 0
+    assert main(["inspect", "documents", "mail_headers"]) == 0
     shown = capsys.readouterr().out
     assert "Subject: tea" in shown
     assert "jane" not in shown

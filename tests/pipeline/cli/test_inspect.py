@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from pipeline.cli import main
+from pipeline.cli.inspect import VIEWS
 from pipeline.recipe.recipe import RECIPES
 from pipeline.sources.documents import document_id, own_id
 from pipeline.sources.files import FilesConfig
@@ -89,7 +90,7 @@ def named(corpus: str, name: str) -> str:
 def test_a_rule_shows_its_documents_with_the_signal_the_threshold_and_the_scrubbed_text(
     inspect: Callable[..., tuple[int, str]],
 ) -> None:
-    status, said = inspect("min_words")
+    status, said = inspect("documents", "min_words")
     assert status == 0
     entries = said.strip().split("\n\n")
     assert entries == [
@@ -118,7 +119,9 @@ def test_without_a_rule_it_counts_what_each_rule_of_each_corpus_rejected(
         ["letters", "kept", "2", "66.7%", f"{1 - of_letters:.1%}"],
         ["letters", "min_words", "1", *shares["letters"]],
     ]
-    assert [line.split() for line in inspect("--corpus", "notes")[1].splitlines()] == lines[:3]
+    assert [line.split() for line in inspect("counts", "--corpus", "notes")[1].splitlines()] == lines[:3]
+    assert inspect("counts") == (0, said)
+    assert inspect("--corpus", "notes") == inspect("counts", "--corpus", "notes")
 
 
 def test_a_document_in_another_language_is_shown_with_what_was_detected(
@@ -136,7 +139,7 @@ def test_a_document_in_another_language_is_shown_with_what_was_detected(
     scrubbed(store, tmp_path / "notes.jsonl", *({"id": name, "text": text} for name, text in texts.items()))
     judge(store, ENGINE, "notes", PROFILES["none"].model_copy(update={"languages": ("en", "fr")}))
     monkeypatch.setenv("GROUNDWORK_STORE", str(store.root))
-    status, said = inspect("language", "--corpus", "notes")
+    status, said = inspect("documents", "language", "--corpus", "notes")
     assert status == 0
     assert said.startswith(f"{named('notes', 'de')}\nlanguage = de, language_confidence = ")
     assert f", languages = en fr, min_language_confidence = 0.5\n    {texts['de']}\n" in said
@@ -156,16 +159,16 @@ def test_by_language_a_threshold_is_said_to_be_that_of_english_beside_the_langua
     scrubbed(store, tmp_path / "notes.jsonl", *({"id": name, "text": text} for name, text in texts.items()))
     judge(store, ENGINE, "notes", PROFILES["none"].model_copy(update=changes))
     monkeypatch.setenv("GROUNDWORK_STORE", str(store.root))
-    status, said = inspect("max_avg_word_length", "--corpus", "notes", "--limit", "1")
+    status, said = inspect("documents", "max_avg_word_length", "--corpus", "notes", "--limit", "1")
     assert status == 0
     assert said.startswith(f"{named('notes', 'de')}\navg_word_length = ")
     assert ", max_avg_word_length = 10.0 in English, language = de\n" in said
 
 
 def test_one_corpus_and_so_many_documents(inspect: Callable[..., tuple[int, str]]) -> None:
-    assert named("letters", "brief") in inspect("min_words", "--corpus", "letters")[1]
+    assert named("letters", "brief") in inspect("documents", "min_words", "--corpus", "letters")[1]
     for narrower in (("--corpus", "letters"), ("--limit", "1")):
-        rejected, kept = inspect("min_words", *narrower)[1].split("kept, at random:")
+        rejected, kept = inspect("documents", "min_words", *narrower)[1].split("kept, at random:")
         assert rejected.count("words = 2, min_words") == kept.count(", min_words") == 1
 
 
@@ -173,7 +176,7 @@ def test_one_corpus_and_so_many_documents(inspect: Callable[..., tuple[int, str]
 def test_a_duplicate_is_shown_beside_the_document_that_stays(
     reason: str, removed: str, inspect: Callable[..., tuple[int, str]]
 ) -> None:
-    status, said = inspect(reason)
+    status, said = inspect("documents", reason)
     assert status == 0
     assert said.startswith(f"removed {named('letters', removed)}: {reason}, Jaccard ")
     assert f"\nkept {named('notes', 'long')}, which stands for 3 documents\n    word0 word1" in said
@@ -181,34 +184,83 @@ def test_a_duplicate_is_shown_beside_the_document_that_stays(
 
 
 def test_a_rule_that_rejected_nothing_says_so(inspect: Callable[..., tuple[int, str]]) -> None:
-    assert inspect("max_words") == (0, "max_words: no document of notes, letters\n")
+    assert inspect("documents", "max_words") == (0, "max_words: no document of notes, letters\n")
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["too_dull"], "error: RULE: unknown 'too_dull'; choose from language, min_words"),
+        (["documents", "too_dull"], "error: RULE: unknown 'too_dull'; choose from language, min_words"),
+        (["documents", "contaminated"], "error: contaminated: nothing was searched for: set `decontamin"),
         (
-            ["min_words", "--corpus", "diaries"],
+            ["documents", "min_words", "--corpus", "diaries"],
             "error: --corpus: unknown 'diaries'; choose from notes, letters",
         ),
-        (["min_words", "--limit", "0"], "error: --limit 0"),
-        (["min_words", "--seed", "-1"], "error: --seed -1: must be at least 0"),
-        (["--by", "language"], "error: --by language: no language was detected: set `quality.by_language`"),
+        (["documents", "min_words", "--limit", "0"], "error: --limit 0"),
+        (["documents", "min_words", "--seed", "-1"], "error: --seed -1: must be at least 0"),
         (
-            ["--what-if", "min_wordz=20"],
-            "error: --what-if: quality: unknown key 'min_wordz': did you mean 'min_words'?\n",
+            ["counts", "--by", "language"],
+            "error: --by language: no language was detected: set `quality.by_language`",
         ),
-        (["--what-if", "min_words=-1"], "error: --what-if: quality.min_words: must be at least 0, not -1\n"),
-        (["--what-if", "languages=[en]"], "error: --what-if: this needs languages or filters that have not "),
-        (["--against", "base"], "error: --against base: this is the recipe itself"),
-        (["--against", "strict"], "error: {recipe}: no variant is named 'strict'; choose from base"),
+        (
+            ["what-if", "min_wordz=20"],
+            "error: what-if: quality: unknown key 'min_wordz': did you mean 'min_words'?\n",
+        ),
+        (["what-if", "min_words=-1"], "error: what-if: quality.min_words: must be at least 0, not -1\n"),
+        (["what-if", "languages=[en]"], "error: what-if: this needs languages or filters that have not "),
+        (["against", "base"], "error: against base: this is the recipe itself"),
+        (["against", "strict"], "error: {recipe}: no variant is named 'strict'; choose from base"),
     ],
 )
 def test_a_mistake_is_named(arguments: list[str], says: str, inspect: Callable[..., tuple[int, str]]) -> None:
     status, said = inspect(*arguments)
     assert status == 2
     assert said.startswith(says.format(recipe=os.environ["GROUNDWORK_RECIPE"]))
+
+
+def test_an_unknown_rule_is_answered_with_the_command_for_the_nearest(
+    inspect: Callable[..., tuple[int, str]],
+) -> None:
+    status, said = inspect("documents", "min_wordz")
+    assert (status, said.count("\n")) == (2, 1)
+    assert said.endswith(", as in `python -m pipeline inspect documents min_words`\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (["min_words"], "documents min_words"),
+        (["min_words", "--corpus", "notes", "--limit", "3"], "documents min_words --corpus notes --limit 3"),
+        (["--corpus", "notes", "min_words"], "documents min_words --corpus notes"),
+        (["--seed", "1", "documents", "kept"], "documents kept --seed 1"),
+        (["counts", "Long words"], "documents 'Long words'"),
+        (
+            ["--what-if", "min_words=20", "--what-if=filters=[{name: a}]"],
+            "what-if min_words=20 'filters=[{name: a}]'",
+        ),
+        (["--against", "strict", "--variant", "lax"], "against strict --variant lax"),
+        (["--limit", "3"], "documents RULE --limit 3"),
+    ],
+)
+def test_a_question_without_its_subcommand_is_answered_with_the_command_to_write(
+    arguments: list[str], meant: str, inspect: Callable[..., tuple[int, str]]
+) -> None:
+    expected = f"first: write `python -m pipeline inspect {meant}`\n"
+    status, said = inspect(*arguments)
+    assert (status, said) == (2, f"error: inspect: name counts, documents, what-if or against {expected}")
+
+
+def test_what_pages_and_messages_tell_users_to_write_names_a_subcommand() -> None:
+    root = Path(__file__).parents[3]
+    files = [*root.glob("*.md"), *(root / "docs").rglob("*.md"), *(root / "pipeline").rglob("*.*")]
+    told = [
+        (file.name, word)
+        for file in files
+        if file.name != "CHANGELOG.md" and file.suffix in (".md", ".py", ".yaml")
+        for word in re.findall(r"(?:python -m pipeline |`)inspect +([^\s`#]+)", file.read_text())
+    ]
+    assert len(told) > 10
+    assert [one for one in told if one[1] not in VIEWS] == []
 
 
 def test_text_newer_than_the_verdicts_is_not_shown_with_them(
@@ -222,7 +274,7 @@ def test_text_newer_than_the_verdicts_is_not_shown_with_them(
         if words == "one":
             judge(store, ENGINE, "notes", PLAIN)
     monkeypatch.setenv("GROUNDWORK_STORE", str(store.root))
-    status, said = inspect("min_words", "--corpus", "notes")
+    status, said = inspect("documents", "min_words", "--corpus", "notes")
     assert (status, said) == (
         2,
         "error: corpora/notes/signals has not been made for this recipe yet, the newest version has other "
@@ -357,7 +409,7 @@ def test_of_each_language_it_counts_what_is_kept_in_documents_and_bytes(
     kept = {id_ for id_, rule in rules.items() if rule is None}
     of_bytes = sum(sizes[id_] for id_ in kept) / sum(sizes[id_] for id_ in english)
     assert kept < english
-    assert table(inspect_many("--by", "language", "--corpus", "talks")[1]) == [
+    assert table(inspect_many("counts", "--by", "language", "--corpus", "talks")[1]) == [
         ["talks", "en", "48", str(len(kept)), f"{len(kept) / 48:.1%}", f"{of_bytes:.1%}"],
         ["talks", "de", "12", "0", "0.0%", "0.0%"],
     ]
@@ -372,7 +424,7 @@ def test_documents_are_drawn_from_all_parts_by_the_seed(
     assert len({place[id_] for id_ in rejected}) > 4
 
     def drawn(seed: int, what: str = "min_words", limit: int = 6) -> list[str]:
-        return entries(inspect_many(what, "--seed", str(seed), "--limit", str(limit))[1])
+        return entries(inspect_many("documents", what, "--seed", str(seed), "--limit", str(limit))[1])
 
     assert drawn(1) == drawn(1)
     ids = [drawn(seed) for seed in range(30)]
@@ -389,7 +441,7 @@ def test_documents_are_drawn_from_all_parts_by_the_seed(
 def test_kept_documents_are_shown_with_every_signal_that_judges_them(
     many: Path, inspect_many: Callable[..., tuple[int, str]]
 ) -> None:
-    said = inspect_many("kept", "--limit", "1")[1]
+    said = inspect_many("documents", "kept", "--limit", "1")[1]
     (id_,) = entries(said)
     (text,) = [text for corpus in ("talks", "mails") for one, _, text in stored(many, corpus) if one == id_]
     assert f"\n    {text[:400]}\n" in said
@@ -418,8 +470,8 @@ def test_kept_documents_are_shown_with_every_signal_that_judges_them(
 def test_what_if_counts_what_the_stage_would_reject(
     many: Path, inspect_many: Callable[..., tuple[int, str]], changes: dict[str, object]
 ) -> None:
-    given = [f"--what-if={name}={json.dumps(value)}" for name, value in changes.items()]
-    status, said = inspect_many(*given, "--limit", "1000")
+    given = [f"{name}={json.dumps(value)}" for name, value in changes.items()]
+    status, said = inspect_many("what-if", *given, "--limit", "1000")
     assert status == 0
     lost, gained = set(), set()
     for corpus in ("talks", "mails"):
@@ -443,15 +495,15 @@ def test_a_what_if_changes_the_rules_that_each_corpus_has_for_itself(
     many: Path, inspect_many: Callable[..., tuple[int, str]]
 ) -> None:
     """Before and after, as for a corpus with the same settings from the recipe."""
-    _, expected = inspect_many("--what-if", "min_words=20")
+    _, expected = inspect_many("what-if", "min_words=20")
     recipe = (many / "recipe.yaml").read_text()
     try:
         written = yaml.safe_load(recipe)
         own = {"quality": written["quality"] | {"profile": "plain"}}
         written |= {"quality": "none", "corpora": [one | own for one in written["corpora"]]}
         (many / "recipe.yaml").write_text(yaml.safe_dump(written))
-        assert inspect_many("--what-if", "min_words=20") == (0, expected)
-        assert inspect_many("--by", "language")[0] == 0
+        assert inspect_many("what-if", "min_words=20") == (0, expected)
+        assert inspect_many("counts", "--by", "language")[0] == 0
     finally:
         (many / "recipe.yaml").write_text(recipe)
 
@@ -459,7 +511,7 @@ def test_a_what_if_changes_the_rules_that_each_corpus_has_for_itself(
 def test_a_what_if_counts_without_reading_text(
     many: Path, inspect_many: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    asked = ("--what-if", "min_words=20", "--limit=0")
+    asked = ("what-if", "min_words=20", "--limit=0")
     before = inspect_many(*asked)
     shutil.copytree(many / "store", tmp_path / "store")
     for file in (tmp_path / "store" / "corpora").glob("*/scrubbed/*/documents/*.parquet"):
@@ -471,7 +523,7 @@ def test_a_what_if_counts_without_reading_text(
 def test_a_what_if_says_how_each_document_begins(
     many: Path, inspect_many: Callable[..., tuple[int, str]]
 ) -> None:
-    _, said = inspect_many("--what-if", "min_words=20", "--limit", "1000")
+    _, said = inspect_many("what-if", "min_words=20", "--limit", "1000")
     texts = {
         row["id"]: row["text"]
         for file in (many / "store" / "corpora").glob("*/scrubbed/*/documents/*.parquet")
@@ -489,7 +541,7 @@ def test_against_a_variant_shows_what_only_one_of_the_two_keeps(
     ours, theirs = verdicts(many, "talks"), verdicts(many, "talks", **STRICT)
     lost = {id_: theirs[id_] for id_ in ours if ours[id_] is None and theirs[id_]}
     assert len({*lost.values()}) == 2
-    status, said = inspect_many("--against", "strict", "--corpus", "talks", "--limit", "1000")
+    status, said = inspect_many("against", "strict", "--corpus", "talks", "--limit", "1000")
     assert status == 0
     only_ours, only_theirs = said.split("kept base, rejected strict:")[1].split("kept strict, rejected base:")
     expected = counted(many, "talks", lost)
@@ -501,7 +553,7 @@ def test_against_a_variant_shows_what_only_one_of_the_two_keeps(
             shown = f"talks {id_}\nwords = {len(text.split())}, min_words = 45\n    {text[:400]}\n"
             assert shown in only_ours
     assert only_theirs == "\nno document\n"
-    back = inspect_many("--against", "base", "--variant", "strict", "--corpus", "talks")[1]
+    back = inspect_many("against", "base", "--variant", "strict", "--corpus", "talks")[1]
     assert table(back.split("kept base, rejected strict:")[1]) == table(only_ours)
 
 
@@ -511,20 +563,20 @@ def test_against_a_variant_shows_what_only_one_of_the_two_keeps(
         (
             "unmade",
             "mails",
-            "error: --against unmade: corpora/mails/quality has not been made for this recipe yet, .* first: "
+            "error: against unmade: corpora/mails/quality has not been made for this recipe yet, .* first: "
             "`python -m pipeline variants run unmade --job corpus`$",
         ),
         (
             "lax",
             "talks",
-            "error: --against lax: the scrubbed text of talks differs, so the verdicts cannot be compared: ",
+            "error: against lax: the scrubbed text of talks differs, so the verdicts cannot be compared: ",
         ),
     ],
 )
 def test_verdicts_that_cannot_be_compared_are_refused(
     variant: str, corpus: str, says: str, inspect_many: Callable[..., tuple[int, str]]
 ) -> None:
-    status, said = inspect_many("--against", variant, "--corpus", corpus)
+    status, said = inspect_many("against", variant, "--corpus", corpus)
     assert status == 2
     assert re.match(says, said)
 
@@ -558,8 +610,8 @@ def test_documents_are_named_by_the_titles_that_are_their_ids(
         return capsys.readouterr().out
 
     mail = named("wiki", titles[2])
-    assert f'{mail} "Mail of [EMAIL]"\nwords = 1' in said("inspect", "min_words")
-    pair = said("inspect", "exact")
+    assert f'{mail} "Mail of [EMAIL]"\nwords = 1' in said("inspect", "documents", "min_words")
+    pair = said("inspect", "documents", "exact")
     gone, stays = sorted(titles[:2], key=lambda one: f"removed {named('wiki', one)}" not in pair)
     assert f'removed {named("wiki", gone)} "{gone}": exact' in pair
     assert f'kept {named("wiki", stays)} "{stays}", which stands for 2' in pair

@@ -127,7 +127,7 @@ def test_inspect_shows_what_a_document_quotes(
     settings = {**SETTINGS, "decontamination": asked.model_dump()}
     monkeypatch.setenv("GROUNDWORK_STORE", str(store.root))
     monkeypatch.setenv("GROUNDWORK_RECIPE", str(recipe(tmp_path, **settings)))
-    assert main(["inspect", "contaminated"]) == 0
+    assert main(["inspect", "documents", "contaminated"]) == 0
     said = capsys.readouterr().out
     assert "quotes exam: 'write to [email] and ask how many of the 48 clips she sold'" in said
     assert said.count("docs ") == 1

@@ -378,22 +378,22 @@ def test_inspect_shows_reasons_signals_and_errors(
         return capsys.readouterr().out
 
     assert [line.split()[1] for line in shown().splitlines()[1:]][:2] == ["kept", "even"]
-    assert "\nodd\n" in shown("even")
-    assert re.search(r"\nlength = \d+, least = 5000\n", shown("Long"))
-    assert re.search(r"\nValueError: .*\(own\.py, line \d+\)\n", shown("fails_on.error"))
-    rejected, kept = shown("Long").split("kept, at random:")
+    assert "\nodd\n" in shown("documents", "even")
+    assert re.search(r"\nlength = \d+, least = 5000\n", shown("documents", "Long"))
+    assert re.search(r"\nValueError: .*\(own\.py, line \d+\)\n", shown("documents", "fails_on.error"))
+    rejected, kept = shown("documents", "Long").split("kept, at random:")
     assert all(int(length) < 5000 for length in re.findall(r"length = (\d+)", rejected))
     assert all(int(length) >= 5000 for length in re.findall(r"length = (\d+)", kept))
     assert re.search(r"\nlength = \d+, least = 5000\n", kept)
-    table = shown("--what-if=min_words=500").partition("\n\n")[0].splitlines()[1:]
+    table = shown("what-if", "min_words=500").partition("\n\n")[0].splitlines()[1:]
     then = {rule: documents for _, rule, _, _, documents, _ in map(str.split, table) if documents != "0"}
     stricter = PROFILES["none"].model_copy(update={"filters": tuple(own), "min_words": 500})
     again = reasons(judge(store, ENGINE, "notes", stricter))
     assert then == {reason.rule or "kept": str(reason.documents) for reason in again}
     assert then.keys() >= {"min_words", "even", "Long"}
-    assert main(["inspect", "--what-if", "filters=[]"]) == 2
-    assert "--what-if: this needs languages or filters that have not been" in capsys.readouterr().err
-    assert main(["inspect", "odd"]) == 2
+    assert main(["inspect", "what-if", "filters=[]"]) == 2
+    assert "what-if: this needs languages or filters that have not been" in capsys.readouterr().err
+    assert main(["inspect", "documents", "odd"]) == 2
     assert "RULE: unknown 'odd'; choose from language" in capsys.readouterr().err
 
 

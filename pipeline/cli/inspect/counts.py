@@ -1,0 +1,52 @@
+"""inspect counts: the documents that each rule rejects, or those that are kept of each language."""
+
+import argparse
+from collections.abc import Iterator
+
+import numpy as np
+
+from pipeline.cli.inspect.options import Subject
+from pipeline.cli.opening import UsageError
+from pipeline.reports import rejections, tables
+from pipeline.store import keys
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--by", choices=["language"], help="count the kept documents of each language")
+
+
+def lines(asked: Subject, options: argparse.Namespace) -> Iterator[str]:
+    return _by_language(asked) if options.by else _by_rule(asked)
+
+
+def _by_rule(asked: Subject) -> Iterator[str]:
+    """The kept and the rejected documents by corpus and rule."""
+    found = rejections.totals(asked.store, asked.corpora, "rule")
+    whole = rejections.added(((corpus,), amount) for (corpus, _), amount in found.items())
+    rows = (
+        (corpus, rule or rejections.KEPT, *_shares(found[corpus, rule], whole[corpus,]))
+        for corpus, rule in rejections.ordered(found, asked.corpora)
+    )
+    return tables.table("corpus,verdict,documents,share,of bytes", rows)
+
+
+def _by_language(asked: Subject) -> Iterator[str]:
+    """What is kept of each language in each corpus."""
+    corpora = [name for name in asked.corpora if asked.recipe.rules(name).quality.detects]
+    if not corpora:
+        raise UsageError(
+            "--by language: no language was detected: set `quality.by_language` and run the job `corpus`"
+        )
+    detected = rejections.column(asked.store, keys.languages, "languages", "language")
+    found = rejections.totals(asked.store, corpora, "language", "keep", language=detected)
+    whole = rejections.added(((corpus, one), amount) for (corpus, one, _), amount in found.items())
+    rows = (
+        (corpus, one, f"{whole[corpus, one][0]:,}", *_shares(found[corpus, one, True], whole[corpus, one]))
+        for corpus, one in rejections.ordered(whole, corpora)
+    )
+    return tables.table("corpus,language,documents,kept,share,of bytes", rows)
+
+
+def _shares(amount: np.ndarray, whole: np.ndarray) -> tuple[str, ...]:
+    """A number of documents, and what share of the documents and bytes it is."""
+    return f"{amount[0]:,}", *(f"{share:.1%}" for share in amount / np.maximum(whole, 1))

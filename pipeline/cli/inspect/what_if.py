@@ -1,0 +1,65 @@
+"""inspect what-if: what the rules would reject with other settings, by what has been measured."""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from pipeline.cli.inspect.options import Subject, add_draw, chosen_draw
+from pipeline.cli.opening import UsageError
+from pipeline.plugins.filters import Filter
+from pipeline.recipe import variants
+from pipeline.recipe.loading import recipe_path
+from pipeline.recipe.recipe import BASE, Recipe, RecipeError
+from pipeline.reports.disagreements import Comparison, Judging
+from pipeline.stages.quality import QualityParams
+from pipeline.steps.corpus.quality import Quality
+from trainer.config.run import override
+from trainer.system.errors import TrainerError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("changes", metavar="SETTING=VALUE", nargs="+", help="another setting of `quality`")
+    add_draw(parser)
+
+
+def lines(asked: Subject, options: argparse.Namespace) -> Iterator[str]:
+    """Raises UsageError where more would have to be measured."""
+    draw, changed = chosen_draw(options), _changed(asked, options.changes)
+    rules = {name: changed.rules(name).quality for name in asked.corpora}
+    if not all(_is_measured(new, asked.recipe.rules(name).quality) for name, new in rules.items()):
+        raise UsageError(
+            "what-if: this needs languages or filters that have not been measured: set them in a variant, "
+            "run the job `corpus` for it, and write `python -m pipeline inspect against VARIANT`"
+        )
+
+    def judge(corpus: str, part: str) -> pa.Table:
+        return Quality(corpus, rules[corpus]).judged_again(asked.store, part)
+
+    now, then = Judging("now", "rule"), Judging("then", "then")
+    return Comparison(asked.store, asked.corpora, judge, now, then, draw).lines()
+
+
+def _changed(asked: Subject, changes: Sequence[str]) -> Recipe:
+    """The recipe with these settings in place of those that it has for all corpora and for each."""
+    path = recipe_path()
+    given: dict[str, Any] = {}
+    try:
+        for change in changes:
+            for place in ("", *(f"corpora.{name}." for name in asked.corpora)):
+                override(given, f"{place}quality.{change}")
+        return variants.load(path, asked.recipe.variant or BASE, given)
+    except (TrainerError, RecipeError) as error:
+        raise UsageError(f"what-if: {str(error).removeprefix(f'{path}: ')}") from None
+
+
+def _is_measured(new: QualityParams, now: QualityParams) -> bool:
+    """Whether all that the rules `new` judge by was measured for the rules of `now`."""
+    return _measured(new) == _measured(now) and (now.detects or not new.detects)
+
+
+def _measured(rules: QualityParams) -> Any:
+    """What is measured for rules."""
+    own = [(one.name, one.python, one.version, Filter(one).measured_with) for one in rules.filters]
+    return own, rules.language_file
