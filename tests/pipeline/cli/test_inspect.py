@@ -509,15 +509,23 @@ def test_a_what_if_changes_the_rules_that_each_corpus_has_for_itself(
 
 
 def test_a_what_if_counts_without_reading_text(
-    many: Path, inspect_many: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    many: Path,
+    inspect_many: Callable[..., tuple[int, str]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
 ) -> None:
-    asked = ("what-if", "min_words=20", "--limit=0")
-    before = inspect_many(*asked)
+    asked = ("what-if", "min_words=45", "--limit=1")
+    status, before = inspect_many(*asked)
+    counts = before.partition("\n    ")[0]
+    assert status == 0
+    assert "kept now, rejected then:\ncorpus" in counts
     shutil.copytree(many / "store", tmp_path / "store")
     for file in (tmp_path / "store" / "corpora").glob("*/scrubbed/*/documents/*.parquet"):
         file.write_bytes(bytes(file.stat().st_size))
     monkeypatch.setenv("GROUNDWORK_STORE", str(tmp_path / "store"))
-    assert inspect_many(*asked) == before
+    assert main(["inspect", *asked]) == 2  # at the document that is shown next
+    assert capsys.readouterr().out == f"{counts}\n"
 
 
 def test_a_what_if_says_how_each_document_begins(
