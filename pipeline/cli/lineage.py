@@ -5,10 +5,10 @@ import json
 import shutil
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from functools import partial
 from typing import Any
 
+from pipeline.cli.answer import Answer
 from pipeline.cli.forget import costs, read_by
 from pipeline.cli.opening import UsageError, add_checkpoint, named_checkpoint, whole_store
 from pipeline.recipe import differences
@@ -27,6 +27,7 @@ from trainer.system import terminal
 LABEL = 13  # characters of the labels on the left
 SHOWN = 12  # characters of a version
 TEXT_SHOWN = 200  # characters of what a row read
+Entries = Iterable[tuple[str, str]]  # labels, and texts
 _wrap = partial(textwrap.wrap, break_long_words=False, break_on_hyphens=False)  # a path is never cut
 
 
@@ -61,6 +62,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
+    _check(options)
+    with terminal.doing("reading the lineage of checkpoints"):
+        shown = _answer(whole_store(), options).shown(options.json)
+    print(shown)
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Raises UsageError for options that do not go together."""
     asked = [options.checkpoint, options.variant, options.corpus, options.document]
     if len(asked) - asked.count(None) != 1:
         raise UsageError("lineage: give one of CHECKPOINT, --variant, --corpus and --document")
@@ -70,75 +79,78 @@ def run(options: argparse.Namespace) -> None:
         raise UsageError("--step: name a checkpoint of the run, too")
     if options.losses and options.step is None:
         raise UsageError("--losses: name the step with --step, too")
-    store, width = whole_store(), shutil.get_terminal_size().columns
-    answer: Any
-    lines: Iterable[str]
-    with terminal.doing("reading the lineage of checkpoints"):
-        if options.corpus is not None:
-            sightings = that_saw(store, options.corpus, options.version)
-            answer = [_sighting(one, options.corpus) for one in sightings]
-            lines = _sightings(sightings, answer, options.corpus)
-        elif options.document is not None:
-            answer = _read_by(store, options.document)
-            lines = _document(store, answer)
-        elif options.step is not None:
-            rows, by = batch(store, named_checkpoint(store, options), options.step, options.losses)
-            answer = {"step": options.step, "losses_by": by, "rows": rows}
-            lines = _rows(rows, by)
-        else:
-            named = named_checkpoint(store, options)
-            facts = {"path": str(named.path), "saved": named.saved, "model_only": named.is_model_only}
-            answer = {"checkpoint": named.name, **facts, **named.lineage}
-            lines = described(named, width)
-        as_json = partial(json.dumps, indent=1, ensure_ascii=False, default=asdict)
-        shown = as_json(answer) if options.json else "\n".join(lines)
-    print(shown)
+
+
+def _answer(store: Store, options: argparse.Namespace) -> Answer:
+    if options.corpus is not None:
+        sightings = that_saw(store, options.corpus, options.version)
+        seen = [_sighting(one, options.corpus) for one in sightings]
+        return Answer(seen, _sightings(sightings, seen, options.corpus))
+    if options.document is not None:
+        read = _read_by(store, options.document)
+        return Answer(read, _document(store, read))
+    named = named_checkpoint(store, options)
+    if options.step is not None:
+        rows, by = batch(store, named, options.step, options.losses)
+        return Answer({"step": options.step, "losses_by": by, "rows": rows}, _rows(rows, by))
+    facts = {"path": str(named.path), "saved": named.saved, "model_only": named.is_model_only}
+    everything = {"checkpoint": named.name, **facts, **named.lineage}
+    return Answer(everything, described(named, shutil.get_terminal_size().columns))
 
 
 def described(checkpoint: Checkpoint, width: int = 100) -> Iterator[str]:
     """A checkpoint's lineage as text, in lines of `width` characters: of the settings, those that differ from
     the defaults.
     """
-    entry = partial(_entry, width=width)
+    recipe, assets = checkpoint.lineage["recipe"], checkpoint.lineage["assets"]
+    yield from _entries(_facts(checkpoint), width)
+    for corpus in recipe["corpora"]:
+        name = corpus["name"]
+        tokens, epochs = checkpoint.corpus_tokens.get(name, 0), checkpoint.epochs(name)
+        yield f"\ncorpus {name}: {tokens:,} tokens trained on by then, {epochs:.3f} epochs"
+        yield from _entries(_corpus(checkpoint, corpus), width)
+    yield "\nall corpora"
+    yield from _entries(((f"  {key}", _stage(assets[key])) for key in (keys.DEDUP, keys.TOKENIZER)), width)
+    yield "\nsettings that differ from the defaults (--json has all)"
+    for name, settings in differences.of_recipe(recipe).items():
+        yield from _entries(_sections(name, settings), width)
+
+
+def _entries(entries: Entries, width: int) -> Iterator[str]:
+    """Each label with its text beside it, or on lines of its own if the label is long."""
+    for label, text in entries:
+        lines = _wrap(text, max(width - LABEL, 40)) or [""]
+        yield f"{label:<{LABEL - 1}} {lines.pop(0)}" if len(label) < LABEL else label
+        yield from (" " * LABEL + line for line in lines)
+
+
+def _facts(checkpoint: Checkpoint) -> Entries:
+    """What holds for all corpora."""
     lineage = checkpoint.lineage
-    recipe, assets = lineage["recipe"], lineage["assets"]
-    yield entry("checkpoint", f"{checkpoint.name}, after {checkpoint.tokens:,} tokens")
+    yield "checkpoint", f"{checkpoint.name}, after {checkpoint.tokens:,} tokens"
     deleted = "" if checkpoint.saved else ", deleted since then; the lineage is from the record of its run"
-    yield entry("path", f"{checkpoint.path}{deleted}")
+    yield "path", f"{checkpoint.path}{deleted}"
     if checkpoint.is_model_only:
-        yield entry("optimizer", "not kept (training.checkpoint.optimizer): training cannot resume from here")
+        yield "optimizer", "not kept (training.checkpoint.optimizer): training cannot resume from here"
     variant = f", variant {lineage['variant']}" if "variant" in lineage else ""
-    yield entry("recipe", f"{recipe['name']}{variant}")
-    yield entry("code", described_commit(lineage["git_commit"]))
+    yield "recipe", f"{lineage['recipe']['name']}{variant}"
+    yield "code", described_commit(lineage["git_commit"])
     libraries = ", ".join(f"{name} {version}" for name, version in sorted(checkpoint.libraries.items()))
-    yield entry("libraries", libraries or "unknown, the step was deleted")
-    if recipe["training"].get("pretrained"):
-        yield entry("started from", _weights(lineage))
-    for number, ancestor in enumerate(checkpoint.ancestors):
+    yield "libraries", libraries or "unknown, the step was deleted"
+    for number, origin in enumerate(_origins(checkpoint)):
+        yield "" if number else "started from", origin
+    if checkpoint.lora:
+        yield "trained by", f"{checkpoint.lora}, beside these weights and merged with them"
+
+
+def _origins(checkpoint: Checkpoint) -> Iterator[str]:
+    """The weights that training started from, and what each of their ancestors was trained on."""
+    if checkpoint.lineage["recipe"]["training"].get("pretrained"):
+        yield _weights(checkpoint.lineage)
+    for ancestor in checkpoint.ancestors:
         seen = ", ".join(f"{tokens:,} of {name}" for name, tokens in ancestor.corpus_tokens.items())
         how = f", by {ancestor.lora}" if ancestor.lora else ""
-        first = number == 0 and not recipe["training"].get("pretrained")
-        yield entry("started from" if first else "", f"{ancestor.described}{how}: {seen}")
-    if checkpoint.lora:
-        yield entry("trained by", f"{checkpoint.lora}, beside these weights and merged with them")
-    for corpus in recipe["corpora"]:
-        yield ""
-        yield from _corpus(checkpoint, corpus, differences.of_source(corpus["source"]), width)
-    yield ""
-    yield "all corpora"
-    for key in (keys.DEDUP, keys.TOKENIZER):
-        yield entry(f"  {key}", _stage(assets[key]))
-    yield ""
-    yield "settings that differ from the defaults (--json has all)"
-    for name, settings in differences.of_recipe(recipe).items():
-        yield from (entry(f"  {label}", text) for label, text in _sections(name, settings))
-
-
-def _entry(label: str, text: str, width: int) -> str:
-    """A label, and the text beside it, or on lines of its own if the label is long."""
-    lines = _wrap(text, max(width - LABEL, 40)) or [""]
-    first = [f"{label:<{LABEL - 1}} {lines.pop(0)}"] if len(label) < LABEL else [label]
-    return "\n".join([*first, *(" " * LABEL + line for line in lines)])
+        yield f"{ancestor.described}{how}: {seen}"
 
 
 def _weights(lineage: Mapping[str, Any]) -> str:
@@ -149,24 +161,20 @@ def _weights(lineage: Mapping[str, Any]) -> str:
     return f"the weights {place}{f', sha256 {content}' if content else ''}{unknown}"
 
 
-def _corpus(
-    checkpoint: Checkpoint, corpus: Mapping[str, Any], source: Mapping[str, Any], width: int
-) -> Iterator[str]:
+def _corpus(checkpoint: Checkpoint, corpus: Mapping[str, Any]) -> Entries:
+    """Where a corpus is from, and what was made of it."""
     name, assets = corpus["name"], checkpoint.lineage["assets"]
-    inputs = assets[keys.raw(name)].get("inputs", {})
-    tokens, epochs = checkpoint.corpus_tokens.get(name, 0), checkpoint.epochs(name)
-    yield f"corpus {name}: {tokens:,} tokens trained on by then, {epochs:.3f} epochs"
-    yield _entry("  source", ", ".join(_setting(what, value) for what, value in source.items()), width)
+    source = differences.of_source(corpus["source"])
+    yield "  source", ", ".join(_setting(what, value) for what, value in source.items())
     named = {"source": "content", "revision": "revision"}
-    found = ", ".join(f"{named.get(what, what)} {value[:40]}" for what, value in inputs.items())
-    yield _entry("", found, width)
+    inputs = assets[keys.raw(name)].get("inputs", {})
+    yield "", ", ".join(f"{named.get(what, what)} {value[:40]}" for what, value in inputs.items())
     for key in assets:
         if key.startswith(keys.of_corpus(name, "")):
-            yield _entry(f"  {key.rpartition('/')[2]}", _stage(assets[key]), width)
-    decided = checkpoint.lineage.get("dedup", {}).get(name)
-    if decided:
-        yield _entry("  dedup", _counts(decided), width)
-    yield _entry("  shards", _stage(assets[keys.token_shards(name)]), width)
+            yield f"  {key.rpartition('/')[2]}", _stage(assets[key])
+    if decided := checkpoint.lineage.get("dedup", {}).get(name):
+        yield "  dedup", _counts(decided)
+    yield "  shards", _stage(assets[keys.token_shards(name)])
 
 
 def _stage(asset: Mapping[str, Any]) -> str:
@@ -184,14 +192,14 @@ def _counts(counts: Mapping[str, int]) -> str:
     return ", ".join(shown)
 
 
-def _sections(name: str, settings: Any) -> Iterator[tuple[str, str]]:
+def _sections(name: str, settings: Any) -> Entries:
     """A section and those inside it, each with its own settings."""
     if not isinstance(settings, dict):
-        yield name, _value(settings)
+        yield f"  {name}", _value(settings)
         return
     own = {key: value for key, value in settings.items() if not isinstance(value, dict)}
     if own:
-        yield name, ", ".join(_setting(key, value) for key, value in own.items())
+        yield f"  {name}", ", ".join(_setting(key, value) for key, value in own.items())
     for key, value in settings.items():
         if key not in own:
             yield from _sections(f"{name}.{key}", value)
