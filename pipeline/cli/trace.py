@@ -3,19 +3,19 @@ them.
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any
 
+from pipeline.cli.answer import Answer
 from pipeline.cli.benchmark import wanted
 from pipeline.cli.opening import UsageError, opened, text_of, whole_store
 from pipeline.reports import tables
 from pipeline.steps.dedup.near import LEAST as LEAST_NEAR
 from pipeline.steps.lineage import near, record
-from pipeline.steps.lineage.checkpoints import checkpoint
+from pipeline.steps.lineage.checkpoints import Checkpoint, checkpoint
 from pipeline.steps.lineage.readers import Reader, Reading, readers, readings_of_each
 from pipeline.steps.lineage.trace import LEAST, Searcher, Traced
 from pipeline.steps.model import benchmark, recital
@@ -55,6 +55,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
+    _check(options)
+    store, text = whole_store(), text_of(options.text or options.near or "")
+    if (options.text is not None or options.near is not None) and not text.strip():
+        raise UsageError("trace: the text is empty: give a text, a file, or - for standard input")
+    with terminal.doing("searching the training text"):
+        shown = _answer(store, options, text).shown(options.json)
+    print(shown)
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Raises UsageError for impossible options, and for those that do not go together."""
     asked = [options.text, options.near, options.samples, options.benchmark, options.memory]
     if len(asked) - asked.count(None) != 1:
         raise UsageError("trace: give one of TEXT, --near, --samples, --benchmark and --memory")
@@ -66,62 +77,65 @@ def run(options: argparse.Namespace) -> None:
         raise UsageError(f"--min-tokens {options.min_tokens}: must be at least 1")
     if options.count and options.text is None:
         raise UsageError("--count: give a TEXT, too")
-    named = [one for one in (options.checkpoint, options.samples, options.memory) if one is not None]
-    if len(named) > 1:
+    if len(_named(options)) > 1:
         raise UsageError("trace: give one of --checkpoint, --samples and --memory")
-    store, text = whole_store(), text_of(options.text or options.near or "")
-    if (options.text is not None or options.near is not None) and not text.strip():
-        raise UsageError("trace: the text is empty: give a text, a file, or - for standard input")
-    with terminal.doing("searching the training text"):
-        answer, lines = _answer(store, options, text, named)
-        as_json = partial(json.dumps, indent=1, ensure_ascii=False, default=asdict)
-        shown = as_json(answer) if options.json else "\n".join(lines)
-    print(shown)
 
 
-def _answer(
-    store: Store, options: argparse.Namespace, text: str, named: Sequence[str]
-) -> tuple[Any, Iterable[str]]:
-    """What was asked for, as JSON has it and as lines."""
-    found = checkpoint(store, named[0]) if named else None
+def _named(options: argparse.Namespace) -> list[str]:
+    """The checkpoints that were named."""
+    return [one for one in (options.checkpoint, options.samples, options.memory) if one is not None]
+
+
+def _answer(store: Store, options: argparse.Namespace, text: str) -> Answer:
+    named = [checkpoint(store, one) for one in _named(options)]
     if options.near is not None:
         near.check(text)
-    whose = [one for one in readers(store, found) if one.training] if found else [_of_recipe()]
-    if options.near is not None:
-        return _near(store, whose, text, options)
-    searchers = [Searcher(one, LocalEngine(None), partial(print, file=sys.stderr)) for one in whose]
-    if options.memory and found:
-        recited = recital.memory(store, found, searchers[0])
-        return recited, _recited(recited)
-    if options.text is None:
-        texts = recital.written(store, found) if options.samples and found else _questions(options.benchmark)
-        each = _each(texts, searchers, options.min_tokens)
-        return each, _items(each)
-    if options.count:
-        counts = {_whose(one): one.count(text) for one in searchers}
-        return counts, [f"{count:,}  {whose}" for whose, count in counts.items()]
+        return _near(store, _whose_text(store, named), text, options)
+    least, say = options.min_tokens, partial(print, file=sys.stderr)
+    searchers = [Searcher(one, LocalEngine(None), say) for one in _whose_text(store, named)]
+    if options.memory:
+        recited = recital.memory(store, named[0], searchers[0])
+        return Answer(recited, _recited(recited))
+    if options.samples:
+        return _texts(recital.written(store, named[0]), searchers, least)
+    if options.benchmark is not None:
+        return _texts(_questions(options.benchmark), searchers, least)
+    return _count(searchers, text) if options.count else _trace(searchers, text, least)
+
+
+def _whose_text(store: Store, named: Sequence[Checkpoint]) -> list[Reader]:
+    """A checkpoint that was named and its ancestors, whose runs are known; else the recipe."""
+    if named:
+        return [one for one in readers(store, named[0]) if one.training]
+    recipe, store = opened()
+    return [Reader(store, record.of_recipe(store, recipe))]
+
+
+def _count(searchers: Sequence[Searcher], text: str) -> Answer:
+    counts = {_whose(one): one.count(text) for one in searchers}
+    return Answer(counts, [f"{count:,}  {whose}" for whose, count in counts.items()])
+
+
+def _trace(searchers: Sequence[Searcher], text: str, least: int) -> Answer:
     for one in searchers:
-        one.check(text, options.min_tokens)
-    traced = {one: one.trace(text, options.min_tokens) for one in searchers}
-    lines = [line for one, found in traced.items() for line in _spans(one, found, options.min_tokens)]
-    return [{"through": one.reader.through, **asdict(found)} for one, found in traced.items()], lines
+        one.check(text, least)
+    traced = {one: one.trace(text, least) for one in searchers}
+    lines = (line for one, found in traced.items() for line in _spans(one, found, least))
+    return Answer([{"through": one.reader.through, **asdict(found)} for one, found in traced.items()], lines)
 
 
-def _near(
-    store: Store, whose: Sequence[Reader], text: str, options: argparse.Namespace
-) -> tuple[Any, Iterable[str]]:
+def _near(store: Store, whose: Sequence[Reader], text: str, options: argparse.Namespace) -> Answer:
     """What is nearly a text, with the steps of the checkpoint that was named, else of those that read it."""
     engine, say = LocalEngine(None), partial(print, file=sys.stderr)
     searchers = [near.NearSearcher(one, engine, say, options.min_similarity) for one in whose]
     found = [(one.reader.through, one.near(text, options.limit)) for one in searchers]
     shown = [one.document for _, documents in found for one in documents]
     read = readings_of_each(store, shown) if shown and not options.checkpoint else {}
-    answer = [
+    everything = [
         {"through": through, "documents": [asdict(one) | _read(read, one) for one in documents]}
         for through, documents in found
     ]
-    lines = [line for one in found for line in _alike(*one, read, options.min_similarity)]
-    return answer, lines
+    return Answer(everything, (line for one in found for line in _alike(*one, read, options.min_similarity)))
 
 
 def _read(read: Mapping[str, Sequence[Reading]], one: near.Near) -> dict[str, Any]:
@@ -161,11 +175,6 @@ def _checkpoints(readings: Sequence[Reading]) -> str:
     return f"read by {'; '.join(told[:CHECKPOINTS])}{more}" if told else "no checkpoint on disk read it"
 
 
-def _of_recipe() -> Reader:
-    recipe, store = opened()
-    return Reader(store, record.of_recipe(store, recipe))
-
-
 def _whose(searcher: Searcher) -> str:
     through = searcher.reader.through
     return f"through the weights it started from: {through}" if through else "in the training text"
@@ -199,7 +208,7 @@ def _questions(names: str) -> Iterator[str]:
         yield context + question.continuations[question.gold]
 
 
-def _each(texts: Iterable[str], searchers: Sequence[Searcher], least: int) -> dict[str, Any]:
+def _texts(texts: Iterable[str], searchers: Sequence[Searcher], least: int) -> Answer:
     """The longest span of each text, and in how many there is one of at least so many tokens, and of twice
     as many.
     """
@@ -208,7 +217,8 @@ def _each(texts: Iterable[str], searchers: Sequence[Searcher], least: int) -> di
         f"with {size} tokens": sum(row["tokens"] >= size for row in rows) for size in (least, 2 * least)
     }
     share = sum(row["covered"] for row in rows) / max(len(rows), 1)
-    return {"texts": len(rows), "covered": round(share, 4), **totals, "items": rows}
+    found = {"texts": len(rows), "covered": round(share, 4), **totals, "items": rows}
+    return Answer(found, _items(found))
 
 
 def _longest(text: str, searchers: Sequence[Searcher], least: int) -> dict[str, Any]:
