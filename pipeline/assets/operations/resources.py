@@ -14,6 +14,7 @@ from pipeline.assets.operations.launchpad import DedupKnobs, ShardKnobs, Trainin
 from pipeline.recipe import variants
 from pipeline.recipe.loading import load_recipe, recipe_path, stored_at
 from pipeline.recipe.overrides import changed, merged
+from pipeline.recipe.post_training import JOBS
 from pipeline.recipe.recipe import BASE, Recipe, RecipeError
 from pipeline.steps.recipe_versions import store_of
 from pipeline.steps.training.launcher import Launcher
@@ -210,9 +211,12 @@ class PipelineResources(dg.ConfigurableResource):
 
 
 def trains(run: dg.DagsterRun) -> bool:
-    """Whether a run trains. An ad-hoc asset selection has no job name, so its selection decides."""
-    chosen = run.asset_selection
-    return dg.AssetKey(keys.PRETRAINED_MODEL) in chosen if chosen else run.job_name == "pretrain"
+    """Whether a run trains, be it a section of `post_training`. An ad-hoc asset selection has no job name, so
+    its selection decides.
+    """
+    if chosen := run.asset_selection:
+        return any(key.path[-1] == keys.PRETRAINED_MODEL for key in chosen)
+    return run.job_name in ("pretrain", *JOBS.values())
 
 
 def _variant_of(run: dg.DagsterRun | None) -> str:

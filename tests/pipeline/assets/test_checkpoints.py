@@ -175,6 +175,20 @@ def test_a_run_that_waits_for_the_pool_is_tagged_with_the_run_that_has_it(
     assert instance.get_run_by_id(waits.run_id).is_finished
 
 
+@pytest.mark.parametrize("job", ["pretrain", "sft", "align"])
+def test_no_evaluation_is_asked_for_while_any_job_trains(
+    job: str, store: Store, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GROUNDWORK_RECIPE", str(RECIPES / "tiny.yaml"))
+    training = dg.JobDefinition(name=job, graph_def=dg.GraphDefinition(name=job))
+    run = instance.create_run_for_job(training, status=dg.DagsterRunStatus.STARTED)
+    orphaned_runs.claim(instance, run)
+    with dg.build_sensor_context(instance, resources={"workshop": PipelineResources()}) as context:
+        result = new_checkpoint_sensor("evaluate")(context)
+    assert isinstance(result, dg.SensorResult)
+    assert result.skip_reason and "a training run is in progress" in str(result.skip_reason)
+
+
 def test_the_checkpoints_of_a_canceled_training_are_not_evaluated_before_the_next_one(
     store: Store, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
