@@ -12,11 +12,12 @@ import yaml
 from pipeline.cli import main
 from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
 from pipeline.steps.corpus.decontamination import Contamination, EvaluationNgrams
+from pipeline.steps.dedup.dedup import Dedup
 from pipeline.steps.recipe_versions import store_of
 from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import ENGINE, TEXTS, as_it_was
 from tests.pipeline.steps.lineage.conftest import CORPORA
-from tests.pipeline.steps.make import deduplicate, tokenize, tokenizer
+from tests.pipeline.steps.make import tokenize, tokenizer
 from trainer.system.history import STORE_VARIABLE
 
 Said = Callable[..., str]
@@ -147,7 +148,7 @@ def test_documents_that_dedup_did_not_compare_are_searched_like_any_other(
         EvaluationNgrams(recipe.decontamination, recipe.scrubs, recipe.transform_chains).make(store, ENGINE)
         for name in names:
             Contamination(name, recipe.decontamination).make(store, ENGINE)
-        deduplicate(store, ENGINE, names, recipe.dedup, recipe.removes_contaminated, recipe.apart)
+        Dedup.all_of(recipe)[0].make(store, ENGINE)
         tokenizer(store, ENGINE, recipe.name, names, recipe.tokenizer, recipe.shards.validation_fraction)
         for name in names:
             tokenize(store, ENGINE, name, recipe.shards)
