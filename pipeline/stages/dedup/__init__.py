@@ -35,7 +35,10 @@ from pipeline.stages.dedup.bands import (
     sort_band,
     unite,
 )
-from pipeline.stages.dedup.decide import (
+from pipeline.stages.dedup.params import VERSION, DedupParams
+from pipeline.stages.dedup.shingles import ShingleSets, concat_sets, shingle_sets
+from pipeline.stages.dedup.signatures import signature_schema, signatures
+from pipeline.stages.dedup.survivors import (
     DECISION_SCHEMA,
     MEMBER_SCHEMA,
     Clusters,
@@ -45,7 +48,4 @@ from pipeline.stages.dedup.decide import (
     excluded,
     without_comparison,
 )
-from pipeline.stages.dedup.params import VERSION, DedupParams
-from pipeline.stages.dedup.shingles import ShingleSets, concat_sets, shingle_sets
-from pipeline.stages.dedup.signatures import signature_schema, signatures
 from pipeline.stages.dedup.verify import Verified, verify
