@@ -11,8 +11,7 @@ from pipeline.assets import checkpoints
 from pipeline.recipe import variants
 from pipeline.recipe.loading import recipe_path
 from pipeline.recipe.recipe import BASE
-from pipeline.reports import comparison, decide, tables, verdicts
-from pipeline.reports import variants as report
+from pipeline.reports import comparison, decide, runs_table, tables, verdicts
 from pipeline.reports.images import as_text, inline
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
@@ -51,7 +50,7 @@ def leaderboard_spec() -> dg.AssetSpec:
         description="All training runs in the store: first the variants of the recipe, by rank if they have "
         "one, then other runs, the newest first, with the settings in which they differ. Each run links to "
         "its newest checkpoint. "
-        f"{report.EXPLAINED} {report.OTHER_TEXT}",
+        f"{runs_table.EXPLAINED} {runs_table.OTHER_TEXT}",
     )
 
 
@@ -96,12 +95,12 @@ def _facts(instance: dg.DagsterInstance, store: Store) -> dict[str, Any]:
     if not found:
         return {"leaderboard": "no model has been trained yet"}
     facts: dict[str, Any] = {
-        **{title: dg.MetadataValue.md(text) for title, text in report.overlaid(found[:CURVES])},
-        **{place: dg.MetadataValue.md(text) for place, text in report.inline(found[:LISTED])},
-        "curves": inline(as_text(report.draw(found[:CURVES])), "loss by tokens and by time"),
+        **{title: dg.MetadataValue.md(text) for title, text in runs_table.overlaid(found[:CURVES])},
+        **{place: dg.MetadataValue.md(text) for place, text in runs_table.inline(found[:LISTED])},
+        "curves": inline(as_text(runs_table.draw(found[:CURVES])), "loss by tokens and by time"),
         # A text as short as those above would be shown with them, and cut.
-        "all runs, all columns": dg.MetadataValue.md(report.markdown(found).ljust(report.INLINE)),
-        "checkpoints": dg.MetadataValue.md(_checkpoints(instance, runs).ljust(report.INLINE)),
+        "all runs, all columns": dg.MetadataValue.md(runs_table.markdown(found).ljust(runs_table.INLINE)),
+        "checkpoints": dg.MetadataValue.md(_checkpoints(instance, runs).ljust(runs_table.INLINE)),
     }
     if arms and (judged := decide.against(compared_on, arms, BASE)):
         facts["verdicts"] = dg.MetadataValue.md(tables.markdown([*verdicts.summary(arms, judged)], JUDGED))
@@ -129,7 +128,7 @@ def _checkpoints(instance: dg.DagsterInstance, runs: Sequence[RunHistory]) -> st
     shown = sorted(known, key=lambda name: (order.get(name.partition("-")[0], len(order)), name))[:NAMED]
     rows = [
         {
-            "checkpoint": f"[{name}]({report.CHECKPOINT}{name})",
+            "checkpoint": f"[{name}]({runs_table.CHECKPOINT}{name})",
             "validation loss": losses.get(name, "-"),
             "weights": weights.get(name, "deleted"),
             "evaluated": "yes" if name in evaluated else "no",

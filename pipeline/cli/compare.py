@@ -9,8 +9,7 @@ from pathlib import Path
 
 from pipeline.cli.opening import UsageError, add_section, differing_in
 from pipeline.recipe.recipe import BASE
-from pipeline.reports import comparison, decide
-from pipeline.reports import variants as report
+from pipeline.reports import comparison, decide, runs_table
 from pipeline.steps.recipe_versions import store_of
 from pipeline.store.seeds import families
 from trainer.system import terminal
@@ -35,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     if options.plot and options.plot.suffix != ".png":
         raise UsageError(f"--plot {options.plot}: the curves are a PNG picture, name a .png file")
-    recipes, explained = differing_in(options.section, options.names), report.EXPLAINED
+    recipes, explained = differing_in(options.section, options.names), runs_table.EXPLAINED
     with terminal.doing("reading the curves and scores of the runs"):
         if of_recipe := set(families(recipes)) >= set(options.names):
             wanted = options.names or recipes
@@ -50,9 +49,9 @@ def run(options: argparse.Namespace) -> None:
         print(json.dumps([asdict(one) for one in shown], indent=1))
         return
     columns = shutil.get_terminal_size().columns
-    print("\n".join(report.lines(shown, columns)))
+    print("\n".join(runs_table.lines(shown, columns)))
     print(textwrap.fill(explained, columns))
     if options.plot:
         with terminal.doing("drawing the curves"):
-            write_atomically(options.plot, report.draw(shown))
+            write_atomically(options.plot, runs_table.draw(shown))
         print(f"\nCurves: {options.plot}")

@@ -40,7 +40,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ): "names a file that nothing else reads",
     ("trainer/data/loader.py", "name: round(windows.padding, 7)"): SHOWN,
     ("pipeline/reports/dedup.py", "pass"): SHOWN,
-    ("pipeline/reports/variants.py", "pass"): SHOWN,
+    ("pipeline/reports/runs_table.py", "pass"): SHOWN,
     ("pipeline/steps/stages.py", "numbers={'contaminated_': decontamination.REASON},"): SHOWN,
     ("pipeline/assets/mixture_search.py", "'law_': report.verdict(found),"): SHOWN,
     (

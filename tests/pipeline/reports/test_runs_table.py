@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from pipeline.reports.comparison import Curve, Outcome
-from pipeline.reports.variants import OTHER_TEXT, draw, inline, lines, rows
+from pipeline.reports.runs_table import OTHER_TEXT, draw, inline, lines, rows
 
 CURVE = Curve([1000, 2000], [1.0, 2.0], [4.0, 3.0], [2000], [3.1])
 SCORES = {"metric": "accuracy", "accuracy": {"value": 0.4, "low": 0.3, "high": 0.5}}
