@@ -23,15 +23,15 @@ from scipy.stats import binomtest
 from performance.harness.sidebyside import ROOT, documents, record
 from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.overrides import merged
-from pipeline.reports.decide import Measure, measures
-from pipeline.steps.model import verdict
+from pipeline.reports.variant_arms import Measure, measures
+from pipeline.steps.model.significance import ALIKE, ALPHA, LOOKS, Difference, Text, alpha, difference
 from trainer.config import RunConfig, load_run_config
 from trainer.system import figures
 
 CORPORA = ("enwiki", "books")
 PAGE = 4_000
 EVALUATED = 8  # every so many documents are evaluation text
-SEEDS = verdict.LOOKS[0]
+SEEDS = LOOKS[0]
 PLANTED = (0.0, 0.002, 0.004, 0.008, 0.012, 0.016, 0.024)
 FIGURE = ROOT / ".images" / "power.png"
 MODEL = {"n_layers": 2, "d_model": 64, "n_heads": 2, "n_kv_heads": 2, "d_ff": 172, "qk_norm": True}
@@ -144,17 +144,15 @@ def scores(work: Path, compared_on: list[Measure], arm: str, number: int) -> dic
 Arm = dict[str, np.ndarray]
 
 
-def judged(compared_on: list[Measure], ours: Arm, theirs: Arm, planted: float = 0.0) -> verdict.Difference:
+def judged(compared_on: list[Measure], ours: Arm, theirs: Arm, planted: float = 0.0) -> Difference:
     """The verdict on two arms, where the second one needs `planted` bits per byte more than it did."""
-    texts = [
-        verdict.Text(ours[one.name], theirs[one.name] + planted * one.sizes, one.sizes) for one in compared_on
-    ]
-    return verdict.difference(texts, verdict.alpha(len(texts[0].ours), 1))
+    texts = [Text(ours[one.name], theirs[one.name] + planted * one.sizes, one.sizes) for one in compared_on]
+    return difference(texts, alpha(len(texts[0].ours), 1))
 
 
 def share(words: list[str]) -> dict[str, Any]:
     """How often a pair was called different, with the binomial interval of 95% (Wilson)."""
-    different = sum(word != verdict.ALIKE for word in words)
+    different = sum(word != ALIKE for word in words)
     interval = binomtest(different, len(words)).proportion_ci(method="wilson")
     return {
         "of": len(words),
@@ -170,7 +168,7 @@ def draw(planted: dict[int, dict[float, dict[str, Any]]]) -> None:
     for colour, (seeds, found) in zip(figures.COLOURS, planted.items(), strict=False):
         rates = [one["different"] / one["of"] for one in found.values()]
         axes.plot(list(found), rates, "o-", color=colour, label=f"{seeds} seeds of each")
-    axes.axhline(verdict.ALPHA, color="grey", linewidth=0.8, linestyle=":")
+    axes.axhline(ALPHA, color="grey", linewidth=0.8, linestyle=":")
     axes.set(xlabel="planted difference (bits per byte)", ylabel="called different", ylim=(0, 1.03))
     axes.grid(alpha=0.25)
     axes.legend(frameon=False)
@@ -207,7 +205,7 @@ def main() -> None:
             (arm(base, one, seeds), arm(control, one, seeds))
             for one in range(SEEDS * options.controls // seeds)
         ]
-        for seeds in verdict.LOOKS
+        for seeds in LOOKS
     }
     lost = {
         seeds: share([judged(compared_on, *pair).word for pair in found])
@@ -218,7 +216,7 @@ def main() -> None:
         seeds: {
             more: share([judged(compared_on, *pair, more).word for pair in pairs(seeds)]) for more in PLANTED
         }
-        for seeds in verdict.LOOKS
+        for seeds in LOOKS
     }
     draw(planted)
     total = np.mean([base[one.name].sum(1) / one.sizes.sum() for one in compared_on], 0)

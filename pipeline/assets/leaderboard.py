@@ -11,7 +11,7 @@ from pipeline.assets import checkpoints
 from pipeline.recipe import variants
 from pipeline.recipe.loading import recipe_path
 from pipeline.recipe.recipe import BASE
-from pipeline.reports import comparison, decide, runs_table, tables, verdicts
+from pipeline.reports import comparison, runs_table, tables, variant_arms, verdict_text
 from pipeline.reports.images import as_text, inline
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
@@ -89,9 +89,9 @@ def _stamp(store: Store) -> str:
 
 def _facts(instance: dg.DagsterInstance, store: Store) -> dict[str, Any]:
     recipes = variants.distinct(variants.load_all(recipe_path()))
-    compared_on, arms = decide.evidence(recipes)
+    compared_on, arms = variant_arms.evidence(recipes)
     runs = comparison.readable(store)
-    found = comparison.leaderboard(store, runs, recipes, decide.ranks(compared_on, arms.values()))
+    found = comparison.leaderboard(store, runs, recipes, variant_arms.ranks(compared_on, arms.values()))
     if not found:
         return {"leaderboard": "no model has been trained yet"}
     facts: dict[str, Any] = {
@@ -102,9 +102,11 @@ def _facts(instance: dg.DagsterInstance, store: Store) -> dict[str, Any]:
         "all runs, all columns": dg.MetadataValue.md(runs_table.markdown(found).ljust(runs_table.INLINE)),
         "checkpoints": dg.MetadataValue.md(_checkpoints(instance, runs).ljust(runs_table.INLINE)),
     }
-    if arms and (judged := decide.against(compared_on, arms, BASE)):
-        facts["verdicts"] = dg.MetadataValue.md(tables.markdown([*verdicts.summary(arms, judged)], JUDGED))
-        facts["control"] = verdicts.control(arms, judged)
+    if arms and (judged := variant_arms.against(compared_on, arms, BASE)):
+        facts["verdicts"] = dg.MetadataValue.md(
+            tables.markdown([*verdict_text.summary(arms, judged)], JUDGED)
+        )
+        facts["control"] = verdict_text.control(arms, judged)
     return facts
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pipeline.cli.opening import UsageError, add_section, differing_in
 from pipeline.recipe.recipe import BASE
-from pipeline.reports import comparison, decide, runs_table
+from pipeline.reports import comparison, runs_table, variant_arms
 from pipeline.steps.recipe_versions import store_of
 from pipeline.store.seeds import families
 from trainer.system import terminal
@@ -38,8 +38,8 @@ def run(options: argparse.Namespace) -> None:
     with terminal.doing("reading the curves and scores of the runs"):
         if of_recipe := set(families(recipes)) >= set(options.names):
             wanted = options.names or recipes
-            compared_on, arms = decide.evidence(recipes)
-            ranks = decide.ranks(compared_on, arms.values())
+            compared_on, arms = variant_arms.evidence(recipes)
+            ranks = variant_arms.ranks(compared_on, arms.values())
             shown = [one for one in comparison.outcomes(recipes, ranks) if one.name in wanted]
         else:
             shown = comparison.of_runs(store_of(recipes[BASE]), options.names)

@@ -13,8 +13,7 @@ from pipeline.cli.opening import UsageError, add_section, check_known, differing
 from pipeline.recipe.post_training import JOBS
 from pipeline.recipe.recipe import BASE, Recipe
 from pipeline.recipe.variants import decisive
-from pipeline.reports import decide, tables
-from pipeline.reports import verdicts as report
+from pipeline.reports import tables, variant_arms, verdict_text
 from pipeline.steps.recipe_versions import store_of
 from pipeline.store import keys
 from pipeline.store.seeds import families
@@ -55,7 +54,7 @@ def run(options: argparse.Namespace) -> None:
         try:
             _train(recipes, list(dict.fromkeys([base, *others, *controls])), options.section)
         except variant_runs.VariantsError:
-            with contextlib.suppress(decide.DecideError):
+            with contextlib.suppress(variant_arms.DecideError):
                 _show(options, recipes, base, others)
             raise
     _show(options, recipes, base, others)
@@ -66,7 +65,7 @@ def _show(
 ) -> None:
     """Prints the verdicts on the runs that have ended."""
     compared_on, arms = _scored(recipes)
-    verdicts = {one.theirs: one for one in decide.against(compared_on, arms, base)}
+    verdicts = {one.theirs: one for one in variant_arms.against(compared_on, arms, base)}
     shown = [verdicts[name] for name in others]
     if options.json:
         print(json.dumps([{**asdict(one), "word": one.word} for one in shown], indent=1))
@@ -74,20 +73,20 @@ def _show(
     columns = shutil.get_terminal_size().columns
     for one in shown:
         if one.total:
-            print("\n".join(tables.lines(report.rows(one))))
-        told = f"{report.sentence(one)} {report.advice(one, arms, options.difference)}"
+            print("\n".join(tables.lines(verdict_text.rows(one))))
+        told = f"{verdict_text.sentence(one)} {verdict_text.advice(one, arms, options.difference)}"
         print(textwrap.fill(told, columns), end="\n\n")
-    quoted = {report.quoted(recipes[name]) for name in [base, *others]} - {""}
-    for text in (report.control(arms, [*verdicts.values()]), *sorted(quoted), report.EXPLAINED):
+    quoted = {verdict_text.quoted(recipes[name]) for name in [base, *others]} - {""}
+    for text in (verdict_text.control(arms, [*verdicts.values()]), *sorted(quoted), verdict_text.EXPLAINED):
         print(textwrap.fill(text, columns))
 
 
-def _scored(recipes: Mapping[str, Recipe]) -> tuple[list[decide.Measure], dict[str, decide.Arm]]:
+def _scored(recipes: Mapping[str, Recipe]) -> tuple[list[variant_arms.Measure], dict[str, variant_arms.Arm]]:
     """What the variants are compared on, and the scores of the runs that have ended."""
     with terminal.doing("reading the scores of the runs"):
-        compared_on = decide.measures(recipes)
-        decide.score_answers(recipes, compared_on)
-        return compared_on, decide.arms(recipes, compared_on)
+        compared_on = variant_arms.measures(recipes)
+        variant_arms.score_answers(recipes, compared_on)
+        return compared_on, variant_arms.arms(recipes, compared_on)
 
 
 def _train(recipes: Mapping[str, Recipe], names: Sequence[str], section: str) -> None:
@@ -95,7 +94,7 @@ def _train(recipes: Mapping[str, Recipe], names: Sequence[str], section: str) ->
     try:
         _, arms = _scored(recipes)
         missing = [seed for name in names for seed in arms[name].missing]
-    except decide.DecideError:
+    except variant_arms.DecideError:
         if recipes[BASE].training.objective == "pretrain" and not recipes[BASE].evaluation.titles:
             raise
         # The tokenizer is made of the text of the recipe itself, not of a variant's.

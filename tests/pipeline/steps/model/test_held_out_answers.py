@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from pipeline.reports.decide import Measure, decisive
+from pipeline.reports.variant_arms import Measure, decisive
 from pipeline.sources.benchmarks.items import Benchmark, Question
 from pipeline.steps.model.answers import Message
 from pipeline.steps.model.benchmark import Asked

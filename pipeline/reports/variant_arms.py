@@ -10,9 +10,9 @@ import numpy as np
 
 from pipeline.recipe.recipe import BASE, Recipe
 from pipeline.sources.benchmarks.items import Question
-from pipeline.steps.model import benchmark, held_out_answers, verdict
+from pipeline.steps.model import benchmark, held_out_answers, significance
 from pipeline.steps.model.benchmark import Asked, LogLikelihoods
-from pipeline.steps.model.verdict import Array, Difference, Text
+from pipeline.steps.model.significance import Array, Difference, Text
 from pipeline.steps.recipe_versions import store_of
 from pipeline.steps.training import plan
 from pipeline.steps.training.effort import Effort
@@ -121,9 +121,9 @@ class Verdict:
     @property
     def word(self) -> str:
         if self.few:
-            return verdict.UNSURE
-        enough = self.total is not None and self.seeds >= verdict.LOOKS[0]
-        return self.total.word if self.total and enough else verdict.ALIKE
+            return significance.UNSURE
+        enough = self.total is not None and self.seeds >= significance.LOOKS[0]
+        return self.total.word if self.total and enough else significance.ALIKE
 
 
 def measures(recipes: Mapping[str, Recipe]) -> list[Measure]:
@@ -240,25 +240,25 @@ def _mean(values: Sequence[float]) -> float | None:
 
 def compared(arms: Iterable[Arm]) -> list[Arm]:
     """The arms that have enough seeds for a verdict."""
-    return [arm for arm in arms if len(arm.ended) >= verdict.LOOKS[0]]
+    return [arm for arm in arms if len(arm.ended) >= significance.LOOKS[0]]
 
 
 def decide(compared_on: Sequence[Measure], ours: Arm, theirs: Arm, comparisons: int) -> Verdict:
     """Compares two arms over their first seeds: the largest number of LOOKS that both have, or two."""
     ended = min(len(ours.ended), len(theirs.ended))
-    seeds = max((number for number in (2, *verdict.LOOKS) if number <= ended), default=ended)
+    seeds = max((number for number in (2, *significance.LOOKS) if number <= ended), default=ended)
     size = {one.name: one.sizes for one in compared_on}
     deciding = [one.name for one in decisive(compared_on)]
-    few = {name: len(size[name]) for name in deciding if len(size[name]) < verdict.FEWEST}
+    few = {name: len(size[name]) for name in deciding if len(size[name]) < significance.FEWEST}
     if seeds < 2:
         return Verdict(ours.name, theirs.name, seeds, comparisons, None, {}, {}, few)
-    level = verdict.alpha(seeds, comparisons)
+    level = significance.alpha(seeds, comparisons)
 
     def found(scores: str, names: Iterable[str]) -> Difference:
         one, other = (getattr(arm, scores) for arm in (ours, theirs))
         sizes = {name: np.ones(one[name].shape[1]) if scores == "wrong" else size[name] for name in names}
         texts = [Text(one[name][:seeds], other[name][:seeds], sizes[name]) for name in sizes]
-        return verdict.difference(texts, level)
+        return significance.difference(texts, level)
 
     return Verdict(
         ours.name,
@@ -290,6 +290,6 @@ def ranks(compared_on: Sequence[Measure], arms: Iterable[Arm]) -> dict[str, int]
     found = {arm.name: 1 for arm in enough}
     for ours, theirs in pairs:
         word = decide(compared_on, ours, theirs, len(pairs)).word
-        if word in (verdict.BETTER, verdict.WORSE):
-            found[ours.name if word == verdict.BETTER else theirs.name] += 1
+        if word in (significance.BETTER, significance.WORSE):
+            found[ours.name if word == significance.BETTER else theirs.name] += 1
     return found

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pipeline.steps.model.verdict import (
+from pipeline.steps.model.significance import (
     ALIKE,
     ALPHA,
     BETTER,

@@ -3,9 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from pipeline.recipe.recipe import Recipe
-from pipeline.reports.decide import Arm, Verdict
-from pipeline.steps.model import verdict
-from pipeline.steps.model.verdict import Difference
+from pipeline.reports.variant_arms import Arm, Verdict
+from pipeline.steps.model.significance import ALIKE, FEWEST, LOOKS, UNKNOWN, WORSE, Difference, seeds_needed
 
 EXPLAINED = (
     "Differences are in bits per byte, below 0 where the second one is better. Intervals are over documents, "
@@ -44,15 +43,15 @@ def sentence(found: Verdict) -> str:
     if found.few:
         texts = ", ".join(f"{name} has {number}" for name, number in found.few.items())
         return (
-            f"cannot tell {found.theirs} from {found.ours}: each text needs at least {verdict.FEWEST} "
+            f"cannot tell {found.theirs} from {found.ours}: each text needs at least {FEWEST} "
             f"documents, or sources where it has several documents of one, and {texts}."
         )
-    if found.word == verdict.ALIKE:
+    if found.word == ALIKE:
         said = f"{found.theirs} and {found.ours} are not distinguishable"
     else:
         said = f"{found.theirs} is {found.word} than {found.ours}"
-    if not found.total or found.seeds < verdict.LOOKS[0]:
-        return f"{said}: a verdict needs {verdict.LOOKS[0]} seeds of each, {found.seeds} have ended."
+    if not found.total or found.seeds < LOOKS[0]:
+        return f"{said}: a verdict needs {LOOKS[0]} seeds of each, {found.seeds} have ended."
     of_several = f", corrected for {found.comparisons} comparisons" if found.comparisons > 1 else ""
     total = found.total
     return (
@@ -78,9 +77,9 @@ def control(arms: Mapping[str, Arm], found: Sequence[Verdict]) -> str:
 
 
 def _of_control(one: Verdict) -> str:
-    if not one.total or one.seeds < verdict.LOOKS[0]:
-        return f"The negative control {one.theirs} has not been trained with {verdict.LOOKS[0]} seeds yet."
-    if one.word != verdict.WORSE:
+    if not one.total or one.seeds < LOOKS[0]:
+        return f"The negative control {one.theirs} has not been trained with {LOOKS[0]} seeds yet."
+    if one.word != WORSE:
         return (
             f"The negative control {one.theirs} did not lose ({one.total.value:+.4f} bits per byte, "
             f"{one.total.low:+.4f} to {one.total.high:+.4f}): these runs do not show a change that is known "
@@ -101,17 +100,15 @@ def advice(found: Verdict, arms: Mapping[str, Arm], wanted: float) -> str:
         )
     if not found.total:
         return f"Three seeds of each: `seeds: 3`, then --run{_cost(3, pair, seconds)}."
-    if found.total.detectable <= wanted and found.seeds >= verdict.LOOKS[0]:
+    if found.total.detectable <= wanted and found.seeds >= LOOKS[0]:
         return ""
     for scale in (1, 4, 16, 64):
-        needed = verdict.seeds_needed(found.total, found.seeds, found.comparisons, wanted, scale)
+        needed = seeds_needed(found.total, found.seeds, found.comparisons, wanted, scale)
         if needed:
             more = "" if scale == 1 else f" and {scale} times the documents"
             cost = _cost(needed, pair, seconds)
             return f"To see a difference of {wanted:g}: `seeds: {needed}`{more}, then --run{cost}."
-    return (
-        f"No number of seeds up to {verdict.LOOKS[-1]} would show a difference of {wanted:g}: train longer."
-    )
+    return f"No number of seeds up to {LOOKS[-1]} would show a difference of {wanted:g}: train longer."
 
 
 def _cost(seeds: int, arms: Sequence[Arm], seconds: Sequence[float]) -> str:
@@ -128,7 +125,7 @@ def summary(arms: Mapping[str, Arm], found: Sequence[Verdict]) -> Iterator[dict[
     """A row for each verdict."""
     for one in found:
         name = f"{one.theirs} (control)" if arms[one.theirs].control else one.theirs
-        shown = _shown(one.total or verdict.UNKNOWN)
+        shown = _shown(one.total or UNKNOWN)
         yield {
             "variant": name,
             "compared with": one.ours,

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from pipeline.recipe.recipe import Recipe
-from pipeline.reports import decide, verdicts
-from pipeline.reports.decide import Arm, DecideError, Measure, refuse_lost_text
+from pipeline.reports.variant_arms import Arm, DecideError, Measure, against, ranks, refuse_lost_text
+from pipeline.reports.verdict_text import advice, control, quoted, rows, sentence
 from pipeline.sources.benchmarks.items import Benchmark, Question
 from pipeline.steps.model import benchmark
 from pipeline.steps.model.benchmark import Asked
@@ -65,18 +65,18 @@ def named(*arms: Arm) -> dict[str, Arm]:
 
 
 def words(arms: dict[str, Arm], compared_on: Sequence[Measure] = (TEXT, QUIZ)) -> dict[str, str]:
-    return {one.theirs: one.word for one in decide.against(compared_on, arms, "base")}
+    return {one.theirs: one.word for one in against(compared_on, arms, "base")}
 
 
 def test_each_variant_gets_a_word_by_its_evaluation_texts() -> None:
     arms = named(arm("base", 2), arm("good", 1.9), arm("bad", 2.1), arm("same", 2))
     assert words(arms) == {"good": "better", "bad": "worse", "same": "not distinguishable"}
-    (found, *_) = decide.against([TEXT, QUIZ], arms, "base")
-    assert verdicts.sentence(found).startswith("good is better than base: -0.1")
-    assert "corrected for 3 comparisons" in verdicts.sentence(found)
-    rows = {row["text"]: row for row in verdicts.rows(found)}
-    assert rows["all"]["difference"] == rows["text"]["difference"]
-    assert rows["text"]["accuracy"] == "-" and "±" in rows["quiz"]["accuracy"]
+    (found, *_) = against([TEXT, QUIZ], arms, "base")
+    assert sentence(found).startswith("good is better than base: -0.1")
+    assert "corrected for 3 comparisons" in sentence(found)
+    by_text = {row["text"]: row for row in rows(found)}
+    assert by_text["all"]["difference"] == by_text["text"]["difference"]
+    assert by_text["text"]["accuracy"] == "-" and "±" in by_text["quiz"]["accuracy"]
 
 
 def test_more_comparisons_widen_the_intervals_and_controls_do_not() -> None:
@@ -86,7 +86,7 @@ def test_more_comparisons_widen_the_intervals_and_controls_do_not() -> None:
     width = {
         len(arms): verdict.total.high - verdict.total.low
         for arms in (few, more, controlled)
-        for verdict in decide.against([TEXT], arms, "base")[:1]
+        for verdict in against([TEXT], arms, "base")[:1]
         if verdict.total
     }
     assert width[len(more)] > 1.3 * width[len(few)]
@@ -96,9 +96,9 @@ def test_more_comparisons_widen_the_intervals_and_controls_do_not() -> None:
 def test_too_few_seeds_give_no_verdict_but_say_what_is_missing() -> None:
     arms = named(arm("base", 2, seeds=2), arm("other", 1, seeds=2), arm("none", 1, seeds=0))
     assert words(arms) == {"other": "not distinguishable", "none": "not distinguishable"}
-    other, none = decide.against([TEXT], arms, "base")
-    assert "a verdict needs 3 seeds of each, 2 have ended" in verdicts.sentence(other)
-    assert verdicts.advice(none, arms, 0.004) == (
+    other, none = against([TEXT], arms, "base")
+    assert "a verdict needs 3 seeds of each, 2 have ended" in sentence(other)
+    assert advice(none, arms, 0.004) == (
         "Three seeds of each: `seeds: 3`, then --run (4 runs, about 4 minutes here)."
     )
 
@@ -111,60 +111,60 @@ def test_a_text_of_fewer_than_five_documents_or_sources_gives_no_verdict() -> No
         return replace(one, bits={"text": one.bits["text"][:, :4], "quiz": one.bits["quiz"]})
 
     arms = named(of_four(arm("base", 2)), of_four(arm("good", 1)))
-    (found,) = decide.against([small, QUIZ], arms, "base")
+    (found,) = against([small, QUIZ], arms, "base")
     assert found.word == "cannot tell"
-    assert "at least 5 documents" in verdicts.sentence(found) and "text has 4" in verdicts.sentence(found)
-    assert "evaluation.texts" in verdicts.advice(found, arms, 0.004)
-    assert decide.ranks([small, QUIZ], arms.values()) == {"base": 1, "good": 1}
+    assert "at least 5 documents" in sentence(found) and "text has 4" in sentence(found)
+    assert "evaluation.texts" in advice(found, arms, 0.004)
+    assert ranks([small, QUIZ], arms.values()) == {"base": 1, "good": 1}
 
 
 def test_what_was_seen_with_more_seeds_than_a_look_takes_waits_for_the_next_look() -> None:
     arms = named(arm("base", 2, seeds=5, wanted=6), arm("other", 2, seeds=4, wanted=6))
-    assert decide.against([TEXT], arms, "base")[0].seeds == 3
+    assert against([TEXT], arms, "base")[0].seeds == 3
 
 
 def test_advice_names_seeds_and_their_cost() -> None:
     arms = named(arm("base", 2), arm("other", 2.001))
-    (found,) = decide.against([TEXT], arms, "base")
+    (found,) = against([TEXT], arms, "base")
     assert found.word == "not distinguishable"
-    assert verdicts.advice(found, arms, 1.0) == ""
-    told = verdicts.advice(found, arms, 0.002)
+    assert advice(found, arms, 1.0) == ""
+    told = advice(found, arms, 0.002)
     assert told.startswith("To see a difference of 0.002: `seeds: ") and "minutes here" in told
-    assert "train longer" in verdicts.advice(found, arms, 1e-7)
+    assert "train longer" in advice(found, arms, 1e-7)
     for number in range(40):  # what has been done is never advised
         arms = named(arm("base", 2), arm(f"v{number}", 2))
-        (found,) = decide.against([TEXT], arms, "base")
-        assert "`seeds: 3`, then" not in verdicts.advice(found, arms, 0.004)
+        (found,) = against([TEXT], arms, "base")
+        assert "`seeds: 3`, then" not in advice(found, arms, 0.004)
 
 
 def test_a_control_that_did_not_lose_takes_trust_from_every_verdict() -> None:
     arms = named(arm("base", 2), arm("half", 2.1, control="duplicates"))
-    assert "half lost, as it must, by 0.09" in verdicts.control(arms, decide.against([TEXT], arms, "base"))
+    assert "half lost, as it must, by 0.09" in control(arms, against([TEXT], arms, "base"))
     arms = named(arm("base", 2), arm("half", 2, control="duplicates"))
-    assert "half did not lose" in verdicts.control(arms, decide.against([TEXT], arms, "base"))
+    assert "half did not lose" in control(arms, against([TEXT], arms, "base"))
     arms = named(arm("base", 2), arm("half", 2, control="duplicates"), arm("mixed", 2.2, control="shuffled"))
-    told = verdicts.control(arms, decide.against([TEXT], arms, "base"))
+    told = control(arms, against([TEXT], arms, "base"))
     assert "half did not lose" in told and "mixed lost, as it must" in told
     arms = named(arm("base", 2), arm("half", 2, seeds=1, control="duplicates"))
-    told = verdicts.control(arms, decide.against([TEXT], arms, "base"))
+    told = control(arms, against([TEXT], arms, "base"))
     assert told == "The negative control half has not been trained with 3 seeds yet."
     arms = named(arm("base", 2))
-    assert "No variant is a negative control" in verdicts.control(arms, [])
+    assert "No variant is a negative control" in control(arms, [])
 
 
 def test_texts_that_were_not_searched_for_in_the_training_text_are_named() -> None:
     text = {"name": "unread", "source": {"kind": "files", "paths": ["unread.jsonl"]}}
     written = {**recipe().model_dump(mode="json", by_alias=True), "evaluation": {"texts": [text]}}
-    told = verdicts.quoted(Recipe.model_validate(written))
+    told = quoted(Recipe.model_validate(written))
     assert told.startswith("Training text may quote unread")
     for section in ("benchmarks", {"sets": "benchmarks", "action": "report"}):
-        said = verdicts.quoted(Recipe.model_validate(written | {"decontamination": section}))
+        said = quoted(Recipe.model_validate(written | {"decontamination": section}))
         assert said == ("" if section == "benchmarks" else told)
 
 
 def test_only_what_differs_has_another_rank() -> None:
     arms = [arm("base", 2), arm("same", 2), arm("good", 1.9), arm("bad", 2.2), arm("few", 1, seeds=2)]
-    assert decide.ranks([TEXT], arms) == {"good": 1, "base": 2, "same": 2, "bad": 4}
+    assert ranks([TEXT], arms) == {"good": 1, "base": 2, "same": 2, "bad": 4}
 
 
 def test_a_question_counts_by_its_right_answer_and_is_wrong_where_another_is_likelier() -> None:
