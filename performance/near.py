@@ -27,8 +27,8 @@ from pipeline.steps.dedup import passage_index
 from pipeline.steps.dedup.near import LEAST, Matcher
 from pipeline.store import keys
 from pipeline.store.engines.local import LocalEngine
+from pipeline.store.forgotten import Forgotten
 from pipeline.store.manifest import Version
-from pipeline.store.removed import Removed
 from pipeline.store.store import Store
 
 PART_BYTES = 128_000_000
@@ -63,7 +63,7 @@ def main() -> None:
 def matcher(store: Store) -> tuple[Matcher, Version]:
     scrubbed = store.current(keys.scrubbed(NAME))
     index = passage_index.index(store, LocalEngine(workers=1), scrubbed)
-    return Matcher([(scrubbed, index)], LEAST, Removed()), index
+    return Matcher([(scrubbed, index)], LEAST, Forgotten()), index
 
 
 def finds(root: Path, articles: Sequence[str]) -> dict[str, Any]:

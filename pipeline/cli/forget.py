@@ -7,12 +7,12 @@ from itertools import islice
 
 from pipeline.cli.opening import UsageError, text_of, whole_store
 from pipeline.reports import tables
-from pipeline.steps.lineage import certificate, removal
+from pipeline.steps.lineage import certificate, to_forget
 from pipeline.steps.lineage.copies import copies
 from pipeline.steps.lineage.readers import Reading, readings
 from pipeline.store import keys
-from pipeline.store.cleanup.forgotten import Holding, holding
-from pipeline.store.removed import among, remove
+from pipeline.store.cleanup.holding_forgotten import Holding, holding
+from pipeline.store.forgotten import among, forget
 from trainer.system import terminal
 
 SHOWN = 10  # duplicates
@@ -47,13 +47,13 @@ def run(options: argparse.Namespace) -> None:
             f"{options.documents[0]}: names no document: give an id, a URL or a corpus on each line"
         )
     with terminal.doing("looking for the documents and for what was made from them"):
-        found = removal.find(store, named, options.retrain_tokenizer)
+        found = to_forget.find(store, named, options.retrain_tokenizer)
         documents = found.documents
         ids = set().union(*documents.values())
         read = list(readings(store, ids))
         held = holding(store, partial(among, ids), options.retrain_tokenizer)
         copied = copies(store, documents)
-    for line in removed_before(found):
+    for line in forgotten_before(found):
         print(line)
     if not documents:
         return
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> None:
     print("\n".join([*read_by(read), *costs(held)]))
     if not held.of(keys.TOKENIZER):
         print("the tokenizer is frozen and stays; --retrain-tokenizer trains another")
-    returning = removal.returning(store, ids)
+    returning = to_forget.returning(store, ids)
     for back, survivor in islice(returning.items(), SHOWN):
         print(f"{back} was left out as a duplicate of {survivor}: it comes back, unless it is removed, too")
     if len(returning) > SHOWN:
@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> None:
             raise UsageError(
                 "forget: a run is preparing data in this store: repeat this once it trains or has ended"
             )
-        folder, request = remove(
+        folder, request = forget(
             store.files, documents, options.reason, options.retrain_tokenizer, {*named} - found.earlier.keys()
         )
         certificate.begin(store, folder, request, read, held, copied)
@@ -95,8 +95,8 @@ def run(options: argparse.Namespace) -> None:
     )
 
 
-def removed_before(found: removal.Found) -> Iterator[str]:
-    """When each document was removed that an earlier request named."""
+def forgotten_before(found: to_forget.Found) -> Iterator[str]:
+    """When each document was forgotten that an earlier request named."""
     for name, (folder, request) in islice(sorted(found.earlier.items()), SHOWN):
         page = folder / certificate.PAGE
         said = f"; {page} says what was found and deleted" if page.exists() else ""

@@ -5,9 +5,10 @@ import argparse
 from pipeline.cli.opening import UsageError, whole_store
 from pipeline.recipe.loading import load_recipe, recipe_path
 from pipeline.steps.lineage import certificate
-from pipeline.store import removed
-from pipeline.store.cleanup import forgotten, gc
+from pipeline.store.cleanup import gc
+from pipeline.store.cleanup.holding_forgotten import delete, holding
 from pipeline.store.cleanup.runs import Limits
+from pipeline.store.forgotten import of_all, requests
 from pipeline.store.store import Store
 from trainer.system import terminal
 
@@ -72,17 +73,17 @@ def run(options: argparse.Namespace) -> None:
 def _delete_forgotten(store: Store) -> None:
     from pipeline.reports import events  # which imports Dagster
 
-    asked = removed.requests(store.files)
+    asked = requests(store.files)
     if not asked:
         raise UsageError(
             "--forgotten: nothing was removed from this store; `python -m pipeline forget` does it"
         )
-    gone, tokenizers = removed.of_all(asked).among, any(one.retrain_tokenizer for one in asked)
-    found = forgotten.holding(store, gone, tokenizers)
+    gone, tokenizers = of_all(asked).among, any(one.retrain_tokenizer for one in asked)
+    found = holding(store, gone, tokenizers)
     marks = certificate.deleting(store, found)
-    forgotten.delete(store, found)
+    delete(store, found)
     ended, going_on = events.forget(marks)
-    pages = certificate.finish(store, ended, going_on, forgotten.holding(store, gone, tokenizers))
+    pages = certificate.finish(store, ended, going_on, holding(store, gone, tokenizers))
     print(
         f"deleted {len(found.versions):,} versions, {len(found.runs):,} training runs and the events of "
         f"{len(ended):,} runs of Dagster"

@@ -18,9 +18,9 @@ from pipeline.steps.lineage.readers import Reading, readings
 from pipeline.steps.lineage.record import described_commit
 from pipeline.steps.model.recital import Row, batch
 from pipeline.store import keys
-from pipeline.store.cleanup.forgotten import holding
+from pipeline.store.cleanup.holding_forgotten import holding
+from pipeline.store.forgotten import among
 from pipeline.store.manifest import breakdown
-from pipeline.store.removed import among
 from pipeline.store.store import Store
 from trainer.system import terminal
 
@@ -262,7 +262,7 @@ def _read_by(store: Store, document: str) -> list[Reading]:
 
 
 def _document(store: Store, found: Sequence[Reading]) -> Iterator[str]:
-    """What read a document, and what removing it would delete."""
+    """What read a document, and what forgetting it would delete."""
     yield from read_by(found)
     held = holding(store, partial(among, {name for one in found for name in one.fates}))
     yield from costs(held) if held.versions else ()

@@ -1,4 +1,4 @@
-"""Dagster's events of runs that made or read documents which were removed: they show samples and rows."""
+"""Dagster's events of runs that made or read documents which were forgotten: they show samples and rows."""
 
 import sqlite3
 from collections.abc import Collection

@@ -94,7 +94,7 @@ def little_set_aside(it: Subject) -> Finding:
     not counted.
     """
     raw, limits = it.version, it.recipe.checks
-    lost = raw.counts.get("set_aside", 0) - raw.counts.get(f"set_aside/{keys.REMOVED}", 0)
+    lost = raw.counts.get("set_aside", 0) - raw.counts.get(f"set_aside/{keys.FORGOTTEN}", 0)
     kept = raw.counts["documents"]
     what, share = f"{lost:,} of {lost + kept:,} rows", lost / max(lost + kept, 1)
     if lost_bytes := raw.counts.get("lost_bytes", 0):

@@ -31,10 +31,10 @@ LASTING = (
     EXPORTED_MODEL,
 )
 
-# Beside the keys in a store: training runs, which versions each recipe used last, and what was removed
+# Beside the keys in a store: training runs, which versions each recipe used last, and what was forgotten
 RUNS = "runs"
 RECIPES = "recipes"
-REMOVED = "removed"
+FORGOTTEN = "removed"  # its name on disk
 
 CORPORA = "corpora"
 TOKEN_SHARDS = "token_shards"

@@ -31,12 +31,12 @@ from pipeline.store.draft import Draft
 from pipeline.store.engines.local import Engine
 from pipeline.store.errors import PipelineError
 from pipeline.store.fingerprint import combined
-from pipeline.store.keys import REMOVED
+from pipeline.store.forgotten import Forgotten, forgotten, names
+from pipeline.store.keys import FORGOTTEN
 from pipeline.store.manifest import Part, Version, breakdown, total_counts
 from pipeline.store.params import DOCUMENT_SCHEMA
 from pipeline.store.parquet import PartWriter
 from pipeline.store.parts import Counts, add, text_bytes
-from pipeline.store.removed import Removed, names, removed
 from pipeline.store.store import Store
 from pipeline.store.work import Work
 
@@ -92,13 +92,13 @@ class Raw(CorpusStage):
         return [keys.source(self.corpus)]
 
     def work(self, store: Store) -> Version | Work:
-        """What was last read from the source with these settings, without what was removed since; else the
+        """What was last read from the source with these settings, without what was forgotten since; else the
         work without its inputs.
         """
         work = self._work(open_source(self.corpus, self.source), {})
-        gone = removed(store.files, self.corpus).inputs.get(REMOVED)
+        gone = forgotten(store.files, self.corpus).inputs.get(FORGOTTEN)
         for version in store.candidates(work.key):
-            obeys = version.manifest["inputs"].get(REMOVED) == gone
+            obeys = version.manifest["inputs"].get(FORGOTTEN) == gone
             if obeys and not list(work.differences(version.manifest)):
                 return work if store.damage(version) else version
         return work
@@ -131,7 +131,7 @@ class Raw(CorpusStage):
             )
             store.use(last)
             return replace(last, reused=True)
-        gone = removed(store.files, self.corpus)
+        gone = forgotten(store.files, self.corpus)
         with store.making(self._work(source, _inputs(units) | gone.inputs)) as draft:
             if isinstance(draft, Version):
                 return draft
@@ -148,7 +148,7 @@ class Raw(CorpusStage):
                 counts["input_bytes"] = sum(unit.bytes for unit in units)
             return draft.publish(parts, counts)
 
-    def _parts(self, draft: Draft, engine: Engine, units: Sequence[Unit], gone: Removed) -> list[Part]:
+    def _parts(self, draft: Draft, engine: Engine, units: Sequence[Unit], gone: Forgotten) -> list[Part]:
         """Reads the groups of units of which parts are missing."""
         if gone.ids:
             draft.leave_out(partial(names, among=gone.among))
@@ -167,7 +167,7 @@ class Raw(CorpusStage):
         if counts.get("documents"):
             return
         reasons = [f"{reason} {count:,}" for reason, count in breakdown(counts, "set_aside").items()]
-        emptied = f"set_aside/{REMOVED}" in counts
+        emptied = f"set_aside/{FORGOTTEN}" in counts
         remedy = "Take it out of the recipe" if emptied else "Check its `source`"
         first = _first_reject(draft, parts)
         raise CorpusError(
@@ -186,14 +186,14 @@ class _Reading:
     corpus: str
     config: SourceConfig
     part_bytes: int
-    removed: Removed
+    forgotten: Forgotten
     group: UnitGroup
 
     def finished(self) -> list[Part]:
         """All parts of the group if every one of them is finished, else none. Those that were read before
-        documents of other groups were removed are what they would be now.
+        documents of other groups were forgotten are what they would be now.
         """
-        return next(filter(None, map(self._finished, self.removed.after)), [])
+        return next(filter(None, map(self._finished, self.forgotten.after)), [])
 
     def _finished(self, after: str) -> list[Part]:
         closing = self.draft.finished(self._closing, self._fingerprint("rejects", after))
@@ -212,7 +212,7 @@ class _Reading:
         with PartWriter(self.draft.path, self._closing, {"rejects": REJECTS_SCHEMA}) as writer:
             rejects = RejectsTable(partial(writer.write, "rejects"))
             read = (batch for unit in self.group.units for batch in source.read(unit, rejects))
-            stream = self._without_removed(read, rejects.counts) if self.removed.ids else read
+            stream = self._without_forgotten(read, rejects.counts) if self.forgotten.ids else read
             parts: dict[str, Part] = {}
             for index, group in groupby(numbered(stream, self.part_bytes), key=itemgetter(0)):
                 documents = row_groups(map(itemgetter(1), group), self.part_bytes)
@@ -224,12 +224,12 @@ class _Reading:
         self.draft.put(closing)
         return [*parts.values(), closing]
 
-    def _without_removed(self, read: Iterable[pa.RecordBatch], counts: Counts) -> Iterator[pa.RecordBatch]:
+    def _without_forgotten(self, read: Iterable[pa.RecordBatch], counts: Counts) -> Iterator[pa.RecordBatch]:
         """Before anything is cut, so that the parts are those of a source without these documents."""
         for batch in read:
-            gone = self.removed.among(batch.column("id"))
+            gone = self.forgotten.among(batch.column("id"))
             if count := int(gone.sum()):
-                add(counts, {"set_aside": count, f"set_aside/{REMOVED}": count})
+                add(counts, {"set_aside": count, f"set_aside/{FORGOTTEN}": count})
             yield batch.filter(pa.array(~gone))
 
     def _write(self, index: int, documents: Iterator[pa.RecordBatch], others: Collection[str]) -> Part:
@@ -260,7 +260,7 @@ class _Reading:
         return f"{name}-{index}" if name in others else name  # two files may repeat an id
 
     def _fingerprint(self, which: str, after: str | None = None) -> str:
-        after = self.removed.after[-1] if after is None else after
+        after = self.forgotten.after[-1] if after is None else after
         read = [f"{unit.name} {unit.fingerprint}" for unit in self.group.units]
         return self.draft.work.part_fingerprint([which, *read, *([after] if after else [])])
 
@@ -289,8 +289,8 @@ def _first_reject(draft: Draft, parts: Iterable[Part]) -> str:
     return f"{place}: {row['detail']}"
 
 
-def _copied(source: StoredSource, draft: Draft, corpus: str, gone: Removed) -> list[Part]:
-    """The parts of a stored version. Raises CorpusError if it holds a document that was removed since."""
+def _copied(source: StoredSource, draft: Draft, corpus: str, gone: Forgotten) -> list[Part]:
+    """The parts of a stored version. Raises CorpusError if it holds a document that was forgotten since."""
     read = (batch for unit in source.units() for batch in source.read(unit, RejectsTable(lambda _: None)))
     if gone.ids and any(gone.among(batch.column("id")).any() for batch in read):
         raise CorpusError(

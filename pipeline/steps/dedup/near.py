@@ -15,9 +15,9 @@ from pipeline.stages.dedup import shingle_sets
 from pipeline.stages.dedup.passage_search import PassageSearch
 from pipeline.stages.dedup.passages import SHINGLES, passages
 from pipeline.steps.dedup import passage_index
+from pipeline.store.forgotten import Forgotten
 from pipeline.store.manifest import Version
 from pipeline.store.parquet import numbered_rows, read_table
-from pipeline.store.removed import Removed
 
 LEAST = 0.25  # of the shingles of one that the other has. Where 3 words of 10 are replaced, 0.34 stay
 SHARED = 7  # shingles in common, at least: 5 are those of any two texts, such as "the way in which they"
@@ -47,11 +47,11 @@ class Match:
 
 class Matcher:
     """Scrubbed text with its indexes, open to be searched. `least`: what `holds` or `held` must reach. What
-    was `removed` is not found, also where it is still stored.
+    was `forgotten` is not found, also where it is still stored.
     """
 
-    def __init__(self, indexed: Sequence[tuple[Version, Version]], least: float, removed: Removed):
-        self._indexed, self._least, self._removed = indexed, least, removed
+    def __init__(self, indexed: Sequence[tuple[Version, Version]], least: float, forgotten: Forgotten):
+        self._indexed, self._least, self._forgotten = indexed, least, forgotten
         self._parts = [
             (number, part)
             for number, (_, index) in enumerate(indexed)
@@ -70,7 +70,7 @@ class Matcher:
             version, part = self._parts[place]
             documents = self._indexed[version][0].named(part.name, "documents")
             table = numbered_rows(documents, numbers, COLUMNS)
-            table = table.filter(pa.array(~self._removed.among(table.column("id"))))
+            table = table.filter(pa.array(~self._forgotten.among(table.column("id"))))
             for batch in table.to_batches():
                 sets = shingle_sets(batch, SHINGLES)
                 for number, row in enumerate(batch.to_pylist()):

@@ -1,4 +1,4 @@
-"""What a person can show of a removal: what was asked, found and deleted, as JSON and as a page.
+"""What a person can show of what was forgotten: what was asked, found and deleted, as JSON and as a page.
 
 <root>/removed/<request>/certificate.json and certificate.html
 """
@@ -12,9 +12,9 @@ from typing import Any
 
 from pipeline.steps.lineage.copies import Copy
 from pipeline.steps.lineage.readers import Reading
-from pipeline.store.cleanup.forgotten import Holding
-from pipeline.store.keys import REMOVED
-from pipeline.store.removed import Request, now
+from pipeline.store.cleanup.holding_forgotten import Holding
+from pipeline.store.forgotten import Request, now
+from pipeline.store.keys import FORGOTTEN
 from pipeline.store.store import Store
 from trainer.system.durable import write_atomically
 
@@ -98,8 +98,8 @@ def finish(store: Store, ended: Sequence[str], going_on: Sequence[str], left: Ho
 
 
 def _unfinished(store: Store) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """The certificates of removals of which something may be left, each with its folder."""
-    for path in sorted((store.root / REMOVED).glob(f"*/{CERTIFICATE}")):
+    """The certificates of requests of which something may be left, each with its folder."""
+    for path in sorted((store.root / FORGOTTEN).glob(f"*/{CERTIFICATE}")):
         facts = json.loads(path.read_text(encoding="utf-8"))
         if facts.get("still found", True):
             yield path.parent, facts

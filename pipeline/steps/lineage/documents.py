@@ -18,9 +18,9 @@ from pipeline.steps.lineage.checkpoints import LineageError, Trained
 from pipeline.steps.tokens.shards import prefixes
 from pipeline.store import keys
 from pipeline.store.files import StoredFile
+from pipeline.store.forgotten import among
 from pipeline.store.keys import TRAIN
 from pipeline.store.parquet import batches, kept_batches, read_table
-from pipeline.store.removed import among
 from pipeline.store.store import Store, StoreError
 from trainer.data.shards import Shard
 

@@ -13,8 +13,8 @@ from pipeline.steps.lineage.readers import Reader
 from pipeline.steps.lineage.trace import TraceError
 from pipeline.steps.lineage.treated_text import treated
 from pipeline.store.engines.local import Engine
+from pipeline.store.forgotten import of_all, requests
 from pipeline.store.manifest import Version
-from pipeline.store.removed import of_all, requests
 
 LIMIT = 10  # documents that are shown
 SHORTEST = 10  # words of a text

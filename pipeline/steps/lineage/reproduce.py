@@ -25,8 +25,8 @@ from pipeline.store import keys, variant_names
 from pipeline.store.atomic import output_directory
 from pipeline.store.errors import PipelineError
 from pipeline.store.fingerprint import file_sha256
-from pipeline.store.keys import REMOVED, RUNS
-from pipeline.store.removed import removed, requests
+from pipeline.store.forgotten import forgotten, requests
+from pipeline.store.keys import FORGOTTEN, RUNS
 from pipeline.store.store import Store, StoreError
 from trainer.system.history import STORE_VARIABLE
 from trainer.system.machine import differences, processor
@@ -61,9 +61,9 @@ def write(store: Store, one: Checkpoint, out: Path, relative_to: Path) -> list[s
         if _outlived_its_corpora(lineages[0]):
             _copy_tokenizer(store, lineages[0], directory / "tokenizer")
             recipe["tokenizer"] = {"from": "tokenizer"}
-        if requests(store.files):  # what was removed from this store is not read into another
+        if requests(store.files):  # what this store forgot is not read into another
             kept = shutil.ignore_patterns("certificate.*")
-            shutil.copytree(store.root / REMOVED, directory / "home" / "store" / REMOVED, ignore=kept)
+            shutil.copytree(store.root / FORGOTTEN, directory / "home" / "store" / FORGOTTEN, ignore=kept)
         (directory / "recipe.yaml").write_text(
             yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True), encoding="utf-8"
         )
@@ -139,7 +139,7 @@ def _settled(store: Store, lineage: dict[str, Any], corpus: dict[str, Any], out:
             f"{out / 'recipe.yaml'}"
         )
         return
-    if raw["inputs"].get(REMOVED) != removed(store.files, name).inputs.get(REMOVED):
+    if raw["inputs"].get(FORGOTTEN) != forgotten(store.files, name).inputs.get(FORGOTTEN):
         yield (
             f"# corpus {name}: documents were removed since then (`forget`), and are not read again: the "
             "bytes will differ"

@@ -23,7 +23,7 @@ from pipeline.store.cleanup.runs import (
     training_runs,
 )
 from pipeline.store.files import DAMAGED, MANIFEST, Files, reports_on
-from pipeline.store.keys import RECIPES, REMOVED, RUNS
+from pipeline.store.keys import FORGOTTEN, RECIPES, RUNS
 from pipeline.store.last_versions import VERSION_NAME
 from pipeline.store.store import Store
 from pipeline.store.training_runs import RECORDS
@@ -31,7 +31,7 @@ from trainer.system.durable import unpublished, write_atomically
 
 # A killed stage resumes from its partial directory; one that was not touched for a day is abandoned.
 UNFINISHED_AFTER_SECONDS = 24 * 3600.0
-NO_KEYS = (RUNS, RECIPES, REMOVED, RECORDS)  # the other folders of a store
+NO_KEYS = (RUNS, RECIPES, FORGOTTEN, RECORDS)  # the other folders of a store
 NO_LIMITS = Limits()
 
 

@@ -15,10 +15,10 @@ from pipeline.cli import main
 from pipeline.steps.dedup.near import Matcher
 from pipeline.steps.tokens.token_search import TokenSearch
 from pipeline.store.bucket.files import BucketFiles, cache_of
-from pipeline.store.cleanup import forgotten
+from pipeline.store.cleanup.holding_forgotten import delete, holding
 from pipeline.store.engines.local import LocalEngine
+from pipeline.store.forgotten import forget, of_all, requests
 from pipeline.store.parquet import batches
-from pipeline.store.removed import of_all, remove, requests
 from pipeline.store.store import Store
 
 pytest.importorskip("ray")
@@ -58,17 +58,17 @@ def test_the_stages_write_into_a_bucket_what_they_write_here(tmp_path: Path) -> 
     assert answers[0] == answers[1] and answers[0][0] and answers[0][2]
 
 
-def test_what_held_a_removed_document_is_deleted_from_a_bucket(tmp_path: Path) -> None:
+def test_what_held_a_forgotten_document_is_deleted_from_a_bucket(tmp_path: Path) -> None:
     write_sources(tmp_path / "source")
     root, engine = cache_of("s3://bucket/forgotten", tmp_path / "cache"), LocalEngine(workers=1)
     make(root, tmp_path / "source", engine)
     store = Store(root)
     ids = next(batches(store.current("corpora/even/raw").files("documents")[0], ["id"])).column("id")
-    remove(store.files, {"even": [ids[0].as_py()]}, "asked for")
+    forget(store.files, {"even": [ids[0].as_py()]}, "asked for")
     # on another machine
     store = Store(cache_of("s3://bucket/forgotten", tmp_path / "other"))
     documents = of_all(requests(store.files)).among
-    found = forgotten.holding(store, documents)
+    found = holding(store, documents)
     held = {one.key for one in found.versions}
     assert {
         "corpora/even/raw",
@@ -77,15 +77,15 @@ def test_what_held_a_removed_document_is_deleted_from_a_bucket(tmp_path: Path) -
         "passage_index/even",
         "dedup",
     } <= held
-    forgotten.delete(store, found)
+    delete(store, found)
     assert isinstance(store.files, BucketFiles)
     left = [one.key for one in store.files.bucket.objects("")]
     assert not [key for one in found.versions for key in left if one.path.name in key]
     make(root, tmp_path / "source", engine)
-    assert not forgotten.holding(Store(root), documents).versions
+    assert not holding(Store(root), documents).versions
 
 
-def test_another_machine_obeys_a_removal_and_drops_its_copies(
+def test_another_machine_forgets_what_the_bucket_forgot_and_drops_its_copies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_sources(tmp_path / "source")

@@ -24,7 +24,7 @@ from pipeline.steps.tokens.token_index import TokenIndex
 from pipeline.store.engines.local import Engine, LocalEngine
 from pipeline.store.files import MANIFEST
 from pipeline.store.fingerprint import file_sha256
-from pipeline.store.removed import remove
+from pipeline.store.forgotten import forget
 from pipeline.store.store import Store
 from tests.integration.project import TRAINING, python_topics, until
 from tests.pipeline.steps.make import collect, deduplicate, judge, scrub, tokenize, tokenizer
@@ -106,14 +106,14 @@ def test_the_stages_write_on_a_cluster_what_they_write_here(engine: RayEngine, t
     assert manifests(tmp_path / "ray") == made
 
 
-def test_a_cluster_sets_removed_documents_aside(engine: RayEngine, tmp_path: Path) -> None:
+def test_a_cluster_sets_forgotten_documents_aside(engine: RayEngine, tmp_path: Path) -> None:
     """It writes what one machine writes of a source that never had them."""
     write_sources(tmp_path / "source")
     make(tmp_path / "ray", tmp_path / "source", engine)
     files = sorted((tmp_path / "source").glob("even-*"))
     gone = [json.loads(path.read_text().splitlines()[2])["id"] for path in files]
     ids = [document_id("even", own_id(name)) for name in gone]
-    remove(Store(tmp_path / "ray").files, {"even": ids}, "asked for")
+    forget(Store(tmp_path / "ray").files, {"even": ids}, "asked for")
     make(tmp_path / "ray", tmp_path / "source", engine)
     for path in files:
         lines = path.read_text().splitlines(keepends=True)

@@ -17,19 +17,19 @@ from pipeline.steps.dedup.passage_index import index, index_part
 from pipeline.store.cleanup import gc
 from pipeline.store.engines import local
 from pipeline.store.engines.local import LocalEngine
+from pipeline.store.forgotten import Forgotten, hashed
 from pipeline.store.last_versions import LastVersions, RecipeName
 from pipeline.store.manifest import Part, Version
 from pipeline.store.params import DOCUMENT_SCHEMA
 from pipeline.store.parquet import PartWriter, read_table
 from pipeline.store.parts import PartTask, derive
-from pipeline.store.removed import Removed, hashed
 from pipeline.store.store import Store
 from pipeline.store.work import Work
 from tests.corpora import CORPORA, needs_corpora
 from tests.pipeline.steps.corpora import ENGINE, TEXTS
 from tests.pipeline.steps.make import collect, scrub
 
-NOTHING = Removed()
+NOTHING = Forgotten()
 
 
 def scrubbed(store: Store, *files: Sequence[str], part_bytes: int = 20_000) -> Version:
@@ -43,8 +43,8 @@ def scrubbed(store: Store, *files: Sequence[str], part_bytes: int = 20_000) -> V
     return scrub(store, ENGINE, "books", PiiParams())
 
 
-def matches(text: str, documents: Version, made: Version, removed: Removed = NOTHING) -> list[Match]:
-    return list(Matcher([(documents, made)], 0.25, removed).matches(text))
+def matches(text: str, documents: Version, made: Version, forgotten: Forgotten = NOTHING) -> list[Match]:
+    return list(Matcher([(documents, made)], 0.25, forgotten).matches(text))
 
 
 @pytest.fixture
@@ -137,13 +137,13 @@ def test_documents_without_text_are_in_no_passage_and_harm_no_other(tmp_path: Pa
     assert found == ["b4"]
 
 
-def test_a_removed_document_is_not_found_though_it_is_still_stored(tmp_path: Path) -> None:
+def test_a_forgotten_document_is_not_found_though_it_is_still_stored(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     documents = scrubbed(store, TEXTS[:3])
     made = index(store, ENGINE, documents)
     (found,) = (one for one in matches(TEXTS[1], documents, made) if one.jaccard == 1)
-    removed = Removed((frozenset({hashed(found.row["id"])}),))
-    assert found.row["id"] not in [one.row["id"] for one in matches(TEXTS[1], documents, made, removed)]
+    forgotten = Forgotten((frozenset({hashed(found.row["id"])}),))
+    assert found.row["id"] not in [one.row["id"] for one in matches(TEXTS[1], documents, made, forgotten)]
 
 
 def test_a_document_that_is_a_part_of_the_text_is_found(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_forget_and_its_certificate_point_at_copies_without_their_text(
     evaluated = WANTED[-1]
     assert f"the same text is also in evaluation text held, as {evaluated.document}: {stays}" in printed
     assert sum(document("second", "same") in line for line in printed) == 1  # it comes back
-    (folder,) = store.root.glob(f"{keys.REMOVED}/*")
+    (folder,) = store.root.glob(f"{keys.FORGOTTEN}/*")
     facts = json.loads((folder / "certificate.json").read_text())["copies under other ids"]
     assert facts == {
         "corpus second": {ALIKE: 1, SAME: 1},

@@ -226,7 +226,7 @@ def intact(store: Store) -> dict[str, str]:
     }
 
 
-def test_a_reproduction_does_not_read_what_was_removed(
+def test_a_reproduction_does_not_read_what_was_forgotten(
     trained: tuple[Store, Path], said: Said, tmp_path: Path
 ) -> None:
     document, _ = one_read(*trained)

@@ -1,4 +1,4 @@
-"""The documents that a person had removed from a store, which no recipe reads again.
+"""The documents that a store forgot because a person asked for it: no recipe reads them again.
 
 <root>/removed/<name>/request.json      what was asked, with hashes of the ids, by corpus
 """
@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from pipeline.store.files import Files, StoredFile
 from pipeline.store.fingerprint import combined, fingerprint
-from pipeline.store.keys import REMOVED
+from pipeline.store.keys import FORGOTTEN
 from pipeline.store.manifest import Part, Version
 from pipeline.store.parquet import batches
 from trainer.system.durable import write_atomically
@@ -47,8 +47,8 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Removed:
-    """The documents of a corpus that were removed, a set of hashes for each request, the oldest first."""
+class Forgotten:
+    """The documents of a corpus that were forgotten, a set of hashes for each request, the oldest first."""
 
     requests: tuple[frozenset[str], ...] = ()
 
@@ -58,17 +58,17 @@ class Removed:
 
     @cached_property
     def after(self) -> list[str]:
-        """A hash of what was removed, before the first request and after each; empty before the first."""
+        """A hash of what was forgotten, before the first request and after each; empty before the first."""
         united = accumulate(self.requests, lambda before, ids: before | ids)
         return ["", *(combined(sorted(ids)) for ids in united)]
 
     @property
     def inputs(self) -> dict[str, str]:
-        """What a version without these documents has among its inputs; nothing if nothing was removed."""
-        return {REMOVED: self.after[-1]} if self.requests else {}
+        """What a version without these documents has among its inputs; nothing if nothing was forgotten."""
+        return {FORGOTTEN: self.after[-1]} if self.requests else {}
 
     def among(self, ids: pa.Array | pa.ChunkedArray) -> np.ndarray:
-        """Which of the documents were removed, bool. A null is none."""
+        """Which of the documents were forgotten, bool. A null is none."""
         return np.array([one is not None and hashed(one) in self.ids for one in ids.to_pylist()], bool)
 
 
@@ -92,7 +92,7 @@ def _mentions(table: StoredFile, columns: list[str], among: Among) -> bool:
 
 
 def hashed(document: str) -> str:
-    """What the list holds of a document's id, in hex: it tells nobody which documents were removed."""
+    """What the list holds of a document's id, in hex: it tells nobody which documents were forgotten."""
     return hashlib.blake2b(document.encode(), digest_size=16).hexdigest()
 
 
@@ -107,23 +107,23 @@ def requests(files: Files) -> list[Request]:
 
 def requests_by_folder(files: Files) -> dict[Path, Request]:
     """All requests, the oldest first, each by its folder."""
-    files.pull_folder(files.root / REMOVED)
-    paths = sorted((files.root / REMOVED).glob(f"*/{REQUEST}"))
+    files.pull_folder(files.root / FORGOTTEN)
+    paths = sorted((files.root / FORGOTTEN).glob(f"*/{REQUEST}"))
     return {path.parent: Request(**json.loads(path.read_text(encoding="utf-8"))) for path in paths}
 
 
-def removed(files: Files, corpus: str) -> Removed:
-    """What was removed of a corpus."""
+def forgotten(files: Files, corpus: str) -> Forgotten:
+    """What was forgotten of a corpus."""
     of_corpus = (request.documents.get(corpus) for request in requests(files))
-    return Removed(tuple(frozenset(ids) for ids in of_corpus if ids))
+    return Forgotten(tuple(frozenset(ids) for ids in of_corpus if ids))
 
 
-def of_all(asked: Sequence[Request]) -> Removed:
-    """What was removed, of all corpora."""
-    return Removed(tuple(frozenset(chain.from_iterable(one.documents.values())) for one in asked))
+def of_all(asked: Sequence[Request]) -> Forgotten:
+    """What was forgotten, of all corpora."""
+    return Forgotten(tuple(frozenset(chain.from_iterable(one.documents.values())) for one in asked))
 
 
-def remove(
+def forget(
     files: Files,
     documents: Mapping[str, Collection[str]],
     reason: str,
@@ -135,7 +135,7 @@ def remove(
     """
     hashes = {corpus: sorted(map(hashed, ids)) for corpus, ids in sorted(documents.items())}
     request = Request(now(), reason, hashes, retrain_tokenizer, sorted(set(map(hashed, named))))
-    path = files.root / REMOVED / request.name / REQUEST
+    path = files.root / FORGOTTEN / request.name / REQUEST
     path.parent.mkdir(parents=True)
     write_atomically(path, json.dumps(asdict(request), indent=1))
     files.push(path)

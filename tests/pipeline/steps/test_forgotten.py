@@ -1,4 +1,4 @@
-"""Documents that were removed from a store: it becomes what it would be without them."""
+"""Documents that were forgotten: the store becomes what it would be without them."""
 
 import json
 import random
@@ -25,15 +25,15 @@ from pipeline.stages.quality import PROFILES
 from pipeline.steps import checks
 from pipeline.steps.corpus.ingest import CorpusError, Raw
 from pipeline.steps.lineage.checkpoints import LineageError
-from pipeline.steps.lineage.removal import find
+from pipeline.steps.lineage.to_forget import find
 from pipeline.steps.training import plan
 from pipeline.store import keys
 from pipeline.store.cleanup.gc import published
 from pipeline.store.draft import Draft
 from pipeline.store.fingerprint import file_sha256
+from pipeline.store.forgotten import forget
 from pipeline.store.manifest import Part, Version
 from pipeline.store.parquet import read_table
-from pipeline.store.removed import remove
 from pipeline.store.store import Store
 from pipeline.store.work import Work
 from tests.pipeline.steps.corpora import ENGINE, TEXTS
@@ -129,7 +129,7 @@ class Made:
         return {**made, run.name: file_sha256(weights)}
 
     def forget(self, *named: str) -> None:
-        remove(self.store.files, ids(named), "asked for")
+        forget(self.store.files, ids(named), "asked for")
 
 
 def ids(named: Collection[str]) -> Mapping[str, list[str]]:
@@ -159,7 +159,7 @@ def texts() -> dict[str, str]:
 
 
 def drawn(seed: int) -> tuple[list[list[str]], list[str]]:
-    """Two to four removals, one after the other, and the corpora that are left. The last one is of a survivor
+    """Two to four requests, one after the other, and the corpora that are left. The last one is of a survivor
     of dedup, the only document of a part, or the corpus `second`.
     """
     chooser = random.Random(seed)
@@ -201,17 +201,17 @@ def test_a_store_is_what_it_would_be_if_it_had_never_had_the_documents(
     tmp_path: Path, frozen: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Up to the weights; and once it is cleaned up, no byte of them is left in it."""
-    removals, corpora = drawn(seed)
+    requests, corpora = drawn(seed)
     had = Made(tmp_path / "had", frozen)
     monkeypatch.setenv(STORE_VARIABLE, str(had.store.root))
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
-    without = {one for named in removals for one in named}
+    without = {one for named in requests for one in named}
     names, content = traces(without, frozen)
     if seed % 2:
         had.trained()
         assert all(bytes_with(had.store.root, trace) for trace in names)
         assert len(bytes_with(had.store.root, *content)) > 2
-    for named in removals:
+    for named in requests:
         if seed % 2:
             assert main(["forget", *named, "--reason", "asked for", "--yes"]) == 0
         else:
@@ -253,7 +253,7 @@ def test_a_long_document_is_alone_in_its_part(tmp_path: Path) -> None:
     assert {table["id"][0].as_py() for table in alone} >= set(ids(LONG)["second"])
 
 
-def test_the_duplicate_of_a_removed_survivor_comes_back(tmp_path: Path, frozen: Path) -> None:
+def test_the_duplicate_of_a_forgotten_survivor_comes_back(tmp_path: Path, frozen: Path) -> None:
     store = Made(tmp_path, frozen)
     store.made()
     (late,), (survivor,) = ids(["late"])["second"], ids(["0"])["first"]
@@ -273,7 +273,7 @@ def kept(store: Made) -> dict[str, tuple[bool, str | None]]:
     return {row["id"]: (row["keep"], row["duplicate_of"]) for row in rows}
 
 
-def test_removal_is_no_loss_for_the_check_and_leaves_no_row(tmp_path: Path) -> None:
+def test_forgetting_is_no_loss_for_the_check_and_leaves_no_row(tmp_path: Path) -> None:
     store = Made(tmp_path, None)
     before = ids_in(store.read("first"))
     store.forget("3", "short 1", "second 23")
@@ -302,7 +302,7 @@ def last_read(store: Made) -> Version | Work:
     return Raw("first", store.config("first"), PART_BYTES).work(store.store)
 
 
-def test_a_version_that_holds_a_removed_document_is_no_longer_meant(tmp_path: Path) -> None:
+def test_a_version_that_holds_a_forgotten_document_is_no_longer_meant(tmp_path: Path) -> None:
     store = Made(tmp_path, None)
     store.read("first")
     store.forget("3")
@@ -322,7 +322,7 @@ def test_a_reading_that_was_killed_goes_on_without_the_documents(tmp_path: Path,
     assert store.made() == Made(tmp_path / "never", frozen, ["3", "12", "5"]).made()
 
 
-def test_what_was_removed_before_is_told_from_what_is_new(tmp_path: Path) -> None:
+def test_what_was_forgotten_before_is_told_from_what_is_new(tmp_path: Path) -> None:
     store = Made(tmp_path, None)
     store.read("first")
     folder = tmp_path / "web"
@@ -332,7 +332,7 @@ def test_what_was_removed_before_is_told_from_what_is_new(tmp_path: Path) -> Non
     (folder / "pages.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     collect(store.store, ENGINE, "web", store.config("web"), PART_BYTES)
     (page,), other = ids_in_web(store, "page"), ids_in_web(store, "a")
-    remove(store.store.files, {"web": [page]}, "asked for", named=[address])
+    forget(store.store.files, {"web": [page]}, "asked for", named=[address])
     for name in (page, "page", address):
         found = find(store.store, [name])
         assert found.documents == {} and {*found.earlier} == set(found.held) == {name}
@@ -354,7 +354,7 @@ def ids_in_web(store: Made, name: str) -> set[str]:
     return {document_id("web", own_id(name))} & ids_in(next(store.store.newest_first(keys.raw("web"))))
 
 
-def test_a_corpus_of_which_all_was_removed_says_so(tmp_path: Path, frozen: Path) -> None:
+def test_a_corpus_of_which_all_was_forgotten_says_so(tmp_path: Path, frozen: Path) -> None:
     store = Made(tmp_path / "had", frozen)
     store.made()
     store.forget(*(key for texts in CORPORA["second"].values() for key in texts))
@@ -363,7 +363,7 @@ def test_a_corpus_of_which_all_was_removed_says_so(tmp_path: Path, frozen: Path)
     assert store.made(["first"]) == Made(tmp_path / "never", frozen).made(["first"])
 
 
-def test_a_stored_corpus_that_holds_a_removed_document_is_refused(tmp_path: Path) -> None:
+def test_a_stored_corpus_that_holds_a_forgotten_document_is_refused(tmp_path: Path) -> None:
     store = Made(tmp_path, None)
     stored = StoredConfig(path=str(store.read("first").path))
     assert collect(store.store, ENGINE, "first", stored, PART_BYTES).counts["documents"] == 22

@@ -1,4 +1,4 @@
-"""What holds documents that were removed: a version by the ids in its tables, one without ids by what it was
+"""What holds forgotten documents: a version by the ids in its tables, one without ids by what it was
 made from, and a run by what it was trained on.
 """
 
@@ -13,9 +13,9 @@ from pipeline.store import keys
 from pipeline.store.cleanup.gc import Garbage, bytes_below, discard, published, retire
 from pipeline.store.cleanup.runs import GarbageError, TrainingRun, training_runs
 from pipeline.store.files import MANIFEST, reports_on
+from pipeline.store.forgotten import Among, names
 from pipeline.store.last_versions import VERSION_NAME
 from pipeline.store.manifest import Part, Version
-from pipeline.store.removed import Among, names
 from pipeline.store.store import Store
 from pipeline.store.training_runs import RECORDS
 

@@ -1,4 +1,4 @@
-"""Finds the documents that a person wants removed, and their duplicates, which then come back."""
+"""Finds the documents that are to be forgotten, and their duplicates, which then come back."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from pipeline.sources.documents import document_id, own_id
 from pipeline.steps.lineage.checkpoints import LineageError
 from pipeline.store import keys
+from pipeline.store.forgotten import Request, among, hashed, requests_by_folder
 from pipeline.store.params import GROUP
 from pipeline.store.parquet import batches
-from pipeline.store.removed import Request, among, hashed, requests_by_folder
 from pipeline.store.store import Store
 
 Documents = Mapping[str, set[str]]  # ids by corpus
@@ -31,8 +31,9 @@ class Earlier(NamedTuple):
 
 @dataclass(frozen=True)
 class Found:
-    """What some names stand for: `documents` that no request has removed yet, and the `earlier` requests that
-    removed all that a name stands for. `held`: of these names, those whose documents raw text still holds.
+    """What some names stand for: `documents` that are not forgotten yet, and the `earlier` requests by which
+    all that a name stands for was forgotten. `held`: of these names, those whose documents raw text still
+    holds.
     """
 
     documents: Documents
@@ -43,11 +44,11 @@ class Found:
 def find(store: Store, named: Sequence[str], retrain_tokenizer: bool = False) -> Found:
     """The documents of all corpora, whatever recipe has read them. Each name is an id of the store, an id
     that the source gives, a URL, or a corpus, whose documents are meant. With `retrain_tokenizer`, a request
-    without it has removed nothing yet. Raises LineageError for a name of none.
+    without it has forgotten nothing yet. Raises LineageError for a name of none.
     """
     store.files.versions()
     past = _Past.of(store)
-    removed = past.only_retraining if retrain_tokenizer else past
+    forgotten = past.only_retraining if retrain_tokenizer else past
     found: dict[str, set[str]] = defaultdict(set)
     new: set[str] = set()
     earlier: dict[str, Earlier] = {}
@@ -60,7 +61,7 @@ def find(store: Store, named: Sequence[str], retrain_tokenizer: bool = False) ->
                     if corpus in named:
                         hits = ((row, corpus) for row in range(batch.num_rows))
                     for row, name in hits:
-                        if request := removed.documents.get((corpus, hashed(ids[row].as_py()))):
+                        if request := forgotten.documents.get((corpus, hashed(ids[row].as_py()))):
                             earlier[name] = request
                         else:
                             found[corpus].add(ids[row].as_py())
@@ -78,7 +79,7 @@ def find(store: Store, named: Sequence[str], retrain_tokenizer: bool = False) ->
 
 @dataclass(frozen=True)
 class _Past:
-    """What was removed before: by corpus and hash of the id, and by the hash of what a person called it."""
+    """What was forgotten before: by corpus and hash of the id, and by the hash of what a person called it."""
 
     requests: Sequence[Earlier]
 
@@ -104,7 +105,7 @@ class _Past:
         return {name: one for one in reversed(self.requests) for name in one.request.named}
 
     def named(self, name: str) -> Earlier | None:
-        """The request that removed what has this name: an id of the store or of a source, a URL, a corpus."""
+        """The request that forgot what has this name: an id of the store or of a source, a URL, a corpus."""
         corpora = {corpus for one in self.requests for corpus in one.request.documents}
         ids = ((corpus, id) for corpus in corpora for id in (name, document_id(corpus, own_id(name))))
         known = (self.documents.get((corpus, hashed(id))) for corpus, id in ids)
@@ -121,7 +122,7 @@ def _hits(batch: pa.RecordBatch, aliases: Mapping[str, str]) -> Iterator[tuple[i
 
 def returning(store: Store, documents: Collection[str]) -> dict[str, str]:
     """The documents that dedup left out for one of these, each with that one: they come back, unless they are
-    removed, too.
+    forgotten, too.
     """
     found: dict[str, str] = {}
     for version in store.newest_first(keys.DEDUP):
