@@ -50,7 +50,7 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
         mixture = table(map(asdict, plan.contributions(workshop.store, workshop.recipe)))
         version = plan.finished(workshop.store, run)
         if version is None:
-            workshop.store.before_making()
+            workshop.check_nodes()
             plan.check(workshop.store, workshop.recipe)
             run.write_config()
             workshop.release_data()

@@ -294,7 +294,7 @@ def _outcome(name: str, recipe: Recipe, written: Recipe) -> Outcome:
         work, text = plan.PretrainedModel(recipe).work(store), _held_out(store, recipe)
     except StoreError:  # of shards that have not been made
         return Outcome(name, settings)
-    run, model = RunHistory(store.root / RUNS / work.fingerprint[:16]), store.find(work)
+    run, model = RunHistory(store.root / RUNS / work.fingerprint[:16]), store.existing(work)
     so_far = _so_far(run, name, settings, text)
     if model is None:
         return so_far

@@ -3,7 +3,7 @@
 Only two keys cannot be computed: what a source held when it was last read, and the frozen tokenizer.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -108,7 +108,7 @@ class RecipeVersions:
         if stage is None:
             raise StoreError(f"{key} is not a stage of the recipe {self.recipe.name!r}")
         found = stage.work(store)
-        return found if isinstance(found, Version) else store.find(found) or found
+        return found if isinstance(found, Version) else store.existing(found) or found
 
     @cached_property
     def _stages(self) -> Mapping[str, Stage]:
@@ -118,11 +118,15 @@ class RecipeVersions:
     asset = staticmethod(stages.asset_of)
 
 
-def store_of(recipe: Recipe, written: Recipe | None = None) -> Store:
+def store_of(
+    recipe: Recipe, written: Recipe | None = None, before_making: Callable[[], None] = lambda: None
+) -> Store:
     """The store at GROUNDWORK_STORE, else the recipe's, else `store` in Dagster's home, as this recipe sees
     it.
     """
-    return Store(default_store(recipe.store).root, RecipeVersions(recipe, written))
+    return Store(
+        default_store(recipe.store).root, RecipeVersions(recipe, written), before_making=before_making
+    )
 
 
 def differing(recipes: Mapping[str, Recipe]) -> list[type[Stage]]:

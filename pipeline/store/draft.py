@@ -31,7 +31,7 @@ from trainer.system.durable import write_atomically
 log = logging.getLogger(__name__)
 
 
-class Versions(Protocol):
+class DraftStore(Protocol):
     """What a draft needs of its store."""
 
     files: Files
@@ -41,7 +41,7 @@ class Versions(Protocol):
 
     def directory(self, key: str) -> Path: ...
 
-    def latest(self, key: str, code_version: str, params: Any) -> Version | None: ...
+    def made_with(self, key: str, code_version: str, params: Any) -> Version | None: ...
 
     def use(self, version: Version) -> None: ...
 
@@ -51,7 +51,7 @@ class Draft:
     visible atomically.
     """
 
-    def __init__(self, store: Versions, work: Work):
+    def __init__(self, store: DraftStore, work: Work):
         self.store = store
         self.work = work
         self.started = time.time()
@@ -159,7 +159,7 @@ class Draft:
 
     @cached_property
     def _previous(self) -> dict[str, tuple[Version, Part]]:
-        version = self.store.latest(self.work.key, self.work.code_version, self.work.params)
+        version = self.store.made_with(self.work.key, self.work.code_version, self.work.params)
         return {part.fingerprint: (version, part) for part in version.parts} if version else {}
 
     @cached_property

@@ -1,49 +1,50 @@
-"""Versions on disk: fingerprints, manifests, atomic publishing.
-
-<root>/<key>/<fingerprint>/manifest.json    written last: a directory with this name is complete
-<root>/<key>/<fingerprint>/<table>/<part>   the files that the manifest lists
-<root>/<key>/.<fingerprint>.reports/        reports made later, outside of the version, which never changes
-<root>/<key>/.<fingerprint>.partial/        work in progress; its finished parts survive a kill
-<root>/<key>/.<fingerprint>.lock            held by the process that makes the version
+"""The store as one run of a recipe uses it: which version is meant, and the making of a new one.
 
 A version is found by what made it, so any number of recipes and runs share a store. Which version a recipe
 used last decides its raw documents where nothing looks at the source, its tokenizer, and what `gc` keeps.
+
+Which method to take for a version:
+
+| method                | which version                                              | its files             |
+|-----------------------|------------------------------------------------------------|-----------------------|
+| `current(key)`        | that this run made or reused, else that the recipe means   | checked when found(1) |
+| `existing(work)`      | that this work would make, if it is there                  | checked               |
+| `reuse(work)`         | as `existing`, and this run continues with it              | checked               |
+| `making(work)`        | as `reuse`, else a draft to fill and publish               | checked               |
+| `last_used(key)`      | that the last run of the recipe used, if it is there       | may be damaged        |
+| `made_with(key, ...)` | with these settings from any inputs, the last used first   | may be damaged        |
+| `used_first(key)`     | all, those of this run and of the recipe first             | may be damaged        |
+| `newest_first(key)`   | all, by age                                                | may be damaged        |
+| `open(key, name)`     | by the name of its directory, as a lineage has it          | may be damaged        |
+
+Each of these is complete: its manifest is sound. Checked means that a file is read again where it has changed
+on disk since it was hashed. `check` reads also what was never read, `damage` says what is damaged.
+(1) Not without a recipe, as in tests: then it is the newest version.
 """
 
 import errno
 import json
 import logging
 import os
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import replace
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
 from pipeline.store import keys, locks
 from pipeline.store.atomic import writable
-from pipeline.store.bucket.files import cache_of, files_in
-from pipeline.store.damage import Damage, DamageError, Look, described, inspect, remedy
+from pipeline.store.bucket.files import cache_of
+from pipeline.store.damage import described, remedy
 from pipeline.store.draft import Draft
-from pipeline.store.errors import PipelineError, first_line
-from pipeline.store.file_hashes import FileHashes
-from pipeline.store.files import MANIFEST, Files
+from pipeline.store.files import Files
 from pipeline.store.fingerprint import canonical_json
 from pipeline.store.last_versions import LastVersions, RecipeName
-from pipeline.store.manifest import Version, read_version
+from pipeline.store.manifest import Version
+from pipeline.store.versions import RUNS_LOCK, StoreError, Versions
 from pipeline.store.work import Work
 from trainer.system import history
 
 log = logging.getLogger(__name__)
-
-KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
-RUNS_LOCK = ".runs.lock"
-
-
-class StoreError(PipelineError):
-    """Something expected in the store is missing or incomplete."""
 
 
 class Wanted(Protocol):
@@ -63,38 +64,30 @@ class Wanted(Protocol):
         ...
 
 
-class Store:
-    """A directory of versions. Readers see a complete version or none.
-
-    With a `recipe`, `current` finds its versions; without one, the newest. One object serves one run, which
-    continues with the versions that it made or reused, whatever other runs do to the store.
+class Store(Versions):
+    """A directory of versions as one run of a `recipe` uses it: the run continues with the versions that it
+    made or reused, whatever other runs do to the store. `before_making` is a check that is not worth it
+    without work.
     """
 
-    def __init__(self, root: Path, recipe: Wanted | None = None, files: Files | None = None):
-        self.root = root
-        self.files = files or files_in(root)
+    def __init__(
+        self,
+        root: Path,
+        recipe: Wanted | None = None,
+        files: Files | None = None,
+        before_making: Callable[[], None] = lambda: None,
+    ):
+        super().__init__(root, files)
         self._recipe = recipe
+        self._before_making = before_making
         self._used: dict[str, Version] = {}
         self._last = recipe and LastVersions(self.files, recipe.name)
-        self.before_making: Callable[[], None] = lambda: None  # a check that is not worth it without work
 
     def __reduce__(self) -> tuple[type["Store"], tuple[Path, None, Files]]:
         """Worker processes write parts, for which they need no recipe. On another machine nothing at `root`
         says that the store is in a bucket.
         """
         return Store, (self.root, None, self.files)
-
-    @cached_property
-    def hashes(self) -> FileHashes:
-        """What is remembered of the files of this store, and of source files."""
-        return FileHashes(self.root)
-
-    def directory(self, key: str) -> Path:
-        if not KEY.fullmatch(key):
-            raise StoreError(
-                f"{key!r} is not a valid key: use letters, digits, '_', '-' and '.' between single slashes"
-            )
-        return self.root / key
 
     def current(self, key: str) -> Version:
         """The version of `key` that this run made or reused, else the one that follows from the recipe.
@@ -134,7 +127,7 @@ class Store:
         return remedy(self._asset(key), self._recipe.name.variant if self._recipe else "")
 
     def last_used(self, key: str) -> Version | None:
-        """The version that the last run of this recipe used, if it is still there."""
+        """The version that this recipe used last, if it is still there. Its files may be damaged."""
         name = self._last.get(key) if self._last else None
         return self._readable(key, name)
 
@@ -146,59 +139,34 @@ class Store:
         """Since when the recipe uses its version of `key`, in nanoseconds since 1970; 0 if it uses none."""
         return self._last.since(key) if self._last and self._last.get(key) else 0
 
-    def latest(self, key: str, code_version: str, params: Any) -> Version | None:
+    def made_with(self, key: str, code_version: str, params: Any) -> Version | None:
         """The version made with these settings, from whatever inputs, that this run or this recipe used
-        last, else the newest such version. Its files may be damaged: `damage` tells.
+        last, else the newest such version. Its files may be damaged.
         """
         settings = (code_version, json.loads(canonical_json(params)))
-        for version in self.candidates(key):
+        for version in self.used_first(key):
             made_with = version.manifest["code_version"], version.manifest["params"]
             if made_with == settings:
                 return version
         return None
 
-    def candidates(self, key: str) -> Iterator[Version]:
-        """All versions of `key`: first the ones that this run and this recipe used last, then by age."""
+    def used_first(self, key: str) -> Iterator[Version]:
+        """All versions of `key`: first the ones that this run and this recipe used last, then by age. Their
+        files may be damaged.
+        """
         yield from filter(None, (self._used.get(key), self.last_used(key)))
         yield from self.newest_first(key)
 
-    def find(self, work: Work) -> Version | None:
-        """The version that this work would make, if it exists and is not damaged."""
-        version = self._readable(work.key, work.name)
-        return replace(version, reused=True) if version and not self.damage(version) else None
-
-    def damage(self, version: Version, look: Look = Look.CHANGED) -> Sequence[Damage]:
-        """The damaged files of a version. Without more `look`, only what has changed on disk since it was
-        hashed is read.
-        """
-        return inspect(version, self.hashes, look).damage
-
-    def check(self, *versions: Version) -> None:
-        """Raises DamageError if a file of these versions is damaged. Reads the files that were never read."""
-        for version in versions:
-            if damage := self.damage(version, Look.UNREAD):
-                raise DamageError(f"{described(damage)}: {self._remedy(version.key)}")
-
-    def _damage_at(self, work: Work) -> str:
-        """What is damaged where the version of this work would be. Empty if nothing is there."""
-        path = self.directory(work.key) / work.name
-        if not self.files.is_version(path):
-            return ""
-        try:
-            return described(self.damage(self.open(work.key, path.name)))
-        except StoreError:
-            return f"{path / MANIFEST} is missing or damaged"
-
     def reuse(self, work: Work) -> Version | None:
-        """Finds the version of a work as `find` does. This run then continues with that version."""
-        version = self.find(work)
+        """As `existing`. This run then continues with the version."""
+        version = self.existing(work)
         if version:
             self.use(version)
         return version
 
     def use(self, version: Version) -> None:
         """This run continues with the version, and the recipe is recorded to use it."""
-        self._used[version.key] = version
+        self.go_on_with(version)
         if self._last:
             self._last.use(version.key, version.path.name)
 
@@ -221,15 +189,11 @@ class Store:
 
     def _begin(self, work: Work) -> None:
         """Raises DamageError when what the work is made from is damaged."""
-        self.before_making()
+        self._before_making()
         if damage := self._damage_at(work):
             log.warning("%s: it is made again, and what is damaged is moved aside", damage)
         inputs = {keys.DEDUP if keys.is_dedup_part(name) else name for name in work.inputs}
         self.check(*(self._used[key] for key in sorted(inputs & self._used.keys())))
-
-    def locked(self, key: str, name: str) -> AbstractContextManager[None]:
-        """Waits for the process that works under this name. The lock ends with the process that holds it."""
-        return locks.exclusive(self.directory(key) / f".{name}.lock", key)
 
     @contextmanager
     def in_progress(self) -> Iterator[None]:
@@ -238,36 +202,6 @@ class Store:
             if self._last:
                 self._last.describe()
             yield
-
-    def idle(self) -> AbstractContextManager[bool]:
-        """Yields whether no run is in progress. If so, none can begin before this exits."""
-        return locks.alone(self.root / RUNS_LOCK)
-
-    def open(self, key: str, name: str) -> Version:
-        """The version in the directory `name` of `key`. Raises StoreError when it is incomplete."""
-        path = self.directory(key) / name
-        self.files.pull_manifest(path)
-        try:
-            return read_version(key, path, self.files)
-        except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else first_line(error)
-            raise StoreError(
-                f"{path / MANIFEST} is missing or damaged ({reason}): {self._remedy(key)}"
-            ) from error
-
-    def _readable(self, key: str, name: str | None) -> Version | None:
-        """The version with this name, whose files may be damaged. None if its manifest is."""
-        with suppress(StoreError):
-            return self.open(key, name) if name else None
-        return None
-
-    def newest_first(self, key: str) -> Iterator[Version]:
-        """All versions of `key` with a sound manifest, whatever recipe they belong to."""
-        self.files.pull_manifests(self.directory(key))
-        made = self.directory(key).glob(f"[!.]*/{MANIFEST}")
-        for path in sorted(made, key=lambda path: path.stat().st_mtime_ns, reverse=True):
-            if version := self._readable(key, path.parent.name):
-                yield version
 
 
 def check_place(root: Path) -> None:

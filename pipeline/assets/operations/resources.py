@@ -1,6 +1,7 @@
 """The recipe, the store and the engine as one Dagster resource."""
 
 import re
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import cache, cached_property, partial
 from typing import Any
@@ -57,6 +58,8 @@ class PipelineResources(dg.ConfigurableResource):
 
     # the partition of the run
     _variant: str = PrivateAttr(BASE)
+    # of a run that trains from a bucket
+    _check_nodes: Callable[[], None] | None = PrivateAttr(None)
     # those of the sections of `post_training`, by name
     _sections: dict[str, "PipelineResources"] = PrivateAttr(default_factory=dict)
 
@@ -96,7 +99,12 @@ class PipelineResources(dg.ConfigurableResource):
 
     @cached_property
     def store(self) -> Store:
-        return store_of(self.recipe, self.unchanged_recipe)
+        return store_of(self.recipe, self.unchanged_recipe, self.check_nodes)
+
+    def check_nodes(self) -> None:
+        """Before something is made, and once: that the nodes on which the run will train can be used."""
+        if self._check_nodes:
+            self._check_nodes()
 
     @cached_property
     def engine(self) -> Engine:
@@ -138,7 +146,7 @@ class PipelineResources(dg.ConfigurableResource):
             instance.add_run_tags(run.run_id, self._tags())
             if trains(run) and self.store.files.shared:
                 look = partial(Launcher(self.recipe.launch, None).check_nodes, self.store.root)
-                self.store.before_making = cache(look)
+                self._check_nodes = cache(look)
         except PipelineError as error:
             if context.log and not isinstance(error, RecipeError):  # of which the terminal hears otherwise
                 context.log.error(str(error))

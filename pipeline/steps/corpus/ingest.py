@@ -97,7 +97,7 @@ class Raw(CorpusStage):
         """
         work = self._work(open_source(self.corpus, self.source), {})
         gone = forgotten(store.files, self.corpus).inputs.get(FORGOTTEN)
-        for version in store.candidates(work.key):
+        for version in store.used_first(work.key):
             obeys = version.manifest["inputs"].get(FORGOTTEN) == gone
             if obeys and not list(work.differences(version.manifest)):
                 return work if store.damage(version) else version

@@ -134,7 +134,7 @@ def keep(store: Store, params: dedup.DedupParams) -> None:
 
 def latest(store: Store, params: dedup.DedupParams) -> Version | None:
     """The results that the next run with these settings reuses."""
-    version = store.latest(keys.DEDUP_EVIDENCE, dedup.VERSION, params)
+    version = store.made_with(keys.DEDUP_EVIDENCE, dedup.VERSION, params)
     return version if version and not store.damage(version, Look.UNREAD) else None
 
 

@@ -65,7 +65,7 @@ class NearSearcher:
 
     def _index(self, scrubbed: Version, engine: Engine, say: Callable[[str], None]) -> Version:
         store, work = self.reader.store, passage_index.index_work(scrubbed)
-        if index := store.find(work):
+        if index := store.existing(work):
             return index
         size, documents = scrubbed.counts["text_bytes"], scrubbed.counts["documents"]
         seconds, made = size / passage_index.BYTES_PER_SECOND, passage_index.BYTES_PER_BYTE * size / 1e6

@@ -104,7 +104,7 @@ class Searcher:
 
     def _index(self, shards: Version) -> Version:
         work, store = token_index.work_of(shards), self.reader.store
-        if index := store.find(work):
+        if index := store.existing(work):
             return index
         if self._engine is None:
             raise TraceError(f"{work.key} has not been made: `python -m pipeline trace TEXT` makes it")

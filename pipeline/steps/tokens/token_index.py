@@ -88,7 +88,7 @@ def of_shards(store: Store, engine: Engine, shards: Version) -> Version:
         made_from = work.part_fingerprint([file.sha256 for file in files])
         read = tuple(shards.file(part, table) for table in tables)
         tasks.append(PartTask(part.name, made_from, read, sum(file.bytes for file in files)))
-    if store.find(work) is None:
+    if store.existing(work) is None:
         _check_room(store, shards)
     return derive(store, engine, work, tasks, index_part, slower=SLOWER)
 

@@ -170,7 +170,7 @@ def _appended(store: Store, recipe: str, params: bpe.TokenizerParams) -> Version
 
 def _appending(store: Store, recipe: str, params: bpe.TokenizerParams) -> tuple[Work, Version]:
     recorded = store.used_by_recipe_file(keys.TOKENIZER)
-    known = sorted(store.candidates(keys.TOKENIZER), key=lambda version: version.path not in recorded)
+    known = sorted(store.used_first(keys.TOKENIZER), key=lambda version: version.path not in recorded)
     base = _first(store, known, recipe, params.model_copy(update={"chat": False}))
     if base is None:
         raise bpe.TokenizerError(
@@ -203,9 +203,9 @@ def in_store(store: Store, recipe: str, params: bpe.TokenizerChoice) -> Version 
     Raises TokenizerError when it has one that cannot be used: nothing but `retrain` replaces a tokenizer.
     """
     if params.chat == "appended":
-        return store.find(_appending(store, recipe, params)[0])
+        return store.existing(_appending(store, recipe, params)[0])
     recorded = store.used_by_recipe_file(keys.TOKENIZER)
-    known = list(store.candidates(keys.TOKENIZER))
+    known = list(store.used_first(keys.TOKENIZER))
     lost = [path for path in recorded if path not in {version.path for version in known}]
     if lost and lost[0] == recorded[0]:
         raise _lost(lost[0])

@@ -66,11 +66,11 @@ def test_a_damaged_version_is_made_again_and_the_damaged_one_moved_aside(
     made = publish(Store(tmp_path), work(), a="one", b="two")
     DAMAGES[damage](made)
     store = Store(tmp_path)
-    assert store.find(work()) is None
+    assert store.existing(work()) is None
     again = publish(store, work(), a="one", b="two")
     assert (again.path, again.data_version) == (made.path, made.data_version)
     assert file(again).read_text() == "one"
-    assert Store(tmp_path).find(work()) is not None
+    assert Store(tmp_path).existing(work()) is not None
     assert [path.name for path in made.path.parent.glob(".*damaged*")] == [f".{made.path.name}.damaged-1"]
     (told,) = [record.message for record in caplog.records]
     assert str(made.path) in told and "it is made again" in told
@@ -90,7 +90,7 @@ def test_a_neighbour_with_a_bad_manifest_stops_nothing(tmp_path: Path, damage: s
     DAMAGES[damage](newest)
     store = Store(tmp_path)
     assert [version.path for version in store.newest_first("stage")] == [older.path]
-    assert store.latest("stage", "v1", {}) == store.current("stage") == older
+    assert store.made_with("stage", "v1", {}) == store.current("stage") == older
     with pytest.raises(StoreError, match=r"manifest.json is missing or damaged \(.*\): materialize stage"):
         store.open("stage", newest.path.name)
     assert publish(store, work(source="3"), a="three").counts == {"rows": 5}

@@ -57,8 +57,7 @@ def test_what_has_to_hold_before_work_is_not_asked_when_there_is_none(tmp_path: 
         raise StoreError("no cluster answers")
 
     publish(Store(tmp_path), work(source="1"), a="one")
-    store = Store(tmp_path)
-    store.before_making = refuse
+    store = Store(tmp_path, before_making=refuse)
     with store.making(work(source="1")) as found:
         assert isinstance(found, Version)
     with pytest.raises(StoreError, match="no cluster answers"), store.making(work(source="2")):
@@ -95,7 +94,7 @@ def test_nothing_is_visible_before_publish(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError), store.making(work()) as draft:
         write_part(draft, "a", "one")
         raise RuntimeError
-    assert store.find(work()) is None
+    assert store.existing(work()) is None
     with pytest.raises(StoreError, match="has not been made yet"):
         store.current("stage")
 
@@ -145,7 +144,7 @@ def test_a_damaged_file_is_not_taken_over_from_the_version_before(tmp_path: Path
         assert draft.finished("a", made.parts[0].fingerprint) is None
         assert draft.finished("b", made.parts[1].fingerprint) == made.parts[1]
         draft.publish([write_part(draft, "a", "one", made_from="aone"), made.parts[1]])
-    assert store.find(work()) is not None
+    assert store.existing(work()) is not None
 
 
 def test_a_part_that_was_being_replaced_when_the_run_was_killed_is_made_again(tmp_path: Path) -> None:
@@ -162,7 +161,7 @@ def test_going_back_to_earlier_work_makes_its_version_current_again(tmp_path: Pa
     store = Store(tmp_path)
     first = publish(store, work(source="1"), a="one")
     publish(store, work(source="2"), a="two")
-    assert store.find(work(source="1")) is not None
+    assert store.existing(work(source="1")) is not None
     assert store.current("stage").path != first.path
     assert store.reuse(work(source="1")) is not None
     assert store.current("stage").path == first.path

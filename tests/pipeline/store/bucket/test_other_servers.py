@@ -78,7 +78,7 @@ def test_what_a_server_answers_is_one_sentence_with_what_to_change(
     with proxied(server, differs=lambda *_: answer) as (other, _):
         use(other, monkeypatch)
         with pytest.raises(BucketError) as raised:
-            store(tmp_path).find(work())
+            store(tmp_path).existing(work())
     assert said in str(raised.value)
     assert "\n" not in str(raised.value) and "attempts" not in str(raised.value)
 

@@ -72,7 +72,7 @@ def objects(server: S3, tmp_path: Path) -> list[str]:
 def test_what_one_machine_made_another_finds_and_reads(server: S3, tmp_path: Path) -> None:
     made = publish(store(tmp_path), work(), a="one", b="two")
     other = store(tmp_path, "other")
-    found = other.find(work())
+    found = other.existing(work())
     assert found and found.manifest == made.manifest
     assert not list((tmp_path / "other").rglob("*.txt"))  # nothing is fetched before it is read
     assert texts(found) == ["one", "two"]
@@ -91,7 +91,7 @@ def test_a_killed_run_goes_on_at_its_last_part_on_another_machine(server: S3, tm
         draft.put(kept)
         raise RuntimeError("the machine dies")
     # A version is there only with its manifest.
-    assert store(tmp_path, "other").find(work()) is None
+    assert store(tmp_path, "other").existing(work()) is None
     with pytest.raises(StoreError, match="has not been made"):
         store(tmp_path, "other").current("numbers")
     with store(tmp_path, "other").making(work()) as draft:
@@ -201,7 +201,7 @@ def test_a_full_cache_loses_what_was_used_least_recently(tmp_path: Path) -> None
 
 def test_of_a_large_file_only_what_is_read_is_fetched(server: S3, tmp_path: Path) -> None:
     publish(store(tmp_path), work(), a="0123456789" * 1000)
-    found = store(tmp_path, "other").find(work())
+    found = store(tmp_path, "other").existing(work())
     assert found
     (file,) = found.files("table")
     with file.open() as opened:
@@ -253,7 +253,7 @@ def test_gc_removes_what_nothing_names_and_aborts_what_was_begun(
     gc.remove(other, garbage)
     assert objects(server, tmp_path) == []
     assert server.unfinished() == 0
-    assert store(tmp_path, "third").find(work("corpora/a/raw")) is None
+    assert store(tmp_path, "third").existing(work("corpora/a/raw")) is None
 
 
 def test_a_checkpoint_can_be_pinned_on_another_machine_than_the_one_that_trains(
@@ -315,7 +315,7 @@ from pipeline.store.bucket.files import cache_of
 from pipeline.store.store import Store
 bucket.SLICE_BYTES = 5_300_000
 store = Store(cache_of(sys.argv[1], Path(sys.argv[2])))
-store.find(work())
+store.existing(work())
 print("begins", flush=True)
 publish(store, work(), **LARGE)
 """
@@ -350,7 +350,7 @@ def test_a_hundred_kills_while_publishing_leave_no_half_version(
         os.killpg(run.pid, signal.SIGKILL)
         run.wait()
         reader = store(tmp_path, f"r{number}")
-        if found := reader.find(work()):
+        if found := reader.existing(work()):
             whole += 1
             assert texts(found) == list(LARGE.values())
             removed()
@@ -383,7 +383,7 @@ def test_what_a_person_must_correct_is_one_sentence(
         monkeypatch.setenv(setting, value)
     monkeypatch.setattr("pipeline.store.bucket.s3.ATTEMPTS", 2)
     with pytest.raises(BucketError, match=said) as raised:
-        store(tmp_path).find(work())
+        store(tmp_path).existing(work())
     assert "geheim" not in str(raised.value)
     assert "\n" not in str(raised.value)
 
@@ -391,7 +391,7 @@ def test_what_a_person_must_correct_is_one_sentence(
 def test_the_extra_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("botocore", "botocore.session", "botocore.config", "botocore.exceptions"):
         monkeypatch.setitem(sys.modules, name, None)
-    for read in (lambda: store(tmp_path).find(work()), lambda: publish(store(tmp_path), work(), a="one")):
+    for read in (lambda: store(tmp_path).existing(work()), lambda: publish(store(tmp_path), work(), a="one")):
         with pytest.raises(BucketError, match=r"needs botocore and s3fs: run .* -e '\.\[s3\]'"):
             read()
 
@@ -427,7 +427,7 @@ def test_refused_credentials_are_named(tmp_path: Path, monkeypatch: pytest.Monke
         threading.Thread(target=refusing.serve_forever, daemon=True).start()
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{refusing.server_port}")
         with pytest.raises(BucketError) as raised:
-            store(tmp_path).find(work())
+            store(tmp_path).existing(work())
         refusing.shutdown()
     named = {"InvalidAccessKeyId": "AWS_ACCESS_KEY_ID", "SignatureDoesNotMatch": "AWS_SECRET_ACCESS_KEY"}
     assert named.get(code, "may not do GetObject (AccessDenied)") in str(raised.value)

@@ -1,0 +1,117 @@
+"""The versions of a directory: opened, found and checked, whatever recipe they belong to.
+
+<root>/<key>/<fingerprint>/manifest.json    written last: a directory with this name is complete
+<root>/<key>/<fingerprint>/<table>/<part>   the files that the manifest lists
+<root>/<key>/.<fingerprint>.reports/        reports made later, outside of the version, which never changes
+<root>/<key>/.<fingerprint>.partial/        work in progress; its finished parts survive a kill
+<root>/<key>/.<fingerprint>.lock            held by the process that makes the version
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+from pipeline.store import locks
+from pipeline.store.bucket.files import files_in
+from pipeline.store.damage import Damage, DamageError, Look, described, inspect, remedy
+from pipeline.store.errors import PipelineError, first_line
+from pipeline.store.file_hashes import FileHashes
+from pipeline.store.files import MANIFEST, Files
+from pipeline.store.manifest import Version, read_version
+from pipeline.store.work import Work
+
+KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
+RUNS_LOCK = ".runs.lock"
+
+
+class StoreError(PipelineError):
+    """Something expected in the store is missing or incomplete."""
+
+
+class Versions:
+    """A directory of versions. Readers see a complete version or none."""
+
+    def __init__(self, root: Path, files: Files | None = None):
+        self.root = root
+        self.files = files or files_in(root)
+
+    @cached_property
+    def hashes(self) -> FileHashes:
+        """What is remembered of the files of this store, and of source files."""
+        return FileHashes(self.root)
+
+    def directory(self, key: str) -> Path:
+        if not KEY.fullmatch(key):
+            raise StoreError(
+                f"{key!r} is not a valid key: use letters, digits, '_', '-' and '.' between single slashes"
+            )
+        return self.root / key
+
+    def open(self, key: str, name: str) -> Version:
+        """The version in the directory `name` of `key`, whose files may be damaged. Raises StoreError when it
+        is incomplete.
+        """
+        path = self.directory(key) / name
+        self.files.pull_manifest(path)
+        try:
+            return read_version(key, path, self.files)
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else first_line(error)
+            raise StoreError(
+                f"{path / MANIFEST} is missing or damaged ({reason}): {self._remedy(key)}"
+            ) from error
+
+    def _readable(self, key: str, name: str | None) -> Version | None:
+        """As `open`; None if the version is incomplete."""
+        with suppress(StoreError):
+            return self.open(key, name) if name else None
+        return None
+
+    def newest_first(self, key: str) -> Iterator[Version]:
+        """All complete versions of `key`. Their files may be damaged."""
+        self.files.pull_manifests(self.directory(key))
+        made = self.directory(key).glob(f"[!.]*/{MANIFEST}")
+        for path in sorted(made, key=lambda path: path.stat().st_mtime_ns, reverse=True):
+            if version := self._readable(key, path.parent.name):
+                yield version
+
+    def existing(self, work: Work) -> Version | None:
+        """The version that this work would make, if it is complete and not damaged."""
+        version = self._readable(work.key, work.name)
+        return replace(version, reused=True) if version and not self.damage(version) else None
+
+    def damage(self, version: Version, look: Look = Look.CHANGED) -> Sequence[Damage]:
+        """The damaged files of a version. Without more `look`, only what has changed on disk since it was
+        hashed is read.
+        """
+        return inspect(version, self.hashes, look).damage
+
+    def check(self, *versions: Version) -> None:
+        """Raises DamageError if a file of these versions is damaged. Reads the files that were never read."""
+        for version in versions:
+            if damage := self.damage(version, Look.UNREAD):
+                raise DamageError(f"{described(damage)}: {self._remedy(version.key)}")
+
+    def _damage_at(self, work: Work) -> str:
+        """What is damaged where the version of this work would be. Empty if nothing is there."""
+        path = self.directory(work.key) / work.name
+        if not self.files.is_version(path):
+            return ""
+        try:
+            return described(self.damage(self.open(work.key, path.name)))
+        except StoreError:
+            return f"{path / MANIFEST} is missing or damaged"
+
+    def _remedy(self, key: str) -> str:
+        return remedy(key)
+
+    def locked(self, key: str, name: str) -> AbstractContextManager[None]:
+        """Waits for the process that works under this name. The lock ends with the process that holds it."""
+        return locks.exclusive(self.directory(key) / f".{name}.lock", key)
+
+    def idle(self) -> AbstractContextManager[bool]:
+        """Yields whether no run is in progress. If so, none can begin before this exits."""
+        return locks.alone(self.root / RUNS_LOCK)
