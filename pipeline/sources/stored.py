@@ -13,7 +13,7 @@ from pipeline.sources.source import Rejects, Unit
 from pipeline.store.manifest import Part, Version
 from pipeline.store.params import Params
 from pipeline.store.parquet import batches
-from pipeline.store.store import Store
+from pipeline.store.versions import Versions
 
 
 class StoredConfig(Params):
@@ -54,9 +54,9 @@ class StoredSource:
         return stored.parts
 
     @property
-    def _store(self) -> Store:
+    def _store(self) -> Versions:
         """The version lies at corpora/<name>/<stage>/<version> in it."""
-        return Store(Path(self.config.path).parents[3])
+        return Versions(Path(self.config.path).parents[3])
 
     def _stored(self) -> Version:
         path = Path(self.config.path)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pipeline.store.errors import PipelineError
 from pipeline.store.keys import RUNS
-from pipeline.store.store import Store
+from pipeline.store.versions import Versions
 from trainer.system import history
 from trainer.system.errors import TrainerError
 from trainer.system.history import NAME_LENGTH, RunHistory
@@ -20,13 +20,13 @@ class UnknownRunError(PipelineError):
     """No training run has the name, or several have."""
 
 
-def run_histories(store: Store) -> list[RunHistory]:
+def run_histories(store: Versions) -> list[RunHistory]:
     """The training runs of a store, by their names."""
     store.files.pull_runs()
     return history.histories(store.root / RUNS)
 
 
-def run_named(store: Store, text: str) -> RunHistory:
+def run_named(store: Versions, text: str) -> RunHistory:
     """A run by its path or name in the UI; of a checkpoint, the run up to its step. Raises UnknownRunError,
     and CheckpointGoneError for a run that was removed.
     """
@@ -45,7 +45,7 @@ def run_named(store: Store, text: str) -> RunHistory:
         raise UnknownRunError(str(error)) from None
 
 
-def run_beginning(store: Store, digits: str) -> RunHistory | None:
+def run_beginning(store: Versions, digits: str) -> RunHistory | None:
     """The training run whose fingerprint begins so. Raises UnknownRunError when several do."""
     store.files.pull_runs()
     try:
@@ -54,12 +54,12 @@ def run_beginning(store: Store, digits: str) -> RunHistory | None:
         raise UnknownRunError(str(error)) from None
 
 
-def saved_steps(store: Store) -> list[str]:
+def saved_steps(store: Versions) -> list[str]:
     """The names of the complete checkpoints on disk, ordered by run and step."""
     return [checkpoint_name(path) for run in run_histories(store) for path in run.checkpoints().values()]
 
 
-def checkpoint_path(store: Store, name: str) -> Path:
+def checkpoint_path(store: Versions, name: str) -> Path:
     """The directory of a checkpoint by its path or its name in the UI, of a run that of its newest. Raises
     CheckpointGoneError when it was deleted, as all but the newest `keep_last` are, or never existed.
     """
@@ -72,7 +72,7 @@ def checkpoint_path(store: Store, name: str) -> Path:
         ) from None
 
 
-def model_named(store: Store, text: str) -> Path:
+def model_named(store: Versions, text: str) -> Path:
     """As `checkpoint_path`; a path that leads to no run stays as it is given."""
     run = run_named(store, text)
     if (Path(text) / "config.json").is_file() or not run.directory.config.is_file():
@@ -85,7 +85,7 @@ def checkpoint_name(checkpoint: Path) -> str:
     return f"{checkpoint.parents[1].name[:NAME_LENGTH]}-{checkpoint.name.removeprefix('step-')}"
 
 
-def deleted_run(store: Store, name: str) -> Path | None:
+def deleted_run(store: Versions, name: str) -> Path | None:
     """The configuration of a removed training run, by the first digits of its fingerprint."""
     if not name.isalnum():
         return None

@@ -17,7 +17,7 @@ from pipeline.store import keys
 from pipeline.store.forgotten import Request, among, hashed, requests_by_folder
 from pipeline.store.params import GROUP
 from pipeline.store.parquet import batches
-from pipeline.store.store import Store
+from pipeline.store.versions import Versions
 
 Documents = Mapping[str, set[str]]  # ids by corpus
 
@@ -41,7 +41,7 @@ class Found:
     held: Collection[str]
 
 
-def find(store: Store, named: Sequence[str], retrain_tokenizer: bool = False) -> Found:
+def find(store: Versions, named: Sequence[str], retrain_tokenizer: bool = False) -> Found:
     """The documents of all corpora, whatever recipe has read them. Each name is an id of the store, an id
     that the source gives, a URL, or a corpus, whose documents are meant. With `retrain_tokenizer`, a request
     without it has forgotten nothing yet. Raises LineageError for a name of none.
@@ -84,7 +84,7 @@ class _Past:
     requests: Sequence[Earlier]
 
     @classmethod
-    def of(cls, store: Store) -> Self:
+    def of(cls, store: Versions) -> Self:
         return cls([Earlier(*one) for one in requests_by_folder(store.files).items()])
 
     @property
@@ -120,7 +120,7 @@ def _hits(batch: pa.RecordBatch, aliases: Mapping[str, str]) -> Iterator[tuple[i
             yield int(row), aliases[column[int(row)].as_py()]
 
 
-def returning(store: Store, documents: Collection[str]) -> dict[str, str]:
+def returning(store: Versions, documents: Collection[str]) -> dict[str, str]:
     """The documents that dedup left out for one of these, each with that one: they come back, unless they are
     forgotten, too.
     """

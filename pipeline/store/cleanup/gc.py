@@ -25,8 +25,8 @@ from pipeline.store.cleanup.runs import (
 from pipeline.store.files import DAMAGED, MANIFEST, Files, reports_on
 from pipeline.store.keys import FORGOTTEN, RECIPES, RUNS
 from pipeline.store.last_versions import VERSION_NAME
-from pipeline.store.store import Store
 from pipeline.store.training_runs import RECORDS
+from pipeline.store.versions import Versions
 from trainer.system.durable import unpublished, write_atomically
 
 # A killed stage resumes from its partial directory; one that was not touched for a day is abandoned.
@@ -60,7 +60,7 @@ class Use:
 
 
 def find(
-    store: Store, limits: Limits = NO_LIMITS, runs: Sequence[TrainingRun] | None = None
+    store: Versions, limits: Limits = NO_LIMITS, runs: Sequence[TrainingRun] | None = None
 ) -> list[Garbage]:
     """The garbage that could be removed now. `runs`: the training runs, if they were read already."""
     garbage = retirable(store, limits, runs)
@@ -76,7 +76,7 @@ def find(
     return [replace(item, bytes=size) for item, size in zip(garbage, sizes, strict=True)]
 
 
-def retirable(store: Store, limits: Limits, runs: Sequence[TrainingRun] | None = None) -> list[Garbage]:
+def retirable(store: Versions, limits: Limits, runs: Sequence[TrainingRun] | None = None) -> list[Garbage]:
     """The runs and checkpoints that the limits do not keep."""
     if limits.runs is None and limits.checkpoints is None:
         return []
@@ -91,7 +91,7 @@ def retirable(store: Store, limits: Limits, runs: Sequence[TrainingRun] | None =
     ]
 
 
-def remove(store: Store, garbage: Iterable[Garbage]) -> list[Garbage]:
+def remove(store: Versions, garbage: Iterable[Garbage]) -> list[Garbage]:
     """Removes what is still garbage, and returns it. Raises GarbageError while a run prepares data, because
     that run may use versions that nothing names yet.
     """
@@ -112,7 +112,7 @@ def remove(store: Store, garbage: Iterable[Garbage]) -> list[Garbage]:
     return removed
 
 
-def retire(store: Store, item: Garbage) -> bool:
+def retire(store: Versions, item: Garbage) -> bool:
     """Removes a run with everything that belongs to it, but keeps its configuration, from which `lineage`
     answers; or one of its checkpoints. Returns False when a process works on the run.
     """
@@ -128,7 +128,7 @@ def retire(store: Store, item: Garbage) -> bool:
     return nobody_works
 
 
-def discard(store: Store, path: Path) -> None:
+def discard(store: Versions, path: Path) -> None:
     """Removes a version, a run or a checkpoint, and the records of recipes that used it last."""
     # The manifest goes first, and then the name, so that nobody opens what is half removed.
     (path / MANIFEST).unlink(missing_ok=True)
@@ -145,7 +145,7 @@ def discard(store: Store, path: Path) -> None:
         record.unlink(missing_ok=True)
 
 
-def _place(store: Store, path: Path) -> str:
+def _place(store: Versions, path: Path) -> str:
     return path.relative_to(store.root).as_posix()
 
 
@@ -157,7 +157,7 @@ def published(files: Files) -> Iterator[Path]:
             yield path
 
 
-def _versions(store: Store) -> Iterator[Path]:
+def _versions(store: Versions) -> Iterator[Path]:
     """Published versions, abandoned attempts, and what was moved aside or is half removed."""
     yield from published(store.files)
     abandoned_before = time.time() - UNFINISHED_AFTER_SECONDS
@@ -169,7 +169,7 @@ def _versions(store: Store) -> Iterator[Path]:
             yield path
 
 
-def _referenced(store: Store, gone: Sequence[Path]) -> set[Path]:
+def _referenced(store: Versions, gone: Sequence[Path]) -> set[Path]:
     """The versions that recipes used last, and those in the lineage of a run, a checkpoint or an export that
     is not `gone`.
     """
@@ -182,7 +182,7 @@ def _referenced(store: Store, gone: Sequence[Path]) -> set[Path]:
     return referenced | set(_indexes(store, referenced))
 
 
-def _indexes(store: Store, referenced: set[Path]) -> Iterator[Path]:
+def _indexes(store: Versions, referenced: set[Path]) -> Iterator[Path]:
     """The indexes of what is referenced: a question made them, and nothing names them."""
     for family, indexed in keys.INDEXED.items():
         for folder in store.root.glob(f"{family}/*"):
@@ -193,7 +193,7 @@ def _indexes(store: Store, referenced: set[Path]) -> Iterator[Path]:
                     yield index.path
 
 
-def _assets(store: Store, path: Path) -> set[Path]:
+def _assets(store: Versions, path: Path) -> set[Path]:
     """The versions that a file with a lineage names."""
     with intact(path) as found:
         lineage = found if path.suffix == ".json" else found.get("lineage", {})
@@ -239,7 +239,7 @@ def bytes_below(paths: Iterable[Path], counted: set[tuple[int, int]] | None = No
     return total
 
 
-def uses(store: Store, limits: Limits = NO_LIMITS) -> list[Use]:
+def uses(store: Versions, limits: Limits = NO_LIMITS) -> list[Use]:
     """What takes how much, and what `remove` would free: a row for each key of the data and for each training
     run with all that belongs to it, the largest first.
     """

@@ -16,8 +16,8 @@ from pipeline.store.files import MANIFEST, reports_on
 from pipeline.store.forgotten import Among, names
 from pipeline.store.last_versions import VERSION_NAME
 from pipeline.store.manifest import Part, Version
-from pipeline.store.store import Store
 from pipeline.store.training_runs import RECORDS
+from pipeline.store.versions import Versions
 
 UNFINISHED = (".*.partial", ".*.tmp", ".*.damaged-*")
 
@@ -48,7 +48,7 @@ class Holding:
         return bytes_below([*(one.path for one in self.versions), *(run.directory for run in self.runs)])
 
 
-def holding(store: Store, among: Among, tokenizers: bool = False) -> Holding:
+def holding(store: Versions, among: Among, tokenizers: bool = False) -> Holding:
     """What holds any of the documents, whatever their corpora. With `tokenizers` also those that were trained
     on them, which hold none of their text. Raises StoreError for a version whose manifest is damaged.
     """
@@ -92,7 +92,7 @@ def _trained_on(run: TrainingRun) -> Iterator[tuple[str, str]]:
         lineage = (lineage.get("pretrained") or {}).get("lineage") or {}
 
 
-def delete(store: Store, found: Holding) -> None:
+def delete(store: Versions, found: Holding) -> None:
     """Removes it, the runs first and what was made from other versions before those: killed, it goes on.
     Raises GarbageError while a run prepares data or trains on it.
     """
@@ -125,7 +125,7 @@ def delete(store: Store, found: Holding) -> None:
                 shutil.rmtree(reports_on(path), ignore_errors=True)
 
 
-def _drop_copies(store: Store) -> None:
+def _drop_copies(store: Versions) -> None:
     """Drops this machine's copies of what is no longer in the bucket, as `holding` found."""
     store.files.pull_folder(store.root / RECORDS)
     for path in [path for path in store.root.rglob("*") if VERSION_NAME.fullmatch(path.name)]:

@@ -18,7 +18,7 @@ from pipeline.store import keys, last_versions, locks
 from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.files import MANIFEST
 from pipeline.store.keys import RUNS
-from pipeline.store.store import Store
+from pipeline.store.versions import Versions
 from trainer.config import load_run_config
 from trainer.system.history import NAME_LENGTH, RunHistory
 from trainer.system.run_directory import RunDirectory
@@ -76,7 +76,7 @@ class TrainingRun:
         return any(path.is_relative_to(own) for own in self.paths)
 
 
-def training_runs(store: Store) -> list[TrainingRun]:
+def training_runs(store: Versions) -> list[TrainingRun]:
     """All training runs, the newest first; also those whose directory was deleted by hand."""
     store.files.pull_runs()
     models = {version.path.name: version for version in store.newest_first(keys.PRETRAINED_MODEL)}
@@ -132,7 +132,7 @@ def intact(path: Path) -> Iterator[dict[str, Any]]:
         ) from error
 
 
-def old_runs(store: Store, runs: Sequence[TrainingRun], limits: Limits) -> list[TrainingRun]:
+def old_runs(store: Versions, runs: Sequence[TrainingRun], limits: Limits) -> list[TrainingRun]:
     """Those of `runs`, all of a store, that the limits do not keep, the newest first.
 
     Never one in use, in progress, with a pinned checkpoint, or whose weights a run that stays started from,
