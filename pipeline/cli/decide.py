@@ -90,13 +90,13 @@ def _scored(recipes: Mapping[str, Recipe]) -> tuple[list[variant_arms.Measure], 
 
 
 def _train(recipes: Mapping[str, Recipe], names: Sequence[str], section: str) -> None:
-    """Trains and evaluates the seeds that have not ended. Raises VariantsError."""
+    """Trains and evaluates the seeds that have not ended. Raises VariantsError, and DecideError where more
+    training would not lead to a verdict.
+    """
     try:
         _, arms = _scored(recipes)
         missing = [seed for name in names for seed in arms[name].missing]
-    except variant_arms.DecideError:
-        if recipes[BASE].training.objective == "pretrain" and not recipes[BASE].evaluation.titles:
-            raise
+    except variant_arms.NothingScoredError:
         # The tokenizer is made of the text of the recipe itself, not of a variant's.
         missing = [BASE, *(seed for name in names for seed in families(recipes)[name] if seed != BASE)]
     if section and missing:

@@ -31,7 +31,11 @@ SIZES = {
 
 
 class DecideError(PipelineError):
-    """There is nothing to compare variants on, yet or at all."""
+    """Variants cannot be compared."""
+
+
+class NothingScoredError(DecideError):
+    """No run has been scored yet, which training changes."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +132,8 @@ class Verdict:
 
 def measures(recipes: Mapping[str, Recipe]) -> list[Measure]:
     """What the variants of a recipe are compared on: those of a tuning first on its held-out answers.
-    Raises SourceError, and DecideError where there is nothing, or a text has not been read yet.
+    Raises SourceError, DecideError where there is nothing, and NothingScoredError where a text has not been
+    read yet.
     """
     recipe = recipes[BASE]
     store = store_of(recipe)
@@ -138,7 +143,9 @@ def measures(recipes: Mapping[str, Recipe]) -> list[Measure]:
             fraction = min(one.shards.validation_fraction for one in recipes.values())
             asked = held_out_answers.asked(store, recipe, fraction) + asked
     except StoreError as error:
-        raise DecideError(f"no run has been scored on all evaluation texts, --run trains: {error}") from None
+        raise NothingScoredError(
+            f"no run has been scored on all evaluation texts, --run trains: {error}"
+        ) from None
     if not (found := list(map(Measure.of, asked))):
         raise DecideError(
             "the recipe has nothing to compare variants on: add `evaluation: {texts: [...]}`, docs/decide.md"

@@ -67,7 +67,7 @@ def candidates(
         yield from engine.map(write_links, tasks, input_bytes=size, what="dedup candidates")
         return
     bits = (count * documents.total // RANGE_KEYS).bit_length()
-    window = shuffle.TOGETHER // (shuffle.ROW_BYTES * count)  # documents
+    window = max(1, shuffle.TOGETHER // (shuffle.ROW_BYTES * count))  # documents
     groups = groupby(enumerate(runs), lambda one: (one[0] // shuffle.FILES, one[1][1] // window))
     parts = [RunKeys(tuple(range(count)), tuple(run for _, run in some)) for _, some in groups]
     write_keys = partial(_write_keys, scratch=scratch, bits=bits)
