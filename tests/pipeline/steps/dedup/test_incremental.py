@@ -146,10 +146,13 @@ def ends_as_a_first_run(states: list[dict[str, Parts]], small: tuple[int, int, i
     with TemporaryDirectory() as grown, TemporaryDirectory() as fresh:
         with ranges(*small):
             for state in states:
-                version = decided(Store(Path(grown)), state)
-        first = decided(Store(Path(fresh)), states[-1])
+                store = Store(Path(grown))
+                version = decided(store, state)
+        new = Store(Path(fresh))
+        first = decided(new, states[-1])
         assert content(version) == content(first)
-        evidence = [Store(Path(folder)).current(keys.DEDUP_EVIDENCE) for folder in (grown, fresh)]
+        # of the runs that made them: evidence that equals that of an earlier state is not the newest
+        evidence = [one.current(keys.DEDUP_EVIDENCE) for one in (store, new)]
         assert evidence[0].data_version == evidence[1].data_version
         documents = [
             (priority, part)
