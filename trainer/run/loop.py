@@ -128,7 +128,8 @@ def _train(session: Session, recorder: NullRecorder, saver: Saver, stop: StopSig
         _evaluate(session, recorder, stop)
     data, rank, size = session.plan.data, world.data_rank, world.data_size
     batches = ahead(data.batch(step, rank, size) for step in count(first))
-    stopping = False
+    # A step would end the turn of that validation, if a signal prevents it again.
+    stopping = first > 0 and _is_stopped(session, stop)
     with closing(batches), closing(GarbageCollection(world.device.type == "cuda")) as garbage:
         timer = StepTimer()
         while not (session.is_complete or stopping):
