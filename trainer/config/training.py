@@ -58,11 +58,9 @@ class TrainingConfig(Bookkeeping, Learning, Rows, Numerics, Tuning, Sizes):
                 )
             if stage.tokens % batch:
                 length = f"its {stage.tokens} tokens are" if self.stages else f"max_tokens {stage.tokens} is"
-                key = "until_tokens" if self.stages else "it"
                 end = stage.first_token + _nearest(stage.tokens, batch)
-                raise ValueError(
-                    f"{where}{length} not a multiple of global_batch_tokens {batch}; set {key} to {end}"
-                )
+                change = self._how_to_end(stage.name, end) if self.stages else f"set it to {end}"
+                raise ValueError(f"{where}{length} not a multiple of global_batch_tokens {batch}; {change}")
             if self.packing == "best_fit" and stage.seq_len != self.seq_len:
                 raise ValueError(
                     f"{where}packing best_fit needs the same seq_len in the entire run: leave out the "
@@ -70,6 +68,17 @@ class TrainingConfig(Bookkeeping, Learning, Rows, Numerics, Tuning, Sizes):
                 )
             stage.schedule.check(stage.schedule_tokens, where)
         return self
+
+    def _how_to_end(self, name: str, end: int) -> str:
+        """What to write so that the stage of this name ends at token `end`."""
+        written = next(stage for stage in self.stages if stage.name == name)
+        if written.share is not None:
+            change = f"replace its share by until_tokens: {end}"
+        elif written.until_tokens is not None:
+            change = f"set until_tokens to {end}"
+        else:
+            return f"set max_tokens to {end}"
+        return f"{change}, and max_tokens to {end}" if written is self.stages[-1] else change
 
     @model_validator(mode="after")
     def _averaging_fits_into_the_run(self) -> Self:

@@ -181,6 +181,17 @@ def test_stages_of_one_length_leave_nothing_out_and_go_on_where_the_last_one_sto
             [{"name": "a", "until_tokens": 600}, {"name": "b"}],
             r"'a': its 600 tokens are not a multiple of global_batch_tokens \d+; set until_tokens to 512",
         ),
+        (
+            [{"name": "a", "share": 0.2}, {"name": "b"}],
+            r"'a': its \d+ tokens are not .*; replace its share by until_tokens: 512",
+        ),
+        (
+            [
+                {"name": "a", "until_tokens": 512},
+                {"name": "b", "until_tokens": 3072, "global_batch_tokens": 384},
+            ],
+            r"'b': its 2560 tokens are not .*; set until_tokens to 3200, and max_tokens to 3200",
+        ),
         ([{"name": "a", "share": 1, "seq_len": 12}], r"seq_len 12 must divide training\.seq_len 32"),
         (
             [{"name": "a", "share": 1, "global_batch_tokens": 64}],
