@@ -74,7 +74,7 @@ class Versions:
         """All complete versions of `key`. Their files may be damaged."""
         self.files.pull_manifests(self.directory(key))
         made = self.directory(key).glob(f"[!.]*/{MANIFEST}")
-        for path in sorted(made, key=lambda path: path.stat().st_mtime_ns, reverse=True):
+        for path in sorted(made, key=_time_of, reverse=True):
             if version := self._readable(key, path.parent.name):
                 yield version
 
@@ -115,3 +115,10 @@ class Versions:
     def idle(self) -> AbstractContextManager[bool]:
         """Yields whether no run is in progress. If so, none can begin before this exits."""
         return locks.alone(self.root / RUNS_LOCK)
+
+
+def _time_of(manifest: Path) -> int:
+    """When a version was published; 0 if `gc` has removed it meanwhile."""
+    with suppress(FileNotFoundError):
+        return manifest.stat().st_mtime_ns
+    return 0

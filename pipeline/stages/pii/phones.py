@@ -77,6 +77,7 @@ _ENDS_DECIMAL = byte.byte_set(b".])\"'")
 _IN_PATH = byte.byte_set(b"-./")
 _BEFORE_EXTENSION = byte.byte_set(b" ,")
 _AFTER_EXT = byte.byte_set(b" .:")
+_EXTENSION = np.frombuffer(b"extension", np.uint8)
 
 
 @borrowing
@@ -98,13 +99,12 @@ def _extension_end(data: np.ndarray, end: int, hi: int) -> int:
     elif letters == 1:
         if data[word] | byte.CASE != byte.X:
             return end
-    elif (
-        (letters != 3 and letters != 9)
-        or data[word] | byte.CASE != byte.E
-        or data[word + 1] | byte.CASE != byte.X
-        or data[word + 2] | byte.CASE != byte.T
-    ):
+    elif letters != 3 and letters != 9:
         return end
+    else:  # "ext" or the whole word
+        for letter in range(letters):
+            if data[word + letter] | byte.CASE != _EXTENSION[letter]:
+                return end
     while q < hi and q - word < 12 and _AFTER_EXT[data[q]]:
         q += 1
     digits = digit_run(data, q, hi)

@@ -354,6 +354,20 @@ def test_a_number_is_found_beside_letters_and_numbers_and_with_other_separators(
     assert not any(digits in found for digits in ("1111", "3704", "6789"))
 
 
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("Call 212-555-0187 extremely 24 people", "Call [PHONE] extremely 24 people"),
+        ("Call 212-555-0187, extensive 3 day tour", "Call [PHONE], extensive 3 day tour"),
+        ("Call 212-555-0187 extended 24", "Call [PHONE] extended 24"),
+        ("Call 212-555-0187 Extension 24", "Call [PHONE]"),
+        ("Call 212-555-0187 ext. 24, please", "Call [PHONE], please"),
+    ],
+)
+def test_only_an_extension_goes_with_its_number(text: str, left: str) -> None:
+    assert scrubbed(text) == left
+
+
 def test_a_kind_that_is_off_is_left_alone() -> None:
     assert scrubbed("a@b.org 8.8.8.8", kinds=["ip"]) == "a@b.org [IP]"
 
