@@ -23,6 +23,7 @@ from scipy.stats import binomtest
 from performance.harness.sidebyside import ROOT, documents, record
 from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.overrides import merged
+from pipeline.recipe.recipe import BASE
 from pipeline.reports.variant_arms import Measure, measures
 from pipeline.steps.model.significance import ALIKE, ALPHA, LOOKS, Difference, Text, alpha, difference
 from trainer.config import RunConfig, load_run_config
@@ -100,7 +101,7 @@ def prepared(work: Path) -> tuple[Path, list[Measure]]:
         job = ["job", "execute", "-m", "pipeline.definitions", "-j", "pretrain"]
         subprocess.run([Path(sys.executable).with_name("dagster"), *job], check=True)
         configs = list(work.glob("store/runs/*/config.yaml"))
-    compared_on = measures(load_recipe(recipe(work)))
+    compared_on = measures({BASE: load_recipe(recipe(work))})
     for folder in ("runs", "items"):
         (work / folder).mkdir(exist_ok=True)
     for one in compared_on:
