@@ -69,6 +69,17 @@ class Stage(ABC):
         """
 
 
+@dataclass(frozen=True)
+class RecipeStage(Stage):
+    """A stage that every recipe has once, and that all of the recipe may decide."""
+
+    recipe: Recipe
+
+    @classmethod
+    def all_of(cls, recipe: Recipe) -> Iterable[Self]:
+        return [cls(recipe)]
+
+
 class DataStage(Stage):
     """A stage between the sources and the token shards."""
 
@@ -83,11 +94,6 @@ class DataStage(Stage):
     def names(self) -> dict[str, str]:
         """What the texts of its page may name."""
         return {}
-
-    @property
-    def inside(self) -> Sequence["DataStage"]:
-        """The stages that are no assets, which this one makes first."""
-        return ()
 
     @property
     def waits_for(self) -> Sequence[str]:

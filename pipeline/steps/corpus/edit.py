@@ -14,7 +14,7 @@ from pipeline.stages import edits
 from pipeline.steps.corpus import repeated_units
 from pipeline.steps.corpus.repeated_units import RepeatedUnits
 from pipeline.steps.corpus.transform import text_after_transforms
-from pipeline.steps.stage import CorpusStage, DataStage, Page
+from pipeline.steps.stage import CorpusStage, Page
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine
 from pipeline.store.manifest import Part, Version
@@ -49,10 +49,6 @@ class Edited(CorpusStage):
     def of(cls, recipe: Recipe, corpus: str) -> Sequence[Self]:
         params = recipe.rules(corpus).edits
         return [cls(corpus, text_after_transforms(recipe, corpus), params)] if params.cut else []
-
-    @property
-    def inside(self) -> Sequence[DataStage]:
-        return [self._units.counts, self._units] if self.params.repeated else []
 
     @property
     def _units(self) -> RepeatedUnits:

@@ -1,14 +1,19 @@
 """Documents on which the user's code raised: counted, and above a set share a failure of the run."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipeline.plugins.loading import PluginError
 from pipeline.plugins.settings import Entry
+from pipeline.steps.stage import BatchStage
 from pipeline.store.draft import Draft
+from pipeline.store.engines.local import Engine
 from pipeline.store.files import StoredFile
 from pipeline.store.manifest import Part, Version
 from pipeline.store.parquet import read_table
+from pipeline.store.parts import derive, part_tasks
+from pipeline.store.store import Store
 
 # Worker processes pay for much smaller inputs than with compiled kernels: 2 MB at 1 MB/s are two seconds.
 SLOWER = 16
@@ -49,6 +54,24 @@ class FailureLimits:
                     f"{_first(holder.file(part, 'failures'), entry.name)}. Correct the code and "
                     "raise its `version`, or raise max_failed_share"
                 )
+
+
+class UserCodeStage(BatchStage):
+    """A stage that calls code of the user's. Its step also makes the table `failures`."""
+
+    @property
+    @abstractmethod
+    def entries(self) -> Sequence[Entry]:
+        """The code in the recipe."""
+
+    def make(self, store: Store, engine: Engine) -> Version:
+        """Raises PluginError when the code cannot be loaded, or fails on more documents than allowed."""
+        work, documents = self.work(store), store.current(self.documents)
+        limits = FailureLimits(self.corpus, documents.counts["documents"], self.entries)
+        tasks, write = part_tasks(work, [(documents, "documents")]), self.step(store).write_part
+        version = derive(store, engine, work, tasks, write, limits.watch, slower=SLOWER)
+        limits.check(version.parts, version)
+        return version
 
 
 def _first(failures: StoredFile, name: str) -> str:

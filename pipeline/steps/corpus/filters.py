@@ -16,14 +16,12 @@ from pipeline.plugins.settings import OWN_SCORE, Entry, FastTextParams
 from pipeline.recipe.recipe import Recipe
 from pipeline.stages import quality
 from pipeline.stages.fasttext import ModelError
-from pipeline.steps.corpus.failures import SLOWER, FailureLimits
-from pipeline.steps.stage import BatchStage
+from pipeline.steps.corpus.failures import UserCodeStage
 from pipeline.store import keys
-from pipeline.store.engines.local import Engine
 from pipeline.store.manifest import Version
 from pipeline.store.params import anchored
 from pipeline.store.parquet import read_table
-from pipeline.store.parts import BatchResult, BatchStep, derive, part_tasks, tally
+from pipeline.store.parts import BatchResult, BatchStep, tally
 from pipeline.store.store import Store
 
 VERSION = "filter-1"
@@ -33,7 +31,7 @@ REASONS_SCHEMA = pa.schema([*quality.VERDICTS_SCHEMA, pa.field("reason", pa.stri
 
 
 @dataclass(frozen=True)
-class Filtered(BatchStage):
+class Filtered(UserCodeStage):
     """What a filter measures of each document: tables `signals` and `failures`."""
 
     filter: Filter
@@ -56,6 +54,10 @@ class Filtered(BatchStage):
         return [self.documents, *model]
 
     @property
+    def entries(self) -> Sequence[Entry]:
+        return [self.filter.entry]
+
+    @property
     def code_version(self) -> str:
         return f"{self.version} {self.filter.entry.version}"
 
@@ -69,15 +71,6 @@ class Filtered(BatchStage):
         one = Filter(_located(store, self.filter.entry))
         schemas = {TABLE: one.schema, "failures": FAILURES_SCHEMA}
         return BatchStep(partial(_measure, one=one), schemas, ("documents", "failed"))
-
-    def make(self, store: Store, engine: Engine) -> Version:
-        """Raises PluginError when the filter cannot be loaded, or fails on more documents than allowed."""
-        work, scrubbed = self.work(store), store.current(self.documents)
-        limits = FailureLimits(self.corpus, scrubbed.counts["documents"], (self.filter.entry,))
-        tasks, write = part_tasks(work, [(scrubbed, "documents")]), self.step(store).write_part
-        version = derive(store, engine, work, tasks, write, limits.watch, SLOWER)
-        limits.check(version.parts, version)
-        return version
 
 
 def _located(store: Store, entry: Entry) -> Entry:

@@ -61,7 +61,7 @@ class Quality(CorpusStage):
         return [keys.QUALITY_MODEL] if self.has_model else []
 
     @property
-    def inside(self) -> Sequence[BatchStage]:
+    def measured(self) -> Sequence[BatchStage]:
         """What the verdicts are made from, in the order in which rules judge."""
         languages = [Languages(self.corpus, self.params.language_file)] if self.params.detects else []
         filters = (Filtered(self.corpus, Filter(entry)) for entry in self.params.filters)
@@ -69,7 +69,7 @@ class Quality(CorpusStage):
 
     @property
     def reads(self) -> Sequence[str]:
-        return [stage.key for stage in self.inside]
+        return [stage.key for stage in self.measured]
 
     def work(self, store: Store) -> Work:
         params = filtering.settled(store, self.corpus, self.params)
@@ -84,7 +84,7 @@ class Quality(CorpusStage):
         """
         if self.params.language_file and self.params.languages:
             language.check(self.params.language_file, self.params.languages)
-        tables = [(stage.make(store, engine), _table(stage)) for stage in self.inside]
+        tables = [(stage.make(store, engine), _table(stage)) for stage in self.measured]
         params = filtering.settled(store, self.corpus, self.params)
         work = self.work(store)
         limits = FailureLimits(self.corpus, tables[0][0].counts["documents"], params.filters)
@@ -103,7 +103,7 @@ class Quality(CorpusStage):
     def judged_again(self, store: Store, part: str) -> pa.Table:
         """`id, rule` of the documents of a part, by these rules and what has been measured."""
         step = _judging(filtering.settled(store, self.corpus, self.params))
-        inputs = [store.current(stage.key).named(part, _table(stage)) for stage in self.inside]
+        inputs = [store.current(stage.key).named(part, _table(stage)) for stage in self.measured]
         found = [result["verdicts"] for result, _ in step.results(inputs)]
         return pa.Table.from_batches(found, step.schemas["verdicts"]).select(["id", "rule"])
 

@@ -10,20 +10,21 @@ import pyarrow.compute as pc
 
 from pipeline.plugins.calling import FAILURES_SCHEMA, failures_table
 from pipeline.plugins.loading import PluginError
+from pipeline.plugins.settings import Entry
 from pipeline.plugins.transforms import Transform, of_corpus
 from pipeline.recipe.recipe import Recipe
-from pipeline.steps.corpus.failures import SLOWER, FailureLimits
-from pipeline.steps.stage import BatchStage, Page
+from pipeline.steps.corpus.failures import UserCodeStage
+from pipeline.steps.stage import Page
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine
 from pipeline.store.manifest import Version
 from pipeline.store.params import DOCUMENT_SCHEMA
-from pipeline.store.parts import BatchResult, BatchStep, Counts, derive, part_tasks, tally, text_bytes
+from pipeline.store.parts import BatchResult, BatchStep, Counts, tally, text_bytes
 from pipeline.store.store import Store
 
 
 @dataclass(frozen=True)
-class Transformed(BatchStage):
+class Transformed(UserCodeStage):
     """Tables `documents` and `failures`, the documents set aside."""
 
     transforms: tuple[Transform, ...]
@@ -50,6 +51,10 @@ class Transformed(BatchStage):
     def documents(self) -> str:
         return keys.raw(self.corpus)
 
+    @property
+    def entries(self) -> Sequence[Entry]:
+        return [one.entry for one in self.transforms]
+
     def settings(self, store: Store) -> Any:
         return {"transforms": [one.identity for one in self.transforms]}
 
@@ -61,14 +66,8 @@ class Transformed(BatchStage):
         )
 
     def make(self, store: Store, engine: Engine) -> Version:
-        """Raises PluginError when the code cannot be loaded, or fails on more documents than allowed."""
-        work, raw = self.work(store), store.current(self.documents)
-        limits = FailureLimits(
-            self.corpus, raw.counts["documents"], tuple(one.entry for one in self.transforms)
-        )
-        tasks, write = part_tasks(work, [(raw, "documents")]), self.step(store).write_part
-        version = derive(store, engine, work, tasks, write, limits.watch, slower=SLOWER)
-        limits.check(version.parts, version)
+        """Raises PluginError also when the code fails on every document."""
+        version = super().make(store, engine)
         if not version.counts["documents"]:
             raise PluginError(
                 f"the transforms failed on every document of corpus {self.corpus!r}: correct the code and "

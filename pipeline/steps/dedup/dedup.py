@@ -68,10 +68,6 @@ class Dedup(DataStage):
         return [cls(recipe.dedup, list(Signatures.all_of(recipe)), recipe.excluded)]
 
     @property
-    def inside(self) -> Sequence[DataStage]:
-        return self.corpora
-
-    @property
     def reads(self) -> Sequence[str]:
         return [stage.key for stage in self.corpora]
 

@@ -5,10 +5,10 @@ import logging
 import math
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
-from typing import Any, Self
+from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 import yaml
@@ -18,7 +18,7 @@ from pipeline.recipe.overrides import leaves, merged
 from pipeline.recipe.recipe import Recipe, RecipeError
 from pipeline.recipe.sections import SearchParams
 from pipeline.steps.mixture_search import law
-from pipeline.steps.stage import Stage
+from pipeline.steps.stage import RecipeStage
 from pipeline.steps.tokens import bigram
 from pipeline.steps.training import mixture, plan
 from pipeline.steps.training.launcher import run_trainer
@@ -69,17 +69,10 @@ def search(store: Store, recipe: Recipe) -> Version:
         return draft.publish([part])
 
 
-@dataclass(frozen=True)
-class MixtureSearch(Stage):
+class MixtureSearch(RecipeStage):
     """The small runs that weights are chosen by."""
 
-    recipe: Recipe
-
     name = keys.MIXTURE_SEARCH
-
-    @classmethod
-    def all_of(cls, recipe: Recipe) -> Iterable[Self]:
-        return [cls(recipe)]
 
     @property
     def deciding(self) -> Any:

@@ -4,16 +4,15 @@ import bz2
 import json
 import lzma
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from tokenizers import Tokenizer
 
 from pipeline.recipe.evaluation import EvaluationParams
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps.model import answers, benchmark
-from pipeline.steps.stage import Stage
+from pipeline.steps.stage import RecipeStage
 from pipeline.steps.tokens.existing_tokenizer import CONFIG, TOKENIZER
 from pipeline.steps.training import plan
 from pipeline.steps.training.launcher import run_trainer
@@ -81,17 +80,10 @@ def _asked_both_ways(
     return found
 
 
-@dataclass(frozen=True)
-class Evaluation(Stage):
+class Evaluation(RecipeStage):
     """What the final checkpoint of a training is measured by."""
 
-    recipe: Recipe
-
     name = keys.EVALUATION
-
-    @classmethod
-    def all_of(cls, recipe: Recipe) -> Iterable[Self]:
-        return [cls(recipe)]
 
     @property
     def deciding(self) -> Any:

@@ -1,18 +1,18 @@
 """Token shards -> a training run: its configuration, its directory and its inputs."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import yaml
 
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps.lineage import record
 from pipeline.steps.lineage.checkpoints import Checkpoint, checkpoint
-from pipeline.steps.stage import Stage
+from pipeline.steps.stage import RecipeStage
 from pipeline.steps.tokens.shards import COMPARED, LOST, named
 from pipeline.steps.tokens.tokenizer import frozen
 from pipeline.steps.training import initial_weights, mixture
@@ -98,17 +98,10 @@ def _first_name(run_dir: Path) -> str:
         return ""
 
 
-@dataclass(frozen=True)
-class PretrainedModel(Stage):
+class PretrainedModel(RecipeStage):
     """A training run."""
 
-    recipe: Recipe
-
     name = keys.PRETRAINED_MODEL
-
-    @classmethod
-    def all_of(cls, recipe: Recipe) -> Iterable[Self]:
-        return [cls(recipe)]
 
     @property
     def deciding(self) -> Any:
