@@ -44,9 +44,8 @@ def evaluation_asset(recipe: Recipe) -> dg.AssetsDefinition:
         pool=GPU_POOL,
         made_by=evaluate.evaluate,
         section=recipe.section,
-        before=[
-            asset_key(text.key) for text in EvaluationWindows.all_of(recipe)
-        ],  # those of the pretraining, in every section
+        # those of the pretraining, in every section
+        before=[asset_key(text.key) for text in EvaluationWindows.all_of(recipe)],
     )
     def _evaluation(context: dg.AssetExecutionContext, workshop: PipelineResources) -> dg.MaterializeResult:
         store = workshop.store

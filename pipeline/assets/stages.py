@@ -2,6 +2,8 @@
 once one has changed, the UI shows the corpus as out of date.
 """
 
+from collections.abc import Iterable
+
 import dagster as dg
 
 from pipeline.assets import stage_facts
@@ -19,19 +21,19 @@ from trainer.system import terminal
 
 def stage_assets(recipe: Recipe, job: str) -> list[dg.AssetsDefinition]:
     """The assets of a recipe that are first made by this job."""
+    found = stages.of_recipe(recipe)
     return [
-        _asset(recipe, stage, stage.page)
+        _asset(recipe, stage, page, stages.assets_read(found, stage.key))
         for kind in stages.all_stages()
-        if kind.page and kind.page.job == job
+        if (page := kind.page) and page.job == job
         for stage in kind.all_of(recipe)
-        if stage.page
     ]
 
 
-def _asset(recipe: Recipe, stage: DataStage, page: Page) -> dg.AssetsDefinition:
+def _asset(recipe: Recipe, stage: DataStage, page: Page, deps: Iterable[str]) -> dg.AssetsDefinition:
     @asset(
         stage.key,
-        stages.assets_read(stages.of_recipe(recipe), stage.key),
+        deps,
         stage.version,
         page.description.format(**stage.names),
         kinds=[kind.format(**stage.names) for kind in page.kinds],

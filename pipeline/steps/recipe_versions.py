@@ -143,8 +143,7 @@ def differing(recipes: Mapping[str, Recipe]) -> list[type[Stage]]:
 
 def table() -> tuple[type[Stage], ...]:
     """The classes of all that follows from a recipe, in the order in which it is made."""
-    windows, *data = stages.all_stages()
-    return (windows, *data, *MODEL_STAGES)
+    return (*stages.all_stages(), *MODEL_STAGES)
 
 
 def _name(recipe: Recipe, written: Recipe) -> RecipeName:
