@@ -29,6 +29,7 @@ KEY = dg.AssetKey("checkpoint")
 EVALUATION_KEY = dg.AssetKey(keys.CHECKPOINT_EVALUATION)
 BENCHMARKS_KEY = dg.AssetKey(keys.BENCHMARKS)
 SHOWN = 12  # characters of a version
+BRANCHES = "trainings that went on from here"
 WIDTH = 76  # characters of a line that the page shows whole
 FIGURES = {
     "bits_per_byte": "bits per byte",
@@ -139,6 +140,33 @@ def _traced(saved: Checkpoint, samples: Sequence[Mapping[str, Any]]) -> Sequence
         {**sample, "origin": "  \n".join([*lines, command])}  # Markdown breaks a line after two spaces
         for sample, lines in zip(samples, told, strict=True)
     ]
+
+
+def note_branch(context: dg.AssetExecutionContext, run: plan.Run, trunk: Mapping[str, Any]) -> None:
+    """Says that a training went on from a checkpoint of another run, in its log and on the checkpoint's page,
+    which lists all of them.
+    """
+    name = f"{trunk['run']}-{trunk['step']:08d}"
+    context.log.info(
+        f"going on from {trunk['run']} at step {trunk['step']:,} of {run.config.training.steps:,}: "
+        f"{trunk['tokens']:,} tokens are trained already"
+    )
+    filters = dg.AssetRecordsFilter(KEY, asset_partitions=[name])
+    noted = [
+        str(seen.metadata[BRANCHES].value)
+        for record in context.instance.fetch_observations(filters, limit=1).records
+        if (seen := record.asset_observation) and BRANCHES in seen.metadata
+    ]
+    known = noted[0].split(", ") if noted else []
+    if run.config.name not in known:
+        context.log_event(
+            dg.AssetObservation(
+                KEY,
+                partition=name,
+                description="Another training went on from this state.",
+                metadata={BRANCHES: ", ".join([*known, run.config.name])},
+            )
+        )
 
 
 def add_entry(

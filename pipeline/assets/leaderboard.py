@@ -11,7 +11,7 @@ from pipeline.assets import checkpoints
 from pipeline.recipe import variants
 from pipeline.recipe.loading import recipe_path
 from pipeline.recipe.recipe import BASE
-from pipeline.reports import comparison, runs_table, tables, variant_arms, verdict_text
+from pipeline.reports import branches, comparison, runs_table, tables, variant_arms, verdict_text
 from pipeline.reports.images import as_text, inline
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
@@ -102,6 +102,9 @@ def _facts(instance: dg.DagsterInstance, store: Store) -> dict[str, Any]:
         "all runs, all columns": dg.MetadataValue.md(runs_table.markdown(found).ljust(runs_table.INLINE)),
         "checkpoints": dg.MetadataValue.md(_checkpoints(instance, runs).ljust(runs_table.INLINE)),
     }
+    if shared := branches.lines(runs[:LISTED]):
+        tree = "\n".join(["```text", *shared, "```"])
+        facts["trunks and branches"] = dg.MetadataValue.md(tree.ljust(runs_table.INLINE))
     if arms and (judged := variant_arms.against(compared_on, arms, BASE)):
         facts["verdicts"] = dg.MetadataValue.md(
             tables.markdown([*verdict_text.summary(arms, judged)], JUDGED)

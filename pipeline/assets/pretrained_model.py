@@ -10,6 +10,7 @@ from pipeline.assets.metadata import materialized, table
 from pipeline.assets.operations.resources import TAG_LENGTH, TRAINING_TAG, PipelineResources
 from pipeline.assets.trainer_process import TrainerProcess
 from pipeline.recipe.recipe import Recipe
+from pipeline.reports import branches
 from pipeline.reports.images import as_text, inline, inline_png, sparkline
 from pipeline.steps.model import funnel, training_plots
 from pipeline.steps.stages import final_assets
@@ -68,6 +69,7 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
             **checkpoints.scores(checkpoints.smoothed(result, run.config.run_dir)),
             "step": result["step"],
             "tokens": result["tokens"],
+            **branches.went_on_from(RunHistory(run.config.run_dir)),
             "tokens/s": effort.tokens_per_second,
             "hours": round(effort.hours, 3),
             **({} if effort.usd is None else {"cost USD": round(effort.usd, 2)}),

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from pipeline.cli.opening import UsageError, add_section, differing_in
 from pipeline.recipe.recipe import BASE
-from pipeline.reports import comparison, runs_table, variant_arms
+from pipeline.reports import branches, comparison, runs_table, variant_arms
 from pipeline.steps.recipe_versions import store_of
 from pipeline.store.seeds import families
+from pipeline.store.training_runs import run_histories
 from trainer.system import terminal
 from trainer.system.durable import write_atomically
 
@@ -51,6 +52,10 @@ def run(options: argparse.Namespace) -> None:
     columns = shutil.get_terminal_size().columns
     print("\n".join(runs_table.lines(shown, columns)))
     print(textwrap.fill(explained, columns))
+    named = {run.run for one in shown for run in (one, *one.seeds)}
+    runs = [run for run in run_histories(store_of(recipes[BASE])) if run.name in named]
+    if shared := branches.lines(runs):
+        print("", *shared, sep="\n")
     if options.plot:
         with terminal.doing("drawing the curves"):
             write_atomically(options.plot, runs_table.draw(shown))

@@ -90,6 +90,15 @@ def verify(checkpoint: Path, beginnings: tuple[str, ...] = ("",)) -> None:
             )
 
 
+def verify_copy(checkpoint: Path, copy: Path, but: tuple[str, ...]) -> None:
+    """Compares each file of a copy, `but` some, with the manifest of the checkpoint that it was taken from.
+    Raises CheckpointError with the first that differs.
+    """
+    for name, expected in manifest(checkpoint).items():
+        if name not in but and _fingerprint(copy / name) != expected:
+            raise CheckpointError(f"{checkpoint / name}: differs from its manifest (damaged)")
+
+
 def existing(checkpoints: Path) -> list[Path]:
     """Checkpoint directories from the oldest step to the newest, not verified."""
     if not checkpoints.is_dir():

@@ -7,7 +7,9 @@
                             A split model has optimizer-<number>-of-<processes>.safetensors from each process
                             (trainer.checkpoint.sharded_safetensors)
     state.json              position (step, tokens, samples), run identity and its hash, last losses, spike
-                            history, the machine
+                            history, the machine; and for other runs the name of the state (`state`, see
+                            trainer.run.state_chain), what rounded it (`rounding`) and the text that validates
+                            (`held_out`). `trunks`: the runs that this one went on from, and where
     lineage.json            what the model was made from
     manifest.json           size and sha256 of every file
 
@@ -37,6 +39,8 @@ from trainer.parallel.dtensor import is_first_holder, local_slices, local_tensor
 from trainer.parallel.world import World
 
 LIBRARIES = ("torch", "numpy", "safetensors", "tokenizers")
+IDENTITY = ("config_hash", "meaning")  # keys of state.json that belong to the run, not to its progress
+TOLD = ("step", "tokens", "corpus_tokens", "changes", "machine", "trunks")  # of the progress, in lineage.json
 
 
 @dataclass(frozen=True)
@@ -109,17 +113,24 @@ class Snapshot:
         if progress["tokens"] == training.max_tokens:
             # Only now does training hold no gradients, so that a second model fits.
             hf.check_export(self.model, directory / "hf")
-        identity = {"config_hash": config_hash(self.identity), "meaning": self.identity}
-        _write_json(directory / "state.json", {**progress, **identity})
-        facts: dict[str, Any] = {
-            **{name: progress[name] for name in ("step", "tokens", "corpus_tokens", "changes", "machine")},
-            "config_hash": config_hash(self.identity),
-            "config": training.model_dump(mode="json"),
-            "libraries": {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
-        }
-        if weights := self.identity["training"]["pretrained"]:
-            facts["pretrained_sha256"] = weights
-        _write_json(directory / "lineage.json", {**self.config.lineage, "training": facts})
+        write_facts(directory, self.config, self.identity, progress)
+
+
+def write_facts(
+    directory: Path, config: RunConfig, identity: dict[str, Any], progress: dict[str, Any]
+) -> None:
+    """Writes state.json and lineage.json into the directory of a checkpoint."""
+    named = dict(zip(IDENTITY, (config_hash(identity), identity), strict=True))
+    _write_json(directory / "state.json", {**progress, **named})
+    facts: dict[str, Any] = {
+        **{name: progress[name] for name in TOLD},
+        "config_hash": config_hash(identity),
+        "config": config.training.model_dump(mode="json"),
+        "libraries": {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
+    }
+    if weights := identity["training"]["pretrained"]:
+        facts["pretrained_sha256"] = weights
+    _write_json(directory / "lineage.json", {**config.lineage, "training": facts})
 
 
 def read_state(checkpoint: Path) -> dict[str, Any]:

@@ -34,6 +34,18 @@ class CheckpointConfig(Config):
         "checkpoint has it, so that the finished run cannot be trained further.",
     )
 
+    keep_branch_points: bool = Field(
+        default=True,
+        description="Whether the states stay on disk that other trainings are likely to go on from: where a "
+        "stage begins, and where the learning rate of `wsd` begins to fall. Each is one more checkpoint. "
+        "Only used where `optimizer` is `all`.",
+    )
+
+    @property
+    def keeps_branch_points(self) -> bool:
+        """Whether states are kept for other runs, which need the optimizer's state."""
+        return self.keep_branch_points and self.optimizer == "all"
+
     @model_validator(mode="after")
     def _has_an_interval(self) -> Self:
         if self.every_tokens is None and self.every_minutes is None:
@@ -101,6 +113,13 @@ class Bookkeeping(Config):
         default=SamplesConfig(), description="Text that the model writes at evaluations."
     )
     log_every_steps: int = Field(default=1, ge=1, description="Steps between lines of metrics.")
+    shared_states: Literal["exact", "rounded", "none"] = Field(
+        default="exact",
+        description="Which states of other trainings a new training goes on from instead of computing them "
+        "again. `exact`: those that it would reach itself, on a CPU to the last bit, on a GPU up to "
+        "rounding. `rounded`: also those that were computed with another number of threads, processor, "
+        "micro-batch or split, whose last bits differ. `none`: every token is trained.",
+    )
     sinks: list[Literal["mlflow", "trackio", "wandb"]] = Field(
         default=[],
         description="Trackers that metrics and settings are sent to as well: MLflow, trackio or Weights & "

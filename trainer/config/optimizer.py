@@ -195,6 +195,10 @@ class ScheduleConfig(Config):
                 f"the {tokens} tokens of the {self.kind} schedule: lower them, or train on more tokens"
             )
 
+    def stable_tokens(self, max_tokens: int) -> int:
+        """The tokens of a `wsd` schedule over `max_tokens` before the learning rate begins to fall."""
+        return max_tokens - math.ceil(self.decay_fraction * max_tokens)
+
     def share_of_peak(self, tokens: int, max_tokens: int) -> float:
         """The share of the peak learning rate after `tokens` of a schedule over `max_tokens`. 0 < tokens <=
         max_tokens.

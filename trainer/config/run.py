@@ -29,6 +29,11 @@ class RunConfig(Config):
     project: str | None = Field(
         default=None, description="Project or experiment under which trackers list the run."
     )
+    runs: AbsolutePath | None = Field(
+        default=None,
+        description="Directory with the directories of runs whose states this run may go on from "
+        "(training.shared_states). When not set, there are none.",
+    )
     lineage: dict[str, Any] = Field(
         default={}, description="Copied into each checkpoint and not interpreted."
     )
@@ -86,6 +91,7 @@ OPERATIONAL = {
     "evaluation",
     "samples",
     "log_every_steps",
+    "shared_states",
     "sinks",
     "threads",
     "parallel",

@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from pydantic import Field, field_validator
 
@@ -123,6 +124,20 @@ class Curriculum:
             every_tokens is not None
             and self.tokens(step) // every_tokens > self.tokens(step - 1) // every_tokens
         )
+
+    @cached_property
+    def branch_steps(self) -> frozenset[int]:
+        """After how many steps runs part that differ in their end only: before each stage but the first, and
+        before the learning rate of a `wsd` schedule begins to fall.
+        """
+        found = {stage.first_step for stage in self.stages}
+        for stage in self.stages:
+            if stage.schedule.kind == "wsd":
+                fall = stage.schedule_begin + stage.schedule.stable_tokens(stage.schedule_tokens)
+                steps = (fall - stage.first_token) // stage.global_batch_tokens
+                if 0 < steps < stage.steps:
+                    found.add(stage.first_step + steps)
+        return frozenset(found - {0})
 
     def step_reading(self, sample: int) -> int:
         """The step that reads a sample, both counted from 0."""

@@ -189,6 +189,13 @@ class SampleOrder:
             end = self._begins[-1] + self._tokens(number, segment.first_sample)
             self._begins.append(-(-end // segment.seq_len) * segment.seq_len)
 
+    @property
+    def repeats(self) -> list[int | None]:
+        """The windows of each corpus after which the run reads them all again in the same order; None for a
+        corpus that is read in another order each time.
+        """
+        return [None if again == NEVER else again for again in self._again]
+
     def repeat_half(self, samples: int) -> None:
         """Lets a run of so many `samples` read half as many different windows, and at most half of each
         corpus: the second half of what a corpus gives repeats the first half.

@@ -30,8 +30,16 @@ def drop_optimizers(wanted: CheckpointConfig, newest: Path, is_complete: bool) -
 def _leave_what_is_kept(
     wanted: CheckpointConfig, curriculum: Curriculum, is_complete: bool, newest: Path
 ) -> None:
-    retention.retire(newest, wanted.keep_last, lambda step: curriculum.passes(step, wanted.keep_every_tokens))
+    def stays(step: int) -> bool:
+        return curriculum.passes(step, wanted.keep_every_tokens) or is_branch_point(wanted, curriculum, step)
+
+    retention.retire(newest, wanted.keep_last, stays)
     drop_optimizers(wanted, newest, is_complete)
+
+
+def is_branch_point(wanted: CheckpointConfig, curriculum: Curriculum, step: int) -> bool:
+    """Whether the state after `step` steps is kept for other runs."""
+    return wanted.keeps_branch_points and step in curriculum.branch_steps
 
 
 class Saver:
@@ -56,8 +64,10 @@ class Saver:
             time.monotonic() - self._last >= 60 * wanted.every_minutes
         ):
             return True
-        return session.is_complete or any(
-            map(session.passes, (wanted.every_tokens, wanted.keep_every_tokens))
+        return (
+            session.is_complete
+            or any(map(session.passes, (wanted.every_tokens, wanted.keep_every_tokens)))
+            or is_branch_point(wanted, session.curriculum, session.step)
         )
 
     def save(self) -> None:

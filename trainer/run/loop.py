@@ -26,6 +26,7 @@ from trainer.run.records.recorder import NullRecorder, Recorder
 from trainer.run.records.step_timer import StepTimer
 from trainer.run.resolve import resolve
 from trainer.run.session import Session
+from trainer.run.shared_states import go_on_from_newest
 from trainer.run.step import NotFiniteError, StepResult
 from trainer.system import terminal
 from trainer.system.durable import write_atomically
@@ -85,6 +86,9 @@ def _run(
     with terminal.doing("building the model"):
         session = micro_batch.build_fitting(plan, world, resumed)
     session.compare_with_start()
+    if resumed is None:
+        with terminal.doing("looking for a state that another run has computed"):
+            resumed = world.from_main(lambda: go_on_from_newest(session, directory))
     if resumed:
         with terminal.doing(f"loading {resumed}"):
             resume.restore(session, resumed)

@@ -113,6 +113,7 @@ def restore(session: Session, checkpoint: Path) -> None:
     context.loss_scale = LossScale.of(session.plan.precision).resumed_from(LossScale(**saved["loss_scale"]))
     context.spikes = SpikeDetector(map(tuple, saved["spike_history"]))
     session.metrics_bytes, session.changes = saved["metrics_bytes"], saved["changes"]
+    session.trunks, session.mixed = saved["trunks"], saved["rounding"] != session.rounding
     if otherwise := differences(saved.get("machine", session.machine), session.machine):
         log.warning(
             "this machine rounds otherwise than that of step %d (%s): the weights will differ in their last "

@@ -29,6 +29,7 @@ from trainer.run.fit.compiler import compile_blocks
 from trainer.run.reference import Reference
 from trainer.run.resolve import Plan
 from trainer.run.spikes import SpikeDetector
+from trainer.run.state_chain import StateChain, held_out, rounding
 from trainer.run.step import StepContext, StepResult, train_step
 from trainer.system.errors import TrainerError, in_every_process
 from trainer.system.machine import machine
@@ -40,7 +41,8 @@ class Session:
 
     `loss` is that of the last step, `evaluation` that of the current step if it was evaluated.
     `metrics_bytes` is the length of metrics.jsonl when the state was saved. `changes` lists which settings
-    changed since step 0, and when. `reference` is that of preferences, once it is known.
+    changed since step 0, and when. `trunks` are the runs that it went on from, each with the step. `mixed`:
+    it was computed with more than one `rounding`. `reference` is that of preferences, once it is known.
     """
 
     plan: Plan
@@ -52,10 +54,13 @@ class Session:
     evaluation: dict[str, Any] | None = None
     metrics_bytes: int = 0
     changes: list[dict[str, Any]] = field(default_factory=list)
+    trunks: list[dict[str, Any]] = field(default_factory=list)
+    mixed: bool = False
     reference: Reference | None = None
 
     def __post_init__(self) -> None:
         self.curriculum = self.training.curriculum
+        self.chain = StateChain(self.plan)
 
     @property
     def config(self) -> RunConfig:
@@ -77,6 +82,11 @@ class Session:
     def machine(self) -> dict[str, Any]:
         """What of this machine decides the last bits of the weights."""
         return machine(torch.get_num_threads(), self.world.device.type)
+
+    @property
+    def rounding(self) -> dict[str, Any]:
+        """What decides the last bits of the weights in the steps to come."""
+        return rounding(self.plan, self.world)
 
     @property
     def is_complete(self) -> bool:
@@ -158,6 +168,11 @@ class Session:
             "metrics_bytes": metrics_bytes,
             "changes": self.changes,
             "machine": self.machine,
+            # Nobody but this run reaches a state after settings that changed on the way.
+            "state": None if self.changes else self.chain.at(self.step),
+            "rounding": None if self.mixed else self.rounding,
+            "held_out": held_out(self.plan),
+            "trunks": self.trunks,
         }
         with weight_averaging.use_averaged_weights(self.optimizers):
             return state.Snapshot.take(

@@ -135,6 +135,18 @@ class RunHistory:
         return {key: value for key, value in settings.items() if key not in paths}
 
     @property
+    def trunks(self) -> list[dict[str, Any]]:
+        """The states of other runs that this one went on from, the newest last: `run`, `step` and `tokens` of
+        each. Empty without a checkpoint on disk.
+        """
+        saved = self.checkpoints()
+        with suppress(OSError, ValueError, KeyError):
+            facts = json.loads((saved[max(saved, default=0)] / "lineage.json").read_text(encoding="utf-8"))
+            found: list[dict[str, Any]] = facts["training"]["trunks"]
+            return found
+        return []
+
+    @property
     def newest_checkpoint(self) -> Path:
         """The newest on disk or, of a beginning, that of its last step. Raises TrainerError."""
         saved = self.checkpoints()

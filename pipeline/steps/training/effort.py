@@ -10,28 +10,35 @@ from pipeline.store.manifest import Version
 from trainer.system.durable import write_atomically
 
 NAME = "seconds.json"
+REUSED = "reused_tokens"  # among the counts of a trained model: those that another run had trained
 
 
 @dataclass(frozen=True)
 class Effort:
-    """What all attempts of a training took together. `usd` is None where the recipe names no price."""
+    """What all attempts of a training took together. `usd` is None where the recipe names no price. Of the
+    `tokens`, another run had trained `reused`.
+    """
 
     tokens: int
     hours: float
     usd: float | None
+    reused: int = 0
 
     @classmethod
     def of(cls, model: Version, usd_per_hour: float | None) -> "Effort":
         hours = model.seconds / 3600
-        return cls(model.counts["tokens"], hours, None if usd_per_hour is None else hours * usd_per_hour)
+        usd = None if usd_per_hour is None else hours * usd_per_hour
+        return cls(model.counts["tokens"], hours, usd, model.counts[REUSED])
 
     @property
     def tokens_per_second(self) -> int:
-        return round(self.tokens / (3600 * max(self.hours, 1e-6)))
+        return round((self.tokens - self.reused) / (3600 * max(self.hours, 1e-6)))
 
     def __str__(self) -> str:
         cost = "" if self.usd is None else f", {self.usd:.2f} USD"
-        return f"{self.tokens:,} tokens in {self.hours:.2f} h, {self.tokens_per_second:,} tokens/s{cost}"
+        shared = f" ({self.reused:,} of them trained by another run)" if self.reused else ""
+        speed = f"{self.tokens_per_second:,} tokens/s"
+        return f"{self.tokens:,} tokens{shared} in {self.hours:.2f} h, {speed}{cost}"
 
 
 def spent(run_dir: Path) -> float:

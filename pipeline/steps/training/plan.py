@@ -16,6 +16,7 @@ from pipeline.steps.stage import RecipeStage
 from pipeline.steps.tokens.shards import COMPARED, LOST, named
 from pipeline.steps.tokens.tokenizer import frozen
 from pipeline.steps.training import initial_weights, mixture
+from pipeline.steps.training.effort import REUSED
 from pipeline.store import keys, locks
 from pipeline.store.errors import PipelineError
 from pipeline.store.keys import RUNS
@@ -83,6 +84,7 @@ def plan(store: Store, recipe: Recipe, name: str = "") -> Run:
         data=_data(store, tokenizer, shards, recipe, training),
         training=training,
         project=recipe.name,
+        runs=store.root / RUNS,
         lineage=record.of_recipe(store, recipe) | initial_weights.origin(store, training),
     )
     return Run(work, config)
@@ -243,7 +245,8 @@ def finish(store: Store, run: Run, checkpoint: Mapping[str, Any], seconds: float
         draft.started -= seconds
         path = draft.path / "result.json"
         write_atomically(path, json.dumps(facts | relative, indent=1, sort_keys=True))
-        counts = {"steps": facts["step"], "tokens": facts["tokens"]}
+        reused = max((trunk["tokens"] for trunk in RunHistory(run.config.run_dir).trunks), default=0)
+        counts = {"steps": facts["step"], "tokens": facts["tokens"], REUSED: reused}
         files = {"result": File.of(path, draft.path)}
         return draft.publish([Part("result", run.work.fingerprint, files, counts)])
 

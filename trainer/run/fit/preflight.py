@@ -164,6 +164,8 @@ def _check_disk(config: RunConfig) -> None:
     made = min(training.steps, -(-most // (wanted.every_tokens or 1)))
     # Old checkpoints are removed after the commit, so one more than is kept exists for a moment.
     kept = wanted.keep_last + 1 + most // (wanted.keep_every_tokens or most + 1)
+    branches = len(training.curriculum.branch_steps) if wanted.keeps_branch_points else 0
+    kept, made = kept + branches, made + branches
     missing = max(1, min(kept, made) - len(publish.existing(config.run_dir / "checkpoints")))
     # The newest one loses its optimizer's state when the next one is committed.
     whole = missing if wanted.optimizer == "all" else min(missing, 2)

@@ -70,6 +70,7 @@ def send_start(reporter: Reporter, session: Session, resumed: Path | None) -> No
         "epochs": session.plan.data.epochs(),
         "padding": session.plan.data.padding,
         "resumed_from": str(resumed) if resumed else None,
+        "trunks": session.trunks,
     }
     reporter.send("start", **facts)
     log.info(", ".join(f"{name} {value}" for name, value in facts.items()))

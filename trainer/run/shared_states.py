@@ -1,0 +1,170 @@
+"""A new run goes on from the newest state that another run has computed and that it would reach itself.
+
+The checkpoint of that state becomes the run's own: its large files are linked, and its position, metrics and
+lineage are written as if the run had computed it. From then on the run needs nothing of the other one.
+"""
+
+import json
+import logging
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from trainer.checkpoint import publish, state
+from trainer.checkpoint.publish import CheckpointError
+from trainer.run.session import Session
+from trainer.run.state_chain import held_out
+from trainer.system.durable import read_json_lines, write_atomically
+from trainer.system.history import RunHistory, differing, flat, histories
+from trainer.system.run_directory import RunDirectory
+
+OWN = ("state.json", "lineage.json")  # files that are written anew for the run that goes on
+
+log = logging.getLogger("trainer")
+
+
+@dataclass(frozen=True)
+class SharedState:
+    """A checkpoint of another run, with the content of its state.json."""
+
+    run: RunHistory
+    checkpoint: Path
+    saved: dict[str, Any]
+
+    @property
+    def step(self) -> int:
+        step: int = self.saved["step"]
+        return step
+
+    def __str__(self) -> str:
+        return f"{self.run.name} at step {self.step:,}"
+
+
+def go_on_from_newest(session: Session, directory: RunDirectory) -> Path | None:
+    """Makes the newest state that the run shares with another a checkpoint of its own, and returns it. None
+    if no other run has one, or training.shared_states wants none. For the main process alone.
+    """
+    wanted = session.training.shared_states
+    if session.config.runs is None or wanted == "none":
+        return None
+    told: set[str] = set()
+    for shared in _newest_first(session, directory.path):
+        if not publish.optimizer_files(shared.checkpoint):
+            _tell(told, f"{shared} holds the model only (training.checkpoint.optimizer)")
+            continue
+        otherwise = _computed_otherwise(session, shared)
+        if otherwise and wanted == "exact":
+            _tell(
+                told,
+                f"{shared} was computed otherwise ({otherwise}), so the last bits of the weights would "
+                "differ; `training.shared_states: rounded` accepts that",
+            )
+            continue
+        try:
+            own = _adopted(session, directory, shared)
+        except (CheckpointError, OSError) as error:  # damaged, or removed at this moment
+            log.warning("not going on from %s: %s", shared, error)
+            continue
+        if otherwise:
+            log.warning("%s was computed otherwise: %s", shared, otherwise)
+        log.info(
+            "going on from %s of %d: %s tokens are trained already",
+            shared,
+            session.training.steps,
+            f"{shared.saved['tokens']:,}",
+        )
+        return own
+    return None
+
+
+def _tell(told: set[str], reason: str) -> None:
+    """Says a reason for the newest state that it concerns, and not again for the older ones."""
+    kind = reason.partition(" at step ")[2].partition(" ")[2]
+    if kind not in told:
+        told.add(kind)
+        log.info("not going on from %s", reason)
+
+
+def _newest_first(session: Session, own: Path) -> Iterator[SharedState]:
+    """The states on disk that the run would reach before its last step, those of the most steps first."""
+    assert session.config.runs is not None
+    found = []
+    for run in histories(session.config.runs):
+        if run.path.resolve() == own.resolve():
+            continue
+        for step, checkpoint in run.checkpoints().items():
+            if 0 < step < session.training.steps:
+                found.append((step, run, checkpoint))
+    names: dict[int, str] = {}
+    for step, run, checkpoint in sorted(found, key=lambda one: (-one[0], one[1].name)):
+        try:
+            saved = state.read_state(checkpoint)
+        except CheckpointError:  # removed, or damaged
+            continue
+        if step not in names:
+            names[step] = session.chain.at(step)
+        if saved.get("state") == names[step]:
+            yield SharedState(run, checkpoint, saved)
+
+
+def _computed_otherwise(session: Session, shared: SharedState) -> str:
+    """In which respects the last bits of a shared state may not be the run's own; empty if in none."""
+    then, now = shared.saved["rounding"], session.rounding
+    if then is None:
+        return "on more than one machine, or with settings that changed in between"
+    before, here = flat(then), flat(now)
+    return "; ".join(
+        f"{name} {before.get(name)} then, {here.get(name)} now" for name in differing([before, here])
+    )
+
+
+def _adopted(session: Session, directory: RunDirectory, shared: SharedState) -> Path:
+    """Publishes the state as a checkpoint of the run. Raises CheckpointError if a file of it is damaged, and
+    OSError if it was removed.
+    """
+    same_text = shared.saved["held_out"] == held_out(session.plan)
+    metrics = _beginning(shared, with_evaluations=same_text)
+    # Before the checkpoint: a run that is killed in between finds none, and begins anew.
+    write_atomically(directory.metrics, metrics)
+    progress = {
+        **{name: value for name, value in shared.saved.items() if name not in state.IDENTITY},
+        "corpus_tokens": session.plan.data.corpus_tokens(shared.step),
+        "evaluation": shared.saved["evaluation"] if same_text else None,
+        "metrics_bytes": len(metrics.encode()),
+        "trunks": [
+            *shared.saved["trunks"],
+            {"run": shared.run.name, "step": shared.step, "tokens": shared.saved["tokens"]},
+        ],
+    }
+    own = publish.directory_for(directory.checkpoints, shared.step)
+    publish.publish(own, partial(_link, shared.checkpoint, session, progress))
+    return own
+
+
+def _link(checkpoint: Path, session: Session, progress: dict[str, Any], own: Path) -> None:
+    """Fills the directory of a checkpoint with links to the files of another, and with files of its own."""
+    for name in publish.manifest(checkpoint):
+        if name in OWN:
+            continue
+        (own / name).parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(checkpoint / name, own / name)
+        except FileNotFoundError:
+            raise
+        except OSError:  # another file system, or one without links
+            shutil.copyfile(checkpoint / name, own / name)
+    publish.verify_copy(checkpoint, own, but=OWN)
+    state.write_facts(own, session.config, session.plan.identity, progress)
+
+
+def _beginning(shared: SharedState, with_evaluations: bool) -> str:
+    """The lines of the other run's metrics up to the state; those of validations only if they were on the
+    same text.
+    """
+    records = (one for one in read_json_lines(shared.run.directory.metrics) if one["step"] <= shared.step)
+    kept = (one for one in records if with_evaluations or one["kind"] != "evaluation")
+    return "".join(json.dumps(one) + "\n" for one in kept)
