@@ -143,29 +143,25 @@ def _traced(saved: Checkpoint, samples: Sequence[Mapping[str, Any]]) -> Sequence
 
 
 def note_branch(context: dg.AssetExecutionContext, run: plan.Run, trunk: Mapping[str, Any]) -> None:
-    """Says that a training went on from a checkpoint of another run, in its log and on the checkpoint's page,
-    which lists all of them.
+    """Says that a training goes on from a checkpoint of another run: in the log, and in the entry of that
+    checkpoint, which lists all that do.
     """
-    name = f"{trunk['run']}-{trunk['step']:08d}"
     context.log.info(
         f"going on from {trunk['run']} at step {trunk['step']:,} of {run.config.training.steps:,}: "
         f"{trunk['tokens']:,} tokens are trained already"
     )
+    name = f"{trunk['run']}-{trunk['step']:08d}"
     filters = dg.AssetRecordsFilter(KEY, asset_partitions=[name])
-    noted = [
-        str(seen.metadata[BRANCHES].value)
-        for record in context.instance.fetch_observations(filters, limit=1).records
-        if (seen := record.asset_observation) and BRANCHES in seen.metadata
-    ]
-    known = noted[0].split(", ") if noted else []
+    found = context.instance.fetch_materializations(filters, limit=1).records
+    entry = found[0].asset_materialization if found else None
+    if entry is None:  # Dagster does not know the trunk
+        return
+    noted = entry.metadata.get(BRANCHES)
+    known = str(noted.value).split(", ") if noted else []
     if run.config.name not in known:
+        metadata = {**entry.metadata, BRANCHES: ", ".join([*known, run.config.name])}
         context.log_event(
-            dg.AssetObservation(
-                KEY,
-                partition=name,
-                description="Another training went on from this state.",
-                metadata={BRANCHES: ", ".join([*known, run.config.name])},
-            )
+            dg.AssetMaterialization(KEY, partition=name, metadata=metadata, tags=dict(entry.tags or {}))
         )
 
 

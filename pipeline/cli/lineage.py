@@ -139,6 +139,8 @@ def _facts(checkpoint: Checkpoint) -> Entries:
     yield "libraries", libraries or "unknown, the step was deleted"
     for number, origin in enumerate(_origins(checkpoint)):
         yield "" if number else "started from", origin
+    for trunk in lineage["training"].get("trunks", []):
+        yield "went on from", f"{trunk['run']} at step {trunk['step']:,}, after {trunk['tokens']:,} tokens"
     if checkpoint.lora:
         yield "trained by", f"{checkpoint.lora}, beside these weights and merged with them"
 

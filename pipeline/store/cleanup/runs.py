@@ -184,5 +184,6 @@ def surplus_checkpoints(runs: Sequence[TrainingRun], limits: Limits) -> Iterator
             pinned = RunDirectory(run.directory).pinned()
             for step, checkpoint in saved[: -max(limits.checkpoints, 1)]:
                 asked = every is not None and training.curriculum.passes(step, every)
+                asked |= training.checkpoint.keeps_branch_points and step in training.curriculum.branch_steps
                 if not asked and checkpoint.name not in pinned:
                     yield run, checkpoint
