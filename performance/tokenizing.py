@@ -30,6 +30,7 @@ from pipeline.recipe.sections import ShardParams
 from pipeline.stages import bpe
 from pipeline.stages.bpe.train import LLAMA3_PATTERN
 from pipeline.steps.tokens.tokenizer import frozen
+from pipeline.store import keys
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.store import Store
 from tests.pipeline.steps.make import tokenize, tokenizer
@@ -127,7 +128,7 @@ JOBS: dict[str, Callable[[Path, int], Any]] = {
 
 
 def _tokenizer(prepared: Path) -> Path:
-    return Store(prepared / "store").current("tokenizer").path / "tokenizer.json"
+    return Store(prepared / "store").current(keys.TOKENIZER).path / "tokenizer.json"
 
 
 def _frozen(prepared: Path) -> Any:

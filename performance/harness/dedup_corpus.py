@@ -11,6 +11,7 @@ from harness.sidebyside import documents
 from pipeline.steps.corpus.decontamination import VERDICTS_SCHEMA
 from pipeline.store.draft import Draft
 from pipeline.store.fingerprint import combined
+from pipeline.store.keys import Key
 from pipeline.store.manifest import Part
 from pipeline.store.params import DOCUMENT_SCHEMA
 from pipeline.store.parquet import PartWriter
@@ -81,9 +82,7 @@ def stored(store: Store, corpus: str, texts: Sequence[str]) -> None:
         ("scrubbed", "documents", TEXT_SCHEMA),
         ("quality", "verdicts", VERDICTS_SCHEMA),
     ):
-        with store.making(
-            Work(f"corpora/{corpus}/{stage}", "benchmark", {}, {"texts": combined(texts)})
-        ) as draft:
+        with store.making(Work(Key(stage, corpus), "benchmark", {}, {"texts": combined(texts)})) as draft:
             if isinstance(draft, Draft):
                 draft.publish(
                     [

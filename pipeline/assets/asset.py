@@ -15,6 +15,7 @@ from pipeline.assets.operations.console import STOPPED
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.steps.checks import Check, Subject, of_key
 from pipeline.store.errors import PipelineError
+from pipeline.store.keys import Key
 from pipeline.store.manifest import Version
 from trainer.system import terminal
 
@@ -31,14 +32,14 @@ class StoppedError(dg.DagsterExecutionInterruptedError):
     """Somebody stopped the run; the message says what is saved."""
 
 
-def asset_key(key: str, section: str = "") -> dg.AssetKey:
+def asset_key(key: Key, section: str = "") -> dg.AssetKey:
     """Dagster's key of the asset that the store keeps under `key`, in a section of `post_training`."""
     return dg.AssetKey([*([section] if section else []), *key.split("/")])
 
 
 def asset(
-    key: str,
-    deps: Iterable[str],
+    key: Key,
+    deps: Iterable[Key],
     version: str | None,
     description: str,
     kinds: Iterable[str] = ("pytorch",),

@@ -15,11 +15,12 @@ from pipeline.steps.stages import final_assets
 from pipeline.steps.training import plan
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
+from pipeline.store.keys import Key
 from trainer.config import TrainingConfig
 from trainer.system import terminal
 from trainer.system.history import RunHistory
 
-KEY = "training_progress"
+KEY = Key("training_progress")
 SHOWN_BY_THE_BAR = ("metrics", "doing")  # messages of the trainer
 OF_A_STEP = ("evaluation", "checkpoint")  # messages that may come of a later step than the last metrics
 LEAST_SECONDS, SHARE = 15.0, 30  # between two entries; of the time so far, where that is more

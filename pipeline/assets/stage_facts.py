@@ -16,7 +16,6 @@ from pipeline.steps.corpus.quality_model import FACTS, QualityModel
 from pipeline.steps.dedup.dedup import Dedup
 from pipeline.steps.stage import DataStage
 from pipeline.steps.tokens.shards import TokenShards
-from pipeline.store import keys
 from pipeline.store.manifest import Version, breakdown
 
 
@@ -27,7 +26,7 @@ def more(kind: type[DataStage], workshop: PipelineResources, version: Version) -
 
 
 def _quality(workshop: PipelineResources, version: Version) -> dict[str, Any]:
-    found, corpus = reasons(version), keys.corpus(version.key)
+    found, corpus = reasons(version), version.key.corpus
     facts = {
         "share kept": round(found[0].share, 4),
         "share of bytes kept": round(found[0].share_of_bytes, 4),

@@ -16,6 +16,7 @@ from pipeline.steps import stages
 from pipeline.steps.lineage import source_state
 from pipeline.steps.stage import DataStage, Page
 from pipeline.store import keys
+from pipeline.store.keys import Key
 from trainer.system import terminal
 
 
@@ -30,7 +31,7 @@ def stage_assets(recipe: Recipe, job: str) -> list[dg.AssetsDefinition]:
     ]
 
 
-def _asset(recipe: Recipe, stage: DataStage, page: Page, deps: Iterable[str]) -> dg.AssetsDefinition:
+def _asset(recipe: Recipe, stage: DataStage, page: Page, deps: Iterable[Key]) -> dg.AssetsDefinition:
     @asset(
         stage.key,
         deps,

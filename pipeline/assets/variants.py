@@ -8,7 +8,7 @@ from pipeline.assets.operations.resources import PARTITION_TAG
 from pipeline.recipe.recipe import BASE, Recipe
 from pipeline.recipe.variants import in_section
 from pipeline.steps.recipe_versions import differing
-from pipeline.store import keys
+from pipeline.store.keys import Key
 
 Asset = dg.AssetsDefinition | dg.SourceAsset
 
@@ -37,7 +37,7 @@ class VariantPartitions:
 
     def _differs(self, asset: Asset) -> bool:
         path = asset.key.path[1:] if self._section else asset.key.path
-        return keys.stage("/".join(path)) in {kind.name for kind in self._stages}
+        return Key.from_path("/".join(path)).stage in {kind.name for kind in self._stages}
 
 
 def tags(assets: Sequence[Asset]) -> dict[str, str]:

@@ -20,6 +20,7 @@ from pipeline.steps.model.recital import Row, batch
 from pipeline.store import keys
 from pipeline.store.cleanup.holding_forgotten import holding
 from pipeline.store.forgotten import among
+from pipeline.store.keys import Key
 from pipeline.store.manifest import breakdown
 from pipeline.store.store import Store
 from trainer.system import terminal
@@ -171,9 +172,9 @@ def _corpus(checkpoint: Checkpoint, corpus: Mapping[str, Any]) -> Entries:
     named = {"source": "content", "revision": "revision"}
     inputs = assets[keys.raw(name)].get("inputs", {})
     yield "", ", ".join(f"{named.get(what, what)} {value[:40]}" for what, value in inputs.items())
-    for key in assets:
-        if key.startswith(keys.of_corpus(name, "")):
-            yield f"  {key.rpartition('/')[2]}", _stage(assets[key])
+    for key in map(Key.from_path, assets):
+        if key.corpus == name and key.stage != keys.TOKEN_SHARDS:
+            yield f"  {key.name or key.stage}", _stage(assets[key])
     if decided := checkpoint.lineage.get("dedup", {}).get(name):
         yield "  dedup", _counts(decided)
     yield "  shards", _stage(assets[keys.token_shards(name)])

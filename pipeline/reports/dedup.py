@@ -87,7 +87,8 @@ def _examples(version: Version, kept: Sequence[str]) -> dict[str, tuple[str, str
             version.file(part, "decisions"), columns=["id", "duplicate_of", "jaccard"], filters=where
         ).to_pylist():
             if row["jaccard"] < examples.get(row["duplicate_of"], ("", "", 2.0))[2]:
-                examples[row["duplicate_of"]] = keys.decided_corpus(part.name), row["id"], row["jaccard"]
+                corpus = keys.DecidedPart.from_name(part.name).corpus
+                examples[row["duplicate_of"]] = corpus, row["id"], row["jaccard"]
     return examples
 
 

@@ -12,6 +12,7 @@ from pipeline.stages.quality import RULES
 from pipeline.stages.quality.by_language import depends
 from pipeline.steps.corpus.failures import described
 from pipeline.store import keys
+from pipeline.store.keys import Key
 from pipeline.store.manifest import Version
 from pipeline.store.parquet import Readable, beginnings, read_table
 from pipeline.store.store import Store
@@ -56,7 +57,7 @@ def _reasons(store: Store, place: Place, rule: str | None, ids: Sequence[str]) -
     verdicts = store.current(keys.quality(corpus))
     found: dict[str, list[str]] = {id_: [] for id_ in ids}
     for stage, columns, limits in _evidence(rule, verdicts.manifest["params"]):
-        measured, mine = store.current(keys.of_corpus(corpus, stage)), pc.field("id").isin(ids)
+        measured, mine = store.current(Key(stage, corpus)), pc.field("id").isin(ids)
         if rule and "." in rule:
             mine &= pc.field("name") == rule.partition(".")[0]
             for row in (row for one in (measured, verdicts) for row in _rows(one, part, "failures", mine)):

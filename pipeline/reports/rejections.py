@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.store import keys
+from pipeline.store.keys import Key
 from pipeline.store.parquet import read_table
 from pipeline.store.store import Store
 
@@ -25,7 +26,7 @@ Column = Callable[[str, str], pa.Table]  # of a corpus and a part: ids, and a va
 Amounts = defaultdict[tuple[Any, ...], np.ndarray]  # documents, and the UTF-8 bytes of their scrubbed text
 
 
-def stored(store: Store, corpora: Iterable[str], key: Callable[[str], str], table: str) -> Tables:
+def stored(store: Store, corpora: Iterable[str], key: Callable[[str], Key], table: str) -> Tables:
     """A table of a stage of each corpus."""
     for corpus in corpora:
         version = store.current(key(corpus))
@@ -41,7 +42,7 @@ def verdicts(store: Store, corpora: Iterable[str], **columns: Column) -> Tables:
         yield place, rows
 
 
-def column(store: Store, key: Callable[[str], str], table: str, name: str) -> Column:
+def column(store: Store, key: Callable[[str], Key], table: str, name: str) -> Column:
     """A column of a table of a stage."""
     return lambda corpus, part: read_table(store.current(key(corpus)).named(part, table), ["id", name])
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from pipeline.sources.source import Rejects, Unit
+from pipeline.store.keys import Key
 from pipeline.store.manifest import Part, Version
 from pipeline.store.params import Params
 from pipeline.store.parquet import batches
@@ -60,4 +61,4 @@ class StoredSource:
 
     def _stored(self) -> Version:
         path = Path(self.config.path)
-        return self._store.open("/".join(path.parts[-4:-1]), path.name)
+        return self._store.open(Key.from_path("/".join(path.parts[-4:-1])), path.name)

@@ -22,7 +22,7 @@ from pipeline.steps.training import plan
 from pipeline.steps.training.launcher import run_trainer
 from pipeline.store import keys
 from pipeline.store.damage import Look, described, inspect, remedy
-from pipeline.store.keys import SPLITS
+from pipeline.store.keys import SPLITS, Key
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
 from trainer.data.shards import Shard, ShardError
@@ -83,9 +83,9 @@ def check(stage: str, blocking: bool = True) -> Callable[[Judge], Judge]:
     return added
 
 
-def of_key(key: str) -> list[Check]:
+def of_key(key: Key) -> list[Check]:
     """The checks of the versions of `key`, in their order."""
-    return [check for check in CHECKS if check.stage == keys.stage(key)]
+    return [check for check in CHECKS if check.stage == key.stage]
 
 
 @check("raw")
@@ -122,7 +122,7 @@ def enough_is_kept(it: Subject) -> Finding:
 def half_is_kept(it: Subject) -> Finding:
     """The quality rules keep at least half of the documents."""
     quality = it.version
-    corpus, documents = keys.corpus(quality.key), quality.counts["documents"]
+    corpus, documents = quality.key.corpus, quality.counts["documents"]
     share = quality.counts["rejected"] / max(documents, 1)
     message = f"quality rejects {share:.1%} of the {documents:,} documents of {corpus}"
     if share > HALF:
@@ -161,7 +161,7 @@ def removes_no_more_than_expected(it: Subject) -> Finding:
 @check(keys.TOKEN_SHARDS)
 def adds_up(it: Subject) -> Finding:
     """Every document and token is accounted for, from raw text to shards."""
-    store, corpus = it.store, keys.corpus(it.version.key)
+    store, corpus = it.store, it.version.key.corpus
     raw, scrubbed, quality = (
         store.current(stage(corpus)).counts for stage in (keys.raw, keys.scrubbed, keys.quality)
     )
@@ -213,7 +213,7 @@ def conversations_fit(it: Subject) -> Finding:
 def holds_out_text(it: Subject) -> Finding:
     """A corpus that is trained on has held-out documents, so that it counts in the validation loss."""
     shards, fraction = it.version, it.recipe.shards.validation_fraction
-    corpus, trained_on = keys.corpus(shards.key), shards.counts["train_documents"]
+    corpus, trained_on = shards.key.corpus, shards.counts["train_documents"]
     count = shards.counts["validation_documents"]
     message = f"{count:,} of {trained_on + count:,} documents of {corpus} are held out"
     if trained_on and not count:
@@ -254,7 +254,9 @@ def beats_a_bigram_model(it: Subject) -> Finding:
     assets = json.loads((result["checkpoint"] / "lineage.json").read_text(encoding="utf-8"))["assets"]
     vocab_size = assets[keys.TOKENIZER]["counts"]["entries"]
     nats = tokens = 0.0
-    for key in map(keys.token_shards, keys.corpora_with_shards(assets)):
+    for key in map(Key.from_path, assets):
+        if key.stage != keys.TOKEN_SHARDS:
+            continue
         version = store.open(key, Path(assets[key]["path"]).name)
         found = bigram.of_shards(version, vocab_size)
         if found is not None:

@@ -31,6 +31,7 @@ from pipeline.steps.tokens.word_counts import sample
 from pipeline.store.atomic import OutputError, output_directory, output_errors, temporary_directory
 from pipeline.store.engines.local import Engine
 from pipeline.store.errors import PipelineError
+from pipeline.store.keys import Key
 from pipeline.store.manifest import Part, Version
 from pipeline.store.params import DOCUMENT_SCHEMA
 from pipeline.store.parquet import PartWriter, batches, kept_batches
@@ -177,7 +178,9 @@ def _write(files: Mapping[str, str], directory: Path) -> None:
 
 
 def _derived(store: Store, documents: Version, step: BatchStep, engine: Engine) -> Version:
-    work = Work(f"{CORPUS}/{next(iter(step.schemas))}", "files", {}, {documents.key: documents.data_version})
+    work = Work(
+        Key(CORPUS, name=next(iter(step.schemas))), "files", {}, {documents.key: documents.data_version}
+    )
     return derive(store, engine, work, part_tasks(work, [(documents, "documents")]), step.write_part)
 
 
@@ -259,7 +262,7 @@ class Documents:
         share.
         """
         store = Store(self.writer.directory / "store")
-        with store.making(Work(f"{CORPUS}/text", "text", {}, {})) as draft:
+        with store.making(Work(Key(CORPUS, name="text"), "text", {}, {})) as draft:
             assert not isinstance(draft, Version), "the store is new"
             parts = []
             numbered = enumerate(ahead(iter(self)))

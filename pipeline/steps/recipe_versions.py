@@ -17,6 +17,7 @@ from pipeline.steps.stage import Stage
 from pipeline.steps.training.plan import PretrainedModel
 from pipeline.store import keys, variant_names
 from pipeline.store.fingerprint import fingerprint
+from pipeline.store.keys import Key
 from pipeline.store.last_versions import RecipeName
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store, StoreError, default_store
@@ -56,7 +57,7 @@ class BaseShards(Stage):
     base: Recipe
 
     name = "base_shards"
-    made_by = keys.token_shards("{corpus}")  # in the base's recipe
+    made_by = keys.token_shards(keys.ANY_CORPUS)  # in the base's recipe
 
     @classmethod
     def all_of(cls, recipe: Recipe) -> Iterable[Self]:
@@ -69,14 +70,14 @@ class BaseShards(Stage):
         return self.corpus
 
     @property
-    def key(self) -> str:
+    def key(self) -> Key:
         return keys.base_shards(self.corpus)
 
     def work(self, store: Store) -> Version | Work:
         return _of_base(keys.token_shards(self.corpus), store, self.base)
 
 
-def _of_base(key: str, store: Store, base: Recipe) -> Version | Work:
+def _of_base(key: Key, store: Store, base: Recipe) -> Version | Work:
     versions = RecipeVersions(base)
     return versions.find(Store(store.root, versions), key)
 
@@ -99,7 +100,7 @@ class RecipeVersions:
         self.recipe = recipe
         self.name = _name(recipe, written or recipe)
 
-    def find(self, store: Store, key: str) -> Version | Work:
+    def find(self, store: Store, key: Key) -> Version | Work:
         """The version of `key` that the recipe means, or the work that would make it.
 
         Raises StoreError if the recipe has no such stage.
@@ -111,7 +112,7 @@ class RecipeVersions:
         return found if isinstance(found, Version) else store.existing(found) or found
 
     @cached_property
-    def _stages(self) -> Mapping[str, Stage]:
+    def _stages(self) -> Mapping[Key, Stage]:
         models = {stage.key: stage for kind in MODEL_STAGES for stage in kind.all_of(self.recipe)}
         return {**stages.of_recipe(self.recipe), **models}
 

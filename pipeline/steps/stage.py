@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self
 from pipeline.recipe.recipe import Recipe
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine
+from pipeline.store.keys import Key
 from pipeline.store.manifest import Version
 from pipeline.store.parts import BatchStep, derive, part_tasks
 from pipeline.store.store import Store
@@ -39,8 +40,8 @@ class Page:
 class Stage(ABC):
     """A product that follows from a recipe. Equal stages make equal versions of the same inputs."""
 
-    name: ClassVar[str]  # of the stage in a key: `keys.stage`
-    made_by: ClassVar[str] = ""  # the key of the asset that makes it, with `{corpus}`, if that is not itself
+    name: ClassVar[str]  # of the stage in its keys
+    made_by: ClassVar[Key | None] = None  # the key of the asset that makes it, if that is not itself
 
     @classmethod
     @abstractmethod
@@ -48,12 +49,12 @@ class Stage(ABC):
         """The stages of this class that a recipe has."""
 
     @property
-    def key(self) -> str:
+    def key(self) -> Key:
         """The key of its versions in the store."""
-        return self.name
+        return Key(self.name)
 
     @property
-    def reads(self) -> Sequence[str]:
+    def reads(self) -> Sequence[Key]:
         """The keys that it is made from."""
         return ()
 
@@ -96,7 +97,7 @@ class DataStage(Stage):
         return {}
 
     @property
-    def waits_for(self) -> Sequence[str]:
+    def waits_for(self) -> Sequence[Key]:
         """The assets that are made before it, since that of another variant may read them."""
         return ()
 
@@ -117,8 +118,8 @@ class CorpusStage(DataStage):
         return [cls(corpus)]
 
     @property
-    def key(self) -> str:
-        return keys.of_corpus(self.corpus, self.name)
+    def key(self) -> Key:
+        return Key(self.name, self.corpus)
 
     @property
     def names(self) -> dict[str, str]:
@@ -129,12 +130,12 @@ class BatchStage(CorpusStage):
     """A stage that makes tables from each document alone, batch by batch: by default from scrubbed text."""
 
     @property
-    def documents(self) -> str:
+    def documents(self) -> Key:
         """The key of the documents."""
         return keys.scrubbed(self.corpus)
 
     @property
-    def reads(self) -> Sequence[str]:
+    def reads(self) -> Sequence[Key]:
         return [self.documents]
 
     @abstractmethod

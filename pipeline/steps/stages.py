@@ -26,6 +26,7 @@ from pipeline.steps.tokens.shards import TokenShards
 from pipeline.steps.tokens.token_index import TokenIndex
 from pipeline.steps.tokens.tokenizer import FrozenTokenizer
 from pipeline.store import keys
+from pipeline.store.keys import Key
 
 # Up to the token shards, in the order in which they are made: what the lineage of a checkpoint records.
 DATA_STAGES: tuple[type[DataStage], ...] = (
@@ -54,12 +55,12 @@ def all_stages() -> tuple[type[DataStage], ...]:
     return (EvaluationWindows, *DATA_STAGES, TokenIndex)
 
 
-def of_data(recipe: Recipe) -> dict[str, DataStage]:
+def of_data(recipe: Recipe) -> dict[Key, DataStage]:
     """The stages of the data that a recipe has, by key, in their order."""
     return {stage.key: stage for kind in DATA_STAGES for stage in kind.all_of(recipe)}
 
 
-def of_recipe(recipe: Recipe) -> dict[str, DataStage]:
+def of_recipe(recipe: Recipe) -> dict[Key, DataStage]:
     """All stages that a recipe has, by key. Also the evaluation texts and sets as their sources deliver them,
     which are no assets.
     """
@@ -69,24 +70,23 @@ def of_recipe(recipe: Recipe) -> dict[str, DataStage]:
     return found | {raw.key: raw for raw in (*texts, *sets)}
 
 
-def kind_of(key: str) -> type[DataStage] | None:
+def kind_of(key: Key) -> type[DataStage] | None:
     """The class of the stage of a key; None for a key that no recipe decides."""
-    name = keys.stage(key).partition("/")[0]
-    return next((kind for kind in all_stages() if kind.name == name), None)
+    return next((kind for kind in all_stages() if kind.name == key.stage), None)
 
 
-def is_asset(key: str) -> bool:
+def is_asset(key: Key) -> bool:
     """Whether a key is one of an asset; it is not if it is made with the asset of another one."""
     return asset_of(key) == key
 
 
-def asset_of(key: str) -> str:
+def asset_of(key: Key) -> Key:
     """The key of the asset that makes `key`: mostly itself."""
     kind = kind_of(key)
-    return kind.made_by.format(corpus=keys.corpus(key)) if kind and kind.made_by else key
+    return kind.made_by.of(key.corpus) if kind and kind.made_by else key
 
 
-def assets_read(stages: dict[str, DataStage], key: str) -> Iterator[str]:
+def assets_read(stages: dict[Key, DataStage], key: Key) -> Iterator[Key]:
     """The keys of the assets that come before a stage: those that it reads, directly or through stages that
     are no assets.
     """
@@ -95,17 +95,17 @@ def assets_read(stages: dict[str, DataStage], key: str) -> Iterator[str]:
         yield from [read] if is_asset(read) else assets_read(stages, read)
 
 
-def final_assets(recipe: Recipe) -> list[str]:
+def final_assets(recipe: Recipe) -> list[Key]:
     """The assets that are in the lineage of a checkpoint and that no stage of the data reads."""
     stages = of_data(recipe)
     read = {other for key in stages if is_asset(key) for other in assets_read(stages, key)}
     return [key for key in stages if is_asset(key) and key not in read]
 
 
-def made_of_one_corpus(recipe: Recipe, corpus: str) -> list[str]:
+def made_of_one_corpus(recipe: Recipe, corpus: str) -> list[Key]:
     """The source of a corpus and the assets that nothing else is needed for."""
     stages, found = of_data(recipe), [keys.source(corpus)]
     for key in stages:
-        if keys.is_of_corpus(key, corpus) and is_asset(key) and set(assets_read(stages, key)) <= set(found):
+        if key.corpus == corpus and is_asset(key) and set(assets_read(stages, key)) <= set(found):
             found.append(key)
     return found

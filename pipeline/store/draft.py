@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from pipeline.store.file_hashes import FileHashes
 from pipeline.store.files import Files, Scratch, StoredFile
 from pipeline.store.fingerprint import canonical_json, combined
+from pipeline.store.keys import Key
 from pipeline.store.manifest import (
     RECORDS,
     File,
@@ -39,9 +40,9 @@ class DraftStore(Protocol):
     @property
     def hashes(self) -> FileHashes: ...
 
-    def directory(self, key: str) -> Path: ...
+    def directory(self, key: Key) -> Path: ...
 
-    def made_with(self, key: str, code_version: str, params: Any) -> Version | None: ...
+    def made_with(self, key: Key, code_version: str, params: Any) -> Version | None: ...
 
     def use(self, version: Version) -> None: ...
 
@@ -116,7 +117,7 @@ class Draft:
         parts are in the order of their documents.
         """
         manifest = {
-            "key": self.work.key,
+            "key": str(self.work.key),
             "fingerprint": self.work.fingerprint,
             "data_version": combined(part.data_version for part in parts),
             "code_version": self.work.code_version,

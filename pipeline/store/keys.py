@@ -1,26 +1,106 @@
 """The name of each asset in the store. Dagster's asset keys are the same names, split at the slashes.
 
-A key is a path below the store's root: changing one abandons every version made under it.
+The path of a key lies below the store's root: changing it abandons every version made under it.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import NamedTuple, Self
 
-EVALUATION_NGRAMS = "evaluation_ngrams"
-QUALITY_MODEL = "quality_model"
-DEDUP = "dedup"
-DEDUP_EVIDENCE = "dedup_evidence"
-TOKENIZER = "tokenizer"
-MIXTURE_SEARCH = "mixture_search"
-PRETRAINED_MODEL = "pretrained_model"
-BASE_MODEL = "base_model"  # that which a section of `post_training` goes on with
-EVALUATION = "evaluation"
+CORPORA = "corpora"
+ANY_CORPUS = "*"  # in place of a corpus: its path is then a pattern of the paths of all
+
+# Stages of one corpus whose path begins with the stage. That of all other stages is in the corpus's folder.
+TOKEN_SHARDS = "token_shards"
+BASE_SHARDS = "base_shards"
+TOKEN_INDEX = "token_index"
+PASSAGE_INDEX = "passage_index"
+STAGE_FIRST = (TOKEN_SHARDS, BASE_SHARDS, TOKEN_INDEX, PASSAGE_INDEX)
+
+# Stages with a name in each key
+FILTERS = "filters"
 EVALUATION_TEXTS = "evaluation_texts"
 CHECKPOINT_EVALUATION = "checkpoint_evaluation"
 BENCHMARKS = "benchmarks"
-EXPORTED_MODEL = "exported_model"
 
-# Versions that stay, whatever names them, unless the training run that they were made from is removed
+
+class Key(str):
+    """What an asset is called in the store: its stage, its corpus if the stage is one of a corpus, and a name
+    where there are several of the stage. Corpus and name are empty in a key without them.
+
+    As a string it is its path in the store, such as `corpora/books/raw`, `corpora/books/filters/short`,
+    `token_shards/books` or `benchmarks/CHECKPOINT`, as manifests, lineages and messages hold it.
+    """
+
+    stage: str
+    corpus: str
+    name: str
+
+    def __new__(cls, stage: str, corpus: str = "", name: str = "") -> Self:
+        folders = [CORPORA, corpus, stage] if corpus and stage not in STAGE_FIRST else [stage, corpus]
+        key = super().__new__(cls, "/".join(filter(None, [*folders, name])))
+        key.stage, key.corpus, key.name = stage, corpus, name
+        return key
+
+    def __getnewargs__(self) -> tuple[str, str, str]:  # type: ignore[override]  # of `__new__`, for pickle
+        return self.stage, self.corpus, self.name
+
+    @classmethod
+    def from_path(cls, path: str) -> Self:
+        """The key of a path that comes from a disk, from Dagster or from a command line."""
+        first, _, rest = path.partition("/")
+        if first in STAGE_FIRST:
+            return cls(first, rest)
+        corpus, _, below = rest.partition("/")
+        if first != CORPORA or not below:
+            return cls(first, name=rest)
+        stage, _, name = below.partition("/")
+        return cls(stage, corpus, name)
+
+    def of(self, corpus: str) -> Self:
+        """The key of this stage for a corpus, if it is one of ANY_CORPUS, else this key."""
+        return type(self)(self.stage, corpus, self.name) if self.corpus == ANY_CORPUS else self
+
+    @property
+    def is_data(self) -> bool:
+        """Whether its versions can be made again from the sources."""
+        return self.stage not in LASTING
+
+    @property
+    def is_decided_part(self) -> bool:
+        """Whether it is one part of DEDUP, as an input of a version that is made from some of its parts."""
+        return self.stage == DEDUP and self.name != ""
+
+
+class DecidedPart(NamedTuple):
+    """A part of a corpus, as DEDUP decides on it."""
+
+    corpus: str
+    part: str
+
+    @property
+    def name(self) -> str:
+        """The name of the part of DEDUP that holds the decisions."""
+        return f"{self.corpus}.{self.part}"
+
+    @classmethod
+    def from_name(cls, name: str) -> Self:
+        corpus, _, part = name.partition(".")
+        return cls(corpus, part)
+
+
+EVALUATION_NGRAMS = Key("evaluation_ngrams")
+QUALITY_MODEL = Key("quality_model")
+DEDUP = Key("dedup")
+DEDUP_EVIDENCE = Key("dedup_evidence")
+TOKENIZER = Key("tokenizer")
+MIXTURE_SEARCH = Key("mixture_search")
+PRETRAINED_MODEL = Key("pretrained_model")
+BASE_MODEL = Key("base_model")  # that which a section of `post_training` goes on with
+EVALUATION = Key("evaluation")
+EXPORTED_MODEL = Key("exported_model")
+
+# Stages whose versions stay, whatever names them, unless the training run that they were made from is removed
 LASTING = (
     TOKENIZER,
     MIXTURE_SEARCH,
@@ -36,126 +116,56 @@ RUNS = "runs"
 RECIPES = "recipes"
 FORGOTTEN = "removed"  # its name on disk
 
-CORPORA = "corpora"
-TOKEN_SHARDS = "token_shards"
-TOKEN_INDEX = "token_index"
-PASSAGE_INDEX = "passage_index"
 TRAIN, VALIDATION = SPLITS = ("train", "validation")  # directories in a version of token shards
-
-FILTERS = "filters"
-
-
-def of_corpus(corpus: str, stage: str) -> str:
-    """The key of a stage of a corpus."""
-    return f"{CORPORA}/{corpus}/{stage}"
-
-
-# An asset without versions in the store: it stands for the content of the source.
-source = partial(of_corpus, stage="source")
-raw = partial(of_corpus, stage="raw")
-transformed = partial(of_corpus, stage="transformed")
-unit_counts = partial(of_corpus, stage="unit_counts")
-repeated_units = partial(of_corpus, stage="repeated_units")
-edited = partial(of_corpus, stage="edited")
-scrubbed = partial(of_corpus, stage="scrubbed")
-signals = partial(of_corpus, stage="signals")
-languages = partial(of_corpus, stage="languages")
-quality = partial(of_corpus, stage="quality")
-contamination = partial(of_corpus, stage="contamination")
-signatures = partial(of_corpus, stage="signatures")
-
-
-def filtered(corpus: str, name: str) -> str:
-    """What the recipe's filter of this name measures."""
-    return of_corpus(corpus, f"{FILTERS}/{name}")
-
-
-def token_shards(corpus: str) -> str:
-    return f"{TOKEN_SHARDS}/{corpus}"
-
 
 # Before the name of a corpus of the pretraining that a tuned model reads again
 REHEARSAL = "rehearsal_"
 
 
-def base_shards(corpus: str) -> str:
-    """The shards of a corpus that the base was trained on, which are read again."""
-    return f"base_shards/{corpus}"
+def _of_each_corpus(stage: str) -> Callable[[str], Key]:
+    """The keys of a stage, by corpus."""
+    return partial(Key, stage)
 
 
-def passage_index(corpus: str) -> str:
-    return f"{PASSAGE_INDEX}/{corpus}"
-
-
-def token_index(corpus: str) -> str:
-    return f"{TOKEN_INDEX}/{corpus}"
-
+# An asset without versions in the store: it stands for the content of the source.
+source = _of_each_corpus("source")
+raw = _of_each_corpus("raw")
+transformed = _of_each_corpus("transformed")
+unit_counts = _of_each_corpus("unit_counts")
+repeated_units = _of_each_corpus("repeated_units")
+edited = _of_each_corpus("edited")
+scrubbed = _of_each_corpus("scrubbed")
+signals = _of_each_corpus("signals")
+languages = _of_each_corpus("languages")
+quality = _of_each_corpus("quality")
+contamination = _of_each_corpus("contamination")
+signatures = _of_each_corpus("signatures")
+token_shards = _of_each_corpus(TOKEN_SHARDS)
+base_shards = _of_each_corpus(BASE_SHARDS)  # those that the base was trained on, which are read again
+token_index = _of_each_corpus(TOKEN_INDEX)
+passage_index = _of_each_corpus(PASSAGE_INDEX)
 
 # What each index is made of
-INDEXED: Mapping[str, Callable[[str], str]] = {TOKEN_INDEX: token_shards, PASSAGE_INDEX: scrubbed}
+INDEXED: Mapping[str, Callable[[str], Key]] = {TOKEN_INDEX: token_shards, PASSAGE_INDEX: scrubbed}
 
 
-def evaluation_text(name: str) -> str:
-    return f"{EVALUATION_TEXTS}/{name}"
+def filtered(corpus: str, name: str) -> Key:
+    """What the recipe's filter of this name measures."""
+    return Key(FILTERS, corpus, name)
 
 
-def checkpoint_evaluation(checkpoint: str) -> str:
-    return f"{CHECKPOINT_EVALUATION}/{checkpoint}"
+def evaluation_text(name: str) -> Key:
+    return Key(EVALUATION_TEXTS, name=name)
 
 
-def benchmarks(checkpoint: str) -> str:
-    return f"{BENCHMARKS}/{checkpoint}"
+def checkpoint_evaluation(checkpoint: str) -> Key:
+    return Key(CHECKPOINT_EVALUATION, name=checkpoint)
 
 
-def judged(corpus: str) -> tuple[str, str]:
+def benchmarks(checkpoint: str) -> Key:
+    return Key(BENCHMARKS, name=checkpoint)
+
+
+def judged(corpus: str) -> tuple[Key, Key]:
     """The documents of a corpus and quality's verdicts on them."""
     return scrubbed(corpus), quality(corpus)
-
-
-def is_of_corpus(key: str, corpus: str) -> bool:
-    """Whether a key is of a stage of the corpus, of one of the recipe's own filters on it, or of its token
-    shards.
-    """
-    return key.startswith(of_corpus(corpus, "")) or key == token_shards(corpus)
-
-
-def is_data(key: str) -> bool:
-    """Whether the versions of a key can be made again from the sources."""
-    return key.partition("/")[0] not in LASTING
-
-
-def corpus(key: str) -> str:
-    """The corpus of a key of a stage of a corpus, or of token shards."""
-    return key.split("/")[1]
-
-
-def stage(key: str) -> str:
-    """The stage of a key: that of a corpus, a filter's `filters/<name>`, TOKEN_SHARDS, or the key
-    itself.
-    """
-    family, _, rest = key.partition("/")
-    return rest.partition("/")[2] if family == CORPORA else family
-
-
-def decisions(corpus: str, part: str) -> str:
-    """The name, within a version of DEDUP, of the decisions on a part of a corpus."""
-    return f"{corpus}.{part}"
-
-
-def decided_corpus(name: str) -> str:
-    """The corpus of the decisions with this name."""
-    return name.partition(".")[0]
-
-
-def dedup_part(name: str) -> str:
-    """The name of a part of DEDUP among the inputs of a version that is made from some of its parts."""
-    return f"{DEDUP}/{name}"
-
-
-def is_dedup_part(name: str) -> bool:
-    return name.startswith(f"{DEDUP}/")
-
-
-def corpora_with_shards(keys: Iterable[str]) -> list[str]:
-    """The corpora whose token shards are among `keys`, in the order of `keys`."""
-    return [corpus(key) for key in keys if key.startswith(f"{TOKEN_SHARDS}/")]

@@ -19,7 +19,7 @@ from pipeline.store import variant_names
 from pipeline.store.bucket.s3 import NONE_YET
 from pipeline.store.errors import PipelineError
 from pipeline.store.files import Files
-from pipeline.store.keys import RECIPES, TOKENIZER
+from pipeline.store.keys import RECIPES, TOKENIZER, Key
 from pipeline.store.seeds import BASE, all_variants
 from trainer.system.durable import write_atomically
 
@@ -65,15 +65,15 @@ class LastVersions:
         write_atomically(path, text)
         self._files.push(path)
 
-    def get(self, key: str) -> str | None:
+    def get(self, key: Key) -> str | None:
         """The name of the version of `key`, if the recipe has used one and the record is not damaged."""
         return _name_in(self._path / key)
 
-    def since(self, key: str) -> int:
+    def since(self, key: Key) -> int:
         """Since when the recipe uses this version, in nanoseconds since 1970."""
         return (self._path / key).stat().st_mtime_ns
 
-    def use(self, key: str, name: str) -> None:
+    def use(self, key: Key, name: str) -> None:
         """Records that the recipe uses a version from now on."""
         if self.get(key) != name:
             if not (self._path / DESCRIPTION).exists():
@@ -95,7 +95,7 @@ class LastVersions:
             )
         self._seen[path] = etag or NONE_YET
 
-    def of_file(self, key: str) -> Iterator[str]:
+    def of_file(self, key: Key) -> Iterator[str]:
         """The names of the versions of `key` that the same file used last, under whatever name of the recipe
         and with whatever changes; first the one of `get`.
         """
@@ -121,7 +121,7 @@ class LastVersions:
                 raise
 
 
-def recorded(files: Files, changes_kept: int = CHANGES_KEPT) -> Iterable[tuple[str, str]]:
+def recorded(files: Files, changes_kept: int = CHANGES_KEPT) -> Iterable[tuple[Key, str]]:
     """Key and version name of everything that a recipe used last. Leaves out recipes whose file is gone,
     variants that their file no longer has and, of the runs with changed settings, all but the newest of each
     recipe.
@@ -134,14 +134,15 @@ def recorded(files: Files, changes_kept: int = CHANGES_KEPT) -> Iterable[tuple[s
     return users(files, changes_kept)
 
 
-def users(files: Files, changes_kept: int = CHANGES_KEPT) -> dict[tuple[str, str], RecipeName]:
+def users(files: Files, changes_kept: int = CHANGES_KEPT) -> dict[tuple[Key, str], RecipeName]:
     """Maps each key and version name to a recipe that used it last, preferably one without changes."""
-    found: dict[tuple[str, str], RecipeName] = {}
+    found: dict[tuple[Key, str], RecipeName] = {}
     for recipe in _in_effect(files, changes_kept):
         directory = files.root / RECIPES / recipe.directory
         for path in _records(directory):
             if name := _name_in(path):
-                found.setdefault((path.relative_to(directory).as_posix(), name), recipe)
+                key = Key.from_path(path.relative_to(directory).as_posix())
+                found.setdefault((key, name), recipe)
     return found
 
 

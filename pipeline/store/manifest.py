@@ -13,6 +13,7 @@ from typing import Any
 
 from pipeline.store.files import MANIFEST, Files, StoredFile, reports_on
 from pipeline.store.fingerprint import combined, file_sha256, fingerprint
+from pipeline.store.keys import Key
 from trainer.system.durable import write_atomically
 
 RECORDED_TOOLS = ("groundwork-lm", "numpy", "numba", "pyarrow", "tokenizers", "torch")
@@ -61,7 +62,7 @@ class Part:
 class Version:
     """A published version of `key`."""
 
-    key: str
+    key: Key
     path: Path
     manifest: dict[str, Any]
     store_files: Files = field(compare=False, repr=False)
@@ -148,7 +149,7 @@ def manifest_text(manifest: Mapping[str, Any]) -> str:
     return json.dumps({**manifest, CHECKSUM: _checksum(manifest)}, indent=1)
 
 
-def read_version(key: str, path: Path, files: Files) -> Version:
+def read_version(key: Key, path: Path, files: Files) -> Version:
     """The version in a directory. Raises OSError without a manifest, ValueError when the manifest is not what
     was written.
     """

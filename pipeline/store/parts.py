@@ -133,7 +133,7 @@ def kept_parts(store: Store, corpus: str) -> Iterator[KeptPart]:
     verdicts = {part.name: quality.file(part, "verdicts") for part in quality.parts}
     decisions = {part.name: dedup.file(part, "decisions") for part in dedup.parts}
     for part in scrubbed.parts:
-        tables = verdicts[part.name], decisions[keys.decisions(corpus, part.name)]
+        tables = verdicts[part.name], decisions[keys.DecidedPart(corpus, part.name).name]
         documents = scrubbed.file(part, "documents")
         yield KeptPart(part.name, documents, tables, part.files["documents"].bytes)
 

@@ -31,13 +31,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from pipeline.store import keys, locks
+from pipeline.store import locks
 from pipeline.store.atomic import writable
 from pipeline.store.bucket.files import cache_of
 from pipeline.store.damage import described, remedy
 from pipeline.store.draft import Draft
 from pipeline.store.files import Files
 from pipeline.store.fingerprint import canonical_json
+from pipeline.store.keys import DEDUP, Key
 from pipeline.store.last_versions import LastVersions, RecipeName
 from pipeline.store.manifest import Version
 from pipeline.store.versions import RUNS_LOCK, StoreError, Versions
@@ -53,13 +54,13 @@ class Wanted(Protocol):
     @property
     def name(self) -> RecipeName: ...
 
-    def find(self, store: "Store", key: str) -> "Version | Work":
+    def find(self, store: "Store", key: Key) -> "Version | Work":
         """The version of `key` that follows from the recipe, or the work that would make it. Raises
         StoreError when a version that it is made from is missing.
         """
         ...
 
-    def asset(self, key: str) -> str:
+    def asset(self, key: Key) -> Key:
         """The key of the asset that makes `key`: mostly itself."""
         ...
 
@@ -80,7 +81,7 @@ class Store(Versions):
         super().__init__(root, files)
         self._recipe = recipe
         self._before_making = before_making
-        self._used: dict[str, Version] = {}
+        self._used: dict[Key, Version] = {}
         self._last = recipe and LastVersions(self.files, recipe.name)
 
     def __reduce__(self) -> tuple[type["Store"], tuple[Path, None, Files]]:
@@ -89,7 +90,7 @@ class Store(Versions):
         """
         return Store, (self.root, None, self.files)
 
-    def current(self, key: str) -> Version:
+    def current(self, key: Key) -> Version:
         """The version of `key` that this run made or reused, else the one that follows from the recipe.
         Raises StoreError when there is none.
         """
@@ -100,11 +101,11 @@ class Store(Versions):
             self._used[key] = found
         return self._used[key]
 
-    def data_versions(self, read: Iterable[str]) -> dict[str, str]:
+    def data_versions(self, read: Iterable[Key]) -> dict[str, str]:
         """The data version of each key's `current` version: the inputs of a Work that reads them."""
-        return {key: self.current(key).data_version for key in read}
+        return {str(key): self.current(key).data_version for key in read}
 
-    def _missing(self, key: str, work: Work | None) -> str:
+    def _missing(self, key: Key, work: Work | None) -> str:
         newest = next(self.newest_first(key), None) if work else None
         different = " and ".join(work.differences(newest.manifest)) if work and newest else ""
         damage = self._damage_at(work) if work else ""
@@ -120,26 +121,26 @@ class Store(Versions):
             f"{key} has not been made for this recipe yet, the newest version has other {different}: {first}"
         )
 
-    def _asset(self, key: str) -> str:
+    def _asset(self, key: Key) -> Key:
         return self._recipe.asset(key) if self._recipe else key
 
-    def _remedy(self, key: str) -> str:
+    def _remedy(self, key: Key) -> str:
         return remedy(self._asset(key), self._recipe.name.variant if self._recipe else "")
 
-    def last_used(self, key: str) -> Version | None:
+    def last_used(self, key: Key) -> Version | None:
         """The version that this recipe used last, if it is still there. Its files may be damaged."""
         name = self._last.get(key) if self._last else None
         return self._readable(key, name)
 
-    def used_by_recipe_file(self, key: str) -> list[Path]:
+    def used_by_recipe_file(self, key: Key) -> list[Path]:
         """The versions that this recipe, then others in its file used last. They may be gone."""
         return [self.directory(key) / name for name in self._last.of_file(key)] if self._last else []
 
-    def in_use_since(self, key: str) -> int:
+    def in_use_since(self, key: Key) -> int:
         """Since when the recipe uses its version of `key`, in nanoseconds since 1970; 0 if it uses none."""
         return self._last.since(key) if self._last and self._last.get(key) else 0
 
-    def made_with(self, key: str, code_version: str, params: Any) -> Version | None:
+    def made_with(self, key: Key, code_version: str, params: Any) -> Version | None:
         """The version made with these settings, from whatever inputs, that this run or this recipe used
         last, else the newest such version. Its files may be damaged.
         """
@@ -150,7 +151,7 @@ class Store(Versions):
                 return version
         return None
 
-    def used_first(self, key: str) -> Iterator[Version]:
+    def used_first(self, key: Key) -> Iterator[Version]:
         """All versions of `key`: first the ones that this run and this recipe used last, then by age. Their
         files may be damaged.
         """
@@ -192,7 +193,8 @@ class Store(Versions):
         self._before_making()
         if damage := self._damage_at(work):
             log.warning("%s: it is made again, and what is damaged is moved aside", damage)
-        inputs = {keys.DEDUP if keys.is_dedup_part(name) else name for name in work.inputs}
+        made_from = map(Key.from_path, work.inputs)
+        inputs = {DEDUP if key.is_decided_part else key for key in made_from}
         self.check(*(self._used[key] for key in sorted(inputs & self._used.keys())))
 
     @contextmanager

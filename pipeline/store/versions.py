@@ -20,6 +20,7 @@ from pipeline.store.damage import Damage, DamageError, Look, described, inspect,
 from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.file_hashes import FileHashes
 from pipeline.store.files import MANIFEST, Files
+from pipeline.store.keys import Key
 from pipeline.store.manifest import Version, read_version
 from pipeline.store.work import Work
 
@@ -43,14 +44,18 @@ class Versions:
         """What is remembered of the files of this store, and of source files."""
         return FileHashes(self.root)
 
-    def directory(self, key: str) -> Path:
+    def directory(self, key: Key) -> Path:
         if not KEY.fullmatch(key):
             raise StoreError(
                 f"{key!r} is not a valid key: use letters, digits, '_', '-' and '.' between single slashes"
             )
         return self.root / key
 
-    def open(self, key: str, name: str) -> Version:
+    def key_of(self, folder: Path) -> Key:
+        """The key whose versions lie in a folder."""
+        return Key.from_path(folder.relative_to(self.root).as_posix())
+
+    def open(self, key: Key, name: str) -> Version:
         """The version in the directory `name` of `key`, whose files may be damaged. Raises StoreError when it
         is incomplete.
         """
@@ -64,13 +69,13 @@ class Versions:
                 f"{path / MANIFEST} is missing or damaged ({reason}): {self._remedy(key)}"
             ) from error
 
-    def _readable(self, key: str, name: str | None) -> Version | None:
+    def _readable(self, key: Key, name: str | None) -> Version | None:
         """As `open`; None if the version is incomplete."""
         with suppress(StoreError):
             return self.open(key, name) if name else None
         return None
 
-    def newest_first(self, key: str) -> Iterator[Version]:
+    def newest_first(self, key: Key) -> Iterator[Version]:
         """All complete versions of `key`. Their files may be damaged."""
         self.files.pull_manifests(self.directory(key))
         made = self.directory(key).glob(f"[!.]*/{MANIFEST}")
@@ -105,10 +110,10 @@ class Versions:
         except StoreError:
             return f"{path / MANIFEST} is missing or damaged"
 
-    def _remedy(self, key: str) -> str:
+    def _remedy(self, key: Key) -> str:
         return remedy(key)
 
-    def locked(self, key: str, name: str) -> AbstractContextManager[None]:
+    def locked(self, key: Key, name: str) -> AbstractContextManager[None]:
         """Waits for the process that works under this name. The lock ends with the process that holds it."""
         return locks.exclusive(self.directory(key) / f".{name}.lock", key)
 

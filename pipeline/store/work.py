@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from pipeline.store.fingerprint import canonical_json, fingerprint
+from pipeline.store.keys import Key
 
 SHOWN_DIFFERENCES = 4
 NAME_LENGTH = 16  # hex digits of a fingerprint in a directory's name
@@ -16,7 +17,7 @@ NAME_LENGTH = 16  # hex digits of a fingerprint in a directory's name
 class Work:
     """What to make, and from what. Its fingerprint is the name of the version."""
 
-    key: str
+    key: Key
     code_version: str
     params: Any
     inputs: dict[str, str]  # name -> data version

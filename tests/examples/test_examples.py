@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.recipe.loading import load_recipe
+from pipeline.store import keys
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
@@ -65,9 +66,9 @@ def test_the_classifier_rejects_by_score_and_a_new_threshold_measures_nothing(
 ) -> None:
     directory = copied("quality_classifier")
     store = run(directory)
-    measured = rows(store.current("corpora/manuals/filters/Prose"), "signals")
+    measured = rows(store.current(keys.filtered("manuals", "Prose")), "signals")
     scores = {row["id"]: row["score"] for row in measured}
-    verdicts = store.current("corpora/manuals/quality")
+    verdicts = store.current(keys.quality("manuals"))
     rejected = [row["id"] for row in rows(verdicts, "verdicts") if row["rule"] == "Prose"]
     assert verdicts.counts["rejected/Prose"] == len(rejected) > 0
     assert verdicts.counts["kept"] > len(rejected)
@@ -78,7 +79,7 @@ def test_the_classifier_rejects_by_score_and_a_new_threshold_measures_nothing(
     path.write_text(path.read_text().replace("min_score: 0.5", "min_score: 0.6"))
     store = run(directory)
     assert {made.parent.as_posix() for made in versions(store) - before} == {"corpora/manuals/quality"}
-    assert store.current("corpora/manuals/quality").counts["rejected/Prose"] > len(rejected)
+    assert store.current(keys.quality("manuals")).counts["rejected/Prose"] > len(rejected)
 
 
 def test_the_table_is_read_again_only_when_it_changed(copied: Callable[[str], Path]) -> None:
@@ -86,22 +87,22 @@ def test_the_table_is_read_again_only_when_it_changed(copied: Callable[[str], Pa
     command = [sys.executable, "articles.py", "articles.sqlite"]
     subprocess.run(command, cwd=directory, env={"PYTHONPATH": str(ROOT)}, check=True)
     store = run(directory)
-    raw = store.current("corpora/articles/raw")
+    raw = store.current(keys.raw("articles"))
     assert raw.counts["documents"] > 50
     assert rows(raw, "documents")[0]["url"].startswith("https://docs.python.org/3/")
-    assert run(directory).current("corpora/articles/raw").path == raw.path
+    assert run(directory).current(keys.raw("articles")).path == raw.path
     with closing(sqlite3.connect(directory / "articles.sqlite")) as connection, connection:
         connection.execute("UPDATE articles SET body = 'Shorter.', updated = '2026-02-01' WHERE id = 7")
     store = run(directory)
-    assert "Shorter." in [row["text"] for row in rows(store.current("corpora/articles/raw"), "documents")]
+    assert "Shorter." in [row["text"] for row in rows(store.current(keys.raw("articles")), "documents")]
 
 
 def test_the_transform_removes_menus_notices_and_footers(copied: Callable[[str], Path]) -> None:
     store = run(copied("boilerplate"))
-    transformed = store.current("corpora/pages/transformed")
+    transformed = store.current(keys.transformed("pages"))
     assert transformed.counts["changed"] == transformed.counts["documents"] == 6
-    assert store.current("corpora/pages/quality").counts["kept"] == 6
-    texts = [row["text"] for row in rows(store.current("corpora/pages/scrubbed"), "documents")]
+    assert store.current(keys.quality("pages")).counts["kept"] == 6
+    texts = [row["text"] for row in rows(store.current(keys.scrubbed("pages")), "documents")]
     assert all(text.endswith(".") and "\n" not in text for text in texts)
-    raw = [row["text"] for row in rows(store.current("corpora/pages/raw"), "documents")]
+    raw = [row["text"] for row in rows(store.current(keys.raw("pages")), "documents")]
     assert all("Home | Stories" in text and "cookies" in text for text in raw)

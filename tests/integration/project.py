@@ -177,7 +177,7 @@ class Project:
             *(f"token_shards/{corpus['name']}" for corpus in self.recipe["corpora"]),
         ]
         versions = {key: store.current(key).data_version for key in keys}
-        exported = store.current("exported_model")
+        exported = store.current(keys.EXPORTED_MODEL)
         weights = next(part.files["model.safetensors"].sha256 for part in exported.parts)
         return versions | {"weights": weights}
 

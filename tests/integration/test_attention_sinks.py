@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from pipeline.store import keys
 from tests.integration.project import Project
 
 
@@ -19,7 +20,7 @@ def test_a_recipe_with_attention_sinks_ends_in_an_export_that_says_who_reads_it(
     assert status == 0, said
     assert "only `python -m trainer` will read the exported model" in said
 
-    exported = project.store.current("exported_model").path
+    exported = project.store.current(keys.EXPORTED_MODEL).path
     assert json.loads((exported / "config.json").read_text())["model_type"] == "groundwork"
     card = (exported / "README.md").read_text()
     assert "library_name: groundwork" in card

@@ -18,6 +18,7 @@ from pipeline.assets.operations import orphaned_runs
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.operations.sensors import CHANGE_TAG
 from pipeline.steps.tokens.shards import prefixes
+from pipeline.store import keys
 from tests.integration.project import Project
 from trainer.data.shards import Shard
 
@@ -110,7 +111,7 @@ def data_versions(project: Project) -> dict[str, str]:
 
 
 def ids_in(project: Project, corpus: str) -> set[bytes]:
-    version = project.store.current(f"token_shards/{corpus}")
+    version = project.store.current(keys.token_shards(corpus))
     shards = [Shard(prefix) for split in ("train", "validation") for prefix in prefixes(version, split)]
     return {np.asarray(shard.document(i)).tobytes() for shard in shards for i in range(shard.num_documents)}
 
@@ -151,10 +152,10 @@ def test_after_a_change_of_the_recipe_a_change_of_one_corpus_makes_all_by_the_ne
 def test_other_bytes_with_the_same_text_are_read_again_and_nothing_else_is_made(site: Site) -> None:
     path = site.project.directory / "topics.jsonl"
     path.write_text(path.read_text() + "\n")
-    before = site.project.store.current("corpora/topics/scrubbed").path
+    before = site.project.store.current(keys.scrubbed("topics")).path
     (request,) = site.tick().run_requests or []
     assert "corpora/topics/raw" in site.retokenize(request)
-    assert site.project.store.current("corpora/topics/scrubbed").path == before
+    assert site.project.store.current(keys.scrubbed("topics")).path == before
     assert not site.tick().run_requests
 
 

@@ -57,13 +57,13 @@ def test_a_run_answers_its_benchmarks_and_leaves_their_texts_out_of_its_training
     project.recipe |= {"evaluation": {"benchmarks": [chapters]}, "decontamination": "benchmarks"}
     status, said = project.run()
     assert status == 0, said
-    contaminated = project.store.current("corpora/topics/contamination")
+    contaminated = project.store.current(keys.contamination("topics"))
     assert contaminated.counts["contaminated/chapters"] >= 30
-    evaluation = json.loads((project.store.current("evaluation").path / "evaluation.json").read_text())
+    evaluation = json.loads((project.store.current(keys.EVALUATION).path / "evaluation.json").read_text())
     scores = evaluation["benchmarks"]["chapters"]
     assert scores["items"] == 40 and scores["chance"] == pytest.approx(1 / 3)
     assert scores["texts_removed"] and scores["metric"] == "accuracy_per_character"
-    card = (project.store.current("exported_model").path / "README.md").read_text()
+    card = (project.store.current(keys.EXPORTED_MODEL).path / "README.md").read_text()
     # Fourteen words are more than the model's windows hold where they are long.
     assert scores["cut"] and f"| chapters | 40 ({scores['cut']} cut) |" in card
     assert "## Benchmarks" in card and card.count("| yes |") == 1
@@ -83,12 +83,12 @@ def test_a_run_answers_its_benchmarks_and_leaves_their_texts_out_of_its_training
     # One more benchmark: the other is not computed again, and the model stays.
     sets = [{"name": "chapters", "source": {"kind": "benchmark", **chapters}}]
     more = {"name": "more", "path": str(ask(project.directory / "more.jsonl", words=9))}
-    before = (project.store.current("pretrained_model").path, evaluation["benchmarks"]["chapters"])
+    before = (project.store.current(keys.PRETRAINED_MODEL).path, evaluation["benchmarks"]["chapters"])
     project.recipe |= {"evaluation": {"benchmarks": [chapters, more]}, "decontamination": {"sets": sets}}
     status, said = project.run()
     assert status == 0, said
-    evaluation = json.loads((project.store.current("evaluation").path / "evaluation.json").read_text())
-    assert (project.store.current("pretrained_model").path, evaluation["benchmarks"]["chapters"]) == before
+    evaluation = json.loads((project.store.current(keys.EVALUATION).path / "evaluation.json").read_text())
+    assert (project.store.current(keys.PRETRAINED_MODEL).path, evaluation["benchmarks"]["chapters"]) == before
     assert not evaluation["benchmarks"]["more"]["texts_removed"]
     answers = sorted(
         (project.home / "store" / "benchmarks" / final).glob("[!.]*/chapters.log_likelihoods.jsonl")
@@ -150,18 +150,18 @@ def test_each_variant_is_scored_on_the_same_text_as_transformers_scores_it(
         status, said = project.run("--tags", json.dumps({"dagster/partition": variant}))
         assert status == 0, said
         store = Store(project.home / "store", RecipeVersions(load(project.write_recipe(), variant)))
-        assert store.current("corpora/topics/contamination").counts["contaminated/unread"]
-        windows = pq.read_table(store.current("evaluation_texts/unread").only("windows").path)
-        evaluation = json.loads((store.current("evaluation").path / "evaluation.json").read_text())
+        assert store.current(keys.contamination("topics")).counts["contaminated/unread"]
+        windows = pq.read_table(store.current(keys.evaluation_text("unread")).only("windows").path)
+        evaluation = json.loads((store.current(keys.EVALUATION).path / "evaluation.json").read_text())
         scores = evaluation["benchmarks"]["unread"]
         assert scores["items"] == windows.num_rows and scores["texts_removed"]
-        wanted = bits_per_byte(store.current("exported_model").path, windows.column("text").to_pylist())
+        wanted = bits_per_byte(store.current(keys.EXPORTED_MODEL).path, windows.column("text").to_pylist())
         assert scores["bits_per_byte"]["value"] == pytest.approx(wanted, rel=1e-4)
     project.enter(monkeypatch)
     capfd.readouterr()
     assert main(["benchmark", "--on", "recipe", "--variant", "wide", "--json"]) == 0
     assert json.loads(capfd.readouterr().out)["unread"] == scores
-    assert len(list(project.store.directory("evaluation_texts/unread").glob("*/manifest.json"))) == 1
+    assert len(list(project.store.directory(keys.evaluation_text("unread")).glob("*/manifest.json"))) == 1
 
 
 def bits_per_byte(exported: Path, windows: list[str]) -> float:

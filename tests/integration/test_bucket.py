@@ -16,6 +16,7 @@ from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.sections import LaunchParams
 from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.steps.training.launcher import Launcher
+from pipeline.store import keys
 from pipeline.store.bucket.files import cache_of
 from pipeline.store.files import MANIFEST
 from pipeline.store.store import Store
@@ -92,7 +93,7 @@ def test_a_run_in_a_bucket_is_that_of_a_directory_and_every_command_reads_it(
     project = make_project(tmp_path / "project")
     status, said = project.run()
     assert status == 0, said
-    name = project.store.current("pretrained_model").path.name[:8] + "-00000032"
+    name = project.store.current(keys.PRETRAINED_MODEL).path.name[:8] + "-00000032"
     text = python_topics()[3]["text"][200:700]
     questions = [["trace", text, "--json"], ["trace", text, "--json", "--checkpoint", name]]
     traced = [project.command(*question) for question in questions]
@@ -120,7 +121,7 @@ def test_a_run_in_a_bucket_is_that_of_a_directory_and_every_command_reads_it(
     for number, arguments in enumerate(COMMANDS):
         said = there.on_another_machine(f"cache-{number}").command(*arguments)
         assert "damaged in" in said or arguments[0] != "verify"
-    checkpoint = there.store.current("pretrained_model").path.name[:8] + "-00000032"
+    checkpoint = there.store.current(keys.PRETRAINED_MODEL).path.name[:8] + "-00000032"
     elsewhere = there.on_another_machine("elsewhere")
     assert "corpora/topics/raw" in elsewhere.command("lineage", "--json", checkpoint)
     assert "trained" in elsewhere.command("lineage", "--document", "again")

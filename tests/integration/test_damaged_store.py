@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from pipeline.store import keys
 from pipeline.store.files import MANIFEST
 from tests.integration.project import ROOT, Project
 from tests.pipeline.store.test_damage import flip
@@ -30,15 +31,15 @@ def test_one_run_mends_a_store_that_is_damaged_in_many_places(
     project = make_project(tmp_path / "project")
     assert project.run()[0] == 0
     before, store = project.content(), project.store
-    flip(store.current("corpora/topics/raw").files("documents")[0].path, 500)
-    shutil.rmtree(store.current("corpora/stdlib/scrubbed").path)
-    (store.current("corpora/topics/quality").path / MANIFEST).write_text("")
-    flip(store.current("corpora/topics/signatures").files("runs")[0].path, 3000)
-    (store.current("dedup").path / MANIFEST).unlink()
-    shard = next(store.current("token_shards/topics").path.rglob("train/*.bin"))
+    flip(store.current(keys.raw("topics")).files("documents")[0].path, 500)
+    shutil.rmtree(store.current(keys.scrubbed("stdlib")).path)
+    (store.current(keys.quality("topics")).path / MANIFEST).write_text("")
+    flip(store.current(keys.signatures("topics")).files("runs")[0].path, 3000)
+    (store.current(keys.DEDUP).path / MANIFEST).unlink()
+    shard = next(store.current(keys.token_shards("topics")).path.rglob("train/*.bin"))
     os.truncate(shard, 100)
-    shutil.rmtree(store.current("pretrained_model").path)
-    flip(store.current("exported_model").path / "model.safetensors", 5000)
+    shutil.rmtree(store.current(keys.PRETRAINED_MODEL).path)
+    flip(store.current(keys.EXPORTED_MODEL).path / "model.safetensors", 5000)
     seen = verified(project)
     assert seen.returncode == 2 and f"DAMAGED  {shard} has 100 bytes" in seen.stdout, seen.stderr
     status, said = project.run()
@@ -47,7 +48,7 @@ def test_one_run_mends_a_store_that_is_damaged_in_many_places(
     assert project.content() == before
     assert verified(project).returncode == 0
 
-    (project.store.current("tokenizer").path / "tokenizer.json").unlink()
+    (project.store.current(keys.TOKENIZER).path / "tokenizer.json").unlink()
     status, said = project.run()
     assert status == 1 and "tokenizer.json is missing: the tokenizer is frozen" in said
     asked = tmp_path / "asked.yaml"

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from pipeline.cli import main
+from pipeline.store import keys
 from tests.integration.project import Project, python_topics
 
 
@@ -25,9 +26,9 @@ def test_a_model_is_trained_without_what_is_in_a_corpus_with_train_false(
     project.recipe["corpora"].insert(0, {"name": "known", "source": source, "train": False})
     status, said = project.run()
     assert status == 0, said
-    shards = project.store.current("token_shards/known").counts
+    shards = project.store.current(keys.token_shards("known")).counts
     assert (shards["train_tokens"], shards["validation_documents"]) == (0, 0)
-    removed = project.store.current("dedup").counts
+    removed = project.store.current(keys.DEDUP).counts
     assert removed["removed/excluded"] > 20 and removed["duplicates_of/known"] >= removed["removed/excluded"]
     (config,) = (project.home / "store" / "runs").glob("*/config.yaml")
     trained = [corpus["name"] for corpus in yaml.safe_load(config.read_text())["data"]["corpora"]]

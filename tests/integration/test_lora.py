@@ -16,6 +16,7 @@ from pipeline.recipe.loading import load_recipe
 from pipeline.steps.lineage.checkpoints import Checkpoint
 from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.steps.training import plan
+from pipeline.store import keys
 from pipeline.store.store import Store
 from tests.integration.project import Project, conversations, until
 from tests.integration.test_interrupted import trainers
@@ -35,7 +36,7 @@ def last_checkpoint(project: Project, section: str) -> Checkpoint:
 
 
 def exported(project: Project, section: str) -> Path:
-    return store(project, section).current("exported_model").directory()
+    return store(project, section).current(keys.EXPORTED_MODEL).directory()
 
 
 def hashes(checkpoint: Checkpoint) -> dict[str, str]:
@@ -85,7 +86,9 @@ def test_peft_opens_the_adapter_over_the_base_and_it_is_the_exported_model(adapt
 
 
 def test_the_base_which_knows_no_conversations_is_compared_on_text_alone(adapted: Project) -> None:
-    tuning = json.loads(store(adapted, "sft").current("evaluation").only("evaluation").read_text())["tuning"]
+    tuning = json.loads(store(adapted, "sft").current(keys.EVALUATION).only("evaluation").read_text())[
+        "tuning"
+    ]
     assert tuning["losses"]["before"]["answers"] is None
     assert tuning["losses"]["before"]["text"]["loss"] > 0
     assert tuning["kinds"][-1]["stops after"] > 0.9 and "stops before" not in tuning["kinds"][-1]
@@ -140,7 +143,7 @@ def test_preferences_are_learnt_from_the_merged_weights(adapted: Project, tmp_pa
         assert hashes(last_checkpoint(one, "sft")) == sft
         lineage = last_checkpoint(one, "dpo").lineage
         assert lineage["pretrained"]["lineage"]["variant"] == "sft"
-        evaluation = json.loads(store(one, "dpo").current("evaluation").only("evaluation").read_text())
+        evaluation = json.loads(store(one, "dpo").current(keys.EVALUATION).only("evaluation").read_text())
         assert evaluation["tuning"]["losses"]["after"]["answers"]["accuracy"] > 0.5
     assert not (last_checkpoint(adapted, "dpo").path / "adapter").exists()
     settings = json.loads((last_checkpoint(project, "dpo").path / "adapter/adapter_config.json").read_text())

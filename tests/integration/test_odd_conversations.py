@@ -8,6 +8,7 @@ import pytest
 
 from pipeline.recipe import variants
 from pipeline.steps.recipe_versions import RecipeVersions
+from pipeline.store import keys
 from pipeline.store.store import Store
 from tests.integration.project import Project
 from tests.pipeline.sources.talks import files
@@ -50,8 +51,8 @@ def test_rows_of_all_forms_and_talks_that_cannot_be_asked_go_through_both_jobs(
     for section, rows in (("sft", 1050), ("dpo", 1000)):
         recipe = variants.load(project.write_recipe(), section)
         of_section = Store(project.home / "store", RecipeVersions(recipe))
-        raw = of_section.current(f"corpora/{section}_words/raw").counts
+        raw = of_section.current(keys.raw(f"{section}_words")).counts
         assert raw["documents"] + raw["set_aside"] >= rows
-        tuning = json.loads(of_section.current("evaluation").only("evaluation").read_text())["tuning"]
+        tuning = json.loads(of_section.current(keys.EVALUATION).only("evaluation").read_text())["tuning"]
         assert tuning["asked"] > 0
     assert raw["set_aside/not_learnt"] > 100

@@ -15,6 +15,7 @@ from pipeline.recipe import variants
 from pipeline.steps.lineage.checkpoints import Checkpoint
 from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.steps.training import plan
+from pipeline.store import keys
 from pipeline.store.store import Store
 from tests.integration.project import Project, conversations
 from tests.pipeline.steps.export.test_gguf import LlamaCpp
@@ -31,9 +32,10 @@ def store(project: Project, section: str) -> Store:
 def content(project: Project, section: str) -> dict[str, str]:
     """The weights of a section's export, and the data version of each of its stages."""
     of_section = store(project, section)
-    (part,) = of_section.current("exported_model").parts[:1]
+    (part,) = of_section.current(keys.EXPORTED_MODEL).parts[:1]
     versions = {
-        key: of_section.current(key).data_version for key in ("dedup", f"token_shards/{section}_words")
+        key: of_section.current(key).data_version
+        for key in (keys.DEDUP, keys.token_shards(f"{section}_words"))
     }
     return versions | {"weights": part.files["model.safetensors"].sha256}
 
@@ -83,7 +85,9 @@ def test_the_lineage_and_the_card_say_how_long_a_section_was_trained(aligned: Pr
     assert training["max_tokens"] == checkpoint.tokens > training["global_batch_tokens"]
     assert training["schedule"]["warmup_tokens"] == round(checkpoint.tokens / 50)
     steps = checkpoint.tokens // training["global_batch_tokens"]
-    card = (store(aligned, section).current("exported_model").path / "README.md").read_text(encoding="utf-8")
+    card = (store(aligned, section).current(keys.EXPORTED_MODEL).path / "README.md").read_text(
+        encoding="utf-8"
+    )
     assert re.search(rf"\| steps \| {steps:,}\b", card)
     assert f"{checkpoint.tokens:,}" in command(aligned, "pipeline", "lineage", checkpoint.name)
 
@@ -110,12 +114,14 @@ def test_what_is_up_to_date_is_not_made_again(aligned: Project) -> None:
 @pytest.mark.slow
 def test_tuning_is_measured_beside_what_was_there_before(aligned: Project) -> None:
     for section in SECTIONS:
-        evaluation = json.loads(store(aligned, section).current("evaluation").only("evaluation").read_text())
+        evaluation = json.loads(
+            store(aligned, section).current(keys.EVALUATION).only("evaluation").read_text()
+        )
         losses = evaluation["tuning"]["losses"]
         assert losses["before"].keys() == losses["after"].keys() == {"answers", "text"}
         assert evaluation["tuning"]["kinds"][-1]["asked"] > 0
     assert losses["after"]["answers"]["accuracy"] > 0.5
-    sft = json.loads(store(aligned, "sft").current("evaluation").only("evaluation").read_text())["tuning"]
+    sft = json.loads(store(aligned, "sft").current(keys.EVALUATION).only("evaluation").read_text())["tuning"]
     assert sft["losses"]["after"]["answers"]["loss"] < sft["losses"]["before"]["answers"]["loss"] / 2
 
 
@@ -159,7 +165,7 @@ def test_other_programs_ask_alike_and_answer_alike(aligned: Project, tmp_path: P
     text of the likeliest tokens, and [END] ends it.
     """
     transformers = pytest.importorskip("transformers")
-    exported = store(aligned, "sft").current("exported_model").directory()
+    exported = store(aligned, "sft").current(keys.EXPORTED_MODEL).directory()
     form, questions = ChatFormat.of(exported), [one["messages"][:1] for one in conversations()[:50]]
     tokenizer = transformers.AutoTokenizer.from_pretrained(exported)
     model = transformers.AutoModelForCausalLM.from_pretrained(exported)

@@ -12,6 +12,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 
 from pipeline.cli import main
 from pipeline.cli.summary import ui_command
+from pipeline.store import keys
+from pipeline.store.keys import Key
 from tests.integration.project import ROOT, Project
 from trainer.config import SamplesConfig
 from trainer.hf import load_model
@@ -25,12 +27,12 @@ def materializations(project: Project, key: list[str]) -> list[dg.AssetMateriali
 
 
 def test_every_stage_reports_its_data_version_and_what_became_of_the_documents(finished: Project) -> None:
-    keys = [
+    paths = [
         ["corpora", corpus, stage]
         for corpus in ("topics", "stdlib")
         for stage in ("raw", "scrubbed", "quality")
     ]
-    keys += [
+    paths += [
         ["dedup"],
         ["tokenizer"],
         ["token_shards", "topics"],
@@ -39,11 +41,12 @@ def test_every_stage_reports_its_data_version_and_what_became_of_the_documents(f
         ["evaluation"],
         ["exported_model"],
     ]
-    for key in keys:
+    for key in paths:
         (event,) = materializations(finished, key)
         assert (
             event.tags
-            and event.tags["dagster/data_version"] == finished.store.current("/".join(key)).data_version
+            and event.tags["dagster/data_version"]
+            == finished.store.current(Key.from_path("/".join(key))).data_version
         )
         assert event.metadata["seconds"].value is not None
     (quality,) = materializations(finished, ["corpora", "stdlib", "quality"])
@@ -67,8 +70,8 @@ def test_documents_in_are_documents_kept_and_rejected_at_every_stage(finished: P
     )
     quality = counts["corpora/topics/quality"]
     assert quality["kept"] + quality["rejected"] == quality["documents"]
-    dedup = finished.store.current("dedup").counts
-    shards = [finished.store.current(f"token_shards/{corpus}").counts for corpus in ("topics", "stdlib")]
+    dedup = finished.store.current(keys.DEDUP).counts
+    shards = [finished.store.current(keys.token_shards(corpus)).counts for corpus in ("topics", "stdlib")]
     assert dedup["kept"] + dedup["removed"] == dedup["documents"]
     assert sum(found["train_documents"] + found["validation_documents"] for found in shards) == dedup["kept"]
     assert dedup["removed/exact"] >= 1
@@ -76,7 +79,7 @@ def test_documents_in_are_documents_kept_and_rejected_at_every_stage(finished: P
 
 
 def test_an_address_is_gone_from_everything_that_a_model_could_see(finished: Project) -> None:
-    assert finished.store.current("corpora/topics/scrubbed").counts["spans/email"] >= 1
+    assert finished.store.current(keys.scrubbed("topics")).counts["spans/email"] >= 1
     later = [
         path
         for key in ("corpora/topics/scrubbed", "dedup", "tokenizer", "token_shards")
@@ -97,7 +100,7 @@ def test_each_checkpoint_is_an_entry_with_the_versions_it_was_made_from(finished
     lineage = json.loads((Path(final.metadata["path"].value) / "lineage.json").read_text())
     assert (
         lineage["assets"]["corpora/topics/raw"]["data_version"]
-        == finished.store.current("corpora/topics/raw").data_version
+        == finished.store.current(keys.raw("topics")).data_version
     )
     assert lineage["recipe"]["name"] == "tiny"
 
@@ -112,12 +115,12 @@ def test_the_run_is_on_the_leaderboard(finished: Project) -> None:
     shown = {"recipe": "tiny", "tokens": "16,384", "done": "100%", "checkpoints": "2"}
     assert shown.items() <= found.items()
     assert float(found["bits per byte"]) == pytest.approx(bits, abs=1e-4)
-    run = finished.store.current("pretrained_model").fingerprint[:8]
+    run = finished.store.current(keys.PRETRAINED_MODEL).fingerprint[:8]
     assert found["run"].startswith(f"[tiny {run}](/assets/checkpoint?view=partitions&partition={run}-")
 
 
 def test_transformers_opens_the_export_and_its_logits_are_the_trainers(finished: Project) -> None:
-    exported = finished.store.current("exported_model").path
+    exported = finished.store.current(keys.EXPORTED_MODEL).path
     # the machines it was trained on
     assert "launch" not in json.loads((exported / "lineage.json").read_text())["recipe"]
     tokenizer = AutoTokenizer.from_pretrained(exported)
@@ -133,7 +136,7 @@ def test_transformers_opens_the_export_and_its_logits_are_the_trainers(finished:
 def test_the_exported_tokenizer_begins_a_text_as_in_training_and_the_frozen_one_does_not_change(
     finished: Project,
 ) -> None:
-    exported, frozen = (finished.store.current(key).path for key in ("exported_model", "tokenizer"))
+    exported, frozen = (finished.store.current(key).path for key in (keys.EXPORTED_MODEL, keys.TOKENIZER))
     prompts, plain = AutoTokenizer.from_pretrained(exported), AutoTokenizer.from_pretrained(frozen)
     ids = prompts("Return the").input_ids
     assert ids == [plain.convert_tokens_to_ids("[BOT]"), *plain("Return the").input_ids]
@@ -167,7 +170,7 @@ def test_the_summary_says_where_the_model_is_and_how_good_it_is(
     finished.enter(monkeypatch)
     assert main(["summary"]) == 0
     said = capsys.readouterr().out
-    assert str(finished.store.current("exported_model").path) in said
+    assert str(finished.store.current(keys.EXPORTED_MODEL).path) in said
     assert "bits per byte" in said and "xz -9" in said and "Return the" in said
     assert (
         "Training     16,384 tokens in 0.0" in said
@@ -208,16 +211,16 @@ def test_settings_given_with_c_override_the_recipe(finished: Project, tmp_path: 
         "overrides": changes,
     }
     override.write_text(yaml.safe_dump({"resources": {"workshop": {"config": config}}}))
-    before = finished.store.current("token_shards/topics").counts["validation_documents"]
+    before = finished.store.current(keys.token_shards("topics")).counts["validation_documents"]
     status, said = finished.run("-c", str(override), job="retokenize")
     assert status == 0, said
-    changed = finished.store_of(changes).current("token_shards/topics")
+    changed = finished.store_of(changes).current(keys.token_shards("topics"))
     assert changed.counts["validation_documents"] > before
     with dg.DagsterInstance.from_config(str(finished.home)) as instance:
         tags = instance.get_runs(limit=1)[0].tags
     shown = {name: text for name, text in tags.items() if not name.startswith((".dagster/", "dagster/"))}
     assert shown == {"name": "more held out", "shards.validation_fraction": "0.2"}
-    assert finished.store.current("token_shards/topics").counts["validation_documents"] == before
+    assert finished.store.current(keys.token_shards("topics")).counts["validation_documents"] == before
 
 
 def test_a_bad_setting_is_one_line_and_no_run(finished: Project, tmp_path: Path) -> None:

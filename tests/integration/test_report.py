@@ -10,6 +10,7 @@ from pipeline.reports.regulators import GAP
 from pipeline.steps.lineage.checkpoints import checkpoints
 from pipeline.steps.model import evaluate
 from pipeline.store import keys
+from pipeline.store.keys import Key
 from tests.integration.project import Project
 from tests.pages import SECTIONS, Page
 
@@ -39,7 +40,7 @@ def test_every_section_is_there_and_nothing_is_loaded(page: Page) -> None:
 @pytest.mark.slow
 def test_the_numbers_are_those_of_the_store(finished: Project, page: Page) -> None:
     store, sections = finished.store, page.sections
-    evaluation = evaluate.read(store.current("evaluation"))
+    evaluation = evaluate.read(store.current(keys.EVALUATION))
     last = [one for one in checkpoints(store) if one.saved][-1]
     assert last.name in sections[""]
     assert f"trained on {last.tokens:,} tokens" in sections[""]
@@ -47,8 +48,8 @@ def test_the_numbers_are_those_of_the_store(finished: Project, page: Page) -> No
         assert f"{bits:.3f}" in sections[""]
         assert f"{bits:.3f}" in sections["Scores"]
     for corpus in CORPORA:
-        raw, quality = (store.current(f"corpora/{corpus}/{stage}") for stage in ("raw", "quality"))
-        shards = store.current(f"token_shards/{corpus}").counts
+        raw, quality = (store.current(Key(stage, corpus)) for stage in ("raw", "quality"))
+        shards = store.current(keys.token_shards(corpus)).counts
         for number in (raw.counts["documents"], raw.counts["text_bytes"], shards["train_tokens"]):
             assert f"{number:,}" in sections["Documents and bytes after each stage"]
         for rule in (name for name in quality.counts if name.startswith("rejected/")):

@@ -22,6 +22,7 @@ from pipeline.steps.training.launcher import Launcher
 from pipeline.store import keys, variant_names
 from pipeline.store.engines.local import Engine, LocalEngine
 from pipeline.store.errors import PipelineError
+from pipeline.store.keys import Key
 from pipeline.store.store import Store, StoreError, check_place, default_store
 from trainer.config.model import READ_HERE_ONLY
 from trainer.system import terminal
@@ -169,7 +170,7 @@ class PipelineResources(dg.ConfigurableResource):
         while parent and (run := instance.get_run_by_id(parent)):
             for entry in instance.all_logs(parent, dg.DagsterEventType.ASSET_MATERIALIZATION):
                 made = entry.asset_materialization
-                key = "/".join(made.asset_key.path) if made else ""
+                key = Key.from_path("/".join(made.asset_key.path)) if made else None
                 if made and key in given:
                     given.remove(key)
                     with suppress(PipelineError):  # it was removed since, and is read again

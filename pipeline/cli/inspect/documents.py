@@ -67,7 +67,7 @@ def _entries(asked: Subject, rule: str, draw: Draw) -> Iterator[str]:
     which = pc.field("rule") == rule
     if rule in DUPLICATES:
         decisions = rejections.stored(store, [""], lambda _: keys.DEDUP, "decisions")
-        removed = (one for one in decisions if keys.decided_corpus(one[0][1]) in corpora)
+        removed = (one for one in decisions if keys.DecidedPart.from_name(one[0][1]).corpus in corpora)
         drawn = [row for _, rows in draw.rows(removed, pc.field("reason") == rule) for row in rows]
         return entries.duplicates(store, recipe.corpus_names, drawn)
     if rule == CONTAMINATED:

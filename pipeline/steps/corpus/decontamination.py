@@ -21,6 +21,7 @@ from pipeline.store import keys
 from pipeline.store.engines.local import Engine
 from pipeline.store.errors import PipelineError
 from pipeline.store.files import StoredFile
+from pipeline.store.keys import Key
 from pipeline.store.manifest import File, Part, Version
 from pipeline.store.params import required
 from pipeline.store.parquet import PartWriter, batches, kept_batches
@@ -127,7 +128,7 @@ class Contamination(CorpusStage):
         return [cls(corpus, recipe.decontamination)] if recipe.decontamination else []
 
     @property
-    def reads(self) -> Sequence[str]:
+    def reads(self) -> Sequence[Key]:
         return [*keys.judged(self.corpus), keys.EVALUATION_NGRAMS]
 
     def work(self, store: Store) -> Work:

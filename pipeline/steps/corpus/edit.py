@@ -17,6 +17,7 @@ from pipeline.steps.corpus.transform import text_after_transforms
 from pipeline.steps.stage import CorpusStage, Page
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine
+from pipeline.store.keys import Key
 from pipeline.store.manifest import Part, Version
 from pipeline.store.params import DOCUMENT_SCHEMA
 from pipeline.store.parquet import PartWriter, batches
@@ -32,7 +33,7 @@ COUNTED = ("documents", "text_bytes", "changed", "cuts", "bytes_cut")
 class Edited(CorpusStage):
     """Tables `documents` and `cuts`. `documents`: the key of what is edited."""
 
-    documents: str
+    documents: Key
     params: edits.EditParams
 
     name = "edited"
@@ -55,7 +56,7 @@ class Edited(CorpusStage):
         return RepeatedUnits(self.corpus, self.documents, self.params.repeated)
 
     @property
-    def reads(self) -> Sequence[str]:
+    def reads(self) -> Sequence[Key]:
         return [self.documents, *([self._units.key] if self.params.repeated else [])]
 
     def work(self, store: Store) -> Work:
@@ -70,7 +71,7 @@ class Edited(CorpusStage):
         return derive(store, engine, work, tasks, partial(_edit_part, params=self.params))
 
 
-def text_after_edits(recipe: Recipe, corpus: str) -> str:
+def text_after_edits(recipe: Recipe, corpus: str) -> Key:
     """The key of the documents of a corpus after the transforms and the edits, if it has any."""
     return keys.edited(corpus) if recipe.is_edited(corpus) else text_after_transforms(recipe, corpus)
 

@@ -17,6 +17,7 @@ from pipeline.steps.corpus.ingest import Raw
 from pipeline.steps.stage import DataStage, Page
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine
+from pipeline.store.keys import Key
 from pipeline.store.manifest import Part, Version
 from pipeline.store.parquet import PartWriter, batches, read_table
 from pipeline.store.store import Store
@@ -51,7 +52,7 @@ class EvaluationWindows(DataStage):
         return list(map(cls, recipe.evaluation.texts))
 
     @property
-    def key(self) -> str:
+    def key(self) -> Key:
         return keys.evaluation_text(self.text.name)
 
     @property

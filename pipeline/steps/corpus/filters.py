@@ -18,6 +18,7 @@ from pipeline.stages import quality
 from pipeline.stages.fasttext import ModelError
 from pipeline.steps.corpus.failures import UserCodeStage
 from pipeline.store import keys
+from pipeline.store.keys import Key
 from pipeline.store.manifest import Version
 from pipeline.store.params import anchored
 from pipeline.store.parquet import read_table
@@ -38,18 +39,18 @@ class Filtered(UserCodeStage):
 
     name = keys.FILTERS
     version = VERSION
-    made_by = keys.quality("{corpus}")
+    made_by = keys.quality(keys.ANY_CORPUS)
 
     @classmethod
     def of(cls, recipe: Recipe, corpus: str) -> Sequence[Self]:
         return [cls(corpus, Filter(entry)) for entry in recipe.rules(corpus).quality.filters]
 
     @property
-    def key(self) -> str:
+    def key(self) -> Key:
         return keys.filtered(self.corpus, self.filter.entry.name)
 
     @property
-    def reads(self) -> Sequence[str]:
+    def reads(self) -> Sequence[Key]:
         model = [keys.QUALITY_MODEL] if self.filter.entry.python == OWN_SCORE else []
         return [self.documents, *model]
 

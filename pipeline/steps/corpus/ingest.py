@@ -32,7 +32,7 @@ from pipeline.store.engines.local import Engine
 from pipeline.store.errors import PipelineError
 from pipeline.store.fingerprint import combined
 from pipeline.store.forgotten import Forgotten, forgotten, names
-from pipeline.store.keys import FORGOTTEN
+from pipeline.store.keys import FORGOTTEN, Key
 from pipeline.store.manifest import Part, Version, breakdown, total_counts
 from pipeline.store.params import DOCUMENT_SCHEMA
 from pipeline.store.parquet import PartWriter
@@ -88,7 +88,7 @@ class Raw(CorpusStage):
         return {"corpus": self.corpus, "source": self.source.kind}
 
     @property
-    def reads(self) -> Sequence[str]:
+    def reads(self) -> Sequence[Key]:
         return [keys.source(self.corpus)]
 
     def work(self, store: Store) -> Version | Work:

@@ -25,6 +25,7 @@ from pipeline.steps.stage import BatchStage, CorpusStage, Page
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine
 from pipeline.store.errors import PipelineError
+from pipeline.store.keys import Key
 from pipeline.store.manifest import Version, breakdown
 from pipeline.store.parts import BatchResult, BatchStep, Counts, derive, part_tasks, tally
 from pipeline.store.store import Store
@@ -57,7 +58,7 @@ class Quality(CorpusStage):
         return [cls(corpus, recipe.rules(corpus).quality, recipe.quality_model is not None)]
 
     @property
-    def waits_for(self) -> Sequence[str]:
+    def waits_for(self) -> Sequence[Key]:
         return [keys.QUALITY_MODEL] if self.has_model else []
 
     @property
@@ -68,7 +69,7 @@ class Quality(CorpusStage):
         return [Signals(self.corpus), *languages, *filters]
 
     @property
-    def reads(self) -> Sequence[str]:
+    def reads(self) -> Sequence[Key]:
         return [stage.key for stage in self.measured]
 
     def work(self, store: Store) -> Work:

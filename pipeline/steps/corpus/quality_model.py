@@ -18,6 +18,7 @@ from pipeline.steps.stage import DataStage, Page
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine
 from pipeline.store.errors import PipelineError
+from pipeline.store.keys import Key
 from pipeline.store.manifest import File, Part, Version
 from pipeline.store.parquet import batches
 from pipeline.store.store import Store
@@ -48,7 +49,7 @@ class QualityModel(DataStage):
         return [cls(recipe.quality_model)] if recipe.quality_model else []
 
     @property
-    def reads(self) -> Sequence[str]:
+    def reads(self) -> Sequence[Key]:
         return list(map(keys.scrubbed, self.params.positive + self.params.negative))
 
     def work(self, store: Store) -> Work:

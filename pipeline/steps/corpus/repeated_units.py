@@ -21,6 +21,7 @@ from pipeline.steps.stage import CorpusStage
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine
 from pipeline.store.files import StoredFile
+from pipeline.store.keys import Key
 from pipeline.store.manifest import File, Part, Version
 from pipeline.store.parquet import batches
 from pipeline.store.parts import Counts, PartTask, derive, part_tasks
@@ -40,19 +41,19 @@ FOUND = np.dtype(
 class UnitCounts(CorpusStage):
     """The units of each part as hashes. `documents`: the key of what is counted."""
 
-    documents: str
+    documents: Key
     rules: tuple[edits.Repeated, ...]
 
     name = "unit_counts"
     version = VERSION
-    made_by = keys.edited("{corpus}")
+    made_by = keys.edited(keys.ANY_CORPUS)
 
     @classmethod
     def of(cls, recipe: Recipe, corpus: str) -> Sequence[Self]:
         return [cls(corpus, units.documents, units.rules) for units in RepeatedUnits.of(recipe, corpus)]
 
     @property
-    def reads(self) -> Sequence[str]:
+    def reads(self) -> Sequence[Key]:
         return [self.documents]
 
     def work(self, store: Store) -> Work:
@@ -71,12 +72,12 @@ class RepeatedUnits(CorpusStage):
     FOUND for each range of hashes. `documents`: the key of what is searched.
     """
 
-    documents: str
+    documents: Key
     rules: tuple[edits.Repeated, ...]
 
     name = "repeated_units"
     version = VERSION
-    made_by = keys.edited("{corpus}")
+    made_by = keys.edited(keys.ANY_CORPUS)
 
     @classmethod
     def of(cls, recipe: Recipe, corpus: str) -> Sequence[Self]:
@@ -88,7 +89,7 @@ class RepeatedUnits(CorpusStage):
         return UnitCounts(self.corpus, self.documents, self.rules)
 
     @property
-    def reads(self) -> Sequence[str]:
+    def reads(self) -> Sequence[Key]:
         return [self.counts.key]
 
     def work(self, store: Store) -> Work:

@@ -13,6 +13,7 @@ from pipeline.steps import compile_ahead
 from pipeline.steps.corpus.edit import text_after_edits
 from pipeline.steps.stage import BatchStage, Page
 from pipeline.store.engines.local import Engine
+from pipeline.store.keys import Key
 from pipeline.store.manifest import Version
 from pipeline.store.params import DOCUMENT_SCHEMA
 from pipeline.store.parts import BatchResult, BatchStep, tally, text_bytes
@@ -23,7 +24,7 @@ from pipeline.store.store import Store
 class Scrubbed(BatchStage):
     """Tables `documents` and `spans`. `text`: the key of what is scrubbed."""
 
-    text: str
+    text: Key
     params: pii.PiiParams
 
     name = "scrubbed"
@@ -45,7 +46,7 @@ class Scrubbed(BatchStage):
         return [cls(corpus, text_after_edits(recipe, corpus), recipe.rules(corpus).scrub)]
 
     @property
-    def documents(self) -> str:
+    def documents(self) -> Key:
         return self.text
 
     def settings(self, store: Store) -> pii.PiiParams:

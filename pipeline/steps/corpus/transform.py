@@ -17,6 +17,7 @@ from pipeline.steps.corpus.failures import UserCodeStage
 from pipeline.steps.stage import Page
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine
+from pipeline.store.keys import Key
 from pipeline.store.manifest import Version
 from pipeline.store.params import DOCUMENT_SCHEMA
 from pipeline.store.parts import BatchResult, BatchStep, Counts, tally, text_bytes
@@ -48,7 +49,7 @@ class Transformed(UserCodeStage):
         return [cls(corpus, transforms)] if transforms else []
 
     @property
-    def documents(self) -> str:
+    def documents(self) -> Key:
         return keys.raw(self.corpus)
 
     @property
@@ -76,7 +77,7 @@ class Transformed(UserCodeStage):
         return version
 
 
-def text_after_transforms(recipe: Recipe, corpus: str) -> str:
+def text_after_transforms(recipe: Recipe, corpus: str) -> Key:
     """The key of the documents of a corpus after the transforms, if it has any."""
     return keys.transformed(corpus) if recipe.is_transformed(corpus) else keys.raw(corpus)
 

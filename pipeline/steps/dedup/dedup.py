@@ -29,6 +29,7 @@ from pipeline.steps.stage import DataStage, Page
 from pipeline.store import keys
 from pipeline.store.draft import Draft
 from pipeline.store.engines.local import Engine
+from pipeline.store.keys import Key
 from pipeline.store.manifest import Part, Version
 from pipeline.store.parquet import PartWriter, batches
 from pipeline.store.parts import add, put_parts, tally
@@ -68,7 +69,7 @@ class Dedup(DataStage):
         return [cls(recipe.dedup, list(Signatures.all_of(recipe)), recipe.excluded)]
 
     @property
-    def reads(self) -> Sequence[str]:
+    def reads(self) -> Sequence[Key]:
         return [stage.key for stage in self.corpora]
 
     def work(self, store: Store) -> Work:
@@ -118,7 +119,7 @@ def decide(
 def _decide_work(
     corpora: Sequence[str], signatures: Sequence[Version], params: dedup.DedupParams, excluded: Sequence[str]
 ) -> Work:
-    inputs = {version.key: version.data_version for version in signatures}
+    inputs = {str(version.key): version.data_version for version in signatures}
     if excluded:
         inputs[EXCLUDED] = ", ".join(excluded)
     # The order decides which of two duplicates stays. It is an input, not a setting: when a corpus is added,
@@ -128,7 +129,7 @@ def _decide_work(
 
 def _parts(draft: Draft, engine: Engine, tasks: Sequence["_Decisions"], size: int) -> list[Part]:
     """Makes the parts without reusable decisions. `size`: bytes of the decisions on linked documents."""
-    tasks = sorted(tasks, key=lambda task: keys.decisions(task.piece.corpus, ""))
+    tasks = sorted(tasks, key=lambda task: keys.DecidedPart(task.piece.corpus, "").name)
     parts: dict[str, Part | None] = {}
     todo = []
     hashed = engine.map(_Decisions.sha256, tasks, input_bytes=size, what="dedup decisions")

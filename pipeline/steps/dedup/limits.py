@@ -26,7 +26,7 @@ def by_corpus(version: Version) -> dict[str, dict[str, int]]:
     """The counts of the decisions on each corpus."""
     totals: dict[str, dict[str, int]] = {}
     for part in version.parts:
-        add(totals.setdefault(keys.decided_corpus(part.name), {}), part.counts)
+        add(totals.setdefault(keys.DecidedPart.from_name(part.name).corpus, {}), part.counts)
     return totals
 
 
@@ -35,7 +35,7 @@ def _lost(version: Version, max_share: float) -> Iterator[str]:
         lost = counts["removed"] - counts.get(f"removed/{EXCLUDED}", 0)
         share = lost / max(counts["documents"], 1)
         if share > max_share:
-            parts = [part for part in version.parts if keys.decided_corpus(part.name) == corpus]
+            parts = [part for part in version.parts if keys.DecidedPart.from_name(part.name).corpus == corpus]
             first = next(part for part in parts if part.counts["removed"])
             ids = _ids(version, first, pc.field("keep") == pc.scalar(False))
             yield (
@@ -62,7 +62,7 @@ def largest_clusters(version: Version, number: int) -> list[tuple[int, str, str]
     shared = pc.field("keep") & (pc.field("cluster") > 1)
     for part in version.parts:
         table = read_table(version.file(part, "decisions"), columns=["id", "cluster"], filters=shared)
-        corpus = keys.decided_corpus(part.name)
+        corpus = keys.DecidedPart.from_name(part.name).corpus
         largest += [(row["cluster"], row["id"], corpus) for row in table.to_pylist()]
         largest = sorted(largest, reverse=True)[:number]
     return largest

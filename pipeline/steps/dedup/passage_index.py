@@ -32,8 +32,8 @@ BYTES_PER_SECOND = 40_000_000  # of text, one core
 
 
 def index_work(scrubbed: Version) -> Work:
-    inputs = {scrubbed.key: scrubbed.data_version}
-    return Work(keys.passage_index(keys.corpus(scrubbed.key)), passages.VERSION, {}, inputs)
+    inputs = {str(scrubbed.key): scrubbed.data_version}
+    return Work(keys.passage_index(scrubbed.key.corpus), passages.VERSION, {}, inputs)
 
 
 def index(store: Store, engine: Engine, scrubbed: Version) -> Version:

@@ -17,6 +17,7 @@ from pipeline.steps.stage import CorpusStage
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine
 from pipeline.store.files import StoredFile
+from pipeline.store.keys import Key
 from pipeline.store.manifest import File, Part, Version
 from pipeline.store.params import required
 from pipeline.store.parquet import PartWriter, kept_batches
@@ -51,7 +52,7 @@ class Signed:
     @property
     def name(self) -> str:
         """The name of the decisions on this part."""
-        return keys.decisions(self.corpus, self.part.name)
+        return keys.DecidedPart(self.corpus, self.part.name).name
 
     def among(self, rows: np.ndarray) -> slice:
         """Where the rows of this part are in ascending global rows."""
@@ -75,7 +76,7 @@ class Signatures(CorpusStage):
         return [cls(corpus, recipe.dedup, recipe.removes_contaminated, recipe.rules(corpus).dedup)]
 
     @property
-    def reads(self) -> Sequence[str]:
+    def reads(self) -> Sequence[Key]:
         """The text of the documents, then the verdicts of quality and, on request, decontamination."""
         contamination = [keys.contamination(self.corpus)] if self.decontaminated else []
         return [*keys.judged(self.corpus), *contamination]
@@ -110,7 +111,7 @@ def sign(
 
 
 def sign_work(corpus: str, tables: Tables, params: dedup.DedupParams, compared: bool) -> Work:
-    inputs = {version.key: version.data_version for version, _ in tables}
+    inputs = {str(version.key): version.data_version for version, _ in tables}
     settings = params if compared else {"compared": False, "bands": params.bands}
     return Work(keys.signatures(corpus), dedup.VERSION, settings, inputs)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError, first_line
-from pipeline.store.keys import RUNS
+from pipeline.store.keys import RUNS, Key
 from pipeline.store.store import Store
 from pipeline.store.training_runs import deleted_run, run_beginning, run_histories
 from trainer.config import RunConfig, load_run_config
@@ -187,9 +187,9 @@ def versions_of(one: Trained, corpus: str) -> list[str]:
     source.
     """
     assets = one.lineage["assets"]
-    stages = [key for key in assets if keys.is_of_corpus(key, corpus)]
+    stages = [path for path in assets if Key.from_path(path).corpus == corpus]
     source = assets[keys.raw(corpus)].get("inputs", {})
-    return [*(assets[key]["data_version"] for key in stages), *source.values()]
+    return [*(assets[path]["data_version"] for path in stages), *source.values()]
 
 
 def run_config(run: Path) -> RunConfig:

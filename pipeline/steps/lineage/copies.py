@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from pipeline.store import keys
 from pipeline.store.files import StoredFile
+from pipeline.store.keys import Key
 from pipeline.store.parquet import batches
 from pipeline.store.store import Store
 
@@ -57,7 +58,8 @@ def _same(store: Store, ids: pa.Array) -> Iterator[Copy]:
 def _alike(store: Store, ids: pa.Array) -> Iterator[Copy]:
     """Documents of corpora for which dedup left these out, or that it left out for these."""
     decided = [
-        (f"corpus {keys.decided_corpus(part)}", file) for part, file in _files(store, keys.DEDUP, "decisions")
+        (f"corpus {keys.DecidedPart.from_name(part).corpus}", file)
+        for part, file in _files(store, keys.DEDUP, "decisions")
     ]
     found = [
         other
@@ -105,12 +107,12 @@ def _hash(text: str) -> bytes:
     return hashlib.blake2b(" ".join(text.split()).encode(), digest_size=16).digest()
 
 
-def _corpora(store: Store, key: Callable[[str], str]) -> list[str]:
+def _corpora(store: Store, key: Callable[[str], Key]) -> list[str]:
     """The corpora that have versions of a stage."""
-    return sorted(folder.parent.name for folder in store.root.glob(key("*")))
+    return sorted(folder.parent.name for folder in store.root.glob(key(keys.ANY_CORPUS)))
 
 
-def _files(store: Store, key: str, table: str) -> Iterator[tuple[str, StoredFile]]:
+def _files(store: Store, key: Key, table: str) -> Iterator[tuple[str, StoredFile]]:
     """The files of a table in all versions of a key, each content once, with the names of their parts."""
     seen: set[str] = set()
     for version in store.newest_first(key):

@@ -19,7 +19,7 @@ from pipeline.steps.tokens.shards import prefixes
 from pipeline.store import keys
 from pipeline.store.files import StoredFile
 from pipeline.store.forgotten import among
-from pipeline.store.keys import TRAIN
+from pipeline.store.keys import TRAIN, Key
 from pipeline.store.parquet import batches, kept_batches, read_table
 from pipeline.store.store import Store, StoreError
 from trainer.data.shards import Shard
@@ -138,7 +138,7 @@ class CorpusText:
 
     def _tables(self, part: str) -> list[StoredFile]:
         """The verdicts of quality and the decisions of dedup on a part."""
-        decisions = self._dedup.named(keys.decisions(self.corpus, part), "decisions")
+        decisions = self._dedup.named(keys.DecidedPart(self.corpus, part).name, "decisions")
         return [self._quality.named(part, "verdicts"), decisions]
 
     def _held_out(self, ids: pa.Array) -> np.ndarray:
@@ -168,7 +168,8 @@ def texts_of(store: Store, lineage: Mapping[str, Any]) -> dict[str, CorpusText]:
     """
     if not lineage.get("assets"):
         raise LineageError("its run has no lineage, since no recipe planned it: nobody knows its documents")
-    corpora = keys.corpora_with_shards(lineage["assets"])
+    named = map(Key.from_path, lineage["assets"])
+    corpora = [key.corpus for key in named if key.stage == keys.TOKEN_SHARDS]
     try:
         return {corpus: CorpusText(store, lineage["assets"], corpus) for corpus in corpora}
     except StoreError as error:

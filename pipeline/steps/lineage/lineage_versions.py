@@ -5,6 +5,7 @@ from pathlib import Path
 
 from pipeline.recipe.recipe import BASE
 from pipeline.steps.lineage.checkpoints import Trained
+from pipeline.store.keys import Key
 from pipeline.store.last_versions import RecipeName
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store, StoreError
@@ -24,7 +25,7 @@ class LineageVersions:
         """The recipe and its variant."""
         return titled(self.name.directory, self.name.variant)
 
-    def find(self, store: Store, key: str) -> Version:
+    def find(self, store: Store, key: Key) -> Version:
         """Raises StoreError for what the lineage does not name, or is not in the store any more."""
         if key in self._made:
             return self._made[key]
@@ -32,7 +33,7 @@ class LineageVersions:
             raise StoreError(f"{key} is not in the lineage of this model")
         return store.open(key, self._directories[key])
 
-    def asset(self, key: str) -> str:
+    def asset(self, key: Key) -> Key:
         return key
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError, Trained, checkpoints, run_config
 from pipeline.steps.lineage.documents import CorpusText, texts_read
 from pipeline.store import keys
-from pipeline.store.keys import RUNS
+from pipeline.store.keys import RUNS, Key
 from pipeline.store.store import Store, StoreError
 from pipeline.store.training_runs import run_histories
 from trainer.config import OPERATIONAL, RunConfig, TrainingConfig
@@ -95,9 +95,9 @@ def _trained_alike(run: Path, ancestor: Trained) -> bool:
 
 def _order(lineage: dict[str, Any], training: TrainingConfig) -> Any:
     """What decides which samples are read, and when."""
-    recipe, assets, read = lineage["recipe"], lineage["assets"], (keys.TOKENIZER, keys.token_shards(""))
+    recipe, assets, read = lineage["recipe"], lineage["assets"], (keys.TOKENIZER, keys.TOKEN_SHARDS)
     return (
-        {key: asset["data_version"] for key, asset in assets.items() if key.startswith(read)},
+        {key: asset["data_version"] for key, asset in assets.items() if Key.from_path(key).stage in read},
         [(corpus["name"], corpus.get("weight")) for corpus in recipe["corpora"]],
         recipe.get("mixture"),
         training.model_dump(mode="json", exclude={*OPERATIONAL, "pretrained"}),

@@ -8,6 +8,7 @@ from pipeline.recipe.recipe import Recipe
 from pipeline.steps.dedup.limits import by_corpus
 from pipeline.steps.stages import of_data
 from pipeline.store import keys
+from pipeline.store.keys import Key
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
 
@@ -25,7 +26,7 @@ def of_recipe(store: Store, recipe: Recipe) -> dict[str, Any]:
         # with the lineage of the weights it makes the recipe that was written
         **({"post_training": recipe.tuning.model_dump(mode="json")} if recipe.tuning else {}),
         "git_commit": git_commit(),
-        "assets": {version.key: _asset(store, version) for version in versions.values()},
+        "assets": {str(version.key): _asset(store, version) for version in versions.values()},
         "dedup": by_corpus(versions[keys.DEDUP]),
     }
 
@@ -43,7 +44,9 @@ def _asset(store: Store, version: Version) -> dict[str, Any]:
         "params": {name: value for name, value in manifest["params"].items() if name != "source"},
         # Left out: the decisions on each part of the shards. They are many, and all are in the fingerprint.
         "inputs": {
-            name: made_from for name, made_from in manifest["inputs"].items() if not keys.is_dedup_part(name)
+            name: made_from
+            for name, made_from in manifest["inputs"].items()
+            if not Key.from_path(name).is_decided_part
         },
         "tools": manifest["tools"],
         "counts": version.counts,

@@ -10,6 +10,7 @@ from pipeline.steps.corpus.ingest import Raw
 from pipeline.steps.stages import made_of_one_corpus, of_data
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
+from pipeline.store.keys import Key
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
 
@@ -34,7 +35,7 @@ class Observed:
     version: str
     state: State
     in_use_since: int = 0
-    ready: Sequence[str] = ()
+    ready: Sequence[Key] = ()
 
 
 def observe(store: Store, recipe: Recipe, corpus: str) -> Observed:
@@ -71,7 +72,7 @@ def observe_all(store: Store, recipe: Recipe) -> list[Observed]:
     return found
 
 
-def _ready(store: Store, recipe: Recipe, corpus: str) -> Sequence[str]:
+def _ready(store: Store, recipe: Recipe, corpus: str) -> Sequence[Key]:
     """The source of a corpus and all assets made of it alone, if the store has them for what was last
     read.
     """
@@ -92,27 +93,26 @@ def _followed(store: Store, recipe: Recipe, corpus: str) -> bool:
     stages = [
         key
         for key, stage in of_data(recipe).items()
-        if keys.is_of_corpus(key, corpus) and keys.EVALUATION_NGRAMS not in stage.reads
+        if key.corpus == corpus and keys.EVALUATION_NGRAMS not in stage.reads
     ]
     versions = {key: version for key in (*stages, keys.DEDUP) if (version := store.last_used(key))}
     now = {key: version.data_version for key, version in versions.items()}
     decisions = versions[keys.DEDUP].parts if keys.DEDUP in versions else []
-    now |= {keys.dedup_part(part.name): part.data_version for part in decisions}
+    now |= {Key(keys.DEDUP, name=part.name): part.data_version for part in decisions}
     return all(
-        now.get(name) == data_version
+        now.get(key) == data_version
         for version in versions.values()
-        for name, data_version in _inputs(version)
-        if name in now or keys.is_dedup_part(name)
+        for key, data_version in _inputs(version)
+        if key in now or key.is_decided_part
     )
 
 
-def _inputs(version: Version) -> Iterator[tuple[str, str]]:
+def _inputs(version: Version) -> Iterator[tuple[Key, str]]:
     """The keys that a version was made from, with their data versions. The inputs of token shards name parts
     of dedup without the corpus, which is added here.
     """
     for name, data_version in version.manifest["inputs"].items():
-        if keys.is_dedup_part(name):
-            corpus, part = keys.corpus(version.key), name.partition("/")[2]
-            yield keys.dedup_part(keys.decisions(corpus, part)), data_version
-        else:
-            yield name, data_version
+        key = Key.from_path(name)
+        if key.is_decided_part:
+            key = Key(keys.DEDUP, name=keys.DecidedPart(version.key.corpus, key.name).name)
+        yield key, data_version

@@ -15,7 +15,7 @@ from pipeline.store.cleanup.gc import published
 from pipeline.store.damage import Damage, Look, inspect, remedy
 from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.files import MANIFEST
-from pipeline.store.keys import RUNS
+from pipeline.store.keys import RUNS, Key
 from pipeline.store.last_versions import RecipeName
 from pipeline.store.manifest import Version
 from pipeline.store.seeds import BASE
@@ -110,7 +110,7 @@ def verify(store: Store, places: Iterable[Path], deep: bool = False) -> Verifica
             damaged[path] = version, seen.damage
     for key, name in last_versions.users(store.files):
         path = store.root / key / name
-        if (keys.is_data(key) or key == keys.TOKENIZER) and not store.files.is_version(path):
+        if (key.is_data or key == keys.TOKENIZER) and not store.files.is_version(path):
             damaged[path] = None, [Damage(path, "is gone, although a recipe uses it")]
     if damaged:
         mending = _Mending(store, sound)
@@ -130,14 +130,14 @@ def _reason(error: Exception) -> str:
 def _opened(store: Store, path: Path) -> Version:
     inside = path.relative_to(store.root)
     if inside.parts[0] != RUNS:
-        return store.open(inside.parent.as_posix(), path.name)
+        return store.open(store.key_of(path.parent), path.name)
     listed = json.loads((path / MANIFEST).read_text(encoding="utf-8"))["files"]
     files = {
         name: {"path": name, "bytes": entry["size"], "sha256": entry["sha256"]}
         for name, entry in listed.items()
     }
     part = {"name": CHECKPOINT, "fingerprint": "", "counts": {}, "files": files}
-    return Version(CHECKPOINT, path, {"parts": [part], "inputs": {}, "data_version": ""}, store.files)
+    return Version(Key(CHECKPOINT), path, {"parts": [part], "inputs": {}, "data_version": ""}, store.files)
 
 
 class _Mending:
@@ -152,7 +152,7 @@ class _Mending:
         place = path.relative_to(self._store.root)
         checkpoints = [name for name, lineage in self._checkpoints() if place.as_posix() in lineage]
         made = sorted(self._made_from(version)) if version else []
-        command = self._command(path, place.parent.as_posix(), checkpoints)
+        command = self._command(path, self._store.key_of(path.parent), checkpoints)
         return Damaged(place.as_posix(), damage, [*made, *checkpoints], command)
 
     def _made_from(self, version: Version) -> set[str]:
@@ -163,7 +163,7 @@ class _Mending:
             one = todo.pop()
             names = {one.key: one.data_version}
             if one.key == keys.DEDUP:
-                names |= {keys.dedup_part(part.name): part.data_version for part in one.parts}
+                names |= {Key(keys.DEDUP, name=part.name): part.data_version for part in one.parts}
             made = [it for it in self._versions if names.items() & it.manifest["inputs"].items()]
             todo += [other for other in made if other.path not in found]
             found |= {other.path: other for other in made}
@@ -180,28 +180,28 @@ class _Mending:
                 continue
             yield checkpoint_name(saved.path), paths
 
-    def _command(self, path: Path, key: str, checkpoints: Sequence[str]) -> str:
-        if key.startswith(f"{RUNS}/"):
+    def _command(self, path: Path, key: Key, checkpoints: Sequence[str]) -> str:
+        if key.stage == RUNS:
             return (
                 f"rm -r {shlex.quote(str(path))}; if it is the last one of its run, `dagster job execute -j "
                 "pretrain` then trains on from the one before"
             )
         if key == keys.DEDUP_EVIDENCE:
             return f"rm -r {shlex.quote(str(path))}; the next change of a corpus verifies its clusters again"
-        if key.startswith((keys.CHECKPOINT_EVALUATION, keys.BENCHMARKS)):
-            tags = json.dumps({"dagster/partition": Path(key).name})
+        if key.stage in (keys.CHECKPOINT_EVALUATION, keys.BENCHMARKS):
+            tags = json.dumps({"dagster/partition": key.name})
             return f"dagster job execute -j evaluate --tags {shlex.quote(tags)}"
         recipe = self._users.get((key, path.name))
         if recipe is not None:
             return remedy(key) if key == keys.TOKENIZER else _run(recipe, key)
         if checkpoints:
             return f"python -m pipeline reproduce {checkpoints[-1]} -o OUT, since no recipe uses it any more"
-        if keys.is_data(key):
+        if key.is_data:
             return "python -m pipeline gc --delete, since nothing uses it any more"
         return f"rm -r {shlex.quote(str(path))}, since no recipe uses it any more"
 
 
-def _run(recipe: RecipeName, key: str) -> str:
+def _run(recipe: RecipeName, key: Key) -> str:
     """The command that makes a version of `key` again."""
     kind = kind_of(asset_of(key))
     job = kind.page.job if kind and kind.page else "pretrain"

@@ -23,6 +23,7 @@ from pipeline.steps.tokens import bigram
 from pipeline.steps.training import mixture, plan
 from pipeline.steps.training.launcher import run_trainer
 from pipeline.store import keys
+from pipeline.store.keys import Key
 from pipeline.store.manifest import File, Part, Version
 from pipeline.store.store import Store
 from pipeline.store.work import Work
@@ -80,7 +81,7 @@ class MixtureSearch(RecipeStage):
         return None
 
     @property
-    def reads(self) -> Sequence[str]:
+    def reads(self) -> Sequence[Key]:
         return [keys.TOKENIZER, *map(keys.token_shards, self.recipe.corpus_names)]
 
     def work(self, store: Store) -> Work:

@@ -18,6 +18,7 @@ from pipeline.steps.training import plan
 from pipeline.steps.training.launcher import run_trainer
 from pipeline.store import keys
 from pipeline.store.draft import Draft
+from pipeline.store.keys import Key
 from pipeline.store.manifest import File, Part, Version
 from pipeline.store.store import Store
 from pipeline.store.training_runs import checkpoint_name, checkpoint_path
@@ -90,7 +91,7 @@ class Evaluation(RecipeStage):
         return self.recipe.training.samples, self.recipe.evaluation
 
     @property
-    def reads(self) -> Sequence[str]:
+    def reads(self) -> Sequence[Key]:
         texts = (keys.evaluation_text(text.name) for text in self.recipe.evaluation.texts)
         return [keys.PRETRAINED_MODEL, *texts]
 

@@ -20,6 +20,7 @@ from pipeline.steps.tokens.existing_tokenizer import CONFIG, TOKENIZER
 from pipeline.steps.training import plan
 from pipeline.steps.training.effort import Effort
 from pipeline.store import keys
+from pipeline.store.keys import Key
 from pipeline.store.manifest import File, Part, Version
 from pipeline.store.store import Store
 from pipeline.store.work import Work
@@ -40,7 +41,7 @@ class ExportedModel(Stage):
         return [cls()]
 
     @property
-    def reads(self) -> Sequence[str]:
+    def reads(self) -> Sequence[Key]:
         return [keys.PRETRAINED_MODEL, keys.EVALUATION]
 
     def work(self, store: Store) -> Work:

@@ -4,13 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pipeline.store import keys
+from pipeline.store.keys import Key
 from trainer.system import figures
 
 DOCUMENTS = ("documents", "kept by quality", "kept by dedup")
 BYTES = ("bytes read", "bytes scrubbed", "bytes tokenized")
 TOKENS = ("train tokens", "validation tokens")
 LEGEND = 6  # corpora in a row
-Counts = Callable[[str], Mapping[str, int]]  # of an asset, by its key
+Counts = Callable[[Key], Mapping[str, int]]  # of an asset
 
 
 def of_lineage(lineage: Mapping[str, Any]) -> dict[str, dict[str, int]]:

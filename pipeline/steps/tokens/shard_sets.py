@@ -7,7 +7,6 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from pipeline.steps.tokens.shards import prefixes
-from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.keys import SPLITS
 from pipeline.store.manifest import Version
@@ -33,7 +32,7 @@ class ShardSet:
 
 def stored(version: Version, split: str) -> ShardSet:
     """The shards of a split in a version of `token_shards/<corpus>`."""
-    return ShardSet(keys.corpus(version.key), split, tuple(prefixes(version, split)))
+    return ShardSet(version.key.corpus, split, tuple(prefixes(version, split)))
 
 
 def in_place(path: Path, splits: Sequence[str]) -> list[ShardSet]:

@@ -21,7 +21,7 @@ from pipeline.steps.tokens.existing_tokenizer import CONFIG, TOKENIZER
 from pipeline.steps.tokens.tokenizer import frozen
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine
-from pipeline.store.keys import SPLITS, TRAIN, VALIDATION
+from pipeline.store.keys import SPLITS, TRAIN, VALIDATION, Key
 from pipeline.store.manifest import File, Part, Version
 from pipeline.store.params import ROLE, ROLES
 from pipeline.store.parquet import Readable, kept_batches
@@ -84,18 +84,20 @@ class TokenShards(CorpusStage):
         return [cls(corpus, recipe.shard_params)]
 
     @property
-    def key(self) -> str:
+    def key(self) -> Key:
         return keys.token_shards(self.corpus)
 
     @property
-    def reads(self) -> Sequence[str]:
+    def reads(self) -> Sequence[Key]:
         return [*keys.judged(self.corpus), keys.DEDUP, keys.TOKENIZER]
 
     def work(self, store: Store) -> Work:
         scrubbed, quality, dedup, tokenizer = map(store.current, self.reads)
-        inputs = {version.key: version.data_version for version in (tokenizer, scrubbed, quality)}
+        inputs = {str(version.key): version.data_version for version in (tokenizer, scrubbed, quality)}
         decided = _decided(scrubbed, dedup)
-        inputs |= {keys.dedup_part(name): decision.data_version for name, decision in decided.items()}
+        inputs |= {
+            str(Key(keys.DEDUP, name=name)): decision.data_version for name, decision in decided.items()
+        }
         version = self.version
         if self.params.longest is not None:
             settings = frozen(tokenizer.directory()).tokenizer_json
@@ -152,9 +154,9 @@ def _decided(scrubbed: Version, dedup: Version) -> dict[str, Part]:
     """The decisions on each part of a corpus. Only these are inputs of its shards, so that a change in other
     corpora that decides nothing here leaves the shards valid.
     """
-    corpus = keys.corpus(scrubbed.key)
+    corpus = scrubbed.key.corpus
     decisions = {part.name: part for part in dedup.parts}
-    return {part.name: decisions[keys.decisions(corpus, part.name)] for part in scrubbed.parts}
+    return {part.name: decisions[keys.DecidedPart(corpus, part.name).name] for part in scrubbed.parts}
 
 
 def prefixes(version: Version, split: str) -> list[Path]:

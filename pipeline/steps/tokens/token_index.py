@@ -18,7 +18,7 @@ from pipeline.steps.stage import CorpusStage, Page
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine
 from pipeline.store.errors import PipelineError
-from pipeline.store.keys import TRAIN
+from pipeline.store.keys import TRAIN, Key
 from pipeline.store.manifest import File, Part, Version
 from pipeline.store.parts import PartTask, derive
 from pipeline.store.store import Store
@@ -58,11 +58,11 @@ class TokenIndex(CorpusStage):
         return [cls(corpus)] if recipe.token_index else []
 
     @property
-    def key(self) -> str:
+    def key(self) -> Key:
         return keys.token_index(self.corpus)
 
     @property
-    def reads(self) -> Sequence[str]:
+    def reads(self) -> Sequence[Key]:
         return [keys.token_shards(self.corpus)]
 
     def work(self, store: Store) -> Work:
@@ -73,8 +73,8 @@ class TokenIndex(CorpusStage):
 
 
 def work_of(shards: Version) -> Work:
-    inputs = {shards.key: shards.data_version}
-    return Work(keys.token_index(keys.corpus(shards.key)), VERSION, {}, inputs)
+    inputs = {str(shards.key): shards.data_version}
+    return Work(keys.token_index(shards.key.corpus), VERSION, {}, inputs)
 
 
 def of_shards(store: Store, engine: Engine, shards: Version) -> Version:
@@ -97,7 +97,7 @@ def _check_room(store: Store, shards: Version) -> None:
     needed, free = size(shards), shutil.disk_usage(store.root).free
     if free < needed:
         raise TokenIndexError(
-            f"the index of corpus {keys.corpus(shards.key)} takes {needed / 1e9:.1f} GB, but {store.root} "
+            f"the index of corpus {shards.key.corpus} takes {needed / 1e9:.1f} GB, but {store.root} "
             f"has {free / 1e9:.1f} GB free: `python -m pipeline gc` lists what can be removed"
         )
 

@@ -22,6 +22,7 @@ from pipeline.store.damage import Look, described, remedy
 from pipeline.store.draft import Draft
 from pipeline.store.engines.local import Engine, TimeLeft
 from pipeline.store.fingerprint import canonical_json, file_sha256, fingerprint
+from pipeline.store.keys import Key
 from pipeline.store.manifest import File, Part, Version
 from pipeline.store.parts import Counts, kept_documents
 from pipeline.store.store import Store, StoreError
@@ -73,7 +74,7 @@ class FrozenTokenizer(DataStage):
         return [cls(recipe.name, list(recipe.weights), recipe.tokenizer, recipe.shards.validation_fraction)]
 
     @property
-    def reads(self) -> Sequence[str]:
+    def reads(self) -> Sequence[Key]:
         """The keys that decide which text is trained on and which is held out."""
         return [keys.DEDUP, *(key for corpus in self.corpora for key in keys.judged(corpus))]
 

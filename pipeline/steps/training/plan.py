@@ -19,7 +19,7 @@ from pipeline.steps.training import initial_weights, mixture
 from pipeline.steps.training.effort import REUSED
 from pipeline.store import keys, locks
 from pipeline.store.errors import PipelineError
-from pipeline.store.keys import RUNS
+from pipeline.store.keys import RUNS, Key
 from pipeline.store.manifest import File, Part, Version
 from pipeline.store.store import Store
 from pipeline.store.training_runs import checkpoint_name
@@ -110,7 +110,7 @@ class PretrainedModel(RecipeStage):
         return _decisive(self.recipe)
 
     @property
-    def reads(self) -> Sequence[str]:
+    def reads(self) -> Sequence[Key]:
         read = [keys.TOKENIZER, *map(keys.token_shards, self.recipe.corpus_names)]
         if self.recipe.tuning:
             read += [keys.BASE_MODEL, *map(keys.base_shards, _rehearsed(self.recipe))]

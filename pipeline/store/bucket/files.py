@@ -31,7 +31,7 @@ from pipeline.store.bucket.s3 import NONE_YET, SLICE_BYTES, Bucket, BucketError
 from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.files import MANIFEST, Files
 from pipeline.store.fingerprint import file_sha256
-from pipeline.store.keys import RECIPES, RUNS
+from pipeline.store.keys import RECIPES, RUNS, Key
 from pipeline.store.last_versions import VERSION_NAME
 from pipeline.store.manifest import RECORDS, read_version
 from trainer.system.durable import atomic_file, write_atomically
@@ -266,7 +266,7 @@ class BucketFiles(Files):
         if not self.bucket.put(key, manifest.encode(), NONE_YET):
             etag = self.pull(version / MANIFEST)
             try:
-                theirs = read_version("", version, self)
+                theirs = read_version(Key.from_path(self.key(version.parent)), version, self)
             except (OSError, ValueError):  # damaged, so that ours takes its place
                 self.bucket.put(key, manifest.encode(), etag)
         ours = _hashes_in(manifest)

@@ -23,7 +23,7 @@ from pipeline.store.cleanup.runs import (
     training_runs,
 )
 from pipeline.store.files import DAMAGED, MANIFEST, Files, reports_on
-from pipeline.store.keys import FORGOTTEN, RECIPES, RUNS
+from pipeline.store.keys import FORGOTTEN, RECIPES, RUNS, Key
 from pipeline.store.last_versions import VERSION_NAME
 from pipeline.store.training_runs import RECORDS
 from pipeline.store.versions import Versions
@@ -68,7 +68,7 @@ def find(
     kept = _referenced(store, [path for item in garbage for path in item.paths])
     for path in _versions(store) if there is None else sorted(there):
         moved_aside = path.suffix.startswith(f".{DAMAGED}-")
-        if path not in kept and (moved_aside or keys.is_data(_place(store, path.parent))):
+        if path not in kept and (moved_aside or store.key_of(path.parent).is_data):
             garbage.append(Garbage(_place(store, path), (path,)))
     sizes = _freed([item.paths for item in garbage])
     if there is not None:
@@ -188,7 +188,7 @@ def _indexes(store: Versions, referenced: set[Path]) -> Iterator[Path]:
         for folder in store.root.glob(f"{family}/*"):
             key = indexed(folder.name)
             kept = {one.data_version for one in store.newest_first(key) if one.path in referenced}
-            for index in store.newest_first(f"{family}/{folder.name}"):
+            for index in store.newest_first(Key(family, folder.name)):
                 if index.manifest["inputs"][key] in kept:
                     yield index.path
 
@@ -253,8 +253,8 @@ def uses(store: Versions, limits: Limits = NO_LIMITS) -> list[Use]:
         rows.append(Use(_place(store, run.directory), size, f"{run.described}{goes}"))
     folders = {path.parent for path in published(store.files)}
     for folder in sorted(folders):
-        key = _place(store, folder)
-        if keys.is_data(key) or key == keys.TOKENIZER:
+        key = store.key_of(folder)
+        if key.is_data or key == keys.TOKENIZER:
             there = [path.parent for path in folder.glob(f"[!.]*/{MANIFEST}")]
             unnamed = sum(path in garbage for path in there)
             aside = sum(path.parent == folder and path not in there for path in garbage)

@@ -14,6 +14,7 @@ from pipeline.store.cleanup.gc import Garbage, bytes_below, discard, published, 
 from pipeline.store.cleanup.runs import GarbageError, TrainingRun, training_runs
 from pipeline.store.files import MANIFEST, reports_on
 from pipeline.store.forgotten import Among, names
+from pipeline.store.keys import Key
 from pipeline.store.last_versions import VERSION_NAME
 from pipeline.store.manifest import Part, Version
 from pipeline.store.training_runs import RECORDS
@@ -32,9 +33,9 @@ class Holding:
     runs: list[TrainingRun]
     unfinished: list[Path]
 
-    def of(self, family: str) -> list[Version]:
-        """The versions of a key, or of a family of keys."""
-        return [one for one in self.versions if one.key.partition("/")[0] == family]
+    def of(self, stage: str) -> list[Version]:
+        """The versions of a stage."""
+        return [one for one in self.versions if one.key.stage == stage]
 
     @property
     def marks(self) -> set[str]:
@@ -54,14 +55,16 @@ def holding(store: Versions, among: Among, tokenizers: bool = False) -> Holding:
     """
     there = store.files.versions() or ()
     paths = sorted({*there, *published(store.files)})
-    complete = [(path, path.parent.relative_to(store.root)) for path in paths if (path / MANIFEST).is_file()]
-    versions = {path: store.open(key.as_posix(), path.name) for path, key in complete}
+    complete = [path for path in paths if (path / MANIFEST).is_file()]
+    versions = {path: store.open(store.key_of(path.parent), path.name) for path in complete}
     made: dict[tuple[str, str], list[Path]] = defaultdict(list)
     decisions: dict[tuple[str, str], tuple[Version, Part]] = {}
     for one in versions.values():
         made[one.key, one.data_version].append(one.path)
         if one.key == keys.DEDUP:
-            decisions |= {(keys.dedup_part(part.name), part.data_version): (one, part) for part in one.parts}
+            decisions |= {
+                (Key(keys.DEDUP, name=part.name), part.data_version): (one, part) for part in one.parts
+            }
 
     def pair_holds(pair: tuple[str, str]) -> bool:
         if pair in decisions:
@@ -87,7 +90,7 @@ def _trained_on(run: TrainingRun) -> Iterator[tuple[str, str]]:
     lineage = run.lineage
     while lineage:
         for key, asset in lineage.get("assets", {}).items():
-            if key.startswith(keys.TOKEN_SHARDS):
+            if Key.from_path(key).stage == keys.TOKEN_SHARDS:
                 yield key, asset["data_version"]
         lineage = (lineage.get("pretrained") or {}).get("lineage") or {}
 

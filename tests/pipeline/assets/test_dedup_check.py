@@ -15,6 +15,7 @@ from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.stages import stage_assets
 from pipeline.assets.tokenizer import tokenizer_asset
 from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
+from pipeline.store import keys
 from pipeline.store.store import Store
 from tests.integration.project import TRAINING
 from tests.pipeline.steps.corpora import SETTINGS, TEXTS, prepare
@@ -83,7 +84,7 @@ def test_too_much_removed_stops_the_tokenizer(
     (check,) = result.get_asset_check_evaluations()
     assert not check.passed and check.blocking
     assert all(words in (check.description or "") for words in said), check.description
-    assert [*store.newest_first("dedup")] and not [*store.newest_first("tokenizer")]
+    assert [*store.newest_first(keys.DEDUP)] and not [*store.newest_first(keys.TOKENIZER)]
 
 
 def test_the_removed_documents_that_are_named_are_copies_of_the_one_that_is_kept(
@@ -93,7 +94,7 @@ def test_the_removed_documents_that_are_named_are_copies_of_the_one_that_is_kept
         tmp_path, monkeypatch, {"max_lost_share": 1, "max_cluster_size": 1}
     ).get_asset_check_evaluations()
     named = re.findall(r"(\w+) of corpus 'originals' stands .*? among them (\w+):", check.description or "")
-    (made,) = store.newest_first("dedup")
+    (made,) = store.newest_first(keys.DEDUP)
     decisions = [row for file in made.files("decisions") for row in pq.read_table(Path(file)).to_pylist()]
     copies = {(row["duplicate_of"], row["id"]) for row in decisions if not row["keep"]}
     assert named and copies.issuperset(named)
@@ -103,7 +104,7 @@ def test_what_is_allowed_goes_on_and_a_guard_is_no_part_of_what_was_made(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert not run(tmp_path, monkeypatch, {"max_lost_share": 0.5}).success
-    (stopped,) = store.newest_first("dedup")
+    (stopped,) = store.newest_first(keys.DEDUP)
     result = run(tmp_path, monkeypatch, {"max_lost_share": 0.7})
     assert result.success
-    assert [*store.newest_first("dedup")] == [stopped] and [*store.newest_first("tokenizer")]
+    assert [*store.newest_first(keys.DEDUP)] == [stopped] and [*store.newest_first(keys.TOKENIZER)]

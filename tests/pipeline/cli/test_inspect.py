@@ -19,6 +19,7 @@ from pipeline.sources.files import FilesConfig
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES, QualityParams
+from pipeline.store import keys
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.parquet import read_table
 from pipeline.store.store import Store
@@ -349,7 +350,7 @@ def verdicts(many: Path, corpus: str, **changes: object) -> dict[str, str | None
 
 def stored(many: Path, corpus: str) -> list[tuple[str, str, str]]:
     """Id, part and scrubbed text of each document of a corpus."""
-    version = Store(many / "store").current(f"corpora/{corpus}/scrubbed")
+    version = Store(many / "store").current(keys.scrubbed(corpus))
     return [
         (row["id"], part.name, row["text"])
         for part in version.parts

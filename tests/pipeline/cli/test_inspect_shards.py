@@ -16,6 +16,7 @@ from pipeline.recipe.sections import ShardParams
 from pipeline.stages.bpe import TokenizerParams
 from pipeline.stages.dedup import DedupParams
 from pipeline.steps.tokens.shards import prefixes
+from pipeline.store import keys
 from pipeline.store.parts import kept_documents
 from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import ENGINE, SETTINGS, TEXTS, prepare
@@ -73,8 +74,8 @@ def run(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
 
 def texts(store: Store, corpus: str, split: str) -> list[str]:
     """The documents of a corpus' shards, decoded."""
-    decoder = Tokenizer.from_file(str(store.current("tokenizer").path / "tokenizer.json"))
-    shards = map(Shard, prefixes(store.current(f"token_shards/{corpus}"), split))
+    decoder = Tokenizer.from_file(str(store.current(keys.TOKENIZER).path / "tokenizer.json"))
+    shards = map(Shard, prefixes(store.current(keys.token_shards(corpus)), split))
     return [
         decoder.decode(shard.document(i)[1:-1].tolist(), skip_special_tokens=False)
         for shard in shards
@@ -83,7 +84,7 @@ def texts(store: Store, corpus: str, split: str) -> list[str]:
 
 
 def shard_of(project: Path, corpus: str) -> Path:
-    return prefixes(Store(project / "store").current(f"token_shards/{corpus}"), "train")[0]
+    return prefixes(Store(project / "store").current(keys.token_shards(corpus)), "train")[0]
 
 
 def test_every_corpus_is_counted_and_its_first_documents_are_shown(run: Run, project: Path) -> None:
@@ -91,7 +92,7 @@ def test_every_corpus_is_counted_and_its_first_documents_are_shown(run: Run, pro
     assert status == 0
     store = Store(project / "store")
     for corpus in CORPORA:
-        counts = store.current(f"token_shards/{corpus}").counts
+        counts = store.current(keys.token_shards(corpus)).counts
         for split in SPLITS:
             block = said.partition(f"{corpus} {split}\n")[2]
             assert f"tokens                {counts[f'{split}_tokens']:,}\n" in block
@@ -170,10 +171,10 @@ def test_tokens_are_exported_with_their_tokenizer_and_what_they_were_made_from(
 ) -> None:
     out, store = tmp_path / "out", Store(project / "store")
     status, said = run("export", "--format", "megatron", "-o", out)
-    tokens = sum(store.current(f"token_shards/{corpus}").counts["train_tokens"] for corpus in CORPORA)
+    tokens = sum(store.current(keys.token_shards(corpus)).counts["train_tokens"] for corpus in CORPORA)
     assert status == 0
     assert f"train tokens{tokens:>34,}" in said
-    tokenizer = store.current("tokenizer").path / "tokenizer.json"
+    tokenizer = store.current(keys.TOKENIZER).path / "tokenizer.json"
     assert (out / "tokenizer" / "tokenizer.json").read_bytes() == tokenizer.read_bytes()
     made_from = json.loads((out / "export.json").read_text())["made_from"]
     for key in ("token_shards/first", "tokenizer"):
@@ -181,7 +182,7 @@ def test_tokens_are_exported_with_their_tokenizer_and_what_they_were_made_from(
     chosen = tmp_path / "chosen"
     run("export", "--format", "megatron", "-o", chosen, "--corpus", "test_second", "--split", "train")
     exported = list(chosen.rglob("*.bin"))
-    tokens = store.current("token_shards/test_second").counts["train_tokens"]
+    tokens = store.current(keys.token_shards("test_second")).counts["train_tokens"]
     assert sum(path.stat().st_size for path in exported) == 2 * tokens
     assert {path.parent for path in exported} == {chosen / "test_second" / "train"}
 

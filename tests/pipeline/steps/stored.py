@@ -7,6 +7,7 @@ import pyarrow as pa
 from pipeline.steps.corpus.decontamination import VERDICTS_SCHEMA
 from pipeline.store.draft import Draft
 from pipeline.store.fingerprint import combined
+from pipeline.store.keys import Key
 from pipeline.store.manifest import Part
 from pipeline.store.params import DOCUMENT_SCHEMA
 from pipeline.store.parquet import PartWriter
@@ -32,7 +33,7 @@ def put(
             for name, texts in parts.items()
             for key, text in texts.items()
         )
-        with store.making(Work(f"corpora/{corpus}/{stage}", "test", {}, {"made from": made_from})) as draft:
+        with store.making(Work(Key(stage, corpus), "test", {}, {"made from": made_from})) as draft:
             if isinstance(draft, Draft):
                 draft.publish(
                     [

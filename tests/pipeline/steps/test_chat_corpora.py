@@ -14,6 +14,7 @@ from pipeline.recipe.sections import ShardParams
 from pipeline.stages.chat import ConversationError
 from pipeline.stages.quality import PROFILES
 from pipeline.steps.recipe_versions import store_of
+from pipeline.store import keys
 from pipeline.store.parts import kept_documents
 from pipeline.store.store import Store
 from tests.integration.project import TRAINING
@@ -83,7 +84,7 @@ def test_scrubbing_decontamination_and_dedup_work_and_rules_for_lines_and_pages_
     assert "\x1euser\x1f> quoted 7\nAnd number 7?\x1eassistant\x1fShort 7\n" in found
     assert "\x1euser\x1fWrite to [EMAIL]\x1eassistant\x1f[PHONE]" in found
     assert len(found) == 21 and not any(EXAM in text for text in found)
-    assert store.current("corpora/talks/contamination").counts["contaminated"] == 1
+    assert store.current(keys.contamination("talks")).counts["contaminated"] == 1
     assert len(texts(store, "pairs")) == 9
     for corpus, documents in (("talks", 21), ("pairs", 9)):
         counts = tokenize(store, ENGINE, corpus, SHARDS).counts

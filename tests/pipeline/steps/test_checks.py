@@ -16,8 +16,10 @@ from pipeline.steps import checks
 from pipeline.steps.tokens import bigram
 from pipeline.steps.tokens.shards import prefixes
 from pipeline.steps.training import plan
+from pipeline.store import keys
 from pipeline.store.damage import DamageError
 from pipeline.store.engines.local import LocalEngine
+from pipeline.store.keys import Key
 from pipeline.store.manifest import manifest_text
 from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import TEXTS, prepare
@@ -27,6 +29,7 @@ from tests.pipeline.store.test_damage import flip, flip_in_silence
 from trainer.data.shards import bin_path, idx_path
 
 ENGINE = LocalEngine(workers=1)
+SHARDS = keys.token_shards("docs")
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +50,7 @@ def store(prepared: Path, tmp_path: Path) -> Store:
     return Store(tmp_path / "store")
 
 
-def found(name: str, store: Store, key: str = "token_shards/docs", **limits: Any) -> checks.Finding:
+def found(name: str, store: Store, key: Key = SHARDS, **limits: Any) -> checks.Finding:
     """What a check says of the version in use, with these limits of the recipe."""
     written = recipe("docs")
     changed = written.model_copy(update={"checks": CheckLimits(**limits)})
@@ -62,7 +65,7 @@ def test_every_document_and_token_is_accounted_for(store: Store) -> None:
 
 
 def test_shards_that_hold_less_than_was_kept_are_noticed(store: Store) -> None:
-    version = store.current("token_shards/docs")
+    version = store.current(keys.token_shards("docs"))
     counts = {**version.counts, "train_documents": version.counts["train_documents"] + 1}
     (version.path / "manifest.json").write_text(manifest_text({**version.manifest, "counts": counts}))
     said = found("adds_up", Store(store.root))
@@ -72,7 +75,7 @@ def test_shards_that_hold_less_than_was_kept_are_noticed(store: Store) -> None:
 def test_a_changed_byte_is_found_by_the_hash_and_a_cut_file_by_its_size(store: Store) -> None:
     shutil.rmtree(store.root / "token_shards")
     tokenize(store, ENGINE, "docs", ShardParams(validation_fraction=0.2))
-    shard = bin_path(prefixes(store.current("token_shards/docs"), "train")[0])
+    shard = bin_path(prefixes(store.current(keys.token_shards("docs")), "train")[0])
     sound = found("is_sound", store)
     assert sound.passed and "0 read now, 5 unchanged since" in sound.message  # hashed when they were written
     flip(shard, 10)
@@ -86,7 +89,7 @@ def test_a_changed_byte_is_found_by_the_hash_and_a_cut_file_by_its_size(store: S
 
 
 def test_an_index_that_rotted_is_one_sentence_and_is_made_again(store: Store) -> None:
-    index = idx_path(prefixes(store.current("token_shards/docs"), "train")[0])
+    index = idx_path(prefixes(store.current(keys.token_shards("docs")), "train")[0])
     flip_in_silence(index, 9)
     said = found("adds_up", store)
     assert not said.passed and f"{index} is corrupt" in said.message
@@ -96,7 +99,7 @@ def test_an_index_that_rotted_is_one_sentence_and_is_made_again(store: Store) ->
 
 def test_training_does_not_begin_on_a_shard_that_was_changed(store: Store) -> None:
     wanted = recipe("docs")
-    shard = bin_path(prefixes(store.current("token_shards/docs"), "train")[0])
+    shard = bin_path(prefixes(store.current(keys.token_shards("docs")), "train")[0])
     plan.check(store, wanted)
     flip(shard, 10)
     with pytest.raises(DamageError, match=rf"{shard} is corrupt.*token_shards/docs"):
@@ -104,12 +107,12 @@ def test_training_does_not_begin_on_a_shard_that_was_changed(store: Store) -> No
 
 
 def test_shares_are_held_against_what_is_allowed(store: Store) -> None:
-    assert found("little_set_aside", store, "corpora/docs/raw", max_set_aside_share=0).passed
-    assert found("enough_is_kept", store, "corpora/docs/quality").passed
+    assert found("little_set_aside", store, keys.raw("docs"), max_set_aside_share=0).passed
+    assert found("enough_is_kept", store, keys.quality("docs")).passed
 
 
 def test_a_corpus_without_held_out_text_is_warned_of_with_the_setting(store: Store) -> None:
-    held_out = store.current("token_shards/docs").counts["validation_documents"]
+    held_out = store.current(keys.token_shards("docs")).counts["validation_documents"]
     said = found("holds_out_text", store)
     assert said.passed and f"{held_out} of 20 documents of docs are held out" in said.message
     tokenize(store, ENGINE, "docs", ShardParams(validation_fraction=1e-6))
@@ -119,15 +122,15 @@ def test_a_corpus_without_held_out_text_is_warned_of_with_the_setting(store: Sto
 
 
 def test_a_corpus_of_which_quality_rejects_more_than_half_is_warned_of_with_the_rule(store: Store) -> None:
-    assert found("half_is_kept", store, "corpora/docs/quality").passed
+    assert found("half_is_kept", store, keys.quality("docs")).passed
     judge(store, ENGINE, "docs", PROFILES["docs"].model_copy(update={"max_words": 300}))
-    said = found("half_is_kept", store, "corpora/docs/quality")
+    said = found("half_is_kept", store, keys.quality("docs"))
     assert not said.passed and "% of the 21 documents of docs, " in said.message
     assert "by max_words." in said.message and "change `quality.max_words`" in said.message
     written = recipe("docs")
     own = written.corpora[0].model_copy(update={"quality": PROFILES["docs"]})
     theirs = written.model_copy(update={"corpora": (own,)})
-    version = store.current("corpora/docs/quality")
+    version = store.current(keys.quality("docs"))
     said = checks.half_is_kept(checks.Subject(version, store, theirs))
     assert "change `corpora.docs.quality.max_words`" in said.message
 

@@ -32,6 +32,7 @@ from pipeline.store.cleanup.gc import published
 from pipeline.store.draft import Draft
 from pipeline.store.fingerprint import file_sha256
 from pipeline.store.forgotten import forget
+from pipeline.store.keys import Key
 from pipeline.store.manifest import Part, Version
 from pipeline.store.parquet import read_table
 from pipeline.store.store import Store
@@ -242,7 +243,7 @@ def check_a_deletion(store: Store, names: list[bytes]) -> None:
     for one in gone:
         inputs = one.manifest["inputs"].items()
         assert one.path in naming or any(
-            keys.is_dedup_part(name) or (name, it) in made for name, it in inputs
+            Key.from_path(name).is_decided_part or (name, it) in made for name, it in inputs
         )
     assert main(["verify"]) == 0
 

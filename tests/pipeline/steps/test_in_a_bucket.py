@@ -14,6 +14,7 @@ import pytest
 from pipeline.cli import main
 from pipeline.steps.dedup.near import Matcher
 from pipeline.steps.tokens.token_search import TokenSearch
+from pipeline.store import keys
 from pipeline.store.bucket.files import BucketFiles, cache_of
 from pipeline.store.cleanup.holding_forgotten import delete, holding
 from pipeline.store.engines.local import LocalEngine
@@ -50,10 +51,10 @@ def test_the_stages_write_into_a_bucket_what_they_write_here(tmp_path: Path) -> 
     answers = []
     for place in (tmp_path / "local", cache_of("s3://bucket/here", tmp_path / "other")):
         store = Store(place)
-        found = TokenSearch(store.current("token_shards/even"), store.current("token_index/even"))
+        found = TokenSearch(store.current(keys.token_shards("even")), store.current(keys.token_index("even")))
         answers.append([found.positions(run).tolist() for run in (np.array([260]), np.array([260, 300]))])
-        documents = store.current("corpora/even/scrubbed")
-        matcher = Matcher([(documents, store.current("passage_index/even"))], 0.25, of_all([]))
+        documents = store.current(keys.scrubbed("even"))
+        matcher = Matcher([(documents, store.current(keys.passage_index("even")))], 0.25, of_all([]))
         answers[-1].append(sorted(one.row["id"] for one in matcher.matches(python_topics()[2]["text"])))
     assert answers[0] == answers[1] and answers[0][0] and answers[0][2]
 
@@ -63,7 +64,7 @@ def test_what_held_a_forgotten_document_is_deleted_from_a_bucket(tmp_path: Path)
     root, engine = cache_of("s3://bucket/forgotten", tmp_path / "cache"), LocalEngine(workers=1)
     make(root, tmp_path / "source", engine)
     store = Store(root)
-    ids = next(batches(store.current("corpora/even/raw").files("documents")[0], ["id"])).column("id")
+    ids = next(batches(store.current(keys.raw("even")).files("documents")[0], ["id"])).column("id")
     forget(store.files, {"even": [ids[0].as_py()]}, "asked for")
     # on another machine
     store = Store(cache_of("s3://bucket/forgotten", tmp_path / "other"))
@@ -94,7 +95,7 @@ def test_another_machine_forgets_what_the_bucket_forgot_and_drops_its_copies(
         make(root, tmp_path / "source", LocalEngine(workers=1))
         for key in ("corpora/even/raw", "corpora/even/scrubbed", "token_shards/even"):
             Store(root).current(key).directory()
-    row = next(batches(Store(roots[0]).current("corpora/even/raw").files("documents")[0], ["id", "text"]))
+    row = next(batches(Store(roots[0]).current(keys.raw("even")).files("documents")[0], ["id", "text"]))
     document, text = row.column("id")[1].as_py(), row.column("text")[1].as_py()
     others = "".join(one["text"] for one in python_topics() if one["text"] != text)
     traces = [document.encode(), *map(str.encode, pieces(text, others))]

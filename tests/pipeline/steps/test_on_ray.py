@@ -21,6 +21,7 @@ from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
 from pipeline.steps.dedup import passage_index
 from pipeline.steps.tokens.token_index import TokenIndex
+from pipeline.store import keys
 from pipeline.store.engines.local import Engine, LocalEngine
 from pipeline.store.files import MANIFEST
 from pipeline.store.fingerprint import file_sha256
@@ -75,7 +76,7 @@ def make(root: Path, source: Path, engine: Engine) -> None:
     for corpus in CORPORA:
         tokenize(store, engine, corpus, ShardParams(validation_fraction=0.1))
         TokenIndex(corpus).make(store, engine)
-        passage_index.index(store, engine, store.current(f"corpora/{corpus}/scrubbed"))
+        passage_index.index(store, engine, store.current(keys.scrubbed(corpus)))
 
 
 def write_sources(source: Path) -> None:
@@ -123,7 +124,7 @@ def test_a_cluster_sets_forgotten_documents_aside(engine: RayEngine, tmp_path: P
     never, left = Store(tmp_path / "never"), Store(tmp_path / "ray")
     made = {path.parent.parent.relative_to(never.root).as_posix() for path in never.root.rglob(MANIFEST)}
     assert len(made) == 19 and never.data_versions(made) == left.data_versions(made)
-    assert left.current("corpora/even/raw").counts["set_aside/removed"] == len(ids) == 4
+    assert left.current(keys.raw("even")).counts["set_aside/removed"] == len(ids) == 4
 
 
 @pytest.mark.slow

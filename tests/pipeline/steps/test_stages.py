@@ -25,12 +25,13 @@ from pipeline.steps.recipe_versions import RecipeVersions, store_of, table
 from pipeline.steps.stages import DATA_STAGES, asset_of, final_assets, made_of_one_corpus
 from pipeline.store import keys
 from pipeline.store.cleanup import gc
+from pipeline.store.keys import Key
 from pipeline.store.store import Store, StoreError
 from tests.integration.project import TRAINING
 from tests.pipeline.steps.corpora import SETTINGS, TEXTS
 from trainer.system.history import STORE_VARIABLE
 
-KEY = "corpora/topics/lengths"
+KEY = Key("lengths", "topics")
 MAIL = "Write to jane.doe@gmail.com."
 
 
@@ -51,16 +52,17 @@ def test_every_key_of_a_recipe_belongs_to_one_class(recipe: Recipe) -> None:
     assert len(found) == len(set(found)) and keys.PRETRAINED_MODEL in found
     for kind in stages.all_stages():
         assert all(stages.kind_of(stage.key) is kind for stage in kind.all_of(recipe))
-    assert stages.kind_of("training_runs") is None
+    assert stages.kind_of(Key("training_runs")) is None
 
 
 def test_an_error_about_a_stage_that_is_no_asset_names_the_asset_that_makes_it(
     tmp_path: Path, recipe: Recipe
 ) -> None:
     store = Store(tmp_path, RecipeVersions(recipe))
-    for stage, asset in (("signals", keys.quality("a")), ("filters/own", keys.quality("a")), ("raw", "")):
-        with pytest.raises(StoreError, match=f"damaged .*: materialize {asset or keys.raw('a')}, which"):
-            store.open(keys.of_corpus("a", stage), "0" * 16)
+    raw, quality = keys.raw("a"), keys.quality("a")
+    for key, asset in ((keys.signals("a"), quality), (keys.filtered("a", "own"), quality), (raw, raw)):
+        with pytest.raises(StoreError, match=f"damaged .*: materialize {asset}, which"):
+            store.open(key, "0" * 16)
     assert asset_of(keys.signatures("a")) == keys.DEDUP
 
 
@@ -99,7 +101,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "recipe.yaml"
 
 
-def retokenize(recipe: Recipe, variant: str = BASE, *chosen: str) -> dg.ExecuteInProcessResult:
+def retokenize(recipe: Recipe, variant: str = BASE, *chosen: Key) -> dg.ExecuteInProcessResult:
     variants = VariantPartitions(load_all(Path(recipe.file)))
     assets = [*stage_assets(recipe, "corpus"), tokenizer_asset(recipe), *stage_assets(recipe, "retokenize")]
     definitions = dg.Definitions(
@@ -136,7 +138,7 @@ def test_the_stage_that_contributing_shows_is_an_asset_in_lineage_in_variants_an
     store = store_of(recipe)
     assert record.of_recipe(store, recipe)["assets"][KEY]["code_version"] == "lengths-1"
     # A variant makes one of its own, from its own text, and also has the stage that only the recipe wants.
-    retokenize(recipe, "plain", "corpora/topics/scrubbed", keys.EVALUATION_NGRAMS, KEY)
+    retokenize(recipe, "plain", keys.scrubbed("topics"), keys.EVALUATION_NGRAMS, KEY)
     ours, theirs = (store_of(load(project, name)).current(KEY) for name in (BASE, "plain"))
     assert event.metadata["characters"].value == ours.counts["characters"]
     assert theirs.counts["characters"] == sum(len(topic + MAIL) for topic in TEXTS[:12])

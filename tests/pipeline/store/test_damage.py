@@ -13,6 +13,7 @@ from pipeline.store.cleanup import gc
 from pipeline.store.damage import DamageError
 from pipeline.store.file_hashes import NAME
 from pipeline.store.files import MANIFEST
+from pipeline.store.keys import Key
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store, StoreError
 from tests.pipeline.store.test_store import publish, work
@@ -89,10 +90,10 @@ def test_a_neighbour_with_a_bad_manifest_stops_nothing(tmp_path: Path, damage: s
     newest = publish(Store(tmp_path), work(source="2"), a="two")
     DAMAGES[damage](newest)
     store = Store(tmp_path)
-    assert [version.path for version in store.newest_first("stage")] == [older.path]
-    assert store.made_with("stage", "v1", {}) == store.current("stage") == older
+    assert [version.path for version in store.newest_first(Key("stage"))] == [older.path]
+    assert store.made_with(Key("stage"), "v1", {}) == store.current(Key("stage")) == older
     with pytest.raises(StoreError, match=r"manifest.json is missing or damaged \(.*\): materialize stage"):
-        store.open("stage", newest.path.name)
+        store.open(Key("stage"), newest.path.name)
     assert publish(store, work(source="3"), a="three").counts == {"rows": 5}
 
 

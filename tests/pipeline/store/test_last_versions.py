@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from pipeline.cli import main
-from pipeline.store import last_versions
+from pipeline.store import keys, last_versions
 from pipeline.store.bucket.files import files_in
 from pipeline.store.last_versions import DESCRIPTION, LastVersions, RecipeName, RecordError
 
@@ -18,7 +18,7 @@ NAME = "0123456789abcdef"
 def used(tmp_path: Path) -> LastVersions:
     """A recipe that uses one version."""
     used = LastVersions(files_in(tmp_path), RecipeName("mine-01234567", "mine.yaml"))
-    used.use("dedup", NAME)
+    used.use(keys.DEDUP, NAME)
     return used
 
 
@@ -45,7 +45,7 @@ def test_the_next_run_writes_a_damaged_record_anew(used: LastVersions, record: s
     with pytest.raises(RecordError, match=f"{record} is damaged, .*: run a job of the recipe again"):
         list(last_versions.recorded(files_in(path.parents[2])))
     used.describe()
-    used.use("dedup", NAME)
+    used.use(keys.DEDUP, NAME)
     assert list(last_versions.recorded(files_in(path.parents[2]))) == [("dedup", NAME)]
     assert list(other.of_file("dedup")) == [NAME]
 
@@ -74,7 +74,7 @@ def test_what_the_seeds_of_a_variant_use_is_kept_as_long_as_the_file_has_them(tm
     kept, gone = ["", "base.2", "fast.3", "lr_1.2"], ["base.3", "fast.4", "gone", "gone.2"]
     for number, variant in enumerate(kept + gone):
         name = RecipeName(f"mine-{number:08x}", str(recipe), variant=variant)
-        LastVersions(files, name).use("dedup", f"{number:016x}")
+        LastVersions(files, name).use(keys.DEDUP, f"{number:016x}")
     assert {int(version, 16) for _, version in last_versions.recorded(files)} == {0, 1, 2, 3}
 
 
@@ -86,5 +86,5 @@ def test_what_a_section_of_a_variant_uses_is_kept_as_long_as_the_file_has_both(t
     kept, gone = ["sft", "hot/sft", "base.2/sft", "hot.2/sft"], ["dpo", "hot/dpo", "gone/sft", "hot.3/sft"]
     for number, variant in enumerate(kept + gone):
         name = RecipeName(f"mine-{number:08x}", str(recipe), variant=variant)
-        LastVersions(files, name).use("dedup", f"{number:016x}")
+        LastVersions(files, name).use(keys.DEDUP, f"{number:016x}")
     assert {int(version, 16) for _, version in last_versions.recorded(files)} == {0, 1, 2, 3}

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.store import keys
 from pipeline.store.damage import DamageError
 from pipeline.store.draft import Draft
 from pipeline.store.manifest import Part, Version
@@ -82,7 +83,7 @@ def test_files_of_earlier_versions_without_checksums_are_read(tmp_path: Path) ->
 
 
 def documents(store: Store) -> Version:
-    work = Work("corpora/docs/scrubbed", "1", {}, {})
+    work = Work(keys.scrubbed("docs"), "1", {}, {})
     with store.making(work) as draft:
         if isinstance(draft, Version):
             return draft
@@ -97,7 +98,7 @@ def lengths(store: Store, code_version: str) -> Version:
         lambda batch: ({"documents": batch}, {"documents": batch.num_rows}), {"documents": SCHEMA}
     )
     source = documents(store)
-    work = Work("corpora/docs/quality", code_version, {}, {source.key: source.data_version})
+    work = Work(keys.quality("docs"), code_version, {}, {source.key: source.data_version})
     return derive(store, ENGINE, work, part_tasks(work, [(source, "documents")]), step.write_part)
 
 

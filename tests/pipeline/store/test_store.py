@@ -10,6 +10,7 @@ import pytest
 
 from pipeline.store.draft import Draft
 from pipeline.store.engines.local import LocalEngine
+from pipeline.store.keys import Key
 from pipeline.store.manifest import File, Part, Version
 from pipeline.store.parts import PartTask, derive
 from pipeline.store.store import Store, StoreError
@@ -48,7 +49,7 @@ def test_a_version_is_found_again_and_becomes_current(tmp_path: Path) -> None:
     with store.making(work(source="1")) as found:
         assert isinstance(found, Version)
         assert found.reused
-    assert store.current("stage").path == made.path
+    assert store.current(Key("stage")).path == made.path
     assert made.counts == {"rows": 8}
 
 
@@ -96,7 +97,7 @@ def test_nothing_is_visible_before_publish(tmp_path: Path) -> None:
         raise RuntimeError
     assert store.existing(work()) is None
     with pytest.raises(StoreError, match="has not been made yet"):
-        store.current("stage")
+        store.current(Key("stage"))
 
 
 def test_parts_of_an_interrupted_attempt_are_used_again(tmp_path: Path) -> None:
@@ -109,7 +110,9 @@ def test_parts_of_an_interrupted_attempt_are_used_again(tmp_path: Path) -> None:
         assert draft.finished("a", "made from something else") is None
         assert draft.finished("b", kept.fingerprint) is None
         draft.publish([kept])
-    assert [path.name for path in store.current("stage").path.iterdir() if path.name.startswith(".")] == []
+    assert [
+        path.name for path in store.current(Key("stage")).path.iterdir() if path.name.startswith(".")
+    ] == []
 
 
 def test_an_unchanged_part_of_the_version_before_is_linked_not_made_again(tmp_path: Path) -> None:
@@ -162,9 +165,9 @@ def test_going_back_to_earlier_work_makes_its_version_current_again(tmp_path: Pa
     first = publish(store, work(source="1"), a="one")
     publish(store, work(source="2"), a="two")
     assert store.existing(work(source="1")) is not None
-    assert store.current("stage").path != first.path
+    assert store.current(Key("stage")).path != first.path
     assert store.reuse(work(source="1")) is not None
-    assert store.current("stage").path == first.path
+    assert store.current(Key("stage")).path == first.path
 
 
 def test_stray_files_are_not_published(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from pipeline.sources.documents import document_id
 from pipeline.sources.files import FilesConfig
 from pipeline.stages.pii import PiiParams
 from pipeline.steps.corpus.cutting import LEAST, MOST, numbered, row_groups
+from pipeline.store import keys
 from pipeline.store.draft import Draft
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.manifest import Version
@@ -93,7 +94,7 @@ def test_an_edit_of_a_file_makes_at_most_three_parts_again(
     shutil.copytree(stored.root, directory / "store")
     store = Store(directory / "store")
     files = write(stored.root.parent / "in" / "a.jsonl", content)
-    before, after = store.current("corpora/c/raw"), collect(store, ENGINE, "c", files, PART_BYTES)
+    before, after = store.current(keys.raw("c")), collect(store, ENGINE, "c", files, PART_BYTES)
     kept = contents(before).items() & contents(after).items()
     assert len(contents(before)) > 12
     assert len(kept) >= max(len(contents(before)), len(contents(after))) - 3

@@ -13,6 +13,7 @@ from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.recipe import RecipeError
 from pipeline.stages.fasttext import ModelError, read_model, scores
 from pipeline.stages.quality import PROFILES, QualityParams
+from pipeline.store import keys
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
 from tests.integration.project import TRAINING
@@ -51,10 +52,10 @@ def test_a_classifier_keeps_what_it_finds_likely_and_its_probability_is_stored(
     store: Store, tmp_path: Path
 ) -> None:
     verdicts = liked(store, tmp_path)
-    texts = {row["id"]: row["text"] for row in rows(store.current("corpora/notes/scrubbed"), "documents")}
+    texts = {row["id"]: row["text"] for row in rows(store.current(keys.scrubbed("notes")), "documents")}
     model = read_model(tmp_path / "model.bin")
     expected = scores(model, pa.array(texts.values(), pa.large_string()))[:, 1]
-    found = rows(store.current("corpora/notes/filters/liked"), "signals")
+    found = rows(store.current(keys.filtered("notes", "liked")), "signals")
     assert [row["probability"] for row in found] == pytest.approx(expected)
     assert [row["rule"] for row in rows(verdicts, "verdicts")] == [
         None if probability >= 0.3 else "liked" for probability in expected
@@ -64,14 +65,14 @@ def test_a_classifier_keeps_what_it_finds_likely_and_its_probability_is_stored(
 
 def test_another_threshold_or_place_of_the_file_measures_nothing_again(store: Store, tmp_path: Path) -> None:
     before = liked(store, tmp_path)
-    measured = store.current("corpora/notes/filters/liked").data_version
+    measured = store.current(keys.filtered("notes", "liked")).data_version
     loosened = liked(store, tmp_path, min=0.2)
     assert loosened.counts["kept"] > before.counts["kept"]
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "model.bin").rename(tmp_path / "elsewhere" / "other.bin")
     again = liked(store, tmp_path / "elsewhere", fasttext="other.bin")
     assert again.reused and again.fingerprint == before.fingerprint
-    assert store.current("corpora/notes/filters/liked").data_version == measured
+    assert store.current(keys.filtered("notes", "liked")).data_version == measured
 
 
 def test_another_content_of_the_file_or_another_label_is_measured(store: Store, tmp_path: Path) -> None:
@@ -79,23 +80,23 @@ def test_another_content_of_the_file_or_another_label_is_measured(store: Store, 
     versions = set()
     for changes in ({}, {"label": "__label__z"}, {"fasttext": "new.bin"}):
         liked(store, tmp_path, **{"min": 0, **changes})
-        versions.add(store.current("corpora/notes/filters/liked").data_version)
+        versions.add(store.current(keys.filtered("notes", "liked")).data_version)
     assert len(versions) == 3
 
 
 def test_a_language_model_decides_by_its_labels_without_their_prefix(store: Store, tmp_path: Path) -> None:
     few = {"language_model": "model.bin", "min_language_confidence": 0.0}
     verdicts = judged(store, tmp_path, languages=["x", "z"], **few)
-    languages = rows(store.current("corpora/notes/languages"), "languages")
+    languages = rows(store.current(keys.languages("notes")), "languages")
     assert {row["language"] for row in languages} <= {"x", "y", "z"}
     assert [row["keep"] for row in rows(verdicts, "verdicts")] == [
         row["language"] != "y" for row in languages
     ]
-    detected = store.current("corpora/notes/languages").fingerprint
+    detected = store.current(keys.languages("notes")).fingerprint
     judged(store, tmp_path, languages=["x", "y"], **few)
-    assert store.current("corpora/notes/languages").fingerprint == detected
+    assert store.current(keys.languages("notes")).fingerprint == detected
     judged(store, tmp_path, languages=["en"])
-    assert store.current("corpora/notes/languages").fingerprint != detected
+    assert store.current(keys.languages("notes")).fingerprint != detected
 
 
 def test_a_mistake_is_one_sentence(store: Store, tmp_path: Path) -> None:

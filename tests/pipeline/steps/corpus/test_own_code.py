@@ -24,6 +24,7 @@ from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
 from pipeline.steps.corpus.ingest import CorpusError, Raw
 from pipeline.steps.corpus.quality import reasons
+from pipeline.store import keys
 from pipeline.store.engines.local import Engine, LocalEngine
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
@@ -140,7 +141,7 @@ def store(tmp_path: Path) -> Store:
     store = Store(tmp_path / "store")
     collect(store, ENGINE, "notes", source(), 40_000)
     scrub(store, ENGINE, "notes", PiiParams())
-    assert len(store.current("corpora/notes/raw").parts) > 3
+    assert len(store.current(keys.raw("notes")).parts) > 3
     return store
 
 
@@ -204,7 +205,7 @@ def test_one_process_and_several_write_the_same_bytes(store: Store, tmp_path: Pa
     one = judged(store, *own)
     shout = TransformParams(python="own:shout", version="1", params={"fails_on": [5]}, max_failed_share=1)
     made = {
-        key: files_of(store.current(key)) for key in ("corpora/notes/quality", "corpora/notes/filters/even")
+        key: files_of(store.current(key)) for key in (keys.quality("notes"), keys.filtered("notes", "even"))
     }
     transformed = files_of(transform(store, ENGINE, "notes", [shout]))
     several = LocalEngine(workers=2, processes_pay_above=0)
@@ -234,7 +235,7 @@ def test_a_filter_that_is_killed_resumes_after_its_last_part(store: Store, calls
     os.kill(child.pid, signal.SIGKILL)
     child.join()
     assert calls() == 21
-    assert not [*store.newest_first("corpora/notes/filters/slow")]
+    assert not [*store.newest_first(keys.filtered("notes", "slow"))]
     Path(f"{path}.go").touch()
     judged(store, a_filter("slow", until=20))
     assert 0 < calls() < 30
@@ -243,7 +244,7 @@ def test_a_filter_that_is_killed_resumes_after_its_last_part(store: Store, calls
 def test_a_document_that_a_filter_fails_on_is_set_aside_and_listed(store: Store) -> None:
     verdicts = judged(store, a_filter("fails_on", share=0.1, numbers=[4, 9]))
     assert rules(verdicts) == {None: 28, "fails_on.error": 2}
-    measured = store.current("corpora/notes/filters/fails_on")
+    measured = store.current(keys.filtered("notes", "fails_on"))
     assert measured.counts["failed"] == measured.counts["failed/fails_on"] == 2
     rows = [row for path in measured.files("failures") for row in pq.read_table(path).to_pylist()]
     assert [(row["name"], row["error"]) for row in rows] == [("fails_on", "ValueError")] * 2
@@ -260,16 +261,16 @@ def test_more_failures_than_allowed_fail_the_run_and_correct_code_makes_only_tho
         r"The first is document [0-9a-f]{32}: ValueError: .*\(own\.py, line \d+\)\. Correct the code",
     ):
         judged(store, a_filter("fails_on", numbers=[4]))
-    assert not [*store.newest_first("corpora/notes/filters/fails_on")]
+    assert not [*store.newest_first(keys.filtered("notes", "fails_on"))]
     write(tmp_path, "own", MODULE.replace("raise ValueError(document.text)", "called()"))
     loading.load.cache_clear()
     judged(store, a_filter("fails_on", numbers=[4]))
     assert calls() == 1
-    assert store.current("corpora/notes/filters/fails_on").counts["failed"] == 0
+    assert store.current(keys.filtered("notes", "fails_on")).counts["failed"] == 0
 
 
 def test_transforms_come_before_scrubbing_and_leave_out_what_they_fail_on(store: Store) -> None:
-    raw = store.current("corpora/notes/raw")
+    raw = store.current(keys.raw("notes"))
     shout = TransformParams(python="own:shout", version="1", params={"fails_on": [2]}, max_failed_share=0.1)
     same = TransformParams(python="own:same", version="1")
     version = transform(store, ENGINE, "notes", [shout, same])
@@ -318,7 +319,7 @@ def test_a_source_that_breaks_off_names_its_last_document_and_publishes_nothing(
         r"away \(own\.py, line \d+\)",
     ):
         collect(store, ENGINE, "more", source(broken_after=12), 40_000)
-    assert not [*store.newest_first("corpora/more/raw")]
+    assert not [*store.newest_first(keys.raw("more"))]
 
 
 def test_what_a_source_raises_is_shown_without_what_may_be_of_a_document(store: Store) -> None:

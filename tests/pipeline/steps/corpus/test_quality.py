@@ -10,6 +10,7 @@ from pipeline.sources.files import FilesConfig
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
 from pipeline.steps.corpus.quality import reasons
+from pipeline.store import keys
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import ENGINE, TEXTS
@@ -45,7 +46,7 @@ def store(tmp_path: Path) -> Store:
     path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     collect(store, ENGINE, "notes", FilesConfig(paths=(str(path),)), 60_000)
     scrub(store, ENGINE, "notes", PiiParams())
-    assert len(store.current("corpora/notes/raw").parts) > 1
+    assert len(store.current(keys.raw("notes")).parts) > 1
     return store
 
 
@@ -59,13 +60,13 @@ def files_of(version: Version, table: str) -> list[tuple[Path, int, int]]:
 def test_changing_a_threshold_judges_again_and_measures_nothing(store: Store) -> None:
     engine = Observed()
     before = judge(store, engine, "notes", DOCS)
-    measured = store.current("corpora/notes/signals")
+    measured = store.current(keys.signals("notes"))
     files = files_of(measured, "signals")
     after = judge(store, engine, "notes", DOCS.model_copy(update={"min_doc_words": 600}))
     assert after.counts["kept"] < before.counts["kept"]
     assert engine.asked == ["corpora/notes/signals", "corpora/notes/quality", "corpora/notes/quality"]
-    assert store.current("corpora/notes/signals").path == measured.path
-    assert files_of(store.current("corpora/notes/signals"), "signals") == files
+    assert store.current(keys.signals("notes")).path == measured.path
+    assert files_of(store.current(keys.signals("notes")), "signals") == files
 
 
 def test_languages_are_detected_when_asked_for_and_once(store: Store) -> None:

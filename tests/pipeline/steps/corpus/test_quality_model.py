@@ -19,6 +19,7 @@ from pipeline.stages.quality import PROFILES, QualityParams
 from pipeline.stages.quality_model import QualityModelParams, Score, auc, train, windows
 from pipeline.steps.corpus.quality import Quality
 from pipeline.steps.corpus.quality_model import FACTS, QualityModel
+from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
@@ -115,7 +116,7 @@ def judged(store: Store, **changes: Any) -> Version:
 
 def test_the_top_of_a_corpus_is_kept_and_another_threshold_measures_nothing_again(store: Store) -> None:
     verdicts = judged(store, top=0.2)
-    measured = store.current("corpora/bad/filters/liked")
+    measured = store.current(keys.filtered("bad", "liked"))
     assert verdicts.counts["kept"] == 40 and verdicts.counts["rejected/liked"] == 160
     rows = [row for path in verdicts.files("verdicts") for row in pq.read_table(path).to_pylist()]
     found = [row for path in measured.files("signals") for row in pq.read_table(path).to_pylist()]
@@ -124,7 +125,7 @@ def test_the_top_of_a_corpus_is_kept_and_another_threshold_measures_nothing_agai
         verdict["keep"] == (row["probability"] >= least) for row, verdict in zip(found, rows, strict=True)
     )
     assert judged(store, top=0.1).counts["kept"] == 20
-    assert store.current("corpora/bad/filters/liked").fingerprint == measured.fingerprint
+    assert store.current(keys.filtered("bad", "liked")).fingerprint == measured.fingerprint
     then = Quality("bad", params(min=least)).judged_again(store, measured.parts[0].name)
     assert then.column("rule").null_count == 40
 
@@ -144,7 +145,7 @@ def test_the_top_is_a_share_of_the_documents_in_the_languages_to_keep(store: Sto
 def test_the_model_is_found_again_and_another_one_is_measured_again(store: Store) -> None:
     before = judged(store, top=0.2)
     assert QualityModel(PARAMS).make(store, ENGINE).reused
-    made = store.current("quality_model")
+    made = store.current(keys.QUALITY_MODEL)
     assert (
         set(made.only("quality_model").files.root.parts)
         and json.loads(made.only(FACTS).read_text())["AUC"] > 0.7
@@ -155,7 +156,7 @@ def test_the_model_is_found_again_and_another_one_is_measured_again(store: Store
 
 
 def test_fasttext_reads_the_file(store: Store) -> None:
-    model = read_model(Path(store.current("quality_model").only("quality_model")))
+    model = read_model(Path(store.current(keys.QUALITY_MODEL).only("quality_model")))
     assert model.labels == ("__label__positive", "__label__negative")
     assert scores(model, pa.array([text(GOOD, 3)])).sum() == pytest.approx(1, abs=1e-4)
 

@@ -14,6 +14,7 @@ from pipeline.stages.pii import PiiParams
 from pipeline.steps.dedup import passage_index
 from pipeline.steps.dedup.near import Match, Matcher
 from pipeline.steps.dedup.passage_index import index, index_part
+from pipeline.store import keys
 from pipeline.store.cleanup import gc
 from pipeline.store.engines import local
 from pipeline.store.engines.local import LocalEngine
@@ -110,7 +111,7 @@ def test_an_index_stays_as_long_as_its_text(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     documents = scrubbed(store, TEXTS[:2])
     made = index(store, ENGINE, documents)
-    raw = store.current("corpora/books/raw")
+    raw = store.current(keys.raw("books"))
     assert {item.paths[0] for item in gc.find(store)} == {raw.path, documents.path, made.path}
     recipe = tmp_path / "mine.yaml"
     recipe.write_text("name: mine")
@@ -129,7 +130,7 @@ def test_documents_without_text_are_in_no_passage_and_harm_no_other(tmp_path: Pa
         return Part(task.name, task.fingerprint, writer.files)
 
     parts = {"a": [""], "b": ["", TEXTS[0], "?!", "", TEXTS[1]]}
-    store, work = Store(tmp_path), Work("corpora/books/scrubbed", "1", {}, {})
+    store, work = Store(tmp_path), Work(keys.scrubbed("books"), "1", {}, {})
     documents = derive(store, ENGINE, work, [PartTask(name, name, (), 1) for name in parts], written)
     made = index(store, ENGINE, documents)
     assert made.counts["documents"] == 6

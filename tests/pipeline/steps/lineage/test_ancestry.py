@@ -15,6 +15,7 @@ from pipeline.recipe.loading import load_recipe
 from pipeline.steps.lineage.checkpoints import read
 from pipeline.steps.model.export import published
 from pipeline.steps.model.model_card import model_card
+from pipeline.store import keys
 from pipeline.store.file_hashes import file_sha256
 from pipeline.store.store import Store
 from tests.integration.project import TRAINING
@@ -75,7 +76,7 @@ def test_a_corpus_of_the_base_names_the_checkpoints_that_began_with_its_weights(
     base = read(trained[1] / "checkpoints" / "step-00000032")
     (found,) = json.loads(asked("--corpus", "first", "--json"))
     assert (found["tokens"], found["through"]) == (base.corpus_tokens["first"], "mine after 16,384 tokens")
-    raw = trained[0].current("corpora/first/raw").data_version
+    raw = trained[0].current(keys.raw("first")).data_version
     assert len(json.loads(asked("--corpus", "first", "--version", raw[:10], "--json"))) == 1
     assert "through the weights it started from: mine after 16,384" in asked("--corpus", "first")
 
@@ -83,7 +84,7 @@ def test_a_corpus_of_the_base_names_the_checkpoints_that_began_with_its_weights(
 def test_a_document_of_the_base_was_seen_as_often_as_the_base_saw_it(
     trained: tuple[Store, Path], ask: Any, child: tuple[Store, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (decisions,) = trained[0].current("dedup").files("decisions")[:1]
+    (decisions,) = trained[0].current(keys.DEDUP).files("decisions")[:1]
     documents = pq.read_table(decisions).column("id").to_pylist()[:6]
     by_base = [json.loads(ask("--document", one, "--json"))[-1] for one in documents]
     monkeypatch.setenv(STORE_VARIABLE, str(child[0].root))
@@ -145,7 +146,7 @@ def test_what_is_like_a_text_is_found_through_the_weights_that_a_model_started_f
 def test_without_the_store_of_the_base_its_corpora_are_known_and_its_documents_are_not(
     trained: tuple[Store, Path], asked: Any
 ) -> None:
-    (decisions,) = trained[0].current("dedup").files("decisions")[:1]
+    (decisions,) = trained[0].current(keys.DEDUP).files("decisions")[:1]
     document = pq.read_table(decisions).column("id")[0].as_py()
     moved = trained[0].root.rename(trained[0].root.with_name("moved"))
     try:

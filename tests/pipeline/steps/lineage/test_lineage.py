@@ -22,6 +22,7 @@ from pipeline.steps.lineage import reproduce
 from pipeline.steps.lineage.checkpoints import Checkpoint, Trained, read, run_config
 from pipeline.steps.lineage.documents import CorpusText
 from pipeline.steps.training import plan
+from pipeline.store import keys
 from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import ENGINE
 from tests.pipeline.steps.make import collect
@@ -32,7 +33,7 @@ from trainer.system.history import STORE_VARIABLE
 def test_a_checkpoint_says_what_it_was_made_from(trained: tuple[Store, Path], ask: Any) -> None:
     store, run = trained
     said, found = ask(f"{run.name[:8]}-00000032"), json.loads(ask(f"{run.name[:8]}-00000032", "--json"))
-    scrubbed = store.current("corpora/first/scrubbed")
+    scrubbed = store.current(keys.scrubbed("first"))
     assert found["assets"]["corpora/first/scrubbed"]["data_version"] == scrubbed.data_version
     assert found["assets"]["corpora/first/scrubbed"]["params"] == scrubbed.manifest["params"]
     assert found["assets"]["corpora/first/raw"]["inputs"]["source"]
@@ -86,7 +87,7 @@ def test_what_is_no_checkpoint_is_answered_with_those_there_are(
 def test_a_corpus_names_the_checkpoints_that_saw_it_at_a_version(
     trained: tuple[Store, Path], ask: Any
 ) -> None:
-    raw = trained[0].current("corpora/first/raw").data_version
+    raw = trained[0].current(keys.raw("first")).data_version
     found = json.loads(ask("--corpus", "first", "--version", raw[:10], "--json"))
     assert [one["checkpoint"][-8:] for one in found] == ["00000024", "00000032"]
     assert all(one["raw"] == raw and one["tokens"] > 0 for one in found)
@@ -99,7 +100,7 @@ def test_a_document_was_read_at_the_steps_whose_batches_held_it(
     store, run = trained
     (decisions,) = [
         pq.read_table(path).to_pylist()
-        for path in store.current("dedup").files("decisions")
+        for path in store.current(keys.DEDUP).files("decisions")
         if path.name.startswith("first.")
     ]
     config = run_config(run)
@@ -128,7 +129,7 @@ def test_a_document_was_read_at_the_steps_whose_batches_held_it(
 def test_a_removed_document_says_why_and_was_never_trained_on(trained: tuple[Store, Path], ask: Any) -> None:
     decisions = [
         row
-        for path in trained[0].current("dedup").files("decisions")
+        for path in trained[0].current(keys.DEDUP).files("decisions")
         for row in pq.read_table(path).to_pylist()
     ]
     removed = next(row for row in decisions if not row["keep"])
@@ -161,7 +162,7 @@ def test_the_entry_in_the_ui_says_the_same(trained: tuple[Store, Path]) -> None:
     found = entry(trained, run / "checkpoints" / "step-00000024")
     rows = found["corpora"]
     assert sum(row["tokens until then"] for row in rows.values()) == 24 * 512
-    assert store.current("corpora/first/raw").data_version.startswith(rows["first"]["raw"])
+    assert store.current(keys.raw("first")).data_version.startswith(rows["first"]["raw"])
     assert rows["second"]["kept by quality"] - rows["second"]["kept by dedup"] == 1
     assert (
         f"torch {version('torch')}" in found["libraries"]
@@ -315,7 +316,7 @@ def test_reproduce_reads_the_stored_documents_of_a_corpus_that_has_changed(
     assert [corpus.source.kind for corpus in recipe.corpora] == ["stored", "files"]
     raw = collect(other, ENGINE, "first", recipe.corpora[0].source, recipe.raw.part_bytes)
     assert raw.data_version == saved.lineage["assets"]["corpora/first/raw"]["data_version"]
-    assert raw.counts == store.open("corpora/first/raw", raw_name(saved)).counts
+    assert raw.counts == store.open(keys.raw("first"), raw_name(saved)).counts
     gone = reproduce.write(Store(tmp_path / "empty"), saved, tmp_path / "gone", tmp_path)
     assert any("cannot be looked at now" in line and "the bytes will differ" in line for line in gone)
 

@@ -357,7 +357,7 @@ def test_the_page_of_a_checkpoint_says_of_each_sample_what_it_has_from_training_
 def test_shards_that_are_gone_are_named_with_the_command_that_makes_them_again(
     trained: tuple[Store, Path], said: Said, tmp_path: Path
 ) -> None:
-    shards = trained[0].current("token_shards/first").path
+    shards = trained[0].current(keys.token_shards("first")).path
     shutil.move(shards, tmp_path)
     try:
         found = said("trace", TEXTS[0][:300], "--checkpoint", last(trained[1]))
@@ -367,7 +367,7 @@ def test_shards_that_are_gone_are_named_with_the_command_that_makes_them_again(
 
 
 def test_a_damaged_shard_or_lineage_is_named(trained: tuple[Store, Path], said: Said) -> None:
-    (shard,) = trained[0].current("token_shards/first").path.glob("train/*.idx")
+    (shard,) = trained[0].current(keys.token_shards("first")).path.glob("train/*.idx")
     saved = trained[1] / "checkpoints" / "step-00000032"
     for path in (shard, saved / "lineage.json"):
         kept = path.read_bytes()

@@ -18,8 +18,10 @@ from pipeline.recipe.loading import load_recipe
 from pipeline.steps.lineage import record
 from pipeline.steps.lineage.verification import longest_unread, stored, verify
 from pipeline.steps.recipe_versions import RecipeVersions
+from pipeline.store import keys
 from pipeline.store.damage import DamageError
 from pipeline.store.files import MANIFEST
+from pipeline.store.keys import Key
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store, StoreError
 from tests.pipeline.steps.corpora import TEXTS, as_it_was, prepare
@@ -28,12 +30,12 @@ from tests.pipeline.store.test_damage import flip, flip_in_silence
 from trainer.checkpoint.publish import publish
 
 KEYS = [
-    "corpora/first/raw",
-    "corpora/first/scrubbed",
-    "corpora/first/quality",
-    "corpora/first/signatures",
-    "dedup",
-    "token_shards/first",
+    keys.raw("first"),
+    keys.scrubbed("first"),
+    keys.quality("first"),
+    keys.signatures("first"),
+    keys.DEDUP,
+    keys.token_shards("first"),
 ]
 
 
@@ -69,7 +71,7 @@ def run(path: Path) -> None:
 
 
 def content(path: Path) -> dict[str, str]:
-    return {key: seen_by(path).current(key).data_version for key in [*KEYS, "tokenizer"]}
+    return {key: seen_by(path).current(key).data_version for key in [*KEYS, keys.TOKENIZER]}
 
 
 def a_file(version: Version) -> Path:
@@ -87,7 +89,7 @@ FAULTS: list[Callable[[Version], object]] = [
 
 @pytest.mark.parametrize(("key", "fault"), list(zip(KEYS, [*FAULTS, FAULTS[0]], strict=True)))
 def test_what_a_message_says_to_do_about_damage_helps(
-    mine: Path, key: str, fault: Callable[[Version], object]
+    mine: Path, key: Key, fault: Callable[[Version], object]
 ) -> None:
     check_remedy(mine, key, fault)
 
@@ -96,12 +98,12 @@ def test_what_a_message_says_to_do_about_damage_helps(
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("fault", FAULTS, ids=["deleted", "manifest", "file deleted", "cut", "flipped"])
 def test_what_a_message_says_to_do_about_any_damage_of_any_key_helps(
-    mine: Path, key: str, fault: Callable[[Version], object]
+    mine: Path, key: Key, fault: Callable[[Version], object]
 ) -> None:
     check_remedy(mine, key, fault)
 
 
-def check_remedy(mine: Path, key: str, fault: Callable[[Version], object]) -> None:
+def check_remedy(mine: Path, key: Key, fault: Callable[[Version], object]) -> None:
     before = content(mine)
     fault(seen_by(mine).current(key))
     with pytest.raises((StoreError, DamageError), match=r": materialize .*(it|makes it again|first)"):
@@ -116,7 +118,7 @@ def test_damage_is_named_with_what_was_made_from_it_and_the_command(
     assert main(["verify"]) == 0
     assert re.search(r"nothing is damaged in \d+ versions and checkpoints", capsys.readouterr().out)
     before, store = content(mine), seen_by(mine)
-    scrubbed, shards = store.current("corpora/first/scrubbed"), store.current("token_shards/first")
+    scrubbed, shards = store.current(keys.scrubbed("first")), store.current(keys.token_shards("first"))
     flip(scrubbed.files("documents")[0].path, 999)
     (shards.path / MANIFEST).unlink()
     assert main(["verify"]) == 2
@@ -136,7 +138,7 @@ def test_what_leaves_no_trace_is_found_by_reading_everything_and_then_made_again
     mine: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = content(mine)
-    shard = next(seen_by(mine).current("token_shards/first").path.rglob("train/*.bin"))
+    shard = next(seen_by(mine).current(keys.token_shards("first")).path.rglob("train/*.bin"))
     weights = next((mine.parent / "store" / "runs").rglob("lineage.json"))
     assert main(["verify"]) == 0
     flip_in_silence(shard)
@@ -155,7 +157,7 @@ def test_the_job_fails_on_damage_and_its_schedule_reads_what_was_not_read_for_lo
     job = verify_job("verify", "")
     resources = {"workshop": PipelineResources()}
     assert job.execute_in_process(resources=resources).success
-    shard = next(seen_by(mine).current("token_shards/first").path.rglob("train/*.bin"))
+    shard = next(seen_by(mine).current(keys.token_shards("first")).path.rglob("train/*.bin"))
     flip_in_silence(shard)
     assert job.execute_in_process(resources=resources, raise_on_error=False).success
     schedule = daily_schedule(job)
@@ -166,7 +168,7 @@ def test_the_job_fails_on_damage_and_its_schedule_reads_what_was_not_read_for_lo
 
 
 def test_a_version_that_is_gone_is_damage(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    scrubbed = seen_by(mine).current("corpora/first/scrubbed").path
+    scrubbed = seen_by(mine).current(keys.scrubbed("first")).path
     shutil.rmtree(scrubbed)
     assert main(["verify"]) == 2
     said = capsys.readouterr().out
@@ -180,7 +182,7 @@ def test_a_version_that_is_gone_is_damage(mine: Path, capsys: pytest.CaptureFixt
 def test_what_only_a_checkpoint_was_made_from_is_mended_by_reproducing_it(
     mine: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    flip(a_file(seen_by(mine).current("token_shards/first")), 9)
+    flip(a_file(seen_by(mine).current(keys.token_shards("first"))), 9)
     mine.unlink()
     monkeypatch.delenv("GROUNDWORK_RECIPE")
     assert main(["verify"]) == 2
@@ -209,7 +211,7 @@ def test_damage_of_a_variant_is_mended_in_its_partition(
 ) -> None:
     described = next((mine.parent / "store" / "recipes").glob("*/recipe.json"))
     described.write_text(json.dumps({**json.loads(described.read_text()), "variant": variant}))
-    flip(seen_by(mine).current("corpora/first/scrubbed").files("documents")[0].path, 999)
+    flip(seen_by(mine).current(keys.scrubbed("first")).files("documents")[0].path, 999)
     added = {"variants": {"loose": {}}, "post_training": {"sft": {}}}
     mine.write_text(yaml.safe_dump({**yaml.safe_load(mine.read_text()), **added}))
     assert main(["verify"]) == 2
@@ -220,7 +222,7 @@ def test_a_share_of_the_store_is_read_in_the_time_given(mine: Path) -> None:
     store = seen_by(mine)
     everything = set(stored(store))
     assert set(longest_unread(store, 1)) == everything
-    shard = store.current("token_shards/first").path
+    shard = store.current(keys.token_shards("first")).path
     verify(store, everything - {shard}, deep=True)
     reading = longest_unread(store, 1e-9)
     assert list(reading) in ([], [shard])

@@ -24,6 +24,7 @@ from pipeline.steps import checks
 from pipeline.steps.lineage.documents import CorpusText
 from pipeline.steps.tokens.shards import SplitShards, prefixes
 from pipeline.steps.tokens.tokenizer import frozen
+from pipeline.store import keys
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.keys import SPLITS
 from pipeline.store.params import CONTENT, MARKS, MESSAGE, PAIR, ROLES
@@ -84,7 +85,7 @@ def store(rows: Rows, tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 def written(store: Store, corpus: str) -> list[list[int]]:
-    shards = store.current(f"token_shards/{corpus}")
+    shards = store.current(keys.token_shards(corpus))
     found = [Shard(prefix) for split in SPLITS for prefix in prefixes(shards, split)]
     return [shard.document(i).tolist() for shard in found for i in range(shard.num_documents)]
 
@@ -94,8 +95,8 @@ def as_text(tokenizer: Tokenizer, row: list[dict[str, str]]) -> str:
 
 
 def test_conversations_are_whole_or_end_with_the_last_answer_that_fits(store: Store, rows: Rows) -> None:
-    version = store.current("token_shards/talks")
-    reader = Tokenizer.from_file(str(store.current("tokenizer").path / "tokenizer.json"))
+    version = store.current(keys.token_shards("talks"))
+    reader = Tokenizer.from_file(str(store.current(keys.TOKENIZER).path / "tokenizer.json"))
     found = {reader.decode(ids, skip_special_tokens=False): len(ids) for ids in written(store, "talks")}
     left_out = {
         one
@@ -121,7 +122,7 @@ def test_conversations_are_whole_or_end_with_the_last_answer_that_fits(store: St
 
 
 def test_a_preference_is_one_document_of_two_conversations(store: Store, rows: Rows) -> None:
-    reader = Tokenizer.from_file(str(store.current("tokenizer").path / "tokenizer.json"))
+    reader = Tokenizer.from_file(str(store.current(keys.TOKENIZER).path / "tokenizer.json"))
     found = {reader.decode(ids, skip_special_tokens=False) for ids in written(store, "pairs")}
     expected = {
         as_text(reader, row["prompt"] + row["chosen"]) + as_text(reader, row["prompt"] + row["rejected"])
@@ -129,13 +130,13 @@ def test_a_preference_is_one_document_of_two_conversations(store: Store, rows: R
     }
     fitting = {text for text in expected if len(reader.encode(text, add_special_tokens=False).ids) <= LONGEST}
     assert found == fitting and len(found) > 60
-    assert store.current("token_shards/pairs").counts["too_long"] == len(expected) - len(found)
+    assert store.current(keys.token_shards("pairs")).counts["too_long"] == len(expected) - len(found)
 
 
 def test_what_is_too_long_is_counted_and_found_by_lineage(store: Store, rows: Rows) -> None:
-    keys = ["corpora/talks/scrubbed", "corpora/talks/quality", "dedup", "token_shards/talks"]
-    assets = {key: {"path": str(store.current(key).path)} for key in keys}
-    reader = Tokenizer.from_file(str(store.current("tokenizer").path / "tokenizer.json"))
+    read = [*keys.judged("talks"), keys.DEDUP, keys.token_shards("talks")]
+    assets = {key: {"path": str(store.current(key).path)} for key in read}
+    reader = Tokenizer.from_file(str(store.current(keys.TOKENIZER).path / "tokenizer.json"))
     text = CorpusText(store, assets, "talks")
     stream = np.concatenate([shard.tokens for shard in text.train_shards])
     found_fates = set()
@@ -152,21 +153,21 @@ def test_what_is_too_long_is_counted_and_found_by_lineage(store: Store, rows: Ro
         "in the training text",
         "held out for validation",
     }
-    subject = checks.Subject(store.current("token_shards/talks"), store, recipe("talks"))
-    found = {one.name: one for one in checks.of_key("token_shards/talks")}
+    subject = checks.Subject(store.current(keys.token_shards("talks")), store, recipe("talks"))
+    found = {one.name: one for one in checks.of_key(keys.token_shards("talks"))}
     assert found["adds_up"].look(subject).passed and found["conversations_fit"].look(subject).passed
 
 
 def test_more_than_a_twentieth_that_does_not_fit_stops_the_run(store: Store) -> None:
     version = tokenize(Store(store.root), ENGINE, "talks", ShardParams(validation_fraction=0.1, longest=20))
-    (fits,) = [one for one in checks.of_key("token_shards/talks") if one.name == "conversations_fit"]
+    (fits,) = [one for one in checks.of_key(keys.token_shards("talks")) if one.name == "conversations_fit"]
     found = fits.look(checks.Subject(version, store, recipe("talks")))
     assert fits.blocking and not found.passed
     assert "are too long" in found.message and "the limit is 5%: raise `training.seq_len`" in found.message
 
 
 def test_copies_go_and_two_processes_write_the_same_bytes(store: Store, tmp_path: Path) -> None:
-    decisions = [pq.read_table(file.path) for file in store.current("dedup").files("decisions")]
+    decisions = [pq.read_table(file.path) for file in store.current(keys.DEDUP).files("decisions")]
     (again,) = [row for table in decisions for row in table.to_pylist() if not row["keep"]]
     assert again["reason"] == "exact"
     copy = Store(Path(shutil.copytree(store.root, tmp_path / "store")))
@@ -174,11 +175,11 @@ def test_copies_go_and_two_processes_write_the_same_bytes(store: Store, tmp_path
     two = LocalEngine(workers=2, processes_pay_above=0)
     made = tokenize(copy, two, "talks", SHARDS)
     two.close()
-    assert made.data_version == store.current("token_shards/talks").data_version and len(made.parts) > 1
+    assert made.data_version == store.current(keys.token_shards("talks")).data_version and len(made.parts) > 1
 
 
 def test_the_tokenizer_learns_what_is_said_and_no_mark(store: Store) -> None:
-    reader = Tokenizer.from_file(str(store.current("tokenizer").path / "tokenizer.json"))
+    reader = Tokenizer.from_file(str(store.current(keys.TOKENIZER).path / "tokenizer.json"))
     marks = {
         mark for mark in map(reader.decode, ([id] for id in range(13 + 256, 500))) if set(mark) & {*MARKS}
     }
@@ -189,7 +190,7 @@ def test_the_tokenizer_learns_what_is_said_and_no_mark(store: Store) -> None:
     "text", ["Plain.", "", f"{MESSAGE}user", f"a{MESSAGE}user{CONTENT}b", f"{MESSAGE}x{CONTENT}"]
 )
 def test_a_text_that_is_no_conversation_is_named(store: Store, tmp_path: Path, text: str) -> None:
-    found = frozen(store.current("tokenizer").path)
+    found = frozen(store.current(keys.TOKENIZER).path)
     encoder = bpe.Encoder(found.tokenizer_json, found.boundaries, True)
     rows = pa.RecordBatch.from_pydict({"id": ["good", "bad"], "text": [f"{MESSAGE}assistant{CONTENT}", text]})
     with pytest.raises(chat.ConversationError, match="document 'bad' is no conversation"):

@@ -13,6 +13,7 @@ from pipeline.recipe.loading import load_recipe
 from pipeline.stages.bpe import VERSION, TokenizerError
 from pipeline.stages.dedup import DedupParams
 from pipeline.steps.recipe_versions import RecipeVersions
+from pipeline.store import keys
 from pipeline.store.files import MANIFEST
 from pipeline.store.manifest import Version, manifest_text
 from pipeline.store.store import Store, StoreError
@@ -83,7 +84,7 @@ def test_a_tokenizer_in_use_is_replaced_on_request_only(mine: Path, fault: str) 
     before = train(mine)
     assert before.reused
     FAULTS[fault](before)
-    for attempt in (lambda: train(mine), lambda: seen_by(mine).current("tokenizer")):
+    for attempt in (lambda: train(mine), lambda: seen_by(mine).current(keys.TOKENIZER)):
         with pytest.raises(TokenizerError, match=rf"{fault}.*retrain: true"):
             attempt()
     assert train(mine, retrain=True).data_version == before.data_version
@@ -119,11 +120,11 @@ def test_appended_tokens_follow_the_tokenizer_of_the_recipe_without_them(mine: P
     base, tuned = train(mine), appended(mine)
     assert "chat" not in base.manifest["params"]["tokenizer"]
     with pytest.raises(StoreError, match="tokenizer has not been made for this recipe yet"):
-        seen_by(tuned).current("tokenizer")
+        seen_by(tuned).current(keys.TOKENIZER)
     made = train(tuned)
     assert made.counts["entries"] == base.counts["entries"] + 5
     assert made.manifest["inputs"] == {"appended_to": base.data_version}
-    assert train(tuned).reused and seen_by(tuned).current("tokenizer").path == made.path
+    assert train(tuned).reused and seen_by(tuned).current(keys.TOKENIZER).path == made.path
     assert train(mine).path == base.path
     shutil.rmtree(made.path)
     assert train(tuned).data_version == made.data_version

@@ -23,6 +23,7 @@ from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
 from pipeline.steps.tokens.shards import ShardSeries, SplitShards, prefixes
 from pipeline.steps.tokens.tokenizer import frozen
+from pipeline.store import keys
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
@@ -97,7 +98,7 @@ def test_shards_of_any_size_hold_the_same_documents_and_say_what_is_in_them(stor
     for split in ("train", "validation"):
         assert documents(cut, split) == documents(whole, split)
         assert cut.counts[f"{split}_text_bytes"] == whole.counts[f"{split}_text_bytes"]
-    sha256 = store.current("tokenizer").parts[0].files["tokenizer.json"].sha256
+    sha256 = store.current(keys.TOKENIZER).parts[0].files["tokenizer.json"].sha256
     for part in cut.parts:
         record = json.loads(cut.file(part, "shards").read_text())
         assert record["tokenizer_sha256"] == sha256 and record["dtype"] == "uint16"
@@ -110,7 +111,7 @@ def test_shards_of_any_size_hold_the_same_documents_and_say_what_is_in_them(stor
 
 
 def test_a_document_without_text_is_left_out_and_named(store: Store, tmp_path: Path) -> None:
-    found = frozen(store.current("tokenizer").path)
+    found = frozen(store.current(keys.TOKENIZER).path)
     series = SplitShards(
         tmp_path, "part", bpe.Encoder(found.tokenizer_json, found.boundaries, True), 0.5, 9000
     )

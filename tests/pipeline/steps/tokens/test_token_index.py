@@ -150,7 +150,7 @@ from pipeline.store.engines.local import LocalEngine
 from pipeline.store.store import Store
 
 store = Store(Path(sys.argv[1]))
-(shards,) = store.newest_first("token_shards/books")
+(shards,) = store.newest_first(keys.token_shards("books"))
 of_shards(store, LocalEngine(int(sys.argv[2]), processes_pay_above=0), shards)
 """
 

@@ -10,6 +10,7 @@ import pytest
 from pipeline.recipe.sections import ShardParams
 from pipeline.stages.bpe import TokenizerParams
 from pipeline.stages.dedup import DedupParams
+from pipeline.store import keys
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import ENGINE, TEXTS, prepare
@@ -77,7 +78,7 @@ def test_the_tokenizer_stays_when_the_corpora_change_and_after_another_was_in_us
     assert trained(store, held_out=0.2).data_version == first.data_version
     other = tokenizer(store, ENGINE, "mine", ["originals", "copies"], TokenizerParams(vocab_size=300), 0.1)
     assert other.counts["entries"] == 300
-    assert trained(store).data_version == store.current("tokenizer").data_version == first.data_version
+    assert trained(store).data_version == store.current(keys.TOKENIZER).data_version == first.data_version
 
 
 def test_a_tokenizer_trained_on_request_stays_even_when_it_was_made_before(

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pipeline.cli import main
 from pipeline.recipe.sections import MixtureParams
 from pipeline.steps.training.mixture import MixtureError, rounded, shares
+from pipeline.store import keys
 from pipeline.store.store import Store
 from tests.pipeline.steps.training.test_plan import recipe
 
@@ -77,7 +78,7 @@ def test_the_command_shows_what_each_corpus_of_a_recipe_contributes(
     monkeypatch.setenv("GROUNDWORK_STORE", str(store.root))
     assert main(["corpora", "--recipe", str(path)]) == 0
     rows = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines()}
-    tokens = store.current("token_shards/first").counts["train_tokens"]
+    tokens = store.current(keys.token_shards("first")).counts["train_tokens"]
     assert rows["first"][2:] == [f"{tokens:,}", "50.0%", f"{made.training.max_tokens / 2 / tokens:.2f}"]
 
     staged = recipe(stages=[{"name": "alone", "share": 0.5, "weights": {"first": 1}}, {"name": "both"}])

@@ -16,7 +16,7 @@ from pipeline.cli import main
 from pipeline.recipe.loading import load_recipe
 from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.steps.training import plan
-from pipeline.store import last_versions
+from pipeline.store import keys, last_versions
 from pipeline.store.cleanup import gc
 from pipeline.store.draft import Draft
 from pipeline.store.files import reports_on
@@ -61,9 +61,9 @@ def files(directory: Path) -> set[Path]:
 def test_old_versions_that_no_run_names_are_removed_and_those_in_use_stay_whole(
     store: Store, tmp_path: Path
 ) -> None:
-    old = store.current("token_shards/first").path
+    old = store.current(keys.token_shards("first")).path
     reports = reports_on(old)
-    store.current("token_shards/first").report("hashes", 1, list)
+    store.current(keys.token_shards("first")).report("hashes", 1, list)
     change(store, tmp_path)
     found = gc.find(store)
     assert old in {one.paths[0] for one in found}
@@ -87,7 +87,7 @@ def test_old_versions_that_no_run_names_are_removed_and_those_in_use_stay_whole(
 
 
 def test_what_a_recipe_uses_again_since_the_garbage_was_found_stays(store: Store, tmp_path: Path) -> None:
-    old = store.current("token_shards/first").path
+    old = store.current(keys.token_shards("first")).path
     change(store, tmp_path)
     found = gc.find(store)
     run(tmp_path, TEXTS[:15])
@@ -96,7 +96,7 @@ def test_what_a_recipe_uses_again_since_the_garbage_was_found_stays(store: Store
 
 
 def test_bytes_that_something_else_shares_are_not_counted_as_freed(store: Store, tmp_path: Path) -> None:
-    shared = store.current("corpora/first/raw").files("documents")[0].path
+    shared = store.current(keys.raw("first")).files("documents")[0].path
     change(store, tmp_path)
 
     def freed() -> int:
@@ -153,7 +153,7 @@ def test_a_lineage_whose_versions_cannot_be_read_is_named(
 
 
 def test_an_unfinished_attempt_is_kept_for_a_day_so_that_it_can_be_resumed(store: Store) -> None:
-    partial = store.directory("corpora/first/raw") / ".0123456789abcdef.partial"
+    partial = store.directory(keys.raw("first")) / ".0123456789abcdef.partial"
     partial.mkdir()
     assert gc.find(store) == []
     yesterday = time.time() - 2 * gc.UNFINISHED_AFTER_SECONDS
@@ -171,11 +171,13 @@ def test_nothing_is_removed_while_a_run_prepares_data(store: Store, tmp_path: Pa
 
 def test_runs_with_other_settings_keep_their_data_until_they_are_old(store: Store, tmp_path: Path) -> None:
     thresholds = [round(0.5 + number / 100, 2) for number in range(last_versions.CHANGES_KEPT + 1)]
-    made = [run(tmp_path, TEXTS[:15], dedup={"threshold": one}).current("dedup").path for one in thresholds]
+    made = [
+        run(tmp_path, TEXTS[:15], dedup={"threshold": one}).current(keys.DEDUP).path for one in thresholds
+    ]
     garbage = {one.paths[0] for one in gc.find(store)}
-    assert made[0] in garbage and not garbage & {store.current("dedup").path, *made[1:]}
+    assert made[0] in garbage and not garbage & {store.current(keys.DEDUP).path, *made[1:]}
     (tmp_path / "mine.yaml").unlink()
-    assert {store.current("dedup").path, *made} <= {one.paths[0] for one in gc.find(store)}
+    assert {store.current(keys.DEDUP).path, *made} <= {one.paths[0] for one in gc.find(store)}
 
 
 @pytest.mark.parametrize("seed", range(8))
