@@ -24,7 +24,7 @@ def stage_assets(recipe: Recipe, job: str) -> list[dg.AssetsDefinition]:
     """The assets of a recipe that are first made by this job."""
     found = stages.of_recipe(recipe)
     return [
-        _asset(recipe, stage, page, stages.assets_read(found, stage.key))
+        _asset(recipe, stage, page, stages.assets_before(found, stage.key))
         for kind in stages.all_stages()
         if (page := kind.page) and page.job == job
         for stage in kind.all_of(recipe)

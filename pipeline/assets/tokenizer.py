@@ -26,7 +26,7 @@ def tokenizer_asset(recipe: Recipe) -> dg.AssetsDefinition:
 
     @asset(
         stage.key,
-        stage.reads,
+        stage.inputs,
         stage.version,
         "A byte-level BPE tokenizer, `tokenizer.json`. It is frozen: when the corpora change it stays the "
         "same, until a run sets `retrain`.",

@@ -33,7 +33,7 @@ class BaseModel(Stage):
     base: Recipe
 
     name = keys.BASE_MODEL
-    made_by = keys.PRETRAINED_MODEL  # in the base's recipe
+    made_within = keys.PRETRAINED_MODEL  # in the base's recipe
 
     @classmethod
     def all_of(cls, recipe: Recipe) -> Iterable[Self]:
@@ -57,7 +57,7 @@ class BaseShards(Stage):
     base: Recipe
 
     name = "base_shards"
-    made_by = keys.token_shards(keys.ANY_CORPUS)  # in the base's recipe
+    made_within = keys.token_shards(keys.ANY_CORPUS)  # in the base's recipe
 
     @classmethod
     def all_of(cls, recipe: Recipe) -> Iterable[Self]:
@@ -138,7 +138,7 @@ def differing(recipes: Mapping[str, Recipe]) -> list[type[Stage]]:
     for place, kind in enumerate(table()):
         ours = [stage.deciding for stage in kind.all_of(first)]
         if any(ours != [stage.deciding for stage in kind.all_of(other)] for other in others):
-            return [kind for kind in table()[place:] if not kind.made_by]
+            return [kind for kind in table()[place:] if not kind.made_within]
     return []
 
 

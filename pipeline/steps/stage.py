@@ -41,7 +41,7 @@ class Stage(ABC):
     """A product that follows from a recipe. Equal stages make equal versions of the same inputs."""
 
     name: ClassVar[str]  # of the stage in its keys
-    made_by: ClassVar[Key | None] = None  # the key of the asset that makes it, if that is not itself
+    made_within: ClassVar[Key | None] = None  # the asset in whose step it is made, if it is no asset itself
 
     @classmethod
     @abstractmethod
@@ -54,8 +54,8 @@ class Stage(ABC):
         return Key(self.name)
 
     @property
-    def reads(self) -> Sequence[Key]:
-        """The keys that it is made from."""
+    def inputs(self) -> Sequence[Key]:
+        """The keys whose versions it is made from: their data versions are the inputs of its work."""
         return ()
 
     @property
@@ -97,8 +97,10 @@ class DataStage(Stage):
         return {}
 
     @property
-    def waits_for(self) -> Sequence[Key]:
-        """The assets that are made before it, since that of another variant may read them."""
+    def scheduled_after(self) -> Sequence[Key]:
+        """Assets that Dagster makes first although this stage reads none of them: in another variant of the
+        recipe it may. They are no inputs and leave its fingerprint alone.
+        """
         return ()
 
 
@@ -135,7 +137,7 @@ class BatchStage(CorpusStage):
         return keys.scrubbed(self.corpus)
 
     @property
-    def reads(self) -> Sequence[Key]:
+    def inputs(self) -> Sequence[Key]:
         return [self.documents]
 
     @abstractmethod

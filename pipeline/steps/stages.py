@@ -83,22 +83,22 @@ def is_asset(key: Key) -> bool:
 def asset_of(key: Key) -> Key:
     """The key of the asset that makes `key`: mostly itself."""
     kind = kind_of(key)
-    return kind.made_by.of(key.corpus) if kind and kind.made_by else key
+    return kind.made_within.of(key.corpus) if kind and kind.made_within else key
 
 
-def assets_read(stages: dict[Key, DataStage], key: Key) -> Iterator[Key]:
-    """The keys of the assets that come before a stage: those that it reads, directly or through stages that
-    are no assets.
+def assets_before(stages: dict[Key, DataStage], key: Key) -> Iterator[Key]:
+    """The keys of the assets that Dagster makes before a stage. Where one of these stages is no asset, the
+    assets before it are meant.
     """
     stage = stages.get(key)
-    for read in [*stage.reads, *stage.waits_for] if stage else []:
-        yield from [read] if is_asset(read) else assets_read(stages, read)
+    for before in [*stage.inputs, *stage.scheduled_after] if stage else []:
+        yield from [before] if is_asset(before) else assets_before(stages, before)
 
 
 def final_assets(recipe: Recipe) -> list[Key]:
     """The assets that are in the lineage of a checkpoint and that no stage of the data reads."""
     stages = of_data(recipe)
-    read = {other for key in stages if is_asset(key) for other in assets_read(stages, key)}
+    read = {other for key in stages if is_asset(key) for other in assets_before(stages, key)}
     return [key for key in stages if is_asset(key) and key not in read]
 
 
@@ -106,6 +106,6 @@ def made_of_one_corpus(recipe: Recipe, corpus: str) -> list[Key]:
     """The source of a corpus and the assets that nothing else is needed for."""
     stages, found = of_data(recipe), [keys.source(corpus)]
     for key in stages:
-        if key.corpus == corpus and is_asset(key) and set(assets_read(stages, key)) <= set(found):
+        if key.corpus == corpus and is_asset(key) and set(assets_before(stages, key)) <= set(found):
             found.append(key)
     return found

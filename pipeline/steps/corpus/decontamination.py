@@ -128,11 +128,11 @@ class Contamination(CorpusStage):
         return [cls(corpus, recipe.decontamination)] if recipe.decontamination else []
 
     @property
-    def reads(self) -> Sequence[Key]:
+    def inputs(self) -> Sequence[Key]:
         return [*keys.judged(self.corpus), keys.EVALUATION_NGRAMS]
 
     def work(self, store: Store) -> Work:
-        inputs = store.data_versions(self.reads)
+        inputs = store.data_versions(self.inputs)
         names = [one.name for one in self.params.sets]
         settings = {
             "sets": names,
@@ -142,7 +142,7 @@ class Contamination(CorpusStage):
         return Work(self.key, self.version, settings, inputs)
 
     def make(self, store: Store, engine: Engine) -> Version:
-        scrubbed, quality, ngrams = map(store.current, self.reads)
+        scrubbed, quality, ngrams = map(store.current, self.inputs)
         work = self.work(store)
         names = tuple(one.name for one in self.params.sets)
         tasks = part_tasks(work, [(scrubbed, "documents"), (quality, "verdicts")])

@@ -56,11 +56,11 @@ class Edited(CorpusStage):
         return RepeatedUnits(self.corpus, self.documents, self.params.repeated)
 
     @property
-    def reads(self) -> Sequence[Key]:
+    def inputs(self) -> Sequence[Key]:
         return [self.documents, *([self._units.key] if self.params.repeated else [])]
 
     def work(self, store: Store) -> Work:
-        return Work(self.key, self.version, self.params, store.data_versions(self.reads))
+        return Work(self.key, self.version, self.params, store.data_versions(self.inputs))
 
     def make(self, store: Store, engine: Engine) -> Version:
         repeated = self._units.make(store, engine) if self.params.repeated else None

@@ -39,7 +39,7 @@ class Filtered(UserCodeStage):
 
     name = keys.FILTERS
     version = VERSION
-    made_by = keys.quality(keys.ANY_CORPUS)
+    made_within = keys.quality(keys.ANY_CORPUS)
 
     @classmethod
     def of(cls, recipe: Recipe, corpus: str) -> Sequence[Self]:
@@ -50,7 +50,7 @@ class Filtered(UserCodeStage):
         return keys.filtered(self.corpus, self.filter.entry.name)
 
     @property
-    def reads(self) -> Sequence[Key]:
+    def inputs(self) -> Sequence[Key]:
         model = [keys.QUALITY_MODEL] if self.filter.entry.python == OWN_SCORE else []
         return [self.documents, *model]
 

@@ -88,7 +88,7 @@ class Raw(CorpusStage):
         return {"corpus": self.corpus, "source": self.source.kind}
 
     @property
-    def reads(self) -> Sequence[Key]:
+    def inputs(self) -> Sequence[Key]:
         return [keys.source(self.corpus)]
 
     def work(self, store: Store) -> Version | Work:

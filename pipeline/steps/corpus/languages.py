@@ -25,7 +25,7 @@ class Languages(BatchStage):
 
     name = "languages"
     version = language.VERSION
-    made_by = keys.quality(keys.ANY_CORPUS)
+    made_within = keys.quality(keys.ANY_CORPUS)
 
     @classmethod
     def of(cls, recipe: Recipe, corpus: str) -> Sequence[Self]:

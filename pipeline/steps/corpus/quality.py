@@ -58,7 +58,7 @@ class Quality(CorpusStage):
         return [cls(corpus, recipe.rules(corpus).quality, recipe.quality_model is not None)]
 
     @property
-    def waits_for(self) -> Sequence[Key]:
+    def scheduled_after(self) -> Sequence[Key]:
         return [keys.QUALITY_MODEL] if self.has_model else []
 
     @property
@@ -69,7 +69,7 @@ class Quality(CorpusStage):
         return [Signals(self.corpus), *languages, *filters]
 
     @property
-    def reads(self) -> Sequence[Key]:
+    def inputs(self) -> Sequence[Key]:
         return [stage.key for stage in self.measured]
 
     def work(self, store: Store) -> Work:
@@ -77,7 +77,7 @@ class Quality(CorpusStage):
         filters = [Filter(entry).identity for entry in params.filters]
         settings = {**params.model_dump(), "filters": filters} if filters else params
         version = f"{self.version} {by_language.VERSION}" if params.by_language else self.version
-        return Work(self.key, version, settings, store.data_versions(self.reads))
+        return Work(self.key, version, settings, store.data_versions(self.inputs))
 
     def make(self, store: Store, engine: Engine) -> Version:
         """Raises AllRejectedError when no document passes, and PluginError when a filter of the recipe cannot

@@ -49,11 +49,11 @@ class QualityModel(DataStage):
         return [cls(recipe.quality_model)] if recipe.quality_model else []
 
     @property
-    def reads(self) -> Sequence[Key]:
+    def inputs(self) -> Sequence[Key]:
         return list(map(keys.scrubbed, self.params.positive + self.params.negative))
 
     def work(self, store: Store) -> Work:
-        return Work(self.key, self.version, self.params, store.data_versions(self.reads))
+        return Work(self.key, self.version, self.params, store.data_versions(self.inputs))
 
     def make(self, store: Store, engine: Engine) -> Version:
         """Raises PipelineError for few documents."""
@@ -77,8 +77,8 @@ class QualityModel(DataStage):
         decides whether it is held out.
         """
         texts, corpora, shares = [], [], []
-        for number, scrubbed in enumerate(map(store.current, self.reads)):
-            wanted = DOCUMENTS / len(self.reads) / scrubbed.counts["documents"]
+        for number, scrubbed in enumerate(map(store.current, self.inputs)):
+            wanted = DOCUMENTS / len(self.inputs) / scrubbed.counts["documents"]
             files = scrubbed.files("documents")
             for batch in chain.from_iterable(batches(path, ["id", "text"]) for path in files):
                 chosen = batch.filter(pa.array(share_of(batch.column("id"), "quality model") < wanted))

@@ -46,19 +46,19 @@ class UnitCounts(CorpusStage):
 
     name = "unit_counts"
     version = VERSION
-    made_by = keys.edited(keys.ANY_CORPUS)
+    made_within = keys.edited(keys.ANY_CORPUS)
 
     @classmethod
     def of(cls, recipe: Recipe, corpus: str) -> Sequence[Self]:
         return [cls(corpus, units.documents, units.rules) for units in RepeatedUnits.of(recipe, corpus)]
 
     @property
-    def reads(self) -> Sequence[Key]:
+    def inputs(self) -> Sequence[Key]:
         return [self.documents]
 
     def work(self, store: Store) -> Work:
         params = [rule.model_dump(include={"unit", "within", "min_chars"}) for rule in self.rules]
-        return Work(self.key, self.version, {"rules": params}, store.data_versions(self.reads))
+        return Work(self.key, self.version, {"rules": params}, store.data_versions(self.inputs))
 
     def make(self, store: Store, engine: Engine) -> Version:
         work = self.work(store)
@@ -77,7 +77,7 @@ class RepeatedUnits(CorpusStage):
 
     name = "repeated_units"
     version = VERSION
-    made_by = keys.edited(keys.ANY_CORPUS)
+    made_within = keys.edited(keys.ANY_CORPUS)
 
     @classmethod
     def of(cls, recipe: Recipe, corpus: str) -> Sequence[Self]:
@@ -89,12 +89,12 @@ class RepeatedUnits(CorpusStage):
         return UnitCounts(self.corpus, self.documents, self.rules)
 
     @property
-    def reads(self) -> Sequence[Key]:
+    def inputs(self) -> Sequence[Key]:
         return [self.counts.key]
 
     def work(self, store: Store) -> Work:
         params = {"rules": [rule.model_dump() for rule in self.rules]}
-        return Work(self.key, self.version, params, store.data_versions(self.reads))
+        return Work(self.key, self.version, params, store.data_versions(self.inputs))
 
     def make(self, store: Store, engine: Engine) -> Version:
         counted = self.counts.make(store, engine)

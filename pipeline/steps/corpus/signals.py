@@ -17,7 +17,7 @@ class Signals(BatchStage):
 
     name = "signals"
     version = quality.VERSION
-    made_by = keys.quality(keys.ANY_CORPUS)
+    made_within = keys.quality(keys.ANY_CORPUS)
 
     def step(self, store: Store) -> BatchStep:
         return BatchStep(measure, {"signals": quality.SIGNALS_SCHEMA}, columns=["id", "text"])

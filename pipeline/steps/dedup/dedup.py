@@ -69,12 +69,12 @@ class Dedup(DataStage):
         return [cls(recipe.dedup, list(Signatures.all_of(recipe)), recipe.excluded)]
 
     @property
-    def reads(self) -> Sequence[Key]:
+    def inputs(self) -> Sequence[Key]:
         return [stage.key for stage in self.corpora]
 
     def work(self, store: Store) -> Work:
         names = [stage.corpus for stage in self.corpora]
-        return _decide_work(names, list(map(store.current, self.reads)), self.params, self.excluded)
+        return _decide_work(names, list(map(store.current, self.inputs)), self.params, self.excluded)
 
     def make(self, store: Store, engine: Engine) -> Version:
         tables = {stage.corpus: stage.sources(store) for stage in self.corpora}

@@ -69,21 +69,21 @@ class Signatures(CorpusStage):
 
     name = "signatures"
     version = dedup.VERSION
-    made_by = keys.DEDUP
+    made_within = keys.DEDUP
 
     @classmethod
     def of(cls, recipe: Recipe, corpus: str) -> Sequence[Self]:
         return [cls(corpus, recipe.dedup, recipe.removes_contaminated, recipe.rules(corpus).dedup)]
 
     @property
-    def reads(self) -> Sequence[Key]:
+    def inputs(self) -> Sequence[Key]:
         """The text of the documents, then the verdicts of quality and, on request, decontamination."""
         contamination = [keys.contamination(self.corpus)] if self.decontaminated else []
         return [*keys.judged(self.corpus), *contamination]
 
     def sources(self, store: Store) -> Tables:
         """The text and the verdicts of a corpus in the store."""
-        documents, *verdicts = map(store.current, self.reads)
+        documents, *verdicts = map(store.current, self.inputs)
         return [(documents, "documents"), *((version, "verdicts") for version in verdicts)]
 
     def work(self, store: Store) -> Work:

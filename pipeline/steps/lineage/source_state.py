@@ -93,7 +93,7 @@ def _followed(store: Store, recipe: Recipe, corpus: str) -> bool:
     stages = [
         key
         for key, stage in of_data(recipe).items()
-        if key.corpus == corpus and keys.EVALUATION_NGRAMS not in stage.reads
+        if key.corpus == corpus and keys.EVALUATION_NGRAMS not in stage.inputs
     ]
     versions = {key: version for key in (*stages, keys.DEDUP) if (version := store.last_used(key))}
     now = {key: version.data_version for key, version in versions.items()}

@@ -81,7 +81,7 @@ class MixtureSearch(RecipeStage):
         return None
 
     @property
-    def reads(self) -> Sequence[Key]:
+    def inputs(self) -> Sequence[Key]:
         return [keys.TOKENIZER, *map(keys.token_shards, self.recipe.corpus_names)]
 
     def work(self, store: Store) -> Work:
@@ -93,7 +93,7 @@ class MixtureSearch(RecipeStage):
             PROPORTIONS: self.recipe.weights,
             "mixture": trained.mixture,
         }
-        return Work(self.key, VERSION, params, store.data_versions(self.reads))
+        return Work(self.key, VERSION, params, store.data_versions(self.inputs))
 
 
 def settings(recipe: Recipe) -> SearchParams:

@@ -91,7 +91,7 @@ class Evaluation(RecipeStage):
         return self.recipe.training.samples, self.recipe.evaluation
 
     @property
-    def reads(self) -> Sequence[Key]:
+    def inputs(self) -> Sequence[Key]:
         texts = (keys.evaluation_text(text.name) for text in self.recipe.evaluation.texts)
         return [keys.PRETRAINED_MODEL, *texts]
 
@@ -102,7 +102,7 @@ class Evaluation(RecipeStage):
             settings["answers"] = answers.VERSION
         if evaluation.titles:
             settings["benchmarks"] = [benchmark.VERSION, [one.read().sha256 for one in evaluation.benchmarks]]
-        return Work(self.key, VERSION, settings, store.data_versions(self.reads))
+        return Work(self.key, VERSION, settings, store.data_versions(self.inputs))
 
 
 def evaluate_checkpoint(store: Store, name: str) -> Version:

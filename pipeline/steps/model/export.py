@@ -41,11 +41,11 @@ class ExportedModel(Stage):
         return [cls()]
 
     @property
-    def reads(self) -> Sequence[Key]:
+    def inputs(self) -> Sequence[Key]:
         return [keys.PRETRAINED_MODEL, keys.EVALUATION]
 
     def work(self, store: Store) -> Work:
-        return Work(self.key, VERSION, {}, store.data_versions(self.reads))
+        return Work(self.key, VERSION, {}, store.data_versions(self.inputs))
 
 
 def export(store: Store) -> Version:

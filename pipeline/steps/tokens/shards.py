@@ -88,11 +88,11 @@ class TokenShards(CorpusStage):
         return keys.token_shards(self.corpus)
 
     @property
-    def reads(self) -> Sequence[Key]:
+    def inputs(self) -> Sequence[Key]:
         return [*keys.judged(self.corpus), keys.DEDUP, keys.TOKENIZER]
 
     def work(self, store: Store) -> Work:
-        scrubbed, quality, dedup, tokenizer = map(store.current, self.reads)
+        scrubbed, quality, dedup, tokenizer = map(store.current, self.inputs)
         inputs = {str(version.key): version.data_version for version in (tokenizer, scrubbed, quality)}
         decided = _decided(scrubbed, dedup)
         inputs |= {
@@ -126,7 +126,7 @@ class TokenShards(CorpusStage):
         return version
 
     def _tasks(self, store: Store, work: Work) -> list[PartTask]:
-        scrubbed, quality, dedup, tokenizer = map(store.current, self.reads)
+        scrubbed, quality, dedup, tokenizer = map(store.current, self.inputs)
         verdicts = {part.name: part for part in quality.parts}
         decided = _decided(scrubbed, dedup)
         tasks = []

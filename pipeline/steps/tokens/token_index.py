@@ -62,7 +62,7 @@ class TokenIndex(CorpusStage):
         return keys.token_index(self.corpus)
 
     @property
-    def reads(self) -> Sequence[Key]:
+    def inputs(self) -> Sequence[Key]:
         return [keys.token_shards(self.corpus)]
 
     def work(self, store: Store) -> Work:

@@ -74,7 +74,7 @@ class FrozenTokenizer(DataStage):
         return [cls(recipe.name, list(recipe.weights), recipe.tokenizer, recipe.shards.validation_fraction)]
 
     @property
-    def reads(self) -> Sequence[Key]:
+    def inputs(self) -> Sequence[Key]:
         """The keys that decide which text is trained on and which is held out."""
         return [keys.DEDUP, *(key for corpus in self.corpora for key in keys.judged(corpus))]
 
@@ -123,7 +123,7 @@ class FrozenTokenizer(DataStage):
         self, store: Store, engine: Engine, params: bpe.TokenizerParams, settings: dict[str, Any]
     ) -> Version:
         settings |= {"validation_fraction": self.validation_fraction}
-        with store.making(Work(self.key, self.version, settings, store.data_versions(self.reads))) as draft:
+        with store.making(Work(self.key, self.version, settings, store.data_versions(self.inputs))) as draft:
             if isinstance(draft, Version):
                 return draft
             with draft.scratch(engine.apart) as scratch:

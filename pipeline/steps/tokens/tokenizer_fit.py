@@ -26,7 +26,7 @@ def fit(store: Store, stage: FrozenTokenizer, version: Version) -> list[Row]:
 
     Measured once for each tokenizer on the same text.
     """
-    text = [store.current(key).data_version for key in stage.reads]
+    text = [store.current(key).data_version for key in stage.inputs]
     rows: list[Row] = version.report(
         "fit", [REPORT, text, stage.validation_fraction], lambda: list(_measured(store, stage, version))
     )

@@ -110,7 +110,7 @@ class PretrainedModel(RecipeStage):
         return _decisive(self.recipe)
 
     @property
-    def reads(self) -> Sequence[Key]:
+    def inputs(self) -> Sequence[Key]:
         read = [keys.TOKENIZER, *map(keys.token_shards, self.recipe.corpus_names)]
         if self.recipe.tuning:
             read += [keys.BASE_MODEL, *map(keys.base_shards, _rehearsed(self.recipe))]
@@ -121,7 +121,7 @@ class PretrainedModel(RecipeStage):
         recipe = self.recipe
         params = _decisive(with_length(store, recipe))
         params["training"]["pretrained"] = initial_weights.identity(store, resolved(store, recipe))
-        return Work(self.key, VERSION, params, store.data_versions(self.reads))
+        return Work(self.key, VERSION, params, store.data_versions(self.inputs))
 
 
 def with_length(store: Store, recipe: Recipe) -> Recipe:
