@@ -57,15 +57,20 @@ class Forgotten:
         return frozenset().union(*self.requests)
 
     @cached_property
-    def after(self) -> list[str]:
-        """A hash of what was forgotten, before the first request and after each; empty before the first."""
+    def states(self) -> list[str]:
+        """A hash of all that was forgotten, before the first request (empty) and after each."""
         united = accumulate(self.requests, lambda before, ids: before | ids)
         return ["", *(combined(sorted(ids)) for ids in united)]
 
     @property
+    def state(self) -> str:
+        """The hash of all that is forgotten by now; empty if nothing is."""
+        return self.states[-1]
+
+    @property
     def inputs(self) -> dict[str, str]:
         """What a version without these documents has among its inputs; nothing if nothing was forgotten."""
-        return {FORGOTTEN: self.after[-1]} if self.requests else {}
+        return {FORGOTTEN: self.state} if self.requests else {}
 
     def among(self, ids: pa.Array | pa.ChunkedArray) -> np.ndarray:
         """Which of the documents were forgotten, bool. A null is none."""

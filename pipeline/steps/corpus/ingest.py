@@ -178,8 +178,11 @@ class Raw(CorpusStage):
 
 @dataclass(frozen=True)
 class _Reading:
-    """Reads one group into parts: `<group>.0000`, then `<group>.<id of its first document>`. No name
-    depends on the parts before. The part `<group>.rejects` closes the group.
+    """Reads one group into parts of documents: `<group>.0000`, then `<group>.<id of its first document>`. No
+    name depends on the parts before.
+
+    The closing part `<group>.rejects` is written last. It holds the rejects of all units of the group, and
+    its count `parts` says into how many parts of documents the group was cut.
     """
 
     draft: Draft
@@ -190,26 +193,29 @@ class _Reading:
     group: UnitGroup
 
     def finished(self) -> list[Part]:
-        """All parts of the group if every one of them is finished, else none. Those that were read before
-        documents of other groups were forgotten are what they would be now.
-        """
-        return next(filter(None, map(self._finished, self.forgotten.after)), [])
+        """All parts of the group if every one of them is finished, else none.
 
-    def _finished(self, after: str) -> list[Part]:
-        closing = self.draft.finished(self._closing, self._fingerprint("rejects", after))
+        A request to forget documents changes the fingerprints of all parts, but only groups with those
+        documents are read again: the draft leaves out the parts that name them. All other groups may have
+        been read in an earlier state of what is forgotten.
+        """
+        by_state = map(self._finished_in, self.forgotten.states)
+        return next((parts for parts in by_state if parts), [])
+
+    def _finished_in(self, state: str) -> list[Part]:
+        """As `finished`, of the parts that were read in one of the `states` of what is forgotten."""
+        closing = self.draft.finished(self._closing_name, self._closing_fingerprint(state))
         if closing is None:
             return []
-        parts = [
-            self.draft.finished_under_any_name(self._fingerprint(str(index), after))
-            for index in range(closing.counts["parts"])
-        ]
-        whole = [part for part in parts if part is not None]
-        return [*whole, closing] if len(whole) == len(parts) else []
+        indices = range(closing.counts["parts"])
+        cut = (self.draft.finished_under_any_name(self._cut_fingerprint(index, state)) for index in indices)
+        documents = [part for part in cut if part is not None]
+        return [*documents, closing] if len(documents) == len(indices) else []
 
     def read(self) -> list[Part]:
         """Reads the units in order. Parts that an interrupted attempt finished are skipped, not rewritten."""
         source = open_source(self.corpus, self.config)
-        with PartWriter(self.draft.path, self._closing, {"rejects": REJECTS_SCHEMA}) as writer:
+        with PartWriter(self.draft.path, self._closing_name, {"rejects": REJECTS_SCHEMA}) as writer:
             rejects = RejectsTable(partial(writer.write, "rejects"))
             read = (batch for unit in self.group.units for batch in source.read(unit, rejects))
             stream = self._without_forgotten(read, rejects.counts) if self.forgotten.ids else read
@@ -220,7 +226,8 @@ class _Reading:
                 parts[part.name] = part
             rejects.finish()
         counts = {"parts": len(parts), **dict(sorted(rejects.counts.items()))}
-        closing = Part(self._closing, self._fingerprint("rejects"), writer.files, counts)
+        fingerprint = self._closing_fingerprint(self.forgotten.state)
+        closing = Part(self._closing_name, fingerprint, writer.files, counts)
         self.draft.put(closing)
         return [*parts.values(), closing]
 
@@ -234,8 +241,11 @@ class _Reading:
 
     def _write(self, index: int, documents: Iterator[pa.RecordBatch], others: Collection[str]) -> Part:
         first = next(documents)
-        name, made_from = self._name(index, first, others), self._fingerprint(str(index))
-        part = self.draft.finished(name, made_from)
+        name, fingerprint = (
+            self._name(index, first, others),
+            self._cut_fingerprint(index, self.forgotten.state),
+        )
+        part = self.draft.finished(name, fingerprint)
         if part is not None:
             for _ in documents:
                 continue
@@ -246,12 +256,12 @@ class _Reading:
                 writer.write("documents", batch)
                 add(counts, {"documents": batch.num_rows, "text_bytes": text_bytes(batch)})
                 add(counts, _unread_keys(batch))
-        part = Part(name, made_from, writer.files, counts)
+        part = Part(name, fingerprint, writer.files, counts)
         self.draft.put(part)
         return part
 
     @property
-    def _closing(self) -> str:
+    def _closing_name(self) -> str:
         return f"{self.group.name}.rejects"
 
     def _name(self, index: int, first: pa.RecordBatch, others: Collection[str]) -> str:
@@ -259,10 +269,16 @@ class _Reading:
         name = f"{self.group.name}.{begins}"
         return f"{name}-{index}" if name in others else name  # two files may repeat an id
 
-    def _fingerprint(self, which: str, after: str | None = None) -> str:
-        after = self.forgotten.after[-1] if after is None else after
+    def _closing_fingerprint(self, state: str) -> str:
+        return self._fingerprint("rejects", state)
+
+    def _cut_fingerprint(self, index: int, state: str) -> str:
+        """Of the part of documents that is cut as number `index`."""
+        return self._fingerprint(str(index), state)
+
+    def _fingerprint(self, which: str, state: str) -> str:
         read = [f"{unit.name} {unit.fingerprint}" for unit in self.group.units]
-        return self.draft.work.part_fingerprint([which, *read, *([after] if after else [])])
+        return self.draft.work.part_fingerprint([which, *read, *([state] if state else [])])
 
 
 def _unread_keys(documents: pa.RecordBatch) -> Counts:
