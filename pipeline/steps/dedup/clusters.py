@@ -57,9 +57,9 @@ class Clustered(NamedTuple):
     """
 
     clusters: dedup.Clusters
-    keys: bytes
-    starts: np.ndarray
-    sizes: np.ndarray
+    keys: bytes  # 16 for each cluster
+    starts: np.ndarray  # int64[clusters]
+    sizes: np.ndarray  # int64[clusters]
 
     @property
     def key_column(self) -> pa.Array:
@@ -75,9 +75,9 @@ class ClusterRange:
 
     def read(self) -> Clustered:
         clusters = dedup.clustered(_members(self.rows))
-        order = np.lexsort((clusters.keys[:, 1], clusters.keys[:, 0]))
-        sizes = np.diff(clusters.starts)[order]
-        return Clustered(clusters, clusters.keys[order].tobytes(), clusters.starts[order], sizes)
+        by_key = np.lexsort((clusters.keys[:, 1], clusters.keys[:, 0]))  # int64[clusters]
+        starts, sizes = clusters.starts[:-1], np.diff(clusters.starts)  # int64[clusters]
+        return Clustered(clusters, clusters.keys[by_key].tobytes(), starts[by_key], sizes[by_key])
 
     def keys(self) -> bytes:
         return self.read().keys
@@ -104,38 +104,46 @@ def cluster(engine: Engine, layout: Layout, linked: Sequence[Slice], size: int) 
     """
     sort = partial(_sort, layout=layout)
     filled = [one for one in linked if one.files]
-    contested, characters, decided = [], 0, []
-    for several, length, alone in engine.map(sort, filled, input_bytes=size, what="dedup candidates"):
-        contested.append(several)
-        characters += length
-        decided.append(alone)
+    found = list(engine.map(sort, filled, input_bytes=size, what="dedup candidates"))
     remove(linked)
-    bits = (characters // RANGE_CHARACTERS).bit_length()
-    slices, size = divide(engine, layout.scratch, contested, bits, "dedup candidates", begun=BITS)
+    bits = (sum(one.characters for one in found) // RANGE_CHARACTERS).bit_length()
+    contested = [one.contested for one in found]
+    slices, contested_size = divide(engine, layout.scratch, contested, bits, "dedup candidates", begun=BITS)
     ranges = [ClusterRange(f"{index:05d}-of-{1 << bits:05d}", rows) for index, rows in enumerate(slices)]
-    return Found(ranges, size, decided)
+    return Found(ranges, contested_size, [one.decided for one in found])
 
 
-def _sort(rows: Slice, layout: Layout) -> tuple[Written, int, Written]:
-    """Writes the documents of clusters with several texts, and the decisions on the others. Returns the
-    characters of the former's texts, too.
+class _Sorted(NamedTuple):
+    """Of the linked documents of a slice: those of clusters with several texts, how many characters these
+    texts have, and the decisions on the documents of other clusters.
     """
+
+    contested: Written
+    characters: int
+    decided: Written
+
+
+def _sort(rows: Slice, layout: Layout) -> _Sorted:
     clusters = dedup.clustered(_members(rows))
-    lengths = clusters.members.column("length").take(pa.array(clusters.best[clusters.contested]))
-    sizes = np.diff(clusters.starts)
-    pieces = np.repeat(np.arange(len(sizes)), sizes)[clusters.texts]  # of each member
-    # A piece is a cluster of its own from here on, named by a row of it.
-    roots = pa.array(clusters.rows[clusters.starts[:-1]][pieces])
-    members = clusters.members.set_column(dedup.MEMBER_SCHEMA.get_field_index("root"), "root", roots)
-    members = members.add_column(0, "key", pa.array(clusters.keys[pieces, 0]))
-    several = pa.array(sizes[pieces] > 1)
-    del clusters, pieces, roots
-    contested = write_divided(layout.scratch, f"clusters-{rows.name}", members.filter(several), BITS)
-    members = members.filter(pc.invert(several)).drop_columns("key")
-    alone = dedup.clustered(members)
+    sizes = np.diff(clusters.starts)  # int64[clusters], in texts
+    cluster_of_text = np.repeat(np.arange(len(sizes)), sizes)  # int64[texts]
+    cluster_of_member = cluster_of_text[clusters.texts]  # int64[members]
+    name_of_cluster = clusters.rows[clusters.starts[:-1]]  # int64[clusters], the row of its first text
+    survivors = pa.array(clusters.best[clusters.contested])  # of the contested texts
+    characters = pc.sum(clusters.members.column("length").take(survivors)).as_py() or 0
+    # The root names a component, which may have been cut into several clusters: these get names of their own.
+    members = clusters.members.set_column(
+        dedup.MEMBER_SCHEMA.get_field_index("root"), "root", pa.array(name_of_cluster[cluster_of_member])
+    ).add_column(0, "key", pa.array(clusters.keys[cluster_of_member, 0]))
+    is_contested = pa.array(sizes[cluster_of_member] > 1)  # bool[members]
+    del clusters, cluster_of_text, cluster_of_member  # some 300 bytes for each document
+    contested = write_divided(layout.scratch, f"clusters-{rows.name}", members.filter(is_contested), BITS)
+    others = members.filter(pc.invert(is_contested)).drop_columns("key")
+    del members
+    alone = dedup.clustered(others)
     themselves = dedup.Verified(np.arange(len(alone.rows)), np.full(len(alone.rows), np.nan, np.float32))
     decided = layout.write(f"decided-{rows.name}", layout.decided(alone, themselves))
-    return contested, pc.sum(lengths).as_py() or 0, decided
+    return _Sorted(contested, characters, decided)
 
 
 def _members(rows: Slice) -> pa.RecordBatch:
