@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pipeline.stages.compiled import borrowing
-from pipeline.stages.pii import byte
+from pipeline.stages.pii import byte, group_widths
 from pipeline.stages.pii.characters import (
     DASH,
     DOT,
@@ -25,7 +25,6 @@ POWER = 10 ** np.arange(19, dtype=np.int64)
 _MOST_DIGITS = 17  # "00" and the 15 digits of E.164
 _WIDEST_AREA_CODE = 6
 _IN_GAP = byte.byte_set(b" -./\r\n" + bytes([byte.LONG_DASH, byte.RAISED_DOT]))
-_US_WIDTHS = (334, 1334, 34)
 
 
 class Number(NamedTuple):
@@ -55,6 +54,12 @@ def leading_zeros(value: int, digits: int, zeros: int) -> bool:
 
 
 @borrowing
+def is_one_kind(separators: int) -> bool:
+    """Whether no two flags are set: all separators are of one kind, or there are none."""
+    return separators & (separators - 1) == 0
+
+
+@borrowing
 def _next_begins(
     data: np.ndarray, p: int, end: int, q: int, hi: int, kind: int, separators: int, is_uniform: bool
 ) -> bool:
@@ -66,7 +71,7 @@ def _next_begins(
     if kind == SLASH and not separators & SLASH and digits_ahead(data, q, hi) >= 7:
         return True
     zeros = kind == SPACE and data[p] == byte.ZERO and data[q] == byte.ZERO
-    if separators & (separators - 1) or (is_uniform and kind & separators and not zeros):
+    if not is_one_kind(separators) or (is_uniform and kind & separators and not zeros):
         return False
     return repeats(data, p, end, hi)
 
@@ -111,10 +116,9 @@ def _is_complete(
         ends = last_kind in (DASH, DOT) and (digits >= 10 or not (number.plus or prefixed))
         if ends or digit_run(data, q, hi) == 1 or date_at(data, q, hi):
             return True
-    if kind == SLASH and not number.separators & SLASH:
-        for widths in _US_WIDTHS:
-            if number.widths == widths and not number.plus:
-                return True
+    is_american = number.widths in group_widths.AMERICAN_LAYOUTS and not number.plus
+    if is_american and kind == SLASH and not number.separators & SLASH:
+        return True
     is_uniform = True
     widths = number.widths
     while widths > 0:

@@ -5,8 +5,9 @@ label.
 import numpy as np
 
 from pipeline.stages.compiled import borrowing
+from pipeline.stages.pii import group_widths
 from pipeline.stages.pii.characters import DASH, DOT, SLASH, SPACE
-from pipeline.stages.pii.digit_groups import POWER, Number, leading_zeros
+from pipeline.stages.pii.digit_groups import POWER, Number, is_one_kind, leading_zeros
 
 # What a number needs: a label, a word near it, nothing.
 NO, WITH_LABEL, WITH_CONTEXT, YES = range(4)
@@ -24,8 +25,6 @@ _COUNTRY_CODES = (
 )
 _IS_COUNTRY_CODE = np.zeros(1000, np.bool_)
 _IS_COUNTRY_CODE[[int(code) for code in _COUNTRY_CODES.split()]] = True
-
-_USUAL = np.array([333, 334, 344, 322, 323, 232, 223, 233, 234, 244, 254, 255])  # digits of each group
 
 
 @borrowing
@@ -80,22 +79,26 @@ def _is_date(number: Number) -> bool:
     dash between them.
     """
     first_four, last_four = number.value // POWER[number.digits - 4], number.value % 10000
-    if number.widths == 422 or number.widths == 4222:
+    if number.widths == group_widths.YEAR_FIRST or number.widths == group_widths.YEAR_FIRST_AND_HOUR:
         return _is_year(first_four)
-    if number.widths == 224:
+    if number.widths == group_widths.YEAR_LAST:
         return _is_year(last_four)
-    if number.widths == 2242:
+    if number.widths == group_widths.YEAR_LAST_AND_HOUR:
         return _is_year(number.value // 100 % 10000)
-    if number.widths in (114, 124, 214):
-        return number.separators & (number.separators - 1) == 0 and _is_year(last_four)
-    return number.widths == 44 and number.separators == DASH and _is_year(first_four) and _is_year(last_four)
+    if number.widths in group_widths.YEAR_LAST_SHORT:
+        return is_one_kind(number.separators) and _is_year(last_four)
+    years = number.widths == group_widths.TWO_YEARS and number.separators == DASH
+    return years and _is_year(first_four) and _is_year(last_four)
 
 
 @borrowing
 def is_north_american(number: Number) -> bool:
     """Whether it is 3-3-4, the area code from 2 on, with or without a country code 1."""
-    ten = number.digits == 10 and (number.widths == 334 or (number.widths == 37 and number.brackets))
-    if not ten and not (number.digits == 11 and number.widths == 1334):
+    ten = number.digits == 10 and (
+        number.widths == group_widths.AMERICAN
+        or (number.widths == group_widths.AMERICAN_IN_TWO and number.brackets)
+    )
+    if not ten and not (number.digits == 11 and number.widths == group_widths.AMERICAN_WITH_1):
         return False
     return number.value // POWER[9] % 10 >= 2 and number.value // POWER[10] <= 1
 
@@ -131,9 +134,18 @@ def _national(number: Number) -> int:
         return NO
     if number.brackets and groups > 1:
         return YES
-    if number.separators == DASH and digits == 9 and (number.widths % 10 == 3 or number.widths == 342):
+    if (
+        number.separators == DASH
+        and digits == 9
+        and (number.widths % 10 == 3 or number.widths == group_widths.HYPHENED_IN_NINE)
+    ):
         return WITH_CONTEXT  # "01-3127-603"
-    if number.separators == DASH and groups == 3 and number.widths % 10 == 3 and number.widths != 433:
+    if (
+        number.separators == DASH
+        and groups == 3
+        and number.widths % 10 == 3
+        and number.widths != group_widths.HYPHENED_IN_TEN
+    ):
         return WITH_CONTEXT
     if groups > 2 and (digits <= 11 or (groups == 3 and first_width >= 4)):
         dots_mixed = number.separators & DOT and number.separators & (SPACE | DASH)
@@ -148,7 +160,7 @@ def _any_layout(number: Number) -> int:
     """The verdict on groups that are no number of a known layout: a label must say that they are one."""
     digits, value = number.digits, number.value
     decimal = number.groups == 2 and number.separators == DOT and (number.first_width != 3 or digits < 9)
-    quad = number.groups == 4 and number.separators == DOT and number.widths != 2222
+    quad = number.groups == 4 and number.separators == DOT and number.widths != group_widths.FOUR_PAIRS
     too_many = number.lone_digits > 2 or number.groups > 7 or digits > (12 if number.groups == 1 else 15)
     dotted = number.separators == DOT and number.lone_digits > 0  # an OID
     named = digits >= 6 and value % 100_000 != 0 and not (decimal or quad or dotted or too_many)
@@ -164,14 +176,10 @@ def _is_usual(number: Number) -> bool:
         return number.digits >= 10
     if number.groups == 2:
         year = number.first_width == 4 and _is_year(number.value // POWER[number.digits - 4])
-        return number.widths in (34, 43, 36, 37, 25, 55) and not (year and number.separators == DASH)
+        return number.widths in group_widths.USUAL_OF_TWO and not (year and number.separators == DASH)
     if number.groups == 3:
-        if number.separators == SLASH or (number.widths == 323 and number.separators == DASH):
-            return False
-        for widths in _USUAL:  # noqa: SIM110 - any() over a generator does not compile
-            if number.widths == widths:
-                return True
-        return False
+        of_a_thing = number.widths == group_widths.HYPHENED_OF_THINGS and number.separators == DASH
+        return number.widths in group_widths.USUAL_OF_THREE and number.separators != SLASH and not of_a_thing
     return True
 
 
@@ -199,7 +207,7 @@ def judge(number: Number) -> int:
         if _is_pages_and_year(number):
             return WITH_LABEL
         return YES if alone else WITH_CONTEXT
-    if number.widths == 324:  # a social security number or none
+    if number.widths == group_widths.SSN:  # of a person, or no telephone number either
         return NO
     if has_bracketed_code(number):
         return YES
@@ -220,4 +228,4 @@ def judge(number: Number) -> int:
 
 @borrowing
 def is_american(number: Number) -> bool:
-    return number.widths == 34 or is_north_american(number)
+    return number.widths == group_widths.AMERICAN_LOCAL or is_north_american(number)

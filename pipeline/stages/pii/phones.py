@@ -22,7 +22,7 @@ citations, decimals and the numbers of orders, parts and books never count.
 import numpy as np
 
 from pipeline.stages.compiled import borrowing
-from pipeline.stages.pii import byte
+from pipeline.stages.pii import byte, group_widths
 from pipeline.stages.pii.characters import (
     DASH,
     DOT,
@@ -46,7 +46,14 @@ from pipeline.stages.pii.characters import (
     word_before,
 )
 from pipeline.stages.pii.context import is_letter, label_after, names_a_version
-from pipeline.stages.pii.digit_groups import POWER, Number, goes_on_wide, leading_zeros, read_groups
+from pipeline.stages.pii.digit_groups import (
+    POWER,
+    Number,
+    goes_on_wide,
+    is_one_kind,
+    leading_zeros,
+    read_groups,
+)
 from pipeline.stages.pii.phone_layouts import (
     NO,
     WITH_CONTEXT,
@@ -152,7 +159,7 @@ def _after_number(data: np.ndarray, p: int, number: Number, verdict: int) -> int
         return verdict
     zero = leading_zeros(number.value, number.digits, 1)
     c = data[p - 1]
-    is_uniform = number.groups > 2 and number.separators & (number.separators - 1) == 0
+    is_uniform = number.groups > 2 and is_one_kind(number.separators)
     if verdict != YES or not (number.brackets or zero or is_uniform):
         minutes = c == byte.COLON and number.first_width == 2
         if minutes or (c == byte.COMMA and number.first_width == 3):  # "12:30 ...", "10,000 ..."
@@ -160,11 +167,11 @@ def _after_number(data: np.ndarray, p: int, number: Number, verdict: int) -> int
     width, ends = before_space(data, p)
     if width == 0 or ends:
         return verdict
-    if number.brackets:  # an issue and its pages: "93 (15) 7436-7439"
-        return WITH_LABEL if number.widths == 244 or number.widths == 144 else verdict
+    if number.brackets:  # "93 (15) 7436-7439"
+        return WITH_LABEL if number.widths in group_widths.ISSUE_AND_PAGES else verdict
     if number.groups > 1 and not number.separators & SPACE and not (zero and number.separators & DOT):
         return verdict
-    is_printed = number.groups == 2 or number.widths in (22222, 344, 434)
+    is_printed = number.groups == 2 or number.widths in group_widths.PRINTED_IN_LISTS
     is_table = number.separators & DOT or width == number.first_width
     return verdict if verdict == YES and zero and is_printed and not is_table else NO
 
@@ -207,7 +214,8 @@ def _is_hex_byte(data: np.ndarray, i: int, hi: int) -> bool:
 @borrowing
 def _is_in_dump(data: np.ndarray, p: int, number: Number, end: int, hi: int) -> bool:
     """Whether the pairs of digits are bytes of a dump."""
-    if number.separators != SPACE or number.widths % 1000 != 222:
+    ends_in_pairs = number.widths % 1000 == group_widths.THREE_PAIRS
+    if number.separators != SPACE or not ends_in_pairs:
         return False
     return _is_hex_byte(data, p - 3, hi) or (
         end < hi and data[end] == byte.SPACE and _is_hex_byte(data, end + 1, hi)
@@ -269,7 +277,7 @@ def _end_of(data: np.ndarray, p: int, hi: int, number: Number, after_phone: bool
         verdict = _needs(data, p, number, verdict)
     if _is_in_dump(data, p, number, end, hi):
         return 0
-    if number.separators == DOT and number.widths != 334 and names_a_version(data, p):
+    if number.separators == DOT and number.widths != group_widths.AMERICAN and names_a_version(data, p):
         return 0
     coded = number.plus or is_north_american(number) or has_bracketed_code(number)
     if not coded and p > 0 and numbers_other(data, p, number.groups == 1):
