@@ -238,7 +238,7 @@ def _answer(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     samples = samples_of({"max_new_tokens": options.max_new_tokens, "temperature": 0})
     with terminal.doing(LOADING):
-        from trainer.run.evaluation.conversation import answered
+        from trainer.run.evaluation.answer import answered
         from trainer.tools.named import model_named
 
     directory = model_named(options.model)

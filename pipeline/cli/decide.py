@@ -16,8 +16,8 @@ from pipeline.recipe.variants import decisive
 from pipeline.reports import tables, variant_arms, verdict_text
 from pipeline.steps.recipe_versions import store_of
 from pipeline.store import keys
-from pipeline.store.seeds import families
 from pipeline.store.store import StoreError
+from pipeline.store.variant_seeds import families
 from trainer.system import terminal
 
 

@@ -17,7 +17,7 @@ from pipeline.recipe.post_training import JOBS
 from pipeline.recipe.recipe import BASE, Recipe
 from pipeline.steps.recipe_versions import differing
 from pipeline.store.errors import PipelineError
-from pipeline.store.seeds import families, family
+from pipeline.store.variant_seeds import families, family
 
 OF_THE_RECIPE = ("pretrain", "retokenize", "corpus")
 SECTIONS = {job: section for section, job in JOBS.items()}

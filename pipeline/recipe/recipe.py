@@ -8,15 +8,15 @@ from pydantic import PrivateAttr, ValidationError, model_validator
 from pipeline.recipe.overrides import leaves
 from pipeline.recipe.post_training import DPO, SFT, SftParams, Tuning, training_settings
 from pipeline.recipe.problems import explained
-from pipeline.recipe.settings import RecipeSettings
+from pipeline.recipe.yaml_model import RecipeSettings
 from pipeline.stages.bpe import TokenizerParams
 from pipeline.stages.quality import PROFILES
-from pipeline.store import seeds, variant_names
+from pipeline.store import variant_names, variant_seeds
 from pipeline.store.cleanup.runs import Limits
 from pipeline.store.errors import PipelineError
 
 RECIPES = Path(__file__).parents[1] / "recipes"
-BASE = seeds.BASE
+BASE = variant_seeds.BASE
 # The sections that hold for what comes after the pretraining, too.
 KEPT = {"name", "raw", "scrub", "decontamination", "dedup", "dedup_guard", "checks", "shards", "evaluation"}
 KEPT |= {"store", "engine", "launch", "retention"}

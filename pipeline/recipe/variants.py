@@ -10,7 +10,7 @@ from pipeline.recipe.overrides import merged
 from pipeline.recipe.post_training import Tuning
 from pipeline.recipe.recipe import BASE, Recipe, RecipeError
 from pipeline.store import variant_names
-from pipeline.store.seeds import family
+from pipeline.store.variant_seeds import family
 from trainer.config import OPERATIONAL
 
 # The sections that do not change what is made.

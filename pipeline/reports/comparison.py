@@ -17,9 +17,9 @@ from pipeline.steps.training.effort import Effort, spent
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.keys import RUNS
-from pipeline.store.seeds import families
 from pipeline.store.store import Store, StoreError
 from pipeline.store.training_runs import checkpoint_name, run_histories, run_named
+from pipeline.store.variant_seeds import families
 from trainer.data.shards import Shard, ShardError, bin_path
 from trainer.system.errors import TrainerError
 from trainer.system.history import NAME_LENGTH, RunHistory, differing

@@ -19,9 +19,9 @@ from pipeline.steps.training.effort import Effort
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.manifest import Version
-from pipeline.store.seeds import families
 from pipeline.store.store import Store, StoreError
 from pipeline.store.training_runs import CheckpointGoneError, checkpoint_name
+from pipeline.store.variant_seeds import families
 
 SIZES = {
     "accuracy": lambda text: 1,

@@ -20,7 +20,7 @@ from pipeline.store.bucket.s3 import NONE_YET
 from pipeline.store.errors import PipelineError
 from pipeline.store.files import Files
 from pipeline.store.keys import RECIPES, TOKENIZER, Key
-from pipeline.store.seeds import BASE, all_variants
+from pipeline.store.variant_seeds import BASE, all_variants
 from trainer.system.durable import write_atomically
 
 DESCRIPTION = "recipe.json"

@@ -4,7 +4,7 @@ is BASE, and its section is `sft`.
 
 from collections.abc import Container
 
-from pipeline.store.seeds import BASE
+from pipeline.store.variant_seeds import BASE
 
 OF = "/"  # no variant and no section has it in its name
 

@@ -4,8 +4,9 @@ from trainer.config.base import Config
 from trainer.config.bookkeeping import CheckpointConfig, SamplesConfig
 from trainer.config.data import CorpusShards, DataConfig
 from trainer.config.learning import AveragingConfig
+from trainer.config.lr_schedule import ScheduleConfig
 from trainer.config.model import InitConfig, ModelConfig, PretrainedConfig
-from trainer.config.optimizer import OptimizerConfig, ParameterGroup, ScheduleConfig
+from trainer.config.optimizer import OptimizerConfig, ParameterGroup
 from trainer.config.parallel import ParallelConfig
 from trainer.config.run import (
     OPERATIONAL,

@@ -5,8 +5,9 @@ from typing import Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from trainer.config.base import Config
+from trainer.config.lr_schedule import ScheduleConfig
 from trainer.config.model import InitConfig, PretrainedConfig
-from trainer.config.optimizer import EMBEDDING, HEAD, OptimizerConfig, ScheduleConfig
+from trainer.config.optimizer import EMBEDDING, HEAD, OptimizerConfig
 from trainer.config.stages import StageConfig
 
 WARMUP = 0.02  # share of the run

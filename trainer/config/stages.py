@@ -8,7 +8,7 @@ from functools import cached_property
 from pydantic import Field, field_validator
 
 from trainer.config.base import Config
-from trainer.config.optimizer import ScheduleConfig
+from trainer.config.lr_schedule import ScheduleConfig
 
 
 class StageConfig(Config):

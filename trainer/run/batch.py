@@ -8,7 +8,7 @@ import torch
 from trainer.data.windows import PADDING
 from trainer.model.attention import document_numbers
 from trainer.model.loss import IGNORED
-from trainer.run.answers import Answers
+from trainer.run.learnt_tokens import Answers
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from trainer.model.loss import IGNORED, summed_cross_entropy
 from trainer.model.precision import Precision, autocast
 from trainer.optim.second_pass import draw_tokens
 from trainer.run.batch import Batch
-from trainer.run.preferences import PairLoss
+from trainer.run.dpo_loss import PairLoss
 
 
 class Loss(Protocol):

@@ -22,10 +22,10 @@ from trainer.optim.build import build
 from trainer.optim.second_pass import SecondPass
 from trainer.parallel.pipeline_parallel import PipelineModel
 from trainer.parallel.world import World
-from trainer.run.answers import Answers
 from trainer.run.evaluation.held_out import evaluate
 from trainer.run.evaluation.pairs import evaluate_pairs
 from trainer.run.fit.compiler import compile_blocks
+from trainer.run.learnt_tokens import Answers
 from trainer.run.reference import Reference
 from trainer.run.resolve import Plan
 from trainer.run.spikes import SpikeDetector

@@ -16,8 +16,8 @@ from trainer.optim.second_pass import draws, wanting
 from trainer.parallel.dtensor import local_tensor
 from trainer.parallel.pipeline_parallel import PipelineModel
 from trainer.parallel.world import World
-from trainer.run.answers import Answers
 from trainer.run.batch import Batch
+from trainer.run.learnt_tokens import Answers
 from trainer.run.objectives import loss_of
 from trainer.run.spikes import SpikeDetector
 from trainer.system.errors import TrainerError

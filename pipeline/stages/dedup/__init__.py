@@ -35,17 +35,9 @@ from pipeline.stages.dedup.bands import (
     sort_band,
     unite,
 )
+from pipeline.stages.dedup.clusters import MEMBER_SCHEMA, Clusters, clustered
 from pipeline.stages.dedup.params import VERSION, DedupParams
 from pipeline.stages.dedup.shingles import ShingleSets, concat_sets, shingle_sets
 from pipeline.stages.dedup.signatures import signature_schema, signatures
-from pipeline.stages.dedup.survivors import (
-    DECISION_SCHEMA,
-    MEMBER_SCHEMA,
-    Clusters,
-    clustered,
-    decide,
-    decisions,
-    excluded,
-    without_comparison,
-)
+from pipeline.stages.dedup.survivors import DECISION_SCHEMA, decide, decisions, excluded, without_comparison
 from pipeline.stages.dedup.verify import Verified, verify

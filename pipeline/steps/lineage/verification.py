@@ -18,9 +18,9 @@ from pipeline.store.files import MANIFEST
 from pipeline.store.keys import RUNS, Key
 from pipeline.store.last_versions import RecipeName
 from pipeline.store.manifest import Version
-from pipeline.store.seeds import BASE
 from pipeline.store.store import Store, StoreError
 from pipeline.store.training_runs import checkpoint_name
+from pipeline.store.variant_seeds import BASE
 
 CHECKPOINT = "checkpoint"
 

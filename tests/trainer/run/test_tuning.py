@@ -24,12 +24,12 @@ from tests.trainer.runs import history, outcome, write_config
 from tests.trainer.steps import new_session, step
 from trainer.config import RunConfig, load_to_train, run_identity
 from trainer.data.windows import PADDING
-from trainer.run.answers import Answers
 from trainer.run.batch import Batch
+from trainer.run.dpo_loss import METRICS
 from trainer.run.evaluation.held_out import evaluate_checkpoint
+from trainer.run.learnt_tokens import Answers
 from trainer.run.loop import DONE, run
 from trainer.run.objectives import loss_sum
-from trainer.run.preferences import METRICS
 from trainer.system.errors import TrainerError
 
 WORDS = st.lists(st.integers(4, 299), max_size=5)

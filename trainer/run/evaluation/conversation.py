@@ -1,17 +1,14 @@
 """A conversation with a model: the prompt of each turn, and its answer as it is written."""
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from tokenizers import Tokenizer
 
 from trainer.config import SamplesConfig
 from trainer.config.data import ChatIds
-from trainer.hf import load_model
 from trainer.hf.tokenizer import begin_of_text, load_for_messages
 from trainer.model.cache import POSITIONS
 from trainer.model.llama import Llama
@@ -122,39 +119,3 @@ class Conversation:
         with autocast(writing_precision(device), device):
             state = self.stream.read(torch.tensor([unread], device=device))[0]
             return choose(self._model.logits(state).float().cpu(), self._samples, self._generator)
-
-
-def answered(directory: Path, questions: Path, samples: SamplesConfig) -> Iterator[dict[str, Any]]:
-    """The model's answer to each conversation of a file, JSON lines with `messages` of which the last is
-    answered: its `text`, and whether it `stops`. One that fills the context is not answered: its text is
-    empty, and `too_long` is true. Raises TrainerError.
-    """
-    asked = list(_conversations(questions))
-    form = ChatFormat.of(directory)
-    model = load_model(directory, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
-    room = min(model.max_length, POSITIONS[model.lm_head.weight.device.type])
-    for *before, (role, said) in asked:
-        if 2 + sum(len(form.message(*one)) for one in [*before, (role, said)]) >= room:
-            yield {"text": "", "stops": False, "too_long": True}
-            continue
-        conversation = Conversation(model, form, samples)
-        for message in before:
-            conversation.read(*message)
-        text = "".join(conversation.answer(said, role))
-        yield {"text": text, "stops": conversation.stopped}
-
-
-def _conversations(path: Path) -> Iterator[list[tuple[str, str]]]:
-    """Role and content of the messages in each line of a file. Raises TrainerError with the line."""
-    try:
-        lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-    except (OSError, ValueError) as error:
-        raise TrainerError(f"{path}: cannot be read: {error}") from error
-    for number, line in enumerate(lines, start=1):
-        try:
-            said = [(one["role"], one["content"]) for one in json.loads(line)["messages"]]
-        except (ValueError, KeyError, TypeError) as error:
-            raise TrainerError(f"{path}:{number}: holds no `messages` with role and content") from error
-        if not said or not all(role in ChatIds.model_fields and isinstance(text, str) for role, text in said):
-            raise TrainerError(f"{path}:{number}: has no message, or one of an unknown role or without text")
-        yield said

@@ -14,9 +14,9 @@ from trainer.model.llama import Llama
 from trainer.model.precision import Precision, autocast
 from trainer.parallel.pipeline_parallel import release
 from trainer.parallel.world import World
-from trainer.run.answers import Answers
 from trainer.run.batch import Batch
-from trainer.run.preferences import METRICS, answer_log_probabilities, pair_sums
+from trainer.run.dpo_loss import METRICS, answer_log_probabilities, pair_sums
+from trainer.run.learnt_tokens import Answers
 from trainer.system.history import perplexity
 
 

@@ -6,7 +6,6 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 from torch.profiler import profile
 
 from trainer.hf.tokenizer import load_tokenizer
@@ -14,13 +13,13 @@ from trainer.model.llama import Llama
 from trainer.run.evaluation.generate import complete
 from trainer.run.fit.hardware import peak_flops, peak_memory
 from trainer.run.records.dagster_pipes import Reporter
+from trainer.run.records.loss_curve import draw_losses
 from trainer.run.records.metrics import MetricsLog
 from trainer.run.records.profiling import profiler
 from trainer.run.records.sinks import Sinks
 from trainer.run.session import Session
 from trainer.run.step import StepResult
-from trainer.system import figures, terminal
-from trainer.system.durable import write_atomically
+from trainer.system import terminal
 from trainer.system.history import RunHistory, bits_shown
 from trainer.system.run_directory import RunDirectory
 
@@ -223,30 +222,3 @@ def _told(preferences: Mapping[str, Any]) -> str:
 def _as_folder(name: str) -> str:
     """TensorBoard shows a run by its path."""
     return re.sub(r"[^\w .-]", "_", name)[:LONGEST_FOLDER].strip(". ")
-
-
-def draw_losses(run: RunHistory) -> None:
-    """Plots the losses of a run so far. The light line is each step, the dark one a running mean over about a
-    fortieth of the steps.
-    """
-    steps, validations = run.steps, run.validations
-    if not steps:
-        return
-    drawing = figures.figure(8, 4.5)
-    axes = drawing.add_subplot()
-    tokens, smooth = np.array(run.tokens) / 1e6, run.losses
-    losses = np.array([step["loss"] for step in steps], dtype=np.float64)
-    axes.plot(tokens, losses, color="#9ecae1", linewidth=0.8)
-    axes.plot(tokens, smooth, color=figures.COLOURS[0], linewidth=1.6, label=f"training {smooth[-1]:.3f}")
-    if validations:
-        last = validations[-1]
-        label = f"validation {last['loss']:.3f} ({bits_shown(last['bits_per_byte'])})"
-        tokens = np.array([one["tokens"] for one in validations]) / 1e6
-        losses = np.array([one["loss"] for one in validations])
-        axes.plot(tokens, losses, "o-", color=figures.COLOURS[1], markersize=4, linewidth=1.4, label=label)
-    title = f"Loss after {steps[-1]['tokens']:,} tokens"
-    unit = "pair" if "margin" in steps[-1] else "token"
-    axes.set(xlabel="million tokens", ylabel=f"loss (nats per {unit})", title=title)
-    axes.grid(alpha=0.25)
-    axes.legend(frameon=False)
-    write_atomically(run.directory.loss_curve, figures.png(drawing))

@@ -17,10 +17,11 @@ from pipeline.stages.dedup.bands import (
     sort_band,
     unite,
 )
+from pipeline.stages.dedup.clusters import MEMBER_SCHEMA, clustered
 from pipeline.stages.dedup.params import DedupParams
 from pipeline.stages.dedup.shingles import ShingleSets, concat_sets, shingle_sets
 from pipeline.stages.dedup.signatures import signature_schema, signatures
-from pipeline.stages.dedup.survivors import DECISION_SCHEMA, MEMBER_SCHEMA, clustered, decide, decisions
+from pipeline.stages.dedup.survivors import DECISION_SCHEMA, decide, decisions
 from pipeline.stages.dedup.verify import verify
 
 _COLUMNS = ["id", "exact", "num_shingles", "length"]

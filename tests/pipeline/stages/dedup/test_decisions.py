@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.stages.dedup import DedupParams, ShingleSets, shingle_sets, verify
-from pipeline.stages.dedup.survivors import KEY_CHARACTERS
+from pipeline.stages.dedup.clusters import KEY_CHARACTERS
 from pipeline.stages.dedup.verify import COMPARISONS, KEPT_PER_KEY
 from tests.pipeline.stages.dedup.in_memory import deduplicate, jaccard
 
@@ -319,7 +319,7 @@ def test_a_cluster_too_large_for_a_task_is_verified_in_pieces_of_like_length(mon
     texts = [*family, *family]
     assert kept(texts) == [0]
     lengths = [len(text) + KEY_CHARACTERS for text in family]
-    module = import_module("pipeline.stages.dedup.survivors")
+    module = import_module("pipeline.stages.dedup.clusters")
     monkeypatch.setattr(module, "PIECE_CHARACTERS", sum(lengths[:7]))
     assert kept(texts) == [0, 7, 15]
     assert [row["duplicate_of"] for row in decide(texts)][20:28] == [*["0000000"] * 7, "0000007"]

@@ -104,7 +104,7 @@ def small_slices() -> Iterator[None]:
         patch.setattr(components, "DOCUMENTS_TOGETHER", 11)
         patch.setattr(components, "RANGE_BITS", 2)
         patch.setattr(clusters, "RANGE_CHARACTERS", 1500)
-        patch.setattr(import_module("pipeline.stages.dedup.survivors"), "PIECE_CHARACTERS", 3000)
+        patch.setattr(import_module("pipeline.stages.dedup.clusters"), "PIECE_CHARACTERS", 3000)
         yield
 
 

@@ -12,9 +12,10 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from trainer.config import InitConfig, ModelConfig, SamplesConfig
 from trainer.hf import export
 from trainer.model.llama import Llama
-from trainer.run.answers import Answers
+from trainer.run.evaluation.answer import answered
 from trainer.run.evaluation.benchmarks import benchmark
-from trainer.run.evaluation.conversation import ChatFormat, Conversation, answered
+from trainer.run.evaluation.conversation import ChatFormat, Conversation
+from trainer.run.learnt_tokens import Answers
 from trainer.system.errors import TrainerError
 
 SPECIAL = ["[UNK]", "[PAD]", "[BOT]", "[EOT]", "[SYSTEM]", "[USER]", "[ASSISTANT]", "[TOOL]", "[END]"]

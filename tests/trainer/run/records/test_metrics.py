@@ -10,7 +10,7 @@ import torch
 from pipeline.steps.model import training_plots
 from trainer.run.fit import hardware
 from trainer.run.records import metrics
-from trainer.run.records.recorder import draw_losses
+from trainer.run.records.loss_curve import draw_losses
 from trainer.system.durable import read_json_lines
 from trainer.system.history import RunHistory
 

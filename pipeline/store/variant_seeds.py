@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from pipeline.store.grid import expanded
+from pipeline.store.variant_grids import expanded
 
 BASE = "base"  # the recipe as it is written, beside its variants
 SEEDS, MARK = "seeds", "."  # no name that is written has a mark

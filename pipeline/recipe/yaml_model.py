@@ -35,7 +35,7 @@ from pipeline.stages.edits import EditParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
 from pipeline.stages.quality_model import QualityModelParams
-from pipeline.store import seeds
+from pipeline.store import variant_seeds
 from pipeline.store.engines.local import EngineParams
 from pipeline.store.params import Params
 from trainer.config import TrainingConfig, unused
@@ -246,17 +246,17 @@ class RecipeSettings(Params):
     @field_validator("variants")
     @classmethod
     def _base_is_the_recipe_itself(cls, variants: dict[str, Any]) -> dict[str, Any]:
-        if seeds.BASE in variants:
-            raise ValueError(f"{seeds.BASE!r} names the recipe as it is written: rename the variant")
-        seeds.all_variants(variants)
+        if variant_seeds.BASE in variants:
+            raise ValueError(f"{variant_seeds.BASE!r} names the recipe as it is written: rename the variant")
+        variant_seeds.all_variants(variants)
         return variants
 
     @property
     def all_variants(self) -> dict[str, dict[str, Any]]:
         """The settings of each variant by name, also of those that grids and seeds stand for."""
         sections = self.post_training.model_dump()
-        first = {seeds.TRAINING: self.training.seed, **seeds.of_sections(sections)}
-        return seeds.all_variants(self.variants, self.seeds, first)
+        first = {variant_seeds.TRAINING: self.training.seed, **variant_seeds.of_sections(sections)}
+        return variant_seeds.all_variants(self.variants, self.seeds, first)
 
     @property
     def shard_params(self) -> ShardParams:

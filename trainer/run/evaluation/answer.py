@@ -1,0 +1,51 @@
+"""`python -m trainer answer`: the answers of a model to the conversations of a file."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from trainer.config import SamplesConfig
+from trainer.config.data import ChatIds
+from trainer.hf import load_model
+from trainer.model.cache import POSITIONS
+from trainer.run.evaluation.conversation import ChatFormat, Conversation
+from trainer.system.errors import TrainerError
+
+
+def answered(directory: Path, questions: Path, samples: SamplesConfig) -> Iterator[dict[str, Any]]:
+    """The model's answer to each conversation of a file, JSON lines with `messages` of which the last is
+    answered: its `text`, and whether it `stops`. One that fills the context is not answered: its text is
+    empty, and `too_long` is true. Raises TrainerError.
+    """
+    asked = list(_conversations(questions))
+    form = ChatFormat.of(directory)
+    model = load_model(directory, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+    room = min(model.max_length, POSITIONS[model.lm_head.weight.device.type])
+    for *before, (role, said) in asked:
+        if 2 + sum(len(form.message(*one)) for one in [*before, (role, said)]) >= room:
+            yield {"text": "", "stops": False, "too_long": True}
+            continue
+        conversation = Conversation(model, form, samples)
+        for message in before:
+            conversation.read(*message)
+        text = "".join(conversation.answer(said, role))
+        yield {"text": text, "stops": conversation.stopped}
+
+
+def _conversations(path: Path) -> Iterator[list[tuple[str, str]]]:
+    """Role and content of the messages in each line of a file. Raises TrainerError with the line."""
+    try:
+        lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    except (OSError, ValueError) as error:
+        raise TrainerError(f"{path}: cannot be read: {error}") from error
+    for number, line in enumerate(lines, start=1):
+        try:
+            said = [(one["role"], one["content"]) for one in json.loads(line)["messages"]]
+        except (ValueError, KeyError, TypeError) as error:
+            raise TrainerError(f"{path}:{number}: holds no `messages` with role and content") from error
+        if not said or not all(role in ChatIds.model_fields and isinstance(text, str) for role, text in said):
+            raise TrainerError(f"{path}:{number}: has no message, or one of an unknown role or without text")
+        yield said
