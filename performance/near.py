@@ -24,7 +24,7 @@ from harness.kept_corpus import NAME, keep_all
 from harness.sidebyside import documents, peak_megabytes, record
 
 from pipeline.steps.dedup import passage_index
-from pipeline.steps.dedup.near import LEAST, Matcher
+from pipeline.steps.dedup.near import LEAST_ALIKE, Matcher
 from pipeline.store import keys
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.forgotten import Forgotten
@@ -63,7 +63,7 @@ def main() -> None:
 def matcher(store: Store) -> tuple[Matcher, Version]:
     scrubbed = store.current(keys.scrubbed(NAME))
     index = passage_index.index(store, LocalEngine(workers=1), scrubbed)
-    return Matcher([(scrubbed, index)], LEAST, Forgotten()), index
+    return Matcher([(scrubbed, index)], LEAST_ALIKE, Forgotten()), index
 
 
 def finds(root: Path, articles: Sequence[str]) -> dict[str, Any]:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cli import COMMANDS as PIPELINE_COMMANDS
+import pipeline.cli
+import trainer.__main__
 from pipeline.cli import main
 from pipeline.recipe.post_training import JOBS
 from pipeline.recipe.recipe import RECIPES
-from trainer.__main__ import COMMANDS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -123,7 +123,9 @@ def test_every_command_of_the_pipeline_is_one(
 
 
 def test_every_command_of_the_trainer_is_one() -> None:
-    assert {(page, word) for page, word in commands("trainer") if word not in COMMANDS} == set()
+    assert {
+        (page, word) for page, word in commands("trainer") if word not in trainer.__main__.COMMANDS
+    } == set()
 
 
 def every_job() -> set[str]:
@@ -143,8 +145,8 @@ def test_every_job_is_one() -> None:
 def test_the_page_of_commands_names_every_command_and_job() -> None:
     page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
     words = [
-        *(f"python -m pipeline {command}" for command in PIPELINE_COMMANDS),
-        *(f"python -m trainer {command}" for command in COMMANDS),
+        *(f"python -m pipeline {command}" for command in pipeline.cli.COMMANDS),
+        *(f"python -m trainer {command}" for command in trainer.__main__.COMMANDS),
         *(f"-j {job}" for job in every_job()),
     ]
     assert [one for one in words if not re.search(rf"{one}\b(?!-)", page)] == []

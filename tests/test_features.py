@@ -12,14 +12,13 @@ from typing import Any
 import pytest
 import yaml
 
-from pipeline.cli import main as pipeline_main
+import pipeline.cli
+import trainer.__main__
 from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.recipe import RECIPES
 from pipeline.recipe.reference import found_settings
 from pipeline.stages.quality import PROFILES
 from tests.test_docs import anchors
-from trainer.__main__ import COMMANDS as TRAINER_COMMANDS
-from trainer.__main__ import main as trainer_main
 from trainer.system import launch
 
 ROOT = Path(__file__).parents[1]
@@ -156,9 +155,9 @@ def accepts(command: str, capsys: pytest.CaptureFixture[str]) -> None:
 def assert_help_names(program: str, rest: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     command = [word for word in rest if not word.startswith("-")]
     if program == "trainer" and command:
-        assert command[0] in TRAINER_COMMANDS
+        assert command[0] in trainer.__main__.COMMANDS
     with pytest.raises(SystemExit) as ended:
-        (pipeline_main if program == "pipeline" else trainer_main)([*command, "--help"])
+        (pipeline.cli.main if program == "pipeline" else trainer.__main__.main)([*command, "--help"])
     assert ended.value.code == 0
     shown = capsys.readouterr().out
     assert [option for option in rest if option.startswith("-") and option not in shown] == []

@@ -65,6 +65,10 @@ FORBIDDEN = {
 # A kernel is given batches and parameters; it neither finds nor keeps anything.
 STORE_FOR_STAGES = ("pipeline.store.params", "pipeline.store.errors", "pipeline.store.fingerprint")
 
+OURS = ("pipeline", "trainer", "tests")
+MOST_LINES = 400  # of a file
+LONG = {"pipeline/store/bucket/files.py", "pipeline/store/bucket/s3.py"}  # not yet split
+
 
 def modules(package: str) -> dict[str, Path]:
     """Each module of a package by its dotted name."""
@@ -161,6 +165,33 @@ def test_what_stands_alone_imports_nothing_of_what_it_must_not_know(where: str) 
         if any(is_below(module, package) for package in FORBIDDEN[where])
     }
     assert not wrong
+
+
+@pytest.mark.parametrize("package", OURS)
+def test_a_module_of_ours_has_one_name_everywhere(package: str) -> None:
+    renamed = {
+        f"{module}: {alias.name} as {alias.asname}"
+        for module, path in modules(package).items()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+        if alias.asname and _first_folder(node, alias) in OURS
+    }
+    assert not renamed
+
+
+def _first_folder(node: ast.Import | ast.ImportFrom, alias: ast.alias) -> str:
+    named = node.module if isinstance(node, ast.ImportFrom) else alias.name
+    return (named or "").partition(".")[0]
+
+
+@pytest.mark.parametrize("package", ["pipeline", "trainer"])
+def test_no_file_is_longer_than_its_one_idea(package: str) -> None:
+    lines = {
+        path.relative_to(ROOT).as_posix(): len(path.read_text(encoding="utf-8").splitlines())
+        for path in modules(package).values()
+    }
+    assert {file for file, count in lines.items() if count > MOST_LINES} == LONG.intersection(lines)
 
 
 def test_three_modules_know_the_cluster() -> None:

@@ -6,7 +6,7 @@ from pipeline.assets.asset import GPU_POOL, asset
 from pipeline.assets.metadata import materialized, table
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.recipe.recipe import Recipe
-from pipeline.reports import mixture_search as report
+from pipeline.reports import mixture_search
 from pipeline.steps.mixture_search import search
 from pipeline.store import keys
 
@@ -31,9 +31,9 @@ def mixture_search_assets(recipe: Recipe) -> list[dg.AssetsDefinition]:
         version = search.search(store, recipe)
         found = search.found(store, recipe, version)
         facts = {
-            "proposal": table(report.rows(found)),
-            "law": report.verdict(found),
-            "for the recipe": dg.MetadataValue.md(f"```yaml\n{report.as_recipe(found)}\n```"),
+            "proposal": table(mixture_search.rows(found)),
+            "law": mixture_search.verdict(found),
+            "for the recipe": dg.MetadataValue.md(f"```yaml\n{mixture_search.as_recipe(found)}\n```"),
         }
         return materialized(version, facts)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from pipeline.assets.metadata import breakdown_table, table
 from pipeline.assets.operations.resources import PipelineResources
-from pipeline.reports import dedup as report
+from pipeline.reports import dedup
 from pipeline.reports.images import inline
 from pipeline.sources.formats.use import UNREAD
 from pipeline.steps.corpus.decontamination import Contamination
@@ -47,7 +47,7 @@ def _quality(workshop: PipelineResources, version: Version) -> dict[str, Any]:
 
 
 def _dedup(workshop: PipelineResources, version: Version) -> dict[str, Any]:
-    found = report.report(workshop.store, version, workshop.recipe.corpus_names)
+    found = dedup.report(workshop.store, version, workshop.recipe.corpus_names)
     facts = {"duplicates": inline(found["png"], "near duplicates by similarity, duplicates between corpora")}
     return facts | ({"largest clusters": table(found["largest"])} if found["largest"] else {})
 

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
-from pipeline.cli import variants as variant_runs
+from pipeline.cli import variants
 from pipeline.cli.opening import UsageError, add_section, check_known, differing_in
 from pipeline.recipe.post_training import JOBS
 from pipeline.recipe.recipe import BASE, Recipe
@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> None:
         controls = [name for name in known if recipes[name].training.control]
         try:
             _train(recipes, list(dict.fromkeys([base, *others, *controls])), options.section)
-        except variant_runs.VariantsError:
+        except variants.VariantsError:
             with contextlib.suppress(variant_arms.DecideError):
                 _show(options, recipes, base, others)
             raise
@@ -102,7 +102,7 @@ def _train(recipes: Mapping[str, Recipe], names: Sequence[str], section: str) ->
     if section and missing:
         _pretrain(recipes, missing)
     if missing:
-        variant_runs.run_jobs(missing, JOBS.get(section, "pretrain"))
+        variants.run_jobs(missing, JOBS.get(section, "pretrain"))
 
 
 def _pretrain(recipes: Mapping[str, Recipe], names: Sequence[str]) -> None:
@@ -111,7 +111,7 @@ def _pretrain(recipes: Mapping[str, Recipe], names: Sequence[str]) -> None:
     made_by = {name: first.setdefault(decisive(recipe.pretraining), name) for name, recipe in recipes.items()}
     needed = dict.fromkeys(made_by[name] for name in names)
     if missing := [name for name in needed if not _is_trained(recipes[name].pretraining)]:
-        variant_runs.run_jobs(missing, "pretrain")
+        variants.run_jobs(missing, "pretrain")
 
 
 def _is_trained(recipe: Recipe) -> bool:

@@ -5,8 +5,7 @@ import shutil
 import textwrap
 
 from pipeline.cli.opening import add_variant, opened
-from pipeline.reports import mixture_search as report
-from pipeline.reports import tables
+from pipeline.reports import mixture_search, tables
 from pipeline.steps.mixture_search import search
 from pipeline.store import keys
 from trainer.system import terminal
@@ -20,6 +19,6 @@ def run(options: argparse.Namespace) -> None:
     recipe, store = opened(options.variant)
     with terminal.doing("fitting a law to the runs"):
         found = search.found(store, recipe, store.current(keys.MIXTURE_SEARCH))
-    print("\n".join(tables.lines(report.rows(found))))
-    print(textwrap.fill(report.verdict(found), shutil.get_terminal_size().columns))
-    print(f"\nTo try it, beside the recipe:\n{report.as_recipe(found)}")
+    print("\n".join(tables.lines(mixture_search.rows(found))))
+    print(textwrap.fill(mixture_search.verdict(found), shutil.get_terminal_size().columns))
+    print(f"\nTo try it, beside the recipe:\n{mixture_search.as_recipe(found)}")

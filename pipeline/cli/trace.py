@@ -13,7 +13,7 @@ from pipeline.cli.answer import Answer
 from pipeline.cli.benchmark import wanted
 from pipeline.cli.opening import UsageError, opened, text_of, whole_store
 from pipeline.reports import tables
-from pipeline.steps.dedup.near import LEAST as LEAST_NEAR
+from pipeline.steps.dedup.near import LEAST_ALIKE
 from pipeline.steps.lineage import near, record
 from pipeline.steps.lineage.checkpoints import Checkpoint, checkpoint
 from pipeline.steps.lineage.readers import Reader, Reading, readers, readings_of_each
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--min-similarity",
         metavar="S",
         type=float,
-        default=LEAST_NEAR,
+        default=LEAST_ALIKE,
         help="of --near, the share of the text or of the document that the other has; default: %(default)s",
     )
     add("--count", action="store_true", help="print how often the whole text occurs, of any length")

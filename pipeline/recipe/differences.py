@@ -8,7 +8,7 @@ from pydantic import BaseModel, TypeAdapter
 from pipeline.recipe.overrides import CORPORA, Settings, changed
 from pipeline.recipe.recipe import Recipe
 from pipeline.recipe.sections import Rules
-from pipeline.sources import KINDS as SOURCES
+from pipeline.sources import KINDS
 from pipeline.stages.bpe import ExistingTokenizer, TokenizerParams
 from pipeline.stages.quality import PROFILES
 
@@ -37,7 +37,7 @@ def of_recipe(recipe: Mapping[str, Any]) -> Settings:
 
 def of_source(source: Mapping[str, Any]) -> Settings:
     """The settings of a corpus's source that differ from the defaults of its kind."""
-    configs = {get_args(config.model_fields["kind"].annotation)[0]: config for config in SOURCES}
+    configs = {get_args(config.model_fields["kind"].annotation)[0]: config for config in KINDS}
     return {"kind": source["kind"]} | _of_model(configs[source["kind"]], source)
 
 

@@ -21,7 +21,7 @@ from pipeline.steps.corpus.quality import reasons
 from pipeline.steps.lineage.checkpoints import Checkpoint
 from pipeline.steps.lineage.record import described_commit
 from pipeline.steps.model import benchmark, evaluate, training_plots
-from pipeline.steps.model import funnel as stages
+from pipeline.steps.model.funnel import BYTES, DOCUMENTS, TOKENS, draw, left_of
 from pipeline.steps.model.model_card import bits_per_byte
 from pipeline.steps.training import plan
 from pipeline.store import keys
@@ -108,10 +108,10 @@ def scored(store: Store, one: Checkpoint) -> dict[str, Any]:
 
 def funnel(store: Store, corpora: Sequence[str]) -> dict[str, Any]:
     """What was left of each corpus after each stage."""
-    found = stages.funnel(corpora, lambda key: store.current(key).counts)
-    names = stages.DOCUMENTS + stages.BYTES + stages.TOKENS
+    found = left_of(corpora, lambda key: store.current(key).counts)
+    names = DOCUMENTS + BYTES + TOKENS
     rows = [(stage, *(row[stage] for row in found.values())) for stage in names]
-    return {"drawing": as_text(stages.draw(found)), "corpora": ["", *found], "rows": rows}
+    return {"drawing": as_text(draw(found)), "corpora": ["", *found], "rows": rows}
 
 
 def removed(store: Store, corpora: Sequence[str]) -> dict[str, Any]:

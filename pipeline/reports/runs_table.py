@@ -6,7 +6,7 @@ from statistics import mean, stdev
 
 from pipeline.reports import images, tables
 from pipeline.reports.comparison import Outcome
-from pipeline.steps.model import benchmark as benchmarks
+from pipeline.steps.model import benchmark
 from trainer.system import figures
 
 RECIPE, HELD_OUT, SETTINGS = "recipe", "held-out text", "settings that differ"
@@ -89,13 +89,13 @@ def _score(one: Outcome, name: str) -> str:
     found = [run.benchmarks[name] for run in _runs(one) if name in run.benchmarks]
     scores = found[0] if found else None
     if any(not run["metric"] and run["bits_per_byte"] is None for run in found):
-        return benchmarks.LOSES_TEXT
+        return benchmark.LOSES_TEXT
     if one.seeds and scores:
         metric, unit = scores["metric"] or "bits_per_byte", 100 if scores["metric"] else 1
         return _over_seeds([unit * run[metric]["value"] for run in found])
     if scores and not scores["metric"]:
         return "{value:.4f} ({low:.4f}-{high:.4f})".format(**scores["bits_per_byte"])
-    return benchmarks.shown(scores and scores[scores["metric"]])
+    return benchmark.shown(scores and scores[scores["metric"]])
 
 
 def lines(outcomes: Sequence[Outcome], columns: int) -> Iterator[str]:

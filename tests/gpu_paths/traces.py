@@ -20,14 +20,14 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import _disable_current_modes
 
+import trainer.model.attention.documents
+import trainer.model.loss
 from trainer.config import ModelConfig, TrainingConfig
 from trainer.model.attention import choose, document_mask, document_numbers, flash, masks_documents
-from trainer.model.attention import documents as documents_module
-from trainer.model import loss as loss_module
 from trainer.model.joined_products import join_products
 from trainer.model.llama import Llama
 from trainer.model.loss import softmax_loss
-from trainer.model.precision import AUTOCAST, LossScale, autocast, convert_to_fp8, resolve
+from trainer.model.precision import AUTOCAST, LossScale, autocast, convert_to_fp8, resolve_precision
 from trainer.optim.build import build
 from trainer.parallel import dtensor
 from trainer.parallel.pipeline_parallel import release
@@ -71,7 +71,7 @@ def steps(recipe: str, shards: str = "1", **changes: str) -> dict[str, Any]:
     tensors_without_content = pretend()
     world = _split_world(int(shards)) if training.parallel.splits_model else World(0, 1, GPU)
     with tensors_without_content:
-        precision = resolve(training.precision, GPU)
+        precision = resolve_precision(training.precision, GPU)
         masked = masks_documents(training.document_masking, GPU)
         attention = choose(
             training.attention, GPU, AUTOCAST[precision], training.seq_len, training.model.head_dim, masked
@@ -98,11 +98,11 @@ def steps(recipe: str, shards: str = "1", **changes: str) -> dict[str, Any]:
         for block in model.model.layers:
             block.compile(fullgraph=True, dynamic=False, backend="aot_eager")
         model.loss_is_compiled = True
-        loss_module.compiled_softmax_loss = lambda: torch.compile(
+        trainer.model.loss.compiled_softmax_loss = lambda: torch.compile(
             softmax_loss, dynamic=False, backend="aot_eager"
         )
-        documents_module.compiled_block_mask = lambda: torch.compile(
-            documents_module.create_block_mask, dynamic=False, backend="aot_eager"
+        trainer.model.attention.documents.compiled_block_mask = lambda: torch.compile(
+            trainer.model.attention.documents.create_block_mask, dynamic=False, backend="aot_eager"
         )
         optimizers = build(model, training.optimizer, holders=world.group)
         for step in range(4):
@@ -187,7 +187,7 @@ def loss(
 
     with pretend(int(capability)):
         generated_code.prepare(int(capability))
-        loss_module.compiled_softmax_loss = lambda: torch.compile(
+        trainer.model.loss.compiled_softmax_loss = lambda: torch.compile(
             softmax_loss, dynamic=False, fullgraph=True, backend=generated_code.backend
         )
         # The last norm gives the type of autocast.
@@ -196,7 +196,7 @@ def loss(
         targets = torch.zeros(int(rows), dtype=torch.int64, device=GPU)
         given = (VOCABULARY - 4, float(z_loss), compiled == "true")
         with autocast("bf16", GPU), generated_code.Moved() as moved:
-            loss_module.summed_cross_entropy(hidden, head, targets, *given).backward()
+            trainer.model.loss.summed_cross_entropy(hidden, head, targets, *given).backward()
     return {
         **_summary(generated_code, int(rows)),
         "bytes_a_token": moved.total / int(rows),

@@ -19,7 +19,7 @@ from pipeline.assets.operations.orphaned_runs import process_of
 from pipeline.store import last_versions
 from tests.integration.project import ROOT, Project, until
 from tests.integration.test_interrupted import same_recipe, trainers
-from trainer.checkpoint import publish as checkpoint_store
+from trainer.checkpoint import publish
 
 KILLS = ["run"] * 12 + ["trainer"] * 4 + ["daemon"] * 3 + ["launched run"]
 
@@ -46,8 +46,8 @@ def check_nothing_is_half_published(project: Project) -> None:
         version = store.open(key, name)
         assert all(file.is_whole(version.path) for file in version.written), version.path
     for directory in store.root.glob("runs/*/checkpoints"):
-        for checkpoint in checkpoint_store.existing(directory):
-            checkpoint_store.verify(checkpoint)
+        for checkpoint in publish.existing(directory):
+            publish.verify(checkpoint)
 
 
 def kill_the_run(project: Project, chance: random.Random) -> None:

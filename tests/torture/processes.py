@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.torture.faults import DAMAGES, some_file
 from tests.torture.world import CHANGES, SAME, SENTENCE, Ended, FindingError, World, outcome_of, worst
-from tests.trainer.runs import outcome as trained
+from tests.trainer import runs
 from trainer.system.errors import RESUMABLE, USER_ERROR
 
 FAKED = "*/faketime/libfaketimeMT.so.1"  # Debian's package `faketime`
@@ -117,6 +117,6 @@ def interrupted_training(world: World, chance: random.Random) -> str:
         outcome = SENTENCE
         shutil.rmtree(run_dir)
         world.succeeded(world.train(run_dir))
-    if trained(run_dir) != trained(reference):
+    if runs.outcome(run_dir) != runs.outcome(reference):
         raise FindingError(f"other weights: {ended.stderr[-500:]}")
     return outcome

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from trainer.checkpoint import publish as store
+from trainer.checkpoint import publish
 from trainer.system import launch
 from trainer.system.durable import read_json_lines
 
@@ -39,6 +39,6 @@ def history(run_dir: Path) -> list[dict[str, Any]]:
 
 def outcome(run_dir: Path) -> tuple[str, bytes, list[dict[str, Any]]]:
     """The last checkpoint's name, its weights and optimizer state, and the history."""
-    last = store.existing(run_dir / "checkpoints")[-1]
+    last = publish.existing(run_dir / "checkpoints")[-1]
     files = [last / "hf/model.safetensors", *sorted(last.glob("optimizer*.safetensors"))]
     return last.name, b"".join(path.read_bytes() for path in files), history(run_dir)

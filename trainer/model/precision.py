@@ -21,7 +21,7 @@ FIRST_SCALE = 2.0**16
 GROWTH_STEPS = 2000
 
 
-def resolve(wanted: Precision | Literal["auto"], device: torch.device) -> Precision:
+def resolve_precision(wanted: Precision | Literal["auto"], device: torch.device) -> Precision:
     """The precision for `device`; `auto` is bf16 where the hardware multiplies it, else fp32.
 
     Turns TF32 on or off for the process. Raises TrainerError for TF32 and fp8 without the hardware for them,

@@ -10,9 +10,8 @@ from trainer.config import RunConfig, TrainingConfig, run_identity
 from trainer.config.model import READ_HERE_ONLY
 from trainer.data.loader import TrainingData
 from trainer.hf import Pretrained
-from trainer.model import precision as precisions
 from trainer.model.attention import Backend, choose, flash, masks_documents
-from trainer.model.precision import AUTOCAST, Precision
+from trainer.model.precision import AUTOCAST, Precision, resolve_precision
 from trainer.parallel.world import World
 from trainer.run.fit import compiler, preflight
 
@@ -55,7 +54,7 @@ def resolve(config: RunConfig, world: World) -> Plan:
         torch.set_num_threads(training.threads)
     if world.is_main and training.model.attention_sinks:
         log.warning(READ_HERE_ONLY)
-    precision = precisions.resolve(training.precision, world.device)
+    precision = resolve_precision(training.precision, world.device)
     attention = attention_for(training, precision, world)
     pretrained = None
     if training.pretrained:

@@ -16,9 +16,8 @@ from pipeline.plugins.filters import Filter
 from pipeline.recipe.recipe import Recipe
 from pipeline.stages import language, quality
 from pipeline.stages.quality import by_language
-from pipeline.steps.corpus import filters as filtering
 from pipeline.steps.corpus.failures import FailureLimits
-from pipeline.steps.corpus.filters import Filtered
+from pipeline.steps.corpus.filters import TABLE, Filtered, judging, settled
 from pipeline.steps.corpus.languages import Languages, detect
 from pipeline.steps.corpus.signals import Signals, measure
 from pipeline.steps.stage import BatchStage, CorpusStage, Page
@@ -73,7 +72,7 @@ class Quality(CorpusStage):
         return [stage.key for stage in self.measured]
 
     def work(self, store: Store) -> Work:
-        params = filtering.settled(store, self.corpus, self.params)
+        params = settled(store, self.corpus, self.params)
         filters = [Filter(entry).identity for entry in params.filters]
         settings = {**params.model_dump(), "filters": filters} if filters else params
         version = f"{self.version} {by_language.VERSION}" if params.by_language else self.version
@@ -86,7 +85,7 @@ class Quality(CorpusStage):
         if self.params.language_file and self.params.languages:
             language.check(self.params.language_file, self.params.languages)
         tables = [(stage.make(store, engine), _table(stage)) for stage in self.measured]
-        params = filtering.settled(store, self.corpus, self.params)
+        params = settled(store, self.corpus, self.params)
         work = self.work(store)
         limits = FailureLimits(self.corpus, tables[0][0].counts["documents"], params.filters)
         verdicts = derive(
@@ -103,7 +102,7 @@ class Quality(CorpusStage):
 
     def judged_again(self, store: Store, part: str) -> pa.Table:
         """`id, rule` of the documents of a part, by these rules and what has been measured."""
-        step = _judging(filtering.settled(store, self.corpus, self.params))
+        step = _judging(settled(store, self.corpus, self.params))
         inputs = [store.current(stage.key).named(part, _table(stage)) for stage in self.measured]
         found = [result["verdicts"] for result, _ in step.results(inputs)]
         return pa.Table.from_batches(found, step.schemas["verdicts"]).select(["id", "rule"])
@@ -111,7 +110,7 @@ class Quality(CorpusStage):
 
 def _table(stage: BatchStage) -> str:
     """The table that is judged by."""
-    return "languages" if isinstance(stage, Languages) else filtering.TABLE
+    return "languages" if isinstance(stage, Languages) else TABLE
 
 
 @dataclass(frozen=True)
@@ -191,5 +190,5 @@ def _judging(params: quality.QualityParams) -> BatchStep:
         partial(_judge, params=params), schemas, ("documents", "kept", "rejected", "text_bytes", "kept_bytes")
     )
     filters = [Filter(entry) for entry in params.filters]
-    step = filtering.judging(built_in, filters) if filters else built_in
+    step = judging(built_in, filters) if filters else built_in
     return replace(step, function=partial(_with_bytes, judge=step.function))

@@ -19,7 +19,7 @@ from pipeline.store.forgotten import Forgotten
 from pipeline.store.manifest import Version
 from pipeline.store.parquet import numbered_rows, read_table
 
-LEAST = 0.25  # of the shingles of one that the other has. Where 3 words of 10 are replaced, 0.34 stay
+LEAST_ALIKE = 0.25  # of the shingles of one that the other has. Where 3 words of 10 are replaced, 0.34 stay
 SHARED = 7  # shingles in common, at least: 5 are those of any two texts, such as "the way in which they"
 WINDOWS = 16  # passages of a long text that are looked for, evenly spaced
 CANDIDATES = 100  # documents that are compared with the text

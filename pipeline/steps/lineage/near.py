@@ -7,7 +7,7 @@ import numpy as np
 
 from pipeline.stages.dedup.passages import WORDS
 from pipeline.steps.dedup import passage_index
-from pipeline.steps.dedup.near import LEAST, Match, Matcher, windows
+from pipeline.steps.dedup.near import LEAST_ALIKE, Match, Matcher, windows
 from pipeline.steps.lineage.documents import texts_of
 from pipeline.steps.lineage.readers import Reader
 from pipeline.steps.lineage.trace import TraceError
@@ -54,7 +54,7 @@ class NearSearcher:
     """
 
     def __init__(
-        self, reader: Reader, engine: Engine, say: Callable[[str], None] = print, least: float = LEAST
+        self, reader: Reader, engine: Engine, say: Callable[[str], None] = print, least: float = LEAST_ALIKE
     ):
         self.reader = reader
         self._texts = texts_of(reader.store, reader.lineage)

@@ -17,10 +17,10 @@ Counts = Callable[[Key], Mapping[str, int]]  # of an asset
 def of_lineage(lineage: Mapping[str, Any]) -> dict[str, dict[str, int]]:
     """The funnel of the versions that a checkpoint was made from, not of those in use now."""
     corpora = [corpus["name"] for corpus in lineage["recipe"]["corpora"]]
-    return funnel(corpora, lambda key: lineage["assets"][key]["counts"])
+    return left_of(corpora, lambda key: lineage["assets"][key]["counts"])
 
 
-def funnel(corpora: Sequence[str], counts: Counts) -> dict[str, dict[str, int]]:
+def left_of(corpora: Sequence[str], counts: Counts) -> dict[str, dict[str, int]]:
     """For each corpus its documents and bytes of text after each stage and its tokens, named as in DOCUMENTS,
     BYTES and TOKENS.
     """

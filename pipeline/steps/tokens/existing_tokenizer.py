@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pipeline.sources.hub.dataset import token as hub_token
+from pipeline.sources.hub import dataset
 from pipeline.stages.bpe import ExistingTokenizer, TokenizerError, boundaries, with_chat
 from pipeline.steps.tokens.template import check_template
 from pipeline.store.errors import first_line
@@ -61,7 +61,7 @@ def _from_hub(params: ExistingTokenizer) -> tuple[str, str | None]:
     from huggingface_hub.errors import EntryNotFoundError
 
     def download(name: str) -> str:
-        path = hf_hub_download(source, name, revision=params.revision, token=hub_token())
+        path = hf_hub_download(source, name, revision=params.revision, token=dataset.token())
         return Path(path).read_text(encoding="utf-8")
 
     try:

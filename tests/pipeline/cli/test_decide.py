@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipeline.cli import main
-from pipeline.cli import variants as commands
+from pipeline.cli import main, variants
 from pipeline.recipe.loading import RECIPE_VARIABLE
 from pipeline.reports import variant_arms
 from pipeline.reports.variant_arms import DecideError
@@ -30,7 +29,7 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setenv(RECIPE_VARIABLE, str(tmp_path / "recipe.yaml"))
     monkeypatch.setenv(STORE_VARIABLE, str(tmp_path / "store"))
     started: list[str] = []
-    monkeypatch.setattr(commands, "run_jobs", lambda names, *_: started.extend(names))
+    monkeypatch.setattr(variants, "run_jobs", lambda names, *_: started.extend(names))
     return started
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.reports import dedup as report
+from pipeline.reports import dedup
 from pipeline.stages.dedup import DedupParams
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.manifest import Version
@@ -38,25 +38,25 @@ def made(tmp_path: Path) -> tuple[Store, Version]:
 
 
 def test_the_matrix_says_which_corpus_lost_to_which(made: tuple[Store, Version]) -> None:
-    matrix = report.between(made[1], ["docs", "web"])
+    matrix = dedup.between(made[1], ["docs", "web"])
     assert matrix.tolist() == [[3, 0], [2, 1]]
     assert matrix.sum() == made[1].counts["removed"]
 
 
 def test_the_histogram_holds_the_near_duplicates_by_their_similarity(made: tuple[Store, Version]) -> None:
-    counts = report.similarities(made[1])
+    counts = dedup.similarities(made[1])
     assert counts.sum() == made[1].counts["removed/near"] == 4
-    assert not counts[: int(0.8 * report.BINS)].any()
+    assert not counts[: int(0.8 * dedup.BINS)].any()
 
 
 def test_the_largest_cluster_comes_first_with_what_it_says(made: tuple[Store, Version]) -> None:
-    clusters = report.largest(*made)
+    clusters = dedup.largest(*made)
     assert [cluster["size"] for cluster in clusters] == [4, 2, 2, 2]
     first = clusters[0]
     assert (first["corpus"], first["id"], first["jaccard"] < 1) == ("docs", "d2", True)
-    assert first["text"] == first["removed_text"] == " ".join(TEXTS[0].split())[: report.SNIPPET]
+    assert first["text"] == first["removed_text"] == " ".join(TEXTS[0].split())[: dedup.SNIPPET]
 
 
 def test_a_picture_of_nothing_removed_is_drawn_too() -> None:
-    png = report.draw(np.zeros(report.BINS, np.int64), np.zeros((2, 2), np.int64), ["a", "b"])
+    png = dedup.draw(np.zeros(dedup.BINS, np.int64), np.zeros((2, 2), np.int64), ["a", "b"])
     assert png.startswith(b"\x89PNG")

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer.checkpoint import publish as store
-from trainer.checkpoint import retention
+from trainer.checkpoint import publish, retention
 from trainer.system.run_directory import RunDirectory
 
 
@@ -22,14 +21,14 @@ def fill(text: str) -> Callable[[Path], None]:
 @pytest.fixture
 def checkpoints(tmp_path: Path) -> Path:
     for step in (4, 8, 12):
-        store.publish(store.directory_for(tmp_path, step), fill(f"model {step}"))
+        publish.publish(publish.directory_for(tmp_path, step), fill(f"model {step}"))
     return tmp_path
 
 
 def test_the_newest_is_found_by_its_step_where_there_is_one(checkpoints: Path) -> None:
-    store.publish(store.directory_for(checkpoints, 100_000_000), fill("later"))
-    assert store.newest_valid(checkpoints) == (checkpoints / "step-100000000", [])
-    assert store.newest_valid(checkpoints / "none") == (None, [])
+    publish.publish(publish.directory_for(checkpoints, 100_000_000), fill("later"))
+    assert publish.newest_valid(checkpoints) == (checkpoints / "step-100000000", [])
+    assert publish.newest_valid(checkpoints / "none") == (None, [])
 
 
 def _flip(path: Path) -> None:
@@ -52,7 +51,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(
     checkpoints: Path, damage: Callable[[Path], None], names: str
 ) -> None:
     damage(checkpoints / "step-00000012")
-    found, skipped = store.newest_valid(checkpoints)
+    found, skipped = publish.newest_valid(checkpoints)
     assert found == checkpoints / "step-00000008"
     assert len(skipped) == 1
     assert names in skipped[0]
@@ -64,20 +63,20 @@ def test_a_save_that_fails_leaves_the_checkpoints_as_they_were(checkpoints: Path
         (directory / "state").write_text("half")
         raise OSError("No space left on device")
 
-    before = store.existing(checkpoints)
+    before = publish.existing(checkpoints)
     with pytest.raises(OSError, match="No space"):
-        store.publish(store.directory_for(checkpoints, 16), write)
-    assert store.existing(checkpoints) == before
-    store.publish(store.directory_for(checkpoints, 16), fill("whole"))
-    assert store.newest_valid(checkpoints)[0] == checkpoints / "step-00000016"
+        publish.publish(publish.directory_for(checkpoints, 16), write)
+    assert publish.existing(checkpoints) == before
+    publish.publish(publish.directory_for(checkpoints, 16), fill("whole"))
+    assert publish.newest_valid(checkpoints)[0] == checkpoints / "step-00000016"
     assert not list(checkpoints.glob(".*"))
 
 
 def test_a_broken_checkpoint_of_the_same_step_is_replaced(checkpoints: Path) -> None:
     newest = checkpoints / "step-00000012"
     (newest / "state").unlink()
-    store.publish(newest, fill("again"))
-    store.verify(newest)
+    publish.publish(newest, fill("again"))
+    publish.verify(newest)
     assert (newest / "hf" / "weights").read_text() == "again"
 
 
@@ -94,9 +93,9 @@ def test_a_pinned_one_is_kept_however_old(checkpoints: Path) -> None:
 
 def test_a_damaged_later_checkpoint_never_takes_the_place_of_a_good_one(checkpoints: Path) -> None:
     (checkpoints / "step-00000012" / "state").unlink()
-    store.publish(checkpoints / "step-00000009", fill("after the damage"))
+    publish.publish(checkpoints / "step-00000009", fill("after the damage"))
     retention.retire(checkpoints / "step-00000009", keep_last=1)
-    assert store.newest_valid(checkpoints)[0] == checkpoints / "step-00000009"
+    assert publish.newest_valid(checkpoints)[0] == checkpoints / "step-00000009"
 
 
 def test_the_data_version_is_that_of_the_model_alone(checkpoints: Path) -> None:
@@ -104,7 +103,7 @@ def test_the_data_version_is_that_of_the_model_alone(checkpoints: Path) -> None:
         fill("model 4")(directory)
         (directory / "state").write_text("other")
 
-    first = store.data_version(checkpoints / "step-00000004")
-    store.publish(store.directory_for(checkpoints, 20), other_state)
-    assert store.data_version(checkpoints / "step-00000020") == first
-    assert store.data_version(checkpoints / "step-00000008") != first
+    first = publish.data_version(checkpoints / "step-00000004")
+    publish.publish(publish.directory_for(checkpoints, 20), other_state)
+    assert publish.data_version(checkpoints / "step-00000020") == first
+    assert publish.data_version(checkpoints / "step-00000008") != first

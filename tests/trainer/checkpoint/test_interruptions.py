@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.trainer.runs import outcome, start, write_config
-from trainer.checkpoint import publish as store
+from trainer.checkpoint import publish
 from trainer.config import RunConfig
 from trainer.run.loop import DONE, run
 from trainer.system.durable import read_json_lines
@@ -53,7 +53,7 @@ def test_twenty_random_interruptions_change_no_bit(settings: dict[str, Any], tmp
             time.sleep(0.001)
         _, errors = process.communicate(timeout=300)
         assert process.returncode in (DONE, RESUMABLE, -signal.SIGKILL, -signal.SIGTERM), errors
-        assert store.newest_valid(run_dir / "checkpoints")[1] == []
+        assert publish.newest_valid(run_dir / "checkpoints")[1] == []
     print(f"{in_saves} of {INTERRUPTIONS} while a checkpoint was written")
     assert run(RunConfig.model_validate({**settings, "run_dir": str(run_dir)})) == DONE
     assert outcome(run_dir) == outcome(tmp_path / "whole")
@@ -61,9 +61,9 @@ def test_twenty_random_interruptions_change_no_bit(settings: dict[str, Any], tmp
 
 def _steps(run_dir: Path) -> int:
     """The last step that the metrics on disk or the newest checkpoint know of."""
-    checkpoints = store.existing(run_dir / "checkpoints")
+    checkpoints = publish.existing(run_dir / "checkpoints")
     logged = read_json_lines(run_dir / "metrics.jsonl")
-    return max(logged[-1]["step"] if logged else 0, store.step_of(checkpoints[-1]) if checkpoints else 0)
+    return max(logged[-1]["step"] if logged else 0, publish.step_of(checkpoints[-1]) if checkpoints else 0)
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_a_disk_that_fills_up_costs_no_earlier_checkpoint(
     settings["training"]["max_tokens"] = 200 * 256
     path = write_config(settings, tmp_path / "run.yaml", config.run_dir)
     process = start(path)
-    while not store.existing(config.run_dir / "checkpoints"):
+    while not publish.existing(config.run_dir / "checkpoints"):
         assert process.poll() is None
         time.sleep(0.005)
     with suppress(OSError), (small_disk / "ballast").open("wb") as ballast:
@@ -107,8 +107,8 @@ def test_a_disk_that_fills_up_costs_no_earlier_checkpoint(
             ballast.flush()
     _, errors = process.communicate(timeout=300)
     assert process.returncode == 2 and "No space left" in errors, errors
-    saved = store.existing(config.run_dir / "checkpoints")
-    assert saved and store.newest_valid(config.run_dir / "checkpoints") == (saved[-1], [])
+    saved = publish.existing(config.run_dir / "checkpoints")
+    assert saved and publish.newest_valid(config.run_dir / "checkpoints") == (saved[-1], [])
 
     (small_disk / "ballast").unlink()
     assert run(RunConfig.model_validate({**settings, "run_dir": str(config.run_dir)})) == DONE

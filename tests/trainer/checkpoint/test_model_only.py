@@ -15,8 +15,7 @@ import torch
 
 from tests.trainer.parallel.processes import train
 from tests.trainer.runs import history, outcome
-from trainer.checkpoint import publish as store
-from trainer.checkpoint import retention
+from trainer.checkpoint import publish, retention
 from trainer.config import RunConfig, run_identity
 from trainer.run.loop import DONE, run
 from trainer.run.session import Session
@@ -43,11 +42,11 @@ def with_optimizer(config: RunConfig) -> list[int]:
     manifest does not list.
     """
     found = []
-    for checkpoint in store.existing(config.run_dir / "checkpoints"):
-        store.verify(checkpoint)
-        files = store.optimizer_files(checkpoint)
+    for checkpoint in publish.existing(config.run_dir / "checkpoints"):
+        publish.verify(checkpoint)
+        files = publish.optimizer_files(checkpoint)
         assert files == sorted(checkpoint.glob("optimizer*"))
-        found += [store.step_of(checkpoint)] if files else []
+        found += [publish.step_of(checkpoint)] if files else []
     return found
 
 
@@ -62,7 +61,7 @@ def test_of_the_checkpoints_that_stay_those_that_were_asked_for_keep_the_optimiz
 ) -> None:
     config = keeping(optimizer)
     assert run(config) == DONE
-    steps = [store.step_of(one) for one in store.existing(config.run_dir / "checkpoints")]
+    steps = [publish.step_of(one) for one in publish.existing(config.run_dir / "checkpoints")]
     assert (steps, with_optimizer(config)) == ([4, 8, 12], kept)
     models = [run_dir / "checkpoints/step-00000012/hf" for run_dir in (config.run_dir, finished_once)]
     assert len({(model / "model.safetensors").read_bytes() for model in models}) == 1
@@ -70,12 +69,12 @@ def test_of_the_checkpoints_that_stay_those_that_were_asked_for_keep_the_optimiz
 
 
 def test_a_checkpoint_without_its_optimizer_stands_for_the_same_checkpoint(finished: RunConfig) -> None:
-    saved = store.existing(finished.run_dir / "checkpoints")
-    before = [(checkpoint_sha256(one), store.data_version(one)) for one in saved]
+    saved = publish.existing(finished.run_dir / "checkpoints")
+    before = [(checkpoint_sha256(one), publish.data_version(one)) for one in saved]
     for _ in range(2):
         retention.drop_optimizers(saved[-1], of_newest=True)
     assert with_optimizer(finished) == []
-    assert [(checkpoint_sha256(one), store.data_version(one)) for one in saved] == before
+    assert [(checkpoint_sha256(one), publish.data_version(one)) for one in saved] == before
 
 
 def test_a_run_that_shall_keep_no_optimizer_has_it_until_it_is_done(
@@ -119,8 +118,8 @@ def test_a_run_that_shall_keep_no_optimizer_goes_on_when_it_was_killed_or_stoppe
 
     for number, after, status in ((signal.SIGKILL, 8, -signal.SIGKILL), (signal.SIGTERM, 16, RESUMABLE)):
         assert train(changed, config.run_dir, 1, during=stop(number, after)) == [status]
-        newest = store.existing(config.run_dir / "checkpoints")[-1]
-        assert store.optimizer_files(newest)
+        newest = publish.existing(config.run_dir / "checkpoints")[-1]
+        assert publish.optimizer_files(newest)
     assert run(config) == DONE
     assert outcome(config.run_dir) == outcome(whole.run_dir)
     assert with_optimizer(config) == []
@@ -135,7 +134,7 @@ def test_a_kill_while_the_optimizer_is_dropped_leaves_valid_checkpoints_and_the_
     after: int, finished: RunConfig, finished_once: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed before the first or second change that it makes to files."""
-    saved = store.existing(finished.run_dir / "checkpoints")
+    saved = publish.existing(finished.run_dir / "checkpoints")
     with monkeypatch.context() as patched:
         left = [after]
 
@@ -153,8 +152,8 @@ def test_a_kill_while_the_optimizer_is_dropped_leaves_valid_checkpoints_and_the_
         with pytest.raises(KilledError):
             retention.drop_optimizers(saved[-1], of_newest=False)
     for checkpoint in saved:
-        store.verify(checkpoint)
-    assert store.optimizer_files(saved[-1])
+        publish.verify(checkpoint)
+    assert publish.optimizer_files(saved[-1])
     assert run(asking_for(finished, "newest")) == DONE
     assert with_optimizer(finished) == [12]
     assert outcome(finished.run_dir) == outcome(finished_once)

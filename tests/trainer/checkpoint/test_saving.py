@@ -13,7 +13,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from trainer.checkpoint import publish as store
+from trainer.checkpoint import publish
 from trainer.checkpoint.background import CheckpointWriter, Staging
 from trainer.config import InitConfig, ModelConfig, RunConfig
 from trainer.model.llama import Llama
@@ -43,7 +43,7 @@ def test_a_checkpoint_is_announced_once_it_is_committed_and_training_does_not_wa
     may_end.set()
     writer.wait()
     assert announced == [checkpoint]
-    store.verify(checkpoint)
+    publish.verify(checkpoint)
     writer.close()
 
 
@@ -97,7 +97,7 @@ def test_a_checkpoint_holds_the_parts_of_all_processes_or_is_not_published(
         assert "another process could not write its part" in (tmp_path / "said-0").read_text()
         assert "No space left" in (tmp_path / "said-1").read_text()
     else:
-        store.verify(checkpoint)
+        publish.verify(checkpoint)
         assert {path.name for path in checkpoint.glob("part-*")} == {"part-0", "part-1"}
 
 
@@ -123,7 +123,7 @@ def test_the_copy_that_is_written_does_not_follow_training(tied: bool) -> None:
 
 
 def steps(config: RunConfig) -> list[int]:
-    return [store.step_of(checkpoint) for checkpoint in store.existing(config.run_dir / "checkpoints")]
+    return [publish.step_of(checkpoint) for checkpoint in publish.existing(config.run_dir / "checkpoints")]
 
 
 def test_the_newest_stay_and_those_at_multiples_for_good(settings: dict[str, Any]) -> None:
@@ -158,7 +158,7 @@ def test_a_run_whose_checkpoint_cannot_be_saved_ends_before_the_next_is_due(
     taken: list[int] = []
     take_step = Session.take_step
     monkeypatch.setattr(Session, "take_step", slowly)
-    monkeypatch.setattr(store, "publish", full)
+    monkeypatch.setattr(publish, "publish", full)
     settings["training"]["checkpoint"] = {"every_tokens": 4 * 256}
     with pytest.raises(TrainerError, match="cannot be saved"):
         run(RunConfig.model_validate(settings))

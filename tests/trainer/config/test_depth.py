@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from trainer.config import TrainingConfig
-from trainer.config import depth as laws
+from trainer.config import TrainingConfig, depth
 
 
 def training(model: Any, **settings: Any) -> TrainingConfig:
@@ -35,7 +34,7 @@ def test_deeper_models_have_larger_batches_and_rates_to_match() -> None:
     assert (found.model.d_model, found.model.n_heads, found.global_batch_tokens) == (1280, 10, 2**20)
     assert found.optimizer.muon_lr == pytest.approx(0.02 * 2**0.5)
     assert found.optimizer.lr == pytest.approx(0.008 * 2**0.5 * (768 / 1280) ** 0.5)
-    share = laws.tokens(12) / laws.tokens(20)
+    share = depth.tokens(12) / depth.tokens(20)
     assert found.optimizer.weight_decay == pytest.approx(0.28 * 2**0.5 * share)
     assert found.max_tokens / found.model.parameters(32_768) == pytest.approx(10.9, abs=0.1)
 

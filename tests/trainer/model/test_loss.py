@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 (its usual name)
 
-from trainer.model import loss as loss_module
+from trainer.model import loss
 from trainer.model.loss import IGNORED, equal_rows, summed_cross_entropy
 
 
@@ -23,9 +23,9 @@ def predictions(scale: float = 1.0) -> tuple[torch.Tensor, torch.Tensor, torch.T
 def test_value_and_gradients_equal_those_of_full_logits(
     monkeypatch: pytest.MonkeyPatch, chunk_rows: int, cached_rows: int, z_loss: float
 ) -> None:
-    monkeypatch.setattr(loss_module, "CHUNK_LOGITS", {"cpu": chunk_rows * 64})
-    monkeypatch.setattr(loss_module, "CACHED_LOGITS", cached_rows * 64 // torch.get_num_threads())
-    monkeypatch.setattr(loss_module, "MIN_CHUNK_ROWS", 1)
+    monkeypatch.setattr(loss, "CHUNK_LOGITS", {"cpu": chunk_rows * 64})
+    monkeypatch.setattr(loss, "CACHED_LOGITS", cached_rows * 64 // torch.get_num_threads())
+    monkeypatch.setattr(loss, "MIN_CHUNK_ROWS", 1)
     hidden, head, targets = predictions()
     ours = summed_cross_entropy(hidden, head, targets, vocab_size=50, z_loss=z_loss)
     found = torch.autograd.grad(ours / 17, [hidden, head])
@@ -44,8 +44,8 @@ def test_value_and_gradients_equal_those_of_full_logits(
 def test_what_is_compiled_for_a_gpu_has_the_same_value_and_gradients(
     z_loss: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loss_module, "COMPILED_CHUNK_LOGITS", 6 * 64)
-    monkeypatch.setattr(loss_module, "MIN_CHUNK_ROWS", 1)
+    monkeypatch.setattr(loss, "COMPILED_CHUNK_LOGITS", 6 * 64)
+    monkeypatch.setattr(loss, "MIN_CHUNK_ROWS", 1)
     hidden, head, targets = predictions(scale=3)
     found = []
     with torch.compiler.set_stance("force_eager"):

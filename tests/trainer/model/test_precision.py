@@ -11,11 +11,11 @@ import torch
 from torch import nn
 
 from tests.trainer.steps import new_session, step
-from trainer.checkpoint import publish as store
+from trainer.checkpoint import publish
 from trainer.checkpoint.background import Staging
 from trainer.config import RunConfig
 from trainer.model import precision
-from trainer.model.precision import LossScale, resolve
+from trainer.model.precision import LossScale, resolve_precision
 from trainer.parallel.pipeline_parallel import whole_parameters
 from trainer.parallel.world import World, join, leave
 from trainer.run import resume
@@ -89,7 +89,7 @@ def test_a_run_resumed_after_overflows_goes_on_with_its_scale(
 
     expected = history()
     assert expected[0][1] == 0 < expected[-1][1]
-    shutil.rmtree(store.existing(config.run_dir / "checkpoints")[-1])
+    shutil.rmtree(publish.existing(config.run_dir / "checkpoints")[-1])
     assert run(config) == DONE
     assert history() == expected
 
@@ -189,7 +189,7 @@ def test_an_overflow_in_one_process_skips_the_step_in_all(
 
 def test_tf32_on_a_cpu_is_refused() -> None:
     with pytest.raises(TrainerError, match="tf32 is for NVIDIA GPUs"):
-        resolve("tf32", torch.device("cpu"))
+        resolve_precision("tf32", torch.device("cpu"))
 
 
 @pytest.mark.slow
@@ -218,4 +218,4 @@ def test_fp8_learns_what_bf16_does_and_its_checkpoints_hold_a_plain_model(settin
 
 def test_fp8_where_the_hardware_has_none_is_refused() -> None:
     with pytest.raises(TrainerError, match=r"fp8 is for NVIDIA GPUs of compute capability 8\.9"):
-        resolve("fp8", torch.device("cpu"))
+        resolve_precision("fp8", torch.device("cpu"))

@@ -13,7 +13,7 @@ from transformers.optimization import Adafactor as TransformersAdafactor
 
 from tests.trainer.runs import outcome
 from tests.trainer.steps import new_session, step
-from trainer.checkpoint import publish as store
+from trainer.checkpoint import publish
 from trainer.config import OptimizerConfig, RunConfig
 from trainer.model.llama import Llama
 from trainer.model.precision import multiplies_bf16
@@ -226,7 +226,7 @@ def test_a_run_that_resumes_from_a_checkpoint_ends_in_the_same_bytes(
     config = RunConfig.model_validate(settings)
     assert run(config) == DONE
     whole = outcome(config.run_dir)
-    shutil.rmtree(store.existing(config.run_dir / "checkpoints")[-1])
+    shutil.rmtree(publish.existing(config.run_dir / "checkpoints")[-1])
     assert run(config) == DONE
     assert outcome(config.run_dir) == whole
 

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from tests.trainer.optim import other_optimizers
 from tests.trainer.runs import outcome
 from tests.trainer.steps import new_session, step
-from trainer.checkpoint import publish as store
+from trainer.checkpoint import publish
 from trainer.config import OptimizerConfig, RunConfig
 from trainer.optim import python_class
 from trainer.run.loop import DONE, run
@@ -51,7 +51,7 @@ def test_a_run_with_another_packages_optimizer_resumes_to_the_same_bytes(
     config = with_class(settings, reference, params=params, weight_decay=0.1)
     assert run(config) == DONE
     whole = outcome(config.run_dir)
-    *_, before, last = store.existing(config.run_dir / "checkpoints")
+    *_, before, last = publish.existing(config.run_dir / "checkpoints")
     assert {key.partition("/")[0] for key in load_file(before / "optimizer.safetensors")} == slots
     shutil.rmtree(last)
     assert run(config) == DONE
@@ -105,7 +105,7 @@ def test_what_cannot_train_or_resume_is_refused_before_the_first_step(
     config = with_class(settings, reference, **optimizer)
     with pytest.raises(TrainerError, match=says):
         run(config)
-    assert not store.existing(config.run_dir / "checkpoints")
+    assert not publish.existing(config.run_dir / "checkpoints")
     assert not config.run_dir.joinpath("metrics.jsonl").exists()
 
 

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from tests.trainer.runs import outcome
 from tests.trainer.steps import new_session
-from trainer.checkpoint import publish as store
+from trainer.checkpoint import publish
 from trainer.config import RunConfig
 from trainer.optim.weight_averaging import use_averaged_weights
 from trainer.parallel.world import World
@@ -70,7 +70,7 @@ def test_a_resumed_run_ends_in_the_same_average_which_is_evaluated_and_exported(
     config = RunConfig.model_validate(settings)
     assert run(config) == DONE
     whole = outcome(config.run_dir)
-    checkpoint = store.existing(config.run_dir / "checkpoints")[-1]
+    checkpoint = publish.existing(config.run_dir / "checkpoints")[-1]
     trained, exported = (
         load_file(checkpoint / "optimizer.safetensors"),
         load_file(checkpoint / "hf/model.safetensors"),
@@ -101,7 +101,7 @@ def test_an_average_that_is_no_longer_wanted_is_not_evaluated_or_exported(settin
     settings["training"] |= {"averaging": None, "max_tokens": 12 * STEP_TOKENS}
     config = RunConfig.model_validate(settings)
     assert run(config, allow_changes=True) == DONE
-    checkpoint = store.existing(config.run_dir / "checkpoints")[-1]
+    checkpoint = publish.existing(config.run_dir / "checkpoints")[-1]
     slots = {key.partition("/")[0] for key in load_file(checkpoint / "optimizer.safetensors")}
     assert slots.isdisjoint(("average", "trained"))
 

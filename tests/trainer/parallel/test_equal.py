@@ -9,8 +9,7 @@ from safetensors.numpy import load_file
 
 from tests.trainer.parallel.processes import train
 from tests.trainer.runs import history
-from trainer.checkpoint import publish as store
-from trainer.checkpoint import state
+from trainer.checkpoint import publish, state
 from trainer.config import RunConfig
 from trainer.model.precision import multiplies_bf16
 from trainer.run.loop import DONE, run
@@ -142,7 +141,7 @@ def assert_same_run(one: Path, other: Path, rounding: float = WEIGHTS) -> None:
         assert ours.keys() == theirs.keys()
         for field in TOLERANCES.keys() & ours.keys():
             assert ours[field] == pytest.approx(theirs[field], rel=TOLERANCES[field]), (field, ours)
-    ours, theirs = (store.existing(run_dir / "checkpoints")[-1] for run_dir in (one, other))
+    ours, theirs = (publish.existing(run_dir / "checkpoints")[-1] for run_dir in (one, other))
     weights, others = load_file(ours / "hf/model.safetensors"), load_file(theirs / "hf/model.safetensors")
     assert weights.keys() == others.keys()
     for name, tensor in weights.items():

@@ -9,7 +9,7 @@ import torch
 
 from tests.trainer.parallel.processes import train
 from tests.trainer.parallel.test_equal import assert_same_run
-from trainer.checkpoint import publish as store
+from trainer.checkpoint import publish
 from trainer.checkpoint.sharded_safetensors import SavedTensors, TensorPart, save_parts
 from trainer.config import RunConfig
 from trainer.run.loop import DONE, run
@@ -41,7 +41,7 @@ def test_a_run_goes_on_however_it_was_split_before(
         assert train(settings, tmp_path / "run", processes, parallel=parallel) == [DONE] * processes
         if leg < len(WAYS[way]):
             # As if it had been killed after its checkpoint number `leg`.
-            for checkpoint in store.existing(tmp_path / "run/checkpoints")[leg:]:
+            for checkpoint in publish.existing(tmp_path / "run/checkpoints")[leg:]:
                 shutil.rmtree(checkpoint)
     assert_same_run(tmp_path / "whole", tmp_path / "run")
 

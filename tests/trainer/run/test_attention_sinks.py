@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from tests.trainer.runs import outcome
-from trainer.checkpoint import publish as store
+from trainer.checkpoint import publish
 from trainer.config import RunConfig, SamplesConfig
 from trainer.run.evaluation.generate import complete_with_model_of
 from trainer.run.loop import DONE, run
@@ -16,7 +16,7 @@ from trainer.run.loop import DONE, run
 
 def sinks_of(run_dir: Path) -> torch.Tensor:
     """[layers, heads]"""
-    weights = load_file(store.existing(run_dir / "checkpoints")[-1] / "hf/model.safetensors")
+    weights = load_file(publish.existing(run_dir / "checkpoints")[-1] / "hf/model.safetensors")
     return torch.stack([tensor for name, tensor in sorted(weights.items()) if "sinks" in name])
 
 
@@ -33,7 +33,7 @@ def test_sinks_are_learnt_who_reads_them_is_said_and_a_resumed_run_ends_in_the_s
 
     config = RunConfig.model_validate(settings)
     assert run(config) == DONE
-    newest = store.existing(config.run_dir / "checkpoints")[-1]
+    newest = publish.existing(config.run_dir / "checkpoints")[-1]
     (newest / "optimizer.safetensors").write_bytes(b"damaged")
     assert run(config) == DONE
     assert outcome(config.run_dir) == outcome(whole)
@@ -54,7 +54,7 @@ def test_a_model_with_sinks_is_tuned_and_an_adapter_leaves_them_as_they_are(
         "training": {**sft["training"], "objective": "pretrain"},
     }
     assert run(RunConfig.model_validate(start)) == DONE
-    base = store.existing(tmp_path / "base" / "checkpoints")[-1] / "hf"
+    base = publish.existing(tmp_path / "base" / "checkpoints")[-1] / "hf"
     del sft["training"]["init"]
     sft["training"] |= {"pretrained": {"path": str(base)}, "lora": lora, "max_tokens": 4 * 1024}
     config = RunConfig.model_validate(sft)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from trainer.checkpoint import publish as store
+from trainer.checkpoint import publish
 from trainer.config import RunConfig
 from trainer.run.loop import run
 from trainer.system.errors import TrainerError
@@ -37,4 +37,4 @@ def test_a_run_without_an_update_or_with_an_endless_validation_loss_is_not_compl
         run(config)
     steps = config.training.max_tokens // 256
     checkpoints = config.run_dir / "checkpoints"
-    assert steps not in [store.step_of(one) for one in store.existing(checkpoints)]
+    assert steps not in [publish.step_of(one) for one in publish.existing(checkpoints)]

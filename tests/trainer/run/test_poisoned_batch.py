@@ -8,8 +8,7 @@ import pytest
 from tests.trainer.parallel.processes import train
 from tests.trainer.poison import POISONED, STEPS, calm, poison, poison_this_process
 from tests.trainer.runs import history
-from trainer.checkpoint import publish as store
-from trainer.checkpoint import state
+from trainer.checkpoint import publish, state
 from trainer.config import RunConfig
 from trainer.run.loop import DONE, run
 
@@ -61,7 +60,7 @@ def test_processes_that_share_the_samples_skip_the_same_step(
     for run_dir in (tmp_path / "one", tmp_path / "many"):
         steps = [record for record in history(run_dir) if record["kind"] == "train"]
         skipped.append([record["step"] for record in steps if record["spike"] and record["skipped"]])
-        saved = state.read_state(store.existing(run_dir / "checkpoints")[-1])
+        saved = state.read_state(publish.existing(run_dir / "checkpoints")[-1])
         places.append([saved[place] for place in ("step", "samples", "corpus_tokens")])
         losses.append(steps[-1]["loss"])
     assert skipped[0] == skipped[1] == [POISONED + 1] and places[0] == places[1]

@@ -18,11 +18,10 @@ from safetensors.numpy import load_file, save_file
 from tests.trainer.parallel.processes import train
 from tests.trainer.runs import ROOT, TIMING_FIELDS, history, outcome, start, write_config
 from trainer.__main__ import main
-from trainer.checkpoint import publish as store
-from trainer.checkpoint import retention
+from trainer.checkpoint import publish, retention
 from trainer.config import RunConfig, load_run_config
 from trainer.model.llama import Llama
-from trainer.run.evaluation import held_out as evaluate
+from trainer.run.evaluation import held_out
 from trainer.run.loop import DONE, run
 from trainer.run.objectives import loss_sum
 from trainer.run.session import Session
@@ -86,7 +85,7 @@ def test_a_damaged_newest_checkpoint_is_named_and_the_run_goes_on_from_the_one_b
     finished: RunConfig, finished_once: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nor is a stray file taken for the optimizer's state."""
-    before, newest = store.existing(finished.run_dir / "checkpoints")
+    before, newest = publish.existing(finished.run_dir / "checkpoints")
     (newest / "optimizer.safetensors").write_bytes(b"damaged")
     shutil.copy(before / "optimizer.safetensors", before / "optimizer-old.safetensors")
     assert run(finished) == DONE
@@ -95,7 +94,7 @@ def test_a_damaged_newest_checkpoint_is_named_and_the_run_goes_on_from_the_one_b
 
 
 def test_an_older_damaged_checkpoint_hinders_nobody(finished: RunConfig, finished_once: Path) -> None:
-    older, _ = store.existing(finished.run_dir / "checkpoints")
+    older, _ = publish.existing(finished.run_dir / "checkpoints")
     (older / "state.json").write_text("{")
     (older / "manifest.json").unlink()
     assert run(finished) == DONE
@@ -105,7 +104,7 @@ def test_an_older_damaged_checkpoint_hinders_nobody(finished: RunConfig, finishe
 def test_a_run_none_of_whose_checkpoints_can_be_used_is_not_begun_anew_unasked(
     finished: RunConfig, finished_once: Path
 ) -> None:
-    for checkpoint in store.existing(finished.run_dir / "checkpoints"):
+    for checkpoint in publish.existing(finished.run_dir / "checkpoints"):
         (checkpoint / "manifest.json").write_text("{")
     with pytest.raises(
         TrainerError,
@@ -127,11 +126,11 @@ def test_a_signal_in_an_evaluation_ends_it_and_the_next_start_makes_up_for_it(
         return loss_sum(model, *others)
 
     with monkeypatch.context() as patched:
-        patched.setattr(evaluate, "loss_sum", stopped_by)
+        patched.setattr(held_out, "loss_sum", stopped_by)
         for times in (1, 2, 3):  # also of the one that makes up for it
             assert run(config) == RESUMABLE
             assert asked == ["batch"] * times
-            assert store.existing(config.run_dir / "checkpoints")[-1].name == "step-00000006"
+            assert publish.existing(config.run_dir / "checkpoints")[-1].name == "step-00000006"
     assert run(config) == DONE
     assert outcome(config.run_dir) == outcome(finished_once)
 
@@ -195,7 +194,7 @@ def test_a_trace_of_some_steps_is_left_when_asked_for(config: RunConfig) -> None
 
 
 def test_a_checkpoint_holds_what_made_it(finished_once: Path) -> None:
-    checkpoints = store.existing(finished_once / "checkpoints")
+    checkpoints = publish.existing(finished_once / "checkpoints")
     assert [path.name for path in checkpoints] == ["step-00000008", "step-00000012"]
     last = checkpoints[-1]
     lineage = json.loads((last / "lineage.json").read_text())

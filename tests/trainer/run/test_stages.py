@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from tests.trainer.runs import outcome
-from trainer.checkpoint import publish as store
+from trainer.checkpoint import publish
 from trainer.config import RunConfig
 from trainer.data.loader import TrainingData
 from trainer.data.order import SampleOrder, Segment
@@ -64,8 +64,8 @@ def test_tokens_samples_and_rates_go_through_their_golden_points(staged: dict[st
 
 def goes_back(run_dir: Path, step: int) -> None:
     """Forgets what was saved after `step`, as if the run had been killed then."""
-    for checkpoint in store.existing(run_dir / "checkpoints"):
-        if store.step_of(checkpoint) > step:
+    for checkpoint in publish.existing(run_dir / "checkpoints"):
+        if publish.step_of(checkpoint) > step:
             shutil.rmtree(checkpoint)
 
 

@@ -12,7 +12,7 @@ import torch
 from trainer import hf
 from trainer.config import ChatIds
 from trainer.hf.tokenizer import load_tokenizer
-from trainer.model.precision import Precision, resolve
+from trainer.model.precision import Precision, resolve_precision
 from trainer.run.evaluation.conversation import ChatFormat
 from trainer.run.evaluation.log_likelihoods import Tokens, log_likelihoods
 from trainer.system.durable import write_atomically
@@ -104,7 +104,7 @@ def benchmark(
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model, tokenizer = hf.load_model(directory, device), load_tokenizer(directory)
     begin = hf.read_config(directory).get("bos_token_id")
-    resolved = resolve(precision, device)
+    resolved = resolve_precision(precision, device)
     for name, items in benchmarks.items():
         if chat or any(item.messages is not None for item in items):
             form = ChatFormat.of(directory)

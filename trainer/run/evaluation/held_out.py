@@ -14,7 +14,7 @@ from trainer.data.loader import check_ids
 from trainer.hf import load_model
 from trainer.model.attention import masks_documents
 from trainer.model.llama import Llama
-from trainer.model.precision import Precision, resolve
+from trainer.model.precision import Precision, resolve_precision
 from trainer.parallel.pipeline_parallel import release
 from trainer.parallel.world import World
 from trainer.run.batch import Batch
@@ -112,7 +112,7 @@ def evaluate_checkpoint(
     model = load_model(checkpoint / "hf", device)
     everything = config.training.evaluation.model_copy(update={"max_tokens": None})
     training = config.training.model_copy(update={"evaluation": everything})
-    precision = resolve(training.precision, device)
+    precision = resolve_precision(training.precision, device)
     alone, config = World(0, 1, device), config.model_copy(update={"training": training})
     found: dict[str, Any] | None
     if training.objective == "dpo":

@@ -11,7 +11,7 @@ from trainer.config import RunConfig
 from trainer.hf import load_model
 from trainer.model.attention import masks_documents
 from trainer.model.loss import IGNORED
-from trainer.model.precision import autocast, resolve
+from trainer.model.precision import autocast, resolve_precision
 from trainer.run.batch import Batch
 
 
@@ -28,7 +28,7 @@ def predictions(
     bot_id = config.data.bot_id if masks_documents(training.document_masking, device) else None
     for row in torch.from_numpy(rows).to(device).split(1):
         batch = Batch.of(row, bot_id)
-        with autocast(resolve(training.precision, device), device):
+        with autocast(resolve_precision(training.precision, device), device):
             logits = model.logits(model(batch.tokens, batch.documents))[0].float()
         loss = cross_entropy(logits, batch.targets[0], ignore_index=IGNORED)
         right = (logits.argmax(dim=-1) == batch.targets[0])[prompt - 1 :]

@@ -20,7 +20,7 @@ from trainer.model.attention import choose, masks_documents
 from trainer.model.llama import Llama, padded_vocab_size
 from trainer.model.lora import adapt
 from trainer.model.loss import CHUNK_LOGITS, MIN_CHUNK_ROWS
-from trainer.model.precision import AUTOCAST, autocast, resolve
+from trainer.model.precision import AUTOCAST, autocast, resolve_precision
 from trainer.optim import python_class, weight_averaging
 from trainer.optim.build import build
 from trainer.run.batch import Batch
@@ -222,7 +222,7 @@ def _as_on_gpu(training: TrainingConfig) -> TrainingConfig:
 def _step(training: TrainingConfig, vocab_size: int, accumulates: bool, windows: int, layers: int) -> _Bytes:
     """Takes a step with so many windows."""
     device = torch.device("cpu")
-    precision = resolve(training.precision, device)
+    precision = resolve_precision(training.precision, device)
     masked = masks_documents(training.document_masking, device)
     backend = choose(
         training.attention,

@@ -11,7 +11,7 @@ import yaml
 from pydantic import ValidationError
 
 from trainer.config import TrainingConfig, format_validation_error, override, yaml_file
-from trainer.model.precision import resolve
+from trainer.model.precision import resolve_precision
 from trainer.run.fit.hardware import free_memory, known_gpu, peak_flops
 from trainer.run.fit.memory import Footprint
 from trainer.run.fit.micro_batch import fitting
@@ -85,7 +85,7 @@ def _machine(options: argparse.Namespace, training: TrainingConfig, processes: i
         if training.threads:
             torch.set_num_threads(training.threads)
         device = torch.device("cpu")
-        flops = peak_flops(device, resolve(training.precision, device))
+        flops = peak_flops(device, resolve_precision(training.precision, device))
         return Machine(CPU, 1, flops, free_memory(device), options.price or 0.0)
     gpu = GPUS[name]
     return Machine(name, processes, gpu.flops, gpu.memory, options.price or gpu.price)

@@ -6,7 +6,7 @@ import torch
 
 from trainer.config import TrainingConfig
 from trainer.model.llama import Llama
-from trainer.model.precision import LossScale, resolve
+from trainer.model.precision import LossScale, resolve_precision
 from trainer.optim.build import build
 from trainer.parallel.world import World
 from trainer.run.fit.compiler import compile_blocks, compiles
@@ -45,7 +45,7 @@ def _seconds(
 ) -> tuple[float, float]:
     """The fastest micro-batch, forward and backward, for each of its tokens, and the fastest update."""
     shape = training.model.model_copy(update={"n_layers": layers})
-    precision, world = resolve(training.precision, device), World(0, 1, device)
+    precision, world = resolve_precision(training.precision, device), World(0, 1, device)
     unmasked = training.model_copy(update={"document_masking": False})
     backend = attention_for(unmasked, precision, world)
     with torch.device("meta"):

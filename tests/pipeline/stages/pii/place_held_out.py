@@ -1,5 +1,6 @@
 """Families of places written after the matchers, to judge them. What they showed first was mended once."""
 
+from tests.pipeline.stages.pii import place_lookalikes
 from tests.pipeline.stages.pii.generator import card, email, iban, ipv4, ipv6, letters, ssn
 from tests.pipeline.stages.pii.place_forms import (
     HEX,
@@ -15,7 +16,6 @@ from tests.pipeline.stages.pii.place_forms import (
     spaced,
     ssns,
 )
-from tests.pipeline.stages.pii.place_lookalikes import layouts as looks
 
 GENERAL = r"""
 Kindly reply via {} as soon as you can
@@ -220,10 +220,10 @@ NATIONAL = {
     "be": ["02 / 512 34 ##", "0475/12 34 ##", "02-512 34 ##", "(32) 2 512 34 ##"],
 }
 LOOKALIKES: dict[str, list[Make]] = {
-    "order numbers": looks(
+    "order numbers": place_lookalikes.layouts(
         "ordernr. 4500####", "RMA 7#####", "bestelling 30######", "no. ########", "#########"
     ),
-    "part numbers": looks(
+    "part numbers": place_lookalikes.layouts(
         "^##-####-###",
         "ref ###-###-##",
         "##-####-##",
@@ -231,7 +231,7 @@ LOOKALIKES: dict[str, list[Make]] = {
         "####-###-####",
         "drawing ###-##-##",
     ),
-    "ids": looks(
+    "ids": place_lookalikes.layouts(
         "DUNS ##-###-####",
         "EC 2##-###-#",
         "CAS ####-##-#",
@@ -241,7 +241,7 @@ LOOKALIKES: dict[str, list[Make]] = {
         "chr1:########-########",
         "GSE######",
     ),
-    "math": looks(
+    "math": place_lookalikes.layouts(
         "#.######## \u00d7 ##",
         "###,### / ####",
         "[###, ##, ####]",
@@ -249,7 +249,7 @@ LOOKALIKES: dict[str, list[Make]] = {
         "n=##########",
         "## ± ## (###-####)",
     ),
-    "citations": looks(
+    "citations": place_lookalikes.layouts(
         "*9:1*-2* (199#)",
         "12(*): *89-*97, 200#",
         "PLoS ONE 8(#): e#####",
@@ -257,8 +257,10 @@ LOOKALIKES: dict[str, list[Make]] = {
         "doi.org/10.1016/0021-9991(91)90###-#",
         "pp 10*-11* 2003",
     ),
-    "nine digits": looks("9*#-##-####", "routing #########", "###-##-###", "zip+4 #####-####", "*##/###/###"),
-    "versions": looks(
+    "nine digits": place_lookalikes.layouts(
+        "9*#-##-####", "routing #########", "###-##-###", "zip+4 #####-####", "*##/###/###"
+    ),
+    "versions": place_lookalikes.layouts(
         "FirmwareVersion = 12.14.16.1##",
         "build 10.12.14.1##",
         "kernel 11.15.12.1##",
@@ -266,14 +268,16 @@ LOOKALIKES: dict[str, list[Make]] = {
         "ver. 12.33.41.22",
         "foo<=12.13.14.#0",
     ),
-    "at signs": looks(
+    "at signs": place_lookalikes.layouts(
         "user@12.zip", "x@2.0.tar.gz", "cron@daily.timer", "eslint@8.1#.0", "@scope/pkg@1.2.3", "me@localhost"
     ),
-    "card seeds": looks("################", "2222 3333 4444 55## 6666", "4000#########.###"),
-    "addresses": looks(
+    "card seeds": place_lookalikes.layouts(
+        "################", "2222 3333 4444 55## 6666", "4000#########.###"
+    ),
+    "addresses": place_lookalikes.layouts(
         "10.1##.2.3", "239.1.2.#", "198.51.100.##", "fd00::##", "ff05::##", "12:34:56:78", "0.0.0.#"
     ),
-    "secrets": looks(
+    "secrets": place_lookalikes.layouts(
         "sk-short",
         "key-value-pairs-and-more",
         "api_key=YOUR_API_KEY_GOES_HERE",
@@ -285,7 +289,7 @@ LOOKALIKES: dict[str, list[Make]] = {
         "dapi_client_library",
         "SK-1234567",
     ),
-    "other": looks(
+    "other": place_lookalikes.layouts(
         "199# - 200#",
         "## - ## - ##",
         "12.12.2012 / 13.13",

@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from pipeline.stages.bpe import TokenizerParams
 from pipeline.stages.bpe.train import files, train
-from pipeline.steps.export import gguf as export
+from pipeline.steps.export import gguf
 from trainer import hf
 from trainer.config import InitConfig, ModelConfig
 from trainer.model.llama import Llama
@@ -71,7 +71,7 @@ def test_gguf_reads_back_the_weights_and_the_tokenizer(tmp_path: Path) -> None:
     from gguf import GGUFReader
 
     model = made(tmp_path, MODELS["qwen3"], TOKENIZERS[0])
-    counts = export.write(model, tmp_path / "model.gguf", "mine", lambda _: None)
+    counts = gguf.write(model, tmp_path / "model.gguf", "mine", lambda _: None)
     reader = GGUFReader(tmp_path / "model.gguf")
     theirs = AutoModelForCausalLM.from_pretrained(model)
     found = {tensor.name: tensor for tensor in reader.tensors}
@@ -119,7 +119,7 @@ class LlamaCpp:
 @pytest.mark.parametrize("model", MODELS)
 def test_llama_cpp_computes_the_same_probabilities(model: str, tmp_path: Path) -> None:
     directory = made(tmp_path, MODELS[model], TOKENIZERS[0])
-    export.write(directory, tmp_path / "model.gguf", "mine", lambda _: None)
+    gguf.write(directory, tmp_path / "model.gguf", "mine", lambda _: None)
     theirs = LlamaCpp(tmp_path / "model.gguf")
     ids = theirs.tokens(TEXT * 2)[:100]
     with torch.no_grad():
@@ -134,7 +134,7 @@ def test_llama_cpp_computes_the_same_probabilities(model: str, tmp_path: Path) -
 @pytest.mark.parametrize("tokenizer", TOKENIZERS, ids=str)
 def test_llama_cpp_splits_text_into_the_same_tokens(tokenizer: dict[str, Any], tmp_path: Path) -> None:
     directory = made(tmp_path, MODELS["llama"], tokenizer)
-    export.write(directory, tmp_path / "model.gguf", "mine", lambda _: None)
+    gguf.write(directory, tmp_path / "model.gguf", "mine", lambda _: None)
     theirs, ours = LlamaCpp(tmp_path / "model.gguf"), AutoTokenizer.from_pretrained(directory)
     for text in (TEXT, *list(topics.values())[:20]):
         assert theirs.tokens(text) == [2, *ours(text, add_special_tokens=False).input_ids]
@@ -145,11 +145,11 @@ def test_a_tokenizer_that_llama_cpp_does_not_know_is_refused(tmp_path: Path) -> 
     settings = json.loads((model / "tokenizer.json").read_text())
     settings["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = r"\w+"
     (model / "tokenizer.json").write_text(json.dumps(settings))
-    with pytest.raises(export.GgufError, match="no counterpart of this tokenizer's pre-tokenization"):
-        export.write(model, tmp_path / "model.gguf", "mine", lambda _: None)
+    with pytest.raises(gguf.GgufError, match="no counterpart of this tokenizer's pre-tokenization"):
+        gguf.write(model, tmp_path / "model.gguf", "mine", lambda _: None)
 
 
 def test_a_scaling_that_llama_cpp_reads_for_llama_only_is_refused_for_qwen3(tmp_path: Path) -> None:
     model = made(tmp_path, MODELS["llama3"] | {"qk_norm": True}, TOKENIZERS[0])
-    with pytest.raises(export.GgufError, match="llama3 with qk_norm"):
-        export.write(model, tmp_path / "model.gguf", "mine", lambda _: None)
+    with pytest.raises(gguf.GgufError, match="llama3 with qk_norm"):
+        gguf.write(model, tmp_path / "model.gguf", "mine", lambda _: None)

@@ -173,9 +173,9 @@ RUN = """
 import sys
 from pathlib import Path
 from pipeline.store.store import Store
-from tests.pipeline.steps.tokens import test_word_counts as words
+from tests.pipeline.steps.tokens import test_word_counts
 if __name__ == "__main__":
-    words.trained(Store(Path(sys.argv[1])), words.Disturbed(kills_the_run=True))
+    test_word_counts.trained(Store(Path(sys.argv[1])), test_word_counts.Disturbed(kills_the_run=True))
 """
 
 

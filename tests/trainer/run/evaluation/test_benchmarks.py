@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from tests.trainer.conftest import BOT, EOT
 from trainer import hf
 from trainer.config import InitConfig, ModelConfig
-from trainer.model import cache as computing
+from trainer.model import cache
 from trainer.model.llama import Llama
 from trainer.run.evaluation.benchmarks import Question, benchmark, read_items, scores, wilson
 from trainer.system.errors import TrainerError
@@ -71,7 +71,7 @@ def of_transformers(directory: Path, context: str, continuation: str) -> float:
 def test_log_likelihoods_are_those_of_transformers_for_any_size_of_batch(
     exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, positions: int
 ) -> None:
-    monkeypatch.setitem(computing.POSITIONS, "cpu", positions)
+    monkeypatch.setitem(cache.POSITIONS, "cpu", positions)
     path = written(ITEMS, tmp_path / "own.jsonl")
     ((name, found),) = benchmark(exported, [path], "fp32", tmp_path)
     assert name == "own" and found["items"] == len(ITEMS)

@@ -15,7 +15,7 @@ import yaml
 
 from tests.trainer.parallel.processes import train
 from tests.trainer.runs import ROOT, outcome
-from trainer.checkpoint import publish as store
+from trainer.checkpoint import publish
 from trainer.config import RunConfig, TrainingConfig
 from trainer.run.fit import micro_batch
 from trainer.run.fit.memory import Footprint
@@ -120,7 +120,7 @@ def test_a_resumed_run_keeps_it_and_ends_in_the_same_bytes(
     assert run(whole) == DONE
     assert chosen(whole.run_dir) == 8
     shutil.copytree(whole.run_dir, resumed.run_dir)
-    shutil.rmtree(store.existing(resumed.run_dir / "checkpoints")[-1])
+    shutil.rmtree(publish.existing(resumed.run_dir / "checkpoints")[-1])
     monkeypatch.setattr(micro_batch, "free_memory", lambda device: 0)
     assert run(other) == DONE
     assert chosen(other.run_dir) == 1
@@ -140,6 +140,6 @@ def test_more_processes_than_it_divides_among_decide_it_anew(
     config = RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "run")})
     assert run(config) == DONE
     assert chosen(config.run_dir) == 8
-    shutil.rmtree(store.existing(config.run_dir / "checkpoints")[-1])
+    shutil.rmtree(publish.existing(config.run_dir / "checkpoints")[-1])
     assert train(settings, config.run_dir, 2) == [DONE, DONE]
     assert chosen(config.run_dir) == 4

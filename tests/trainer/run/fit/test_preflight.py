@@ -22,7 +22,6 @@ from trainer.data.shard_writer import ShardWriter
 from trainer.model.llama import Llama
 from trainer.parallel.world import World
 from trainer.run.batch import Batch
-from trainer.run.evaluation import held_out as evaluate
 from trainer.run.fit import compiler, hardware, preflight, rehearsal
 from trainer.run.loop import run
 from trainer.run.objectives import loss_sum
@@ -268,7 +267,7 @@ def test_a_validation_reads_no_more_windows_at_a_time_than_fit_in_training(
         return loss_sum(model, batch, *others)
 
     settings["training"]["evaluation"]["micro_batch_size"] = 1000
-    monkeypatch.setattr(evaluate, "loss_sum", crowded)
+    monkeypatch.setattr("trainer.run.evaluation.held_out.loss_sum", crowded)
     assert run(RunConfig.model_validate(settings)) == 0
 
 
