@@ -1,6 +1,6 @@
 """The documents that a store forgot because a person asked for it: no recipe reads them again.
 
-<root>/removed/<name>/request.json      what was asked, with hashes of the ids, by corpus
+<root>/forgotten/<name>/request.json    what was asked, with hashes of the ids, by corpus
 """
 
 import hashlib

@@ -114,7 +114,7 @@ LASTING = (
 # Beside the keys in a store: training runs, which versions each recipe used last, and what was forgotten
 RUNS = "runs"
 RECIPES = "recipes"
-FORGOTTEN = "removed"  # its name on disk
+FORGOTTEN = "forgotten"
 
 TRAIN, VALIDATION = SPLITS = ("train", "validation")  # directories in a version of token shards
 

@@ -1,6 +1,6 @@
 """What a person can show of what was forgotten: what was asked, found and deleted, as JSON and as a page.
 
-<root>/removed/<request>/certificate.json and certificate.html
+<root>/forgotten/<request>/certificate.json and certificate.html
 """
 
 import json

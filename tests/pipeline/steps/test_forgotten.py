@@ -280,7 +280,7 @@ def test_forgetting_is_no_loss_for_the_check_and_leaves_no_row(tmp_path: Path) -
     store.forget("3", "short 1", "second 23")
     raw = store.read("first")
     assert before - ids_in(raw) == set(ids(["3", "short 1"])["first"])
-    assert raw.counts["set_aside/removed"] == 2
+    assert raw.counts["set_aside/forgotten"] == 2
     finding = checks.little_set_aside(checks.Subject(raw, store.store, recipe()))
     assert finding.message.startswith("0 of 20 rows")
     assert not [row for path in raw.files("rejects") for row in read_table(path).to_pylist()]

@@ -124,7 +124,7 @@ def test_a_cluster_sets_forgotten_documents_aside(engine: RayEngine, tmp_path: P
     never, left = Store(tmp_path / "never"), Store(tmp_path / "ray")
     made = {path.parent.parent.relative_to(never.root).as_posix() for path in never.root.rglob(MANIFEST)}
     assert len(made) == 19 and never.data_versions(made) == left.data_versions(made)
-    assert left.current(keys.raw("even")).counts["set_aside/removed"] == len(ids) == 4
+    assert left.current(keys.raw("even")).counts["set_aside/forgotten"] == len(ids) == 4
 
 
 @pytest.mark.slow

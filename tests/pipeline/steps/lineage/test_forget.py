@@ -76,7 +76,7 @@ def test_what_read_a_document_is_shown_and_gone_afterwards(trained: tuple[Store,
     assert line.split()[1:4] == [str(len(steps)), str(steps[0]), str(steps[-1])]
     assert f"goes: {passages.path}" in shown
     assert "token_index/first" in shown and "nothing was changed" in shown
-    assert not (store.root / "removed").exists()
+    assert not (store.root / "forgotten").exists()
 
     text = next(
         row["text"]
@@ -91,7 +91,7 @@ def test_what_read_a_document_is_shown_and_gone_afterwards(trained: tuple[Store,
     traces = (document.encode(), text[200:260].encode(), encoded, signed[0].astype(">u4").tobytes())
     assert all(bytes_with(store.root, trace) for trace in traces)
     said("forget", document, "--reason", "asked for", "--yes")
-    (page,) = store.root.glob("removed/*/certificate.html")
+    (page,) = store.root.glob("forgotten/*/certificate.html")
     assert "1 training run that hold them are still to be deleted." in page.read_text()
     deleted = said("gc", "--forgotten")
     assert "1 training runs" in deleted and "not reached" in deleted
@@ -99,7 +99,7 @@ def test_what_read_a_document_is_shown_and_gone_afterwards(trained: tuple[Store,
     assert not run.exists() and not list(store.newest_first(keys.token_index("first")))
     assert not list(store.newest_first(keys.passage_index("first"))) and not passages.path.exists()
     assert list(store.newest_first(keys.TOKENIZER)) and list(store.newest_first(keys.raw("second")))
-    (certificate,) = store.root.glob("removed/*/certificate.json")
+    (certificate,) = store.root.glob("forgotten/*/certificate.json")
     facts = json.loads(certificate.read_text())
     assert facts["reason"] == "asked for" and facts["documents"] == {"first": 1}
     assert facts["still found"] == [] and run.name in facts["deleted"]["runs"]
@@ -137,7 +137,7 @@ def test_a_file_of_ids_and_a_corpus_name_documents(
 def test_a_second_request_says_when_the_first_one_was(trained: tuple[Store, Path], said: Said) -> None:
     document, _ = one_read(*trained)
     said("forget", document, "--reason", "asked for", "--yes")
-    (page,) = trained[0].root.glob("removed/*/certificate.html")
+    (page,) = trained[0].root.glob("forgotten/*/certificate.html")
     when = f"{document} was removed on {datetime.now(UTC):%Y-%m-%d}; {page} says what was found and deleted\n"
     deletes = "`python -m pipeline gc --forgotten` deletes what still holds what was removed before\n"
     assert said("forget", document, "--reason", "again", "--yes") == when + deletes
@@ -145,7 +145,9 @@ def test_a_second_request_says_when_the_first_one_was(trained: tuple[Store, Path
     assert both.startswith(when + deletes + "16 of corpus second: ") and "sets them aside" in both
     said("gc", "--forgotten")
     assert said("forget", document, "--reason", "again", "--yes") == when
-    asked = [json.loads(path.read_text()) for path in sorted(trained[0].root.glob("removed/*/request.json"))]
+    asked = [
+        json.loads(path.read_text()) for path in sorted(trained[0].root.glob("forgotten/*/request.json"))
+    ]
     assert [{corpus: len(ids) for corpus, ids in one["documents"].items()} for one in asked] == [
         {"first": 1},
         {"second": 16},
@@ -205,7 +207,7 @@ def test_a_deletion_that_was_killed_ends_as_any_other(
     done = subprocess.run([sys.executable, "-c", KILLED, str(moment)], capture_output=True, text=True)
     assert done.returncode in (-signal.SIGKILL, 0), done.stderr
     said("gc", "--forgotten")
-    (certificate,) = store.root.glob("removed/*/certificate.json")
+    (certificate,) = store.root.glob("forgotten/*/certificate.json")
     assert run.name in json.loads(certificate.read_text())["deleted"]["runs"]
     assert not bytes_with(store.root, *names)
     assert not run.exists() and not list(store.root.glob("runs/.*"))
@@ -237,7 +239,7 @@ def test_a_reproduction_does_not_read_what_was_forgotten(
     assert "# corpus second: its source holds the same as then" in printed
     recipe, other = load_recipe(out / "recipe.yaml"), Store(out / "home" / "store")
     raw = collect(other, ENGINE, "first", recipe.corpora[0].source, recipe.raw.part_bytes)
-    assert raw.counts["set_aside/removed"] == 1
+    assert raw.counts["set_aside/forgotten"] == 1
     assert not list(out.rglob("certificate.*"))
 
 
