@@ -29,7 +29,6 @@ OTHERS = {
     "TRACKIO_SPACE_ID",
     "WANDB_ENTITY",
     "CheckpointException",
-    "exclude_if",
     "trust_remote_code",
     "KillMode",
     "TimeoutStopSec",

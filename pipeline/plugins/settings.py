@@ -86,11 +86,7 @@ class FastTextParams(Anchored):
         0, ge=0, le=1, description="Least probability (0 to 1) of the label, of the whole text as one line."
     )
     top: float | None = Field(
-        None,
-        gt=0,
-        lt=1,
-        exclude_if=lambda top: top is None,
-        description="Share to keep of the documents of each corpus that are in `languages`.",
+        None, gt=0, lt=1, description="Share to keep of the documents of each corpus that are in `languages`."
     )
     max_failed_share: ClassVar[float] = 0  # as that of a filter in Python
 

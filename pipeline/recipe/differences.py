@@ -7,7 +7,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from pipeline.recipe.overrides import CORPORA, Settings, changed
 from pipeline.recipe.recipe import Recipe
-from pipeline.recipe.sections import Rules
+from pipeline.recipe.sections import Corpus, Rules
 from pipeline.sources import KINDS
 from pipeline.stages.bpe import ExistingTokenizer, TokenizerParams
 from pipeline.stages.quality import PROFILES
@@ -30,7 +30,7 @@ def of_recipe(recipe: Mapping[str, Any]) -> Settings:
     found[CORPORA] = {
         corpus["name"]: own
         for corpus in recipe[CORPORA]
-        if (own := changed({name: value for name, value in corpus.items() if name in rules}, rules))
+        if (own := changed(_of_model(Corpus, {name: corpus[name] for name in rules}), rules))
     }
     return {name: section for name, section in found.items() if section}
 

@@ -38,10 +38,9 @@ class Rules(NamedTuple):
 
 
 def _own(what: str, section: str, more: str = "") -> Any:
-    """A section of a corpus: not in a dump where it is not set, as in those of recipes written before."""
+    """A section of a corpus; None where it is not set."""
     return Field(
         None,
-        exclude_if=lambda own: own is None,
         description=f"{what} that differ from those of the recipe's `{section}` for this corpus{more}. When "
         "not set, those of the recipe.",
     )
@@ -67,13 +66,11 @@ class Corpus(Params):
     scrub: PiiParams | None = _own("Settings", "scrub")
     dedup: bool = Field(
         True,
-        exclude_if=lambda own: own is True,
         description="Whether the documents are compared with others. With `false`, all that pass the other "
         "stages stay, and none is a reason to remove a document of another corpus.",
     )
     train: bool = Field(
         True,
-        exclude_if=lambda train: train,
         description="False for a corpus that is not trained on, but whose documents leave the others: list "
         "it first, so that of duplicates its document stays, and then goes, too.",
     )
@@ -161,7 +158,6 @@ class ShardParams(Params):
     longest: int | None = Field(
         None,
         ge=4,
-        exclude_if=lambda longest: longest is None,
         description="Most tokens of a conversation: a longer one is cut after the last answer that fits. "
         "Leave it out, since it follows from `training`. When not set, documents are texts.",
     )

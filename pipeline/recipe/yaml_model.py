@@ -64,9 +64,7 @@ class RecipeSettings(Params):
         "docs/your-own-code.md.",
     )
     edits: EditParams = Field(
-        EditParams(),
-        exclude_if=lambda edits: not edits.cut,  # as in recipes written before there were any
-        description="Lines that are cut out of the texts, and kept beside them.",
+        EditParams(), description="Lines that are cut out of the texts, and kept beside them."
     )
     scrub: PiiParams = Field(PiiParams(), description="Which personal data and secrets are replaced.")
     quality: Quality = Field(
@@ -75,9 +73,7 @@ class RecipeSettings(Params):
         "with changes, `quality: {profile: docs, min_words: 30}`; thresholds without a profile "
         "change `default`.",
     )
-    quality_model: QualityModelParams | None = Field(
-        None, exclude_if=lambda model: model is None, description="A classifier: docs/own-text.md."
-    )
+    quality_model: QualityModelParams | None = Field(None, description="A classifier: docs/own-text.md.")
     decontamination: Decontamination | None = Field(
         None,
         description="Evaluation sets to search for in the training text; `benchmarks` stands for those of "
@@ -92,7 +88,6 @@ class RecipeSettings(Params):
     shards: ShardParams = Field(ShardParams(), description="How documents become token files.")
     token_index: bool = Field(
         False,
-        exclude_if=lambda index: not index,
         description="Whether `pretrain` also makes the index in which `python -m pipeline trace` looks for "
         "text: 4 bytes a token. Without it, the first `trace` does: docs/trace.md.",
     )
@@ -127,7 +122,6 @@ class RecipeSettings(Params):
     )
     post_training: PostTraining = Field(
         PostTraining(),
-        exclude_if=lambda stages: not stages.sections,
         description="Stages after the pretraining: instruction tuning, `sft`, and preference tuning, `dpo`: "
         "docs/chat.md.",
     )

@@ -57,7 +57,6 @@ class FilesConfig(Columns, Paths):
         None,
         min_length=1,
         max_length=1,
-        exclude_if=lambda separator: separator is None,
         description="The character between the fields of a CSV file. When not set, a comma, and in `.tsv` "
         "files a tab.",
     )
@@ -65,7 +64,6 @@ class FilesConfig(Columns, Paths):
         None,
         ge=LEAST_PIECE,
         le=MAX_DOCUMENT_BYTES,
-        exclude_if=lambda size: size is None,
         description="Cuts plain text and Markdown into documents of at most so many bytes, at blank lines if "
         "possible. When not set, a file is one document, of at most 64 MiB. Set it, to 65_536 for example, "
         "for one large file: as a single document it could not be divided into training and held-out text.",

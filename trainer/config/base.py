@@ -3,16 +3,9 @@
 import re
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self, get_args
+from typing import Annotated, Any, Self, get_args
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    SerializerFunctionWrapHandler,
-    model_serializer,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
 
 from trainer.system.errors import did_you_mean
 
@@ -35,14 +28,9 @@ AbsolutePath = Annotated[Path, AfterValidator(absolute_path)]
 
 
 class Config(BaseModel):
-    """Frozen. An unknown key is an error that names the nearest key.
-
-    `constants` were settings once. They stay in the dump, so that runs and versions keep their names, and
-    what was written with these values can be read; with another value they are unknown keys.
-    """
+    """Frozen. An unknown key is an error that names the nearest key."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-    constants: ClassVar[dict[str, Any]] = {}
 
     def with_derived(self, **values: Any) -> Self:
         """A copy with `values` that follow from other settings. They are not in `model_fields_set`, which
@@ -52,15 +40,10 @@ class Config(BaseModel):
         copy.__pydantic_fields_set__.difference_update(values.keys() - self.model_fields_set)
         return copy
 
-    @model_serializer(mode="wrap")
-    def _with_constants(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {**dump(self), **self.constants}
-
     @model_validator(mode="before")
     @classmethod
     def _name_the_nearest_key(cls, values: Any) -> Any:
         if isinstance(values, dict):
-            values = dict(one for one in values.items() if one not in cls.constants.items())
             for key in values.keys() - cls.model_fields.keys():
                 hint = did_you_mean(str(key), cls.model_fields, f"use {', '.join(cls.model_fields)}")
                 raise ValueError(f"unknown key {key!r}: {hint}")

@@ -27,7 +27,6 @@ class CheckpointConfig(Config):
     )
     optimizer: Literal["all", "newest", "none"] = Field(
         default="all",
-        exclude_if=lambda kept: kept == "all",
         description="Which of the checkpoints on disk keep the optimizer's state, about two thirds of their "
         "size, which training needs to resume. `newest`: an older checkpoint loses it once a newer one is "
         "complete, also one that is kept for good. `none`: as `newest` until training ends, and then no "

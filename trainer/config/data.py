@@ -24,7 +24,6 @@ class CorpusShards(Config):
         default=0,
         ge=0,
         le=1,
-        exclude_if=lambda share: share == 0,
         description="Share of the held-out text, in bytes, of documents that the tokenizer does not give "
         "back: unknown words, lower case and the like. Bits per byte are measured only where it is 0.",
     )
@@ -62,7 +61,6 @@ class DataConfig(Config):
     eot_id: int = Field(ge=0, description="Id of the token at the end of every document.")
     chat: ChatIds | None = Field(
         default=None,
-        exclude_if=lambda chat: chat is None,
         description="Ids of the tokenizer's control tokens. Needed for `objective: sft` and `dpo`.",
     )
     corpora: list[CorpusShards] = Field(min_length=1, description="The corpora to train on.")

@@ -68,7 +68,6 @@ class Learning(Config):
     )
     control: Literal["duplicates", "shuffled"] | None = Field(
         default=None,
-        exclude_if=lambda control: control is None,
         description="Spoils what the run reads, to make a negative control that must lose against the same "
         "run without it. `duplicates`: the second half of what a corpus gives repeats the first half, "
         "and at most half of each corpus is read. `shuffled`: the tokens of each window are in random order.",

@@ -1,7 +1,7 @@
 """The shape of the model and its first weights."""
 
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -39,11 +39,14 @@ class LinearScaling(Config):
     factor: Stretch = Field(description="How many times longer the context gets.")
 
 
+# Of Llama3Scaling, as config.json calls them: frequencies with fewer turns over the original context count as
+# low, with more as high, in all releases.
+LLAMA3_TURNS = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
+
+
 class Llama3Scaling(Config):
     """Divides low frequencies by `factor` and keeps high ones, with a ramp between (Llama 3.1)."""
 
-    # Frequencies with fewer turns over the original context count as low, with more as high, in all releases.
-    constants: ClassVar = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
     rope_type: Literal["llama3"] = Field(description="Selects this method.")
     factor: Stretch = Field(description="What low frequencies are divided by. 8 in Llama 3.1.")
     original_max_position_embeddings: int = Field(

@@ -101,27 +101,22 @@ class OptimizerConfig(Config):
     sophia_rho: float = Field(
         default=0.04,
         gt=0,
-        exclude_if=lambda rho: rho == 0.04,
         description="Clipping of Sophia: a weight moves by the full learning rate where the average gradient "
         "exceeds `sophia_rho` times the curvature. Lower clips more. Only used with `sophia`.",
     )
     python: str | None = Field(
         default=None,
-        exclude_if=lambda python: python is None,
         description="For kind `python`: a subclass of torch.optim.Optimizer, as `package.module:Class`, in a "
         "package that is installed in .venv or in a directory in PYTHONPATH. It gets parameter groups with "
         "`lr` and `weight_decay`.",
     )
     version: str | None = Field(
         default=None,
-        exclude_if=lambda version: version is None,
         description="For kind `python`: change it when the code of the class changes, which itself is not "
         "looked at, so that the run is another one.",
     )
     params: dict[str, JsonValue] = Field(
-        default={},
-        exclude_if=lambda params: not params,
-        description="For kind `python`: other arguments of the class, by name.",
+        default={}, description="For kind `python`: other arguments of the class, by name."
     )
 
     @field_validator("params", mode="before")

@@ -118,7 +118,7 @@ def run_identity(
         },
         "data": {
             **{key: getattr(data, key) for key in RECORDED},
-            **({"chat": data.chat.model_dump()} if data.chat else {}),
+            "chat": data.chat.model_dump() if data.chat else None,
             # Order breaks ties between corpora that are equally far behind their weights.
             "order": [corpus.name for corpus in data.corpora],
             "corpora": {

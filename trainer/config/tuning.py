@@ -68,7 +68,6 @@ class Tuning(Config):
 
     objective: Objective = Field(
         default="pretrain",
-        exclude_if=lambda objective: objective == "pretrain",
         description="What is learnt. `pretrain`: every token. `sft`: of conversations the answers with their "
         "`[END]`, of other text every token. `dpo`: to prefer the chosen answer of each pair to the rejected "
         "one. For `sft` and `dpo` rows are packed (`packing: best_fit`), conversations do not see each other "
@@ -76,18 +75,12 @@ class Tuning(Config):
     )
     learn: Literal["all", "last"] = Field(
         default="all",
-        exclude_if=lambda learn: learn == "all",
         description="Which answers of a conversation are learnt: all or the last one. The validation of "
         "`sft` reads all of them in any case.",
     )
-    dpo: DpoConfig = Field(
-        default=DpoConfig(),
-        exclude_if=lambda dpo: dpo == DpoConfig(),
-        description="The loss of preferences, for `objective: dpo`.",
-    )
+    dpo: DpoConfig = Field(default=DpoConfig(), description="The loss of preferences, for `objective: dpo`.")
     lora: LoraConfig | None = Field(
         default=None,
-        exclude_if=lambda lora: lora is None,
         description="Trains small matrices beside the weights of `pretrained`, which takes the memory of few "
         "gradients. When not set, the weights themselves.",
     )

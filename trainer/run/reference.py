@@ -80,7 +80,7 @@ class Reference:
 
 def path_of(run_dir: Path, identity: dict[str, Any]) -> Path:
     """Where a run keeps its reference, by what decides it: weights, shards, rows and precision."""
-    decisive = {name: identity["training"].get(name) for name in DECISIVE} | {"data": identity["data"]}
+    decisive = {name: identity["training"][name] for name in DECISIVE} | {"data": identity["data"]}
     digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
     return run_dir / "reference" / f"{digest[:16]}.f32"
 

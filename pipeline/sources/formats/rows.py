@@ -34,7 +34,6 @@ class Columns(Params):
 
     format: Format = Field(
         "text",
-        exclude_if=lambda format: format == "text",
         description="What a row is: a text, a conversation (`chat`), or two to choose from (`preferences`), "
         "in the columns that docs/chat.md names.",
     )

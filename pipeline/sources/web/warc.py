@@ -35,7 +35,6 @@ class WarcConfig(Paths):
     kind: Literal["warc"] = Field("warc", description="Selects this source.")
     extractor: Extractor = Field(
         "resiliparse",
-        exclude_if=lambda value: value == "resiliparse",
         description="What takes the main text out of a page, without menus, comments and notices. "
         "`trafilatura` leaves less of them in the text and takes several times as long: choose it where the "
         "crawl is small.",

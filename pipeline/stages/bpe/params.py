@@ -1,7 +1,7 @@
 """A tokenizer to train, or one that exists."""
 
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
@@ -34,10 +34,6 @@ class VocabularyError(TokenizerError):
 class TokenizerParams(Params):
     """A byte-level BPE vocabulary and the sample that it is trained on."""
 
-    constants: ClassVar = {
-        **dict(zip(("unknown", "padding", "begin_of_text", "end_of_text"), SPECIALS.values(), strict=True)),
-        "max_document_chars": MAX_DOCUMENT_CHARS,
-    }
     vocab_size: int = Field(
         8192,
         ge=ALPHABET_SIZE + len(SPECIALS),
@@ -63,7 +59,6 @@ class TokenizerParams(Params):
     )
     chat: bool | Literal["appended"] = Field(
         False,
-        exclude_if=lambda chat: chat is False,
         description="With `true`, eight entries of the vocabulary are tokens for conversations, so that the "
         "model can be taught to answer later (docs/chat.md). `appended` is for a model that was pretrained "
         "without: the recipe's tokenizer, and five behind it.",
@@ -104,9 +99,7 @@ class ExistingTokenizer(Anchored):
         "its tokenizer_config.json.",
     )
     chat: bool = Field(
-        False,
-        exclude_if=lambda chat: not chat,
-        description="Whether the five tokens for conversations are added that it lacks (docs/chat.md).",
+        False, description="Whether the five tokens for conversations are added that it lacks (docs/chat.md)."
     )
 
     @model_validator(mode="before")

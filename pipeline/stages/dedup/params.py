@@ -1,6 +1,6 @@
 """The settings of deduplication, which are part of its fingerprint."""
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -18,7 +18,6 @@ class DedupParams(Params):
     every candidate is verified exactly.
     """
 
-    constants: ClassVar = {"seed": SEED, "max_chars": MAX_CHARS}
     threshold: float = Field(
         0.8,
         gt=0,

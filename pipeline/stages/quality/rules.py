@@ -50,7 +50,6 @@ class QualityParams(Anchored):
     language_model: str | None = Field(
         None,
         min_length=1,
-        exclude_if=lambda model: model is None,
         description="Path of a fastText model that detects languages, such as lid.176.bin, GlotLID or "
         "OpenLID, `.bin` or `.ftz`; py3langid when not set. The fingerprint has its content.",
     )
@@ -68,7 +67,6 @@ class QualityParams(Anchored):
     )
     by_language: bool = Field(
         False,
-        exclude_if=lambda value: not value,  # so that stores made before it keep their names
         description="Whether each language has its own stop words and thresholds, those of FineWeb-2, where "
         "their rules are on and they are looser than those here, which are for English. A rule is not "
         "applied to a language without a value for it, nor, but for repetition, to text whose language is "

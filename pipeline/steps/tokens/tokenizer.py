@@ -215,7 +215,7 @@ def in_store(store: Store, recipe: str, params: bpe.TokenizerChoice) -> Version 
     if lost:
         raise _lost(lost[0])
     for version in (version for version in known if version.path in recorded):
-        name = version.manifest["params"].get("recipe")
+        name = version.manifest["params"]["recipe"]
         if name != recipe and _has_settings(version, params):
             raise _frozen(version, f"this recipe was called {name!r} when it was made", "name it so again")
     return None
@@ -226,18 +226,15 @@ def _first(
 ) -> Version | None:
     """The first that the recipe made with these settings. Raises TokenizerError when it cannot be used."""
     for version in versions:
-        if version.manifest["params"].get("recipe") == recipe and _has_settings(version, params):
+        if version.manifest["params"]["recipe"] == recipe and _has_settings(version, params):
             _check(store, version, params)
             return version
     return None
 
 
 def _has_settings(version: Version, params: bpe.TokenizerChoice) -> bool:
-    """Whether a tokenizer was made with these settings, apart from defaults of later versions."""
-    theirs, ours = version.manifest["params"].get("tokenizer"), params.model_dump()
-    later = ours.keys() - theirs.keys()
-    defaults = {name: type(params).model_fields[name].get_default() for name in later}
-    return {**theirs, **defaults} == json.loads(canonical_json(ours))
+    """Whether a tokenizer was made with these settings."""
+    return bool(version.manifest["params"]["tokenizer"] == json.loads(canonical_json(params)))
 
 
 def _check(store: Store, version: Version, params: bpe.TokenizerChoice) -> None:
@@ -246,8 +243,6 @@ def _check(store: Store, version: Version, params: bpe.TokenizerChoice) -> None:
     code_version = version.manifest["code_version"]
     if code_version != bpe.VERSION:
         raise _frozen(version, f"it was made by an earlier version of this program ({code_version})")
-    if later := params.model_dump().keys() - version.manifest["params"]["tokenizer"].keys():
-        raise _frozen(version, f"it was made before tokenizer.{min(later)} was a setting")
 
 
 def _frozen(version: Version, why: str, keep: str = "name it in `tokenizer: {from: ...}`") -> Exception:

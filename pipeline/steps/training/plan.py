@@ -157,7 +157,7 @@ def _decisive(recipe: Recipe) -> dict[str, Any]:
         "training": recipe.training.model_dump(mode="json", exclude=OPERATIONAL),
         "weights": recipe.weights,
         "mixture": recipe.mixture.model_copy(update={"search": None}),
-        **({"post_training": section} if section else {}),
+        "post_training": section,
     }
 
 

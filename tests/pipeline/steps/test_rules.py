@@ -16,9 +16,7 @@ from pipeline.steps.corpus.quality import Quality
 from pipeline.steps.dedup.dedup import Dedup
 from pipeline.steps.dedup.limits import by_corpus
 from pipeline.steps.recipe_versions import RecipeVersions, differing, store_of
-from pipeline.steps.stages import of_data
 from pipeline.store import keys
-from pipeline.store.fingerprint import fingerprint
 from pipeline.store.manifest import breakdown
 from pipeline.store.parts import kept_documents
 from pipeline.store.store import Store
@@ -185,14 +183,3 @@ def test_a_wrong_rule_is_named_with_its_corpus(project: Path, own: dict[str, Any
 def test_a_wrong_rule_of_the_recipe_is_told_once(project: Path) -> None:
     with pytest.raises(RecipeError, match=r"^[^;]*: quality\.min_words: must be at least 0, not -1$"):
         opened(project, {}, {"quality": {"min_doc_words": 10}}, quality={"min_words": -1})
-
-
-def test_a_recipe_without_own_rules_means_the_versions_that_it_meant_before_there_were_any(
-    project: Path,
-) -> None:
-    recipe, store = opened(project)
-    assert list(recipe.corpora[1].model_dump()) == ["name", "source", "weight"]
-    params = {key: store.current(key).manifest["params"] for key in list(of_data(recipe))[:-3]}
-    for corpus in recipe.corpus_names:
-        del params[keys.contamination(corpus)]  # it has new settings, and a hash that depends on the library
-    assert fingerprint(params) == "fa839c8f81316386bf65b105c4c9f6bc7cd9c58aac85b30c63405d606645301d"

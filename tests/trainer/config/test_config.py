@@ -5,12 +5,12 @@ from typing import Any, get_args
 
 import pytest
 import yaml
+from pydantic import BaseModel
 
 from trainer.config import ModelConfig, RunConfig, config_hash, load_run_config, load_to_train, run_identity
+from trainer.config.base import Config
 from trainer.config.optimizer import OptimizerConfig, OptimizerKind
 from trainer.system.errors import TrainerError
-
-LLAMA3 = {"rope_type": "llama3", "factor": 8, "original_max_position_embeddings": 8192}
 
 
 def example() -> dict[str, Any]:
@@ -36,34 +36,21 @@ def example() -> dict[str, Any]:
     }
 
 
-# Dumps of earlier code, by the sections of a run that have them.
-CONSTANTS = {"model.rope_scaling": {"low_freq_factor": 1.0, "high_freq_factor": 4.0}}
+def models(of: type[BaseModel]) -> set[type[BaseModel]]:
+    return {of, *(below for one in of.__subclasses__() for below in models(one))}
 
 
-@pytest.mark.parametrize("place", CONSTANTS)
-def test_a_setting_that_became_a_constant_is_read_at_its_value_and_stays_in_the_dump(
-    tmp_path: Path, place: str
-) -> None:
-    values = example()
-    values["training"]["model"]["rope_scaling"] = LLAMA3
-    named = [f"training.{place}.{name}={value}" for name, value in CONSTANTS[place].items()]
-    config = load(tmp_path, values, *named)
-    assert config == load(tmp_path, values)
-    found: Any = config.model_dump(mode="json")["training"]
-    for name in place.split("."):
-        found = found[name]
-    assert found.items() >= CONSTANTS[place].items()
-    for name in CONSTANTS[place]:
-        with pytest.raises(TrainerError, match=f"unknown key '{name}'"):
-            load(tmp_path, values, f"training.{place}.{name}=7")
-
-
-def test_a_setting_that_is_one_again_leaves_the_names_of_earlier_runs_as_they_are(tmp_path: Path) -> None:
-    values = example()
-    before = load(tmp_path, values).model_dump(mode="json")["training"]["model"]
-    assert before["attention_sinks"] is False  # a constant of the dump meanwhile
-    values["training"]["model"]["attention_sinks"] = True
-    assert load(tmp_path, values).training.model.attention_sinks
+def test_every_setting_is_in_the_dump_at_its_default_too() -> None:
+    """What a run or a version is named from says the same of a setting, written or not."""
+    hidden = [
+        f"{model.__name__}.{name}"
+        for model in models(Config)
+        for name, field in model.model_fields.items()
+        if field.exclude_if is not None
+    ]
+    assert hidden == []
+    dump = OptimizerConfig().model_dump(mode="json")
+    assert dump.keys() == OptimizerConfig.model_fields.keys()
 
 
 @pytest.mark.parametrize("backend", ["auto", "math", "sdpa", "flex", "flash"])
@@ -192,22 +179,6 @@ def test_a_configuration_that_holds_every_default_has_no_setting_without_effect(
     written = load(tmp_path, settings)
     (tmp_path / "all.yaml").write_text(yaml.safe_dump(written.model_dump(mode="json")))
     assert load_to_train(tmp_path / "all.yaml") == written
-
-
-@pytest.mark.parametrize("kind", ["adamw", "muon"])
-def test_a_run_with_an_optimizer_of_before_keeps_its_fingerprint(kind: str) -> None:
-    """Settings that came later are not in the dump, from which a run is named, while they are not used."""
-    dump = OptimizerConfig.model_validate({"kind": kind}).model_dump(mode="json")
-    assert dump == {
-        "kind": kind,
-        "lr": {"adamw": 0.003, "muon": 0.002}[kind],
-        "groups": [],
-        "betas": [0.9, 0.95],
-        "eps": 1e-8,
-        "weight_decay": {"adamw": 0.1, "muon": 0.0}[kind],
-        "max_grad_norm": 1.0,
-        "muon_lr": 0.01,
-    }
 
 
 def test_a_whole_number_may_be_written_with_an_exponent(tmp_path: Path) -> None:

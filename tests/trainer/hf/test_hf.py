@@ -33,13 +33,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 }
 SCALINGS: dict[str, dict[str, Any]] = {
     "linear": {"rope_type": "linear", "factor": 3.0},
-    "llama3": {
-        "rope_type": "llama3",
-        "factor": 8.0,
-        "low_freq_factor": 1.0,
-        "high_freq_factor": 4.0,
-        "original_max_position_embeddings": 256,
-    },
+    "llama3": {"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 256},
     "yarn": {"rope_type": "yarn", "factor": 3.0, "original_max_position_embeddings": 512},
     "yarn, all set": {
         "rope_type": "yarn",

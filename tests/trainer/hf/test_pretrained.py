@@ -67,7 +67,8 @@ def write(directory: Path, family: str, tied: bool, shard_size: str = "1GB") -> 
 def ours(family: str, tied: bool) -> dict[str, Any]:
     if family == "qwen3":
         return {**OURS, "tie_embeddings": tied, "qk_norm": True, "head_dim": 16}
-    scaling = {**ROPE, "original_max_position_embeddings": 64}
+    scaling = {key: ROPE[key] for key in ("rope_type", "rope_theta", "factor")}
+    scaling["original_max_position_embeddings"] = 64
     return {**OURS, "tie_embeddings": tied, "rope_theta": scaling.pop("rope_theta"), "rope_scaling": scaling}
 
 

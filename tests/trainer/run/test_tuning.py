@@ -22,7 +22,7 @@ from tests.trainer.chats import BOT, CHAT, EOT, Chats
 from tests.trainer.parallel.processes import train
 from tests.trainer.runs import history, outcome, write_config
 from tests.trainer.steps import new_session, step
-from trainer.config import RunConfig, load_to_train, run_identity
+from trainer.config import RunConfig, load_to_train
 from trainer.data.windows import PADDING
 from trainer.run.batch import Batch
 from trainer.run.dpo_loss import METRICS
@@ -246,13 +246,6 @@ def test_conversations_without_control_tokens_are_one_sentence(sft: dict[str, An
         TrainerError, match=r"objective sft needs data\.chat, the ids of control tokens: take"
     ):
         load_to_train(write_config(sft, tmp_path / "run.yaml", tmp_path / "run"))
-
-
-def test_old_runs_keep_their_settings_and_identity(settings: dict[str, Any]) -> None:
-    config = RunConfig.model_validate(settings)
-    identity = run_identity(config, "fp32", {"prose": "a", "code": "b"})
-    new = {"objective", "learn", "dpo", "lora", "chat"}
-    assert not new & {*identity["training"], *identity["data"], *config.model_dump()["data"]}
 
 
 def test_control_tokens_behind_the_vocabulary_begin_as_the_mean_of_the_others(

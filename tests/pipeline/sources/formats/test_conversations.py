@@ -314,7 +314,6 @@ def test_settings_without_effect_are_refused() -> None:
             FilesConfig.model_validate({"paths": ["a.jsonl"], "format": "chat", **settings})
     with pytest.raises(ValidationError, match="document_start has no effect"):
         HubConfig.model_validate({"name": "a/b", "format": "chat", "document_start": "#"})
-    assert "format" not in FilesConfig(paths=("a.jsonl",)).model_dump()
 
 
 def test_conversations_are_read_again_and_texts_as_their_own_version_says() -> None:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from pipeline.recipe.loading import load_recipe
-from pipeline.stages.bpe import VERSION, TokenizerError
+from pipeline.stages.bpe import TokenizerError
 from pipeline.stages.dedup import DedupParams
 from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.store import keys
@@ -53,13 +53,10 @@ def train(path: Path, retrain: bool = False) -> Version:
     return tokenizer(store, ENGINE, found.name, found.corpus_names, found.tokenizer, 0.2, retrain)
 
 
-def made_by_other_code(version: Version, code_version: str, without: str = "") -> None:
-    """The version as code with another code version, or without a setting, would have made and used it."""
-    settings = version.manifest["params"]["tokenizer"].items()
-    older = {name: value for name, value in settings if name != without}
-    params = {**version.manifest["params"], "tokenizer": older}
-    work = Work(version.key, code_version, params, version.manifest["inputs"])
-    changed = {"code_version": code_version, "params": params, "fingerprint": work.fingerprint}
+def made_by_other_code(version: Version, code_version: str) -> None:
+    """The version as code with another code version would have made and used it."""
+    work = Work(version.key, code_version, version.manifest["params"], version.manifest["inputs"])
+    changed = {"code_version": code_version, "fingerprint": work.fingerprint}
     (version.path / "manifest.json").write_text(manifest_text({**version.manifest, **changed}))
     version.path.rename(path := version.path.with_name(work.fingerprint[:16]))
     seen_by(version.path.parents[2] / "mine.yaml").use(replace(version, path=path))
@@ -73,9 +70,6 @@ FAULTS: dict[str, Callable[[Version], object]] = {
     "is missing or its manifest is damaged": lambda it: (it.path / MANIFEST).write_text("{"),
     "the recipe's tokenizer, is missing": lambda it: shutil.rmtree(it.path),
     r"made by an earlier version of this program \(bpe-1\)": lambda it: made_by_other_code(it, "bpe-1"),
-    "made before tokenizer.sample_bytes was a setting": lambda it: made_by_other_code(
-        it, VERSION, "sample_bytes"
-    ),
 }
 
 
@@ -118,7 +112,7 @@ def appended(mine: Path) -> Path:
 
 def test_appended_tokens_follow_the_tokenizer_of_the_recipe_without_them(mine: Path) -> None:
     base, tuned = train(mine), appended(mine)
-    assert "chat" not in base.manifest["params"]["tokenizer"]
+    assert base.manifest["params"]["tokenizer"]["chat"] is False
     with pytest.raises(StoreError, match="tokenizer has not been made for this recipe yet"):
         seen_by(tuned).current(keys.TOKENIZER)
     made = train(tuned)
