@@ -6,12 +6,13 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.steps.corpus.cutting import id_prefixes
+from pipeline.steps.corpus.raw_counts import raw_counts
 from pipeline.steps.corpus.rejects import REJECTS_SCHEMA
 from pipeline.store.draft import Draft
 from pipeline.store.manifest import Part
 from pipeline.store.params import DOCUMENT_SCHEMA
 from pipeline.store.parquet import PartWriter, batches
-from pipeline.store.parts import add, tally, text_bytes
+from pipeline.store.parts import add, tally
 
 Place = tuple[str, int, int]  # of a document: its file, the number of the part, the row of the part
 
@@ -81,7 +82,7 @@ def _without_repeats(
             kept = batch.filter(pa.array([row + index not in repeated for index in range(batch.num_rows)]))
             row += batch.num_rows
             writer.write("documents", kept)
-            add(counts, {"documents": kept.num_rows, "text_bytes": text_bytes(kept)})
+            add(counts, raw_counts(kept))
     made_from = [part.fingerprint, *(document for _, document in repeated.values())]
     replacement = Part(part.name, draft.work.part_fingerprint(made_from), writer.files, counts)
     draft.put(replacement)

@@ -1,10 +1,8 @@
 """Reads a source into corpora/<name>/raw: documents in parts, and rejects with file, row and reason."""
 
 import hashlib
-import json
 import logging
 import os
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,7 +11,6 @@ from operator import itemgetter
 from typing import Self
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.recipe.recipe import Recipe
@@ -24,6 +21,7 @@ from pipeline.sources.stored import StoredSource
 from pipeline.steps import compile_ahead
 from pipeline.steps.corpus.cutting import numbered, row_groups
 from pipeline.steps.corpus.duplicate_ids import set_aside_repeated_ids
+from pipeline.steps.corpus.raw_counts import raw_counts
 from pipeline.steps.corpus.rejects import REJECTS_SCHEMA, RejectsTable
 from pipeline.steps.stage import CorpusStage, Page
 from pipeline.store import keys
@@ -36,13 +34,12 @@ from pipeline.store.keys import FORGOTTEN, Key
 from pipeline.store.manifest import Part, Version, breakdown, total_counts
 from pipeline.store.params import DOCUMENT_SCHEMA
 from pipeline.store.parquet import PartWriter
-from pipeline.store.parts import Counts, add, text_bytes
+from pipeline.store.parts import Counts, add
 from pipeline.store.store import Store
 from pipeline.store.work import Work
 
 log = logging.getLogger(__name__)
 VERSION = "raw-4"
-MOST_UNREAD_KEYS = 20  # that are counted, of each batch
 ID_DIGITS = 12  # of a document's id, in the name of the part that begins with it
 
 
@@ -254,8 +251,7 @@ class _Reading:
         with PartWriter(self.draft.path, name, {"documents": DOCUMENT_SCHEMA}) as writer:
             for batch in chain([first], documents):
                 writer.write("documents", batch)
-                add(counts, {"documents": batch.num_rows, "text_bytes": text_bytes(batch)})
-                add(counts, _unread_keys(batch))
+                add(counts, raw_counts(batch))
         part = Part(name, fingerprint, writer.files, counts)
         self.draft.put(part)
         return part
@@ -279,15 +275,6 @@ class _Reading:
     def _fingerprint(self, which: str, state: str) -> str:
         read = [f"{unit.name} {unit.fingerprint}" for unit in self.group.units]
         return self.draft.work.part_fingerprint([which, *read, *([state] if state else [])])
-
-
-def _unread_keys(documents: pa.RecordBatch) -> Counts:
-    """How many conversations have a key in their messages that is not read, by key."""
-    metadata = documents.column("metadata")
-    found = metadata.filter(pc.match_substring(metadata, f'"{UNREAD}":'))
-    listed = (json.loads(one).get(UNREAD) for one in found.to_pylist())
-    keys = Counter(str(key) for one in listed if isinstance(one, list) for key in one)
-    return {f"{UNREAD}/{key}": count for key, count in keys.most_common(MOST_UNREAD_KEYS)}
 
 
 def _read(group: UnitGroup, reading: Callable[[UnitGroup], _Reading]) -> list[Part]:

@@ -187,6 +187,10 @@ def test_keys_of_messages_that_are_not_read_are_named_and_counted(
     version = collect(Store(tmp_path / "store"), ENGINE, "talks", config, 20_000)
     assert breakdown(version.counts, "unread_message_keys") == {"audio_id": 1, "name": 1}
     assert "'audio_id' in 1, 'name' in 1" in caplog.text
+    repeated = written(tmp_path / "second.jsonl", {"id": "b", **talk}, {"id": "c", **talk})
+    both = config.model_copy(update={"paths": (str(path), str(repeated))})
+    version = collect(Store(tmp_path / "store"), ENGINE, "talks", both, 20_000)
+    assert breakdown(version.counts, "unread_message_keys") == {"audio_id": 2, "name": 2}  # of a and c
     found, _ = read(path, format="chat", metadata_columns=())
     assert [row["metadata"] for row in found] == ['{"unread_message_keys":["audio_id","name"]}', None]
 
