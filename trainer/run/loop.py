@@ -57,7 +57,7 @@ def run(config: RunConfig, allow_changes: bool = False, profile: bool = False) -
             with RunDirectory(config.run_dir).writable() as directory, ExitStack() as stack:
                 return _run(config, world, reporter, stop, directory, stack, allow_changes, profile)
         except StoppedEarlyError:
-            log.info("stopped before the first step, with nothing to save; run again to start")
+            log.info("stopped before this start took a step, with nothing new to save; run again to train")
             return RESUMABLE
         except TrainerError as error:
             reporter.send("error", message=str(error))

@@ -20,7 +20,7 @@ log = logging.getLogger("trainer")
 
 
 class StoppedEarlyError(KeyboardInterrupt):
-    """A signal came before there was anything to save."""
+    """A signal came before a step was taken since the run began or resumed: nothing is new."""
 
 
 class StopSignals:

@@ -29,7 +29,10 @@ def test_a_signal_before_the_first_step_ends_the_trainer_at_once(
         process.send_signal(number)
         _, errors = process.communicate(timeout=20)
     assert process.returncode == RESUMABLE
-    assert "stopped before the first step, with nothing to save" in errors and "Traceback" not in errors
+    assert (
+        "stopped before this start took a step, with nothing new to save" in errors
+        and "Traceback" not in errors
+    )
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 
