@@ -12,7 +12,7 @@ import numpy as np
 from scipy.stats import chi2
 
 from performance.harness.sidebyside import ROOT, record
-from performance.verdicts import BATCH, prepared, scores, trained
+from performance.verdicts import BATCH, prepared, recipe, scores, trained
 from trainer.config.model import ModelConfig
 from trainer.system import figures
 
@@ -32,7 +32,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     options = parser.parse_args()
     work = options.work.absolute()
-    config, compared_on = prepared(work)
+    config, compared_on = prepared(work, recipe(work))
     settings = {
         (shape, tokens): {
             "model": model,

@@ -52,6 +52,7 @@ def pages(text: str) -> list[str]:
 def recipe(work: Path) -> Path:
     """Its file, with the text that it reads."""
     path = work / "recipe.yaml"
+    work.mkdir(parents=True, exist_ok=True)
     if path.exists():
         return path
     named = {}
@@ -92,16 +93,15 @@ def recipe(work: Path) -> Path:
     return path
 
 
-def prepared(work: Path) -> tuple[Path, list[Measure]]:
-    """The configuration of a run, and what runs are compared on; `pretrain` makes them once."""
-    work.mkdir(parents=True, exist_ok=True)
-    os.environ |= {"DAGSTER_HOME": str(work), "GROUNDWORK_RECIPE": str(recipe(work))}
+def prepared(work: Path, file: Path) -> tuple[Path, list[Measure]]:
+    """The configuration of a run of a recipe, and what runs are compared on; `pretrain` makes them once."""
+    os.environ |= {"DAGSTER_HOME": str(work), "GROUNDWORK_RECIPE": str(file)}
     if not (configs := list(work.glob("store/runs/*/config.yaml"))):
         (work / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
         job = ["job", "execute", "-m", "pipeline.definitions", "-j", "pretrain"]
         subprocess.run([Path(sys.executable).with_name("dagster"), *job], check=True)
         configs = list(work.glob("store/runs/*/config.yaml"))
-    compared_on = measures({BASE: load_recipe(recipe(work))})
+    compared_on = measures({BASE: load_recipe(file)})
     for folder in ("runs", "items"):
         (work / folder).mkdir(exist_ok=True)
     for one in compared_on:
@@ -184,7 +184,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     options = parser.parse_args()
     work = options.work.absolute()
-    config, compared_on = prepared(work)
+    config, compared_on = prepared(work, recipe(work))
     wanted = [("base", seed) for seed in range(2 * SEEDS * options.pairs)]
     wanted += [("duplicates", seed) for seed in range(SEEDS * options.controls)]
     with ProcessPoolExecutor(options.processes) as pool:

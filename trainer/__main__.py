@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import get_args
 
-from trainer.config import SamplesConfig, TrainingConfig, load_run_config, load_to_train, samples_of
+from trainer.config import SamplesConfig, TrainingConfig, load_run_config, load_to_train, numbers, samples_of
 from trainer.system import launch, terminal
 from trainer.system.errors import NOT_PASSED, USER_ERROR, ToldByMainError, TrainerError, in_every_process
 from trainer.system.history import MODEL_NAMES
@@ -223,6 +223,32 @@ def _check(arguments: list[str]) -> int:
     return 0 if result.passed else NOT_PASSED
 
 
+def _merge(arguments: list[str]) -> int:
+    about = "Write the mean of the weights of checkpoints as a run of its own, and print its scores as JSON."
+    parser = argparse.ArgumentParser(prog="python -m trainer merge", description=about)
+    add = parser.add_argument
+    add("models", nargs="+", metavar="NAME", help=f"two checkpoints or more, or a run. {MODEL_NAMES}")
+    add("--last", type=int, metavar="N", help="of one run, its newest N checkpoints")
+    add("--weights", type=numbers, metavar="W,W", help="one for each checkpoint; default: equal ones")
+    add("--output", type=Path, required=True, metavar="DIR", help="the directory of the run; must not exist")
+    add("--name", default="", help="what people call it; default: what DIR is called")
+    options = parser.parse_args(arguments)
+    if options.output.exists():
+        raise TrainerError(f"--output {options.output}: exists already: name another directory")
+    with terminal.doing(LOADING):
+        from trainer.tools.merge import merge
+        from trainer.tools.named import checkpoint_named, last_checkpoints
+
+    if options.last is None:
+        checkpoints = [checkpoint_named(name) for name in options.models]
+    else:
+        checkpoints = last_checkpoints(options.models, options.last)
+    with terminal.doing(f"merging {len(checkpoints)} checkpoints"):
+        found = merge(checkpoints, options.weights, options.output.absolute(), options.name)
+    print(json.dumps(found))
+    return 0
+
+
 def _plan(arguments: list[str]) -> int:
     with terminal.doing(LOADING):
         from trainer.tools.planner.cli import main
@@ -262,6 +288,7 @@ COMMANDS = {
     "answer": _answer,
     "chat": _chat,
     "check": _check,
+    "merge": _merge,
     "plan": _plan,
 }
 

@@ -15,7 +15,7 @@ from pipeline.reports.images import as_text, inline, inline_png, sparkline
 from pipeline.steps.model import funnel, training_plots
 from pipeline.steps.stages import final_assets
 from pipeline.steps.tokens.token_index import TokenIndex
-from pipeline.steps.training import plan
+from pipeline.steps.training import merging, plan
 from pipeline.steps.training.effort import Effort
 from pipeline.steps.training.launcher import Launcher
 from pipeline.store import keys
@@ -31,7 +31,9 @@ TRAINED = {
 
 
 def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
-    """The finished training run. An interrupted run resumes from its newest complete checkpoint."""
+    """The finished training run, or the mean of its last checkpoints. An interrupted run resumes from its
+    newest complete checkpoint.
+    """
 
     @asset(
         keys.PRETRAINED_MODEL,
@@ -49,18 +51,14 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
         context.instance.add_run_tags(context.run.run_id, {TRAINING_TAG: run.config.name[-TAG_LENGTH:]})
         # before training: afterwards, other shards may be in use
         mixture = table(map(asdict, plan.contributions(workshop.store, workshop.recipe)))
-        version = plan.finished(workshop.store, run)
+        version = plan.finished(workshop.store, plan.PretrainedModel(workshop.recipe).work(workshop.store))
         if version is None:
-            workshop.check_nodes()
-            plan.check(workshop.store, workshop.recipe)
-            run.write_config()
-            workshop.release_data()
-            launcher = Launcher(workshop.recipe.launch, run.config.training.threads)
-            with plan.at_hand(workshop.store, workshop.recipe, run) as check_claim:
-                trainer_process = TrainerProcess(context, run, launcher)
-                seconds = trainer_process.train(check_claim)
-                workshop.hold_data()  # it is evaluated and exported
-            version = plan.finish(workshop.store, run, trainer_process.last_checkpoint, seconds)
+            version = plan.finished(workshop.store, run.work) or _trained(context, workshop, run)
+            if run.config.training.averaged_steps:
+                version = merging.of_recipe(workshop.store, workshop.recipe, run, version)
+        if run.config.training.averaged_steps:
+            run = merging.run_of(workshop.store, version)
+            checkpoints.record(context, run, merging.reported(workshop.store, version), samples=[])
         result = plan.result(workshop.store, version)
         effort = Effort.of(version, workshop.recipe.launch.usd_per_hour)  # over all attempts
         pictures = _pictures(run, version)
@@ -84,6 +82,20 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
         return materialized(version, facts, bytes_on_disk=run_bytes)
 
     return _asset
+
+
+def _trained(context: dg.AssetExecutionContext, workshop: PipelineResources, run: plan.Run) -> Version:
+    """Trains to the last step."""
+    workshop.check_nodes()
+    plan.check(workshop.store, workshop.recipe)
+    run.write_config()
+    workshop.release_data()
+    launcher = Launcher(workshop.recipe.launch, run.config.training.threads)
+    with plan.at_hand(workshop.store, workshop.recipe, run) as check_claim:
+        trainer_process = TrainerProcess(context, run, launcher)
+        seconds = trainer_process.train(check_claim)
+        workshop.hold_data()  # it is evaluated and exported
+    return plan.finish(workshop.store, run, trainer_process.last_checkpoint, seconds)
 
 
 def _pictures(run: plan.Run, version: Version) -> dict[str, dg.MarkdownMetadataValue]:

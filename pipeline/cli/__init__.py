@@ -35,6 +35,7 @@ COMMANDS = {
     "inspect": "Count what quality rejects or would reject; show documents that it or dedup removed or kept.",
     "inspect-shards": "Count documents and tokens of token shards, and show the first.",
     "restore": "Print the texts of a corpus before `edits` cut lines out of them, as JSON lines.",
+    "merge": "Make the mean of checkpoints, as a model of its own: evaluated, exported, with its lineage.",
     "keep": "Pin a checkpoint, so that nothing removes it; --no: no longer.",
     "gc": "List what nothing needs: versions, and training runs beyond a limit; with --delete remove it.",
     "disk": "Show how much disk each part of the store takes, what names it, and what `gc` would remove.",

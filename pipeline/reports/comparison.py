@@ -292,9 +292,11 @@ def _outcome(name: str, recipe: Recipe, written: Recipe) -> Outcome:
     store = store_of(recipe)
     try:
         work, text = plan.PretrainedModel(recipe).work(store), _held_out(store, recipe)
+        trained = plan.training_work(store, recipe)
     except StoreError:  # of shards that have not been made
         return Outcome(name, settings)
-    run, model = RunHistory(store.root / RUNS / work.fingerprint[:16]), store.existing(work)
+    model = store.existing(work)
+    run = RunHistory(store.root / RUNS / (work if model else trained).name)
     so_far = _so_far(run, name, settings, text)
     if model is None:
         return so_far

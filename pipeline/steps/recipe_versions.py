@@ -120,14 +120,16 @@ class RecipeVersions:
 
 
 def store_of(
-    recipe: Recipe, written: Recipe | None = None, before_making: Callable[[], None] = lambda: None
+    recipe: Recipe,
+    written: Recipe | None = None,
+    before_making: Callable[[], None] = lambda: None,
+    records: bool = True,
 ) -> Store:
     """The store at GROUNDWORK_STORE, else the recipe's, else `store` in Dagster's home, as this recipe sees
     it.
     """
-    return Store(
-        default_store(recipe.store).root, RecipeVersions(recipe, written), before_making=before_making
-    )
+    root, versions = default_store(recipe.store).root, RecipeVersions(recipe, written)
+    return Store(root, versions, before_making=before_making, records=records)
 
 
 def differing(recipes: Mapping[str, Recipe]) -> list[type[Stage]]:

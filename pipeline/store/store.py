@@ -68,7 +68,7 @@ class Wanted(Protocol):
 class Store(Versions):
     """A directory of versions as one run of a `recipe` uses it: the run continues with the versions that it
     made or reused, whatever other runs do to the store. `before_making` is a check that is not worth it
-    without work.
+    without work. Unless it `records`, what the recipe used last stays as it is.
     """
 
     def __init__(
@@ -77,10 +77,12 @@ class Store(Versions):
         recipe: Wanted | None = None,
         files: Files | None = None,
         before_making: Callable[[], None] = lambda: None,
+        records: bool = True,
     ):
         super().__init__(root, files)
         self._recipe = recipe
         self._before_making = before_making
+        self._records = records
         self._used: dict[Key, Version] = {}
         self._last = recipe and LastVersions(self.files, recipe.name)
 
@@ -168,7 +170,7 @@ class Store(Versions):
     def use(self, version: Version) -> None:
         """This run continues with the version, and the recipe is recorded to use it."""
         self.go_on_with(version)
-        if self._last:
+        if self._last and self._records:
             self._last.use(version.key, version.path.name)
 
     def go_on_with(self, version: Version) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,9 +12,14 @@ from trainer.system.history import DROPPED, MANIFEST, PUBLISHED, checkpoint_sha2
 from trainer.system.run_directory import RunDirectory
 
 
-def retire(newest: Path, keep_last: int, stays: Callable[[int], bool] = lambda step: False) -> None:
+def retire(
+    newest: Path,
+    keep_last: int,
+    stays: Callable[[int], bool] = lambda step: False,
+    averaged: Collection[int] = (),
+) -> None:
     """Removes checkpoints before `newest`, which was just published, except the last `keep_last` - 1, the
-    steps for which `stays` is true, and those that are pinned.
+    steps for which `stays` is true, and those that are pinned. Leaves the model of `averaged` steps.
 
     Keeps checkpoints later than `newest`: they are damaged and will be replaced.
     """
@@ -23,7 +28,13 @@ def retire(newest: Path, keep_last: int, stays: Callable[[int], bool] = lambda s
     ]
     pinned = RunDirectory(newest.parents[1]).pinned()
     for checkpoint in until_newest[:-keep_last]:
-        if checkpoint.name not in pinned and not stays(step_of(checkpoint)):
+        step = step_of(checkpoint)
+        if checkpoint.name in pinned or stays(step):
+            continue
+        if step in averaged:
+            with suppress(CheckpointError):  # damaged: it stays as it is
+                _drop_optimizer(checkpoint)
+        else:
             remove(checkpoint)
 
 

@@ -3,21 +3,20 @@
 from trainer.config.base import Config
 from trainer.config.bookkeeping import CheckpointConfig, SamplesConfig
 from trainer.config.data import CorpusShards, DataConfig
-from trainer.config.learning import AveragingConfig
 from trainer.config.lr_schedule import ScheduleConfig
 from trainer.config.model import InitConfig, ModelConfig, PretrainedConfig
 from trainer.config.optimizer import OptimizerConfig, ParameterGroup
 from trainer.config.parallel import ParallelConfig
 from trainer.config.run import (
-    OPERATIONAL,
     RunConfig,
     config_hash,
     format_validation_error,
     load_run_config,
     load_to_train,
+    numbers,
     override,
     run_identity,
     samples_of,
 )
-from trainer.config.training import TrainingConfig
+from trainer.config.training import OPERATIONAL, TrainingConfig
 from trainer.config.tuning import ChatIds, DpoConfig, LoraConfig

@@ -1,8 +1,8 @@
 """How weights begin, and how they change."""
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from trainer.config.base import Config
 from trainer.config.lr_schedule import ScheduleConfig
@@ -26,11 +26,41 @@ class SpikesConfig(Config):
 
 
 class AveragingConfig(Config):
-    """An exponential moving average of the weights after each step; at the beginning of a run, their plain
-    mean. Takes memory for one more copy of the weights.
+    """Averages of the weights. `half_life_tokens`: an exponential moving average of the weights after each
+    step; at the beginning of a run, their plain mean. Takes memory for one more copy of the weights. Every
+    checkpoint then has the averaged weights. `checkpoints`: the plain mean of the last checkpoints, made when
+    training ends, without training. With both, it is the mean of the averaged weights.
     """
 
-    half_life_tokens: int = Field(ge=1, description="Tokens after which weights count half in the average.")
+    half_life_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        exclude_if=lambda tokens: tokens is None,
+        description="Tokens after which weights count half in the moving average. When not set, none.",
+    )
+    checkpoints: int | None = Field(
+        default=None,
+        ge=2,
+        exclude_if=lambda number: number is None,
+        description="How many of the last checkpoints the final model is the mean of. They stay on disk, "
+        "those beyond `checkpoint.keep_last` without the optimizer's state. A change trains nothing again "
+        "while they are there. When not set, the final model is the last checkpoint.",
+    )
+    every_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        exclude_if=lambda tokens: tokens is None,
+        description="Tokens between the checkpoints of the mean, which are saved beside those that "
+        "`checkpoint` asks for. When not set, `checkpoint.every_tokens`.",
+    )
+
+    @model_validator(mode="after")
+    def _averages_something(self) -> Self:
+        if self.half_life_tokens is None and self.checkpoints is None:
+            raise ValueError("set checkpoints or half_life_tokens, or leave averaging out")
+        if self.every_tokens is not None and self.checkpoints is None:
+            raise ValueError("every_tokens is of the mean of checkpoints: set checkpoints, too")
+        return self
 
 
 class Learning(Config):
@@ -80,6 +110,11 @@ class Learning(Config):
         description="An average of the weights, which is then evaluated, sampled from and exported. When "
         "not set, the trained weights themselves.",
     )
+
+    @property
+    def moving_average(self) -> int | None:
+        """The tokens after which weights count half in their moving average; None without one."""
+        return self.averaging.half_life_tokens if self.averaging else None
 
     @field_validator("optimizer")
     @classmethod

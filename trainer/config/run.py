@@ -81,22 +81,6 @@ class RunConfig(Config):
         return self
 
 
-# Settings of `training` that do not change the weights, up to rounding.
-OPERATIONAL = {
-    "micro_batch_size",
-    "compile",
-    "attention",
-    "activation_checkpointing",
-    "checkpoint",
-    "evaluation",
-    "samples",
-    "log_every_steps",
-    "shared_states",
-    "sinks",
-    "threads",
-    "parallel",
-}
-
 # What the record of token shards says of all of them, and what decides the weights whatever the corpora.
 RECORDED = ("tokenizer_sha256", "vocab_size", "bot_id", "eot_id")
 
@@ -111,11 +95,7 @@ def run_identity(
     """
     data = config.data
     return {
-        "training": {
-            **config.training.model_dump(mode="json", exclude=OPERATIONAL),
-            "precision": precision,
-            "pretrained": pretrained,
-        },
+        "training": {**config.training.decisive, "precision": precision, "pretrained": pretrained},
         "data": {
             **{key: getattr(data, key) for key in RECORDED},
             "chat": data.chat.model_dump() if data.chat else None,
@@ -214,6 +194,14 @@ def samples_of(given: dict[str, Any] | str) -> SamplesConfig:
         return SamplesConfig.model_validate(given)
     except ValidationError as error:
         raise TrainerError(f"samples: {format_validation_error(error)}") from error
+
+
+def numbers(text: str) -> list[float]:
+    """The numbers of an option, which are separated by commas. Raises TrainerError."""
+    try:
+        return [float(number) for number in text.split(",")]
+    except ValueError:
+        raise TrainerError(f"{text!r}: give numbers that are separated by commas, such as .5,.5") from None
 
 
 def override(values: dict[str, Any], change: str) -> None:

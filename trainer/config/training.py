@@ -1,6 +1,7 @@
 """A recipe's `training` section: everything about a run except its data."""
 
 from collections.abc import Collection
+from itertools import islice
 from typing import Any, Self
 
 from pydantic import Field, model_validator
@@ -13,6 +14,22 @@ from trainer.config.numerics import Numerics
 from trainer.config.parallel import ParallelConfig
 from trainer.config.stages import Curriculum, CurriculumStage, resolve
 from trainer.config.tuning import ROWS, Tuning, with_rows
+
+# Settings that do not change the weights, up to rounding.
+OPERATIONAL = {
+    "micro_batch_size",
+    "compile",
+    "attention",
+    "activation_checkpointing",
+    "checkpoint",
+    "evaluation",
+    "samples",
+    "log_every_steps",
+    "shared_states",
+    "sinks",
+    "threads",
+    "parallel",
+}
 
 
 # The last base has the first settings: in their order they are documented, written and checked.
@@ -82,10 +99,26 @@ class TrainingConfig(Bookkeeping, Learning, Rows, Numerics, Tuning, Sizes):
 
     @model_validator(mode="after")
     def _averaging_fits_into_the_run(self) -> Self:
-        if self.averaging and self.averaging.half_life_tokens > self.max_tokens:
+        if self.averaging is None:
+            return self
+        half_life, number = self.averaging.half_life_tokens, self.averaging.checkpoints
+        if half_life is not None and half_life > self.max_tokens:
             raise ValueError(
-                f"averaging.half_life_tokens {self.averaging.half_life_tokens} is more than max_tokens "
-                f"{self.max_tokens}: lower it"
+                f"averaging.half_life_tokens {half_life} is more than max_tokens {self.max_tokens}: lower it"
+            )
+        if number is None:
+            return self
+        if self._averaged_every is None:
+            raise ValueError(
+                "averaging.checkpoints needs checkpoints at fixed steps: set averaging.every_tokens, or "
+                "checkpoint.every_tokens"
+            )
+        # Tuning is as long as its text, which `plan` knows.
+        if self.objective == "pretrain" and len(self.averaged_steps) < number:
+            raise ValueError(
+                f"averaging.checkpoints {number}: with one every {self._averaged_every} tokens, a run of "
+                f"{self.max_tokens} tokens has only {len(self.averaged_steps)}: lower "
+                "averaging.every_tokens, or averaging.checkpoints"
             )
         return self
 
@@ -175,6 +208,31 @@ class TrainingConfig(Bookkeeping, Learning, Rows, Numerics, Tuning, Sizes):
     @property
     def steps(self) -> int:
         return self.curriculum.steps
+
+    @property
+    def decisive(self) -> dict[str, Any]:
+        """The settings that decide the trained states, as plain JSON. The mean of checkpoints is made after
+        them.
+        """
+        tokens = self.moving_average
+        averaging = None if tokens is None else {"half_life_tokens": tokens}
+        return {**self.model_dump(mode="json", exclude=OPERATIONAL), "averaging": averaging}
+
+    @property
+    def _averaged_every(self) -> int | None:
+        averaging = self.averaging
+        return (averaging and averaging.every_tokens) or self.checkpoint.every_tokens
+
+    @property
+    def averaged_steps(self) -> Collection[int]:
+        """The steps whose checkpoints the final model is the mean of: the last one of the run, and those
+        before it that are saved every so many tokens. Empty without `averaging.checkpoints`.
+        """
+        if self.averaging is None or self.averaging.checkpoints is None:
+            return ()
+        curriculum, steps = self.curriculum, self.steps
+        saved = (step for step in range(steps - 1, 0, -1) if curriculum.passes(step, self._averaged_every))
+        return sorted([steps, *islice(saved, self.averaging.checkpoints - 1)])
 
 
 def _nearest(tokens: int, unit: int) -> int:

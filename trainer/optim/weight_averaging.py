@@ -9,18 +9,16 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from trainer.config import AveragingConfig
-
 AVERAGE = "average"
 # The slot of the weights in training while the model has the averaged weights.
 TRAINED = "trained"
 
 
 @torch.no_grad()
-def update(averaging: AveragingConfig, optimizers: list[Optimizer], before: int, tokens: int) -> None:
+def update(half_life_tokens: int, optimizers: list[Optimizer], before: int, tokens: int) -> None:
     """Updates the average after a step from `before` to `tokens` tokens of the run."""
     # At first the plain mean: otherwise the first weights would dominate until the half-life has passed.
-    share = max(1 - 0.5 ** ((tokens - before) / averaging.half_life_tokens), (tokens - before) / tokens)
+    share = max(1 - 0.5 ** ((tokens - before) / half_life_tokens), (tokens - before) / tokens)
     for parameter, state in _states(optimizers):
         if AVERAGE in state:
             state[AVERAGE].lerp_(parameter, share)

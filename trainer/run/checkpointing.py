@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 
@@ -28,12 +29,16 @@ def drop_optimizers(wanted: CheckpointConfig, newest: Path, is_complete: bool) -
 
 
 def _leave_what_is_kept(
-    wanted: CheckpointConfig, curriculum: Curriculum, is_complete: bool, newest: Path
+    wanted: CheckpointConfig,
+    curriculum: Curriculum,
+    averaged: Collection[int],
+    is_complete: bool,
+    newest: Path,
 ) -> None:
     def stays(step: int) -> bool:
         return curriculum.passes(step, wanted.keep_every_tokens) or is_branch_point(wanted, curriculum, step)
 
-    retention.retire(newest, wanted.keep_last, stays)
+    retention.retire(newest, wanted.keep_last, stays, averaged)
     drop_optimizers(wanted, newest, is_complete)
 
 
@@ -56,6 +61,7 @@ class Saver:
         self.writer = CheckpointWriter(self._announce, session.world)
         self._staging = Staging()
         self._last = time.monotonic()
+        self._averaged = session.training.averaged_steps
 
     def is_due(self) -> bool:
         """Whether to save after the last step. A collective."""
@@ -66,6 +72,7 @@ class Saver:
             return True
         return (
             session.is_complete
+            or session.step in self._averaged
             or any(map(session.passes, (wanted.every_tokens, wanted.keep_every_tokens)))
             or is_branch_point(wanted, session.curriculum, session.step)
         )
@@ -83,7 +90,11 @@ class Saver:
             publish.directory_for(self._directory.checkpoints, session.step),
             snapshot.write,
             partial(
-                _leave_what_is_kept, session.training.checkpoint, session.curriculum, session.is_complete
+                _leave_what_is_kept,
+                session.training.checkpoint,
+                session.curriculum,
+                self._averaged,
+                session.is_complete,
             ),
         )
 

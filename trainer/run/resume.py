@@ -106,7 +106,7 @@ def restore(session: Session, checkpoint: Path) -> None:
         optimizer.state.clear()
     state.restore(checkpoint, session.model, session.optimizers)
     weight_averaging.put_back(session.optimizers)
-    if session.training.averaging is None:
+    if session.training.moving_average is None:
         weight_averaging.drop(session.optimizers)
     context = session.context
     context.step, session.loss, session.evaluation = saved["step"], saved["loss"], saved["evaluation"]

@@ -124,7 +124,7 @@ class Session:
         """Takes the next step on this process's windows [rows, seq_len + 1]. Raises NotFiniteError before the
         weights change.
         """
-        context, before, averaging = self.context, self.tokens, self.training.averaging
+        context, before, averaging = self.context, self.tokens, self.training.moving_average
         if context.step == self.curriculum.stage(context.step).first_step:
             context.spikes = SpikeDetector()  # other data or windows have another loss
         result = train_step(self.model, self.optimizers, windows, context)

@@ -36,6 +36,8 @@ MANIFEST = "manifest.json"  # written last: a checkpoint without it is not compl
 # sha256 of the manifest before.
 DROPPED, PUBLISHED = "dropped", "published"
 OPTIMIZER_FILES = "optimizer*.safetensors"
+# Key of the lineage of a mean: the checkpoints that were merged.
+MERGED = "merged"
 # Settings of a recipe that change no result.
 NOT_COMPARED = ("name", "checks", "dedup_guard", "engine", "launch", "token_index")
 LARGEST_EXPONENT = 700.0  # of a loss that has exploded; beyond 709 a float overflows

@@ -1,5 +1,6 @@
 """Finds the model that a person names: by a path, or by a name of a run or checkpoint in the UI."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from trainer.system import history
@@ -27,6 +28,21 @@ def model_named(text: str) -> Path:
         if (place / "config.json").is_file():
             return place
     raise TrainerError(f"{text}: no model is there. Give {MODEL_NAMES}")
+
+
+def last_checkpoints(names: Sequence[str], number: int) -> list[Path]:
+    """The newest checkpoints on disk of the one run that is named, the oldest first. Raises TrainerError."""
+    if len(names) != 1 or number < 2:
+        raise TrainerError(f"--last {number} of {', '.join(names)}: name one run, and at least 2 checkpoints")
+    run = RunHistory(checkpoint_named(names[0]).resolve().parents[1])
+    saved = list(run.checkpoints().items())
+    if len(saved) < number:
+        steps = ", ".join(str(step) for step, _ in saved)
+        raise TrainerError(
+            f"{run.name}: --last {number} checkpoints, but only {len(saved)} are on disk (steps {steps}): "
+            "lower it; training.checkpoint.keep_last and training.averaging.checkpoints say how many stay"
+        )
+    return [checkpoint for _, checkpoint in saved[-number:]]
 
 
 def checkpoint_named(text: str) -> Path:

@@ -15,7 +15,7 @@ from pipeline.store.training_runs import deleted_run, run_beginning, run_histori
 from trainer.config import RunConfig, load_run_config
 from trainer.data.order import sample_order
 from trainer.system.errors import TrainerError
-from trainer.system.history import MANIFEST, NAME_LENGTH, OPTIMIZER_FILES
+from trainer.system.history import MANIFEST, MERGED, NAME_LENGTH, OPTIMIZER_FILES
 
 
 class LineageError(PipelineError):
@@ -65,15 +65,24 @@ class Trained:
         return Trained(lineage) if lineage else None
 
     @property
+    def merged(self) -> list[dict[str, Any]]:
+        """The checkpoints that it is the mean of, each with its `checkpoint`, `sha256`, `share` and `tokens`;
+        and with its `lineage`, where that is not the same. Empty unless it is a mean.
+        """
+        return self.lineage.get(MERGED, [])
+
+    @property
     def pretraining(self) -> "Trained":
         """The model before `post_training`, if this is the model of a section; else this model."""
         return self.base.pretraining if self.base and "post_training" in self.lineage else self
 
     @property
     def ancestors(self) -> list["Trained"]:
-        """The base, the base of the base and so on, as far as their lineage is known."""
-        base = self.base
-        return [base, *base.ancestors] if base else []
+        """The base, the base of the base and so on, as far as their lineage is known; and of a mean the
+        checkpoints of other trainings with theirs.
+        """
+        others = [Trained(one["lineage"]) for one in self.merged if "lineage" in one]
+        return [each for one in (self.base, *others) if one for each in (one, *one.ancestors)]
 
     @property
     def described(self) -> str:

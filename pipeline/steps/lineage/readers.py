@@ -17,7 +17,7 @@ from pipeline.store import keys
 from pipeline.store.keys import RUNS, Key
 from pipeline.store.store import Store, StoreError
 from pipeline.store.training_runs import run_histories
-from trainer.config import OPERATIONAL, RunConfig, TrainingConfig
+from trainer.config import RunConfig, TrainingConfig
 from trainer.data.loader import TrainingData
 
 FATES = 10  # documents whose fate is told
@@ -75,7 +75,8 @@ def readers(store: Store, one: Checkpoint) -> list[Reader]:
     """
     found, stores, child = [Reader(store, one.lineage, Training(one.run), one.step)], [store], one.lineage
     for ancestor in one.ancestors:
-        weights = Path(child["training"]["config"]["pretrained"]["path"] or "")
+        started = child["training"]["config"].get("pretrained") or {}
+        weights = Path(started.get("path") or "")
         parents = weights.resolve().parents if weights.is_absolute() else ()
         stores += [Store(parent) for parent in parents if (parent / RUNS).is_dir()]
         runs = ((place, run.path) for place in stores for run in run_histories(place))
@@ -100,7 +101,7 @@ def _order(lineage: dict[str, Any], training: TrainingConfig) -> Any:
         {key: asset["data_version"] for key, asset in assets.items() if Key.from_path(key).stage in read},
         [(corpus["name"], corpus.get("weight")) for corpus in recipe["corpora"]],
         recipe.get("mixture"),
-        training.model_dump(mode="json", exclude={*OPERATIONAL, "pretrained"}),
+        {name: value for name, value in training.decisive.items() if name != "pretrained"},
     )
 
 

@@ -27,7 +27,7 @@ from pipeline.store.keys import Key
 from pipeline.store.manifest import File, Part, Version
 from pipeline.store.store import Store
 from pipeline.store.work import Work
-from trainer.config import OPERATIONAL, RunConfig, TrainingConfig, format_validation_error
+from trainer.config import RunConfig, TrainingConfig, format_validation_error
 from trainer.system.durable import write_atomically
 from trainer.system.history import RunHistory
 
@@ -89,7 +89,7 @@ class MixtureSearch(RecipeStage):
         trained = small(self.recipe)
         params = {
             "runs": settings(self.recipe).runs,
-            "training": trained.training.model_dump(mode="json", exclude=OPERATIONAL),
+            "training": trained.training.decisive,
             PROPORTIONS: self.recipe.weights,
             "mixture": trained.mixture,
         }
@@ -113,6 +113,8 @@ def small(recipe: Recipe) -> Recipe:
     training |= {"samples": {"prompts": []}}
     training["checkpoint"] |= {"every_tokens": end, "keep_last": 1, "keep_every_tokens": None}
     training["evaluation"] |= {"every_tokens": end}
+    half_life = (training.get("averaging") or {}).get("half_life_tokens")
+    training["averaging"] = half_life and {"half_life_tokens": half_life}  # without the mean of checkpoints
     try:
         timeless = {name: value for name, value in training.items() if name not in IN_TOKENS_OF_THE_RUN}
         share = TrainingConfig.model_validate(timeless).max_tokens / recipe.training.max_tokens

@@ -13,7 +13,6 @@ from pipeline.recipe.evaluation import EvaluationParams
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps.model import answers, benchmark
 from pipeline.steps.stage import RecipeStage
-from pipeline.steps.tokens.existing_tokenizer import CONFIG, TOKENIZER
 from pipeline.steps.training import plan
 from pipeline.steps.training.launcher import run_trainer
 from pipeline.store import keys
@@ -24,7 +23,7 @@ from pipeline.store.store import Store
 from pipeline.store.training_runs import checkpoint_name, checkpoint_path
 from pipeline.store.work import Work
 from trainer.config import RunConfig, load_run_config
-from trainer.data.shards import Shard, bin_path, idx_path
+from trainer.data.shards import Shard
 from trainer.system.durable import write_atomically
 from trainer.system.history import checkpoint_sha256
 
@@ -120,10 +119,7 @@ def evaluate_checkpoint(store: Store, name: str) -> Version:
 
 def _evaluated(store: Store, checkpoint: Path, config: Path, *options: str) -> dict[str, Any]:
     store.files.fetch_folder(checkpoint)
-    data = load_run_config(config).data
-    prefixes = [prefix for corpus in data.corpora for prefix in corpus.validation]
-    shards = [path(prefix) for prefix in prefixes for path in (bin_path, idx_path)]
-    store.files.fetch_all([*shards, data.tokenizer / TOKENIZER, data.tokenizer / CONFIG])
+    plan.fetch_held_out(store, load_run_config(config).data)
     return json.loads(run_trainer("evaluate", f"--model={checkpoint}", "--config", str(config), *options))
 
 

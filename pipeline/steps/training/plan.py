@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,26 +13,21 @@ from pipeline.recipe.recipe import Recipe
 from pipeline.steps.lineage import record
 from pipeline.steps.lineage.checkpoints import Checkpoint, checkpoint
 from pipeline.steps.stage import RecipeStage
+from pipeline.steps.tokens.existing_tokenizer import CONFIG, TOKENIZER
 from pipeline.steps.tokens.shards import COMPARED, LOST, named
 from pipeline.steps.tokens.tokenizer import frozen
 from pipeline.steps.training import initial_weights, mixture
 from pipeline.steps.training.effort import REUSED
 from pipeline.store import keys, locks
+from pipeline.store.draft import Draft
 from pipeline.store.errors import PipelineError
 from pipeline.store.keys import RUNS, Key
 from pipeline.store.manifest import File, Part, Version
 from pipeline.store.store import Store
 from pipeline.store.training_runs import checkpoint_name
 from pipeline.store.work import Work
-from trainer.config import (
-    OPERATIONAL,
-    ChatIds,
-    CorpusShards,
-    DataConfig,
-    PretrainedConfig,
-    RunConfig,
-    TrainingConfig,
-)
+from trainer.config import ChatIds, CorpusShards, DataConfig, PretrainedConfig, RunConfig, TrainingConfig
+from trainer.data.shards import bin_path, idx_path
 from trainer.system.durable import write_atomically
 from trainer.system.errors import TrainerError
 from trainer.system.history import NAME_LENGTH, RunHistory
@@ -76,8 +71,14 @@ def plan(store: Store, recipe: Recipe, name: str = "") -> Run:
     """
     recipe = with_length(store, recipe)
     tokenizer, shards = store.current(keys.TOKENIZER), _shards(store, recipe)
-    work = PretrainedModel(recipe).work(store)
-    training, run_dir = resolved(store, recipe), store.root / RUNS / work.fingerprint[:16]
+    work = training_work(store, recipe)
+    training, run_dir = resolved(store, recipe), store.root / RUNS / work.name
+    wanted, steps = training.averaging and training.averaging.checkpoints, training.averaged_steps
+    if wanted and len(steps) < wanted:
+        raise TrainingError(
+            f"training.averaging.checkpoints {wanted}: training for {training.max_tokens} tokens saves only "
+            f"{len(steps)}: lower it, or averaging.every_tokens"
+        )
     config = RunConfig(
         run_dir=run_dir,
         name=_first_name(run_dir) or f"{name or recipe.name} {work.fingerprint[:NAME_LENGTH]}",
@@ -101,13 +102,13 @@ def _first_name(run_dir: Path) -> str:
 
 
 class PretrainedModel(RecipeStage):
-    """A training run."""
+    """What a training run ends with, or the mean of its last checkpoints."""
 
     name = keys.PRETRAINED_MODEL
 
     @property
     def deciding(self) -> Any:
-        return _decisive(self.recipe)
+        return _decisive(self.recipe), self.recipe.training.averaging
 
     @property
     def inputs(self) -> Sequence[Key]:
@@ -118,10 +119,17 @@ class PretrainedModel(RecipeStage):
 
     def work(self, store: Store) -> Work:
         """Raises WeightsError."""
-        recipe = self.recipe
-        params = _decisive(with_length(store, recipe))
-        params["training"]["pretrained"] = initial_weights.identity(store, resolved(store, recipe))
-        return Work(self.key, VERSION, params, store.data_versions(self.inputs))
+        trained = training_work(store, self.recipe)
+        steps = with_length(store, self.recipe).training.averaged_steps
+        return replace(trained, params={**trained.params, "mean_of_steps": steps}) if steps else trained
+
+
+def training_work(store: Store, recipe: Recipe) -> Work:
+    """The training, which no mean of its checkpoints changes. Raises WeightsError."""
+    params = _decisive(with_length(store, recipe))
+    params["training"]["pretrained"] = initial_weights.identity(store, resolved(store, recipe))
+    inputs = PretrainedModel(recipe).inputs
+    return Work(keys.PRETRAINED_MODEL, VERSION, params, store.data_versions(inputs))
 
 
 def with_length(store: Store, recipe: Recipe) -> Recipe:
@@ -154,7 +162,7 @@ def _decisive(recipe: Recipe) -> dict[str, Any]:
     tuning = recipe.tuning
     section = {"epochs": tuning.epochs, "rehearsal": recipe.rehearsal} if tuning else None
     return {
-        "training": recipe.training.model_dump(mode="json", exclude=OPERATIONAL),
+        "training": recipe.training.decisive,
         "weights": recipe.weights,
         "mixture": recipe.mixture.model_copy(update={"search": None}),
         "post_training": section,
@@ -236,19 +244,26 @@ def finish(store: Store, run: Run, checkpoint: Mapping[str, Any], seconds: float
     """Publishes the finished run. `checkpoint`: what the trainer reported of its last checkpoint. `seconds`:
     how long the trainer took in all its attempts.
     """
-    facts = {name: checkpoint[name] for name in RESULTS}
-    places = {"checkpoint": Path(checkpoint["path"]), "run_dir": run.config.run_dir}
-    relative = {name: str(place.relative_to(store.root)) for name, place in places.items()}
     with store.making(run.work) as draft:
         if isinstance(draft, Version):
             return draft
-        draft.started -= seconds
-        path = draft.path / "result.json"
-        write_atomically(path, json.dumps(facts | relative, indent=1, sort_keys=True))
-        reused = max((trunk["tokens"] for trunk in RunHistory(run.config.run_dir).trunks), default=0)
-        counts = {"steps": facts["step"], "tokens": facts["tokens"], REUSED: reused}
-        files = {"result": File.of(path, draft.path)}
-        return draft.publish([Part("result", run.work.fingerprint, files, counts)])
+        return published(store, draft, checkpoint, run.config.run_dir, seconds)
+
+
+def published(
+    store: Store, draft: Draft, checkpoint: Mapping[str, Any], run_dir: Path, seconds: float
+) -> Version:
+    """Publishes a model, as `finish` does: `checkpoint` in the run in `run_dir`."""
+    facts = {name: checkpoint[name] for name in RESULTS}
+    places = {"checkpoint": Path(checkpoint["path"]), "run_dir": run_dir}
+    relative = {name: str(place.relative_to(store.root)) for name, place in places.items()}
+    draft.started -= seconds
+    path = draft.path / "result.json"
+    write_atomically(path, json.dumps(facts | relative, indent=1, sort_keys=True))
+    reused = max((trunk["tokens"] for trunk in RunHistory(run_dir).trunks), default=0)
+    counts = {"steps": facts["step"], "tokens": facts["tokens"], REUSED: reused}
+    files = {"result": File.of(path, draft.path)}
+    return draft.publish([Part("result", draft.work.fingerprint, files, counts)])
 
 
 def check(store: Store, recipe: Recipe) -> None:
@@ -273,9 +288,9 @@ def _read(store: Store, recipe: Recipe) -> list[Version]:
     return [store.current(keys.TOKENIZER), *_shards(store, recipe).values(), *again]
 
 
-def finished(store: Store, run: Run) -> Version | None:
+def finished(store: Store, work: Work) -> Version | None:
     """The version of a finished run if its final checkpoint still exists, which this run then uses."""
-    version = store.reuse(run.work)
+    version = store.reuse(work)
     return version if version and store.files.is_saved(result(store, version)["checkpoint"]) else None
 
 
@@ -284,6 +299,13 @@ def result(store: Store, model: Version) -> dict[str, Any]:
     facts = json.loads(model.only("result").read_text(encoding="utf-8"))
     store.files.pull_runs(store.root / facts["run_dir"])
     return facts | {name: store.root / facts[name] for name in ("checkpoint", "run_dir")}
+
+
+def fetch_held_out(store: Store, data: DataConfig) -> None:
+    """Brings what an evaluation reads beside the model."""
+    prefixes = [prefix for corpus in data.corpora for prefix in corpus.validation]
+    shards = [path(prefix) for prefix in prefixes for path in (bin_path, idx_path)]
+    store.files.fetch_all([*shards, data.tokenizer / TOKENIZER, data.tokenizer / CONFIG])
 
 
 def last_checkpoint(store: Store) -> Checkpoint:

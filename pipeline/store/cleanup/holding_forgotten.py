@@ -4,10 +4,11 @@ made from, and a run by what it was trained on.
 
 import shutil
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from pipeline.store import keys
 from pipeline.store.cleanup.gc import Garbage, bytes_below, discard, published, retire
@@ -19,6 +20,7 @@ from pipeline.store.last_versions import VERSION_NAME
 from pipeline.store.manifest import Part, Version
 from pipeline.store.training_runs import RECORDS
 from pipeline.store.versions import Versions
+from trainer.system.history import MERGED
 
 UNFINISHED = (".*.partial", ".*.tmp", ".*.damaged-*")
 
@@ -86,13 +88,17 @@ def holding(store: Versions, among: Among, tokenizers: bool = False) -> Holding:
 
 
 def _trained_on(run: TrainingRun) -> Iterator[tuple[str, str]]:
-    """Key and data version of what a run was trained on, itself or through the weights it started from."""
-    lineage = run.lineage
-    while lineage:
+    """Key and data version of what a run was trained on, itself or through the weights it started from, or of
+    which it is a mean.
+    """
+    lineages: list[Mapping[str, Any]] = [run.lineage]
+    while lineages:
+        lineage = lineages.pop()
         for key, asset in lineage.get("assets", {}).items():
             if Key.from_path(key).stage == keys.TOKEN_SHARDS:
                 yield key, asset["data_version"]
-        lineage = (lineage.get("pretrained") or {}).get("lineage") or {}
+        parents = (lineage.get("pretrained"), *lineage.get(MERGED, ()))
+        lineages += [parent["lineage"] for parent in parents if parent and parent.get("lineage")]
 
 
 def delete(store: Versions, found: Holding) -> None:

@@ -20,7 +20,7 @@ from pipeline.store.files import MANIFEST
 from pipeline.store.keys import RUNS
 from pipeline.store.versions import Versions
 from trainer.config import load_run_config
-from trainer.system.history import NAME_LENGTH, RunHistory
+from trainer.system.history import MERGED, NAME_LENGTH, RunHistory
 from trainer.system.run_directory import RunDirectory
 
 MADE_FROM_RUN = (keys.PRETRAINED_MODEL, keys.EVALUATION, keys.EXPORTED_MODEL)
@@ -140,12 +140,13 @@ def old_runs(store: Versions, runs: Sequence[TrainingRun], limits: Limits) -> li
     """
     if limits.runs is None:
         return []
-    by_variant: dict[tuple[str, str], list[TrainingRun]] = {}
-    for run in runs:
-        by_variant.setdefault((run.recipe, run.lineage.get("variant", "")), []).append(run)
+    by_variant: dict[tuple[str, str, bool], list[TrainingRun]] = {}
+    for run in runs:  # a mean is in no training's place
+        variant = (run.recipe, run.lineage.get("variant", ""), MERGED in run.lineage)
+        by_variant.setdefault(variant, []).append(run)
     old = [
         run
-        for (name, _), group in by_variant.items()
+        for (name, *_), group in by_variant.items()
         for run in group[max(limits.runs, 1) :]
         if limits.recipe in (None, name) and not _is_in_progress(run)
     ]

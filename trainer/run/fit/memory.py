@@ -88,7 +88,7 @@ def copies_with_averages(training: TrainingConfig) -> int:
     """Copies of the weights in the optimizers' state while a checkpoint is made: their average, and those in
     training.
     """
-    return 2 if training.averaging else 0
+    return 2 if training.moving_average else 0
 
 
 def is_ample(free: int, training: TrainingConfig, vocab_size: int) -> bool:
@@ -160,7 +160,7 @@ class Footprint:
         peak = max(step.forward_and_backward, step.update)
         # With an average the copy holds the weights in training too. In the process they take the place of
         # the gradients, which are gone by then.
-        trained = weights if self.training.averaging else 0
+        trained = weights if self.training.moving_average else 0
         copy = weights + optimizer + trained
         beside = LIBRARY_BYTES + int(HOLES * (peak + copy))
         return Memory(
@@ -251,8 +251,8 @@ def _step(training: TrainingConfig, vocab_size: int, accumulates: bool, windows:
             gradients = live.now - weights
             for optimizer in optimizers:
                 optimizer.step()
-            if training.averaging is not None:
-                weight_averaging.update(training.averaging, optimizers, 0, 1)
+            if training.moving_average:
+                weight_averaging.update(training.moving_average, optimizers, 0, 1)
             update, state = live.peak, live.now - weights - gradients
             if not accumulates:
                 model.zero_grad(set_to_none=True)  # gradients replace activations

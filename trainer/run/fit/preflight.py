@@ -163,12 +163,13 @@ def _check_disk(config: RunConfig) -> None:
     most = training.max_tokens
     made = min(training.steps, -(-most // (wanted.every_tokens or 1)))
     # Old checkpoints are removed after the commit, so one more than is kept exists for a moment.
-    kept = wanted.keep_last + 1 + most // (wanted.keep_every_tokens or most + 1)
     branches = len(training.curriculum.branch_steps) if wanted.keeps_branch_points else 0
-    kept, made = kept + branches, made + branches
+    whole = kept = wanted.keep_last + 1 + branches + most // (wanted.keep_every_tokens or most + 1)
+    averaged = len(training.averaged_steps)  # those beyond `keep_last` without the optimizer's state
+    kept, made = max(kept, averaged + 1), max(made, averaged) + branches
     missing = max(1, min(kept, made) - len(publish.existing(config.run_dir / "checkpoints")))
     # The newest one loses its optimizer's state when the next one is committed.
-    whole = missing if wanted.optimizer == "all" else min(missing, 2)
+    whole = min(missing, whole) if wanted.optimizer == "all" else min(missing, 2)
     needed = model_bytes * (missing + (copies - 1) * whole)
     directory = config.run_dir.absolute()
     free = shutil.disk_usage(next(filter(Path.exists, (directory, *directory.parents)))).free

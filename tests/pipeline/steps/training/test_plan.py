@@ -87,7 +87,7 @@ def test_going_back_to_a_finished_run_makes_its_model_the_one_in_use(store: Stor
     one, other = plan.plan(store, recipe(seed=1)), plan.plan(store, recipe(seed=2))
     model = finish(store, one)
     finish(store, other)
-    found = plan.finished(store, one)
+    found = plan.finished(store, one.work)
     assert found is not None and found.path == store.current(keys.PRETRAINED_MODEL).path == model.path
     assert plan.result(store, found)["run_dir"] == one.config.run_dir
 
@@ -110,7 +110,7 @@ def test_a_run_whose_checkpoint_is_gone_is_not_taken_for_finished(store: Store) 
     run = plan.plan(store, recipe())
     model = finish(store, run)
     plan.result(store, model)["checkpoint"].rmdir()
-    assert plan.finished(store, run) is None
+    assert plan.finished(store, run.work) is None
 
 
 def test_only_what_decides_the_weights_makes_another_run(store: Store) -> None:

@@ -206,7 +206,7 @@ def test_a_recipes_retention_removes_runs_and_checkpoints_after_an_export(store:
     for run in runs[1:]:
         left = list((run.config.run_dir / "checkpoints").iterdir())
         assert [path.name for path in left] == ["step-00000032"]
-        assert plan.finished(store, run)
+        assert plan.finished(store, run.work)
 
 
 def test_checkpoints_that_are_kept_for_good_stay(store: Store) -> None:

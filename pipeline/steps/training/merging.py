@@ -1,0 +1,129 @@
+"""Means of checkpoints: each is a training run of its own with one checkpoint, and a version of
+pretrained_model, which knows what it was made of.
+"""
+
+import json
+import logging
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pipeline.recipe.recipe import Recipe
+from pipeline.steps.training import plan
+from pipeline.steps.training.launcher import run_trainer
+from pipeline.store import keys
+from pipeline.store.errors import PipelineError
+from pipeline.store.keys import RUNS
+from pipeline.store.manifest import Version
+from pipeline.store.store import Store
+from pipeline.store.training_runs import CheckpointGoneError, checkpoint_name, run_named
+from pipeline.store.work import Work
+from trainer.config import load_run_config
+from trainer.system.history import NAME_LENGTH, RunHistory, checkpoint_sha256
+from trainer.system.run_directory import RunDirectory
+
+VERSION = "merge-1"
+
+log = logging.getLogger(__name__)
+
+
+class MergeError(PipelineError):
+    """A mean cannot be made; the message says of what."""
+
+
+def of_recipe(store: Store, recipe: Recipe, run: plan.Run, trained: Version) -> Version:
+    """The mean that the recipe asks for of a training that has ended, `trained`. Raises MergeError when
+    checkpoints are gone.
+    """
+    steps = run.config.training.averaged_steps
+    saved = [RunDirectory(run.config.run_dir).checkpoints / f"step-{step:08d}" for step in steps]
+    gone = [path for path in saved if not store.files.is_saved(path)]
+    if gone:
+        left = next(number for number, path in enumerate(reversed(saved)) if path in gone)
+        raise MergeError(
+            f"training.averaging.checkpoints {len(steps)}: {checkpoint_name(gone[-1])} is not on disk. Leave "
+            f"averaging.checkpoints out, or lower it, of the newest there are {left}; or remove "
+            f"{run.config.run_dir} to train again"
+        )
+    work = plan.PretrainedModel(recipe).work(store)
+    name = f"{recipe.name} mean {work.fingerprint[:NAME_LENGTH]}"
+    return merged(store, work, saved, None, name, trained.seconds)
+
+
+def run_of(store: Store, version: Version) -> plan.Run:
+    """The run that holds a mean."""
+    run_dir = plan.result(store, version)["run_dir"]
+    config = load_run_config(run_dir / "config.yaml").model_copy(update={"run_dir": run_dir})
+    manifest = version.manifest
+    work = Work(version.key, manifest["code_version"], manifest["params"], manifest["inputs"])
+    return plan.Run(work, config)
+
+
+def reported(store: Store, version: Version) -> dict[str, Any]:
+    """What a trainer would have reported of the mean."""
+    result = plan.result(store, version)
+    return {**result, "path": str(result["checkpoint"])}
+
+
+def of_checkpoints(store: Store, saved: Sequence[Path], weights: Sequence[float] | None) -> Version:
+    """The mean of checkpoints. Each counts alike, or by its entry in `weights`. Raises MergeError."""
+    names = [checkpoint_name(path) for path in saved]
+    if len({*names}) < len(names):
+        raise MergeError(f"{', '.join(names)}: a checkpoint is named twice; --weights makes it count more")
+    inputs = {name: checkpoint_sha256(path) for name, path in zip(names, saved, strict=True)}
+    work = Work(keys.PRETRAINED_MODEL, VERSION, {"weights": weights}, inputs)
+    titles = {load_run_config(path.parents[1] / "config.yaml").project or "" for path in saved}
+    name = f"{' and '.join(sorted(titles))} mean {work.fingerprint[:NAME_LENGTH]}".strip()
+    return merged(store, work, saved, weights, name)
+
+
+def last(store: Store, run: str, number: int) -> list[Path]:
+    """The newest checkpoints of a run, the oldest first. Raises CheckpointGoneError, UnknownRunError."""
+    history = RunHistory(run_named(store, run).path)
+    saved = list(history.checkpoints().values())
+    if number < 2 or len(saved) < number:
+        steps = ", ".join(map(str, history.checkpoints())) or "none"
+        raise CheckpointGoneError(
+            f"--last {number}: run {history.name} has {len(saved)} checkpoints on disk (steps {steps}), and "
+            "a mean needs at least 2"
+        )
+    return saved[-number:]
+
+
+def merged(
+    store: Store,
+    work: Work,
+    saved: Sequence[Path],
+    weights: Sequence[float] | None,
+    name: str,
+    seconds: float = 0.0,
+) -> Version:
+    """The version that `work` names: the mean of the checkpoints in `saved`, in a run called `name`.
+    `seconds`: what training them took.
+    """
+    run_dir = store.root / RUNS / work.name
+    with store.making(work) as draft:
+        checkpoint = plan.result(store, draft)["checkpoint"] if isinstance(draft, Version) else None
+        if checkpoint and store.files.is_saved(checkpoint):
+            assert isinstance(draft, Version)
+            return draft
+        found = _made(store, saved, weights, run_dir, name)
+        if isinstance(draft, Version):  # its run was removed by hand
+            return draft
+        return plan.published(store, draft, found, run_dir, seconds)
+
+
+def _made(
+    store: Store, saved: Sequence[Path], weights: Sequence[float] | None, run_dir: Path, name: str
+) -> Mapping[str, Any]:
+    """Writes the run, and returns what a trainer reports of its last checkpoint."""
+    shutil.rmtree(run_dir, ignore_errors=True)  # left by a killed process
+    paths = [str(store.files.fetch_folder(path)) for path in saved]
+    for config in {path.parents[1] / "config.yaml" for path in saved}:
+        plan.fetch_held_out(store, load_run_config(config).data)
+    shares = [] if weights is None else [f"--weights={','.join(map(str, weights))}"]
+    printed = run_trainer("merge", *paths, *shares, f"--output={run_dir}", f"--name={name}")
+    with store.files.uploading(run_dir, []):
+        log.info("merged %s", ", ".join(map(checkpoint_name, saved)))
+    return json.loads(printed)

@@ -1,0 +1,157 @@
+"""Merges checkpoints: a run's directory with one checkpoint, whose weights are the mean of others."""
+
+import json
+import math
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from trainer.checkpoint import publish
+from trainer.checkpoint.publish import CheckpointError
+from trainer.checkpoint.state import read_state
+from trainer.config import RunConfig, load_run_config
+from trainer.hf.mean import write_mean
+from trainer.run.evaluation.held_out import evaluate_checkpoint
+from trainer.run.records.recorder import draw_losses
+from trainer.system.durable import atomic_directory, read_json_lines
+from trainer.system.errors import TrainerError
+from trainer.system.history import MERGED, RunHistory, checkpoint_sha256
+from trainer.system.run_directory import RunDirectory
+
+REFERENCE = "reference"  # of preferences, against which they are measured
+
+
+@dataclass(frozen=True)
+class Parent:
+    """A checkpoint that is merged, and its `share` of the mean."""
+
+    checkpoint: Path
+    share: float
+    config: RunConfig
+    lineage: dict[str, Any]
+    state: dict[str, Any]
+
+    @classmethod
+    def read(cls, checkpoint: Path, share: float) -> "Parent":
+        """Raises TrainerError for a checkpoint that is damaged."""
+        try:
+            publish.verify(checkpoint, ("hf/", "lineage.json", "state.json"))
+            lineage = json.loads((checkpoint / "lineage.json").read_text(encoding="utf-8"))
+            state = read_state(checkpoint)
+        except CheckpointError as error:
+            raise TrainerError(f"{error}: it cannot be merged; name another checkpoint") from error
+        return cls(checkpoint, share, load_run_config(checkpoint.parents[1] / "config.yaml"), lineage, state)
+
+    @property
+    def run(self) -> Path:
+        return self.checkpoint.parents[1]
+
+    def recorded(self, main: "Parent") -> dict[str, Any]:
+        """What the mean says of it. Its lineage is left out where it is that of the mean."""
+        name = RunHistory(self.run, publish.step_of(self.checkpoint)).name
+        facts = {"checkpoint": name, "sha256": checkpoint_sha256(self.checkpoint), "share": self.share}
+        own = {} if self.run == main.run and MERGED not in self.lineage else {"lineage": self.lineage}
+        return {**facts, "tokens": self.state["tokens"], **own}
+
+
+def merge(
+    checkpoints: Sequence[Path], weights: Sequence[float] | None, output: Path, name: str
+) -> dict[str, Any]:
+    """Writes the directory of a run called `name` to `output`: the mean of the weights of `checkpoints`, as
+    one checkpoint, evaluated on the held-out text of the one that was trained for the most tokens.
+    Configuration, metrics, lineage and tokenizer are that one's, too. Each checkpoint counts alike, or by its
+    entry in `weights`.
+
+    Returns what a training reports of its last checkpoint. Raises TrainerError for checkpoints that cannot be
+    merged; then nothing is written.
+    """
+    parents = _read(checkpoints, weights)
+    main = max(parents, key=lambda parent: parent.state["tokens"])  # the first of several
+    of_main = {name: value for name, value in main.lineage.items() if name != MERGED}
+    merged = {MERGED: [parent.recorded(main) for parent in parents]}
+    lineage = main.config.lineage | merged
+    config = main.config.model_copy(update={"run_dir": output, "name": name, "lineage": lineage})
+    step = main.state["step"]
+    with atomic_directory(output) as place:
+        directory = RunDirectory(place)
+        directory.config.write_text(yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
+        if (main.run / REFERENCE).is_dir():
+            shutil.copytree(main.run / REFERENCE, place / REFERENCE)
+
+        def write(checkpoint: Path) -> None:
+            models = [parent.checkpoint / "hf" for parent in parents]
+            write_mean(models, weights, main.checkpoint / "hf", checkpoint / "hf")
+            _write_json(checkpoint / "lineage.json", of_main | merged)
+            _write_json(checkpoint / "state.json", main.state)  # which an evaluation of preferences reads
+            evaluation = _evaluated(checkpoint, config)
+            _write_json(checkpoint / "state.json", main.state | {"evaluation": evaluation})
+            _write_metrics(directory, main, evaluation)
+
+        saved = publish.directory_for(directory.checkpoints, step)
+        publish.publish(saved, write)
+        data_version, evaluation = publish.data_version(saved), read_state(saved)["evaluation"] or {}
+    return {
+        "step": step,
+        "tokens": main.state["tokens"],
+        "path": str(publish.directory_for(RunDirectory(output).checkpoints, step)),
+        "data_version": data_version,
+        "loss": main.state["loss"],
+        "validation_loss": evaluation.get("loss"),
+        "bits_per_byte": evaluation.get("bits_per_byte"),
+    }
+
+
+def _read(checkpoints: Sequence[Path], weights: Sequence[float] | None) -> list[Parent]:
+    """Raises TrainerError for checkpoints that cannot be merged."""
+    if len(checkpoints) < 2:
+        raise TrainerError("a mean needs at least two checkpoints: name more, or raise --last")
+    if weights is not None and len(weights) != len(checkpoints):
+        raise TrainerError(
+            f"--weights has {len(weights)} numbers for {len(checkpoints)} checkpoints: give one for each"
+        )
+    for weight in weights or ():
+        if not 0 < weight < math.inf:
+            raise TrainerError(f"--weights {weight:g}: must be above 0; leave a checkpoint out instead")
+    total = len(checkpoints) if weights is None else sum(weights)
+    found = [
+        Parent.read(path.resolve(), weight / total)
+        for path, weight in zip(checkpoints, weights or [1.0] * len(checkpoints), strict=True)
+    ]
+    first = found[0]
+    for one in found[1:]:
+        ours, theirs = (parent.config.training.objective for parent in (first, one))
+        if ours != theirs:
+            raise TrainerError(
+                f"{one.checkpoint} was trained with objective {theirs} and {first.checkpoint} with {ours}: a "
+                "tuned model is merged with models that were tuned alike, not with its base"
+            )
+    return found
+
+
+def _evaluated(checkpoint: Path, config: RunConfig) -> dict[str, Any] | None:
+    """The scores on held-out text, None without any."""
+    if not any(corpus.validation for corpus in config.data.corpora):
+        return None
+    return evaluate_checkpoint(checkpoint, config)
+
+
+def _write_metrics(directory: RunDirectory, main: Parent, evaluation: dict[str, Any] | None) -> None:
+    """The metrics of the training up to the merged checkpoint, with the evaluation of the mean at its end."""
+    step, tokens = main.state["step"], main.state["tokens"]
+    records = [
+        one
+        for one in read_json_lines(RunDirectory(main.run).metrics)
+        if one["step"] < step or (one["step"] == step and one["kind"] != "evaluation")
+    ]
+    if evaluation is not None:
+        records.append({"kind": "evaluation", "step": step, "tokens": tokens, **evaluation})
+    directory.metrics.write_text("".join(json.dumps(record) + "\n" for record in records))
+    draw_losses(RunHistory(directory.path))
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8")
