@@ -25,8 +25,8 @@ UNREAD = ("pyarrow", "numba")  # packages whose docstrings no recipe reads
 SMALL = "small"  # the runs of `performance.verdicts`
 
 
-def shipped(work: Path, name: str) -> Path:
-    """A recipe that ships, judged by docstrings of two packages."""
+def shipped(work: Path, name: str, tokens: int | None) -> Path:
+    """A recipe that ships, judged by docstrings of two packages; `tokens` long, if given."""
     path = work / "recipe.yaml"
     found = yaml.safe_load((ROOT / "pipeline" / "recipes" / f"{name}.yaml").read_text())
     found.pop("post_training", None)
@@ -35,6 +35,9 @@ def shipped(work: Path, name: str) -> Path:
         for one in UNREAD
     ]
     found |= {"evaluation": {"texts": texts}, "decontamination": "benchmarks"}
+    if tokens is not None:
+        found["training"] |= {"max_tokens": tokens}
+        found["training"]["schedule"].pop("warmup_tokens")
     path.write_text(yaml.safe_dump(found, sort_keys=False))
     return path
 
@@ -85,7 +88,7 @@ def main() -> None:
     options = parser.parse_args()
     work = options.work.absolute()
     work.mkdir(parents=True, exist_ok=True)
-    file = recipe(work) if options.recipe == SMALL else shipped(work, options.recipe)
+    file = recipe(work) if options.recipe == SMALL else shipped(work, options.recipe, options.tokens)
     config, compared_on = prepared(work, file)
     written = load_run_config(config).training
     tokens = options.tokens or written.max_tokens
@@ -115,7 +118,7 @@ def main() -> None:
                 "it_says": verdict.word,
             }
         print(arm, report[arm])
-    name = f"averages_{options.recipe}"
+    name = f"averages_{options.recipe}_{tokens}"
     record(name, {"tokens": tokens, "seeds": options.seeds, "arms": report}, ["torch", "numpy"])
 
 

@@ -107,7 +107,11 @@ def _log_entry(
         "tokens": message["tokens"],
         **_lineage(saved),
         "on disk": "yes",
-        "optimizer kept": OPTIMIZER_KEPT[run.config.training.checkpoint.optimizer],
+        **(
+            {"weights": saved.mean}
+            if saved.mean
+            else {"optimizer kept": OPTIMIZER_KEPT[run.config.training.checkpoint.optimizer]}
+        ),
         "path": dg.MetadataValue.path(message["path"]),
         "training run": run.config.name,
     }

@@ -13,7 +13,7 @@ from pipeline.cli.forget import costs, read_by
 from pipeline.cli.opening import UsageError, add_checkpoint, named_checkpoint, whole_store
 from pipeline.recipe import differences
 from pipeline.reports import tables
-from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError, Sighting, that_saw
+from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError, Sighting, Trained, that_saw
 from pipeline.steps.lineage.readers import Reading, readings
 from pipeline.steps.lineage.record import described_commit
 from pipeline.steps.model.recital import Row, batch
@@ -138,6 +138,8 @@ def _facts(checkpoint: Checkpoint) -> Entries:
     yield "code", described_commit(lineage["git_commit"])
     libraries = ", ".join(f"{name} {version}" for name, version in sorted(checkpoint.libraries.items()))
     yield "libraries", libraries or "unknown, the step was deleted"
+    for number, merged in enumerate(checkpoint.merged):
+        yield "" if number else "mean of", _merged(merged)
     for number, origin in enumerate(_origins(checkpoint)):
         yield "" if number else "started from", origin
     for trunk in lineage["training"].get("trunks", []):
@@ -150,10 +152,22 @@ def _origins(checkpoint: Checkpoint) -> Iterator[str]:
     """The weights that training started from, and what each of their ancestors was trained on."""
     if checkpoint.lineage["recipe"]["training"].get("pretrained"):
         yield _weights(checkpoint.lineage)
-    for ancestor in checkpoint.ancestors:
-        seen = ", ".join(f"{tokens:,} of {name}" for name, tokens in ancestor.corpus_tokens.items())
+    ancestor = checkpoint.base
+    while ancestor is not None:
         how = f", by {ancestor.lora}" if ancestor.lora else ""
-        yield f"{ancestor.described}{how}: {seen}"
+        yield f"{ancestor.described}{how}: {_seen(ancestor)}"
+        ancestor = ancestor.base
+
+
+def _merged(merged: Mapping[str, Any]) -> str:
+    """A checkpoint of a mean, and what it was trained on, where that is another training than the mean's."""
+    other = Trained(merged["lineage"]) if "lineage" in merged else None
+    of = f", of {other.lineage['recipe']['name']}: {_seen(other)}" if other else ""
+    return f"{merged['checkpoint']}, {merged['share']:.1%}, after {merged['tokens']:,} tokens{of}"
+
+
+def _seen(trained: Trained) -> str:
+    return ", ".join(f"{tokens:,} of {name}" for name, tokens in trained.corpus_tokens.items())
 
 
 def _weights(lineage: Mapping[str, Any]) -> str:

@@ -72,6 +72,14 @@ class Trained:
         return self.lineage.get(MERGED, [])
 
     @property
+    def mean(self) -> str:
+        """`the mean of 8 checkpoints, after 600,000 to 700,000 tokens` if it is one. Empty otherwise."""
+        tokens = [one["tokens"] for one in self.merged]
+        if not tokens:
+            return ""
+        return f"the mean of {len(tokens)} checkpoints, after {min(tokens):,} to {max(tokens):,} tokens"
+
+    @property
     def pretraining(self) -> "Trained":
         """The model before `post_training`, if this is the model of a section; else this model."""
         return self.base.pretraining if self.base and "post_training" in self.lineage else self

@@ -46,9 +46,15 @@ class ReproduceError(PipelineError):
 def write(store: Store, one: Checkpoint, out: Path, relative_to: Path) -> list[str]:
     """Fills the directory `out` and returns the commands, notes among them as comments.
 
-    Raises OutputError when there is something at `out`. Relative paths are resolved against `relative_to`,
-    because a lineage does not hold its recipe's directory.
+    Raises OutputError when there is something at `out`, and ReproduceError for a mean of checkpoints.
+    Relative paths are resolved against `relative_to`, because a lineage does not hold its recipe's directory.
     """
+    if one.merged:
+        parents = " ".join(merged["checkpoint"] for merged in one.merged)
+        raise ReproduceError(
+            f"{one.name} is the mean of other checkpoints: reproduce these, and merge what comes out as in "
+            f"`python -m pipeline merge {parents}`"
+        )
     lineages = _lineages(one)
     with output_directory(out) as directory:
         recipe = pinned(one, relative_to)
@@ -96,6 +102,8 @@ def pinned(one: Checkpoint, relative_to: Path) -> dict[str, Any]:
         recipe["training"]["threads"] = machine["threads"]
     saves = recipe["post_training"][_section(tuned[-1])]["training"] if tuned else recipe["training"]
     saves["checkpoint"] = {"every_tokens": one.tokens, "keep_every_tokens": one.tokens}
+    half_life = (saves.get("averaging") or {}).get("half_life_tokens")
+    saves["averaging"] = half_life and {"half_life_tokens": half_life}  # the checkpoint is no mean of others
     return recipe
 
 

@@ -207,6 +207,8 @@ def _settings(lineage: dict[str, Any], model: ModelConfig, vocab_size: int, effo
         )
     if adapted := Trained(lineage).lora:
         rows["trained by"] = f"{adapted}, beside the weights of `{base_name(lineage)}`; merged"
+    if averaged := Trained(lineage).mean:
+        rows["weights"] = averaged
     # Only with a price: times differ from run to run, and the exports of equal runs should not.
     if effort and effort.usd is not None:
         rows["training took"] = str(effort)
