@@ -229,10 +229,11 @@ def _merge(arguments: list[str]) -> int:
     add = parser.add_argument
     add("models", nargs="+", metavar="NAME", help=f"two checkpoints or more, or a run. {MODEL_NAMES}")
     add("--last", type=int, metavar="N", help="of one run, its newest N checkpoints")
-    add("--weights", type=numbers, metavar="W,W", help="one for each checkpoint; default: equal ones")
+    add("--weights", metavar="W,W", help="one for each checkpoint; default: equal ones")
     add("--output", type=Path, required=True, metavar="DIR", help="the directory of the run; must not exist")
     add("--name", default="", help="what people call it; default: what DIR is called")
     options = parser.parse_args(arguments)
+    weights = numbers(options.weights) if options.weights else None
     if options.output.exists():
         raise TrainerError(f"--output {options.output}: exists already: name another directory")
     with terminal.doing(LOADING):
@@ -244,7 +245,7 @@ def _merge(arguments: list[str]) -> int:
     else:
         checkpoints = last_checkpoints(options.models, options.last)
     with terminal.doing(f"merging {len(checkpoints)} checkpoints"):
-        found = merge(checkpoints, options.weights, options.output.absolute(), options.name)
+        found = merge(checkpoints, weights, options.output.absolute(), options.name)
     print(json.dumps(found))
     return 0
 

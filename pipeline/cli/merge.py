@@ -16,12 +16,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("checkpoints", metavar="CHECKPOINT", nargs="+", help=f"two or more, or one run. {MODEL_NAMES}")
     add("--last", metavar="N", type=int, help="of one run, its newest N checkpoints on disk")
-    add("--weights", metavar="W,W", type=numbers, help="one for each checkpoint; default: equal ones")
+    add("--weights", metavar="W,W", help="one for each checkpoint; default: equal ones")
     add_variant(parser)
 
 
 def run(options: argparse.Namespace) -> None:
-    recipe, store = opened(options.variant)
+    weights = numbers(options.weights) if options.weights else None
+    recipe, _ = opened(options.variant)
     store = store_of(recipe, records=False)  # what the recipe uses stays
     if options.last is None:
         saved = [checkpoint_path(store, name) for name in options.checkpoints]
@@ -35,7 +36,7 @@ def run(options: argparse.Namespace) -> None:
             wanted = "without --variant" if objective == "pretrain" else f"with --variant {objective}"
             raise UsageError(f"{checkpoint_name(path)} was trained by {objective}: merge it {wanted}")
     with terminal.doing(f"merging {len(saved)} checkpoints"):
-        model = merging.of_checkpoints(store, saved, options.weights)
+        model = merging.of_checkpoints(store, saved, weights)
     mean = plan.result(store, model)
     with terminal.doing("evaluating the mean"):
         scores = evaluate.read(evaluate.evaluate(store, recipe))

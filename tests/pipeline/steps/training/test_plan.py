@@ -83,6 +83,15 @@ def test_a_search_for_a_mixture_changes_no_training(store: Store) -> None:
     assert plan.PretrainedModel(changed).work(store) == plan.PretrainedModel(written).work(store)
 
 
+def test_a_mean_of_checkpoints_is_another_model_of_the_same_training(store: Store) -> None:
+    plain = recipe()
+    averaged = [recipe(averaging={"checkpoints": number}) for number in (2, 3)]
+    runs = {plan.plan(store, one).config.run_dir for one in (plain, *averaged)}
+    works = {plan.PretrainedModel(one).work(store).name for one in (plain, *averaged)}
+    assert len(runs) == 1 and len(works) == 3
+    assert plan.training_work(store, averaged[0]) == plan.PretrainedModel(plain).work(store)
+
+
 def test_going_back_to_a_finished_run_makes_its_model_the_one_in_use(store: Store) -> None:
     one, other = plan.plan(store, recipe(seed=1)), plan.plan(store, recipe(seed=2))
     model = finish(store, one)
