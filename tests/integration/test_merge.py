@@ -118,8 +118,8 @@ def test_checkpoints_are_merged_by_hand_and_the_mean_outlives_them(
 
     # what either training read was read by the mean, also once that training is gone
     store = project.store
-    table = pq.read_table(store.current(keys.raw("topics")).only("documents"), columns=["id"])
-    documents = set(table["id"].to_pylist())
+    parts = store.current(keys.raw("topics")).files("documents")
+    documents = {one for part in parts for one in pq.read_table(part, columns=["id"])["id"].to_pylist()}
 
     def read_by_mean() -> dict[str | None, int | None]:
         return {one.through: one.steps for one in readings(store, documents) if one.checkpoint == name}

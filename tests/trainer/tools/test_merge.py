@@ -211,3 +211,19 @@ def test_the_last_checkpoints_of_a_run_are_merged_from_the_command_line(
     assert main(["merge", str(finished.run_dir), "--last", "9", *out]) == 2  # it exists
     assert main(["merge", str(finished.run_dir), "--last", "9", "--output", str(tmp_path / "other")]) == 2
     assert "--last 9 checkpoints, but only 2 are on disk (steps 8, 12)" in capsys.readouterr().err
+
+
+def test_preferences_are_measured_of_a_mean(dpo: dict[str, Any], tmp_path: Path) -> None:
+    config = trained(dpo)
+    found = merge(saved(config), None, tmp_path / "mean", "")
+    scores = RunHistory(tmp_path / "mean").validations[-1]
+    assert scores["loss"] == found["validation_loss"] and 0 <= scores["accuracy"] <= 1
+
+
+def test_a_mean_of_a_mean_names_what_that_was_made_of(finished: RunConfig, tmp_path: Path) -> None:
+    first = Path(merge(saved(finished), None, tmp_path / "first", "")["path"])
+    made = Path(merge([first, saved(finished)[0]], [3, 1], tmp_path / "second", "")["path"])
+    mean_of, other = json.loads((made / "lineage.json").read_text())["merged"]
+    assert [one["checkpoint"] for one in (mean_of, other)] == ["first-00000012", "run-00000008"]
+    assert [one["checkpoint"] for one in mean_of["lineage"]["merged"]] == ["run-00000008", "run-00000012"]
+    assert [mean_of["share"], other["share"]] == [0.75, 0.25]
