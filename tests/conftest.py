@@ -12,6 +12,7 @@ import pytest
 
 if TYPE_CHECKING:
     from pipeline.store.engines.ray import RayEngine
+    from tests.integration.project import Project
     from tests.ray_cluster import RayCluster
     from tests.s3_server import S3
 
@@ -60,14 +61,24 @@ def without_skip(report: Report, config: pytest.Config) -> Report:
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A file's tests stay together, for the sake of their fixtures; those of the finished project, which
-    takes a minute to make, across files.
+    """A file's tests stay together, for the sake of their fixtures; those of a project that has run, which
+    takes a minute, across files.
     """
     for item in items:
-        group = (
-            "finished" if "finished" in getattr(item, "fixturenames", ()) else item.nodeid.partition("::")[0]
-        )
+        shared = {"finished", "folder"} & {*getattr(item, "fixturenames", ())}
+        group = min(shared, default=item.nodeid.partition("::")[0])
         item.add_marker(pytest.mark.xdist_group(group))
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> "Project":
+    """A project whose job ran to its end."""
+    from tests.integration.project import make_project  # only some tests need what it imports
+
+    project = make_project(tmp_path_factory.mktemp("finished"))
+    status, said = project.run()
+    assert status == 0, said
+    return project
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import importlib
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.operations.sensors import CHANGE_TAG
 from pipeline.steps.tokens.shards import prefixes
 from pipeline.store import keys
-from tests.integration.project import Project
+from tests.integration.project import Project, make_project
 from trainer.data.shards import Shard
 
 LAST = "zebra"  # in no other document
@@ -85,9 +85,7 @@ def located(project: Project) -> Iterator[Site]:
 
 
 @pytest.fixture(scope="module")
-def made(
-    make_project: Callable[[Path], Project], tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Project, Path]:
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, Path]:
     """A project whose two corpora were taken to token shards, and a copy of its directory."""
     project = make_project(tmp_path_factory.mktemp("automation") / "project")
     with located(project) as site:

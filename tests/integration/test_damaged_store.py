@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ import yaml
 
 from pipeline.store import keys
 from pipeline.store.files import MANIFEST
-from tests.integration.project import ROOT, Project
+from tests.integration.project import ROOT, Project, make_project
 from tests.pipeline.store.test_damage import flip
 
 pytestmark = pytest.mark.slow
@@ -25,9 +24,7 @@ def verified(project: Project) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def test_one_run_mends_a_store_that_is_damaged_in_many_places(
-    make_project: Callable[[Path], Project], tmp_path: Path
-) -> None:
+def test_one_run_mends_a_store_that_is_damaged_in_many_places(tmp_path: Path) -> None:
     project = make_project(tmp_path / "project")
     assert project.run()[0] == 0
     before, store = project.content(), project.store

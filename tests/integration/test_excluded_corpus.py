@@ -1,7 +1,6 @@
 """A corpus that is not trained on: what is in it leaves the others, and nothing of it reaches the model."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,15 +8,12 @@ import yaml
 
 from pipeline.cli import main
 from pipeline.store import keys
-from tests.integration.project import Project, python_topics
+from tests.integration.project import make_project, python_topics
 
 
 @pytest.mark.slow
 def test_a_model_is_trained_without_what_is_in_a_corpus_with_train_false(
-    make_project: Callable[[Path], Project],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     project = make_project(tmp_path / "project")
     known = project.directory / "known.jsonl"

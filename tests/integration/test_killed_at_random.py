@@ -14,11 +14,12 @@ from pathlib import Path
 import dagster as dg
 import pytest
 import yaml
+from tests.integration.test_interrupted import same_recipe, trainers
 
 from pipeline.assets.operations.orphaned_runs import process_of
 from pipeline.store import last_versions
-from tests.integration.project import ROOT, Project, until
-from tests.integration.test_interrupted import same_recipe, trainers
+from tests.integration.project import ROOT, Project, make_project, until
+from tests.journeys.test_stopped import same_recipe, trainers
 from trainer.checkpoint import publish
 
 KILLS = ["run"] * 12 + ["trainer"] * 4 + ["daemon"] * 3 + ["launched run"]
@@ -140,9 +141,7 @@ KILLERS = {
 }
 
 
-def test_twenty_kills_at_random_moments(
-    finished: Project, make_project: Callable[[Path], Project], tmp_path: Path
-) -> None:
+def test_twenty_kills_at_random_moments(finished: Project, tmp_path: Path) -> None:
     seed = int(os.environ.get("GROUNDWORK_SEED", time.time()))
     print(f"GROUNDWORK_SEED={seed}")
     chance = random.Random(seed)

@@ -14,7 +14,7 @@ import pytest
 from pipeline.steps.training import plan
 from pipeline.store import keys
 from tests import slurm_cluster
-from tests.integration.project import TRAINING, Project, until
+from tests.integration.project import TRAINING, Project, make_project, until
 from tests.ray_cluster import RayCluster
 from trainer.system.durable import read_json_lines
 
@@ -22,7 +22,7 @@ TOKENS = 65_536
 
 
 @pytest.fixture
-def make(make_project: Callable[[Path], Project], tmp_path: Path) -> Callable[[str, dict[str, Any]], Project]:
+def make(tmp_path: Path) -> Callable[[str, dict[str, Any]], Project]:
     """A project with its tokens ready, whose training lasts for some seconds, launched in this way."""
 
     def make(name: str, launch: dict[str, Any]) -> Project:

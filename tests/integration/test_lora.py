@@ -4,7 +4,6 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,8 @@ from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.steps.training import plan
 from pipeline.store import keys
 from pipeline.store.store import Store
-from tests.integration.project import Project, conversations, until
-from tests.integration.test_interrupted import trainers
+from tests.integration.project import Project, conversations, make_chat_project, until
+from tests.journeys.test_stopped import trainers
 from tests.pipeline.steps.export.test_gguf import LlamaCpp
 
 pytestmark = pytest.mark.slow
@@ -46,9 +45,7 @@ def hashes(checkpoint: Checkpoint) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def pretrained(
-    make_chat_project: Callable[[Path], Project], tmp_path_factory: pytest.TempPathFactory
-) -> Project:
+def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A model whose tokenizer has no control tokens: the section appends them, and an adapter has to learn
     them.
     """

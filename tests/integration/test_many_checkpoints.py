@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import dagster as dg
@@ -19,7 +18,7 @@ from dagster_webserver.webserver import DagsterWebserver
 from starlette.testclient import TestClient
 
 from pipeline.assets.checkpoints import CHECKPOINTS, KEY
-from tests.integration.project import ROOT, Project
+from tests.integration.project import ROOT, Project, make_project
 from tests.integration.test_pretrain import materializations
 
 CHECKPOINT_COUNT = 1000
@@ -37,10 +36,7 @@ def processor_seconds() -> float:
 
 @pytest.mark.slow
 def test_a_thousand_checkpoints_are_answered_within_three_seconds(
-    finished: Project,
-    make_project: Callable[[Path], Project],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    finished: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = make_project(tmp_path)
     project.recipe = yaml.safe_load(yaml.safe_dump(finished.recipe))

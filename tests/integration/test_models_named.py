@@ -19,7 +19,7 @@ from pipeline.cli import main
 from pipeline.steps.model.evaluate import evaluate_checkpoint
 from pipeline.store import keys
 from tests.integration.project import Project
-from tests.integration.test_benchmarks import ask
+from tests.journeys.test_benchmarks import ask
 from tests.pipeline.steps.export.hub_server import UploadHub
 
 pytestmark = pytest.mark.slow

@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from tokenizers import Tokenizer
 
-from tests.integration.project import ROOT, Project, python_topics
+from tests.integration.project import ROOT, make_project, python_topics
 from tests.pipeline.stages.pii.test_lists import LISTS
 
 pytestmark = pytest.mark.slow
@@ -46,9 +46,7 @@ def contents(file: Path) -> bytes:
     return "\n".join(str(value) for column in texts for value in column.to_pylist()).encode()
 
 
-def test_no_raw_value_is_in_store_database_logs_or_exports_after_a_run(
-    make_project: Callable[[Path], Project], tmp_path: Path
-) -> None:
+def test_no_raw_value_is_in_store_database_logs_or_exports_after_a_run(tmp_path: Path) -> None:
     project = make_project(tmp_path / "project")
     rows = list(documents())
     (project.directory / "topics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -1,7 +1,6 @@
 """Rows of all forms, and conversations that cannot be asked, through the jobs `sft` and `align`."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,14 +9,12 @@ from pipeline.recipe import variants
 from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.store import keys
 from pipeline.store.store import Store
-from tests.integration.project import Project
+from tests.integration.project import make_chat_project
 from tests.pipeline.sources.talks import files
 
 
 @pytest.mark.slow
-def test_rows_of_all_forms_and_talks_that_cannot_be_asked_go_through_both_jobs(
-    make_chat_project: Callable[[Path], Project], tmp_path: Path
-) -> None:
+def test_rows_of_all_forms_and_talks_that_cannot_be_asked_go_through_both_jobs(tmp_path: Path) -> None:
     project = make_chat_project(tmp_path / "random")
     project.recipe["training"] |= {"seq_len": 256, "micro_batch_size": 2}
     project.recipe["checks"] = {"max_set_aside_share": 0.9}

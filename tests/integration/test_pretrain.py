@@ -1,7 +1,6 @@
 """`dagster job execute -j pretrain`, typed as the README says, from text to a model that others can open."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import dagster as dg
@@ -14,7 +13,7 @@ from pipeline.cli import main
 from pipeline.cli.summary import ui_command
 from pipeline.store import keys
 from pipeline.store.keys import Key
-from tests.integration.project import ROOT, Project
+from tests.integration.project import ROOT, Project, make_project
 from trainer.config import SamplesConfig
 from trainer.hf import load_model
 from trainer.run.evaluation.generate import complete_with_model_of
@@ -195,7 +194,7 @@ def test_the_summary_prints_the_command_that_shows_this_recipe_and_this_store(
 
 @pytest.mark.slow
 def test_the_same_recipe_from_scratch_gives_the_same_shards_and_weights(
-    finished: Project, make_project: Callable[[Path], Project], tmp_path: Path
+    finished: Project, tmp_path: Path
 ) -> None:
     again = make_project(tmp_path)
     again.recipe = yaml.safe_load(yaml.safe_dump(finished.recipe))  # the same corpus file, another store

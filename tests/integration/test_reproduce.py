@@ -4,12 +4,11 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.integration.project import ROOT, Project
+from tests.integration.project import ROOT, Project, make_project
 
 
 def run_directory(project: Project) -> Path:
@@ -19,9 +18,7 @@ def run_directory(project: Project) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("changed", [False, True], ids=["same corpus", "changed corpus"])
-def test_the_printed_commands_make_the_same_checkpoint(
-    make_project: Callable[[Path], Project], tmp_path: Path, changed: bool
-) -> None:
+def test_the_printed_commands_make_the_same_checkpoint(tmp_path: Path, changed: bool) -> None:
     """Two clones of the committed code: the first trains, the commands that it prints are followed in the
     other. The source of the corpus may have changed in between.
     """

@@ -1,12 +1,11 @@
 """A person who starts a run always sees what it does, and a log has lines alone."""
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.integration.project import PATIENCE, Project
+from tests.integration.project import PATIENCE, Project, make_project
 from tests.pseudo_terminal import CTRL_C, InTerminal
 
 SILENCE_SECONDS = 2.0 * PATIENCE  # other tests run meanwhile
@@ -20,9 +19,7 @@ def started(project: Project) -> InTerminal:
 
 
 @pytest.mark.slow
-def test_a_run_in_a_terminal_is_never_silent_and_goes_on_after_ctrl_c(
-    make_project: Callable[[Path], Project], tmp_path: Path
-) -> None:
+def test_a_run_in_a_terminal_is_never_silent_and_goes_on_after_ctrl_c(tmp_path: Path) -> None:
     project = make_project(tmp_path)
     with started(project) as stopped:
         stopped.until(lambda _: stopped.seen("training", "loss", " left"))
@@ -55,9 +52,7 @@ def test_a_run_in_a_terminal_is_never_silent_and_goes_on_after_ctrl_c(
 
 
 @pytest.mark.slow
-def test_without_a_terminal_there_is_not_one_carriage_return(
-    make_project: Callable[[Path], Project], tmp_path: Path
-) -> None:
+def test_without_a_terminal_there_is_not_one_carriage_return(tmp_path: Path) -> None:
     status, said = make_project(tmp_path).run()
     assert status == 0
     assert not {"\r", "\x1b", "█", "⠋"} & {*said}

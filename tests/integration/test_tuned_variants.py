@@ -3,7 +3,6 @@ its own.
 """
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import dagster as dg
@@ -17,13 +16,13 @@ from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.store import keys
 from pipeline.store.cleanup import gc
 from pipeline.store.store import Store
-from tests.integration.project import Project
+from tests.integration.project import Project, make_chat_project
 
 HOT = {"post_training": {"sft": {"training": {"optimizer": {"lr": 1e-2}}}}}
 
 
 @pytest.fixture(scope="module")
-def tuned(make_chat_project: Callable[[Path], Project], tmp_path_factory: pytest.TempPathFactory) -> Project:
+def tuned(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """The recipe and a variant of it, whose section `sft` differs."""
     project = make_chat_project(tmp_path_factory.mktemp("tuned"))
     del project.recipe["post_training"]["dpo"]

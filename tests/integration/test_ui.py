@@ -14,8 +14,8 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from tests.integration.project import Project, until
-from tests.integration.test_interrupted import trainers
+from tests.integration.project import Project, make_project, until
+from tests.journeys.test_stopped import trainers
 
 STEPS = 500
 SHOTS = os.environ.get("GROUNDWORK_SHOTS")  # a directory for pictures of what the test saw
@@ -76,7 +76,7 @@ class Cockpit:
 
 
 @pytest.fixture
-def cockpit(make_project: Callable[[Path], Project], tmp_path: Path) -> Iterator[Cockpit]:
+def cockpit(tmp_path: Path) -> Iterator[Cockpit]:
     """A project with token shards, and a training that takes about a minute."""
     project = make_project(tmp_path)
     training = project.recipe["training"]
@@ -177,7 +177,7 @@ def test_a_person_makes_a_stage_stops_a_training_goes_on_and_looks_at_a_checkpoi
 
 
 def test_materialize_all_trains_a_fresh_store_and_only_what_is_on_disk_can_be_evaluated(
-    make_project: Callable[[Path], Project], tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     with opened(make_project(tmp_path)) as cockpit:
         cockpit.open("/locations/pipeline.definitions/jobs/pretrain/playground")

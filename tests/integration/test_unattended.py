@@ -7,7 +7,6 @@ import importlib
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import dagster as dg
@@ -23,7 +22,7 @@ from pipeline.assets.operations.alerts import WEBHOOK_VARIABLE
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.operations.sensors import disk_nearly_full, run_failed, training_finished
 from pipeline.store.errors import PipelineError
-from tests.integration.project import ROOT, Project
+from tests.integration.project import ROOT, Project, make_project
 from tests.pipeline.assets.test_launchpad import opened
 
 
@@ -98,10 +97,7 @@ def test_a_finished_training_is_told_to_the_webhook_with_its_figures_and_a_reuse
 
 
 def test_a_disk_that_becomes_full_is_one_alert(
-    webhook: tuple[str, list[dict[str, str]]],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    make_project: Callable[[Path], Project],
+    webhook: tuple[str, list[dict[str, str]]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     make_project(tmp_path).enter(monkeypatch)
     address, received = webhook
@@ -337,9 +333,7 @@ def test_a_run_whose_recipe_became_invalid_fails_with_the_reason_before_its_step
         assert {record.status.value for record in latest} <= {"SUCCEEDED", "FAILED"}  # as before this run
 
 
-def test_a_run_whose_recipe_was_broken_while_it_waited_is_told_with_the_mistake(
-    make_project: Callable[[Path], Project], tmp_path: Path
-) -> None:
+def test_a_run_whose_recipe_was_broken_while_it_waited_is_told_with_the_mistake(tmp_path: Path) -> None:
     project = make_project(tmp_path)
     project.recipe["training"] = {**project.recipe["training"], "max_tokens": 1000}
     environment = project.environment()

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import dagster as dg
@@ -21,7 +20,7 @@ from pipeline.store import keys
 from pipeline.store.cleanup import gc
 from pipeline.store.files import Files
 from pipeline.store.store import Store
-from tests.integration.project import Project
+from tests.integration.project import Project, make_project
 
 STRICT, EVEN, FAST = (
     {"quality": {"min_words": 200}},
@@ -41,7 +40,7 @@ EIGHT = {
 
 
 @pytest.fixture
-def project(make_project: Callable[[Path], Project], tmp_path: Path) -> Project:
+def project(tmp_path: Path) -> Project:
     project = make_project(tmp_path)
     project.recipe["variants"] = {"strict": STRICT, "fast": FAST}
     return project
@@ -182,7 +181,7 @@ def test_eight_variants_write_the_union_of_what_differs_and_an_edit_reruns_what_
 @pytest.mark.slow
 @pytest.mark.parametrize("seconds", [4.0, 9.0, 15.0])
 def test_variants_at_once_beside_a_retokenization_and_a_kill_make_what_each_makes_alone(
-    make_project: Callable[[Path], Project], project: Project, tmp_path: Path, seconds: float
+    project: Project, tmp_path: Path, seconds: float
 ) -> None:
     alone = make_project(tmp_path / "alone")
     alone.recipe["variants"] = project.recipe["variants"]

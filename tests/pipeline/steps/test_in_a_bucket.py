@@ -25,7 +25,7 @@ from pipeline.store.store import Store
 pytest.importorskip("ray")
 
 from tests.integration.project import python_topics
-from tests.pipeline.steps.test_on_ray import make, manifests, write_sources
+from tests.journeys.test_cluster import make, manifests, write_sources
 from tests.ray_cluster import RayCluster, engine_on, started
 from tests.traces import bytes_with, pieces
 

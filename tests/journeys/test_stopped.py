@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.integration.project import PATIENCE, ROOT, Project, until
+from tests.integration.project import PATIENCE, ROOT, Project, make_project, until
 
 
 def half_done(project: Project, key: str) -> Callable[[], bool]:
@@ -38,9 +38,7 @@ def same_recipe(project: Project, finished: Project) -> Project:
 
 
 @pytest.mark.slow
-def test_killed_in_training_it_goes_on_from_the_newest_checkpoint(
-    finished: Project, make_project: Callable[[Path], Project], tmp_path: Path
-) -> None:
+def test_killed_in_training_it_goes_on_from_the_newest_checkpoint(finished: Project, tmp_path: Path) -> None:
     project = same_recipe(make_project(tmp_path), finished)
     project.run_until(trained_a_while(project))
     until(lambda: not trainers(project), 30, lambda: "the trainer outlived the run that started it")
@@ -54,7 +52,7 @@ def test_killed_in_training_it_goes_on_from_the_newest_checkpoint(
     "key", ["corpora/topics/raw", "corpora/stdlib/scrubbed", "corpora/stdlib/signals", "token_shards/topics"]
 )
 def test_killed_in_a_stage_it_goes_on_from_the_last_whole_part(
-    finished: Project, make_project: Callable[[Path], Project], tmp_path: Path, key: str
+    finished: Project, tmp_path: Path, key: str
 ) -> None:
     project = same_recipe(make_project(tmp_path), finished)
     project.run_until(half_done(project, key))
@@ -94,7 +92,7 @@ def test_killed_in_an_evaluation_it_leaves_no_trainer_behind(tmp_path: Path) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_stopped_by_a_signal_it_saves_and_leaves_nothing_running(
-    finished: Project, make_project: Callable[[Path], Project], tmp_path: Path, number: signal.Signals
+    finished: Project, tmp_path: Path, number: signal.Signals
 ) -> None:
     project = same_recipe(make_project(tmp_path), finished)
     project.run_until(trained_a_while(project), number)
@@ -107,7 +105,7 @@ def test_stopped_by_a_signal_it_saves_and_leaves_nothing_running(
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("job", ["pretrain", "corpus"])
 def test_stopped_while_it_prepares_it_ends_in_one_sentence(
-    make_project: Callable[[Path], Project], tmp_path: Path, job: str, number: signal.Signals
+    tmp_path: Path, job: str, number: signal.Signals
 ) -> None:
     """At a moment of the first seconds after Dagster itself is loaded, a new one in each run of the tests."""
     moment = random.uniform(0, 3)

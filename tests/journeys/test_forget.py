@@ -19,7 +19,14 @@ from pipeline.steps.lineage.documents import CorpusText
 from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.store import keys
 from pipeline.store.store import Store
-from tests.integration.project import Project, conversations, preferences, until
+from tests.integration.project import (
+    Project,
+    conversations,
+    make_chat_project,
+    make_project,
+    preferences,
+    until,
+)
 from tests.integration.test_variants import partition
 from tests.traces import END, bytes_with, pieces
 
@@ -28,7 +35,7 @@ DUPLICATES = ("again", "almost")  # which would come back
 
 @pytest.mark.slow
 def test_a_forgotten_document_leaves_no_byte_and_the_weights_of_a_store_that_never_had_it(
-    make_project: Callable[[Path], Project], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = make_project(tmp_path / "had")
     assert project.run()[0] == 0
@@ -85,7 +92,7 @@ def weights(store: Store) -> dict[str, str]:
 
 @pytest.mark.slow
 def test_beside_a_run_nothing_is_removed_while_it_prepares_and_nothing_deleted_until_it_ends(
-    make_project: Callable[[Path], Project], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     project = make_project(tmp_path)
     project.recipe["training"]["max_tokens"] = 131_072
@@ -117,7 +124,7 @@ TUNED = (WORD, *DUPLICATES)  # which are words, too
 
 
 @pytest.fixture(scope="module")
-def make_everything(make_chat_project: Callable[[Path], Project]) -> Callable[[Path], Project]:
+def make_everything() -> Callable[[Path], Project]:
     """A project that keeps text in as many places as possible."""
 
     def make(directory: Path) -> Project:

@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.steps.training import plan
 from pipeline.store import keys
 from pipeline.store.store import Store
-from tests.integration.project import Project, conversations
+from tests.integration.project import Project, conversations, make_chat_project
 from tests.pipeline.steps.export.test_gguf import LlamaCpp
 from trainer.run.evaluation.conversation import ChatFormat
 
@@ -52,9 +51,7 @@ def command(project: Project, *arguments: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def aligned(
-    make_chat_project: Callable[[Path], Project], tmp_path_factory: pytest.TempPathFactory
-) -> Project:
+def aligned(tmp_path_factory: pytest.TempPathFactory) -> Project:
     project = make_chat_project(tmp_path_factory.mktemp("aligned"))
     for job in ("pretrain", "align"):
         status, said = project.run(job=job)
@@ -143,9 +140,7 @@ def test_the_store_keeps_what_the_sections_use(aligned: Project) -> None:
         "corpora/dpo_words/raw/*/manifest.json",
     ],
 )
-def test_killed_anywhere_it_ends_in_the_same_bytes(
-    aligned: Project, make_chat_project: Callable[[Path], Project], tmp_path: Path, place: str
-) -> None:
+def test_killed_anywhere_it_ends_in_the_same_bytes(aligned: Project, tmp_path: Path, place: str) -> None:
     project = make_chat_project(tmp_path / "killed")
     status, said = project.run()
     assert status == 0, said

@@ -231,7 +231,7 @@ def test_a_run_whose_head_or_node_is_gone_ends_in_a_sentence_and_the_next_one_co
 RUN = """
 import sys
 from pathlib import Path
-from tests.pipeline.steps.test_on_ray import make
+from tests.journeys.test_cluster import make
 from tests.ray_cluster import engine_on
 make(Path(sys.argv[2]), Path(sys.argv[3]), engine_on(sys.argv[1]))
 """

@@ -1,18 +1,17 @@
 """A question to `decide`, from the first run to the word, on real runs."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from pydoc_data.topics import topics
 
 import pytest
 
 from pipeline.cli import main
-from tests.integration.project import Project
+from tests.integration.project import Project, make_project
 
 
 @pytest.fixture
-def project(make_project: Callable[[Path], Project], tmp_path: Path) -> Project:
+def project(tmp_path: Path) -> Project:
     project = make_project(tmp_path / "project")
     unread = project.directory / "unread.jsonl"
     unread.write_text("".join(json.dumps({"text": text}) + "\n" for _, text in sorted(topics.items())[40:50]))

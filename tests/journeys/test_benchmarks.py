@@ -4,7 +4,6 @@ import json
 import math
 import multiprocessing
 import re
-from collections.abc import Callable
 from pathlib import Path
 from pydoc_data.topics import topics
 
@@ -22,7 +21,7 @@ from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.store import keys
 from pipeline.store.store import Store
 from pipeline.store.training_runs import saved_steps
-from tests.integration.project import Project, until
+from tests.integration.project import Project, make_project, until
 
 KEY = dg.AssetKey("benchmarks")
 
@@ -47,10 +46,7 @@ def ask(path: Path, words: int, times: int = 1) -> Path:
 
 @pytest.mark.slow
 def test_a_run_answers_its_benchmarks_and_leaves_their_texts_out_of_its_training(
-    make_project: Callable[[Path], Project],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     project = make_project(tmp_path / "project")
     chapters = {"name": "chapters", "path": str(ask(project.directory / "chapters.jsonl", words=14))}
@@ -131,10 +127,7 @@ def test_a_killed_benchmark_goes_on_after_the_last_one_that_is_complete(
 
 @pytest.mark.slow
 def test_each_variant_is_scored_on_the_same_text_as_transformers_scores_it(
-    make_project: Callable[[Path], Project],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     project = make_project(tmp_path / "project")
     unread = project.directory / "unread.jsonl"

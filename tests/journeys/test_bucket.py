@@ -5,7 +5,6 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from pipeline.store import keys
 from pipeline.store.bucket.files import cache_of
 from pipeline.store.files import MANIFEST
 from pipeline.store.store import Store
-from tests.integration.project import Project, python_topics
+from tests.integration.project import Project, make_project, python_topics
 from tests.s3_server import S3, proxied
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("s3_environment")]
@@ -88,7 +87,7 @@ def lasting(manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_run_in_a_bucket_is_that_of_a_directory_and_every_command_reads_it(
-    make_project: Callable[[Path], Project], server: S3, tmp_path: Path
+    server: S3, tmp_path: Path
 ) -> None:
     project = make_project(tmp_path / "project")
     status, said = project.run()
@@ -145,7 +144,7 @@ def test_a_run_in_a_bucket_is_that_of_a_directory_and_every_command_reads_it(
 
 
 def test_a_training_that_was_killed_resumes_on_a_machine_with_an_empty_cache(
-    make_project: Callable[[Path], Project], server: S3, tmp_path: Path
+    server: S3, tmp_path: Path
 ) -> None:
     project = make_project(tmp_path / "project")
     project.recipe["training"] = project.recipe["training"] | {"max_tokens": 65_536}
@@ -167,9 +166,7 @@ def test_a_training_that_was_killed_resumes_on_a_machine_with_an_empty_cache(
     assert other.content() == content
 
 
-def test_two_runs_of_one_recipe_at_once_end_in_one_version_each(
-    make_project: Callable[[Path], Project], server: S3, tmp_path: Path
-) -> None:
+def test_two_runs_of_one_recipe_at_once_end_in_one_version_each(server: S3, tmp_path: Path) -> None:
     first = make_project(tmp_path / "first")
     second = Project(tmp_path / "second", first.recipe)
     second.directory.mkdir()
@@ -214,7 +211,7 @@ def test_other_programs_read_what_lies_in_the_bucket(server: S3, tmp_path: Path)
 
 
 def test_training_on_nodes_that_share_no_cache_is_refused_before_any_data_is_made(
-    make_project: Callable[[Path], Project], server: S3, tmp_path: Path
+    server: S3, tmp_path: Path
 ) -> None:
     pytest.importorskip("ray")
     if os.geteuid() != 0 or shutil.which("unshare") is None:
