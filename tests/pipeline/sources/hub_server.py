@@ -31,7 +31,7 @@ def parquet(compression: str = "snappy", **columns: list[Any]) -> bytes:
 
 
 class Hub(ThreadingHTTPServer):
-    """As much of the hub's API as reading a data set takes: `files` by commit, the newest commit last."""
+    """The repository org/set: `files` by commit, the newest commit last."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -81,7 +81,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self.server.asked.append(path)
         parts = path.strip("/").split("/")
-        if parts[:4] == ["api", "datasets", "org", "set"]:
+        if parts[0] == "api" and parts[2:4] == ["org", "set"]:
             kind, revision, inside = (
                 [*parts[4:], "info", "main"][0],
                 (parts[5] if len(parts) > 5 else "main"),
