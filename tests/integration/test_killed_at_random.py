@@ -14,7 +14,6 @@ from pathlib import Path
 import dagster as dg
 import pytest
 import yaml
-from tests.integration.test_interrupted import same_recipe, trainers
 
 from pipeline.assets.operations.orphaned_runs import process_of
 from pipeline.store import last_versions

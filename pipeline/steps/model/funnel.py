@@ -10,7 +10,6 @@ from trainer.system import figures
 DOCUMENTS = ("documents", "kept by quality", "kept by dedup")
 BYTES = ("bytes read", "bytes scrubbed", "bytes tokenized")
 TOKENS = ("train tokens", "validation tokens")
-LEGEND = 6  # corpora in a row
 Counts = Callable[[Key], Mapping[str, int]]  # of an asset
 
 
