@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 import yaml
 
+from pipeline.recipe import variants
 from pipeline.recipe.loading import load_recipe
 from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.store.store import Store
@@ -65,6 +66,10 @@ class Project:
         """The store as a run with these overrides sees it."""
         written, changed = load_recipe(self.write_recipe()), load_recipe(self.write_recipe(), dict(overrides))
         return Store(self.home / "store", RecipeVersions(changed, written))
+
+    def variant_store(self, name: str) -> Store:
+        """The store as a run of a variant, or of a section, sees it."""
+        return Store(self.home / "store", RecipeVersions(variants.load(self.write_recipe(), name)))
 
     def write_recipe(self) -> Path:
         path, written = self.directory / "recipe.yaml", yaml.safe_dump(self.recipe)

@@ -10,13 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-from pipeline.recipe import variants
 from pipeline.recipe.loading import load_recipe
 from pipeline.steps.lineage.checkpoints import Checkpoint
-from pipeline.steps.recipe_versions import RecipeVersions
+from pipeline.steps.model import evaluate
 from pipeline.steps.training import plan
 from pipeline.store import keys
-from pipeline.store.store import Store
 from tests.integration.project import Project, conversations, make_chat_project, until
 from tests.journeys.test_stopped import trainers
 from tests.pipeline.steps.export.test_gguf import LlamaCpp
@@ -26,16 +24,12 @@ LORA = {"rank": 8, "alpha": 16}
 WEIGHTS = ("adapter/adapter_model.safetensors", "hf/model.safetensors")
 
 
-def store(project: Project, section: str) -> Store:
-    return Store(project.home / "store", RecipeVersions(variants.load(project.write_recipe(), section)))
-
-
 def last_checkpoint(project: Project, section: str) -> Checkpoint:
-    return plan.last_checkpoint(store(project, section))
+    return plan.last_checkpoint(project.variant_store(section))
 
 
 def exported(project: Project, section: str) -> Path:
-    return store(project, section).current(keys.EXPORTED_MODEL).directory()
+    return project.variant_store(section).current(keys.EXPORTED_MODEL).directory()
 
 
 def hashes(checkpoint: Checkpoint) -> dict[str, str]:
@@ -83,9 +77,7 @@ def test_peft_opens_the_adapter_over_the_base_and_it_is_the_exported_model(adapt
 
 
 def test_the_base_which_knows_no_conversations_is_compared_on_text_alone(adapted: Project) -> None:
-    tuning = json.loads(store(adapted, "sft").current(keys.EVALUATION).only("evaluation").read_text())[
-        "tuning"
-    ]
+    tuning = evaluate.read(adapted.variant_store("sft").current(keys.EVALUATION))["tuning"]
     assert tuning["losses"]["before"]["answers"] is None
     assert tuning["losses"]["before"]["text"]["loss"] > 0
     assert tuning["kinds"][-1]["stops after"] > 0.9 and "stops before" not in tuning["kinds"][-1]
@@ -140,7 +132,7 @@ def test_preferences_are_learnt_from_the_merged_weights(adapted: Project, tmp_pa
         assert hashes(last_checkpoint(one, "sft")) == sft
         lineage = last_checkpoint(one, "dpo").lineage
         assert lineage["pretrained"]["lineage"]["variant"] == "sft"
-        evaluation = json.loads(store(one, "dpo").current(keys.EVALUATION).only("evaluation").read_text())
+        evaluation = evaluate.read(one.variant_store("dpo").current(keys.EVALUATION))
         assert evaluation["tuning"]["losses"]["after"]["answers"]["accuracy"] > 0.5
     assert not (last_checkpoint(adapted, "dpo").path / "adapter").exists()
     settings = json.loads((last_checkpoint(project, "dpo").path / "adapter/adapter_config.json").read_text())

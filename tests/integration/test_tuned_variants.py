@@ -10,12 +10,9 @@ import pytest
 import yaml
 
 from pipeline.cli import main
-from pipeline.recipe.variants import load
 from pipeline.steps.model import evaluate
-from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.store import keys
 from pipeline.store.cleanup import gc
-from pipeline.store.store import Store
 from tests.integration.project import Project, make_chat_project
 
 HOT = {"post_training": {"sft": {"training": {"optimizer": {"lr": 1e-2}}}}}
@@ -37,17 +34,13 @@ def tuned(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return project
 
 
-def store_of(project: Project, variant: str) -> Store:
-    return Store(project.home / "store", RecipeVersions(load(project.write_recipe(), variant)))
-
-
 def number(project: Project, key: str) -> int:
     return len(list((project.home / "store" / key).glob("[!.]*/manifest.json")))
 
 
 @pytest.mark.slow
 def test_a_variant_of_a_section_shares_all_but_its_own_training(tuned: Project) -> None:
-    base, hot = store_of(tuned, "sft"), store_of(tuned, "hot/sft")
+    base, hot = tuned.variant_store("sft"), tuned.variant_store("hot/sft")
     for shared in (keys.DEDUP, keys.TOKENIZER, keys.token_shards("sft_words"), keys.BASE_MODEL):
         assert base.current(shared).path == hot.current(shared).path
     assert base.current(keys.EXPORTED_MODEL).data_version != hot.current(keys.EXPORTED_MODEL).data_version
@@ -71,7 +64,7 @@ def test_commands_take_the_section_of_a_variant_by_its_name(
         assert main(arguments) == 0
         return capsys.readouterr().out
 
-    exported = str(store_of(tuned, "hot/sft").current(keys.EXPORTED_MODEL).path)
+    exported = str(tuned.variant_store("hot/sft").current(keys.EXPORTED_MODEL).path)
     assert exported in told("summary", "--variant", "hot/sft")
     assert exported not in told("summary", "--variant", "sft")
     assert ", variant hot/sft" in told("lineage", "--variant", "hot/sft")
@@ -106,7 +99,7 @@ def test_tunings_are_compared_on_held_out_answers_and_missing_seeds_are_trained(
     assert (found["seeds"], list(found["rows"])) == (2, ["sft_words.answers"])
     assert found["total"] == found["rows"]["sft_words.answers"]
     bits = [
-        evaluate.read(store_of(project, name).current(keys.EVALUATION))["bits_per_byte"]
+        evaluate.read(project.variant_store(name).current(keys.EVALUATION))["bits_per_byte"]
         for name in ("sft", "base.2/sft", "hot/sft", "hot.2/sft")
     ]
     assert found["total"]["value"] == pytest.approx(sum(bits[2:]) / 2 - sum(bits[:2]) / 2, abs=2e-3)
@@ -122,4 +115,4 @@ def test_a_variant_that_is_gone_keeps_its_model_and_what_that_was_made_of(
     recorded = {path.name for path in (project.home / "store" / "recipes").iterdir()}
     assert len([name for name in recorded if name.startswith("tiny-hot-sft-")]) == 1
     del project.recipe["variants"]
-    assert gc.find(Store(project.home / "store", RecipeVersions(load(project.write_recipe(), "sft")))) == []
+    assert gc.find(project.variant_store("sft")) == []

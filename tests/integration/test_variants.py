@@ -19,7 +19,6 @@ from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.store import keys
 from pipeline.store.cleanup import gc
 from pipeline.store.files import Files
-from pipeline.store.store import Store
 from tests.integration.project import Project, make_project
 
 STRICT, EVEN, FAST = (
@@ -48,10 +47,6 @@ def project(tmp_path: Path) -> Project:
 
 def partition(name: str) -> tuple[str, str]:
     return "--tags", json.dumps({"dagster/partition": name})
-
-
-def store_of(project: Project, variant: str) -> Store:
-    return Store(project.home / "store", RecipeVersions(load(project.write_recipe(), variant)))
 
 
 def command(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -86,7 +81,7 @@ def bytes_of(project: Project, paths: set[str]) -> int:
 
 
 def weights(project: Project, variant: str) -> str:
-    exported = store_of(project, variant).current(keys.EXPORTED_MODEL)
+    exported = project.variant_store(variant).current(keys.EXPORTED_MODEL)
     return next(part.files["model.safetensors"].sha256 for part in exported.parts)
 
 
@@ -109,7 +104,7 @@ def test_a_variant_shares_what_it_does_not_change_and_is_found_by_name(
         said = capsys.readouterr()
         return said.err if status else said.out
 
-    base, fast = store_of(project, "base"), store_of(project, "fast")
+    base, fast = project.variant_store("base"), project.variant_store("fast")
     for key in (keys.DEDUP, keys.TOKENIZER, keys.token_shards("topics")):
         assert base.current(key).path == fast.current(key).path
     assert weights(project, "base") != weights(project, "fast")
@@ -138,7 +133,7 @@ def test_a_variant_shares_what_it_does_not_change_and_is_found_by_name(
     del project.recipe["variants"]["fast"]  # its model stays, and the data that its lineage names
     project.write_recipe()
     assert "no variant is named 'fast'" in told("summary", "--variant", "fast", status=2)
-    assert {item.paths[0].parent.name for item in gc.find(store_of(project, "base"))} == set()
+    assert {item.paths[0].parent.name for item in gc.find(project.variant_store("base"))} == set()
 
 
 def test_a_partition_that_is_no_variant_is_refused_before_anything_runs(project: Project) -> None:
@@ -167,7 +162,7 @@ def test_eight_variants_write_the_union_of_what_differs_and_an_edit_reruns_what_
     written = bytes_of(project, versions(project))
     eight_times = sum(bytes_of(project, one) for one in used.values())
     assert written == union < 0.5 * eight_times, (written, union, eight_times)
-    assert gc.find(store_of(project, "base")) == []
+    assert gc.find(project.variant_store("base")) == []
 
     before = versions(project)
     assert command(project, "variants", "run").returncode == 0
@@ -205,5 +200,5 @@ def test_variants_at_once_beside_a_retokenization_and_a_kill_make_what_each_make
     for variant in ("strict", "fast"):
         assert weights(project, variant) == weights(alone, variant)
         for key in (keys.DEDUP, keys.TOKENIZER, keys.token_shards("topics"), keys.token_shards("stdlib")):
-            ours, theirs = (store_of(one, variant).current(key) for one in (project, alone))
+            ours, theirs = (one.variant_store(variant).current(key) for one in (project, alone))
             assert ours.data_version == theirs.data_version, key

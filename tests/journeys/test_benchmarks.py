@@ -14,10 +14,8 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from pipeline.cli import main
-from pipeline.recipe.variants import load
 from pipeline.sources.benchmarks.source import NamedBenchmark
 from pipeline.steps.model.benchmark import benchmark_checkpoint, named
-from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.store import keys
 from pipeline.store.store import Store
 from pipeline.store.training_runs import saved_steps
@@ -142,7 +140,7 @@ def test_each_variant_is_scored_on_the_same_text_as_transformers_scores_it(
     for variant in ("base", "wide"):
         status, said = project.run("--tags", json.dumps({"dagster/partition": variant}))
         assert status == 0, said
-        store = Store(project.home / "store", RecipeVersions(load(project.write_recipe(), variant)))
+        store = project.variant_store(variant)
         assert store.current(keys.contamination("topics")).counts["contaminated/unread"]
         windows = pq.read_table(store.current(keys.evaluation_text("unread")).only("windows").path)
         evaluation = json.loads((store.current(keys.EVALUATION).path / "evaluation.json").read_text())

@@ -10,12 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.recipe import variants
 from pipeline.steps.lineage.checkpoints import Checkpoint
-from pipeline.steps.recipe_versions import RecipeVersions
+from pipeline.steps.model import evaluate
 from pipeline.steps.training import plan
 from pipeline.store import keys
-from pipeline.store.store import Store
 from tests.integration.project import Project, conversations, make_chat_project
 from tests.pipeline.steps.export.test_gguf import LlamaCpp
 from trainer.run.evaluation.conversation import ChatFormat
@@ -23,14 +21,9 @@ from trainer.run.evaluation.conversation import ChatFormat
 SECTIONS = ("sft", "dpo")
 
 
-def store(project: Project, section: str) -> Store:
-    recipe = variants.load(project.write_recipe(), section)
-    return Store(project.home / "store", RecipeVersions(recipe))
-
-
 def content(project: Project, section: str) -> dict[str, str]:
     """The weights of a section's export, and the data version of each of its stages."""
-    of_section = store(project, section)
+    of_section = project.variant_store(section)
     (part,) = of_section.current(keys.EXPORTED_MODEL).parts[:1]
     versions = {
         key: of_section.current(key).data_version
@@ -60,7 +53,7 @@ def aligned(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 
 def last_checkpoint(project: Project, section: str) -> Checkpoint:
-    return plan.last_checkpoint(store(project, section))
+    return plan.last_checkpoint(project.variant_store(section))
 
 
 @pytest.mark.slow
@@ -82,7 +75,7 @@ def test_the_lineage_and_the_card_say_how_long_a_section_was_trained(aligned: Pr
     assert training["max_tokens"] == checkpoint.tokens > training["global_batch_tokens"]
     assert training["schedule"]["warmup_tokens"] == round(checkpoint.tokens / 50)
     steps = checkpoint.tokens // training["global_batch_tokens"]
-    card = (store(aligned, section).current(keys.EXPORTED_MODEL).path / "README.md").read_text(
+    card = (aligned.variant_store(section).current(keys.EXPORTED_MODEL).path / "README.md").read_text(
         encoding="utf-8"
     )
     assert re.search(rf"\| steps \| {steps:,}\b", card)
@@ -111,14 +104,12 @@ def test_what_is_up_to_date_is_not_made_again(aligned: Project) -> None:
 @pytest.mark.slow
 def test_tuning_is_measured_beside_what_was_there_before(aligned: Project) -> None:
     for section in SECTIONS:
-        evaluation = json.loads(
-            store(aligned, section).current(keys.EVALUATION).only("evaluation").read_text()
-        )
+        evaluation = evaluate.read(aligned.variant_store(section).current(keys.EVALUATION))
         losses = evaluation["tuning"]["losses"]
         assert losses["before"].keys() == losses["after"].keys() == {"answers", "text"}
         assert evaluation["tuning"]["kinds"][-1]["asked"] > 0
     assert losses["after"]["answers"]["accuracy"] > 0.5
-    sft = json.loads(store(aligned, "sft").current(keys.EVALUATION).only("evaluation").read_text())["tuning"]
+    sft = evaluate.read(aligned.variant_store("sft").current(keys.EVALUATION))["tuning"]
     assert sft["losses"]["after"]["answers"]["loss"] < sft["losses"]["before"]["answers"]["loss"] / 2
 
 
@@ -160,7 +151,7 @@ def test_other_programs_ask_alike_and_answer_alike(aligned: Project, tmp_path: P
     text of the likeliest tokens, and [END] ends it.
     """
     transformers = pytest.importorskip("transformers")
-    exported = store(aligned, "sft").current(keys.EXPORTED_MODEL).directory()
+    exported = aligned.variant_store("sft").current(keys.EXPORTED_MODEL).directory()
     form, questions = ChatFormat.of(exported), [one["messages"][:1] for one in conversations()[:50]]
     tokenizer = transformers.AutoTokenizer.from_pretrained(exported)
     model = transformers.AutoModelForCausalLM.from_pretrained(exported)

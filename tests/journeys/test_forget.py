@@ -11,12 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.cli import main
-from pipeline.recipe import variants
 from pipeline.reports import events
 from pipeline.sources.documents import document_id, own_id
 from pipeline.steps.lineage.checkpoints import checkpoints
 from pipeline.steps.lineage.documents import CorpusText
-from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.store import keys
 from pipeline.store.store import Store
 from tests.integration.project import (
@@ -165,8 +163,7 @@ def run_all(project: Project) -> None:
 def made(project: Project) -> Iterator[tuple[str, str]]:
     """The data version of what each recipe makes up to the shards, and its weights."""
     for recipe, corpus in MADE.items():
-        of_recipe = variants.load(project.write_recipe(), recipe)
-        store = Store(project.home / "store", RecipeVersions(of_recipe))
+        store = project.variant_store(recipe)
         stages = [keys.raw(corpus), keys.scrubbed(corpus), keys.quality(corpus), keys.token_shards(corpus)]
         for key in [*stages, keys.DEDUP]:
             yield f"{recipe} {key}", store.current(key).data_version
