@@ -65,7 +65,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     takes a minute, across files.
     """
     for item in items:
-        shared = {"finished", "folder"} & {*getattr(item, "fixturenames", ())}
+        shared = {"finished", "trained_folder"} & {*getattr(item, "fixturenames", ())}
         group = min(shared, default=item.nodeid.partition("::")[0])
         item.add_marker(pytest.mark.xdist_group(group))
 

@@ -10,7 +10,7 @@ from tests.integration.project import TRAINING, Project, python_topics
 
 
 @pytest.fixture(scope="session")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Project:
+def trained_folder(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A corpus `notes` of text files, and the model of it."""
     project = Project(tmp_path_factory.mktemp("folder"))
     texts = project.directory / "texts"
@@ -27,8 +27,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 
 @pytest.fixture
-def another(folder: Project, tmp_path: Path) -> Project:
+def another(trained_folder: Project, tmp_path: Path) -> Project:
     """A copy of the folder, the recipe and the store, to change."""
     place = tmp_path / "copy"
-    shutil.copytree(folder.directory, place, ignore=shutil.ignore_patterns("history"))
-    return Project(place, folder.recipe | {})
+    shutil.copytree(trained_folder.directory, place, ignore=shutil.ignore_patterns("history"))
+    return Project(place, trained_folder.recipe | {})

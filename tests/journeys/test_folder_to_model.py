@@ -10,9 +10,11 @@ from tests.integration.project import Project
 pytestmark = pytest.mark.slow
 
 
-def test_the_recipe_of_init_makes_a_model_that_the_summary_names_and_that_writes(folder: Project) -> None:
-    exported = folder.store.current("exported_model").path
-    assert f"Model        {exported}\n" in folder.command("summary")
+def test_the_recipe_of_init_makes_a_model_that_the_summary_names_and_that_writes(
+    trained_folder: Project,
+) -> None:
+    exported = trained_folder.store.current("exported_model").path
+    assert f"Model        {exported}\n" in trained_folder.command("summary")
     command = [sys.executable, "-m", "trainer", "generate", f"--model={exported}", "--prompt=Return the"]
     written = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert written.startswith("Return the") and len(written.split()) > 4

@@ -12,16 +12,16 @@ pytestmark = pytest.mark.slow
 STEP = 5
 
 
-def test_a_quote_of_a_step_finds_the_file_that_holds_it_and_the_step(folder: Project) -> None:
-    checkpoint = folder.store.current("pretrained_model").path.name[:8] + "-00000032"
-    read = folder.command("lineage", checkpoint, "--step", str(STEP))
+def test_a_quote_of_a_step_finds_the_file_that_holds_it_and_the_step(trained_folder: Project) -> None:
+    checkpoint = trained_folder.store.current("pretrained_model").path.name[:8] + "-00000032"
+    read = trained_folder.command("lineage", checkpoint, "--step", str(STEP))
     first = re.search(r"row 0: .*\n  ([0-9a-f]{32}) \((\w+\.txt)\), .*\n  (\".*\")", read)
     assert first, read
     document, file, quote = first.groups()
     quote = ast.literal_eval(quote)
-    assert quote in (folder.directory / "texts" / file).read_text(encoding="utf-8")
+    assert quote in (trained_folder.directory / "texts" / file).read_text(encoding="utf-8")
 
-    (found,) = json.loads(folder.command("trace", quote, "--checkpoint", checkpoint, "--json"))
+    (found,) = json.loads(trained_folder.command("trace", quote, "--checkpoint", checkpoint, "--json"))
     held = [one for span in found["spans"] for one in span["occurrences"]]
     assert [STEP in one["steps"] for one in held if one["document"] == document] == [True]
-    assert checkpoint in folder.command("lineage", "--document", document)
+    assert checkpoint in trained_folder.command("lineage", "--document", document)
