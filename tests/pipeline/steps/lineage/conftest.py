@@ -1,13 +1,14 @@
 """A small run on two corpora, and the question `python -m pipeline lineage`."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from pipeline.cli import main
-from pipeline.recipe.loading import load_recipe
+from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps.training import plan
 from pipeline.store.engines.local import LocalEngine
@@ -63,14 +64,22 @@ def train(store: Store, recipe: Recipe) -> Path:
 
 
 @pytest.fixture
-def ask(
+def said(
     trained: tuple[Store, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Any:
-    """`python -m pipeline lineage ...`: what it prints."""
+) -> Callable[..., str]:
+    """`python -m pipeline ...`: what it prints, on standard error where it fails."""
     monkeypatch.setenv(STORE_VARIABLE, str(trained[0].root))
+    monkeypatch.setenv(RECIPE_VARIABLE, str(trained[0].root.parent / "recipe.yaml"))
 
     def said(*arguments: str) -> str:
-        assert main(["lineage", *arguments]) == 0
-        return capsys.readouterr().out
+        status = main(arguments)
+        printed = capsys.readouterr()
+        return printed.out if status == 0 else printed.err
 
     return said
+
+
+@pytest.fixture
+def ask(said: Callable[..., str]) -> Callable[..., str]:
+    """`python -m pipeline lineage ...`."""
+    return partial(said, "lineage")

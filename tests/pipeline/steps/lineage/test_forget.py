@@ -6,17 +6,16 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 import yaml
 
 from pipeline.cli import main
-from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
+from pipeline.recipe.loading import load_recipe
 from pipeline.steps.dedup import passage_index
 from pipeline.steps.dedup.near import windows
 from pipeline.steps.lineage.checkpoints import read
@@ -31,26 +30,18 @@ from tests.pipeline.steps.make import collect
 from tests.traces import bytes_with
 from trainer.data.shards import Shard, bin_path
 from trainer.system.durable import unpublished
-from trainer.system.history import STORE_VARIABLE
 from trainer.system.run_directory import RunDirectory
 
 Said = Callable[..., str]
 
 
-@pytest.fixture
-def said(trained: tuple[Store, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> Any:
-    """`python -m pipeline ...`: what it prints, on standard error where it fails."""
-    monkeypatch.setenv(STORE_VARIABLE, str(trained[0].root))
-    monkeypatch.setenv(RECIPE_VARIABLE, str(trained[0].root.parent / "recipe.yaml"))
+@pytest.fixture(autouse=True)
+def _store_as_it_was(
+    trained: tuple[Store, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[None]:
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
-
-    def said(*arguments: str) -> str:
-        status = main(arguments)
-        printed = capsys.readouterr()
-        return printed.out if status == 0 else printed.err
-
     with as_it_was(trained[0].root.parent):
-        yield said
+        yield
 
 
 def one_read(store: Store, run: Path) -> tuple[str, list[int]]:
@@ -214,7 +205,7 @@ def test_a_deletion_that_was_killed_ends_as_any_other(
     left = intact(store)
     assert left == {place: one for place, one in kept.items() if place in left}
     stays = {"corpora", "dedup_evidence", "token_shards", "tokenizer"}
-    assert {place.partition("/")[0] for place in left} - keys.INDEXED.keys() == stays
+    assert {place.partition("/")[0] for place in left} - {"token_index", "passage_index"} == stays
     assert all("first" not in place for place in left)
     assert main(["verify", "--deep"]) == 0
 

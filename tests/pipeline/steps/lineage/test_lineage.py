@@ -75,13 +75,11 @@ def test_a_step_whose_weights_were_deleted_still_has_a_lineage(trained: tuple[St
 
 
 def test_what_is_no_checkpoint_is_answered_with_those_there_are(
-    ask: Any, capsys: pytest.CaptureFixture[str], trained: tuple[Store, Path]
+    trained: tuple[Store, Path], ask: Any
 ) -> None:
-    assert main(["lineage", "nothing"]) == 2
-    assert f"{trained[1].name[:8]}-00000032" in capsys.readouterr().err
-    assert main(["lineage", f"{trained[1].name[:8]}/33"]) == 2
-    assert "steps 1 to 32" in capsys.readouterr().err
-    assert main(["lineage", "--document", "nothing"]) == 2
+    assert f"{trained[1].name[:8]}-00000032" in ask("nothing")
+    assert "steps 1 to 32" in ask(f"{trained[1].name[:8]}/33")
+    assert ask("--document", "nothing").startswith("error: ")
 
 
 def test_a_corpus_names_the_checkpoints_that_saw_it_at_a_version(

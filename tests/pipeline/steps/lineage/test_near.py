@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import yaml
 
-from pipeline.cli import main
 from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
 from pipeline.steps.corpus.decontamination import Contamination, EvaluationNgrams
 from pipeline.steps.dedup.dedup import Dedup
@@ -23,19 +22,6 @@ from trainer.system.history import STORE_VARIABLE
 Said = Callable[..., str]
 
 
-@pytest.fixture
-def said(ask: Any, trained: tuple[Store, Path], monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Said:
-    """`python -m pipeline trace ...`: what it prints, also on standard error where it fails."""
-    monkeypatch.setenv(RECIPE_VARIABLE, str(trained[0].root.parent / "recipe.yaml"))
-
-    def said(*arguments: str) -> str:
-        status = main(["trace", *arguments])
-        printed = capsys.readouterr()
-        return printed.out if status == 0 else printed.err
-
-    return said
-
-
 def rewritten(text: str, share: float = 0.1) -> str:
     """The text with about this share of its words replaced."""
     chooser = np.random.default_rng(0)
@@ -45,7 +31,7 @@ def rewritten(text: str, share: float = 0.1) -> str:
 def test_a_rewritten_document_and_its_copy_are_found_with_what_became_of_them(
     trained: tuple[Store, Path], said: Said
 ) -> None:
-    (found,) = json.loads(said("--near", rewritten(TEXTS[2]), "--json"))
+    (found,) = json.loads(said("trace", "--near", rewritten(TEXTS[2]), "--json"))
     kept, removed, *others = found["documents"]
     if kept["corpus"] == "second":
         kept, removed = removed, kept
@@ -67,25 +53,25 @@ def test_a_rewritten_paragraph_of_a_long_document_is_found_with_the_steps_of_a_c
     long = CORPORA["second"][-2]
     words = long.split()
     paragraph = rewritten(" ".join(words[len(words) // 2 :][:70]))
-    (found,) = json.loads(said("--near", paragraph, "--checkpoint", name, "--json"))
+    (found,) = json.loads(said("trace", "--near", paragraph, "--checkpoint", name, "--json"))
     best = found["documents"][0]
     assert long.startswith(best["beginning"]) and len(words) > 2000
     assert best["holds"] > 0.5 and best["jaccard"] < 0.1
     assert best["steps"] and set(best["steps"]) <= set(range(1, 33)) and "read_by" not in best
-    shown = said("--near", paragraph, "--checkpoint", name)
+    shown = said("trace", "--near", paragraph, "--checkpoint", name)
     assert f"document {best['document']} of second (second.jsonl)" in shown
     assert "in the training text: read at step " in shown and f"has {best['holds']:.0%} of the text" in shown
-    assert f"read by {name} at " in said("--near", paragraph)
+    assert f"read by {name} at " in said("trace", "--near", paragraph)
 
 
 def test_an_unrelated_text_is_found_nowhere_and_that_is_an_answer(said: Said) -> None:
     text = (
         "Sing, O goddess, the anger of Achilles son of Peleus, that brought countless ills upon the Achaeans"
     )
-    assert said("--near", text) == (
+    assert said("trace", "--near", text) == (
         "no document has 25% of it, or has 25% of its own text in it, in the corpora\n"
     )
-    assert json.loads(said("--near", text, "--json")) == [{"through": None, "documents": []}]
+    assert json.loads(said("trace", "--near", text, "--json")) == [{"through": None, "documents": []}]
 
 
 def test_fewer_documents_are_shown_on_request_and_only_similar_ones(said: Said, tmp_path: Path) -> None:
@@ -94,7 +80,7 @@ def test_fewer_documents_are_shown_on_request_and_only_similar_ones(said: Said, 
     asked.write_text(f"{rewritten(TEXTS[2], 0.05)} {quoted}", encoding="utf-8-sig")
 
     def documents(*options: str) -> list[Any]:
-        (found,) = json.loads(said("--near", str(asked), *options, "--json"))
+        (found,) = json.loads(said("trace", "--near", str(asked), *options, "--json"))
         return list(found["documents"])
 
     every = documents("--min-similarity", "0.02")
@@ -122,10 +108,10 @@ def test_what_cannot_be_looked_for_is_refused_in_one_sentence(
         (["--near", text, "--count"], "--count: give a TEXT"),
         (["--near", text, "--checkpoint", "nothing"], "is not a checkpoint"),
     ):
-        found = said(*arguments)
+        found = said("trace", *arguments)
         assert found.startswith("error: ") and len(found.splitlines()) == 1 and expected in found, found
     monkeypatch.setenv(STORE_VARIABLE, str(tmp_path / "empty"))
-    found = said("--near", text)
+    found = said("trace", "--near", text)
     assert "corpora/first/raw has not been made yet: materialize it first" in found
     assert len(found.splitlines()) == 1
 
@@ -152,9 +138,9 @@ def test_documents_that_dedup_did_not_compare_are_searched_like_any_other(
         tokenizer(store, ENGINE, recipe.name, names, recipe.tokenizer, recipe.shards.validation_fraction)
         for name in names:
             tokenize(store, ENGINE, name, recipe.shards)
-        (found,) = json.loads(said("--near", rewritten(TEXTS[2]), "--json"))
+        (found,) = json.loads(said("trace", "--near", rewritten(TEXTS[2]), "--json"))
         both = {one["corpus"]: one["fate"] for one in found["documents"][:2]}
-        (quoting,) = json.loads(said("--near", rewritten(TEXTS[5]), "--limit", "1", "--json"))
+        (quoting,) = json.loads(said("trace", "--near", rewritten(TEXTS[5]), "--limit", "1", "--json"))
     assert both == {"first": "in the training text", "second": "in the training text"}
     (quoted,) = quoting["documents"]
     assert TEXTS[5].startswith(quoted["beginning"])

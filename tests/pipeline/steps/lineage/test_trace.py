@@ -39,19 +39,6 @@ from trainer.system.history import STORE_VARIABLE
 Said = Callable[..., str]
 
 
-@pytest.fixture
-def said(ask: Any, trained: tuple[Store, Path], monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Said:
-    """`python -m pipeline ...`: what it prints, also on standard error where it fails."""
-    monkeypatch.setenv(RECIPE_VARIABLE, str(trained[0].root.parent / "recipe.yaml"))
-
-    def said(*arguments: str) -> str:
-        status = main(arguments)
-        printed = capsys.readouterr()
-        return printed.out if status == 0 else printed.err
-
-    return said
-
-
 def last(run: Path) -> str:
     return f"{run.name[:8]}-00000032"
 
