@@ -17,8 +17,6 @@ from pipeline.sources.documents import document_id, own_id
 from pipeline.sources.files import FilesConfig
 from pipeline.stages.bpe import TokenizerParams
 from pipeline.stages.dedup import DedupParams
-from pipeline.stages.pii import PiiParams
-from pipeline.stages.quality import PROFILES
 from pipeline.steps.dedup import passage_index
 from pipeline.steps.tokens.token_index import TokenIndex
 from pipeline.store import keys
@@ -28,7 +26,7 @@ from pipeline.store.fingerprint import file_sha256
 from pipeline.store.forgotten import forget
 from pipeline.store.store import Store
 from tests.integration.project import TRAINING, python_topics, until
-from tests.pipeline.steps.make import collect, deduplicate, judge, scrub, tokenize, tokenizer
+from tests.pipeline.steps.make import deduplicate, tokenize, tokenizer, up_to_quality
 from tests.ray_cluster import RayCluster, started
 
 pytest.importorskip("ray")
@@ -68,9 +66,7 @@ def make(root: Path, source: Path, engine: Engine) -> None:
     store = Store(root)
     for corpus in CORPORA:
         files = FilesConfig(paths=(f"{corpus}-*.jsonl",)).anchored(source)
-        collect(store, engine, corpus, files, PART_BYTES)
-        scrub(store, engine, corpus, PiiParams())
-        judge(store, engine, corpus, PROFILES["docs"])
+        up_to_quality(store, engine, corpus, files, PART_BYTES)
     deduplicate(store, engine, CORPORA, DedupParams())
     tokenizer(store, engine, "test", CORPORA, TokenizerParams(vocab_size=512), 0.1)
     for corpus in CORPORA:

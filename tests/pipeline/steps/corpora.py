@@ -8,11 +8,9 @@ from pathlib import Path
 from pydoc_data.topics import topics
 
 from pipeline.sources.files import FilesConfig
-from pipeline.stages.pii import PiiParams
-from pipeline.stages.quality import PROFILES
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.store import Store
-from tests.pipeline.steps.make import collect, judge, scrub
+from tests.pipeline.steps.make import up_to_quality
 
 ENGINE = LocalEngine(workers=1)
 TEXTS = [text for _, text in sorted(topics.items()) if len(text) > 2000][:30]
@@ -30,9 +28,8 @@ def prepare(store: Store, path: Path, texts: Sequence[str], ids: Sequence[str] =
     for row, name in zip(rows, ids, strict=False):
         row["id"] = name
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    collect(store, ENGINE, path.stem, FilesConfig(paths=(path.name,)).anchored(path.parent), 1_000_000)
-    scrub(store, ENGINE, path.stem, PiiParams())
-    judge(store, ENGINE, path.stem, PROFILES["docs"])
+    source = FilesConfig(paths=(path.name,)).anchored(path.parent)
+    up_to_quality(store, ENGINE, path.stem, source, 1_000_000)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from pipeline.stages.bpe import TokenizerChoice
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.edits import EditParams
 from pipeline.stages.pii import PiiParams
-from pipeline.stages.quality import QualityParams
+from pipeline.stages.quality import PROFILES, QualityParams
 from pipeline.steps.corpus.edit import Edited
 from pipeline.steps.corpus.ingest import Raw
 from pipeline.steps.corpus.quality import Quality
@@ -45,6 +45,13 @@ def up_to_dedup(store: Store, engine: Engine, recipe: Recipe) -> None:
 
 def collect(store: Store, engine: Engine, corpus: str, source: SourceConfig, part_bytes: int) -> Version:
     return Raw(corpus, source, part_bytes).make(store, engine)
+
+
+def up_to_quality(store: Store, engine: Engine, corpus: str, source: SourceConfig, part_bytes: int) -> None:
+    """Reads, scrubs and judges a corpus, by the profile `docs`."""
+    collect(store, engine, corpus, source, part_bytes)
+    scrub(store, engine, corpus)
+    judge(store, engine, corpus, PROFILES["docs"])
 
 
 def transform(store: Store, engine: Engine, corpus: str, entries: Sequence[TransformParams]) -> Version:

@@ -16,8 +16,6 @@ from pipeline.steps.dedup.near import Match, Matcher
 from pipeline.steps.dedup.passage_index import index, index_part
 from pipeline.store import keys
 from pipeline.store.cleanup import gc
-from pipeline.store.engines import local
-from pipeline.store.engines.local import LocalEngine
 from pipeline.store.forgotten import Forgotten, hashed
 from pipeline.store.last_versions import LastVersions, RecipeName
 from pipeline.store.manifest import Part, Version
@@ -77,34 +75,6 @@ def test_a_new_file_of_a_corpus_adds_parts_and_leaves_the_others(tmp_path: Path,
     for text in (TEXTS[2], TEXTS[25]):
         (found,) = (one for one in matches(text, documents, after) if one.jaccard == 1)
         assert found.row["text"] == text
-
-
-class StoppedError(Exception):
-    pass
-
-
-def test_a_killed_index_resumes_and_ends_in_the_files_that_several_processes_write(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(local, "PROCESSES_PAY_ABOVE", 1)
-    stores = [Store(tmp_path / name) for name in ("one", "several", "killed")]
-    texts = [scrubbed(store, TEXTS[:8]) for store in stores]
-    engines = [LocalEngine(workers=number) for number in (1, 2)]
-    whole = [contents(index(*each)) for each in zip(stores[:2], engines, texts[:2], strict=True)]
-    made: list[str] = []
-
-    def stopping(task: PartTask, directory: Path) -> Part:
-        made.append(task.name)
-        if len(made) == 3:
-            raise StoppedError
-        return index_part(task, directory)
-
-    monkeypatch.setattr(passage_index, "index_part", stopping)
-    with pytest.raises(StoppedError):
-        index(stores[2], ENGINE, texts[2])
-    assert contents(index(stores[2], ENGINE, texts[2])) == whole[0] == whole[1]
-    names = [part.name for part in texts[2].parts]
-    assert made == [*names[:3], *names[2:]]
 
 
 def test_an_index_stays_as_long_as_its_text(tmp_path: Path) -> None:

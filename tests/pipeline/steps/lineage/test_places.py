@@ -6,8 +6,6 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from pipeline.sources.files import FilesConfig
-from pipeline.stages.pii import PiiParams
-from pipeline.stages.quality import PROFILES
 from pipeline.steps.lineage import record
 from pipeline.steps.lineage.documents import CorpusText
 from pipeline.steps.tokens.shards import prefixes
@@ -15,7 +13,7 @@ from pipeline.store import keys
 from pipeline.store.parquet import read_table
 from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import ENGINE, TEXTS
-from tests.pipeline.steps.make import collect, judge, scrub
+from tests.pipeline.steps.make import up_to_quality
 from tests.pipeline.steps.training.test_plan import make_shards, recipe
 from trainer.data.shards import Shard, TokenStream
 
@@ -23,9 +21,8 @@ from trainer.data.shards import Shard, TokenStream
 def test_the_place_of_each_document_holds_its_text(tmp_path: Path) -> None:
     store, found = Store(tmp_path / "store"), recipe("first")
     (tmp_path / "first.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
-    collect(store, ENGINE, "first", FilesConfig(paths=("first.jsonl",)).anchored(tmp_path), 20_000)
-    scrub(store, ENGINE, "first", PiiParams())
-    judge(store, ENGINE, "first", PROFILES["docs"])
+    source = FilesConfig(paths=("first.jsonl",)).anchored(tmp_path)
+    up_to_quality(store, ENGINE, "first", source, 20_000)
     make_shards(store, found)
     shards, scrubbed = store.current(keys.token_shards("first")), store.current(keys.scrubbed("first"))
     assert len(scrubbed.parts) > 3

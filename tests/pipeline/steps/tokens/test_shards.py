@@ -19,8 +19,6 @@ from pipeline.sources.files import FilesConfig
 from pipeline.stages import bpe
 from pipeline.stages.bpe.encode import FastEncoder
 from pipeline.stages.dedup import DedupParams
-from pipeline.stages.pii import PiiParams
-from pipeline.stages.quality import PROFILES
 from pipeline.steps.tokens.shards import ShardSeries, SplitShards, prefixes
 from pipeline.steps.tokens.tokenizer import frozen
 from pipeline.store import keys
@@ -28,7 +26,7 @@ from pipeline.store.engines.local import LocalEngine
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import ENGINE, TEXTS
-from tests.pipeline.steps.make import collect, deduplicate, judge, scrub, tokenize, tokenizer
+from tests.pipeline.steps.make import deduplicate, tokenize, tokenizer, up_to_quality
 from trainer.data.shards import Shard
 
 SMALL = bpe.TokenizerParams(vocab_size=400)
@@ -40,9 +38,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("prepared")
     store, path = Store(directory / "store"), directory / "topics.jsonl"
     path.write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
-    collect(store, ENGINE, "topics", FilesConfig(paths=(str(path),)), 100_000)
-    scrub(store, ENGINE, "topics", PiiParams())
-    judge(store, ENGINE, "topics", PROFILES["docs"])
+    up_to_quality(store, ENGINE, "topics", FilesConfig(paths=(str(path),)), 100_000)
     deduplicate(store, ENGINE, ["topics"], DedupParams())
     tokenizer(store, ENGINE, "mine", ["topics"], SMALL, 0.1)
     return store.root

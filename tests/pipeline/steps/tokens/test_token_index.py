@@ -18,13 +18,10 @@ from pipeline.recipe.sections import ShardParams
 from pipeline.sources.files import FilesConfig
 from pipeline.stages.bpe import TokenizerParams
 from pipeline.stages.dedup import DedupParams
-from pipeline.stages.pii import PiiParams
-from pipeline.stages.quality import PROFILES
 from pipeline.steps.tokens import token_index
 from pipeline.steps.tokens.token_index import TokenIndexError, index_part, of_shards
 from pipeline.steps.tokens.token_search import TokenSearch
 from pipeline.store.cleanup import gc
-from pipeline.store.engines import local
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.last_versions import LastVersions, RecipeName
 from pipeline.store.manifest import Part, Version
@@ -32,7 +29,7 @@ from pipeline.store.parts import PartTask
 from pipeline.store.store import Store
 from tests.integration.project import until
 from tests.pipeline.steps.corpora import TEXTS
-from tests.pipeline.steps.make import collect, deduplicate, judge, scrub, tokenize, tokenizer
+from tests.pipeline.steps.make import deduplicate, tokenize, tokenizer, up_to_quality
 from tests.pipeline.steps.tokens.stored_shards import counted, cut, drawn, put_shards, runs_of
 
 ENGINE = LocalEngine(workers=1)
@@ -96,9 +93,7 @@ def test_a_new_file_of_a_corpus_adds_parts_and_leaves_the_others(tmp_path: Path,
             lines = "".join(json.dumps({"text": text}) + "\n" for text in texts)
             (tmp_path / f"{number}.jsonl").write_text(lines)
         source = FilesConfig(paths=("*.jsonl",)).anchored(tmp_path)
-        collect(store, ENGINE, "books", source, 20_000)
-        scrub(store, ENGINE, "books", PiiParams())
-        judge(store, ENGINE, "books", PROFILES["docs"])
+        up_to_quality(store, ENGINE, "books", source, 20_000)
         deduplicate(store, ENGINE, ["books"], DedupParams())
         tokenizer(store, ENGINE, "mine", ["books"], TokenizerParams(vocab_size=300), 0.1)
         tokenize(store, ENGINE, "books", ShardParams(validation_fraction=0.1))
@@ -111,35 +106,6 @@ def test_a_new_file_of_a_corpus_adds_parts_and_leaves_the_others(tmp_path: Path,
     after = indexed(TEXTS[:10], TEXTS[10:20], TEXTS[20:])
     new = {part.name for part in after.parts} - {part.name for part in before.parts}
     assert set(made) == new and 0 < len(new) < len(after.parts)
-
-
-class StoppedError(Exception):
-    pass
-
-
-def test_a_killed_index_resumes_and_ends_in_the_files_that_several_processes_write(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(local, "PROCESSES_PAY_ABOVE", 1)
-    documents = drawn(4, 20, np.uint32)
-    whole, stores = [], [Store(tmp_path / name) for name in ("one", "four", "killed")]
-    for store, workers in zip(stores[:2], (1, 4), strict=True):
-        shards = put_shards(store, documents, np.uint32)
-        whole.append(contents(of_shards(store, LocalEngine(workers=workers), shards)))
-    made: list[str] = []
-
-    def stopping(task, directory):
-        made.append(task.name)
-        if len(made) == 3:
-            raise StoppedError
-        return index_part(task, directory)
-
-    monkeypatch.setattr(token_index, "index_part", stopping)
-    shards = put_shards(stores[2], documents, np.uint32)
-    with pytest.raises(StoppedError):
-        of_shards(stores[2], ENGINE, shards)
-    assert contents(of_shards(stores[2], ENGINE, shards)) == whole[0] == whole[1]
-    assert made == ["part0", "part1", "part2", "part2", "part3"]
 
 
 MAKING = """

@@ -20,8 +20,6 @@ from pipeline.sources.files import FilesConfig
 from pipeline.stages import bpe
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.held_out import held_out, share_of
-from pipeline.stages.pii import PiiParams
-from pipeline.stages.quality import PROFILES
 from pipeline.steps.tokens import word_counts
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine, LocalEngine, Result, Task, WorkerLostError
@@ -31,7 +29,7 @@ from pipeline.store.parts import Counts, kept_documents
 from pipeline.store.store import Store
 from tests.integration.project import ROOT, python_topics
 from tests.pipeline.steps.corpora import ENGINE
-from tests.pipeline.steps.make import collect, deduplicate, judge, scrub, tokenizer
+from tests.pipeline.steps.make import deduplicate, tokenizer, up_to_quality
 
 CORPORA = ("even", "odd")
 PARAMS = bpe.TokenizerParams(vocab_size=500)
@@ -50,9 +48,8 @@ def prepare(root: Path, source: Path, part_bytes: int) -> Store:
     for number, corpus in enumerate(CORPORA):
         rows = python_topics()[number::2]
         (source / f"{corpus}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        collect(store, ENGINE, corpus, FilesConfig(paths=(str(source / f"{corpus}.jsonl"),)), part_bytes)
-        scrub(store, ENGINE, corpus, PiiParams())
-        judge(store, ENGINE, corpus, PROFILES["docs"])
+        files = FilesConfig(paths=(str(source / f"{corpus}.jsonl"),))
+        up_to_quality(store, ENGINE, corpus, files, part_bytes)
     deduplicate(store, ENGINE, CORPORA, DedupParams())
     return store
 
