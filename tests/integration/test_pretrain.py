@@ -13,7 +13,7 @@ from pipeline.cli import main
 from pipeline.cli.summary import ui_command
 from pipeline.store import keys
 from pipeline.store.keys import Key
-from tests.integration.project import ROOT, Project, make_project
+from tests.integration.project import ROOT, Project
 from trainer.config import SamplesConfig
 from trainer.hf import load_model
 from trainer.run.evaluation.generate import complete_with_model_of
@@ -190,16 +190,6 @@ def test_the_summary_prints_the_command_that_shows_this_recipe_and_this_store(
     monkeypatch.setenv("GROUNDWORK_STORE", "/data/store")
     recipe = f"GROUNDWORK_RECIPE='{tmp_path}/my recipe.yaml'"
     assert ui_command() == f"{recipe} GROUNDWORK_STORE=/data/store make -C {ROOT} ui"
-
-
-@pytest.mark.slow
-def test_the_same_recipe_from_scratch_gives_the_same_shards_and_weights(
-    finished: Project, tmp_path: Path
-) -> None:
-    again = make_project(tmp_path)
-    again.recipe = yaml.safe_load(yaml.safe_dump(finished.recipe))  # the same corpus file, another store
-    assert again.run()[0] == 0
-    assert again.content() == finished.content()
 
 
 def test_settings_given_with_c_override_the_recipe(finished: Project, tmp_path: Path) -> None:
