@@ -40,7 +40,7 @@ from pipeline.store.engines.local import EngineParams
 from pipeline.store.params import Params
 from trainer.config import TrainingConfig, unused
 
-STORE_ADDRESS = r"^s3://[a-z0-9][a-z0-9.-]+(/[^/#?]+)*/?$"
+STORE_ADDRESS = r"^(s3|gs|az)://[a-z0-9][a-z0-9.-]+(/[^/#?]+)*/?$"
 VariantName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 
 

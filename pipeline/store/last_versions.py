@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from pipeline.store import variant_names
-from pipeline.store.bucket.s3 import NONE_YET
+from pipeline.store.bucket.objects import NONE_YET
 from pipeline.store.errors import PipelineError
 from pipeline.store.files import Files
 from pipeline.store.keys import RECIPES, TOKENIZER, Key

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from pipeline.store.bucket.s3 import NONE_YET, Bucket, BucketError, Stored
+from pipeline.store.bucket.errors import BucketError
+from pipeline.store.bucket.objects import NONE_YET, Bucket, Stored
 from pipeline.store.errors import PipelineError
 
 log = logging.getLogger(__name__)
@@ -47,7 +48,7 @@ class Claim:
         said = -RENEWED_EVERY_SECONDS
         while not self._renew():
             found = self._bucket.get(self._key)
-            self._etag = found[1].etag if found and _is_over(*found) else NONE_YET
+            self._etag = found[1].etag if found and self._is_over(*found) else NONE_YET
             if found and not self._etag and time.monotonic() - said > RENEWED_EVERY_SECONDS:
                 said = time.monotonic()
                 owner = " ".join(found[0].decode().split()[:2])
@@ -71,6 +72,12 @@ class Claim:
     def release(self) -> None:
         with suppress(BucketError):
             self._bucket.put(self._key, FREE, self._etag)
+
+    def _is_over(self, content: bytes, stored: Stored) -> bool:
+        """Whether it was given back, is of a process of this machine that is gone, or was not renewed."""
+        _, process, where, _ = [*content.decode().split(), "", "", "", ""][:4]
+        gone = where == _processes() and not Path(f"/proc/{process}").exists()
+        return content == FREE or gone or self._bucket.now() - stored.modified > CLAIM_SECONDS * 1e9
 
     def _renew(self) -> bool:
         asked = time.monotonic()
@@ -113,10 +120,3 @@ def _processes() -> str:
         return f"{boot}/{Path('/proc/self/ns/pid').stat().st_ino}"
     except FileNotFoundError:
         return secrets.token_hex(8)
-
-
-def _is_over(content: bytes, stored: Stored) -> bool:
-    """Whether a claim was given back, is of a process of this machine that is gone, or was not renewed."""
-    _, process, where, _ = [*content.decode().split(), "", "", "", ""][:4]
-    gone = where == _processes() and not Path(f"/proc/{process}").exists()
-    return content == FREE or gone or stored.age > CLAIM_SECONDS

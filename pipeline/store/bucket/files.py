@@ -18,16 +18,16 @@ from io import RawIOBase
 from itertools import groupby
 from pathlib import Path
 from typing import Any, BinaryIO
-from urllib.parse import quote
 from zlib import crc32
 
 from pipeline.store import locks
 from pipeline.store.atomic import writable
 from pipeline.store.bucket.cache import Cache
 from pipeline.store.bucket.claim import claimed
+from pipeline.store.bucket.objects import NONE_YET, SLICE_BYTES, Bucket
 from pipeline.store.bucket.ranged import Ranged
 from pipeline.store.bucket.run_upload import RunUpload, whole_manifest
-from pipeline.store.bucket.s3 import NONE_YET, SLICE_BYTES, Bucket, BucketError
+from pipeline.store.bucket.unfinished import abort_unfinished
 from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.files import MANIFEST, Files
 from pipeline.store.fingerprint import file_sha256
@@ -38,9 +38,6 @@ from trainer.system.durable import atomic_file, write_atomically
 from trainer.system.history import RunHistory
 from trainer.system.run_directory import RunDirectory
 
-CACHE_VARIABLE = "GROUNDWORK_CACHE"
-LIMIT_VARIABLE = "GROUNDWORK_CACHE_BYTES"
-ADDRESS = ".bucket"  # in the root of a cache: the address of its bucket
 FETCHING = ".fetching"
 LOCKS = 64
 THREADS = 16  # of requests that wait for the network
@@ -70,9 +67,15 @@ class BucketFiles(Files):
         self._etags: dict[Path, str] = {}  # of what this process put into versions in the making
         self._checked = False
 
+    @classmethod
+    @cache
+    def of(cls, root: Path, url: str, limit: int | None) -> "BucketFiles":
+        """One object for each process, which keeps connections. `limit`: bytes of the cache."""
+        return cls(root, Bucket(url), Cache(root, limit))
+
     def __reduce__(self) -> tuple[object, tuple[Path, str, int | None]]:
         """Another process gets the address, never credentials."""
-        return _bucket_files, (self.root, self.bucket.url, self.cache.limit)
+        return BucketFiles.of, (self.root, self.bucket.url, self.cache.limit)
 
     @property
     def place(self) -> str:
@@ -142,7 +145,7 @@ class BucketFiles(Files):
     def fetch_folder(self, folder: Path) -> Path:
         """Needs a listing."""
         if folder != self.root and folder.is_relative_to(self.root):
-            self.fetch_all([self.root / one.key for one in self.bucket.objects(f"{self.key(folder)}/")])
+            self.fetch_all([self.root / one.key for one in self.bucket.objects(self.key(folder))])
         return folder
 
     def drop(self, path: Path) -> bool:
@@ -171,7 +174,7 @@ class BucketFiles(Files):
 
     def pull_manifests(self, folder: Path) -> None:
         """Needs a listing."""
-        names = [name for name in self.bucket.folders(f"{self.key(folder)}/") if not name.startswith(".")]
+        names = [name for name in self.bucket.folders(self.key(folder)) if not name.startswith(".")]
         for manifest in folder.glob(f"[!.]*/{MANIFEST}"):
             if manifest.parent.name not in names:
                 manifest.unlink()
@@ -192,7 +195,7 @@ class BucketFiles(Files):
 
     def pull_folder(self, folder: Path) -> dict[Path, str]:
         """Needs a listing."""
-        there = {self.root / one.key: one.etag for one in self.bucket.objects(f"{self.key(folder)}/")}
+        there = {self.root / one.key: one.etag for one in self.bucket.objects(self.key(folder))}
         for path in folder.rglob("*"):
             if path.is_file() and path not in there:
                 path.unlink()
@@ -221,7 +224,7 @@ class BucketFiles(Files):
 
     def put_missing(self, version: Path, written: Mapping[str, tuple[int, str]]) -> None:
         """Needs a listing."""
-        there = {self.root / one.key: one for one in self.bucket.objects(f"{self.key(version)}/")}
+        there = {self.root / one.key: one for one in self.bucket.objects(self.key(version))}
 
         def is_there(path: Path, size: int) -> bool:
             one = there.get(path)
@@ -290,9 +293,8 @@ class BucketFiles(Files):
 
     def unshare(self, path: Path) -> None:
         """Needs a listing."""
-        there = [one.key for one in self.bucket.objects(self.key(path))]
-        name = self.key(path)
-        self.bucket.delete([key for key in there if key == name or key.startswith(f"{name}/")])
+        self.bucket.delete([one.key for one in self.bucket.objects(self.key(path))])
+        self.bucket.delete([self.key(path)])
 
     def is_saved(self, checkpoint: Path) -> bool:
         return self.pull(checkpoint / MANIFEST) is not None
@@ -320,16 +322,14 @@ class BucketFiles(Files):
 
     def abort_old_uploads(self) -> None:
         """Aborts uploads in slices that began more than YOUNG_SECONDS ago."""
-        for key, upload, begun in self.bucket.unfinished():
-            if begun < time.time() - YOUNG_SECONDS:
-                self.bucket.abort(key, upload)
+        abort_unfinished(self.bucket, time.time() - YOUNG_SECONDS)
 
     def pull_runs(self, run: Path | None = None) -> None:
         """Needs a listing."""
         folder = run or self.root / RUNS
         stale: list[Path] = []
         there: set[Path] = set()
-        for one in self.bucket.objects(f"{self.key(folder)}/"):
+        for one in self.bucket.objects(self.key(folder)):
             path = self.root / one.key
             there.add(path)
             if path.suffix not in SMALL or "hf" in path.parts or "tensorboard" in path.parts:
@@ -388,38 +388,3 @@ def _hashes_in(manifest: str) -> dict[str, str]:
         files = [file for part in content["parts"] for file in part["files"].values()]
         return {file["path"]: file["sha256"] for file in files}
     return {name: file["sha256"] for name, file in content["files"].items()}
-
-
-@cache
-def _bucket_files(root: Path, url: str, limit: int | None) -> BucketFiles:
-    """One object for each process, which keeps connections."""
-    return BucketFiles(root, Bucket(url), Cache(root, limit))
-
-
-def cache_of(url: str, usual: Path) -> Path:
-    """The directory of the store at this address: its cache, in GROUNDWORK_CACHE or else in `usual`. Raises
-    BucketError.
-    """
-    url = url.rstrip("/")
-    Bucket(url)
-    place = Path(os.environ.get(CACHE_VARIABLE) or usual).absolute()
-    root = place / quote(url.removeprefix("s3://").strip("/"), safe="")
-    if not (root / ADDRESS).is_file():
-        with writable(place):
-            write_atomically(root / ADDRESS, url + "\n")
-    _limit()
-    return root
-
-
-def files_in(root: Path) -> Files:
-    """The files of the store whose directory this is: a cache holds the address of its bucket."""
-    if not (root / ADDRESS).is_file():
-        return Files(root)
-    return _bucket_files(root, (root / ADDRESS).read_text(encoding="utf-8").strip(), _limit())
-
-
-def _limit() -> int | None:
-    limit = os.environ.get(LIMIT_VARIABLE)
-    if limit and not limit.isdecimal():
-        raise BucketError(f"{LIMIT_VARIABLE} is {limit!r}: give a number of bytes, such as 200000000000")
-    return int(limit) if limit else None

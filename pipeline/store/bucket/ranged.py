@@ -2,7 +2,8 @@
 
 from io import SEEK_CUR, SEEK_END, SEEK_SET, RawIOBase
 
-from pipeline.store.bucket.s3 import Bucket, BucketError, Stored
+from pipeline.store.bucket.errors import BucketError
+from pipeline.store.bucket.objects import Bucket, Stored
 
 
 class Ranged(RawIOBase):

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pipeline.store.bucket.claim import Claim
-from pipeline.store.bucket.s3 import Bucket
+from pipeline.store.bucket.objects import Bucket
 from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.files import MANIFEST, Files
 from trainer.system.history import DROPPED, RunHistory

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.store.bucket.claim import Claim, claimed
-from pipeline.store.bucket.s3 import Bucket
+from pipeline.store.bucket.objects import Bucket
 from pipeline.store.files import MANIFEST
 from tests.pipeline.store.bucket.test_s3 import address, objects, store
 from tests.s3_server import S3
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("s3_environment")
 TAKER = """
 import sys, time
 from pipeline.store.bucket.claim import claimed
-from pipeline.store.bucket.s3 import Bucket
+from pipeline.store.bucket.objects import Bucket
 now, ahead = time.time, float(sys.argv[2])
 time.time = lambda: now() + ahead
 with claimed(Bucket(sys.argv[1]), ".trainer"):
@@ -33,7 +33,7 @@ TRAINER = """
 import sys, time
 from pathlib import Path
 from pipeline.store.bucket import claim, run_upload
-from pipeline.store.bucket.files import cache_of
+from pipeline.store.bucket.address import cache_of
 from pipeline.store.store import Store
 claim.CLAIM_SECONDS, claim.RENEWED_EVERY_SECONDS, run_upload.LOOK_EVERY_SECONDS = 5.0, 0.5, 0.1
 files = Store(cache_of(sys.argv[1], Path(sys.argv[2]))).files

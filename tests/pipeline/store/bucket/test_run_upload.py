@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.store.bucket.s3 import Bucket, BucketError
+from pipeline.store.bucket.errors import BucketError
+from pipeline.store.bucket.objects import Bucket
 from pipeline.store.files import MANIFEST, Files
 from tests.pipeline.store.bucket.test_s3 import address, store, until
 from tests.s3_server import S3

@@ -14,9 +14,11 @@ import pyarrow as pa
 import pytest
 
 from pipeline.cli import main
+from pipeline.store.bucket.address import cache_of
 from pipeline.store.bucket.cache import Cache
-from pipeline.store.bucket.files import FetchError, cache_of
-from pipeline.store.bucket.s3 import SLICE_BYTES, Bucket, BucketError
+from pipeline.store.bucket.errors import BucketError
+from pipeline.store.bucket.files import FetchError
+from pipeline.store.bucket.objects import SLICE_BYTES, Bucket
 from pipeline.store.cleanup import gc
 from pipeline.store.damage import Look
 from pipeline.store.draft import Draft
@@ -213,7 +215,8 @@ def test_of_a_large_file_only_what_is_read_is_fetched(server: S3, tmp_path: Path
     assert file.read_text() and file.open().read(3) == b"012"
     file.path.unlink()
     with file.open() as opened:
-        server.client.put_object(Bucket="bucket", Key=opened._bucket._name(opened._there.key), Body=b"other")
+        key = f"{opened._bucket.prefix}/{opened._there.key}"
+        server.client.put_object(Bucket="bucket", Key=key, Body=b"other")
         with pytest.raises(BucketError, match="was lost or replaced: run again"):
             opened.read(3)
 
@@ -223,7 +226,7 @@ def test_processes_that_want_one_file_fetch_it_once(server: S3, tmp_path: Path) 
     publish(store(tmp_path), work(), a=text)
     with proxied(server, latency=0.1) as (near, proxy):
         read = (
-            "import sys; from pathlib import Path; from pipeline.store.bucket.files import cache_of; "
+            "import sys; from pathlib import Path; from pipeline.store.bucket.address import cache_of; "
             "from pipeline.store.store import Store; "
             "version = Store(cache_of(sys.argv[1], Path(sys.argv[2]))).current('numbers'); "
             "assert len(version.files('table')[0].read_text()) == 3_000_000"
@@ -281,20 +284,28 @@ def test_a_large_file_goes_in_slices_and_a_failed_upload_leaves_nothing(
     path.write_bytes(content)
     bucket = Bucket(address(tmp_path))
     sha256 = hashlib.sha256(content).hexdigest()
-    assert bucket.upload("large", path, sha256, "")
+    for replacing in (None, ""):
+        with proxied(server) as (near, proxy):
+            use(near, monkeypatch)
+            assert Bucket(address(tmp_path)).upload(f"large{replacing}", path, sha256, replacing)
+            assert proxy.methods["PUT"] == {None: 3, "": 1}[replacing]  # only in one request on a condition
+        use(server, monkeypatch)
+        found = bucket.download(f"large{replacing}", tmp_path / "back", lambda _: None)
+        assert found and found[1] == sha256 == found[0].sha256
     assert not bucket.upload("large", path, sha256, "")  # there is one already
-    found = bucket.download("large", tmp_path / "back", lambda _: None)
-    assert found and found[1] == sha256 == found[0].sha256
-    monkeypatch.setattr(Bucket, "_conditional", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-    with pytest.raises(KeyboardInterrupt):
-        bucket.upload("other", path, sha256, "")
+    refusal = 400, [], b"<Error><Code>EntityTooSmall</Code><Message>no</Message></Error>"
+    second = lambda _, asked, __: refusal if "partNumber=2" in asked else None  # noqa: E731
+    with proxied(server, differs=second) as (bad, _):
+        use(bad, monkeypatch)
+        with pytest.raises(BucketError, match="the server refuses to put objects"):
+            Bucket(address(tmp_path)).upload("other", path, sha256)
     assert server.unfinished() == 0
     assert bucket.head("other") is None
 
 
 @pytest.mark.slow
 def test_a_bad_network_changes_nothing(server: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.store.bucket.s3.ATTEMPTS", 12)
+    monkeypatch.setattr("pipeline.store.bucket.objects.ATTEMPTS", 12)
     content = {f"p{number:02d}": f"{number} " * 50_000 for number in range(20)}
     with proxied(server, share=0.25) as (bad, proxy):
         use(bad, monkeypatch)
@@ -310,8 +321,8 @@ PUBLISHER = """
 import sys
 from pathlib import Path
 from tests.pipeline.store.bucket.test_s3 import LARGE, publish, work
-from pipeline.store.bucket import s3 as bucket
-from pipeline.store.bucket.files import cache_of
+from pipeline.store.bucket import objects as bucket
+from pipeline.store.bucket.address import cache_of
 from pipeline.store.store import Store
 bucket.SLICE_BYTES = 5_300_000
 store = Store(cache_of(sys.argv[1], Path(sys.argv[2])))
@@ -381,19 +392,31 @@ def test_what_a_person_must_correct_is_one_sentence(
         monkeypatch.setenv("HOME", str(tmp_path))
     else:
         monkeypatch.setenv(setting, value)
-    monkeypatch.setattr("pipeline.store.bucket.s3.ATTEMPTS", 2)
+    monkeypatch.setattr("pipeline.store.bucket.objects.ATTEMPTS", 2)
     with pytest.raises(BucketError, match=said) as raised:
         store(tmp_path).existing(work())
     assert "geheim" not in str(raised.value)
     assert "\n" not in str(raised.value)
 
 
-def test_the_extra_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("botocore", "botocore.session", "botocore.config", "botocore.exceptions"):
+@pytest.mark.parametrize(
+    ("lacking", "scheme", "extra"),
+    [
+        ("obstore", "s3", "s3"),
+        ("botocore", "s3", "s3"),
+        ("obstore", "gs", "bucket"),
+        ("obstore", "az", "bucket"),
+    ],
+)
+def test_the_extra_that_is_missing_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacking: str, scheme: str, extra: str
+) -> None:
+    for name in (lacking, f"{lacking}.session", f"{lacking}.store"):
         monkeypatch.setitem(sys.modules, name, None)
-    for read in (lambda: store(tmp_path).existing(work()), lambda: publish(store(tmp_path), work(), a="one")):
-        with pytest.raises(BucketError, match=r"needs botocore and s3fs: run .* -e '\.\[s3\]'"):
-            read()
+    there = Store(cache_of(f"{scheme}://bucket/x", tmp_path))
+    for reached in (lambda: there.existing(work()), lambda: publish(there, work(), a="one")):
+        with pytest.raises(BucketError, match=rf"needs {lacking}: run .* -e '\.\[{extra}\]'"):
+            reached()
 
 
 def test_a_bucket_that_is_missing_or_has_another_scheme_is_named(
@@ -401,8 +424,8 @@ def test_a_bucket_that_is_missing_or_has_another_scheme_is_named(
 ) -> None:
     with pytest.raises(BucketError, match="there is no bucket 'nowhere'"):
         publish(Store(cache_of("s3://nowhere/x", tmp_path)), work(), a="one")
-    with pytest.raises(BucketError, match="gs://bucket/x is not a store"):
-        cache_of("gs://bucket/x", tmp_path)
+    with pytest.raises(BucketError, match="ftp://bucket/x is not a store"):
+        cache_of("ftp://bucket/x", tmp_path)
     monkeypatch.setenv("GROUNDWORK_CACHE_BYTES", "100 GB")
     with pytest.raises(BucketError, match="GROUNDWORK_CACHE_BYTES is '100 GB'"):
         cache_of(address(tmp_path), tmp_path)
@@ -430,4 +453,4 @@ def test_refused_credentials_are_named(tmp_path: Path, monkeypatch: pytest.Monke
             store(tmp_path).existing(work())
         refusing.shutdown()
     named = {"InvalidAccessKeyId": "AWS_ACCESS_KEY_ID", "SignatureDoesNotMatch": "AWS_SECRET_ACCESS_KEY"}
-    assert named.get(code, "may not do GetObject (AccessDenied)") in str(raised.value)
+    assert named.get(code, "may not get objects (AccessDenied)") in str(raised.value)

@@ -1,0 +1,101 @@
+"""What a bucket or the library answers, as one sentence without secrets that says what to change."""
+
+import re
+
+from pipeline.store.bucket.services import Service
+from pipeline.store.errors import PipelineError
+
+EXPIRED = "the session token has expired: get new credentials"
+REMEDIES = {
+    "RequestTimeTooSkewed": "the clock of this machine is not that of the server: set it, as by NTP",
+    "InvalidAccessKeyId": "the access key is unknown to the server: correct AWS_ACCESS_KEY_ID or the profile",
+    "AuthenticationFailed": "the key is not the one of this account: correct AZURE_STORAGE_ACCOUNT_KEY",
+    "SignatureDoesNotMatch": "the secret key is not the one of this access key: correct "
+    "AWS_SECRET_ACCESS_KEY or the profile",
+    **dict.fromkeys(("ExpiredToken", "InvalidToken", "ExpiredTokenException"), EXPIRED),
+}
+NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
+NOT_IMPLEMENTED = "501"
+# How the library words what has no class of its own.
+_CODE = re.compile(r"<Code>(\w+)</Code>|\(code: (\w+)\)")
+_STATUS = re.compile(r"status code: (\d{3})|\(code: (\d{3})\)")
+_SAID = re.compile(r"<Message>([^<]*)")
+_AFTER = re.compile(r"after (\d+) retries")
+PROVIDER = "credential provider: "
+_DETAILS = "\n\nDebug source"
+
+
+class BucketError(PipelineError):
+    """The bucket cannot be used; the message says what to change."""
+
+
+class RefusedError(BucketError):
+    """The server does not take such a request."""
+
+
+def is_broken(error: Exception) -> bool:
+    """Whether the connection broke in the middle of an answer, after which the library does not try again."""
+    return "response body error" in str(error)
+
+
+def no_bucket(error: Exception) -> bool:
+    return _found(_CODE, str(error)) in NO_BUCKET
+
+
+def no_credentials(service: Service, url: str, why: str) -> BucketError:
+    return BucketError(f"there are no credentials for {url} ({why}): {service.credentials}")
+
+
+def explained(service: Service, url: str, operation: str, error: Exception) -> BucketError:
+    """`operation`: what was asked for, as a verb. Shows nothing of the request but its host: a query can hold
+    a signature.
+    """
+    text = str(error).partition(_DETAILS)[0]
+    code, status = _found(_CODE, text), _found(_STATUS, text)
+    if code in NO_BUCKET:
+        bucket = url.split("/")[2]
+        return BucketError(
+            f"there is no bucket {bucket!r}, which the store {url} names: make it, or correct the address"
+        )
+    if code in REMEDIES:
+        return BucketError(f"{url}: {REMEDIES[code]}")
+    if PROVIDER in text:
+        return no_credentials(service, url, text.rpartition(PROVIDER)[2])
+    if "token request" in text:
+        return no_credentials(service, url, "no server gives them")
+    if "Received redirect" in text:
+        return BucketError(
+            f"{url}: the server redirects (301) and does not say to which region: set "
+            f"AWS_DEFAULT_REGION or correct {service.endpoint_variable}"
+        )
+    if status in ("401", "403") or code == "AccessDenied":
+        return BucketError(
+            f"{url}: these credentials may not {operation} objects ({code or status}): let them list, get, "
+            "put and delete objects there, or use others"
+        )
+    tried = _found(_AFTER, text)
+    attempts = f" after {int(tried) + 1} attempts" if tried else ""
+    if not status and "HTTP error" in text:
+        return BucketError(
+            f"no server answers for {url} at {service.place()}{attempts}: check the network, and "
+            f"{service.endpoint_variable} if it is not {service.name}"
+        )
+    said = f"{code or status}, {_found(_SAID, text).strip() or 'no reason given'}" if status else _last(text)
+    if attempts and status != NOT_IMPLEMENTED:
+        return BucketError(
+            f"{url}: the server could not {operation} objects ({said}){attempts}: run again later"
+        )
+    return RefusedError(
+        f"{url}: the server refuses to {operation} objects ({said}): correct the address, the region or "
+        "its settings"
+    )
+
+
+def _found(pattern: re.Pattern[str], text: str) -> str:
+    match = pattern.search(text)
+    return next((group for group in match.groups() if group), "").partition("\n")[0] if match else ""
+
+
+def _last(text: str) -> str:
+    """The end of a chain of errors, which has no address."""
+    return re.sub(r"\?\S*", "", text.partition("\n")[0].rpartition(" - ")[2])
