@@ -23,6 +23,7 @@ Report = pytest.TestReport | pytest.CollectReport
 MAY_LACK = (
     "no CPU build of PyTorch",
     "no CUDA GPU",
+    "no Azurite",
     "no Triton",
     "no Slurm",
     "no chromium",

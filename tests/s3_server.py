@@ -10,10 +10,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import pytest
 
@@ -25,11 +25,27 @@ BUCKET = "bucket"
 Answer = tuple[int, list[tuple[str, str]], bytes]
 
 
+class CloudServer(Protocol):
+    """A server of one of the clouds. `scheme` begins its addresses."""
+
+    @property
+    def endpoint(self) -> str: ...
+    @property
+    def scheme(self) -> str: ...
+    @property
+    def environment(self) -> dict[str, str]: ...
+    def keys(self, prefix: str = "") -> list[str]: ...
+
+
+Server = TypeVar("Server", bound=CloudServer)
+
+
 @dataclass(frozen=True)
 class S3:
     """`endpoint`: its address. There is one bucket."""
 
     endpoint: str
+    scheme: str = "s3"
 
     @property
     def environment(self) -> dict[str, str]:
@@ -120,7 +136,7 @@ class Proxy:
 
 
 @contextmanager
-def proxied(target: S3, **settings: Any) -> Iterator[tuple[S3, Proxy]]:
+def proxied(target: Server, **settings: Any) -> Iterator[tuple[Server, Proxy]]:
     proxy = Proxy(target.endpoint.removeprefix("http://"), **settings)
 
     class Handler(BaseHTTPRequestHandler):
@@ -174,21 +190,21 @@ def proxied(target: S3, **settings: Any) -> Iterator[tuple[S3, Proxy]]:
         def log_message(self, *_: object) -> None:
             pass
 
-    class Server(ThreadingHTTPServer):
+    class Listener(ThreadingHTTPServer):
         daemon_threads = True
 
         def handle_error(self, *_: object) -> None:
             pass  # a client that was cut off
 
-    with Server(("127.0.0.1", 0), Handler) as server:
+    with Listener(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield S3(f"http://127.0.0.1:{server.server_port}"), proxy
+        yield replace(target, endpoint=f"http://127.0.0.1:{server.server_port}"), proxy
         server.shutdown()
 
 
-def use(server: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+def use(server: CloudServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on this process knows the server."""
-    for name in [name for name in os.environ if name.startswith("AWS_")]:
+    for name in [name for name in os.environ if name.startswith(("AWS_", "AZURE_", "GOOGLE_"))]:
         monkeypatch.delenv(name)
     for name, value in server.environment.items():
         monkeypatch.setenv(name, value)

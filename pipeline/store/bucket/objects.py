@@ -217,6 +217,7 @@ class Bucket:
         try:
             import obstore
             import obstore.exceptions
+            import obstore.store
         except ModuleNotFoundError as error:
             raise self._needs(error) from error
         return obstore
@@ -231,10 +232,13 @@ class Bucket:
         return self._connect(timeout=timedelta(seconds=PUT_SECONDS))
 
     def _connect(self, **limits: timedelta) -> Any:
-        http = self.service.endpoint().startswith("http://")
+        store = getattr(self._library.store, self.service.store)
         try:
-            return self.service.connect(
+            settings = self.service.settings()
+            http = settings.get("endpoint", self.service.endpoint()).startswith("http://")
+            return store(
                 self.name,
+                **settings,
                 prefix=self.prefix or None,
                 client_options={"connect_timeout": timedelta(seconds=10), "allow_http": http, **limits},
                 retry_config={"max_retries": ATTEMPTS - 1, "backoff": {"init_backoff": PAUSE}},

@@ -2,12 +2,12 @@
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from obstore.store import ObjectStore, S3Credential
+    from obstore.store import S3Credential
 
 ASKED_AGAIN = timedelta(minutes=5)  # for credentials, which botocore renews earlier than they end
 
@@ -15,8 +15,9 @@ ASKED_AGAIN = timedelta(minutes=5)  # for credentials, which botocore renews ear
 @dataclass(frozen=True)
 class Service:
     """`scheme` begins its addresses; `extra` installs what it needs. `endpoints`: variables for the address
-    of another server. `credentials`: what to do if there are none. `by_generation`: a put is conditional on
-    the generation of an object, not on its ETag.
+    of another server. `credentials`: what to do if there are none. `store`: obstore's class, which reads the
+    environment; `settings`: what it does not find there. `by_generation`: a put is conditional on the
+    generation of an object, not on its ETag.
     """
 
     scheme: str
@@ -24,7 +25,8 @@ class Service:
     extra: str
     endpoints: Sequence[str]
     credentials: str
-    connect: Callable[..., "ObjectStore"] = field(repr=False)
+    store: str
+    settings: Callable[[], dict[str, Any]] = dict
     by_generation: bool = False
 
     @property
@@ -56,26 +58,16 @@ class AwsCredentials:
         }
 
 
-def _s3(bucket: str, **settings: Any) -> "ObjectStore":
+def _of_aws() -> dict[str, Any]:
     import botocore.session
-    from obstore.store import S3Store
 
     session = botocore.session.get_session()
-    if region := session.get_config_variable("region"):
-        settings["region"] = region
-    return S3Store(bucket, credential_provider=AwsCredentials(session), **settings)
-
-
-def _google(bucket: str, **settings: Any) -> "ObjectStore":
-    from obstore.store import GCSStore
-
-    return GCSStore(bucket, **settings)
-
-
-def _azure(bucket: str, **settings: Any) -> "ObjectStore":
-    from obstore.store import AzureStore
-
-    return AzureStore(bucket, **settings)
+    of_profile = {
+        "region": session.get_config_variable("region"),
+        "endpoint": S3.endpoint() or session.get_scoped_config().get("endpoint_url"),
+    }
+    found = {name: value for name, value in of_profile.items() if value}
+    return {"credential_provider": AwsCredentials(session), **found}
 
 
 S3 = Service(
@@ -85,7 +77,8 @@ S3 = Service(
     endpoints=("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
     credentials="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE for a profile of "
     "~/.aws/credentials",
-    connect=_s3,
+    store="S3Store",
+    settings=_of_aws,
 )
 GOOGLE = Service(
     scheme="gs",
@@ -94,7 +87,7 @@ GOOGLE = Service(
     endpoints=("GOOGLE_BASE_URL",),
     credentials="set GOOGLE_APPLICATION_CREDENTIALS to the key file of a service account, or log in with "
     "`gcloud auth application-default login`",
-    connect=_google,
+    store="GCSStore",
     by_generation=True,
 )
 AZURE = Service(
@@ -103,6 +96,6 @@ AZURE = Service(
     extra="bucket",
     endpoints=("AZURE_STORAGE_ENDPOINT",),
     credentials="set AZURE_STORAGE_ACCOUNT_NAME, and AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN",
-    connect=_azure,
+    store="AzureStore",
 )
 SERVICES = {service.scheme: service for service in (S3, GOOGLE, AZURE)}

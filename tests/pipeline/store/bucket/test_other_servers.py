@@ -143,3 +143,30 @@ def test_a_full_disk_of_the_cache_is_one_sentence(
     assert "\n" not in str(raised.value)
     filler.unlink()
     assert read() == ["x" * 40_000] * 6
+
+
+def test_keys_region_and_endpoint_may_come_from_a_profile(
+    server: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in server.environment:
+        monkeypatch.delenv(name)
+    config = tmp_path / "config"
+    settings = {
+        "aws_access_key_id": "key",
+        "aws_secret_access_key": "geheim",
+        "region": "us-east-1",
+        "endpoint_url": server.endpoint,
+    }
+    config.write_text("[profile mine]\n" + "".join(f"{name} = {value}\n" for name, value in settings.items()))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
+    monkeypatch.setenv("AWS_PROFILE", "mine")
+    publish(store(tmp_path), work(), a="one")
+    monkeypatch.delenv("AWS_PROFILE")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(config))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", server.endpoint)
+    with pytest.raises(BucketError, match="there are no credentials for s3://bucket"):
+        Store(cache_of(f"{address(tmp_path)}/other", tmp_path)).existing(work())
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "geheim")
+    assert publish(Store(cache_of(f"{address(tmp_path)}/third", tmp_path)), work(), a="one").path
