@@ -35,9 +35,8 @@ class Claim:
     def __init__(self, bucket: Bucket, key: str):
         self._bucket = bucket
         self._key = key
-        self._content = (
-            f"{os.uname().nodename} {os.getpid()} {_processes()} {secrets.token_hex(8)}\n".encode()
-        )
+        self._owner = f"{os.uname().nodename} {os.getpid()} {_processes()} {secrets.token_hex(8)} ".encode()
+        self._renewals = 0
         self._etag = NONE_YET
         self._renewed = 0.0
         self._lost = False
@@ -75,16 +74,17 @@ class Claim:
 
     def _is_over(self, content: bytes, stored: Stored) -> bool:
         """Whether it was given back, is of a process of this machine that is gone, or was not renewed."""
-        _, process, where, _ = [*content.decode().split(), "", "", "", ""][:4]
+        _, process, where = [*content.decode().split(), "", "", ""][:3]
         gone = where == _processes() and not Path(f"/proc/{process}").exists()
         return content == FREE or gone or self._bucket.now() - stored.modified > CLAIM_SECONDS * 1e9
 
     def _renew(self) -> bool:
         asked = time.monotonic()
-        etag = self._bucket.put(self._key, self._content, self._etag)
+        self._renewals += 1  # an ETag is of the content, and another process may know the one before
+        etag = self._bucket.put(self._key, self._owner + b"%d\n" % self._renewals, self._etag)
         if not etag:
             found = self._bucket.get(self._key)  # it may be this claim, if an answer was lost
-            etag = found[1].etag if found and found[0] == self._content else ""
+            etag = found[1].etag if found and found[0].startswith(self._owner) else ""
         if etag:
             self._etag, self._renewed = etag, asked
         return bool(etag)

@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -101,6 +102,30 @@ def test_a_process_that_lost_its_claim_writes_nothing_and_ends_no_other_claim(
 def test_a_claim_whose_answer_was_lost_is_known_again(tmp_path: Path) -> None:
     bucket = Bucket(address(tmp_path))
     claim = Claim(bucket, ".trainer")
-    assert bucket.put(".trainer", claim._content)  # of which this process heard nothing
+    assert bucket.put(".trainer", claim._owner + b"1\n")  # of which this process heard nothing
     claim.take()
     claim.confirm()
+
+
+def test_a_claim_that_is_renewed_at_the_last_moment_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After another process found the claim too old, before that process takes it."""
+    mine, other, renewed = Claim(Bucket(address(tmp_path)), ".trainer"), Bucket(address(tmp_path)), []
+    mine.take()
+
+    def much_later(bucket: Bucket) -> int:
+        if renewed:
+            return 0
+        renewed.append(mine.confirm())
+        return time.time_ns() + 10**12
+
+    monkeypatch.setattr(Bucket, "now", much_later)
+    waiting = threading.Thread(target=Claim(other, ".trainer").take, daemon=True)
+    waiting.start()
+    waiting.join(4)
+    assert renewed and waiting.is_alive()
+    mine.confirm()
+    mine.release()
+    waiting.join(20)
+    assert not waiting.is_alive()
