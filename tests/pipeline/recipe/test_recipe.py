@@ -34,6 +34,8 @@ def test_a_store_in_a_bucket_changes_nothing_that_is_made(
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
     monkeypatch.delenv("GROUNDWORK_STORE", raising=False)
     plain = load_recipe(write(tmp_path))
+    load_recipe(write(tmp_path, store="gs://bucket/mine"))
+    load_recipe(write(tmp_path, store="az://container/mine"))
     path = write(tmp_path, store="s3://bucket/mine")
     monkeypatch.setenv("GROUNDWORK_RECIPE", str(path))
     there = load_recipe(path)
@@ -42,7 +44,7 @@ def test_a_store_in_a_bucket_changes_nothing_that_is_made(
     monkeypatch.setenv("GROUNDWORK_STORE", str(tmp_path / "here"))
     assert store_of(there).files.place == default_store(stored_at()).files.place == str(tmp_path / "here")
     with pytest.raises(RecipeError, match="store"):
-        load_recipe(write(tmp_path, store="gs://bucket/mine"))
+        load_recipe(write(tmp_path, store="ftp://bucket/mine"))
 
 
 @pytest.mark.parametrize(
