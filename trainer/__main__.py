@@ -223,6 +223,20 @@ def _check(arguments: list[str]) -> int:
     return 0 if result.passed else NOT_PASSED
 
 
+def _states(arguments: list[str]) -> int:
+    about = "Print the states of other runs that a run would go on from, the newest first, as JSON lines."
+    parser = argparse.ArgumentParser(prog="python -m trainer states", description=about)
+    parser.add_argument("config", type=Path, metavar="CONFIG.yaml", help="the run; nothing of it is trained")
+    options = parser.parse_args(arguments)
+    config = load_to_train(options.config)
+    with terminal.doing(LOADING):
+        from trainer.run.shared_states import sharing
+
+    for shared in terminal.awaited("looking for states", sharing(config)):
+        print(json.dumps({"checkpoint": str(shared.checkpoint), "step": shared.step}), flush=True)
+    return 0
+
+
 def _merge(arguments: list[str]) -> int:
     about = "Write the mean of the weights of checkpoints as a run of its own, and print its scores as JSON."
     parser = argparse.ArgumentParser(prog="python -m trainer merge", description=about)
@@ -290,6 +304,7 @@ COMMANDS = {
     "chat": _chat,
     "check": _check,
     "merge": _merge,
+    "states": _states,
     "plan": _plan,
 }
 

@@ -73,7 +73,7 @@ def test_the_lineage_and_the_card_say_how_long_a_section_was_trained(aligned: Pr
     checkpoint = last_checkpoint(aligned, section)
     training = checkpoint.lineage["recipe"]["training"]
     assert training["max_tokens"] == checkpoint.tokens > training["global_batch_tokens"]
-    assert training["schedule"]["warmup_tokens"] == round(checkpoint.tokens / 50)
+    assert training["schedule"]["warmup_tokens"] == round(checkpoint.tokens / 10)  # of a short run
     steps = checkpoint.tokens // training["global_batch_tokens"]
     card = (aligned.variant_store(section).current(keys.EXPORTED_MODEL).path / "README.md").read_text(
         encoding="utf-8"

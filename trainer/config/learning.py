@@ -10,7 +10,7 @@ from trainer.config.model import InitConfig, PretrainedConfig
 from trainer.config.optimizer import EMBEDDING, HEAD, OptimizerConfig
 from trainer.config.stages import StageConfig
 
-WARMUP = 0.02  # share of the run
+LONGEST_WARMUP = 0.1  # share of the run
 
 
 class SpikesConfig(Config):
@@ -35,13 +35,11 @@ class AveragingConfig(Config):
     half_life_tokens: int | None = Field(
         default=None,
         ge=1,
-        exclude_if=lambda tokens: tokens is None,
         description="Tokens after which weights count half in the moving average. When not set, none.",
     )
     checkpoints: int | None = Field(
         default=None,
         ge=2,
-        exclude_if=lambda number: number is None,
         description="How many of the last checkpoints the final model is the mean of. They stay on disk, "
         "those beyond `checkpoint.keep_last` without the optimizer's state. A change trains nothing again "
         "while they are there. When not set, the final model is the last checkpoint.",
@@ -49,7 +47,6 @@ class AveragingConfig(Config):
     every_tokens: int | None = Field(
         default=None,
         ge=1,
-        exclude_if=lambda tokens: tokens is None,
         description="Tokens between the checkpoints of the mean, which are saved beside those that "
         "`checkpoint` asks for. When not set, `checkpoint.every_tokens`.",
     )
@@ -128,8 +125,13 @@ class Learning(Config):
     @field_validator("schedule")
     @classmethod
     def _warmup(cls, schedule: ScheduleConfig, settings: ValidationInfo) -> ScheduleConfig:
-        """The default warmup, which depends on the length of the run."""
-        tokens = settings.data.get("max_tokens")
-        if "warmup_tokens" in schedule.model_fields_set or tokens is None:
+        """The default warmup: 2 / (1 - beta2) steps (Ma and Yarats 2021, arXiv 1910.04209). Only in short
+        runs does it depend on their length, so that longer ones share their first steps.
+        """
+        tokens, step = settings.data.get("max_tokens"), settings.data.get("global_batch_tokens")
+        optimizer = settings.data.get("optimizer")
+        if "warmup_tokens" in schedule.model_fields_set or None in (tokens, step, optimizer):
             return schedule
-        return schedule.with_derived(warmup_tokens=round(tokens * WARMUP))
+        steps = 2 / (1 - optimizer.betas[1])
+        most = min(LONGEST_WARMUP * tokens, schedule.stable_tokens(tokens))
+        return schedule.with_derived(warmup_tokens=round(min(steps * step, most)))

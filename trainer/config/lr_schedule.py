@@ -20,8 +20,9 @@ class ScheduleConfig(Config):
     warmup_tokens: int = Field(
         default_factory=int,
         ge=0,
-        description="Tokens over which the learning rate rises in a line from 0 to its peak. When not set, a "
-        "fiftieth of `max_tokens`; in the schedule of a stage, 0.",
+        description="Tokens over which the learning rate rises in a line from 0 to its peak. When not set, "
+        "those of 2 / (1 - the second of `betas`) steps, 40 as a rule, but at most a tenth of `max_tokens`; "
+        "in the schedule of a stage, 0.",
     )
     min_lr_ratio: float = Field(
         default_factory=lambda settings: 0.0 if settings["kind"] == "wsd" else 0.1,
@@ -53,8 +54,8 @@ class ScheduleConfig(Config):
             )
 
     def stable_tokens(self, max_tokens: int) -> int:
-        """The tokens of a `wsd` schedule over `max_tokens` before the learning rate begins to fall."""
-        return max_tokens - math.ceil(self.decay_fraction * max_tokens)
+        """The tokens of a schedule over `max_tokens` before the learning rate of `wsd` begins to fall."""
+        return max_tokens - math.ceil(self.decay_fraction * max_tokens) if self.kind == "wsd" else max_tokens
 
     def share_of_peak(self, tokens: int, max_tokens: int) -> float:
         """The share of the peak learning rate after `tokens` of a schedule over `max_tokens`. 0 < tokens <=

@@ -16,8 +16,11 @@ from typing import Any
 
 from trainer.checkpoint import publish, state
 from trainer.checkpoint.publish import CheckpointError
+from trainer.config import ParallelConfig, RunConfig
+from trainer.parallel.world import join
+from trainer.run.resolve import resolve
 from trainer.run.session import Session
-from trainer.run.state_chain import held_out
+from trainer.run.state_chain import StateChain, held_out
 from trainer.system.durable import read_json_lines, write_atomically
 from trainer.system.history import RunHistory, differing, flat, histories
 from trainer.system.run_directory import RunDirectory
@@ -52,7 +55,7 @@ def go_on_from_newest(session: Session, directory: RunDirectory) -> Path | None:
     if session.config.runs is None or wanted == "none":
         return None
     told: set[str] = set()
-    for shared in _newest_first(session, directory.path):
+    for shared in _newest_first(session.config, session.chain):
         if not publish.optimizer_files(shared.checkpoint):
             _tell(told, f"{shared} holds the model only (training.checkpoint.optimizer)")
             continue
@@ -89,15 +92,21 @@ def _tell(told: set[str], reason: str) -> None:
         log.info("not going on from %s", reason)
 
 
-def _newest_first(session: Session, own: Path) -> Iterator[SharedState]:
+def sharing(config: RunConfig) -> Iterator[SharedState]:
+    """The states of other runs that a run with this configuration would reach on this machine, those of the
+    most steps first, whether or not all their files are here. Raises TrainerError.
+    """
+    yield from _newest_first(config, StateChain(resolve(config, join(ParallelConfig()))))
+
+
+def _newest_first(config: RunConfig, chain: StateChain) -> Iterator[SharedState]:
     """The states on disk that the run would reach before its last step, those of the most steps first."""
-    assert session.config.runs is not None
     found = []
-    for run in histories(session.config.runs):
-        if run.path.resolve() == own.resolve():
+    for run in histories(config.runs) if config.runs else ():
+        if run.path.resolve() == config.run_dir.resolve():
             continue
         for step, checkpoint in run.checkpoints().items():
-            if 0 < step < session.training.steps:
+            if 0 < step < config.training.steps:
                 found.append((step, run, checkpoint))
     names: dict[int, str] = {}
     for step, run, checkpoint in sorted(found, key=lambda one: (-one[0], one[1].name)):
@@ -106,7 +115,7 @@ def _newest_first(session: Session, own: Path) -> Iterator[SharedState]:
         except CheckpointError:  # removed, or damaged
             continue
         if step not in names:
-            names[step] = session.chain.at(step)
+            names[step] = chain.at(step)
         if saved.get("state") == names[step]:
             yield SharedState(run, checkpoint, saved)
 

@@ -22,6 +22,7 @@ from trainer.system.errors import TrainerError
 from trainer.system.history import MERGED, RunHistory, checkpoint_sha256
 from trainer.system.run_directory import RunDirectory
 
+UNSHARED = {"state": None}  # no training reaches a mean
 REFERENCE = "reference"  # of preferences, against which they are measured
 
 
@@ -86,9 +87,10 @@ def merge(
             models = [parent.checkpoint / "hf" for parent in parents]
             write_mean(models, weights, main.checkpoint / "hf", checkpoint / "hf")
             _write_json(checkpoint / "lineage.json", of_main | merged)
-            _write_json(checkpoint / "state.json", main.state)  # which an evaluation of preferences reads
+            state = main.state | UNSHARED
+            _write_json(checkpoint / "state.json", state)  # which an evaluation of preferences reads
             evaluation = _evaluated(checkpoint, config)
-            _write_json(checkpoint / "state.json", main.state | {"evaluation": evaluation})
+            _write_json(checkpoint / "state.json", state | {"evaluation": evaluation})
             _write_metrics(directory, main, evaluation)
 
         saved = publish.directory_for(directory.checkpoints, step)

@@ -18,13 +18,14 @@ from pipeline.steps.tokens.shards import COMPARED, LOST, named
 from pipeline.steps.tokens.tokenizer import frozen
 from pipeline.steps.training import initial_weights, mixture
 from pipeline.steps.training.effort import REUSED
+from pipeline.steps.training.launcher import run_trainer
 from pipeline.store import keys, locks
 from pipeline.store.draft import Draft
 from pipeline.store.errors import PipelineError
 from pipeline.store.keys import RUNS, Key
 from pipeline.store.manifest import File, Part, Version
 from pipeline.store.store import Store
-from pipeline.store.training_runs import checkpoint_name
+from pipeline.store.training_runs import checkpoint_name, run_histories
 from pipeline.store.work import Work
 from trainer.config import ChatIds, CorpusShards, DataConfig, PretrainedConfig, RunConfig, TrainingConfig
 from trainer.data.shards import bin_path, idx_path
@@ -280,7 +281,20 @@ def at_hand(store: Store, recipe: Recipe, run: Run) -> Iterator[Callable[[], Non
     reads = [file for version in _read(store, recipe) for file in version.opened()]
     directory = run.config.run_dir
     with store.files.uploading(directory, reads) as check_claim, locks.waiting(directory):
+        if store.files.shared and run.config.training.shared_states != "none":
+            _fetch_shared_state(store, run)
         yield check_claim
+
+
+def _fetch_shared_state(store: Store, run: Run) -> None:
+    """Brings the newest state of another run that this one can go on from, of which only the small files are
+    here.
+    """
+    store.files.pull_runs()
+    if any(history.path != run.config.run_dir and history.checkpoints() for history in run_histories(store)):
+        found = run_trainer("states", str(run.config_path), threads=run.config.training.threads)
+        for line in found.splitlines()[:1]:
+            store.files.fetch_folder(Path(json.loads(line)["checkpoint"]))
 
 
 def _read(store: Store, recipe: Recipe) -> list[Version]:

@@ -16,7 +16,6 @@ from pipeline.recipe.post_training import EVALUATIONS, RATES
 from pipeline.recipe.recipe import RECIPES, Recipe
 from pipeline.steps.mixture_search.search import small
 from trainer.config import TrainingConfig
-from trainer.config.learning import WARMUP
 
 SHIPPED = sorted(path.stem for path in RECIPES.glob("*.yaml"))
 TALKS = {"name": "talks", "source": {"kind": "files", "paths": ["talks.jsonl"], "format": "chat"}}
@@ -121,7 +120,8 @@ def check_section(written: dict[str, Any], section: str, tokens: int) -> None:
         "optimizer": {"kind": "adamw", "lr": RATES[section], **own.get("optimizer", {})},
     }
     schedule = dict(own.get("schedule", {}))
-    schedule.setdefault("warmup_tokens", round(WARMUP * length))
+    beta2 = tuned.optimizer.betas[1]
+    schedule.setdefault("warmup_tokens", round(min(2 / (1 - beta2) * step, 0.1 * length)))
     assert numbers(tuned) == numbers(written_out(expected | {"schedule": schedule}))
 
 

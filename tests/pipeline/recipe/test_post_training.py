@@ -74,7 +74,7 @@ def test_its_length_is_whole_steps_with_as_many_evaluations(tmp_path: Path) -> N
     training = sft.trained_for(10_000).training
     assert training.max_tokens == 10_240
     assert training.evaluation.every_tokens == training.checkpoint.every_tokens == 2560
-    assert training.schedule.warmup_tokens == round(10_240 * 0.02)
+    assert training.schedule.warmup_tokens == round(10_240 * 0.1)
     own = tuned(tmp_path, "sft", sft={"corpora": [TALKS], "training": {"evaluation": {"every_tokens": 1024}}})
     assert own.trained_for(10_000).training.evaluation.every_tokens == 1024
 

@@ -3,10 +3,11 @@ the end.
 """
 
 import math
+from typing import Any
 
 import pytest
 
-from trainer.config import ScheduleConfig
+from trainer.config import ScheduleConfig, TrainingConfig
 
 AT = (1, 50, 100, 101, 400, 550, 700, 1000)
 
@@ -64,3 +65,16 @@ def test_what_is_longer_than_the_run_is_refused(schedule: dict[str, object], say
 
 def test_a_schedule_that_just_fits_is_taken() -> None:
     ScheduleConfig(kind="wsd", warmup_tokens=400).check(1000)
+
+
+def test_the_default_warmup_does_not_depend_on_the_length_of_a_run(settings: dict[str, Any]) -> None:
+    training = settings["training"] | {"schedule": {"kind": "wsd"}}
+
+    def warmup(steps: int, **changes: Any) -> int:
+        given = training | {"max_tokens": steps * 256} | changes
+        return TrainingConfig.model_validate(given).schedule.warmup_tokens
+
+    assert warmup(400) == warmup(100_000) == 40 * 256
+    assert warmup(20) == 2 * 256  # at most a tenth
+    assert warmup(100_000, optimizer={"kind": "adamw", "betas": [0.9, 0.99]}) == 200 * 256
+    assert warmup(400, schedule={"kind": "wsd", "decay_fraction": 0.99}) == 4 * 256
