@@ -1,6 +1,6 @@
-"""Google Cloud Storage on this machine, in memory: the requests of its XML interface that a store makes, as
-https://cloud.google.com/storage/docs/xml-api/reference-methods describes them. It is ours, since no server
-that can be installed has conditional puts by that interface.
+"""Google Cloud Storage on this machine, in memory: the requests of its XML interface that a store was seen to
+make. It is ours, since no server that can be installed has conditional puts by that interface, and nothing
+compares it with Google's own.
 """
 
 import hashlib

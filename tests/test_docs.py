@@ -25,6 +25,7 @@ NAME = re.compile(r"\w+_\w+|_\w+|[A-Z]+[a-z]+(?:[A-Z][a-z]+)+|[A-Z]{2,}")
 CODE = ("pipeline", "trainer", "tests", "performance", "examples")
 # Names of pip, PyTorch, pydantic, transformers, systemd and Dagster.
 OTHERS = {
+    "AbortIncompleteMultipartUpload",
     "TRACKIO_SERVER_URL",
     "TRACKIO_SPACE_ID",
     "WANDB_ENTITY",

@@ -232,7 +232,9 @@ def _states(arguments: list[str]) -> int:
     with terminal.doing(LOADING):
         from trainer.run.shared_states import sharing
 
-    for shared in terminal.awaited("looking for states", sharing(config)):
+    with terminal.doing("looking for states"):
+        found = sharing(config)
+    for shared in found:
         print(json.dumps({"checkpoint": str(shared.checkpoint), "step": shared.step}), flush=True)
     return 0
 

@@ -23,6 +23,7 @@ import yaml
 from pipeline.recipe import variants
 from pipeline.recipe.loading import load_recipe
 from pipeline.steps.recipe_versions import RecipeVersions
+from pipeline.store import keys
 from pipeline.store.store import Store
 
 ROOT = Path(__file__).parents[2]
@@ -178,12 +179,9 @@ class Project:
     def content(self, overrides: dict[str, Any] | None = None) -> Mapping[str, str]:
         """What the run made, by content: the data version of each asset and the bytes of the weights."""
         store = self.store_of(overrides or {})
-        keys = [
-            "dedup",
-            "tokenizer",
-            *(f"token_shards/{corpus['name']}" for corpus in self.recipe["corpora"]),
-        ]
-        versions = {key: store.current(key).data_version for key in keys}
+        shards = [keys.token_shards(corpus["name"]) for corpus in self.recipe["corpora"]]
+        made = [keys.DEDUP, keys.TOKENIZER, *shards]
+        versions = {str(key): store.current(key).data_version for key in made}
         exported = store.current(keys.EXPORTED_MODEL)
         weights = next(part.files["model.safetensors"].sha256 for part in exported.parts)
         return versions | {"weights": weights}

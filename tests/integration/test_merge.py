@@ -1,7 +1,6 @@
 """A recipe whose model is the mean of its last checkpoints, and checkpoints that are merged by hand."""
 
 import shutil
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -21,13 +20,13 @@ from pipeline.store.cleanup.holding_forgotten import holding
 from pipeline.store.cleanup.runs import Limits
 from pipeline.store.forgotten import among
 from pipeline.store.training_runs import checkpoint_name, run_histories
-from tests.integration.project import Project
+from tests.integration.project import Project, make_project
 
 WEIGHTS = "hf/model.safetensors"
 
 
 @pytest.fixture(scope="module")
-def averaged(make_project: Callable[[Path], Project], tmp_path_factory: pytest.TempPathFactory) -> Project:
+def averaged(tmp_path_factory: pytest.TempPathFactory) -> Project:
     project = make_project(tmp_path_factory.mktemp("averaged"))
     project.recipe["training"]["averaging"] = {"checkpoints": 3, "every_tokens": 2048}
     status, said = project.run()

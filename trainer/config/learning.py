@@ -11,6 +11,7 @@ from trainer.config.optimizer import EMBEDDING, HEAD, OptimizerConfig
 from trainer.config.stages import StageConfig
 
 LONGEST_WARMUP = 0.1  # share of the run
+NEEDED_BY_WARMUP = {"max_tokens", "global_batch_tokens", "optimizer"}
 
 
 class SpikesConfig(Config):
@@ -128,10 +129,11 @@ class Learning(Config):
         """The default warmup: 2 / (1 - beta2) steps (Ma and Yarats 2021, arXiv 1910.04209). Only in short
         runs does it depend on their length, so that longer ones share their first steps.
         """
-        tokens, step = settings.data.get("max_tokens"), settings.data.get("global_batch_tokens")
-        optimizer = settings.data.get("optimizer")
-        if "warmup_tokens" in schedule.model_fields_set or None in (tokens, step, optimizer):
+        known: dict[str, Any] = settings.data  # without those that are not valid
+        if "warmup_tokens" in schedule.model_fields_set or not known.keys() >= NEEDED_BY_WARMUP:
             return schedule
-        steps = 2 / (1 - optimizer.betas[1])
+        tokens, beta2 = known["max_tokens"], known["optimizer"].betas[1]
         most = min(LONGEST_WARMUP * tokens, schedule.stable_tokens(tokens))
-        return schedule.with_derived(warmup_tokens=round(min(steps * step, most)))
+        return schedule.with_derived(
+            warmup_tokens=round(min(2 / (1 - beta2) * known["global_batch_tokens"], most))
+        )

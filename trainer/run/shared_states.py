@@ -8,7 +8,7 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -92,32 +92,29 @@ def _tell(told: set[str], reason: str) -> None:
         log.info("not going on from %s", reason)
 
 
-def sharing(config: RunConfig) -> Iterator[SharedState]:
+def sharing(config: RunConfig) -> list[SharedState]:
     """The states of other runs that a run with this configuration would reach on this machine, those of the
     most steps first, whether or not all their files are here. Raises TrainerError.
     """
-    yield from _newest_first(config, StateChain(resolve(config, join(ParallelConfig()))))
+    return _newest_first(config, StateChain(resolve(config, join(ParallelConfig()))))
 
 
-def _newest_first(config: RunConfig, chain: StateChain) -> Iterator[SharedState]:
-    """The states on disk that the run would reach before its last step, those of the most steps first."""
+def _newest_first(config: RunConfig, chain: StateChain) -> list[SharedState]:
+    """The states on disk that the run would reach before its last step, those of the most steps first. Of
+    equal ones, that of the run that computed it comes before those of runs that went on from it.
+    """
     found = []
     for run in histories(config.runs) if config.runs else ():
-        if run.path.resolve() == config.run_dir.resolve():
-            continue
-        for step, checkpoint in run.checkpoints().items():
+        if run.path.resolve() != config.run_dir.resolve():
+            found += [(step, run, path) for step, path in run.checkpoints().items()]
+    shared = []
+    for step, run, checkpoint in sorted(found, key=lambda one: one[0]):
+        with suppress(CheckpointError):  # removed, or damaged
             if 0 < step < config.training.steps:
-                found.append((step, run, checkpoint))
-    names: dict[int, str] = {}
-    for step, run, checkpoint in sorted(found, key=lambda one: (-one[0], one[1].name)):
-        try:
-            saved = state.read_state(checkpoint)
-        except CheckpointError:  # removed, or damaged
-            continue
-        if step not in names:
-            names[step] = chain.at(step)
-        if saved.get("state") == names[step]:
-            yield SharedState(run, checkpoint, saved)
+                one = SharedState(run, checkpoint, state.read_state(checkpoint))
+                if one.saved.get("state") == chain.at(step):
+                    shared.append(one)
+    return sorted(shared, key=lambda one: (-one.step, len(one.saved["trunks"]), one.run.name))
 
 
 def _computed_otherwise(session: Session, shared: SharedState) -> str:
