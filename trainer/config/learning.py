@@ -1,6 +1,6 @@
 """How weights begin, and how they change."""
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
