@@ -39,11 +39,6 @@ class LinearScaling(Config):
     factor: Stretch = Field(description="How many times longer the context gets.")
 
 
-# Of Llama3Scaling, as config.json calls them: frequencies with fewer turns over the original context count as
-# low, with more as high, in all releases.
-LLAMA3_TURNS = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
-
-
 class Llama3Scaling(Config):
     """Divides low frequencies by `factor` and keeps high ones, with a ramp between (Llama 3.1)."""
 
@@ -52,6 +47,24 @@ class Llama3Scaling(Config):
     original_max_position_embeddings: int = Field(
         ge=1, lt=2**63, description="Tokens of context that the model had before."
     )
+    low_freq_factor: float = Field(
+        default=1.0,
+        gt=0,
+        le=1e6,
+        description="Frequencies with fewer turns over the original context count as low.",
+    )
+    high_freq_factor: float = Field(
+        default=4.0, gt=0, le=1e6, description="Frequencies with more turns over it count as high."
+    )
+
+    @model_validator(mode="after")
+    def _low_is_below_high(self) -> Self:
+        if self.low_freq_factor >= self.high_freq_factor:
+            raise ValueError(
+                f"low_freq_factor {self.low_freq_factor:g} must be below high_freq_factor "
+                f"{self.high_freq_factor:g}: 1 and 4 are usual"
+            )
+        return self
 
 
 class YarnScaling(Config):

@@ -7,7 +7,6 @@ from typing import Any
 from pydantic import ValidationError
 
 from trainer.config import ModelConfig, format_validation_error
-from trainer.config.model import LLAMA3_TURNS, Llama3Scaling
 from trainer.system.errors import TrainerError
 
 # The model_type of what no architecture in transformers computes, so that transformers refuses it, and the
@@ -38,8 +37,6 @@ def config_json(
         architecture, family = "GroundworkForCausalLM", OWN
         own = {key: getattr(config, key) for key in _OWN_KEYS}
     scaling = config.rope_scaling.model_dump(exclude_none=True) if config.rope_scaling else None
-    if isinstance(config.rope_scaling, Llama3Scaling):
-        scaling = {**config.rope_scaling.model_dump(), **LLAMA3_TURNS}
     return {
         "architectures": [architecture],
         "model_type": family,
@@ -133,8 +130,6 @@ def _rope_scaling(rope: dict[str, Any], max_position_embeddings: int | None) -> 
         return None
     unused = ("type", "rope_theta", "partial_rotary_factor")
     scaling = {key: value for key, value in rope.items() if key not in unused and value is not None}
-    if kind == "llama3":  # with other values, they are unknown keys
-        scaling = dict(one for one in scaling.items() if one not in LLAMA3_TURNS.items())
     if kind in ("llama3", "yarn"):
         scaling.setdefault("original_max_position_embeddings", max_position_embeddings)
     return {**scaling, "rope_type": kind}

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from trainer.config.model import LLAMA3_TURNS, LinearScaling, Llama3Scaling, ModelConfig, YarnScaling
+from trainer.config.model import LinearScaling, Llama3Scaling, ModelConfig, YarnScaling
 from trainer.model import fewer_passes
 
 
@@ -62,7 +62,7 @@ def turned_back(keys: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, positi
 def _llama3(frequencies: torch.Tensor, scaling: Llama3Scaling) -> torch.Tensor:
     # In Hugging Face's order of operations: one rounding changes the cosine at position 20,000 by 0.001.
     turns = scaling.original_max_position_embeddings / (2 * math.pi / frequencies)
-    low, high = LLAMA3_TURNS["low_freq_factor"], LLAMA3_TURNS["high_freq_factor"]
+    low, high = scaling.low_freq_factor, scaling.high_freq_factor
     kept = ((turns - low) / (high - low)).clamp(0, 1)
     return kept * frequencies + (1 - kept) * frequencies / scaling.factor
 

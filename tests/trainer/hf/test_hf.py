@@ -33,7 +33,13 @@ SHAPES: dict[str, dict[str, Any]] = {
 }
 SCALINGS: dict[str, dict[str, Any]] = {
     "linear": {"rope_type": "linear", "factor": 3.0},
-    "llama3": {"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 256},
+    "llama3": {
+        "rope_type": "llama3",
+        "factor": 8.0,
+        "original_max_position_embeddings": 256,
+        "low_freq_factor": 2.0,
+        "high_freq_factor": 8.0,
+    },
     "yarn": {"rope_type": "yarn", "factor": 3.0, "original_max_position_embeddings": 512},
     "yarn, all set": {
         "rope_type": "yarn",

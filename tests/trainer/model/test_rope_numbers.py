@@ -27,7 +27,9 @@ def scaling(kind: str, *optional: str) -> st.SearchStrategy[dict[str, Any]]:
 @given(
     NUMBER,
     st.one_of(
-        scaling("linear"), scaling("llama3"), scaling("yarn", "beta_fast", "beta_slow", "attention_factor")
+        scaling("linear"),
+        scaling("llama3", "low_freq_factor", "high_freq_factor"),
+        scaling("yarn", "beta_fast", "beta_slow", "attention_factor"),
     ),
 )
 def test_odd_settings_are_refused_or_give_finite_angles(theta: float, stretched: dict[str, Any]) -> None:
