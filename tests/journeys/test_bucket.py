@@ -228,3 +228,21 @@ def test_training_on_nodes_that_share_no_cache_is_refused_before_any_data_is_mad
     assert status != 0
     assert "launch.kind ray: worker-1 of the cluster cannot see" in said
     assert not server.keys("refused/corpora")
+
+
+def test_a_longer_training_goes_on_from_a_run_that_only_the_bucket_has(server: S3, tmp_path: Path) -> None:
+    project = make_project(tmp_path / "project")
+    project.recipe["training"]["schedule"] = {"kind": "wsd", "warmup_tokens": 2048, "decay_fraction": 0.25}
+    there = in_bucket(project, server, "trunk")
+    status, said = there.run()
+    assert status == 0, said
+    elsewhere = there.on_another_machine("elsewhere")
+    elsewhere.recipe["training"]["max_tokens"] = 20_480
+    status, said = elsewhere.run()
+    assert status == 0, said
+    assert "at step 24 of 40: 12,288 tokens are trained already" in said
+    shared = elsewhere.content()
+    alone = in_bucket(elsewhere, server, "alone").on_another_machine("alone")
+    status, said = alone.run()
+    assert status == 0 and "trained already" not in said, said
+    assert alone.content() == shared
