@@ -166,7 +166,7 @@ class TrainerProcess:
 
     def _handle(self, message: Mapping[str, Any]) -> None:
         kind, step = message["kind"], message.get("step")
-        if kind == "start" and message["trunks"]:
+        if kind == "start" and message.get("trunks"):
             checkpoints.note_branch(self.context, self.run, message["trunks"][-1])
         elif kind == "checkpoint":
             samples = [sample for sample in self._samples if sample["step"] == step]

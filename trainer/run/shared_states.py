@@ -56,9 +56,6 @@ def go_on_from_newest(session: Session, directory: RunDirectory) -> Path | None:
         return None
     told: set[str] = set()
     for shared in _newest_first(session.config, session.chain):
-        if not publish.optimizer_files(shared.checkpoint):
-            _tell(told, f"{shared} holds the model only (training.checkpoint.optimizer)")
-            continue
         otherwise = _computed_otherwise(session, shared)
         if otherwise and wanted == "exact":
             _tell(
@@ -68,6 +65,9 @@ def go_on_from_newest(session: Session, directory: RunDirectory) -> Path | None:
             )
             continue
         try:
+            if not publish.optimizer_files(shared.checkpoint):
+                _tell(told, f"{shared} holds the model only (training.checkpoint.optimizer)")
+                continue
             own = _adopted(session, directory, shared)
         except (CheckpointError, OSError) as error:  # damaged, or removed at this moment
             log.warning("not going on from %s: %s", shared, error)
