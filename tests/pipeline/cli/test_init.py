@@ -8,6 +8,12 @@ import yaml
 
 from pipeline.cli import main
 from pipeline.recipe.loading import load_recipe, recipe_path
+from trainer.config import ScheduleConfig
+
+
+def with_usual_warmup(schedule: ScheduleConfig) -> ScheduleConfig:
+    """That of a run of 343 steps which does not set its warmup: a tenth."""
+    return schedule.model_copy(update={"warmup_tokens": 70_246})
 
 
 def test_the_skeleton_is_a_recipe_that_trains_like_the_default_one(
@@ -17,9 +23,10 @@ def test_the_skeleton_is_a_recipe_that_trains_like_the_default_one(
     assert main(["init", str(path)]) == 0
     assert f"GROUNDWORK_RECIPE={path}" in capsys.readouterr().out
     recipe, default = load_recipe(path), load_recipe(recipe_path("default"))
-    samples = {"samples": default.training.samples}
+    same = {"samples": default.training.samples, "schedule": default.training.schedule}
     assert recipe.name == "my-notes"
-    assert recipe.training.model_copy(update=samples) == default.training
+    assert recipe.training.model_copy(update=same) == default.training
+    assert recipe.training.schedule == with_usual_warmup(default.training.schedule)
     assert recipe.training.samples.prompts
     assert recipe.quality.model_dump() == default.quality.model_dump()
     assert recipe.shards == default.shards
@@ -47,14 +54,15 @@ def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_a_recipe_that_says_nothing_about_learning_learns_like_the_default_one(tmp_path: Path) -> None:
-    """Muon, warmup, plateau and decay, QK-norm: what the default recipe writes out."""
+    """Muon, plateau and decay, QK-norm: what the default recipe writes out, but for its shorter warmup."""
     default = yaml.safe_load(recipe_path("default").read_text())
     training = default["training"]
     written = load_recipe(recipe_path("default")).training
     del training["optimizer"], training["schedule"], training["model"]["qk_norm"]
     path = tmp_path / "bare.yaml"
     path.write_text(yaml.safe_dump(default))
-    assert load_recipe(path).training == written
+    schedule = with_usual_warmup(written.schedule)
+    assert load_recipe(path).training == written.model_copy(update={"schedule": schedule})
     training["model"]["tie_embeddings"] = True
     training["optimizer"] = {"kind": "muon"}
     path.write_text(yaml.safe_dump(default))
@@ -69,4 +77,4 @@ def test_another_optimizer_or_schedule_keeps_its_own_defaults(tmp_path: Path) ->
     training = load_recipe(path).training
     optimizer, schedule = training.optimizer, training.schedule
     assert (optimizer.lr, optimizer.weight_decay, optimizer.groups) == (3e-3, 0.1, [])
-    assert (schedule.min_lr_ratio, schedule.warmup_tokens) == (0.1, 14_049)
+    assert (schedule.min_lr_ratio, schedule.warmup_tokens) == (0.1, 70_246)

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from trainer.__main__ import main
-from trainer.checkpoint import publish as store
+from trainer.checkpoint import publish
 from trainer.config import RunConfig
 from trainer.hf import load_model
 from trainer.hf.mean import mean, write_mean
@@ -42,7 +42,7 @@ def trained(settings: dict[str, Any], **training: Any) -> RunConfig:
 
 
 def saved(config: RunConfig) -> list[Path]:
-    return store.existing(config.run_dir / "checkpoints")
+    return publish.existing(config.run_dir / "checkpoints")
 
 
 def weights(checkpoint: Path) -> dict[str, torch.Tensor]:
@@ -111,19 +111,19 @@ def test_a_run_that_is_resumed_ends_in_the_same_mean(settings: dict[str, Any], t
     kept = {"every_tokens": 3 * STEP, "keep_last": 2}
     config = trained(settings, averaging=MEAN_OF_THREE, checkpoint=kept)
     steps = config.training.averaged_steps
-    assert [store.step_of(path) for path in saved(config)] == list(steps) == [8, 10, 12]
+    assert [publish.step_of(path) for path in saved(config)] == list(steps) == [8, 10, 12]
     # the one beyond `keep_last` is of the model only
-    assert [bool(store.optimizer_files(path)) for path in saved(config)] == [False, True, True]
+    assert [bool(publish.optimizer_files(path)) for path in saved(config)] == [False, True, True]
 
     def mean_of_run(name: str) -> bytes:
-        checkpoints = [store.directory_for(config.run_dir / "checkpoints", step) for step in steps]
+        checkpoints = [publish.directory_for(config.run_dir / "checkpoints", step) for step in steps]
         return (Path(merge(checkpoints, None, tmp_path / name, "")["path"]) / WEIGHTS).read_bytes()
 
     whole = mean_of_run("whole")
     shutil.rmtree(config.run_dir)
     settings["training"]["checkpoint"] = kept | {"every_tokens": STEP}
     config = trained(settings)  # which also saves step 11
-    assert [store.step_of(path) for path in saved(config)] == [8, 10, 11, 12]
+    assert [publish.step_of(path) for path in saved(config)] == [8, 10, 11, 12]
     shutil.rmtree(saved(config)[-1])
     assert run(config) == DONE
     assert mean_of_run("again") == whole
@@ -173,7 +173,7 @@ def test_what_cannot_be_merged_is_said_in_one_sentence(
     manifest.write_text(json.dumps(files))
     damaged = tmp_path / "damaged"
     shutil.copytree(config.run_dir, damaged)
-    broken = store.existing(damaged / "checkpoints")[0]
+    broken = publish.existing(damaged / "checkpoints")[0]
     (broken / WEIGHTS).write_bytes(b"")
 
     def refused(*checkpoints: Path, weights: list[float] | None = None) -> str:
