@@ -14,7 +14,7 @@ FLOORS = {
     "pipeline": (
         {"__main__", "definitions"},
         {"assets", "cli"},
-        {"reports"},
+        {"reports", "start"},
         {"steps"},
         {"recipe"},
         {"sources", "stages"},

@@ -3,7 +3,7 @@ or glob.
 """
 
 import codecs
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -93,13 +93,14 @@ class FilesSource:
     """One unit per file, or one for all with `max_documents`.
 
     With `keep_ids`, documents keep the ids that they bring, for files read without other corpora. `sha256`
-    hashes a local file, or recalls its hash.
+    hashes a local file, or recalls its hash. `row_reader` takes the rows of each file.
     """
 
     corpus: str
     config: FilesConfig
     keep_ids: bool = False
     sha256: Hash = file_sha256
+    row_reader: Callable[..., RowReader] = RowReader
 
     @property
     def version(self) -> str:
@@ -134,9 +135,9 @@ class FilesSource:
             why = f"plain text, which holds no rows with {forms_of(self.config.format)}"
             reject(Reason.UNSUPPORTED_FORMAT, why, size_of(file))
         elif (plain, compression) == (".parquet", ""):
-            yield from read_parquet(file, RowReader(name, self.config, batches, bytes=size_of(file)))
+            yield from read_parquet(file, self.row_reader(name, self.config, batches, bytes=size_of(file)))
         elif plain in (*JSON_LINES, *SEPARATORS, *TEXT):
-            reader = RowReader(name, self.config, batches, bytes=size_of(file))
+            reader = self.row_reader(name, self.config, batches, bytes=size_of(file))
             yield from self._read_text_format(plain, blocks(file, compression), reader)
         else:
             why = f"none of {', '.join(FORMATS)} (all but .parquet also {', '.join(CODECS)})"

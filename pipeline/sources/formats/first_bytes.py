@@ -40,7 +40,7 @@ def not_text(start: bytes, name: str, encoding: str) -> Refused | None:
     for magic, why in OTHERS.items():
         if start.startswith(magic):
             return Reason.UNSUPPORTED_FORMAT, why
-    found = _wide(start)
+    found = wide_encoding(start)
     if found and not codecs.lookup(encoding).name.startswith(found[:6]):
         return Reason.INVALID_UTF8, f"the file is in {found.upper()}: set `encoding: {found}`"
     return None
@@ -51,7 +51,7 @@ def _is_ascii(start: bytes) -> bool:
     return start[:LOOKED_AT].isascii() and b"\0" not in start[:LOOKED_AT]
 
 
-def _wide(start: bytes) -> str:
+def wide_encoding(start: bytes) -> str:
     """UTF-16 or UTF-32, by its mark, or by the zeros between its letters; else empty."""
     for mark, encoding in MARKS:
         if start.startswith(mark):

@@ -1,6 +1,7 @@
 """`python -m trainer plan`: memory, time, cost and expected loss of a run."""
 
 import argparse
+import json
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -44,7 +45,7 @@ def main(arguments: list[str]) -> int:
     )
     with terminal.doing("measuring what a step takes"):
         plan = _plan(options, training, vocab_size, machine)
-    print(plan)
+    print(json.dumps(plan.figures()) if options.json else plan)
     return 0
 
 
@@ -117,6 +118,7 @@ def _parser() -> argparse.ArgumentParser:
         "for another",
     )
     add("--price", type=_positive(float), help="USD per GPU-hour; default: an assumption for the GPU")
+    add("--json", action="store_true", help="print the figures of the plan as JSON")
     return parser
 
 

@@ -48,6 +48,18 @@ class Plan:
         """The cost of the run, in USD."""
         return self.seconds / HOUR * self.machine.count * self.machine.price
 
+    def figures(self) -> dict[str, float]:
+        """What a program wants to know of the plan; `cost` in USD, 0 where no price is known."""
+        return {
+            "parameters": self.training.model.parameters(self.vocab_size),
+            "tokens": self.training.max_tokens,
+            "tokens_per_second": self.speed,
+            "seconds": self.seconds,
+            "cost": self.cost,
+            "memory_bytes": self.memory.total,
+            "available_bytes": self.machine.memory,
+        }
+
     def __str__(self) -> str:
         model, machine, training = self.training.model, self.machine, self.training
         tokens = training.max_tokens

@@ -1,0 +1,111 @@
+"""What kind of text a sample is, in which languages, and which quality profile suits it."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.stages.language import detect
+from pipeline.stages.quality import PROFILES, QualityParams, judge, measure
+
+KINDS = ("books", "mail", "code", "web", "docs")
+CODE_SUFFIXES = frozenset(".py .c .h .cc .cpp .java .js .ts .go .rs .rb .php .sh .sql .r .jl .lua".split())
+LONG_BYTES = 100_000  # a file of plain text that is longer is a book
+MOST_REJECTED = 0.3  # share of the bytes that the profile of a kind may reject
+MEASURED_BYTES = 4 << 20
+OTHER_LANGUAGES = 0.05  # share from which documents are judged by the rules of their language
+_HEADER = re.compile(
+    r"(From|To|Subject|Date|Message-ID|Received|Return-Path|Newsgroups|Path|Xref): ?\S", re.I
+)
+_CODE_LINE = re.compile(
+    r"[;{}]$|^\s*(def|class|import|from|return|if|for|while|#include|func|fn|const|let|var)\b"
+)
+_TAG = re.compile(r"</?(p|div|html|body|span|a|br|table|li|script)\b[^>]*>", re.I)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """`languages`: the share of the bytes in each, the most frequent first. `rejected`: the share of the
+    bytes that each profile rejects. `reason`: why `profile` was chosen, in one line.
+    """
+
+    name: str
+    languages: dict[str, float]
+    rejected: dict[str, float]
+    profile: str
+    reason: str
+
+    @property
+    def by_language(self) -> bool:
+        return sum(share for name, share in self.languages.items() if name != "en") >= OTHER_LANGUAGES
+
+
+def kind_of(texts: Sequence[str], suffixes: Sequence[str], longest: int, columns: frozenset[str]) -> Kind:
+    """The kind of some texts. `suffixes`: of their files; `longest`: bytes of the longest file of plain text;
+    `columns`: the names in their rows.
+    """
+    documents = _batch(texts)
+    sizes = pc.binary_length(documents.column("text").cast(pa.large_binary()))
+    detected = detect(documents)
+    bytes_of: Counter[str] = Counter()
+    for language, size in zip(detected.column("language").to_pylist(), sizes.to_pylist(), strict=True):
+        bytes_of[language] += size
+    total = max(sum(bytes_of.values()), 1)
+    languages = {name: size / total for name, size in bytes_of.most_common()}
+    foreign = 1 - languages.get("en", 0) >= OTHER_LANGUAGES
+    signals = measure(documents)
+    rejected = {}
+    for profile in (*KINDS, "none"):
+        verdicts = judge(signals, with_languages(PROFILES[profile], foreign), detected if foreign else None)
+        lost = pc.sum(pc.if_else(verdicts.column("keep"), 0, sizes)).as_py() or 0
+        rejected[profile] = lost / total
+    name, why = _named(texts, suffixes, longest, columns)
+    if rejected[name] <= MOST_REJECTED:
+        return Kind(
+            name, languages, rejected, name, f"{why}; the profile rejects {rejected[name]:.0%} of the bytes"
+        )
+    # Docs and books are the mildest profiles for prose. What they reject too is judged by none.
+    mild = min((name, "docs", "books"), key=lambda one: rejected[one])
+    chosen = mild if rejected[mild] <= MOST_REJECTED else "none"
+    reason = f"{why}, but the profile {name} would reject {rejected[name]:.0%} of the bytes, {chosen} {rejected[chosen]:.0%}"
+    return Kind(name, languages, rejected, chosen, reason)
+
+
+def with_languages(params: QualityParams, foreign: bool) -> QualityParams:
+    return params.model_copy(update={"by_language": True}) if foreign else params
+
+
+def _batch(texts: Sequence[str]) -> pa.RecordBatch:
+    """As many of the texts as are measured, evenly drawn."""
+    size = sum(map(len, texts))
+    every = max(1, -(-size // MEASURED_BYTES))
+    drawn = [text.encode("utf-8", "replace").decode() for text in texts[::every]]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(map(str, range(len(drawn))), pa.string()), pa.array(drawn, pa.large_string())],
+        names=["id", "text"],
+    )
+
+
+def _named(
+    texts: Sequence[str], suffixes: Sequence[str], longest: int, columns: frozenset[str]
+) -> tuple[str, str]:
+    """One of KINDS, and what shows it."""
+    lines = [line for text in texts[:200] for line in text[:4000].splitlines() if line.strip()]
+    code = sum(bool(_CODE_LINE.search(line)) for line in lines) / max(len(lines), 1)
+    if sum(one in CODE_SUFFIXES for one in suffixes) * 2 > len(suffixes):
+        return "code", "the files have the suffixes of programs"
+    if code > 0.4:
+        return "code", f"{code:.0%} of the lines look like a program"
+    heads = ["\n".join(text.lstrip().splitlines()[:6]) for text in texts[:200]]
+    if sum(len(_HEADER.findall(head)) >= 2 for head in heads) * 3 > len(heads):
+        return "mail", "texts begin with the headers of mail"
+    if "url" in {name.lower() for name in columns}:
+        return "web", "the rows have a URL"
+    if sum(len(_TAG.findall(text)) >= 5 for text in texts[:200]) * 2 > len(texts[:200]):
+        return "web", "the texts hold the tags of HTML, which stay in them"
+    if longest > LONG_BYTES:
+        return "books", f"a file is {longest / 1e6:,.1f} MB long"
+    return "docs", "neither books, mail, code nor web pages"

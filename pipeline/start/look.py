@@ -1,0 +1,250 @@
+"""What a folder holds: corpora by how they are read and what kind of text they are, and what is unreadable."""
+
+import re
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from glob import escape
+from pathlib import Path, PurePosixPath
+
+from pipeline.sources.files import FORMATS
+from pipeline.sources.formats.compression import format_of
+from pipeline.sources.listing import listed
+from pipeline.sources.source_file import LocalFile, size_of
+from pipeline.start.kind import Kind, kind_of
+from pipeline.start.sample import FileSample, Shape, sampled
+from pipeline.store.errors import PipelineError
+
+MOST_SECONDS = 10.0
+MOST_FILES = 48  # that are sampled of one sub-folder and format
+
+
+class NothingReadableError(PipelineError):
+    """A folder from which no model can be made."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """One corpus of a folder. `paths`: globs from the folder that holds the folder. `bytes`: on disk;
+    `text_bytes`: of text, estimated from the sample. `longest`: bytes of its longest file.
+    """
+
+    name: str
+    paths: tuple[str, ...]
+    shape: Shape
+    kind: Kind
+    files: int
+    bytes: int
+    text_bytes: int
+    longest: int
+    documents: int
+
+    @property
+    def is_text(self) -> bool:
+        return self.shape.format == "text"
+
+
+@dataclass(frozen=True)
+class Folder:
+    """`unread`: files that cannot be read, with the reason, and their bytes. `sampled`: how many of the
+    `files` were looked at.
+    """
+
+    path: Path
+    corpora: tuple[Found, ...]
+    unread: dict[str, tuple[str, int]]
+    files: int
+    sampled: int
+    seconds: float
+
+
+@dataclass
+class _Group:
+    """The files of one sub-folder and format, and the samples of some of them."""
+
+    files: dict[str, LocalFile] = field(default_factory=dict)
+    samples: dict[str, FileSample] = field(default_factory=dict)
+
+    def shapes(self) -> Iterator[tuple[str, Shape]]:
+        """Each file with its shape. A file that was not sampled has that of the sampled file before it."""
+        last = next((one.shape for one in self.samples.values() if one.shape), None)
+        for name in self.files:
+            if name in self.samples:
+                if (shape := self.samples[name].shape) is None:
+                    continue
+                last = shape
+            if last is not None:
+                yield name, last
+
+
+def look(folder: Path, most_seconds: float = MOST_SECONDS) -> Folder:
+    """Samples the files of a folder, for at most about `most_seconds`. Raises NothingReadableError."""
+    started = time.monotonic()
+    folder = folder.absolute()
+    if not folder.is_dir():
+        raise NothingReadableError(f"{folder}: is no folder: name one that holds text")
+    if not any(folder.iterdir()):
+        raise NothingReadableError(
+            f"{folder}: the folder is empty, so no model can be made: put text into it"
+        )
+    files = {
+        name: file
+        for name, file in listed("folder", [f"{escape(str(folder))}/**/*"], lambda _: False).items()
+        if isinstance(file, LocalFile) and not file.directory
+    }
+    unread: dict[str, tuple[str, int]] = {}
+    groups: dict[tuple[str, str], _Group] = defaultdict(_Group)
+    for name, file in files.items():
+        if format_of(name)[0] not in FORMATS:
+            suffix = PurePosixPath(name).suffix
+            unread[name] = (
+                f"{suffix or 'a file without a suffix'} is no format of text that is read",
+                size_of(file),
+            )
+        elif not size_of(file):
+            unread[name] = ("the file is empty", 0)
+        else:
+            groups[_top(name), _suffix(name)].files[name] = file
+    number = _sample(groups, started + most_seconds * 0.6)
+    for group in groups.values():
+        for name, one in group.samples.items():
+            if one.shape is None:
+                unread[name] = (one.problem, size_of(group.files[name]))
+    corpora = _corpora(folder, groups)
+    if not corpora:
+        reasons = (
+            "; ".join(f"{name}: {why}" for name, (why, _) in list(unread.items())[:3]) or "it has no files"
+        )
+        raise NothingReadableError(f"{folder}: nothing in it can be read, so no model can be made: {reasons}")
+    return Folder(folder, corpora, unread, len(files), number, time.monotonic() - started)
+
+
+def _top(name: str) -> str:
+    parts = PurePosixPath(name).parts
+    return parts[0] if len(parts) > 1 else ""
+
+
+def _suffix(name: str) -> str:
+    """As it is written: `.txt`, `.JSONL.gz`."""
+    plain, compression = format_of(name)
+    return name[len(name) - len(plain + compression) :]
+
+
+def _sample(groups: dict[tuple[str, str], _Group], until: float) -> int:
+    """Samples files of all groups in turn, evenly over each, as long as there is time. Returns how many."""
+    turns = {}
+    for key, group in groups.items():
+        names = list(group.files)
+        every = max(1, len(names) / MOST_FILES)
+        turns[key] = [names[int(place * every)] for place in range(min(len(names), MOST_FILES))]
+    number = 0
+    for turn in range(MOST_FILES):
+        for key, names in turns.items():
+            if turn < len(names) and (turn == 0 or time.monotonic() < until):
+                group = groups[key]
+                group.samples[names[turn]] = sampled(names[turn], group.files[names[turn]])
+                number += 1
+    for group in groups.values():
+        group.samples = {name: group.samples[name] for name in group.files if name in group.samples}
+    return number
+
+
+def _corpora(folder: Path, groups: dict[tuple[str, str], _Group]) -> tuple[Found, ...]:
+    """Files of one shape and, of plain text, one kind are a corpus."""
+    kinds: dict[tuple[str, Shape], Kind] = {}
+    shape_of: dict[str, Shape] = {}
+    files: dict[str, LocalFile] = {}
+    samples: dict[str, FileSample] = {}
+    for group in groups.values():
+        files |= group.files
+        samples |= group.samples
+        shape_of |= dict(group.shapes())
+    of_top: dict[tuple[str, Shape], list[str]] = defaultdict(list)
+    for name, shape in shape_of.items():
+        of_top[_top(name), shape].append(name)
+    for key, names in of_top.items():
+        kinds[key] = _kind(names, samples, files)
+    merged: dict[tuple[Shape, str], list[str]] = defaultdict(list)
+    for (top, shape), names in of_top.items():
+        merged[shape, kinds[top, shape].profile].extend(names)
+    taken: set[str] = set()
+    found = []
+    for (shape, _), names in sorted(merged.items(), key=lambda one: min(one[1])):
+        sampled_here = [samples[name] for name in names if name in samples and samples[name].shape]
+        sizes = [size_of(files[name]) for name in names]
+        share = sum(one.text_share for one in sampled_here) / max(len(sampled_here), 1)
+        texts = [text for one in sampled_here for text in one.texts]
+        mean = max(1.0, sum(len(text.encode("utf-8", "replace")) for text in texts) / max(len(texts), 1))
+        text_bytes = round(sum(sizes) * share)
+        found.append(
+            Found(
+                _name({_top(name) for name in names}, shape, folder, taken),
+                tuple(_patterns(folder, names, list(files))),
+                shape,
+                kinds[_top(names[0]), shape]
+                if len({_top(name) for name in names}) == 1
+                else _kind(names, samples, files),
+                len(names),
+                sum(sizes),
+                text_bytes,
+                max(sizes),
+                len(names) if shape.plain else max(len(texts), round(text_bytes / mean)),
+            )
+        )
+    return tuple(found)
+
+
+def _kind(names: Sequence[str], samples: dict[str, FileSample], files: dict[str, LocalFile]) -> Kind:
+    here = {name: samples[name] for name in names if name in samples and samples[name].shape}
+    texts = [text for one in here.values() for text in one.texts]
+    columns = frozenset[str]().union(*(one.columns for one in here.values()))
+    plain = [size_of(files[name]) for name in here if here[name].shape and here[name].shape.plain]  # type: ignore[union-attr]
+    return kind_of(texts, [format_of(name)[0] for name in here], max(plain, default=0), columns)
+
+
+def _name(tops: set[str], shape: Shape, folder: Path, taken: set[str]) -> str:
+    """That of the only sub-folder, else of the folder; with a number if it is taken."""
+    written = next(iter(tops)) if len(tops) == 1 and tops != {""} else folder.name
+    name = re.sub(r"[^a-z0-9]+", "_", written.lower()).strip("_")
+    name = name if name[:1].isalpha() else f"text_{name}".rstrip("_")
+    if name in taken and shape.format != "text":
+        name = f"{name}_{shape.format}"
+    number = 2
+    unique = name
+    while unique in taken:
+        unique = f"{name}_{number}"
+        number += 1
+    taken.add(unique)
+    return unique
+
+
+def _patterns(folder: Path, names: Sequence[str], readable: Sequence[str]) -> Iterator[str]:
+    """Globs that match these files and none of the other `readable` ones, whatever is added later."""
+    chosen = set(names)
+    by_suffix: dict[str, list[str]] = defaultdict(list)
+    for name in readable:
+        by_suffix[_suffix(name)].append(name)
+    root = escape(folder.name)
+    for suffix in dict.fromkeys(map(_suffix, names)):
+        others = by_suffix[suffix]
+        if chosen.issuperset(others):
+            yield f"{root}/**/*{escape(suffix)}"
+            continue
+        for top in dict.fromkeys(_top(name) for name in others if name in chosen):
+            inside = [name for name in others if _top(name) == top]
+            if chosen.issuperset(inside):
+                yield f"{root}/{_magic(top)}/**/*{escape(suffix)}" if top else f"{root}/*{escape(suffix)}"
+            else:
+                yield from (f"{root}/{_magic(name)}" for name in inside if name in chosen)
+
+
+def _magic(name: str) -> str:
+    """A glob that matches this name alone. Files are named by their path below the first wildcard, so a
+    wildcard at the beginning keeps the names of files in different sub-folders apart.
+    """
+    first, rest = name[0], escape(name[1:])
+    plain = "".join("?" if "\udc80" <= one <= "\udcff" else one for one in rest)
+    return (
+        f"[{first}]" if first != "[" and not "\udc80" <= first <= "\udcff" else "[[]" if first == "[" else "?"
+    ) + plain

@@ -1,0 +1,127 @@
+"""Which model can be trained in the time and on the text that there are."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from trainer.config.model import ModelConfig
+
+# Muennighoff et al. 2023, "Scaling Data-Constrained Language Models" (arXiv 2305.16264), equation 5 and
+# section 6: what is read again is worth less each time; four epochs are nearly as good as new text, and after
+# sixteen nothing is gained.
+HALF_WORTH, FULL_EPOCHS, MOST_EPOCHS = 15.4, 4.0, 16.0
+TOKENS_A_PARAMETER = 20  # compute-optimal (Hoffmann et al. 2022, arXiv 2203.15556)
+# The shape of the default recipe learns most in the first minutes on two cores; a smaller one is for less text.
+USUAL = 1
+FEW_TOKENS = 200_000
+BYTES_A_TOKEN = 3.5
+FEWEST_STEPS = 100
+
+
+@dataclass(frozen=True)
+class Size:
+    """A model and how it is trained at its best. `batch`: tokens of a step, with enough time."""
+
+    n_layers: int
+    d_model: int
+    n_heads: int
+    d_ff: int
+    seq_len: int
+    batch: int
+    vocab_size: int  # at most
+
+    @property
+    def shape(self) -> dict[str, Any]:
+        heads = {"n_heads": self.n_heads, "n_kv_heads": self.n_heads}
+        return {
+            "n_layers": self.n_layers,
+            "d_model": self.d_model,
+            **heads,
+            "d_ff": self.d_ff,
+            "qk_norm": True,
+        }
+
+    @property
+    def model(self) -> ModelConfig:
+        return ModelConfig(**self.shape)
+
+    @property
+    def of_blocks(self) -> int:
+        """Parameters without embedding and head."""
+        return self.model.parameters(0)
+
+
+SIZES = (
+    Size(2, 128, 2, 344, 128, 2_048, 4_096),
+    Size(4, 256, 4, 688, 256, 2_048, 8_192),
+    Size(6, 384, 6, 1_024, 512, 16_384, 8_192),
+    Size(8, 512, 8, 1_376, 512, 32_768, 16_384),
+    Size(12, 768, 12, 2_048, 1_024, 131_072, 32_768),
+    Size(16, 1_024, 16, 2_736, 1_024, 262_144, 32_768),
+    Size(24, 1_536, 24, 4_096, 2_048, 524_288, 50_000),
+    Size(24, 2_048, 32, 5_504, 2_048, 524_288, 50_000),
+)
+
+
+@dataclass(frozen=True)
+class Length:
+    """A size, and how long it is trained: `tokens`, of which `unique` are different ones."""
+
+    size: Size
+    vocab_size: int
+    global_batch_tokens: int
+    tokens: int
+    unique: int
+    limit: str  # what ends the training: `time` or `text`
+
+    @property
+    def epochs(self) -> float:
+        return self.tokens / self.unique
+
+    @property
+    def parameters(self) -> int:
+        return self.size.model.parameters(self.vocab_size)
+
+
+def worth(tokens: float, unique: float) -> float:
+    """How many new tokens teach as much as `tokens` of a text that has only `unique` ones."""
+    repeats = min(tokens / unique, MOST_EPOCHS) - 1
+    return tokens if repeats <= 0 else unique * (1 + HALF_WORTH * (1 - math.exp(-repeats / HALF_WORTH)))
+
+
+def vocabulary(text_bytes: int, size: Size) -> int:
+    """Entries: few for little text, in which a long tail of words is never learnt."""
+    steps = ((1_000_000, 2_048), (10_000_000, 4_096), (1_000_000_000, 8_192), (10_000_000_000, 16_384))
+    return min(size.vocab_size, next((entries for most, entries in steps if text_bytes < most), 50_000))
+
+
+def longest(text_bytes: int, seconds: float, tokens_per_second: Callable[[Size, int], float]) -> Length:
+    """The largest size that sees enough text in so many seconds of training, and its length.
+
+    A size is enough for 20 tokens a parameter of its blocks; repeated text counts as `worth` says.
+    """
+    lengths = [_length(size, text_bytes, seconds, tokens_per_second) for size in SIZES]
+    fed = [one for one in lengths if worth(one.tokens, one.unique) >= TOKENS_A_PARAMETER * one.size.of_blocks]
+    if fed:
+        best = fed[-1]
+        if SIZES.index(best.size) >= USUAL:
+            return best
+    usual = lengths[USUAL]
+    return usual if worth(usual.tokens, usual.unique) >= FEW_TOKENS else lengths[0]
+
+
+def _length(
+    size: Size, text_bytes: int, seconds: float, tokens_per_second: Callable[[Size, int], float]
+) -> Length:
+    vocab_size = vocabulary(text_bytes, size)
+    unique = max(1, round(text_bytes / BYTES_A_TOKEN))
+    # A model with many more parameters than tokens learns a text by heart when it reads it often.
+    most = FULL_EPOCHS if size.of_blocks > 5 * unique else MOST_EPOCHS
+    possible, of_text = seconds * tokens_per_second(size, vocab_size), most * unique
+    tokens = min(possible, of_text)
+    batch = size.batch
+    while batch > 2 * size.seq_len and tokens / batch < FEWEST_STEPS:
+        batch //= 2
+    steps = max(2, int(tokens / batch))
+    return Length(size, vocab_size, batch, steps * batch, unique, "time" if possible <= of_text else "text")
