@@ -14,6 +14,7 @@ from trainer.system.errors import TrainerError
 from trainer.system.open_files import allow_enough
 
 COMMANDS = {
+    "start": "Train a model on a folder of text by a deadline: chooses all settings, and says why.",
     "init": "Write a recipe for text of your own, with a comment for each setting.",
     "corpora": "List the ready-made corpora, or what each corpus of a recipe contributes to its training.",
     "export": "Export documents as Parquet, token shards for Megatron, or the model for llama.cpp.",

@@ -12,7 +12,6 @@ from pipeline.stages.language import detect
 from pipeline.stages.quality import PROFILES, QualityParams, judge, measure
 
 KINDS = ("books", "mail", "code", "web", "docs")
-CODE_SUFFIXES = frozenset(".py .c .h .cc .cpp .java .js .ts .go .rs .rb .php .sh .sql .r .jl .lua".split())
 LONG_BYTES = 100_000  # a file of plain text that is longer is a book
 MOST_REJECTED = 0.3  # share of the bytes that the profile of a kind may reject
 MEASURED_BYTES = 4 << 20
@@ -39,12 +38,13 @@ class Kind:
     reason: str
 
     @property
-    def by_language(self) -> bool:
-        return sum(share for name, share in self.languages.items() if name != "en") >= OTHER_LANGUAGES
+    def foreign(self) -> bool:
+        """Whether more than a few documents are in other languages than English."""
+        return 1 - self.languages.get("en", 0.0) >= OTHER_LANGUAGES
 
 
-def kind_of(texts: Sequence[str], suffixes: Sequence[str], longest: int, columns: frozenset[str]) -> Kind:
-    """The kind of some texts. `suffixes`: of their files; `longest`: bytes of the longest file of plain text;
+def kind_of(texts: Sequence[str], longest: int, columns: frozenset[str]) -> Kind:
+    """The kind of some texts. `longest`: bytes of the longest file of plain text;
     `columns`: the names in their rows.
     """
     documents = _batch(texts)
@@ -62,7 +62,7 @@ def kind_of(texts: Sequence[str], suffixes: Sequence[str], longest: int, columns
         verdicts = judge(signals, with_languages(PROFILES[profile], foreign), detected if foreign else None)
         lost = pc.sum(pc.if_else(verdicts.column("keep"), 0, sizes)).as_py() or 0
         rejected[profile] = lost / total
-    name, why = _named(texts, suffixes, longest, columns)
+    name, why = _named(texts, longest, columns)
     if rejected[name] <= MOST_REJECTED:
         return Kind(
             name, languages, rejected, name, f"{why}; the profile rejects {rejected[name]:.0%} of the bytes"
@@ -70,7 +70,8 @@ def kind_of(texts: Sequence[str], suffixes: Sequence[str], longest: int, columns
     # Docs and books are the mildest profiles for prose. What they reject too is judged by none.
     mild = min((name, "docs", "books"), key=lambda one: rejected[one])
     chosen = mild if rejected[mild] <= MOST_REJECTED else "none"
-    reason = f"{why}, but the profile {name} would reject {rejected[name]:.0%} of the bytes, {chosen} {rejected[chosen]:.0%}"
+    lost = f"the profile {name} would reject {rejected[name]:.0%} of the bytes"
+    reason = f"{why}, but {lost}, {chosen} {rejected[chosen]:.0%}"
     return Kind(name, languages, rejected, chosen, reason)
 
 
@@ -89,14 +90,10 @@ def _batch(texts: Sequence[str]) -> pa.RecordBatch:
     )
 
 
-def _named(
-    texts: Sequence[str], suffixes: Sequence[str], longest: int, columns: frozenset[str]
-) -> tuple[str, str]:
+def _named(texts: Sequence[str], longest: int, columns: frozenset[str]) -> tuple[str, str]:
     """One of KINDS, and what shows it."""
     lines = [line for text in texts[:200] for line in text[:4000].splitlines() if line.strip()]
     code = sum(bool(_CODE_LINE.search(line)) for line in lines) / max(len(lines), 1)
-    if sum(one in CODE_SUFFIXES for one in suffixes) * 2 > len(suffixes):
-        return "code", "the files have the suffixes of programs"
     if code > 0.4:
         return "code", f"{code:.0%} of the lines look like a program"
     heads = ["\n".join(text.lstrip().splitlines()[:6]) for text in texts[:200]]

@@ -1,4 +1,4 @@
-"""A sample of one file: how it is to be read, and the first texts in it. Reads with the sources' own readers."""
+"""A sample of one file: how it is to be read, and its first texts, by the readers of the sources."""
 
 import io
 from collections.abc import Iterator, Sequence
@@ -167,7 +167,7 @@ def _of_rows(
             held = [row for row in rows if all(row.get(name) not in (None, "", []) for name in form)]
             if len(held) * 2 > len(rows):
                 said = [" ".join(str(row[name]) for name in form) for row in held]
-                return Shape(False, kind, None, encoding, separator), said  # type: ignore[arg-type]
+                return Shape(False, kind, None, encoding, separator), said
     texts = {
         name: [value for row in rows if isinstance(value := row.get(name), str) and value.strip()]
         for name in sorted(columns)

@@ -12,7 +12,8 @@ from trainer.config.model import ModelConfig
 # sixteen nothing is gained.
 HALF_WORTH, FULL_EPOCHS, MOST_EPOCHS = 15.4, 4.0, 16.0
 TOKENS_A_PARAMETER = 20  # compute-optimal (Hoffmann et al. 2022, arXiv 2203.15556)
-# The shape of the default recipe learns most in the first minutes on two cores; a smaller one is for less text.
+# The shape of the default recipe, which learns most in the first minutes on two cores. A smaller one is for
+# less text.
 USUAL = 1
 FEW_TOKENS = 200_000
 BYTES_A_TOKEN = 3.5
@@ -92,7 +93,14 @@ def worth(tokens: float, unique: float) -> float:
 
 def vocabulary(text_bytes: int, size: Size) -> int:
     """Entries: few for little text, in which a long tail of words is never learnt."""
-    steps = ((1_000_000, 2_048), (10_000_000, 4_096), (1_000_000_000, 8_192), (10_000_000_000, 16_384))
+    steps = (
+        (30_000, 320),
+        (300_000, 1_024),
+        (1_000_000, 2_048),
+        (10_000_000, 4_096),
+        (1_000_000_000, 8_192),
+        (10_000_000_000, 16_384),
+    )
     return min(size.vocab_size, next((entries for most, entries in steps if text_bytes < most), 50_000))
 
 

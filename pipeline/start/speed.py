@@ -50,7 +50,8 @@ def measured(size: Size, vocab_size: int, most_seconds: float) -> float | None:
         "micro_batch_size": min(8, size.batch // size.seq_len),
         "max_tokens": size.batch,
         "optimizer": {"kind": "muon"},
-        "compile": False,
+        "checkpoint": {"every_tokens": size.batch},
+        "evaluation": {"every_tokens": size.batch},
     }
     with TemporaryDirectory(prefix="groundwork-") as directory:
         path = Path(directory) / "speed.yaml"

@@ -1,0 +1,156 @@
+"""The recipe of what was chosen, as YAML with the reasons as comments, and the file that it is written to."""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pipeline.recipe.schema import SCHEMA
+from pipeline.start.choose import Chosen, Reading
+from pipeline.store.errors import PipelineError
+from trainer.system.durable import write_atomically
+
+MARK = "# Written by `python -m pipeline start`, which replaces this file as long as nobody changed it: "
+
+
+class NotOursError(PipelineError):
+    """A file that somebody else wrote or changed."""
+
+
+def check_may_write(path: Path) -> None:
+    """Raises NotOursError for a file that is not as `write` left it."""
+    if path.exists() and not _is_ours(path):
+        raise NotOursError(
+            f"{path}: was not written by `start`, or was changed since: name another file with -o, run it "
+            f"with `GROUNDWORK_RECIPE={path} dagster job execute -j pretrain`, or replace it with --force"
+        )
+
+
+def write(path: Path, text: str) -> None:
+    """Writes a recipe, with a mark that tells whether it is changed later."""
+    marked = f"# yaml-language-server: $schema={SCHEMA}\n{MARK}{_digest(text)}\n{text}"
+    write_atomically(path, marked)
+
+
+def _is_ours(path: Path) -> bool:
+    _, _, marked = path.read_text(encoding="utf-8", errors="replace").partition("\n")
+    mark, _, rest = marked.partition("\n")
+    return mark == MARK + _digest(rest)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def recipe_text(chosen: Chosen, directory: Path) -> str:
+    """The recipe as it is read in `directory`."""
+    return "\n".join(_lines(chosen, directory)) + "\n"
+
+
+def _lines(chosen: Chosen, directory: Path) -> Iterator[str]:
+    why = {choice.about: f"{choice.value}: {choice.reason}" for choice in chosen.choices}
+    length, size = chosen.length, chosen.length.size
+    shown = json.dumps(str(chosen.folder.path))
+    yield f"# For {shown} in {chosen.wishes.seconds / 3600:g} hours. docs/recipe.md has every setting."
+    yield from (f"# {note}" for note in chosen.notes)
+    yield f"name: {re.sub('[^a-z0-9_-]+', '-', chosen.folder.path.name.lower()).strip('-_') or 'mine'}"
+    yield ""
+    yield "corpora:"
+    for reading in chosen.corpora:
+        yield f"  # {_about(reading)}"
+        yield f"  # Quality {why[f'quality of {reading.found.name}']}"
+        yield f"  - {_flow(_corpus(reading, chosen, directory))}"
+    if chosen.folder.unread:
+        yield f"  # {len(chosen.folder.unread):,} files cannot be read; `start` names them."
+    yield ""
+    yield f"raw: {{part_bytes: {chosen.part_bytes}}}  # bytes of text that are worked on at once"
+    yield f"dedup: {{threshold: 0.8}}  # {why['duplicates']}"
+    yield "checks: {max_set_aside_share: 0.5}  # share that cannot be read from which the run stops"
+    yield f"# Vocabulary of {why['vocabulary']}"
+    yield f"tokenizer: {{vocab_size: {length.vocab_size}, chat: true}}"
+    yield f"# Held out: {why['held out']}"
+    yield f"shards: {{validation_fraction: {chosen.validation_fraction:g}}}"
+    yield ""
+    yield "training:"
+    yield f"  # {why['model']}"
+    yield f"  model: {_flow(size.shape)}"
+    yield f"  seq_len: {size.seq_len}  # tokens that the model sees at once"
+    yield f"  global_batch_tokens: {length.global_batch_tokens}  # {why['batch']}"
+    windows = min(8, length.global_batch_tokens // size.seq_len)
+    yield f"  micro_batch_size: {windows}  # windows computed at once"
+    yield f"  # {why['tokens']}"
+    yield f"  # Epochs: {why['epochs']}"
+    yield f"  max_tokens: {length.tokens}"
+    yield "  seed: 1"
+    yield f"  # {why['schedule']}"
+    yield "  schedule: {kind: wsd, decay_fraction: 0.6, min_lr_ratio: 0}"
+    every = max(1, length.tokens // length.global_batch_tokens // 4) * length.global_batch_tokens
+    yield f"  checkpoint: {{every_tokens: {every}, keep_last: 3}}  # {why['checkpoints']}"
+    yield f"  evaluation: {{every_tokens: {every}, max_tokens: {64 * size.seq_len}}}"
+    yield f"  samples: {_flow({'prompts': list(chosen.prompts), 'temperature': 0.7})}"
+    if chosen.conversations:
+        yield ""
+        yield "# After the pretraining, the model learns to answer from the conversations of the folder."
+        yield "post_training:"
+        yield "  sft:"
+        yield "    corpora:"
+        for reading in chosen.conversations:
+            yield f"      - {_flow(_corpus(reading, chosen, directory))}"
+        yield f"    epochs: {max(0.01, chosen.tuning_epochs):.2f}  # as many as fit into the time"
+        yield "    rehearsal: 0.2  # share of text from the pretraining, so that it is not forgotten"
+        yield "    training:"
+        yield "      optimizer: {kind: adamw, lr: 1e-3, weight_decay: 0}"
+        yield "      schedule: {kind: linear, min_lr_ratio: 0.02}"
+
+
+def _about(reading: Reading) -> str:
+    found = reading.found
+    column = f", text in the column {found.shape.text_column!r}" if found.shape.text_column else ""
+    return f"{found.files:,} files with {found.text_bytes / 1e6:,.1f} MB of text{column}"
+
+
+def _corpus(reading: Reading, chosen: Chosen, directory: Path) -> dict[str, Any]:
+    found, shape = reading.found, reading.found.shape
+    parent = chosen.folder.path.parent
+    here = parent == directory.absolute()
+    source: dict[str, Any] = {
+        "kind": "files",
+        "paths": list(found.paths) if here else [f"{_escaped(parent)}/{one}" for one in found.paths],
+    }
+    if shape.format != "text":
+        source["format"] = shape.format
+    if shape.text_column not in (None, "text"):
+        source["text_column"] = shape.text_column
+    if shape.encoding != "utf-8":
+        source["encoding"] = shape.encoding
+    if shape.separator:
+        source["separator"] = shape.separator
+    if reading.piece_bytes:
+        source["piece_bytes"] = reading.piece_bytes
+    if reading.max_documents:
+        source["max_documents"] = reading.max_documents
+    corpus: dict[str, Any] = {"name": found.name, "source": source}
+    if shape.format == "text":
+        quality: dict[str, Any] = {"profile": reading.quality}
+        if reading.by_language:
+            quality["by_language"] = True
+        if chosen.wishes.languages:
+            quality["languages"] = list(chosen.wishes.languages)
+        corpus["quality"] = quality if len(quality) > 1 else reading.quality
+    return corpus
+
+
+def _escaped(parent: Path) -> str:
+    return re.sub(r"([*?[])", r"[\1]", str(parent)).rstrip("/")
+
+
+def _flow(value: Any) -> str:
+    """A value as YAML on one line. JSON is YAML; plain words stand without quotes."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_flow(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_flow, value)) + "]"
+    plain = isinstance(value, str) and re.fullmatch(r"[a-z][a-z_]{2,}", value)
+    return str(value) if plain and value not in ("null", "true", "false", "yes", "off") else json.dumps(value)
