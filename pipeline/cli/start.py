@@ -51,7 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     started = time.monotonic()
     wishes = _wishes(options)
-    folder = options.folder.absolute()
+    folder = options.folder.resolve()
+    if not folder.name:
+        raise UsageError(f"{options.folder}: is the whole machine: name a folder that holds text")
     path = (options.out or folder.with_name(f"{folder.name}.yaml")).absolute()
     if not options.force:
         check_may_write(path)

@@ -1,5 +1,5 @@
-"""The user's own files: JSON lines, Parquet, CSV, text and Markdown, plain or compressed, named by path
-or glob.
+"""The user's own files: JSON lines, Parquet, CSV, text, Markdown and programs, plain or compressed, named by
+path or glob.
 """
 
 import codecs
@@ -28,7 +28,11 @@ from pipeline.sources.source import Reason, Rejects, Unit
 from pipeline.sources.source_file import Hash, SourceFile, size_of
 from pipeline.store.fingerprint import file_sha256
 
-TEXT = (".txt", ".md")
+PROGRAMS = (
+    *(".py", ".c", ".h", ".cc", ".cpp", ".hpp", ".cs", ".java", ".kt", ".scala", ".swift", ".go", ".rs"),
+    *(".js", ".ts", ".rb", ".php", ".pl", ".lua", ".sh", ".sql", ".r", ".jl", ".hs", ".ml", ".ex"),
+)
+TEXT = (".txt", ".md", ".rst", ".org", ".tex", ".eml", ".srt", *PROGRAMS)
 JSON_LINES = (".jsonl", ".json", ".ndjson")
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
 FORMATS = (*JSON_LINES, ".parquet", *SEPARATORS, *TEXT)
@@ -37,7 +41,7 @@ LEAST_PIECE = 1 << 10
 
 class FilesConfig(Columns, Paths):
     """Your own files, on this machine or behind URLs, in any mix of formats: JSON lines, Parquet, CSV, plain
-    text and Markdown. All but Parquet may be compressed.
+    text, Markdown and other markup, mail (`.eml`), and programs. All but Parquet may be compressed.
 
     Of a compressed file, what follows the last checksum that holds (of a gzip member, zstd frame, xz stream
     or bzip2 block) is left out, and its bytes count as lost; of a truncated file, all that unpacks is read.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.sources.files import PROGRAMS
 from pipeline.stages.language import detect
 from pipeline.stages.quality import PROFILES, QualityParams, judge, measure
 
@@ -43,8 +44,8 @@ class Kind:
         return 1 - self.languages.get("en", 0.0) >= OTHER_LANGUAGES
 
 
-def kind_of(texts: Sequence[str], longest: int, columns: frozenset[str]) -> Kind:
-    """The kind of some texts. `longest`: bytes of the longest file of plain text;
+def kind_of(texts: Sequence[str], suffixes: Sequence[str], longest: int, columns: frozenset[str]) -> Kind:
+    """The kind of some texts. `suffixes`: of their files; `longest`: bytes of the longest file of plain text;
     `columns`: the names in their rows.
     """
     documents = _batch(texts)
@@ -62,7 +63,7 @@ def kind_of(texts: Sequence[str], longest: int, columns: frozenset[str]) -> Kind
         verdicts = judge(signals, with_languages(PROFILES[profile], foreign), detected if foreign else None)
         lost = pc.sum(pc.if_else(verdicts.column("keep"), 0, sizes)).as_py() or 0
         rejected[profile] = lost / total
-    name, why = _named(texts, longest, columns)
+    name, why = _named(texts, suffixes, longest, columns)
     if rejected[name] <= MOST_REJECTED:
         return Kind(
             name, languages, rejected, name, f"{why}; the profile rejects {rejected[name]:.0%} of the bytes"
@@ -90,10 +91,14 @@ def _batch(texts: Sequence[str]) -> pa.RecordBatch:
     )
 
 
-def _named(texts: Sequence[str], longest: int, columns: frozenset[str]) -> tuple[str, str]:
+def _named(
+    texts: Sequence[str], suffixes: Sequence[str], longest: int, columns: frozenset[str]
+) -> tuple[str, str]:
     """One of KINDS, and what shows it."""
     lines = [line for text in texts[:200] for line in text[:4000].splitlines() if line.strip()]
     code = sum(bool(_CODE_LINE.search(line)) for line in lines) / max(len(lines), 1)
+    if sum(suffix in PROGRAMS for suffix in suffixes) * 2 > len(suffixes):
+        return "code", "most files are programs by their names"
     if code > 0.4:
         return "code", f"{code:.0%} of the lines look like a program"
     heads = ["\n".join(text.lstrip().splitlines()[:6]) for text in texts[:200]]

@@ -70,7 +70,7 @@ def lines(draw: st.DrawFn) -> list[str]:
         chosen += draw(st.lists(st.sampled_from(others), max_size=3))
     for option, takes_value in chosen:
         line += [option, draw(value)] if takes_value else [option]
-    return line
+    return [*line, "--plan"] if command == "start" else line  # which would train
 
 
 def too_long(*_: object) -> None:
