@@ -2,10 +2,13 @@
 
 import gc
 import logging
+import os
 import signal
 import sys
+from collections.abc import Sequence
+from typing import NoReturn
 
-from pipeline.cli import main
+from pipeline.cli import COMMANDS, main
 from pipeline.steps import compiling
 from trainer.system import terminal
 
@@ -21,11 +24,26 @@ def _show_what_is_done() -> None:
     compiling.announce()
 
 
-if __name__ == "__main__":
+def run(arguments: Sequence[str]) -> NoReturn:
+    """Runs a command and exits with its status."""
     _show_what_is_done()
     # Exits as on Ctrl-C, so that incomplete output is removed on the way out.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    status = main()
+    status = main(arguments)
     # At its end Python looks for garbage in all that was imported, up to half a second in vain.
     gc.freeze()
     sys.exit(status)
+
+
+def groundwork() -> NoReturn:
+    """The program `groundwork`: a command of `python -m pipeline`, or `trainer` and one of `python -m
+    trainer`, or `start` with the folder that is named.
+    """
+    first, *rest = sys.argv[1:] or ["--help"]
+    if first == "trainer":
+        os.execv(sys.executable, [sys.executable, "-m", "trainer", *rest])
+    run([first, *rest] if first in COMMANDS or first.startswith("-") else ["start", first, *rest])
+
+
+if __name__ == "__main__":
+    run(sys.argv[1:])

@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> None:
         found = look(folder)
     print("\n".join(_found(found)))
     with terminal.doing("measuring how fast this machine trains"):
-        chosen = choose(found, wishes, Speed())
+        chosen = choose(found, wishes, Speed(), time.monotonic() - started)
     print("\n".join(_choices(chosen)))
     write(path, recipe_text(chosen, path.parent))
     load_recipe(path)

@@ -1,5 +1,6 @@
 """Every choice of a recipe for a folder and a deadline, each with its reason in one line."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -8,9 +9,10 @@ from pipeline.start.look import Folder, Found, NothingReadableError
 from pipeline.start.sizes import BYTES_A_TOKEN, FULL_EPOCHS, MOST_EPOCHS, SIZES, USUAL, Length, longest
 from pipeline.start.speed import Speed
 
-# Measured with the default recipe on two cores: Dagster and its stages start, and after the training the
-# model is evaluated and exported; and the bytes of text that the data stages take in each second.
-AROUND_SECONDS, DATA_BYTES_A_SECOND = 60.0, 4e6
+# What takes time around the training, measured on two cores: Dagster and its stages start, and after the
+# training the model is evaluated and exported, eight times as long as the program that measures the speed. A
+# busy machine is slower with both. And the bytes of text that the data stages take in each second.
+PROGRAMS_AROUND, DATA_BYTES_A_SECOND = 8.0, 4e6
 LEAST_TRAINING = 0.2  # share of the time, however short it is
 MOST_DATA = 0.3  # share of the time that the data stages may take before only a part of the text is read
 PIECES = 200  # of plain text, at least, so that some of them can be held out
@@ -68,8 +70,10 @@ class Chosen:
     notes: tuple[str, ...]
 
 
-def choose(folder: Folder, wishes: Wishes, speed: Speed) -> Chosen:
-    """Raises NothingReadableError for a folder that has nothing to pretrain on."""
+def choose(folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0) -> Chosen:
+    """`spent`: seconds that are gone already. Raises NothingReadableError for a folder that has nothing to
+    pretrain on.
+    """
     texts = [one for one in folder.corpora if one.is_text]
     chats = [one for one in folder.corpora if one.shape.format == "chat"]
     if not texts:
@@ -78,13 +82,15 @@ def choose(folder: Folder, wishes: Wishes, speed: Speed) -> Chosen:
             f"{folder.path}: has only rows of {kinds}, and a model learns to answer after it has read text: "
             "add a folder of texts"
         )
+    began = time.monotonic()
     speed.look()
     in_all = sum(one.text_bytes for one in texts)
     most = MOST_DATA * wishes.seconds * DATA_BYTES_A_SECOND
     share = min(1.0, most / max(in_all, 1))
     text_bytes = round(in_all * share)
     kept = sum(one.text_bytes * (1 - _lost(one, wishes)) for one in texts) / max(in_all, 1)
-    around = AROUND_SECONDS + text_bytes / DATA_BYTES_A_SECOND
+    spent += time.monotonic() - began
+    around = spent + PROGRAMS_AROUND * speed.program_seconds + text_bytes / DATA_BYTES_A_SECOND
     tuning = CHAT_SHARE * wishes.seconds if wishes.chat and chats else 0.0
     seconds = max(LEAST_TRAINING * wishes.seconds, wishes.seconds - around - tuning)
     length = longest(round(text_bytes * kept), seconds, speed.of)

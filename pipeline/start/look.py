@@ -11,12 +11,14 @@ from pathlib import Path, PurePosixPath
 from pipeline.sources.files import FORMATS
 from pipeline.sources.formats.compression import format_of
 from pipeline.sources.listing import listed
+from pipeline.sources.source import SourceError
 from pipeline.sources.source_file import LocalFile, size_of
 from pipeline.start.kind import Kind, kind_of
 from pipeline.start.sample import FileSample, Shape, sampled
 from pipeline.store.errors import PipelineError
 
 MOST_SECONDS = 10.0
+_NOT_UTF8 = "%[0-9A-F]{2}"
 MOST_FILES = 48  # that are sampled of one sub-folder and format
 
 
@@ -84,14 +86,12 @@ def look(folder: Path, most_seconds: float = MOST_SECONDS) -> Folder:
     folder = folder.absolute()
     if not folder.is_dir():
         raise NothingReadableError(f"{folder}: is no folder: name one that holds text")
-    if not any(folder.iterdir()):
-        raise NothingReadableError(
-            f"{folder}: the folder is empty, so no model can be made: put text into it"
-        )
+    try:
+        entries = listed("folder", [f"{escape(str(folder))}/**/*"], lambda _: False)
+    except SourceError as error:
+        raise NothingReadableError(f"{folder}: no model can be made, since it holds no file") from error
     files = {
-        name: file
-        for name, file in listed("folder", [f"{escape(str(folder))}/**/*"], lambda _: False).items()
-        if isinstance(file, LocalFile) and not file.directory
+        name: file for name, file in entries.items() if isinstance(file, LocalFile) and not file.directory
     }
     unread: dict[str, tuple[str, int]] = {}
     groups: dict[tuple[str, str], _Group] = defaultdict(_Group)
@@ -240,11 +240,11 @@ def _patterns(folder: Path, names: Sequence[str], readable: Sequence[str]) -> It
 
 
 def _magic(name: str) -> str:
-    """A glob that matches this name alone. Files are named by their path below the first wildcard, so a
-    wildcard at the beginning keeps the names of files in different sub-folders apart.
+    """A glob that matches this name. Files are named by their path below the first wildcard, so a wildcard at
+    the beginning keeps the names of files in different sub-folders apart. `listed` writes what is no UTF-8 as
+    `%XX`.
     """
-    first, rest = name[0], escape(name[1:])
-    plain = "".join("?" if "\udc80" <= one <= "\udcff" else one for one in rest)
-    return (
-        f"[{first}]" if first != "[" and not "\udc80" <= first <= "\udcff" else "[[]" if first == "[" else "?"
-    ) + plain
+    first = escape(name[0]) if name[0] == "[" else f"[{name[0]}]"
+    if re.match(_NOT_UTF8, name):
+        first, name = "*", name[2:]
+    return first + re.sub(_NOT_UTF8, "*", escape(name[1:]))

@@ -12,6 +12,8 @@ from pipeline.start.sizes import SIZES, USUAL, Size
 from pipeline.store.errors import PipelineError
 
 MOST_SECONDS = 20.0
+KEPT_UP = 0.8  # share of the speed that is left with evaluations, checkpoints and samples
+USUAL_PROGRAM_SECONDS = 7.0
 ASSUMED_FLOPS = 5e10  # of a machine on which nothing could be measured in that time
 
 
@@ -24,18 +26,22 @@ class Speed:
         self._until = time.monotonic() + most_seconds
         self._measure = measure or measured
         self._flops: dict[Size, float] = {}
+        self.program_seconds = USUAL_PROGRAM_SECONDS  # that a short program takes on this machine
 
     def of(self, size: Size, vocab_size: int) -> float:
         """The speed of a size, at the FLOPs per second of the measured size next to it."""
         near = min(self._flops, key=lambda one: abs(SIZES.index(one) - SIZES.index(size)), default=None)
         flops = self._flops[near] if near else ASSUMED_FLOPS
-        return flops / size.model.flops_per_token(vocab_size, size.seq_len)
+        return KEPT_UP * flops / size.model.flops_per_token(vocab_size, size.seq_len)
 
     def look(self, size: Size = SIZES[USUAL], vocab_size: int = SIZES[USUAL].vocab_size) -> bool:
         """Measures a size, if there is time and it was not yet. Returns whether its speed is known now."""
         left = self._until - time.monotonic()
         if size not in self._flops and left > 1:
+            began = time.monotonic()
             speed = self._measure(size, vocab_size, left)
+            if not self._flops:
+                self.program_seconds = time.monotonic() - began
             if speed:
                 self._flops[size] = speed * size.model.flops_per_token(vocab_size, size.seq_len)
         return size in self._flops
