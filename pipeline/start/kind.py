@@ -13,7 +13,7 @@ from pipeline.stages.language import detect
 from pipeline.stages.quality import PROFILES, QualityParams, judge, measure
 
 KINDS = ("books", "mail", "code", "web", "docs")
-LONG_BYTES = 100_000  # a file of plain text that is longer is a book
+LONG_BYTES = 100_000  # plain text is of books where most of it is in longer files
 MOST_REJECTED = 0.3  # share of the bytes that the profile of a kind may reject
 MEASURED_BYTES = 4 << 20
 OTHER_LANGUAGES = 0.05  # share from which documents are judged by the rules of their language
@@ -44,15 +44,17 @@ class Kind:
         return 1 - self.languages.get("en", 0.0) >= OTHER_LANGUAGES
 
 
-def kind_of(texts: Sequence[str], suffixes: Sequence[str], longest: int, columns: frozenset[str]) -> Kind:
-    """The kind of some texts. `suffixes`: of their files; `longest`: bytes of the longest file of plain text;
-    `columns`: the names in their rows.
+def kind_of(
+    texts: Sequence[str], suffixes: Sequence[str], sizes: Sequence[int], columns: frozenset[str]
+) -> Kind:
+    """The kind of some texts. `suffixes`: of their files; `sizes`: bytes of the files
+    of plain text; `columns`: the names in their rows.
     """
     documents = _batch(texts)
-    sizes = pc.binary_length(documents.column("text").cast(pa.large_binary()))
+    lengths = pc.binary_length(documents.column("text").cast(pa.large_binary()))
     detected = detect(documents)
     bytes_of: Counter[str] = Counter()
-    for language, size in zip(detected.column("language").to_pylist(), sizes.to_pylist(), strict=True):
+    for language, size in zip(detected.column("language").to_pylist(), lengths.to_pylist(), strict=True):
         bytes_of[language] += size
     total = max(sum(bytes_of.values()), 1)
     languages = {name: size / total for name, size in bytes_of.most_common()}
@@ -61,9 +63,9 @@ def kind_of(texts: Sequence[str], suffixes: Sequence[str], longest: int, columns
     rejected = {}
     for profile in (*KINDS, "none"):
         verdicts = judge(signals, with_languages(PROFILES[profile], foreign), detected if foreign else None)
-        lost = pc.sum(pc.if_else(verdicts.column("keep"), 0, sizes)).as_py() or 0
+        lost = pc.sum(pc.if_else(verdicts.column("keep"), 0, lengths)).as_py() or 0
         rejected[profile] = lost / total
-    name, why = _named(texts, suffixes, longest, columns)
+    name, why = _named(texts, suffixes, sizes, columns)
     if rejected[name] <= MOST_REJECTED:
         return Kind(
             name, languages, rejected, name, f"{why}; the profile rejects {rejected[name]:.0%} of the bytes"
@@ -92,7 +94,7 @@ def _batch(texts: Sequence[str]) -> pa.RecordBatch:
 
 
 def _named(
-    texts: Sequence[str], suffixes: Sequence[str], longest: int, columns: frozenset[str]
+    texts: Sequence[str], suffixes: Sequence[str], sizes: Sequence[int], columns: frozenset[str]
 ) -> tuple[str, str]:
     """One of KINDS, and what shows it."""
     lines = [line for text in texts[:200] for line in text[:4000].splitlines() if line.strip()]
@@ -108,6 +110,7 @@ def _named(
         return "web", "the rows have a URL"
     if sum(len(_TAG.findall(text)) >= 5 for text in texts[:200]) * 2 > len(texts[:200]):
         return "web", "the texts hold the tags of HTML, which stay in them"
-    if longest > LONG_BYTES:
-        return "books", f"a file is {longest / 1e6:,.1f} MB long"
+    long = sum(size for size in sizes if size > LONG_BYTES) / max(sum(sizes), 1)
+    if long > 0.5:
+        return "books", f"{long:.0%} of the text is in files of more than {LONG_BYTES // 1000} kB"
     return "docs", "neither books, mail, code nor web pages"

@@ -200,7 +200,7 @@ def _kind(names: Sequence[str], samples: dict[str, FileSample], files: dict[str,
     texts = [text for one in here.values() for text in one.texts]
     columns = frozenset[str]().union(*(one.columns for one in here.values()))
     plain = [size_of(files[name]) for name in here if here[name].shape and here[name].shape.plain]  # type: ignore[union-attr]
-    return kind_of(texts, [format_of(name)[0] for name in here], max(plain, default=0), columns)
+    return kind_of(texts, [format_of(name)[0] for name in here], plain, columns)
 
 
 def _name(tops: set[str], shape: Shape, folder: Path, taken: set[str]) -> str:

@@ -1,5 +1,6 @@
 """`python -m trainer plan`, as it is typed."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -129,3 +130,13 @@ def test_the_cpu_of_this_machine_is_timed(
 def test_an_impossible_plan_is_refused(arguments: list[str], message: str) -> None:
     with pytest.raises(TrainerError, match=message):
         main(arguments)
+
+
+def test_a_program_reads_the_figures_of_a_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "recipe.yaml"
+    path.write_text(yaml.safe_dump({"tokenizer": {"vocab_size": 512}, "training": SMALL}))
+    assert main([str(path), "--gpu", "h100", "--mfu", "0.5", "--json"]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["tokens"] == SMALL["max_tokens"]
+    assert figures["seconds"] == pytest.approx(figures["tokens"] / figures["tokens_per_second"])
+    assert 0 < figures["memory_bytes"] < figures["available_bytes"]
