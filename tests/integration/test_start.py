@@ -1,0 +1,32 @@
+"""`groundwork FOLDER --hours H` on a folder of 200 KB: a model at the end of one command."""
+
+import subprocess
+import sys
+from pathlib import Path
+from pydoc_data.topics import topics
+
+import pytest
+
+from pipeline.recipe.loading import load_recipe
+from tests.integration.project import PATIENCE, ROOT, Project
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_folder_and_a_deadline_make_a_model(tmp_path: Path) -> None:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "all.txt").write_text("\n\n".join(topics.values())[:200_000])
+    settings = Project(tmp_path, {"name": "unused"}).environment()
+    del settings["GROUNDWORK_RECIPE"]
+    command = [sys.executable, "-m", "pipeline", "start", str(folder), "--hours", "0.02"]
+    done = subprocess.run(
+        command, env=settings, cwd=ROOT, text=True, capture_output=True, timeout=240 * PATIENCE
+    )
+    assert done.returncode == 0, done.stderr
+    assert "bits per byte on" in done.stdout
+    path = tmp_path / "notes.yaml"
+    assert f"The recipe: {path}" in done.stdout
+    recipe = load_recipe(path)
+    assert f"{recipe.training.max_tokens:,} tokens in" in done.stdout
+    assert list((tmp_path / "home" / "store" / "exported_model").glob("*/model.safetensors"))
