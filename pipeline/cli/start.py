@@ -55,6 +55,8 @@ def run(options: argparse.Namespace) -> None:
     if not folder.name:
         raise UsageError(f"{options.folder}: is the whole machine: name a folder that holds text")
     path = (options.out or folder.with_name(f"{folder.name}.yaml")).absolute()
+    if not path.parent.is_dir():
+        raise UsageError(f"--out {path}: there is no folder {path.parent}: make it, or name another file")
     if not options.force:
         check_may_write(path)
     with terminal.doing(f"looking at {options.folder}"):

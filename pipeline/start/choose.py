@@ -15,9 +15,12 @@ from pipeline.start.speed import Speed
 PROGRAMS_AROUND, DATA_BYTES_A_SECOND = 8.0, 4e6
 LEAST_TRAINING = 0.2  # share of the time, however short it is
 MOST_DATA = 0.3  # share of the time that the data stages may take before only a part of the text is read
+LEAST_IN_LANGUAGES, LEAST_BYTES = 0.02, 2_000  # of a corpus that would not be empty in the end
 PIECES = 200  # of plain text, at least, so that some of them can be held out
 SMALLEST_PIECE, LARGEST_PIECE = 2_048, 65_536
-HELD_OUT_DOCUMENTS = 8
+# The held-out text: its share of all at most, and how large it is beside the training, since scoring it takes
+# time, too.
+HELD_OUT_DOCUMENTS, MOST_HELD_OUT, HELD_OUT_TOKENS = 16, 0.04, 0.04
 CHAT_SHARE, MOST_TUNING_EPOCHS = 0.15, 3.0  # of the time; passes over the conversations
 
 
@@ -82,6 +85,11 @@ def choose(folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0) -> 
             f"{folder.path}: has only rows of {kinds}, and a model learns to answer after it has read text: "
             "add a folder of texts"
         )
+    texts, left_out = _used(texts, wishes)
+    if not texts:
+        raise NothingReadableError(
+            f"{folder.path}: none of its text is in {', '.join(wishes.languages)}, so no model can be made"
+        )
     began = time.monotonic()
     speed.look()
     in_all = sum(one.text_bytes for one in texts)
@@ -96,12 +104,11 @@ def choose(folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0) -> 
     length = longest(round(text_bytes * kept), seconds, speed.of)
     known_speed = speed.look(length.size, length.vocab_size) or length.size == SIZES[USUAL]
     length = longest(round(text_bytes * kept), seconds, speed.of)
-    corpora = tuple(_reading(one, share, text_bytes, wishes) for one in texts)
+    corpora = tuple(_reading(one, share, wishes) for one in texts)
     documents = sum(_documents(one) for one in corpora)
-    fraction = min(
-        0.2, max(0.04 if text_bytes < 50_000_000 else 0.01, HELD_OUT_DOCUMENTS / max(documents, 1))
-    )
-    tuned = tuple(_reading(one, 1.0, 0, wishes) for one in chats) if wishes.chat else ()
+    held_out = min(MOST_HELD_OUT * text_bytes, HELD_OUT_TOKENS * length.tokens * BYTES_A_TOKEN)
+    fraction = min(0.2, max(held_out / max(text_bytes, 1), HELD_OUT_DOCUMENTS / max(documents, 1)))
+    tuned = tuple(_reading(one, 1.0, wishes) for one in chats) if wishes.chat else ()
     said = max(1.0, sum(one.text_bytes for one in chats) / BYTES_A_TOKEN)
     tuning_epochs = min(MOST_TUNING_EPOCHS, tuning * speed.of(length.size, length.vocab_size) / said)
     tokens_a_second = speed.of(length.size, length.vocab_size)
@@ -126,7 +133,7 @@ def choose(folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0) -> 
         Choice("schedule", "wsd", "flat, then a line to zero: the best of those tried on short trainings"),
         Choice(
             "held out",
-            f"{fraction:.1%} of the documents",
+            f"{fraction:.2%} of the documents",
             "enough to measure the loss on text that is not learnt",
         ),
         Choice("checkpoints", "four", "a killed run loses a quarter of the training at most"),
@@ -142,19 +149,39 @@ def choose(folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0) -> 
         max(1_000_000, min(128_000_000, text_bytes // 8)),
         _prompts(texts[0]),
         tuple(choices),
-        tuple(_notes(folder, wishes, length, share, seconds, around, bool(chats))),
+        (*left_out, *_notes(folder, wishes, length, share, seconds, around, bool(chats))),
     )
 
 
+def _used(texts: Sequence[Found], wishes: Wishes) -> tuple[list[Found], list[str]]:
+    """The corpora that are trained on, and a note for each that would be empty in the end."""
+    used, notes = [], []
+    largest = max(one.text_bytes for one in texts)
+    for one in texts:
+        if one.text_bytes < min(LEAST_BYTES, largest):
+            notes.append(f"Left out: {one.name} has only {one.text_bytes:,} bytes of text.")
+        elif _in_languages(one, wishes) < LEAST_IN_LANGUAGES:
+            notes.append(f"Left out: {one.name} is not in {', '.join(wishes.languages)}.")
+        else:
+            used.append(one)
+    return used, notes
+
+
+def _in_languages(found: Found, wishes: Wishes) -> float:
+    """The share of a corpus that is in the languages that are wished for."""
+    return sum(found.kind.languages.get(one, 0.0) for one in wishes.languages) if wishes.languages else 1.0
+
+
 def _lost(found: Found, wishes: Wishes) -> float:
-    """The share of a corpus that its quality profile rejects, as far as the sample tells."""
-    return found.kind.rejected.get(wishes.profile or found.kind.profile, 0.0)
+    """The share of a corpus that quality rejects, as far as the sample tells."""
+    by_profile = found.kind.rejected.get(wishes.profile or found.kind.profile, 0.0)
+    return 1 - (1 - by_profile) * _in_languages(found, wishes)
 
 
-def _reading(found: Found, share: float, text_bytes: int, wishes: Wishes) -> Reading:
+def _reading(found: Found, share: float, wishes: Wishes) -> Reading:
     piece = None
     if found.shape.plain:
-        fitting = max(SMALLEST_PIECE, min(LARGEST_PIECE, text_bytes // PIECES))
+        fitting = max(SMALLEST_PIECE, min(LARGEST_PIECE, found.text_bytes // PIECES))
         piece = fitting if found.longest > 2 * fitting else None
     profile = wishes.profile or found.kind.profile
     reading = Reading(found, profile, found.kind.foreign and profile != "none", None, piece)

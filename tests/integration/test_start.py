@@ -17,6 +17,9 @@ def test_a_folder_and_a_deadline_make_a_model(tmp_path: Path) -> None:
     folder = tmp_path / "notes"
     folder.mkdir()
     (folder / "all.txt").write_text("\n\n".join(topics.values())[:200_000])
+    (folder / "small.csv").write_text(
+        "\n".join(["a;b", *(f"{n};{text[:900]!r}" for n, text in enumerate(topics.values()))][:12])
+    )
     settings = Project(tmp_path, {"name": "unused"}).environment()
     del settings["GROUNDWORK_RECIPE"]
     command = [sys.executable, "-m", "pipeline", "start", str(folder), "--hours", "0.02"]

@@ -199,6 +199,19 @@ def test_texts_in_other_languages_are_judged_by_their_own_rules(tmp_path: Path) 
     assert recipe.corpora[0].quality.languages == ("en", "zh")
 
 
+def test_a_corpus_that_would_be_empty_is_left_out_and_said(tmp_path: Path) -> None:
+    folder = folder_of(books, tmp_path)
+    (folder / "scrap").mkdir()
+    (folder / "scrap" / "one.py").write_text("x = 1")
+    (folder / "table.csv").write_text("a;b\n" + "\n".join(f"{n};{GERMAN}" for n in range(60)))
+    chosen = choose(look(folder), Wishes(3600.0, languages=("en",)), fixed_speed())
+    assert [one.found.name for one in chosen.corpora] == ["my_text"]
+    assert any("scrap has only 5 bytes" in note for note in chosen.notes)
+    assert any("is not in en" in note for note in chosen.notes)
+    with pytest.raises(NothingReadableError, match="none of its text is in zh"):
+        choose(look(folder), Wishes(3600.0, languages=("zh",)), fixed_speed())
+
+
 def test_every_encoding_is_found(tmp_path: Path) -> None:
     found = look(folder_of(odd_names_and_encodings, tmp_path)).corpora
     assert {one.shape.encoding for one in found} == {"utf-8", "cp1252", "utf-16"}
@@ -287,6 +300,9 @@ def test_a_recipe_that_somebody_changed_is_not_replaced(
     assert "was changed since" in capsys.readouterr().err
     assert path.read_text() == changed
     assert main([*line, "--force"]) == 0
+    assert main([*line, "-o", str(tmp_path / "nowhere" / "recipe.yaml")]) == 2
+    assert "there is no folder" in capsys.readouterr().err
+    assert not (tmp_path / "nowhere").exists()
     assert "seed: 1" in path.read_text()
 
 
