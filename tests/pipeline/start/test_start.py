@@ -19,6 +19,7 @@ from pipeline.sources.source import Rejected
 from pipeline.start import speed
 from pipeline.start.choose import Wishes, choose
 from pipeline.start.look import Folder, NothingReadableError, look
+from pipeline.start.reasons import notes
 from pipeline.start.sizes import SIZES, Size, longest, worth
 from pipeline.start.speed import Speed
 from pipeline.start.written import recipe_text, write
@@ -206,8 +207,8 @@ def test_a_corpus_that_would_be_empty_is_left_out_and_said(tmp_path: Path) -> No
     (folder / "table.csv").write_text("a;b\n" + "\n".join(f"{n};{GERMAN}" for n in range(60)))
     chosen = choose(look(folder), Wishes(3600.0, languages=("en",)), fixed_speed())
     assert [one.found.name for one in chosen.corpora] == ["my_text"]
-    assert any("scrap has only 5 bytes" in note for note in chosen.notes)
-    assert any("is not in en" in note for note in chosen.notes)
+    assert any("scrap has only 5 bytes" in note for note in notes(chosen))
+    assert any("is not in en" in note for note in notes(chosen))
     with pytest.raises(NothingReadableError, match="none of its text is in zh"):
         choose(look(folder), Wishes(3600.0, languages=("zh",)), fixed_speed())
 
@@ -226,7 +227,7 @@ def test_conversations_are_learnt_after_the_text_where_chat_is_asked_for(tmp_pat
     assert recipe.post_training.sft.corpora[0].source.format == "chat"  # type: ignore[attr-defined]
     (folder / "chats.jsonl").unlink()
     without = choose(look(folder), Wishes(60.0, chat=True), fixed_speed())
-    assert any("no conversations" in note for note in without.notes)
+    assert any("no conversations" in note for note in notes(without))
 
 
 @pytest.mark.parametrize("make", [rubbish, empty, lambda _: None])

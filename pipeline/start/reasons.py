@@ -1,0 +1,99 @@
+"""Why each setting was chosen, in one line, and what the user should expect."""
+
+from dataclasses import dataclass
+
+from pipeline.start.choose import Chosen, Reading, Wishes
+from pipeline.start.sizes import BYTES_A_TOKEN, FULL_EPOCHS, MOST_EPOCHS, SIZES, USUAL, Length
+
+
+@dataclass(frozen=True)
+class Choice:
+    """`about`: the setting in words."""
+
+    about: str
+    value: str
+    reason: str
+
+
+def choices(chosen: Chosen) -> list[Choice]:
+    """All choices, in the order of the recipe."""
+    length, budget = chosen.length, chosen.budget
+    how = "measured on this machine" if chosen.measured else "estimated from another size on this machine"
+    minutes = (
+        f"{budget.training / 60:,.1f} of {chosen.wishes.seconds / 60:,.1f} minutes are left for training"
+    )
+    return [
+        *(_of_quality(one, chosen.wishes) for one in chosen.corpora),
+        Choice("duplicates", "Jaccard 0.8", "near copies teach nothing new and are learnt by heart"),
+        Choice("vocabulary", f"{length.vocab_size:,} entries", "rarer words would not be seen often enough"),
+        Choice("model", f"{length.parameters / 1e6:,.1f} M parameters", _why_size(length)),
+        Choice(
+            "tokens", f"{length.tokens:,}", f"{minutes}, at {chosen.tokens_per_second:,.0f} tokens/s, {how}"
+        ),
+        Choice("epochs", f"{length.epochs:.2f}", _why_epochs(length)),
+        Choice("batch", f"{length.global_batch_tokens:,} tokens", "as large as leaves enough steps"),
+        Choice("schedule", "wsd", "flat, then a line to zero: the best of those tried on short trainings"),
+        Choice(
+            "held out",
+            f"{chosen.validation_fraction:.2%} of the documents",
+            "enough to measure the loss on text that is not learnt, in little time",
+        ),
+        Choice("checkpoints", "four", "a killed run loses a quarter of the training at most"),
+    ]
+
+
+def notes(chosen: Chosen) -> list[str]:
+    """What the user should expect."""
+    folder, wishes, budget = chosen.folder, chosen.wishes, chosen.budget
+    found = [*chosen.left_out]
+    if folder.sampled < folder.files - len(folder.unread):
+        found.append(f"This is a sample: {folder.sampled:,} of {folder.files:,} files were looked at.")
+    if budget.share < 1:
+        found.append(
+            f"There is more text than the time allows: {budget.share:.1%} of it, the first, is read."
+        )
+    needed = budget.training + budget.around + budget.tuning
+    if needed > 1.05 * wishes.seconds:
+        found.append(
+            f"The time is short: with its preparations, this takes about {needed / 60:,.1f} minutes."
+        )
+    if chosen.length.unique < 1_000_000:
+        size = chosen.length.unique * BYTES_A_TOKEN / 1e6
+        found.append(
+            f"There is little text, {size:,.1f} MB: expect a model that imitates its style and knows little."
+        )
+    has_chats = any(one.shape.format == "chat" for one in folder.corpora)
+    if wishes.chat and not has_chats:
+        found.append("--chat: the folder holds no conversations, so the model is not taught to answer.")
+    if has_chats and not wishes.chat:
+        found.append(
+            "The conversations are not learnt: --chat teaches the model to answer after the training."
+        )
+    return found
+
+
+def _of_quality(reading: Reading, wishes: Wishes) -> Choice:
+    value = reading.quality + (", by language" if reading.by_language else "")
+    reason = "as --for says" if wishes.profile else reading.found.kind.reason
+    if reading.by_language:
+        languages = list(reading.found.kind.languages.items())[:3]
+        reason += "; " + ", ".join(f"{name} {share:.0%}" for name, share in languages)
+    return Choice(f"quality of {reading.found.name}", value, reason)
+
+
+def _why_size(length: Length) -> str:
+    place = SIZES.index(length.size)
+    shape = f"{length.size.n_layers} layers of width {length.size.d_model}"
+    if place == 0:
+        return f"{shape}, the smallest, since there is little text or time"
+    if place == USUAL:
+        return f"{shape}, which learns most in minutes on a CPU; a larger one would see too few tokens"
+    return f"{shape}, the largest that sees 20 tokens for each parameter of its blocks"
+
+
+def _why_epochs(length: Length) -> str:
+    if length.limit == "time":
+        return "the time ends the training; up to 4 passes over a text are nearly as good as new text"
+    if length.epochs <= FULL_EPOCHS:
+        return "more passes over so little text would be learnt by heart (Muennighoff et al. 2023)"
+    return f"after {MOST_EPOCHS:.0f} passes nothing is gained (Muennighoff et al. 2023)"
