@@ -15,7 +15,7 @@ from pipeline.stages.quality import PROFILES, QualityParams, judge, measure
 KINDS = ("books", "mail", "code", "web", "docs")
 LONG_BYTES = 100_000  # plain text is of books where most of it is in longer files
 MOST_REJECTED = 0.3  # share of the bytes that the profile of a kind may reject
-MEASURED_BYTES = 4 << 20
+MEASURED_BYTES = 1 << 20
 OTHER_LANGUAGES = 0.05  # share from which documents are judged by the rules of their language
 _HEADER = re.compile(
     r"(From|To|Subject|Date|Message-ID|Received|Return-Path|Newsgroups|Path|Xref): ?\S", re.I

@@ -20,6 +20,7 @@ from pipeline.store.errors import PipelineError
 MOST_SECONDS = 10.0
 _NOT_UTF8 = "%[0-9A-F]{2}"
 MOST_FILES = 48  # that are sampled of one sub-folder and format
+MOST_TOPS = 12  # sub-folders that are told apart; more of them are taken together
 
 
 class NothingReadableError(PipelineError):
@@ -95,6 +96,7 @@ def look(folder: Path, most_seconds: float = MOST_SECONDS) -> Folder:
     }
     unread: dict[str, tuple[str, int]] = {}
     groups: dict[tuple[str, str], _Group] = defaultdict(_Group)
+    apart = len(set(map(_top, files))) <= MOST_TOPS
     for name, file in files.items():
         if format_of(name)[0] not in FORMATS:
             suffix = PurePosixPath(name).suffix
@@ -105,13 +107,13 @@ def look(folder: Path, most_seconds: float = MOST_SECONDS) -> Folder:
         elif not size_of(file):
             unread[name] = ("the file is empty", 0)
         else:
-            groups[_top(name), _suffix(name)].files[name] = file
+            groups[_top(name) if apart else "", _suffix(name)].files[name] = file
     number = _sample(groups, started + most_seconds * 0.6)
     for group in groups.values():
         for name, one in group.samples.items():
             if one.shape is None:
                 unread[name] = (one.problem, size_of(group.files[name]))
-    corpora = _corpora(folder, groups)
+    corpora = _corpora(folder, groups, apart)
     if not corpora:
         reasons = (
             "; ".join(f"{name}: {why}" for name, (why, _) in list(unread.items())[:3]) or "it has no files"
@@ -150,49 +152,57 @@ def _sample(groups: dict[tuple[str, str], _Group], until: float) -> int:
     return number
 
 
-def _corpora(folder: Path, groups: dict[tuple[str, str], _Group]) -> tuple[Found, ...]:
-    """Files of one shape and, of plain text, one kind are a corpus."""
-    kinds: dict[tuple[str, Shape], Kind] = {}
-    shape_of: dict[str, Shape] = {}
-    files: dict[str, LocalFile] = {}
-    samples: dict[str, FileSample] = {}
+def _corpora(folder: Path, groups: dict[tuple[str, str], _Group], apart: bool) -> tuple[Found, ...]:
+    """Files of one shape and one quality profile are a corpus. `apart`: whether each sub-folder has a kind of
+    its own.
+    """
+    files, samples = dict[str, LocalFile](), dict[str, FileSample]()
+    alike: dict[tuple[str, Shape], list[str]] = defaultdict(list)
     for group in groups.values():
         files |= group.files
         samples |= group.samples
-        shape_of |= dict(group.shapes())
-    of_top: dict[tuple[str, Shape], list[str]] = defaultdict(list)
-    for name, shape in shape_of.items():
-        of_top[_top(name), shape].append(name)
-    for key, names in of_top.items():
-        kinds[key] = _kind(names, samples, files)
+        for name, shape in group.shapes():
+            alike[_top(name) if apart else "", shape].append(name)
     merged: dict[tuple[Shape, str], list[str]] = defaultdict(list)
-    for (top, shape), names in of_top.items():
-        merged[shape, kinds[top, shape].profile].extend(names)
+    kinds: dict[tuple[Shape, str], list[Kind]] = defaultdict(list)
+    for (_, shape), names in alike.items():
+        kind = _kind(names, samples, files)
+        merged[shape, kind.profile].extend(names)
+        kinds[shape, kind.profile].append(kind)
     taken: set[str] = set()
     found = []
-    for (shape, _), names in sorted(merged.items(), key=lambda one: min(one[1])):
-        sampled_here = [samples[name] for name in names if name in samples and samples[name].shape]
-        sizes = [size_of(files[name]) for name in names]
-        share = sum(one.text_share for one in sampled_here) / max(len(sampled_here), 1)
-        texts = [text for one in sampled_here for text in one.texts]
-        mean = max(1.0, sum(len(text.encode("utf-8", "replace")) for text in texts) / max(len(texts), 1))
-        text_bytes = round(sum(sizes) * share)
-        found.append(
-            Found(
-                _name({_top(name) for name in names}, shape, folder, taken),
-                tuple(_patterns(folder, names, list(files))),
-                shape,
-                kinds[_top(names[0]), shape]
-                if len({_top(name) for name in names}) == 1
-                else _kind(names, samples, files),
-                len(names),
-                sum(sizes),
-                text_bytes,
-                max(sizes),
-                len(names) if shape.plain else max(len(texts), round(text_bytes / mean)),
-            )
-        )
+    for key, names in sorted(merged.items(), key=lambda one: min(one[1])):
+        kind = kinds[key][0] if len(kinds[key]) == 1 else _kind(names, samples, files)
+        name = _name({_top(name) for name in names}, key[0], folder, taken)
+        paths = tuple(_patterns(folder, names, list(files)))
+        read = [samples[name] for name in names if name in samples and samples[name].shape]
+        found.append(_found(name, paths, key[0], kind, [size_of(files[name]) for name in names], read))
     return tuple(found)
+
+
+def _found(
+    name: str,
+    paths: tuple[str, ...],
+    shape: Shape,
+    kind: Kind,
+    sizes: Sequence[int],
+    read: Sequence[FileSample],
+) -> Found:
+    """A corpus of files with these `sizes`, of which some were `read`."""
+    text_bytes = round(sum(sizes) * sum(one.text_share for one in read) / max(len(read), 1))
+    texts = [text for one in read for text in one.texts]
+    mean = max(1.0, sum(len(text.encode("utf-8", "replace")) for text in texts) / max(len(texts), 1))
+    return Found(
+        name=name,
+        paths=paths,
+        shape=shape,
+        kind=kind,
+        files=len(sizes),
+        bytes=sum(sizes),
+        text_bytes=text_bytes,
+        longest=max(sizes),
+        documents=len(sizes) if shape.plain else max(len(texts), round(text_bytes / mean)),
+    )
 
 
 def _kind(names: Sequence[str], samples: dict[str, FileSample], files: dict[str, LocalFile]) -> Kind:
@@ -225,7 +235,7 @@ def _patterns(folder: Path, names: Sequence[str], readable: Sequence[str]) -> It
     by_suffix: dict[str, list[str]] = defaultdict(list)
     for name in readable:
         by_suffix[_suffix(name)].append(name)
-    root = escape(folder.name)
+    root = re.sub("[\udc80-\udcff]", "?", escape(folder.name))
     for suffix in dict.fromkeys(map(_suffix, names)):
         others = by_suffix[suffix]
         if chosen.issuperset(others):

@@ -190,6 +190,18 @@ def test_subfolders_of_different_formats_become_corpora_with_their_names(tmp_pat
     assert {one.name: one.shape.separator for one in found}["tables"] == ";"
 
 
+def test_many_subfolders_are_looked_at_in_seconds_and_are_one_corpus(tmp_path: Path) -> None:
+    folder = tmp_path / "archive"
+    for number in range(2_000):
+        place = folder / f"{number:04}"
+        place.mkdir(parents=True)
+        (place / "page.txt").write_text(ENGLISH[number % len(ENGLISH)])
+    began = time.monotonic()
+    (found,) = look(folder).corpora
+    assert time.monotonic() - began < SECONDS
+    assert (found.name, found.files, found.paths) == ("archive", 2_000, ("archive/**/*.txt",))
+
+
 def test_texts_in_other_languages_are_judged_by_their_own_rules(tmp_path: Path) -> None:
     folder = folder_of(two_languages, tmp_path)
     (found,) = look(folder).corpora
