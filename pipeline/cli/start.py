@@ -70,12 +70,14 @@ def run(options: argparse.Namespace) -> None:
     load_recipe(path)
     print(f"\nThe recipe: {path}")
     environment = {**_environment(), RECIPE_VARIABLE: str(path)}
-    job = "sft" if chosen.conversations else "pretrain"
+    jobs = ["pretrain", "sft"] if chosen.conversations else ["pretrain"]
     if options.plan:
-        print(f"Run it: {RECIPE_VARIABLE}={path} dagster job execute -j {job}")
+        for job in jobs:
+            print(f"Run it: {RECIPE_VARIABLE}={path} dagster job execute -j {job}")
         return
     sys.stdout.flush()
-    _execute([sys.executable, "-m", "dagster", "job", "execute", "-j", job], environment)
+    for job in jobs:
+        _execute([sys.executable, "-m", "dagster", "job", "execute", "-j", job], environment)
     variant = ["--variant", "sft"] if chosen.conversations else []
     _execute([sys.executable, "-m", "pipeline", "summary", *variant], environment)
     minutes = (time.monotonic() - started) / 60
