@@ -20,6 +20,8 @@ SMALLEST_PIECE, LARGEST_PIECE = 2_048, 65_536
 # The held-out text: its share of all at most, and how large it is beside the training, since scoring it takes
 # time, too.
 HELD_OUT_DOCUMENTS, MOST_HELD_OUT, HELD_OUT_TOKENS = 16, 0.04, 0.04
+# A conversation is learnt as a whole, in one window.
+LONGEST_WINDOW, LEAST_BYTES_A_TOKEN = 4_096, 2
 CHAT_SHARE, MOST_TUNING_EPOCHS = 0.15, 3.0  # of the time; passes over the conversations
 
 
@@ -72,6 +74,7 @@ class Chosen:
     tuning_epochs: float
     budget: Budget
     length: Length
+    seq_len: int
     tokens_per_second: float
     measured: bool
     validation_fraction: float
@@ -106,12 +109,21 @@ def choose(folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0) -> 
         tuning_epochs=min(MOST_TUNING_EPOCHS, budget.tuning * tokens_per_second / said),
         budget=budget,
         length=length,
+        seq_len=_window(chats, length),
         tokens_per_second=tokens_per_second,
         measured=measured,
         validation_fraction=_held_out(corpora, budget, length),
         part_bytes=max(1_000_000, min(128_000_000, budget.text_bytes // 8)),
         left_out=tuple(left_out),
     )
+
+
+def _window(chats: Sequence[Found], length: Length) -> int:
+    """Tokens of a window, into which nearly all conversations fit."""
+    window, longest_chat = length.size.seq_len, max((one.long_document for one in chats), default=0)
+    while window < LONGEST_WINDOW and window * LEAST_BYTES_A_TOKEN < longest_chat:
+        window *= 2
+    return window
 
 
 def _texts(folder: Folder) -> list[Found]:

@@ -30,7 +30,8 @@ class NothingReadableError(PipelineError):
 @dataclass(frozen=True)
 class Found:
     """One corpus of a folder. `paths`: globs from the folder that holds the folder. `bytes`: on disk;
-    `text_bytes`: of text, estimated from the sample. `longest`: bytes of its longest file.
+    `text_bytes`: of text, estimated from the sample. `longest`: bytes of its longest file;
+    `long_document`: bytes of text that only one document in fifty exceeds.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Found:
     text_bytes: int
     longest: int
     documents: int
+    long_document: int
 
     @property
     def is_text(self) -> bool:
@@ -201,6 +203,7 @@ def _found(
         bytes=sum(sizes),
         text_bytes=text_bytes,
         longest=max(sizes),
+        long_document=sorted(len(text.encode("utf-8", "replace")) for text in texts)[-1 - len(texts) // 50],
         documents=len(sizes) if shape.plain else max(len(texts), round(text_bytes / mean)),
     )
 

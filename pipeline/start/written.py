@@ -55,6 +55,8 @@ def recipe_text(chosen: Chosen, directory: Path) -> str:
 def _lines(chosen: Chosen, directory: Path) -> Iterator[str]:
     why = {choice.about: f"{choice.value}: {choice.reason}" for choice in choices(chosen)}
     length, size = chosen.length, chosen.length.size
+    batch = max(length.global_batch_tokens, chosen.seq_len)
+    tokens = max(1, length.tokens // batch) * batch
     shown = json.dumps(str(chosen.folder.path))
     yield f"# For {shown} in {chosen.wishes.seconds / 3600:g} hours. docs/recipe.md has every setting."
     yield from (f"# {note}" for note in notes(chosen))
@@ -79,19 +81,19 @@ def _lines(chosen: Chosen, directory: Path) -> Iterator[str]:
     yield "training:"
     yield f"  # {why['model']}"
     yield f"  model: {_flow(size.shape)}"
-    yield f"  seq_len: {size.seq_len}  # tokens that the model sees at once"
-    yield f"  global_batch_tokens: {length.global_batch_tokens}  # {why['batch']}"
-    windows = min(8, length.global_batch_tokens // size.seq_len)
+    yield f"  seq_len: {chosen.seq_len}  # tokens that the model sees at once"
+    yield f"  global_batch_tokens: {batch}  # {why['batch']}"
+    windows = max(1, min(8, batch // chosen.seq_len))
     yield f"  micro_batch_size: {windows}  # windows computed at once"
     yield f"  # {why['tokens']}"
     yield f"  # Epochs: {why['epochs']}"
-    yield f"  max_tokens: {length.tokens}"
+    yield f"  max_tokens: {tokens}"
     yield "  seed: 1"
     yield f"  # {why['schedule']}"
     yield "  schedule: {kind: wsd, decay_fraction: 0.6, min_lr_ratio: 0}"
-    every = max(1, length.tokens // length.global_batch_tokens // 4) * length.global_batch_tokens
+    every = max(1, tokens // batch // 4) * batch
     yield f"  checkpoint: {{every_tokens: {every}, keep_last: 3}}  # {why['checkpoints']}"
-    yield f"  evaluation: {{every_tokens: {every}, max_tokens: {64 * size.seq_len}}}"
+    yield f"  evaluation: {{every_tokens: {every}, max_tokens: {64 * chosen.seq_len}}}"
     yield f"  samples: {_flow({'prompts': _prompts(chosen.corpora[0].found), 'temperature': 0.7})}"
     if chosen.conversations:
         yield ""
