@@ -14,14 +14,14 @@ from pipeline.start.speed import Speed
 PROGRAMS_AROUND, DATA_BYTES_A_SECOND = 8.0, 4e6
 LEAST_TRAINING = 0.2  # share of the time, however short it is
 MOST_DATA = 0.3  # share of the time that the data stages may take before only a part of the text is read
-LEAST_IN_LANGUAGES, LEAST_BYTES = 0.02, 2_000  # of a corpus that would not be empty in the end
+LEAST_IN_LANGUAGES, LEAST_BYTES = 0.02, 10_000  # of a corpus that would not be empty in the end
 PIECES = 200  # of plain text, at least, so that some of them can be held out
 SMALLEST_PIECE, LARGEST_PIECE = 2_048, 65_536
 # The held-out text: its share of all at most, and how large it is beside the training, since scoring it takes
 # time, too.
 HELD_OUT_DOCUMENTS, MOST_HELD_OUT, HELD_OUT_TOKENS = 16, 0.04, 0.04
 # A conversation is learnt as a whole, in one window.
-LONGEST_WINDOW, LEAST_BYTES_A_TOKEN = 4_096, 2
+LONGEST_WINDOW, LEAST_BYTES_A_TOKEN = 1_024, 2
 CHAT_SHARE, MOST_TUNING_EPOCHS = 0.15, 3.0  # of the time; passes over the conversations
 
 
@@ -92,7 +92,7 @@ def choose(folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0) -> 
         raise NothingReadableError(
             f"{folder.path}: none of its text is in {', '.join(wishes.languages)}, so no model can be made"
         )
-    chats = [one for one in folder.corpora if wishes.chat and one.shape.format == "chat"]
+    chats = [one for one in folder.corpora if wishes.chat and one.shape.format == "chat" and _fits(one)]
     speed.look()
     budget = _budget(texts, bool(chats), wishes, speed, spent + time.monotonic() - began)
     length = longest(budget.kept, budget.training, speed.of)
@@ -116,6 +116,10 @@ def choose(folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0) -> 
         part_bytes=max(1_000_000, min(128_000_000, budget.text_bytes // 8)),
         left_out=tuple(left_out),
     )
+
+
+def _fits(found: Found) -> bool:
+    return found.long_document <= LONGEST_WINDOW * LEAST_BYTES_A_TOKEN
 
 
 def _window(chats: Sequence[Found], length: Length) -> int:

@@ -65,6 +65,8 @@ def notes(chosen: Chosen) -> list[str]:
     has_chats = any(one.shape.format == "chat" for one in folder.corpora)
     if wishes.chat and not has_chats:
         found.append("--chat: the folder holds no conversations, so the model is not taught to answer.")
+    if has_chats and wishes.chat and not chosen.conversations:
+        found.append("--chat: the conversations are too long for a small model, so they are not learnt.")
     if has_chats and not wishes.chat:
         found.append(
             "The conversations are not learnt: --chat teaches the model to answer after the training."

@@ -60,7 +60,7 @@ def two_languages(folder: Path) -> None:
 
 def chats(folder: Path) -> None:
     said = [
-        {"messages": [{"role": "user", "content": f"Why {n}?"}, {"role": "assistant", "content": text}]}
+        {"messages": [{"role": "user", "content": f"Why {n}?"}, {"role": "assistant", "content": text[:800]}]}
         for n, text in enumerate(ENGLISH[:20])
     ]
     (folder / "chats.jsonl").write_text("".join(json.dumps(one) + "\n" for one in said))
@@ -216,7 +216,7 @@ def test_a_corpus_that_would_be_empty_is_left_out_and_said(tmp_path: Path) -> No
     folder = folder_of(books, tmp_path)
     (folder / "scrap").mkdir()
     (folder / "scrap" / "one.py").write_text("x = 1")
-    (folder / "table.csv").write_text("a;b\n" + "\n".join(f"{n};{GERMAN}" for n in range(60)))
+    (folder / "table.csv").write_text("a;b\n" + "\n".join(f"{n};{GERMAN}" for n in range(200)))
     chosen = choose(look(folder), Wishes(3600.0, languages=("en",)), fixed_speed())
     assert [one.found.name for one in chosen.corpora] == ["my_text"]
     assert any("scrap has only 5 bytes" in note for note in notes(chosen))
