@@ -359,7 +359,7 @@ def test_a_corpus_of_which_all_was_forgotten_says_so(tmp_path: Path, frozen: Pat
     store = Made(tmp_path / "had", frozen)
     store.made()
     store.forget(*(key for texts in CORPORA["second"].values() for key in texts))
-    with pytest.raises(CorpusError, match=r"corpus 'second' is empty: .*\(removed 12\)\. Take it out of"):
+    with pytest.raises(CorpusError, match=r"corpus 'second' is empty: .*\(forgotten 12\)\. Take it out of"):
         store.read("second")
     assert store.made(["first"]) == Made(tmp_path / "never", frozen).made(["first"])
 

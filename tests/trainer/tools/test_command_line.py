@@ -23,7 +23,9 @@ OPTIONS = {
     "chat": ["--system", "--max-new-tokens", "--temperature", "--top-k"],  # a page would be served for ever
     "check": ["--model"],
     "predict": ["--model", "--prompt"],
-    "plan": ["--gpu", "--gpus", "--mfu", "--price"],
+    "merge": ["--last", "--weights", "--output", "--name"],
+    "states": [],
+    "plan": ["--gpu", "--gpus", "--mfu", "--price", "--json"],
 }
 VALUES = [
     *("", " ", "-", "--", "=", "a=", "=1", "a.b=1", "a=[", "*", "nan", "inf", "-1", "0", "1", "1.5", "1e400"),

@@ -24,6 +24,8 @@ from tests.google_server import VERSIONED, google
 from tests.pipeline.store.bucket.test_s3 import part, publish, texts, work
 from tests.s3_server import BUCKET, Answer, CloudServer, proxied, serving, use
 
+pytest.importorskip("obstore")
+
 SERVERS = {"s3": serving, "gs": google, "az": azurite}
 CREDENTIALS = {
     "s3": "AWS_ACCESS_KEY_ID",
