@@ -38,11 +38,11 @@ def test_a_folder_and_a_deadline_make_a_model_that_answers(tmp_path: Path) -> No
         command, env=settings, cwd=ROOT, text=True, capture_output=True, timeout=240 * PATIENCE
     )
     assert done.returncode == 0, done.stderr
-    assert "bits per byte on" in done.stdout
+    assert " bits per byte" in done.stdout and "Talk to it:" in done.stdout
     path = tmp_path / "notes.yaml"
     assert f"The recipe: {path}" in done.stdout
     recipe = load_recipe(path)
     assert recipe.corpus_names == ["notes", "notes_2"]
     store = tmp_path / "home" / "store"
-    for made in ("exported_model", "sft/exported_model"):
-        assert list((store / made).glob("*/model.safetensors")), made
+    # of the pretraining, and of `sft`
+    assert len(list((store / "exported_model").glob("*/model.safetensors"))) == 2
