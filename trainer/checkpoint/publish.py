@@ -5,9 +5,10 @@ size and sha256 of every file.
 import hashlib
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fnmatch import fnmatch
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from trainer.system.durable import atomic_directory
@@ -29,9 +30,16 @@ def step_of(checkpoint: Path) -> int:
     return int(match[1])
 
 
-def publish(checkpoint: Path, write: Callable[[Path], None]) -> None:
+def publish(
+    checkpoint: Path,
+    write: Callable[[Path], None],
+    expected: Mapping[str, dict[str, int | str]] = MappingProxyType({}),
+) -> None:
     """Publishes a checkpoint atomically: `write` fills a temporary directory, the manifest is written last,
     everything is synced, and the directory is renamed. Replaces a damaged checkpoint of the same name.
+
+    `expected`: what a manifest says of files that `write` takes from elsewhere. Raises CheckpointError with
+    the first that differs; then nothing is published.
     """
     for leftover in checkpoint.parent.glob(".step-*.tmp"):
         shutil.rmtree(leftover)
@@ -42,6 +50,9 @@ def publish(checkpoint: Path, write: Callable[[Path], None]) -> None:
             for path in sorted(temporary.rglob("*"))
             if path.is_file()
         }
+        for name, entry in expected.items():
+            if files.get(name) != entry:
+                raise CheckpointError(f"{name}: differs from its manifest (damaged)")
         (temporary / MANIFEST).write_text(
             json.dumps({"files": files}, indent=1, sort_keys=True), encoding="utf-8"
         )
@@ -88,15 +99,6 @@ def verify(checkpoint: Path, beginnings: tuple[str, ...] = ("",)) -> None:
             raise CheckpointError(
                 f"{path}: differs from its manifest (damaged or changed after it was saved)"
             )
-
-
-def verify_copy(checkpoint: Path, copy: Path, but: tuple[str, ...]) -> None:
-    """Compares each file of a copy, `but` some, with the manifest of the checkpoint that it was taken from.
-    Raises CheckpointError with the first that differs.
-    """
-    for name, expected in manifest(checkpoint).items():
-        if name not in but and _fingerprint(copy / name) != expected:
-            raise CheckpointError(f"{checkpoint / name}: differs from its manifest (damaged)")
 
 
 def existing(checkpoints: Path) -> list[Path]:

@@ -121,7 +121,7 @@ def write_facts(
 ) -> None:
     """Writes state.json and lineage.json into the directory of a checkpoint."""
     named = dict(zip(IDENTITY, (config_hash(identity), identity), strict=True))
-    _write_json(directory / "state.json", {**progress, **named})
+    write_json(directory / "state.json", {**progress, **named})
     facts: dict[str, Any] = {
         **{name: progress[name] for name in TOLD},
         "config_hash": config_hash(identity),
@@ -130,7 +130,7 @@ def write_facts(
     }
     if weights := identity["training"]["pretrained"]:
         facts["pretrained_sha256"] = weights
-    _write_json(directory / "lineage.json", {**config.lineage, "training": facts})
+    write_json(directory / "lineage.json", {**config.lineage, "training": facts})
 
 
 def read_state(checkpoint: Path) -> dict[str, Any]:
@@ -163,5 +163,6 @@ def restore(checkpoint: Path, model: Llama, optimizers: list[Optimizer]) -> None
     load_state_tensors(model, optimizers, tensors)
 
 
-def _write_json(path: Path, content: dict[str, Any]) -> None:
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Writes a file of a checkpoint: the same content gives the same bytes."""
     path.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8")

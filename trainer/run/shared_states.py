@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import shutil
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +22,7 @@ from trainer.parallel.world import join
 from trainer.run.resolve import resolve
 from trainer.run.session import Session
 from trainer.run.state_chain import StateChain, held_out
-from trainer.system.durable import read_json_lines, write_atomically
+from trainer.system.durable import write_atomically
 from trainer.system.history import RunHistory, differing, flat, histories
 from trainer.system.run_directory import RunDirectory
 
@@ -60,13 +61,14 @@ def go_on_from_newest(session: Session, directory: RunDirectory) -> Path | None:
         if otherwise and wanted == "exact":
             _tell(
                 told,
-                f"{shared} was computed otherwise ({otherwise}), so the last bits of the weights would "
-                "differ; `training.shared_states: rounded` accepts that",
+                shared,
+                f"was computed otherwise ({otherwise}), so the last bits of the weights would differ; "
+                "`training.shared_states: rounded` accepts that",
             )
             continue
         try:
             if not publish.optimizer_files(shared.checkpoint):
-                _tell(told, f"{shared} holds the model only (training.checkpoint.optimizer)")
+                _tell(told, shared, "holds the model only (training.checkpoint.optimizer)")
                 continue
             own = _adopted(session, directory, shared)
         except (CheckpointError, OSError) as error:  # damaged, or removed at this moment
@@ -84,12 +86,11 @@ def go_on_from_newest(session: Session, directory: RunDirectory) -> Path | None:
     return None
 
 
-def _tell(told: set[str], reason: str) -> None:
+def _tell(told: set[str], shared: SharedState, reason: str) -> None:
     """Says a reason for the newest state that it concerns, and not again for the older ones."""
-    kind = reason.partition(" at step ")[2].partition(" ")[2]
-    if kind not in told:
-        told.add(kind)
-        log.info("not going on from %s", reason)
+    if reason not in told:
+        told.add(reason)
+        log.info("not going on from %s %s", shared, reason)
 
 
 def sharing(config: RunConfig) -> list[SharedState]:
@@ -147,15 +148,17 @@ def _adopted(session: Session, directory: RunDirectory, shared: SharedState) -> 
         ],
     }
     own = publish.directory_for(directory.checkpoints, shared.step)
-    publish.publish(own, partial(_link, shared.checkpoint, session, progress))
+    listed = publish.manifest(shared.checkpoint)
+    taken = {name: entry for name, entry in listed.items() if name not in OWN}
+    publish.publish(own, partial(_fill, shared.checkpoint, taken, session, progress), taken)
     return own
 
 
-def _link(checkpoint: Path, session: Session, progress: dict[str, Any], own: Path) -> None:
-    """Fills the directory of a checkpoint with links to the files of another, and with files of its own."""
-    for name in publish.manifest(checkpoint):
-        if name in OWN:
-            continue
+def _fill(
+    checkpoint: Path, taken: Iterable[str], session: Session, progress: dict[str, Any], own: Path
+) -> None:
+    """Fills the directory of a checkpoint with links to files of another, and with files of its own."""
+    for name in taken:
         (own / name).parent.mkdir(parents=True, exist_ok=True)
         try:
             os.link(checkpoint / name, own / name)
@@ -163,7 +166,6 @@ def _link(checkpoint: Path, session: Session, progress: dict[str, Any], own: Pat
             raise
         except OSError:  # another file system, or one without links
             shutil.copyfile(checkpoint / name, own / name)
-    publish.verify_copy(checkpoint, own, but=OWN)
     state.write_facts(own, session.config, session.plan.identity, progress)
 
 
@@ -171,6 +173,6 @@ def _beginning(shared: SharedState, with_evaluations: bool) -> str:
     """The lines of the other run's metrics up to the state; those of validations only if they were on the
     same text.
     """
-    records = (one for one in read_json_lines(shared.run.directory.metrics) if one["step"] <= shared.step)
+    records = RunHistory(shared.run.path, shared.step).records
     kept = (one for one in records if with_evaluations or one["kind"] != "evaluation")
     return "".join(json.dumps(one) + "\n" for one in kept)

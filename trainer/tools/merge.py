@@ -12,12 +12,12 @@ import yaml
 
 from trainer.checkpoint import publish
 from trainer.checkpoint.publish import CheckpointError
-from trainer.checkpoint.state import read_state
+from trainer.checkpoint.state import read_state, write_json
 from trainer.config import RunConfig, load_run_config
 from trainer.hf.mean import write_mean
 from trainer.run.evaluation.held_out import evaluate_checkpoint
 from trainer.run.records.recorder import draw_losses
-from trainer.system.durable import atomic_directory, read_json_lines
+from trainer.system.durable import atomic_directory
 from trainer.system.errors import TrainerError
 from trainer.system.history import MERGED, RunHistory, checkpoint_sha256
 from trainer.system.run_directory import RunDirectory
@@ -86,11 +86,11 @@ def merge(
         def write(checkpoint: Path) -> None:
             models = [parent.checkpoint / "hf" for parent in parents]
             write_mean(models, weights, main.checkpoint / "hf", checkpoint / "hf")
-            _write_json(checkpoint / "lineage.json", of_main | merged)
+            write_json(checkpoint / "lineage.json", of_main | merged)
             state = main.state | UNSHARED
-            _write_json(checkpoint / "state.json", state)  # which an evaluation of preferences reads
+            write_json(checkpoint / "state.json", state)  # which an evaluation of preferences reads
             evaluation = _evaluated(checkpoint, config)
-            _write_json(checkpoint / "state.json", state | {"evaluation": evaluation})
+            write_json(checkpoint / "state.json", state | {"evaluation": evaluation})
             _write_metrics(directory, main, evaluation)
 
         saved = publish.directory_for(directory.checkpoints, step)
@@ -145,15 +145,9 @@ def _write_metrics(directory: RunDirectory, main: Parent, evaluation: dict[str, 
     """The metrics of the training up to the merged checkpoint, with the evaluation of the mean at its end."""
     step, tokens = main.state["step"], main.state["tokens"]
     records = [
-        one
-        for one in read_json_lines(RunDirectory(main.run).metrics)
-        if one["step"] < step or (one["step"] == step and one["kind"] != "evaluation")
+        one for one in RunHistory(main.run, step).records if one["step"] < step or one["kind"] != "evaluation"
     ]
     if evaluation is not None:
         records.append({"kind": "evaluation", "step": step, "tokens": tokens, **evaluation})
     directory.metrics.write_text("".join(json.dumps(record) + "\n" for record in records))
     draw_losses(RunHistory(directory.path))
-
-
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8")
