@@ -290,7 +290,6 @@ def _fetch_shared_state(store: Store, run: Run) -> None:
     """Brings the newest state of another run that this one can go on from, of which only the small files are
     here.
     """
-    store.files.pull_runs()
     if any(history.path != run.config.run_dir and history.checkpoints() for history in run_histories(store)):
         found = run_trainer("states", str(run.config_path), threads=run.config.training.threads)
         for line in found.splitlines()[:1]:
