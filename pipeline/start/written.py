@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -119,10 +120,10 @@ def _about(reading: Reading) -> str:
 def _corpus(reading: Reading, chosen: Chosen, directory: Path) -> dict[str, Any]:
     found, shape = reading.found, reading.found.shape
     parent = chosen.folder.path.parent
-    here = parent == directory.absolute()
+    here, folder = parent == directory.absolute(), escape(str(parent)).rstrip("/")
     source: dict[str, Any] = {
         "kind": "files",
-        "paths": list(found.paths) if here else [f"{_escaped(parent)}/{one}" for one in found.paths],
+        "paths": [one if here else f"{folder}/{one}" for one in found.paths],
     }
     if shape.format != "text":
         source["format"] = shape.format
@@ -145,10 +146,6 @@ def _corpus(reading: Reading, chosen: Chosen, directory: Path) -> dict[str, Any]
             quality["languages"] = list(chosen.wishes.languages)
         corpus["quality"] = quality if len(quality) > 1 else reading.quality
     return corpus
-
-
-def _escaped(parent: Path) -> str:
-    return re.sub(r"([*?[])", r"[\1]", str(parent)).rstrip("/")
 
 
 def _flow(value: Any) -> str:
