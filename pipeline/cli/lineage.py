@@ -12,7 +12,7 @@ from pipeline.cli.answer import Answer
 from pipeline.cli.forget import costs, read_by
 from pipeline.cli.opening import UsageError, add_checkpoint, named_checkpoint, whole_store
 from pipeline.recipe import differences
-from pipeline.reports import tables
+from pipeline.reports import branches, tables
 from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError, Sighting, Trained, that_saw
 from pipeline.steps.lineage.readers import Reading, readings
 from pipeline.steps.lineage.record import described_commit
@@ -143,7 +143,7 @@ def _facts(checkpoint: Checkpoint) -> Entries:
     for number, origin in enumerate(_origins(checkpoint)):
         yield "" if number else "started from", origin
     for trunk in lineage["training"].get("trunks", []):
-        yield "went on from", f"{trunk['run']} at step {trunk['step']:,}, after {trunk['tokens']:,} tokens"
+        yield "went on from", branches.described(trunk)
     if checkpoint.lora:
         yield "trained by", f"{checkpoint.lora}, beside these weights and merged with them"
 

@@ -3,16 +3,17 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from trainer.system.history import RunHistory
+from trainer.system.history import MERGED, RunHistory
 
 
 def went_on_from(run: RunHistory) -> dict[str, str]:
     """For the page of a model: the state of another run that its training began with, if there is one."""
     trunks = run.trunks
-    return {"went on from": _described(trunks[-1])} if trunks else {}
+    return {"went on from": described(trunks[-1])} if trunks else {}
 
 
-def _described(trunk: dict[str, Any]) -> str:
+def described(trunk: dict[str, Any]) -> str:
+    """The state of another run, as it is among the trunks of one."""
     return f"{trunk['run']} at step {trunk['step']:,}, after {trunk['tokens']:,} tokens"
 
 
@@ -20,6 +21,7 @@ def lines(runs: Sequence[RunHistory]) -> list[str]:
     """A tree of the runs: below each one those that went on from it. At the end, the tokens that were trained
     in all, those of a shared state once. Empty if none of the runs went on from another.
     """
+    runs = [run for run in runs if MERGED not in run.config.get("lineage", {})]  # a mean trains nothing
     trunks = {run.name: found[-1] for run in runs if (found := run.trunks)}
     if not trunks:
         return []
@@ -29,7 +31,7 @@ def lines(runs: Sequence[RunHistory]) -> list[str]:
 
     def below(run: RunHistory, indent: str) -> Iterator[str]:
         trunk = trunks.get(run.name)
-        begun = f"went on from {_described(trunk)}, and " if trunk else ""
+        begun = f"went on from {described(trunk)}, and " if trunk else ""
         yield f"{indent}{run.title}: {begun}trained {own[run.name]:,} tokens"
         for child in runs:
             if child.name != run.name and trunks.get(child.name, {}).get("run") == run.name:
