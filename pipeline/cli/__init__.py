@@ -4,7 +4,8 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -46,10 +47,50 @@ COMMANDS = {
     "recipe": "Explain the settings of a recipe.",
 }
 
+# Commands that no recipe concerns, and `corpora`, to which --recipe means more.
+ON_FILES = {"scrub", "quality", "dedup", "train-tokenizer", "tokenize"}
+OWN_RECIPE = {"start", "init", "corpora", "recipe", *ON_FILES}
+
 
 def module(command: str) -> Any:
     """The module of a command, which has `add_arguments(parser)` and `run(options)`."""
     return import_module(f"pipeline.cli.{command.replace('-', '_')}")
+
+
+def subparsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The parsers of a parser's subcommands, by their names."""
+    found = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
+    return dict(found[0].choices) if found else {}
+
+
+def _add_recipe(parser: argparse.ArgumentParser) -> None:
+    """Lets a command take a recipe, before and after the name of a subcommand."""
+    for one in (parser, *subparsers(parser).values()):
+        one.add_argument(
+            "--recipe",
+            metavar="R",
+            default=argparse.SUPPRESS,  # so that a subcommand does not undo what stands before its name
+            help="a path, or the name of a recipe that ships; default: GROUNDWORK_RECIPE, or `default`",
+        )
+
+
+@contextmanager
+def _in_use(recipe: str | None) -> Iterator[None]:
+    """Makes a recipe that of this command and of all that it starts."""
+    if recipe is None:
+        yield
+        return
+    from pipeline.recipe.loading import RECIPE_VARIABLE, recipe_path
+
+    before = os.environ.get(RECIPE_VARIABLE)
+    os.environ[RECIPE_VARIABLE] = str(recipe_path(recipe).absolute())
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[RECIPE_VARIABLE]
+        else:
+            os.environ[RECIPE_VARIABLE] = before
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,12 +105,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if name in arguments:  # no other module is imported
             with terminal.doing(f"{name}: loading"):
                 module(name).add_arguments(command)
+            if name not in OWN_RECIPE:
+                _add_recipe(command)
     if arguments[:1] == ["inspect"]:  # which has a default subcommand
         arguments[1:] = module("inspect").completed(arguments[1:])
     options = parser.parse_args(arguments)
     try:
         allow_enough()
-        module(options.command).run(options)
+        with _in_use(None if options.command in OWN_RECIPE else getattr(options, "recipe", None)):
+            module(options.command).run(options)
     except (PipelineError, TrainerError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -1,0 +1,47 @@
+"""`--recipe` names the recipe of one command, whatever GROUNDWORK_RECIPE says."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pipeline.cli import main
+from pipeline.recipe.recipe import RECIPES
+
+
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A recipe with a variant `fast`, which is not the one in use."""
+    recipe = yaml.safe_load((RECIPES / "tiny.yaml").read_text())
+    recipe |= {"name": "mine", "variants": {"fast": {"training": {"seed": 2}}}}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(recipe))
+    monkeypatch.setenv("GROUNDWORK_RECIPE", "default")
+    monkeypatch.setenv("GROUNDWORK_STORE", str(tmp_path / "store"))
+    return tmp_path / "mine.yaml"
+
+
+def test_a_command_takes_the_named_recipe_and_the_next_one_does_not(
+    mine: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["variants", "--recipe", str(mine)]) == 0
+    assert "fast" in capsys.readouterr().out
+    assert main(["variants"]) == 2
+    assert "default.yaml: the recipe has no `variants`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["inspect"], ["inspect", "counts"], ["inspect", "against", "fast"]])
+def test_a_command_with_subcommands_takes_it_too(
+    mine: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (corpus,) = (one["name"] for one in yaml.safe_load(mine.read_text())["corpora"])
+    assert main([*arguments, "--recipe", str(mine)]) == 2
+    assert f"corpora/{corpus}/raw has not been made" in capsys.readouterr().err
+
+
+def test_a_shipped_recipe_has_a_name_and_another_is_not_found(
+    mine: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["variants", "--recipe", "tiny"]) == 2
+    assert "tiny.yaml: the recipe has no `variants`" in capsys.readouterr().err
+    assert main(["variants", "--recipe", "nowhere.yaml"]) == 2
+    assert "no such recipe" in capsys.readouterr().err
