@@ -1,4 +1,4 @@
-"""What the README and the page on commands tell a user to type is accepted."""
+"""What the README and the page on jobs tell a user to type is accepted."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ from pipeline.recipe.recipe import RECIPES
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-COMMANDS = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+JOBS = (ROOT / "docs" / "jobs.md").read_text(encoding="utf-8")
 BENCHMARKS = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
 
 
@@ -30,7 +30,7 @@ def test_the_corpora_for_ones_own_text_fit_the_recipe_that_init_writes(tmp_path:
 
 
 def test_the_overrides_fit_the_default_recipe() -> None:
-    (block,) = [block for block in yaml_blocks(COMMANDS) if "resources" in block]
+    (block,) = [block for block in yaml_blocks(JOBS) if "resources" in block]
     overrides = block["resources"]["workshop"]["config"]["overrides"]
     assert (
         load_recipe(RECIPES / "default.yaml", overrides).training.max_tokens

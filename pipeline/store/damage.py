@@ -98,7 +98,7 @@ def remedy(asset: str, variant: str = "") -> str:
     if asset == keys.TOKENIZER:
         return (
             "the tokenizer is frozen and never replaced unasked: put its files back from a copy, or ask for "
-            "a new one by `ops: {tokenizer: {config: {retrain: true}}}` (docs/commands.md)"
+            "a new one by `ops: {tokenizer: {config: {retrain: true}}}` (docs/jobs.md)"
         )
     partition = variant and f" of the variant {variant!r}"
     return f"materialize {asset}{partition}, which moves the damaged version aside and makes it again"

@@ -1,4 +1,4 @@
-"""docs/commands.md, "Is my filter right?": a threshold is tried by `inspect`, then set."""
+"""docs/filters.md: a threshold is tried by `inspect`, then set."""
 
 import re
 

@@ -249,7 +249,7 @@ def _frozen(version: Version, why: str, keep: str = "name it in `tokenizer: {fro
     return bpe.TokenizerError(
         f"the tokenizer {version.path} is frozen, but {why}: to keep it, {keep}; for a new one, which "
         "invalidates every shard and checkpoint, ask by `ops: {tokenizer: {config: {retrain: true}}}` "
-        "(docs/commands.md)"
+        "(docs/jobs.md)"
     )
 
 
