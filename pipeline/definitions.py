@@ -2,6 +2,7 @@
 
 # ruff: noqa: E402, since what follows takes a second, in which a person sees what is going on
 import gc
+from typing import Any
 
 from pipeline.assets.operations.console import (
     explain_on_exit,
@@ -13,7 +14,6 @@ from pipeline.assets.operations.console import (
 show_activities()
 
 import dagster as dg
-from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
 from pipeline.assets.checkpoints import checkpoint_spec
 from pipeline.assets.evaluation import (
@@ -66,6 +66,7 @@ TUNING = {
     DPO: "Teaches the pretrained model to answer, then which of two answers is better.",
 }
 
+Job = Any  # what `define_asset_job` returns is a class that Dagster does not export
 Asset = dg.AssetsDefinition | dg.SourceAsset
 to_dedup: list[Asset] = [*map(source_asset, recipe.corpora), *stage_assets(recipe, "corpus")]
 to_shards: list[Asset] = [*to_dedup, tokenizer_asset(recipe), *stage_assets(recipe, "retokenize")]
@@ -95,12 +96,12 @@ searching = mixture_search_assets(recipe)
 checking = verify_job("verify", SHOWN)
 
 
-def update_job(name: str, made: list[Asset], what: str) -> UnresolvedAssetJobDefinition:
+def update_job(name: str, made: list[Asset], what: str) -> Job:
     """A job that makes what is out of date."""
     return dg.define_asset_job(name, made, tags=tags(made), description=f"{what} {SHOWN}")
 
 
-jobs: list[dg.JobDefinition | UnresolvedAssetJobDefinition] = [
+jobs: list[Job] = [
     update_job("pretrain", [*to_shards, *model], "Updates everything that is out of date, then trains."),
     update_job("corpus", to_dedup, "Updates every corpus up to deduplication."),
     update_job(

@@ -15,7 +15,7 @@ FLOORS = {
         {"__main__", "definitions"},
         {"assets", "cli"},
         {"reports", "start"},
-        {"steps"},
+        {"dagster_internals", "steps"},
         {"recipe"},
         {"sources", "stages"},
         {"plugins"},

@@ -6,9 +6,8 @@ from contextlib import closing
 from pathlib import Path
 
 import dagster as dg
-from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
-from dagster._serdes import serialize_value
 
+from pipeline.dagster_internals import SqliteEventLogStorage
 from pipeline.store.errors import PipelineError
 from trainer.system.history import dagster_home
 
@@ -61,5 +60,5 @@ def _vacuum(path: Path) -> None:
 
 
 def _mentions(instance: dg.DagsterInstance, run: str, marks: Collection[str]) -> bool:
-    events = (serialize_value(event) for event in instance.all_logs(run))
+    events = (dg.serialize_value(event) for event in instance.all_logs(run))
     return any(mark in event for event in events for mark in marks)

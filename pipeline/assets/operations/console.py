@@ -13,10 +13,8 @@ from types import TracebackType
 from typing import Any
 
 import dagster as dg
-from dagster import _loggers
-from dagster._core.execution import compute_logs
-from dagster._core.execution.plan.objects import ErrorSource
 
+from pipeline.dagster_internals import compute_logs, default_loggers
 from pipeline.steps import compiling
 from pipeline.store.errors import PipelineError
 from trainer.system import terminal
@@ -42,7 +40,7 @@ def use_by_default() -> None:
     """Uses `console` for every run of this process that chooses no logger. Dagster has no setting for that,
     and ignores the run config of a partitioned job that is started in a terminal.
     """
-    _loggers.colored_console_logger = console
+    default_loggers.colored_console_logger = console
 
 
 def show_activities() -> None:
@@ -132,7 +130,7 @@ class _Short(logging.Formatter):
 def _message(record: logging.LogRecord, event: dg.DagsterEvent | None, original: str | None) -> str:
     if event is not None and event.is_step_failure:
         failure = event.step_failure_data
-        if failure.error_source is ErrorSource.INTERRUPT and failure.error:
+        if failure.error_source and failure.error_source.name == "INTERRUPT" and failure.error:
             return f"STOPPED: {failure.error.message.strip().partition(': ')[2]}"
         if failure.user_failure_data and failure.user_failure_data.description:
             return f"FAILED: {failure.user_failure_data.description}"

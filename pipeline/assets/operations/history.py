@@ -5,12 +5,17 @@ from contextlib import contextmanager
 
 import dagster as dg
 import sqlalchemy as db
-from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME, SqliteEventLogStorage
-from dagster._core.storage.runs import SqlRunStorage
-from dagster._core.storage.runs.schema import RunsTable, RunTagsTable
-from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
-from dagster._serdes import serialize_value
 
+from pipeline.dagster_internals import (
+    INDEX_SHARD_NAME,
+    LegacyRunStorage,
+    RunsTable,
+    RunTagsTable,
+    SqliteEventLogStorage,
+    SqlRunStorage,
+)
+
+BUSY_SECONDS = 30  # that a query waits for another process, as with Dagster's own connections
 _open_each_time = SqliteEventLogStorage._connect
 
 
@@ -36,7 +41,7 @@ def _index_of(storage: SqliteEventLogStorage) -> db.Engine:
     kept: db.Engine | None = vars(storage).get("_kept_index")
     if kept is None:
         # `_db_lock` keeps threads apart
-        options = {"timeout": SQLITE_BUSY_TIMEOUT_SECONDS, "check_same_thread": False}
+        options = {"timeout": BUSY_SECONDS, "check_same_thread": False}
         address = storage.conn_string_for_shard(INDEX_SHARD_NAME)
         kept = db.create_engine(address, poolclass=db.QueuePool, pool_size=1, connect_args=options)
         # A power failure may lose the last events of the index, never the file: sqlite.org/pragma.html
@@ -47,12 +52,25 @@ def _index_of(storage: SqliteEventLogStorage) -> db.Engine:
 
 def remove_run_tag(instance: dg.DagsterInstance, run_id: str, tag: str) -> None:
     """Removes a tag of a run; Dagster can only add tags. Does nothing in a storage without tables."""
-    storage, run = instance.run_storage, instance.get_run_by_id(run_id)
-    if run is None or not isinstance(storage, SqlRunStorage):
+    storage, run = _tables(instance), instance.get_run_by_id(run_id)
+    if run is None or storage is None:
         return
-    left = run.with_tags({name: value for name, value in run.tags.items() if name != tag})
+    write(instance, run.with_tags({name: value for name, value in run.tags.items() if name != tag}))
     with storage.connect() as connection:
-        of_run = RunsTable.c.run_id == run_id
-        connection.execute(RunsTable.update().where(of_run).values(run_body=serialize_value(left)))
         of_tag = db.and_(RunTagsTable.c.run_id == run_id, RunTagsTable.c.key == tag)
         connection.execute(RunTagsTable.delete().where(of_tag))
+
+
+def write(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
+    """Replaces what is stored of a run. Does nothing in a storage without tables."""
+    if storage := _tables(instance):
+        row = RunsTable.c.run_id == run.run_id
+        with storage.connect() as connection:
+            connection.execute(RunsTable.update().where(row).values(run_body=dg.serialize_value(run)))
+
+
+def _tables(instance: dg.DagsterInstance) -> SqlRunStorage | None:
+    storage = instance.run_storage
+    if isinstance(storage, LegacyRunStorage):  # as with Postgres
+        storage = storage._storage.run_storage
+    return storage if isinstance(storage, SqlRunStorage) else None

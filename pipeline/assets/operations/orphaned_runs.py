@@ -9,10 +9,9 @@ import platform
 from pathlib import Path
 
 import dagster as dg
-from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
-from dagster._core.storage.legacy_storage import LegacyRunStorage
-from dagster._core.storage.runs.schema import RunsTable
-from dagster._core.storage.runs.sql_run_storage import SqlRunStorage
+
+from pipeline.assets.operations import history
+from pipeline.dagster_internals import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
 log = logging.getLogger(__name__)
 
@@ -62,14 +61,7 @@ def claim(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
 def _store_origin(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
     """Dagster takes an origin only where it starts a run itself."""
     repository = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin(DEFINITIONS), "__repository__")
-    run = run._replace(remote_job_origin=RemoteJobOrigin(repository, run.job_name))
-    storage = instance.run_storage
-    if isinstance(storage, LegacyRunStorage):
-        storage = storage._storage.run_storage
-    if isinstance(storage, SqlRunStorage):
-        row = RunsTable.c.run_id == run.run_id
-        with storage.connect() as connection:
-            connection.execute(RunsTable.update().where(row).values(run_body=dg.serialize_value(run)))
+    history.write(instance, run._replace(remote_job_origin=RemoteJobOrigin(repository, run.job_name)))
 
 
 def process_of(run: dg.DagsterRun) -> str | None:

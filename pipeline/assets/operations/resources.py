@@ -7,7 +7,6 @@ from functools import cache, cached_property, partial
 from typing import Any
 
 import dagster as dg
-from dagster._core.storage.asset_check_execution_record import COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES
 from pydantic import Field, PrivateAttr
 
 from pipeline.assets.operations import alerts, orphaned_runs
@@ -36,6 +35,7 @@ TAG_LENGTH = 200
 SHOWN_SETTINGS = 2  # in the name of a run
 PLANNED = dg.DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED
 EVALUATED = dg.DagsterEventType.ASSET_CHECK_EVALUATION
+CHECK_HISTORY = 25  # runs, of which all but the last may have been killed before the check
 SETTINGS = ("training", "dedup", "shards", "overrides", "name", "notes")
 KNOBS: dict[str, type[dg.Config]] = {"training": TrainingKnobs, "dedup": DedupKnobs, "shards": ShardKnobs}
 
@@ -244,12 +244,11 @@ def _restore_unreached_checks(instance: dg.DagsterInstance, run_id: str) -> None
     )
     reached = {event.asset_check_evaluation_data.asset_check_key for event in evaluated}
     for key in {event.asset_check_planned_data.asset_check_key for event in planned} - reached:
-        history = instance.event_log_storage.get_asset_check_execution_history(
-            key, limit=1, status=COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES
-        )
-        for record in history:
-            if record.event and record.event.dagster_event:
-                instance.report_runless_asset_event(record.event.dagster_event.asset_check_evaluation_data)
+        history = instance.event_log_storage.get_asset_check_execution_history(key, limit=CHECK_HISTORY)
+        events = (record.event.dagster_event for record in history if record.event)
+        last = next((event for event in events if event and event.event_type is EVALUATED), None)
+        if last:
+            instance.report_runless_asset_event(last.asset_check_evaluation_data)
 
 
 def with_values_of(recipe: Recipe) -> PipelineResources:
