@@ -86,9 +86,8 @@ def _run(
     with terminal.doing("building the model"):
         session = micro_batch.build_fitting(plan, world, resumed)
     session.compare_with_start()
-    if resumed is None:
-        with terminal.doing("looking for a state that another run has computed"):
-            resumed = world.from_main(lambda: go_on_from_newest(session, directory))
+    with terminal.doing("looking for a state that another run has computed"):
+        resumed = world.from_main(lambda: go_on_from_newest(session, directory, resumed))
     if resumed:
         with terminal.doing(f"loading {resumed}"):
             resume.restore(session, resumed)

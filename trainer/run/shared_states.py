@@ -1,4 +1,4 @@
-"""A new run goes on from the newest state that another run has computed and that it would reach itself.
+"""A run goes on from the newest state that another run has computed and that it would reach itself.
 
 The checkpoint of that state becomes the run's own: its large files are linked, and its position, metrics and
 lineage are written as if the run had computed it. From then on the run needs nothing of the other one.
@@ -8,9 +8,10 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from trainer.run.resolve import resolve
 from trainer.run.session import Session
 from trainer.run.state_chain import StateChain, held_out
 from trainer.system.durable import write_atomically
-from trainer.system.history import RunHistory, differing, flat, histories
+from trainer.system.history import OPTIMIZER_FILES, RunHistory, differing, flat, histories
 from trainer.system.run_directory import RunDirectory
 
 OWN = ("state.json", "lineage.json")  # files that are written anew for the run that goes on
@@ -48,15 +49,19 @@ class SharedState:
         return f"{self.run.name} at step {self.step:,}"
 
 
-def go_on_from_newest(session: Session, directory: RunDirectory) -> Path | None:
-    """Makes the newest state that the run shares with another a checkpoint of its own, and returns it. None
-    if no other run has one, or training.shared_states wants none. For the main process alone.
+def go_on_from_newest(session: Session, directory: RunDirectory, own: Path | None) -> Path | None:
+    """Makes the newest state that the run shares with another a checkpoint of its own, and returns it.
+    Returns `own`, the checkpoint that the run would resume from, if no other run has come further, or
+    training.shared_states wants none. For the main process alone.
     """
     wanted = session.training.shared_states
     if session.config.runs is None or wanted == "none":
-        return None
+        return own
+    reached = state.read_state(own) if own else {"step": 0, "metrics_bytes": 0}
+    if own and reached.get("state") != session.chain.at(reached["step"]):
+        return own  # settings changed on the way
     told: set[str] = set()
-    for shared in _newest_first(session.config, session.chain):
+    for shared in _newest_first(session.config, session.chain, reached["step"]):
         otherwise = _computed_otherwise(session, shared)
         if otherwise and wanted == "exact":
             _tell(
@@ -67,10 +72,12 @@ def go_on_from_newest(session: Session, directory: RunDirectory) -> Path | None:
             )
             continue
         try:
-            if not publish.optimizer_files(shared.checkpoint):
+            # Read once: the other run may drop its optimizer at any moment.
+            files = publish.manifest(shared.checkpoint)
+            if not any(fnmatch(name, OPTIMIZER_FILES) for name in files):
                 _tell(told, shared, "holds the model only (training.checkpoint.optimizer)")
                 continue
-            own = _adopted(session, directory, shared)
+            adopted = _adopted(session, directory, shared, files, reached)
         except (CheckpointError, OSError) as error:  # damaged, or removed at this moment
             log.warning("not going on from %s: %s", shared, error)
             continue
@@ -82,8 +89,8 @@ def go_on_from_newest(session: Session, directory: RunDirectory) -> Path | None:
             session.training.steps,
             f"{shared.saved['tokens']:,}",
         )
-        return own
-    return None
+        return adopted
+    return own
 
 
 def _tell(told: set[str], shared: SharedState, reason: str) -> None:
@@ -100,9 +107,9 @@ def sharing(config: RunConfig) -> list[SharedState]:
     return _newest_first(config, StateChain(resolve(config, join(ParallelConfig()))))
 
 
-def _newest_first(config: RunConfig, chain: StateChain) -> list[SharedState]:
-    """The states on disk that the run would reach before its last step, those of the most steps first. Of
-    equal ones, that of the run that computed it comes before those of runs that went on from it.
+def _newest_first(config: RunConfig, chain: StateChain, after: int = 0) -> list[SharedState]:
+    """The states on disk that the run would reach `after` a step and before its last, those of the most steps
+    first. Of equal ones, that of the run that computed it comes before those of runs that went on from it.
     """
     found = []
     for run in histories(config.runs) if config.runs else ():
@@ -111,7 +118,7 @@ def _newest_first(config: RunConfig, chain: StateChain) -> list[SharedState]:
     shared = []
     for step, run, checkpoint in sorted(found, key=lambda one: one[0]):
         with suppress(CheckpointError):  # removed, or damaged
-            if 0 < step < config.training.steps:
+            if after < step < config.training.steps:
                 one = SharedState(run, checkpoint, state.read_state(checkpoint))
                 if one.saved.get("state") == chain.at(step):
                     shared.append(one)
@@ -129,29 +136,35 @@ def _computed_otherwise(session: Session, shared: SharedState) -> str:
     )
 
 
-def _adopted(session: Session, directory: RunDirectory, shared: SharedState) -> Path:
-    """Publishes the state as a checkpoint of the run. Raises CheckpointError if a file of it is damaged, and
-    OSError if it was removed.
+def _adopted(
+    session: Session,
+    directory: RunDirectory,
+    shared: SharedState,
+    files: Mapping[str, dict[str, int | str]],
+    reached: Mapping[str, Any],
+) -> Path:
+    """Publishes the state, of which `files` is the manifest, as a checkpoint of the run, which has `reached`
+    a state itself. Raises CheckpointError if a file is damaged, and OSError if it was removed.
     """
     same_text = shared.saved["held_out"] == held_out(session.plan)
-    metrics = _beginning(shared, with_evaluations=same_text)
-    # Before the checkpoint: a run that is killed in between finds none, and begins anew.
+    own = directory.metrics.read_bytes()[: reached["metrics_bytes"]] if reached["step"] else b""
+    metrics = own + _between(reached["step"], shared, with_evaluations=same_text)
+    # Before the checkpoint: a run that is killed in between resumes from its own, and cuts off the rest.
     write_atomically(directory.metrics, metrics)
     progress = {
         **{name: value for name, value in shared.saved.items() if name not in state.IDENTITY},
         "corpus_tokens": session.plan.data.corpus_tokens(shared.step),
         "evaluation": shared.saved["evaluation"] if same_text else None,
-        "metrics_bytes": len(metrics.encode()),
+        "metrics_bytes": len(metrics),
         "trunks": [
             *shared.saved["trunks"],
             {"run": shared.run.name, "step": shared.step, "tokens": shared.saved["tokens"]},
         ],
     }
-    own = publish.directory_for(directory.checkpoints, shared.step)
-    listed = publish.manifest(shared.checkpoint)
-    taken = {name: entry for name, entry in listed.items() if name not in OWN}
-    publish.publish(own, partial(_fill, shared.checkpoint, taken, session, progress), taken)
-    return own
+    adopted = publish.directory_for(directory.checkpoints, shared.step)
+    taken = {name: entry for name, entry in files.items() if name not in OWN}
+    publish.publish(adopted, partial(_fill, shared.checkpoint, taken, session, progress), taken)
+    return adopted
 
 
 def _fill(
@@ -169,10 +182,10 @@ def _fill(
     state.write_facts(own, session.config, session.plan.identity, progress)
 
 
-def _beginning(shared: SharedState, with_evaluations: bool) -> str:
-    """The lines of the other run's metrics up to the state; those of validations only if they were on the
-    same text.
+def _between(after: int, shared: SharedState, with_evaluations: bool) -> bytes:
+    """The lines of the other run's metrics `after` a step and up to the state; those of validations only if
+    they were on the same text.
     """
     records = RunHistory(shared.run.path, shared.step).records
     kept = (one for one in records if with_evaluations or one["kind"] != "evaluation")
-    return "".join(json.dumps(one) + "\n" for one in kept)
+    return "".join(json.dumps(one) + "\n" for one in kept if one["step"] > after).encode()

@@ -149,6 +149,17 @@ class RunHistory:
         return []
 
     @property
+    def reused_tokens(self) -> int:
+        """The tokens that other runs trained. A run that was overtaken may go on from a run that had gone on
+        from it.
+        """
+        before, reused = 0, 0
+        for trunk in self.trunks:
+            reused += (trunk["tokens"] - before) * (trunk["run"] != self.name)
+            before = trunk["tokens"]
+        return reused
+
+    @property
     def newest_checkpoint(self) -> Path:
         """The newest on disk or, of a beginning, that of its last step. Raises TrainerError."""
         saved = self.checkpoints()

@@ -261,7 +261,7 @@ def published(
     draft.started -= seconds
     path = draft.path / "result.json"
     write_atomically(path, json.dumps(facts | relative, indent=1, sort_keys=True))
-    reused = max((trunk["tokens"] for trunk in RunHistory(run_dir).trunks), default=0)
+    reused = RunHistory(run_dir).reused_tokens
     counts = {"steps": facts["step"], "tokens": facts["tokens"], REUSED: reused}
     files = {"result": File.of(path, draft.path)}
     return draft.publish([Part("result", draft.work.fingerprint, files, counts)])
@@ -293,7 +293,9 @@ def _fetch_shared_state(store: Store, run: Run) -> None:
     if any(history.path != run.config.run_dir and history.checkpoints() for history in run_histories(store)):
         found = run_trainer("states", str(run.config_path), threads=run.config.training.threads)
         for line in found.splitlines()[:1]:
-            store.files.fetch_folder(Path(json.loads(line)["checkpoint"]))
+            newest, own = json.loads(line), RunHistory(run.config.run_dir).checkpoints()
+            if newest["step"] > max(own, default=0):
+                store.files.fetch_folder(Path(newest["checkpoint"]))
 
 
 def _read(store: Store, recipe: Recipe) -> list[Version]:

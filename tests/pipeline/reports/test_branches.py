@@ -10,15 +10,13 @@ from pipeline.reports import branches
 from trainer.system.history import MERGED, RunHistory
 
 
-def run(
-    runs: Path, name: str, tokens: int, trunk: dict[str, Any] | None = None, **lineage: Any
-) -> RunHistory:
+def run(runs: Path, name: str, tokens: int, *trunks: dict[str, Any], **lineage: Any) -> RunHistory:
     """A run of so many tokens, whose directory has 16 hex digits that begin with `name`."""
     path = runs / f"{name:0<16}"
     checkpoint = path / "checkpoints/step-00000004"
     checkpoint.mkdir(parents=True)
     (checkpoint / "manifest.json").write_text("{}")
-    facts = {"training": {"trunks": [trunk] if trunk else []}}
+    facts = {"training": {"trunks": trunks}}
     (checkpoint / "lineage.json").write_text(json.dumps(facts))
     config = {"name": f"mine {name}", "training": {"max_tokens": tokens}, "lineage": lineage}
     (path / "config.yaml").write_text(yaml.safe_dump(config))
@@ -38,3 +36,14 @@ def test_branches_stand_below_their_trunk_and_a_mean_trains_nothing(tmp_path: Pa
         "In all 900 tokens were trained; 800 more were shared.",
     ]
     assert branches.lines([trunk, mean]) == []
+
+
+def test_a_run_that_was_overtaken_by_its_branch_stays_the_root(tmp_path: Path) -> None:
+    of_trunk = {"run": "aaaaaaaa", "step": 3, "tokens": 300}
+    trunk = run(tmp_path, "aaaaaaaa", 700, of_trunk, {"run": "bbbbbbbb", "step": 5, "tokens": 500})
+    branch = run(tmp_path, "bbbbbbbb", 600, of_trunk)
+    assert branches.lines([branch, trunk]) == [
+        "mine aaaaaaaa: went on from bbbbbbbb at step 5, after 500 tokens, and trained 500 tokens",
+        "    mine bbbbbbbb: went on from aaaaaaaa at step 3, after 300 tokens, and trained 300 tokens",
+        "In all 800 tokens were trained; 500 more were shared.",
+    ]

@@ -16,6 +16,7 @@ from tests.trainer.runs import history, outcome
 from trainer.checkpoint import publish, retention, state
 from trainer.config import RunConfig
 from trainer.run.loop import DONE, run
+from trainer.system.history import RunHistory
 
 STEP = 256  # tokens
 STAGES = [
@@ -234,6 +235,49 @@ def test_the_run_that_went_on_needs_nothing_of_the_other(settings: dict[str, Any
     train(settings, "long", max_tokens=16 * STEP)  # resumes from the state that was shared
     scratch = from_scratch(settings, tmp_path / "alone", max_tokens=16 * STEP)
     assert outcome(long)[:2] == outcome(scratch)[:2]
+
+
+def stopped_at(run_dir: Path, step: int) -> None:
+    """As if the run had been killed after so many steps, with its later metrics not yet vouched for."""
+    for checkpoint in publish.existing(run_dir / "checkpoints"):
+        if publish.step_of(checkpoint) > step:
+            shutil.rmtree(checkpoint)
+
+
+def test_a_run_that_was_overtaken_goes_on_from_the_further_state(
+    settings: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    scratch = from_scratch(settings, tmp_path / "alone", max_tokens=16 * STEP)
+    long = shutil.copytree(scratch, Path(settings["runs"]) / "long")
+    stopped_at(long, 4)
+    train(settings, "short")
+    caplog.set_level(logging.INFO, "trainer")
+    train(settings, "long", max_tokens=16 * STEP)
+    assert "going on from short at step 9 of 16" in caplog.text
+    # short itself had gone on from long
+    assert trunks(long) == [
+        {"run": "long", "step": 4, "tokens": 4 * STEP},
+        {"run": "short", "step": 9, "tokens": 9 * STEP},
+    ]
+    assert RunHistory(long).reused_tokens == 5 * STEP
+    assert outcome(long) == outcome(scratch)
+    stopped_at(long, 10)
+    caplog.clear()
+    train(settings, "long", max_tokens=16 * STEP)  # its own state is further now
+    assert "going on from" not in caplog.text and outcome(long) == outcome(scratch)
+
+
+def test_a_run_whose_settings_changed_on_the_way_goes_on_from_its_own_state(
+    settings: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    long = train(settings, "long", max_tokens=16 * STEP, seed=9)
+    stopped_at(long, 4)
+    train(settings, "short", seed=9, z_loss=1e-3)
+    caplog.set_level(logging.INFO, "trainer")
+    changed = {**settings["training"], "max_tokens": 16 * STEP, "seed": 9, "z_loss": 1e-3}
+    config = RunConfig.model_validate({**settings, "run_dir": str(long), "training": changed})
+    assert run(config, allow_changes=True) == DONE
+    assert "the settings changed after step 4" in caplog.text and "going on from" not in caplog.text
 
 
 def test_validations_on_other_text_are_not_taken_over(settings: dict[str, Any], corpus_dir: Path) -> None:
