@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import SCALARS, EventAccumulator
 
 from tests.trainer.runs import history, outcome
 from trainer.checkpoint import publish, retention, state
@@ -278,6 +279,20 @@ def test_a_run_whose_settings_changed_on_the_way_goes_on_from_its_own_state(
     config = RunConfig.model_validate({**settings, "run_dir": str(long), "training": changed})
     assert run(config, allow_changes=True) == DONE
     assert "the settings changed after step 4" in caplog.text and "going on from" not in caplog.text
+
+
+def test_tensorboard_draws_the_shared_steps_once(settings: dict[str, Any]) -> None:
+    train(settings, "short")
+    long = train(settings, "long", max_tokens=16 * STEP)
+
+    def drawn() -> list[int]:
+        events = EventAccumulator(str(long / "tensorboard"), {SCALARS: 0})
+        return [event.step for event in events.Reload().Scalars("train/loss")]
+
+    assert drawn() == list(range(1, 17))
+    stopped_at(long, 9)  # killed before its first checkpoint
+    train(settings, "long", max_tokens=16 * STEP)
+    assert drawn() == list(range(1, 17))
 
 
 def test_validations_on_other_text_are_not_taken_over(settings: dict[str, Any], corpus_dir: Path) -> None:

@@ -11,21 +11,31 @@ from typing import Any
 from torch.utils.tensorboard import SummaryWriter
 
 from trainer.run.records.sinks import Sinks
+from trainer.system.durable import read_json_lines
 
 
 class MetricsLog:
     """Appends to metrics.jsonl. For a resumed run it first truncates the file to `resumed_bytes`, its length
-    at the checkpoint.
+    at the checkpoint. With `redraws`, TensorBoard gets the curves up to there again, as another run has
+    computed them.
     """
 
     def __init__(
-        self, path: Path, tensorboard: Path, resumed_step: int, resumed_bytes: int, sinks: Sinks | None = None
+        self,
+        path: Path,
+        tensorboard: Path,
+        resumed_step: int,
+        resumed_bytes: int,
+        sinks: Sinks | None = None,
+        redraws: bool = False,
     ) -> None:
         self._file = path.open("a", encoding="utf-8")
         self._file.truncate(min(resumed_bytes, self._file.tell()))
         # `tell` would still return the old length, and the next checkpoint would store it.
         self._file.seek(0, os.SEEK_END)
-        self._tensorboard = SummaryWriter(str(tensorboard), purge_step=resumed_step + 1)
+        self._tensorboard = SummaryWriter(str(tensorboard), purge_step=1 if redraws else resumed_step + 1)
+        for record in read_json_lines(path) if redraws else ():
+            self._draw(record)
         self._sinks = sinks
 
     def close(self) -> None:
@@ -38,6 +48,15 @@ class MetricsLog:
         A number that is not finite, as in a step that fp16 skipped, is null, since JSON cannot hold it.
         """
         self._file.write(json.dumps(_finite(record), allow_nan=False) + "\n")
+        numbers = self._draw(record)
+        if self._sinks is not None:
+            tokens = {"tokens": record["tokens"]} if "tokens" in record else {}
+            self._sinks.log(
+                {name: float(value) for name, value in (numbers | tokens).items()}, record["step"]
+            )
+
+    def _draw(self, record: dict[str, Any]) -> dict[str, int | float]:
+        """Adds the numbers of a record to TensorBoard's curves, and returns them by the curves' names."""
         numbers = {
             f"{record['kind']}/{field}": value
             for field, value in record.items()
@@ -45,11 +64,7 @@ class MetricsLog:
         }
         for name, value in numbers.items():
             self._tensorboard.add_scalar(name, value, record["step"])
-        if self._sinks is not None:
-            tokens = {"tokens": record["tokens"]} if "tokens" in record else {}
-            self._sinks.log(
-                {name: float(value) for name, value in (numbers | tokens).items()}, record["step"]
-            )
+        return numbers
 
     def write_text(self, tag: str, text: str, step: int) -> None:
         self._tensorboard.add_text(tag, text, step)

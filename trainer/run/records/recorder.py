@@ -62,6 +62,7 @@ class Recorder(NullRecorder):
             session.step,
             session.metrics_bytes,
             self._sinks,
+            redraws=bool(session.trunks) and session.trunks[-1]["step"] == session.step,
         )
         self._started, self._started_tokens = time.monotonic(), session.tokens
         self._last_line = self._started
