@@ -2,31 +2,29 @@
 
 import argparse
 import os
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
-from pipeline.cli.opening import UsageError
-from pipeline.cli.summary import CHECKOUT
+from pipeline.cli import summary
+from pipeline.cli.opening import UsageError, whole_store
 from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
 from pipeline.reports import tables
 from pipeline.stages.language import LANGUAGES
 from pipeline.stages.quality import PROFILES
+from pipeline.start import speed
 from pipeline.start.choose import Chosen, Wishes, choose
-from pipeline.start.look import Folder, look
+from pipeline.start.jobs import Deadline, Jobs
+from pipeline.start.look import MOST_SECONDS, Folder, look
 from pipeline.start.reasons import choices, notes
 from pipeline.start.speed import Speed
 from pipeline.start.written import check_may_write, recipe_text, write
-from pipeline.store.errors import PipelineError, did_you_mean
+from pipeline.store import keys
+from pipeline.store.errors import did_you_mean
 from trainer.system import terminal
 
 UNREAD_SHOWN = 8  # files
-
-
-class FailedJobError(PipelineError):
-    """A job that did not end well. What went wrong stands above."""
+# Of the time, for a look at the folder, and for measuring the speed of the machine.
+LOOKING, MEASURING = 1 / 50, 1 / 15
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,8 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    started = time.monotonic()
     wishes = _wishes(options)
+    deadline = Deadline(wishes.seconds)
     folder = options.folder.resolve()
     if not folder.name:
         raise UsageError(f"{options.folder}: is the whole machine: name a folder that holds text")
@@ -61,27 +59,27 @@ def run(options: argparse.Namespace) -> None:
     if not options.force:
         check_may_write(path)
     with terminal.doing(f"looking at {options.folder}"):
-        found = look(folder)
+        found = look(folder, min(MOST_SECONDS, LOOKING * wishes.seconds))
     print("\n".join(_found(found)))
     with terminal.doing("measuring how fast this machine trains"):
-        chosen = choose(found, wishes, Speed(), time.monotonic() - started)
+        machine = Speed(min(speed.MOST_SECONDS, MEASURING * wishes.seconds))
+        chosen = choose(found, wishes, machine, deadline.spent)
     print("\n".join(_choices(chosen)))
     write(path, recipe_text(chosen, path.parent))
     load_recipe(path)
     print(f"\nThe recipe: {path}")
-    environment = {**_environment(), RECIPE_VARIABLE: str(path)}
-    jobs = ["pretrain", "sft"] if chosen.conversations else ["pretrain"]
     if options.plan:
-        for job in jobs:
+        for job in ["pretrain", "sft"] if chosen.conversations else ["pretrain"]:
             print(f"Run it: {RECIPE_VARIABLE}={path} dagster job execute -j {job}")
         return
     sys.stdout.flush()
-    for job in jobs:
-        _execute([sys.executable, "-m", "dagster", "job", "execute", "-j", job], environment)
-    variant = ["--variant", "sft"] if chosen.conversations else []
-    _execute([sys.executable, "-m", "pipeline", "summary", *variant], environment)
-    minutes = (time.monotonic() - started) / 60
-    print(f"\nDone in {minutes:,.1f} of {wishes.seconds / 60:,.1f} minutes. The recipe: {path}")
+    os.environ.update(_environment() | {RECIPE_VARIABLE: str(path)})
+    Jobs(path, chosen, deadline, whole_store().root / keys.RUNS, os.environ).run()
+    parser = argparse.ArgumentParser()
+    summary.add_arguments(parser)
+    summary.run(parser.parse_args(["--variant", "sft"] if chosen.conversations else []))
+    minutes = f"{deadline.spent / 60:,.1f} of {wishes.seconds / 60:,.1f} minutes"
+    print(f"\nDone in {minutes}. The recipe: {path}")
 
 
 def _wishes(options: argparse.Namespace) -> Wishes:
@@ -133,24 +131,9 @@ def _choices(chosen: Chosen) -> list[str]:
 def _environment() -> dict[str, str]:
     """What Dagster needs to find the job, as the Makefile sets it."""
     ours = {
-        "DAGSTER_HOME": str(CHECKOUT / "dagster_home"),
+        "DAGSTER_HOME": str(summary.CHECKOUT / "dagster_home"),
         "DAGSTER_CLI_JOB_EXECUTE_MODULE_NAME": "pipeline.definitions",
-        "DAGSTER_CLI_JOB_EXECUTE_WORKING_DIRECTORY": str(CHECKOUT),
+        "DAGSTER_CLI_JOB_EXECUTE_WORKING_DIRECTORY": str(summary.CHECKOUT),
         "PYTHONWARNINGS": "ignore:Function",
     }
     return {**ours, **os.environ}
-
-
-def _execute(command: list[str], environment: dict[str, str]) -> None:
-    """Runs a command to its end, also when this one is told to stop: then the job saves and ends."""
-    process = subprocess.Popen(command, env=environment)
-    try:
-        status = process.wait()
-    except BaseException:
-        process.send_signal(signal.SIGINT)
-        process.wait()
-        raise
-    if status:
-        raise FailedJobError(
-            f"{' '.join(command[2:])} ended with status {status}; run the same command to resume"
-        )

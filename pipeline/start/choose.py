@@ -2,8 +2,10 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
+from pipeline.start.horizon import AIM, Horizon
 from pipeline.start.look import Folder, Found, NothingReadableError
 from pipeline.start.sizes import BYTES_A_TOKEN, Length, longest
 from pipeline.start.speed import Speed
@@ -12,6 +14,7 @@ from pipeline.start.speed import Speed
 # training the model is evaluated and exported, eight times as long as the program that measures the speed. A
 # busy machine is slower with both. And the bytes of text that the data stages take in each second.
 PROGRAMS_AROUND, DATA_BYTES_A_SECOND = 8.0, 4e6
+PROGRAMS_AROUND_TUNING = 7.0  # the same for the tuning
 LEAST_TRAINING = 0.2  # share of the time, however short it is
 MOST_DATA = 0.3  # share of the time that the data stages may take before only a part of the text is read
 LEAST_IN_LANGUAGES, LEAST_BYTES = 0.02, 10_000  # of a corpus that would not be empty in the end
@@ -23,6 +26,8 @@ HELD_OUT_DOCUMENTS, MOST_HELD_OUT, HELD_OUT_TOKENS = 16, 0.04, 0.04
 # A conversation is learnt as a whole, in one window.
 LONGEST_WINDOW, LEAST_BYTES_A_TOKEN = 1_024, 2
 CHAT_SHARE, MOST_TUNING_EPOCHS = 0.15, 3.0  # of the time; passes over the conversations
+REHEARSAL = 0.2  # share of the tuning that is text of the pretraining, so that it is not forgotten
+WARMUP_STEPS, WARMUP_SHARE = 40, 0.1  # of the training at most
 
 
 @dataclass(frozen=True)
@@ -48,8 +53,9 @@ class Reading:
 
 @dataclass(frozen=True)
 class Budget:
-    """What the time is spent on, in seconds: `around` the training, for the `training` and for the `tuning`.
-    `share`: of the text, that is read; `text_bytes`: of that text; `kept`: what quality leaves of it.
+    """What the time is spent on, in seconds: `around` the training, for the `training`, for the `tuning` with
+    what is around it. `share`: of the text, that is read; `text_bytes`: of that text; `kept`: what quality
+    leaves of it.
     """
 
     around: float
@@ -62,9 +68,10 @@ class Budget:
 
 @dataclass(frozen=True)
 class Chosen:
-    """Everything that the recipe says. `tuning_epochs`: passes over the `conversations`. `measured`: whether
-    the speed is that of this size of model. `validation_fraction`: of the documents. `left_out`: why corpora
-    are not trained on.
+    """Everything that the recipe says. `horizon`: of the training, and if it was `changed` on the way, why.
+    `tuning_epochs`: passes over the `conversations`. `measured`: whether the speed is that of this size of
+    model. `program_seconds`: what a short program takes. `validation_fraction`: of the documents.
+    `left_out`: why corpora are not trained on.
     """
 
     folder: Folder
@@ -74,12 +81,25 @@ class Chosen:
     tuning_epochs: float
     budget: Budget
     length: Length
+    horizon: Horizon
     seq_len: int
     tokens_per_second: float
     measured: bool
+    program_seconds: float
     validation_fraction: float
     part_bytes: int
     left_out: tuple[str, ...]
+    changed: str = ""
+
+    def with_horizon(self, horizon: Horizon, why: str) -> Self:
+        length = replace(self.length, tokens=horizon.tokens)
+        return replace(self, horizon=horizon, length=length, changed=why)
+
+    def tuned_for(self, seconds: float, tokens_per_second: float) -> Self:
+        """With as many passes over the conversations as take so many seconds, at most a few."""
+        said = sum(one.found.text_bytes for one in self.conversations) / BYTES_A_TOKEN / (1 - REHEARSAL)
+        epochs = max(0.01, min(MOST_TUNING_EPOCHS, seconds * tokens_per_second / max(1.0, said)))
+        return replace(self, tuning_epochs=epochs)
 
 
 def choose(folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0) -> Chosen:
@@ -100,22 +120,31 @@ def choose(folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0) -> 
     length = longest(budget.kept, budget.training, speed.of)
     tokens_per_second = speed.of(length.size, length.vocab_size)
     corpora = tuple(_reading(one, budget.share, wishes) for one in texts)
-    said = max(1.0, sum(one.text_bytes for one in chats) / BYTES_A_TOKEN)
-    return Chosen(
+    seq_len = _window(chats, length)
+    chosen = Chosen(
         folder=folder,
         wishes=wishes,
         corpora=corpora,
         conversations=tuple(_reading(one, 1.0, wishes) for one in chats),
-        tuning_epochs=min(MOST_TUNING_EPOCHS, budget.tuning * tokens_per_second / said),
+        tuning_epochs=0,
         budget=budget,
         length=length,
-        seq_len=_window(chats, length),
+        horizon=_horizon(length, seq_len),
+        seq_len=seq_len,
         tokens_per_second=tokens_per_second,
         measured=measured,
+        program_seconds=speed.program_seconds,
         validation_fraction=_held_out(corpora, budget, length),
         part_bytes=max(1_000_000, min(128_000_000, budget.text_bytes // 8)),
         left_out=tuple(left_out),
     )
+    return chosen.tuned_for(CHAT_SHARE * wishes.seconds, tokens_per_second)
+
+
+def _horizon(length: Length, seq_len: int) -> Horizon:
+    batch = max(length.global_batch_tokens, seq_len)
+    tokens = max(1, length.tokens // batch) * batch
+    return Horizon(tokens, batch, length.most, min(WARMUP_STEPS * batch, int(WARMUP_SHARE * tokens)))
 
 
 def _fits(found: Found) -> bool:
@@ -145,8 +174,8 @@ def _budget(texts: Sequence[Found], tunes: bool, wishes: Wishes, speed: Speed, s
     share = min(1.0, MOST_DATA * wishes.seconds * DATA_BYTES_A_SECOND / in_all)
     kept = sum(one.text_bytes * (1 - _lost(one, wishes)) for one in texts)
     around = spent + PROGRAMS_AROUND * speed.program_seconds + share * in_all / DATA_BYTES_A_SECOND
-    tuning = CHAT_SHARE * wishes.seconds if tunes else 0.0
-    training = max(LEAST_TRAINING * wishes.seconds, wishes.seconds - around - tuning)
+    tuning = CHAT_SHARE * wishes.seconds + PROGRAMS_AROUND_TUNING * speed.program_seconds if tunes else 0.0
+    training = max(LEAST_TRAINING * wishes.seconds, AIM * wishes.seconds - around - tuning)
     return Budget(around, training, tuning, share, round(share * in_all), round(share * kept))
 
 

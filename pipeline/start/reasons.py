@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from pipeline.start.choose import Chosen, Reading, Wishes
+from pipeline.start.horizon import DECAY
 from pipeline.start.sizes import BYTES_A_TOKEN, FULL_EPOCHS, MOST_EPOCHS, SIZES, USUAL, Length
 
 
@@ -28,11 +29,17 @@ def choices(chosen: Chosen) -> list[Choice]:
         Choice("vocabulary", f"{length.vocab_size:,} entries", "rarer words would not be seen often enough"),
         Choice("model", f"{length.parameters / 1e6:,.1f} M parameters", _why_size(length)),
         Choice(
-            "tokens", f"{length.tokens:,}", f"{minutes}, at {chosen.tokens_per_second:,.0f} tokens/s, {how}"
+            "tokens",
+            f"{chosen.horizon.tokens:,}",
+            chosen.changed or f"{minutes}, at {chosen.tokens_per_second:,.0f} tokens/s, {how}",
         ),
         Choice("epochs", f"{length.epochs:.2f}", _why_epochs(length)),
         Choice("batch", f"{length.global_batch_tokens:,} tokens", "as large as leaves enough steps"),
-        Choice("schedule", "wsd", "flat, then a line to zero: the best of those tried on short trainings"),
+        Choice(
+            "schedule",
+            "wsd",
+            f"flat, then a line to zero over the last {DECAY:.0%}: until then the length can be changed",
+        ),
         Choice(
             "held out",
             f"{chosen.validation_fraction:.2%} of the documents",

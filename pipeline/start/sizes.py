@@ -68,13 +68,16 @@ SIZES = (
 
 @dataclass(frozen=True)
 class Length:
-    """A size, and how long it is trained: `tokens`, of which `unique` are different ones."""
+    """A size, and how long it is trained: `tokens`, of which `unique` are different ones. More than `most`
+    teach nothing.
+    """
 
     size: Size
     vocab_size: int
     global_batch_tokens: int
     tokens: int
     unique: int
+    most: int
     limit: str  # what ends the training: `time` or `text`
 
     @property
@@ -133,4 +136,5 @@ def _length(
     while batch > 2 * size.seq_len and tokens / batch < FEWEST_STEPS:
         batch //= 2
     steps = max(2, int(tokens / batch))
-    return Length(size, vocab_size, batch, steps * batch, unique, "time" if possible <= of_text else "text")
+    limit = "time" if possible <= of_text else "text"
+    return Length(size, vocab_size, batch, steps * batch, unique, round(of_text), limit)

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from pipeline.start.sizes import SIZES, USUAL, Size
 from pipeline.store.errors import PipelineError
 
-MOST_SECONDS = 20.0
+MOST_SECONDS = 15.0
 KEPT_UP = 0.8  # share of the speed that is left with evaluations, checkpoints and samples
 USUAL_PROGRAM_SECONDS = 7.0
 ASSUMED_FLOPS = 5e10  # of a machine on which nothing could be measured in that time
@@ -37,7 +37,8 @@ class Speed:
     def look(self, size: Size = SIZES[USUAL], vocab_size: int = SIZES[USUAL].vocab_size) -> bool:
         """Measures a size, if there is time and it was not yet. Returns whether its speed is known now."""
         left = self._until - time.monotonic()
-        if size not in self._flops and left > 1:
+        enough = self.program_seconds if self._flops else 1
+        if size not in self._flops and left > enough:
             began = time.monotonic()
             speed = self._measure(size, vocab_size, left)
             if not self._flops:

@@ -10,7 +10,8 @@ from typing import Any
 
 from pipeline.recipe.schema import SCHEMA
 from pipeline.stages.language import known
-from pipeline.start.choose import Chosen, Reading
+from pipeline.start.choose import REHEARSAL, Chosen, Reading
+from pipeline.start.horizon import DECAY
 from pipeline.start.look import Found
 from pipeline.start.reasons import choices, notes
 from pipeline.store.errors import PipelineError
@@ -25,7 +26,7 @@ class NotOursError(PipelineError):
 
 def check_may_write(path: Path) -> None:
     """Raises NotOursError for a file that is not as `write` left it."""
-    if path.exists() and not _is_ours(path):
+    if path.exists() and not is_ours(path):
         raise NotOursError(
             f"{path}: was not written by `start`, or was changed since: name another file with -o, run it "
             f"with `GROUNDWORK_RECIPE={path} dagster job execute -j pretrain`, or replace it with --force"
@@ -38,7 +39,8 @@ def write(path: Path, text: str) -> None:
     write_atomically(path, marked)
 
 
-def _is_ours(path: Path) -> bool:
+def is_ours(path: Path) -> bool:
+    """Whether a file is as `write` left it."""
     _, _, marked = path.read_text(encoding="utf-8", errors="replace").partition("\n")
     mark, _, rest = marked.partition("\n")
     return mark == MARK + _digest(rest)
@@ -53,15 +55,19 @@ def recipe_text(chosen: Chosen, directory: Path) -> str:
     return "\n".join(_lines(chosen, directory)) + "\n"
 
 
+def recipe_name(chosen: Chosen) -> str:
+    return re.sub("[^a-z0-9_-]+", "-", chosen.folder.path.name.lower()).strip("-_") or "mine"
+
+
 def _lines(chosen: Chosen, directory: Path) -> Iterator[str]:
     why = {choice.about: f"{choice.value}: {choice.reason}" for choice in choices(chosen)}
     length, size = chosen.length, chosen.length.size
-    batch = max(length.global_batch_tokens, chosen.seq_len)
-    tokens = max(1, length.tokens // batch) * batch
+    horizon = chosen.horizon
+    batch, tokens = horizon.batch, horizon.tokens
     shown = json.dumps(str(chosen.folder.path))
     yield f"# For {shown} in {chosen.wishes.seconds / 3600:g} hours. docs/recipe.md has every setting."
     yield from (f"# {note}" for note in notes(chosen))
-    yield f"name: {re.sub('[^a-z0-9_-]+', '-', chosen.folder.path.name.lower()).strip('-_') or 'mine'}"
+    yield f"name: {recipe_name(chosen)}"
     yield ""
     yield "corpora:"
     for reading in chosen.corpora:
@@ -91,8 +97,9 @@ def _lines(chosen: Chosen, directory: Path) -> Iterator[str]:
     yield f"  max_tokens: {tokens}"
     yield "  seed: 1"
     yield f"  # {why['schedule']}"
-    yield "  schedule: {kind: wsd, decay_fraction: 0.6, min_lr_ratio: 0}"
-    every = max(1, tokens // batch // 4) * batch
+    schedule = {"warmup_tokens": horizon.warmup, "decay_fraction": DECAY, "min_lr_ratio": 0}
+    yield f"  schedule: {_flow({'kind': 'wsd', **schedule})}"
+    every = -(-tokens // batch // 4) * batch
     yield f"  checkpoint: {{every_tokens: {every}, keep_last: 3}}  # {why['checkpoints']}"
     yield f"  evaluation: {{every_tokens: {every}, max_tokens: {64 * chosen.seq_len}}}"
     yield f"  samples: {_flow({'prompts': _prompts(chosen.corpora[0].found), 'temperature': 0.7})}"
@@ -104,8 +111,8 @@ def _lines(chosen: Chosen, directory: Path) -> Iterator[str]:
         yield "    corpora:"
         for reading in chosen.conversations:
             yield f"      - {_flow(_corpus(reading, chosen, directory))}"
-        yield f"    epochs: {max(0.01, chosen.tuning_epochs):.2f}  # as many as fit into the time"
-        yield "    rehearsal: 0.2  # share of text from the pretraining, so that it is not forgotten"
+        yield f"    epochs: {chosen.tuning_epochs:.2f}  # as many as fit into the time"
+        yield f"    rehearsal: {REHEARSAL}  # share of text from the pretraining, so that it is not forgotten"
         yield "    training:"
         yield "      optimizer: {kind: adamw, lr: 1e-3, weight_decay: 0}"
         yield "      schedule: {kind: linear, min_lr_ratio: 0.02}"

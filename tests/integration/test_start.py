@@ -1,8 +1,12 @@
 """`groundwork FOLDER --hours H` on a folder of 200 KB: a model at the end of one command."""
 
 import json
+import os
+import re
 import subprocess
 import sys
+import time
+from contextlib import ExitStack
 from pathlib import Path
 from pydoc_data.topics import topics
 
@@ -46,3 +50,39 @@ def test_a_folder_and_a_deadline_make_a_model_that_answers(tmp_path: Path) -> No
     store = tmp_path / "home" / "store"
     # of the pretraining, and of `sft`
     assert len(list((store / "exported_model").glob("*/model.safetensors"))) == 2
+
+
+def test_a_start_ends_at_its_deadline_although_the_machine_becomes_slower(tmp_path: Path) -> None:
+    """Two busy processes a core begin when the length has been chosen. It may take a quarter longer."""
+    folder, minutes = tmp_path / "notes", 6
+    folder.mkdir()
+    (folder / "all.txt").write_text("\n\n".join(topics.values()))
+    settings = Project(tmp_path, {"name": "unused"}).environment()
+    del settings["GROUNDWORK_RECIPE"]
+    command = [sys.executable, "-m", "pipeline", "start", str(folder), "--hours", str(minutes / 60)]
+    began, lines = time.monotonic(), []
+    with ExitStack() as stack:
+        start = stack.enter_context(
+            subprocess.Popen(command, env=settings, cwd=ROOT, text=True, stdout=subprocess.PIPE)
+        )
+        assert start.stdout is not None
+        for line in start.stdout:
+            lines.append(line)
+            if line.startswith("The recipe:"):
+                for _ in range(2 * (os.cpu_count() or 1)):
+                    busy = stack.enter_context(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
+                    stack.callback(busy.kill)
+    took, said = (time.monotonic() - began) / 60, "".join(lines)
+    assert start.returncode == 0
+    assert took < 1.25 * minutes
+    changed = re.search(r"The training is shortened from ([\d,]+) .*, to ([\d,]+) tokens", said)
+    assert changed
+    planned, tokens = (int(number.replace(",", "")) for number in changed.groups())
+    recipe = load_recipe(tmp_path / "notes.yaml")
+    assert tokens < planned
+    assert recipe.training.max_tokens == tokens
+    assert f"shortened from {planned:,}" in (tmp_path / "notes.yaml").read_text()
+    (model,) = (tmp_path / "home" / "store" / "pretrained_model").glob("*/manifest.json")
+    counts = json.loads(model.read_text())["parts"][0]["counts"]
+    assert counts["tokens"] == tokens
+    assert counts["reused_tokens"] > 0  # those that were trained before the length changed

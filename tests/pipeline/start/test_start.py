@@ -1,122 +1,47 @@
 """A folder and a deadline become a recipe, or one sentence that says why not."""
 
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
-from pydoc_data.topics import topics
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from pipeline.cli import main
-from pipeline.cli.start import FailedJobError, _execute
 from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.recipe import Recipe
 from pipeline.sources import open_source
 from pipeline.sources.source import Rejected
 from pipeline.start import speed
 from pipeline.start.choose import Wishes, choose
+from pipeline.start.jobs import FailedJobError, execute
 from pipeline.start.look import Folder, NothingReadableError, look
 from pipeline.start.reasons import notes
 from pipeline.start.sizes import SIZES, Size, longest, worth
 from pipeline.start.speed import Speed
 from pipeline.start.written import recipe_text, write
-
-ENGLISH = [text for text in topics.values() if len(text) > 500]
-CHINESE = (
-    "春天到了。花园里的花都开了。孩子们在草地上跑来跑去。他们的笑声传得很远。老人坐在树下看书。喝着热茶。" * 5
+from tests.folders import (
+    ENGLISH,
+    GERMAN,
+    LARGER,
+    READABLE,
+    books,
+    chats,
+    chats_alone,
+    code,
+    empty,
+    formats_by_folder,
+    half_broken,
+    html_in_parquet,
+    huge,
+    little,
+    mail,
+    nested_markdown,
+    odd_names_and_encodings,
+    rubbish,
+    two_languages,
 )
-GERMAN = "Die Straße führt über die Brücke, und für die Häuser am Ufer gibt es einen schönen Weg hinüber. "
+
 SECONDS = 30  # to look at a folder, on a machine that has other work
-
-
-def books(folder: Path) -> None:
-    for number in range(3):
-        (folder / f"book {number}.txt").write_text("\n\n".join(ENGLISH[number::3]) * 3)
-
-
-def mail(folder: Path) -> None:
-    for number, text in enumerate(ENGLISH[:40]):
-        head = f"From: a{number}@example.org\nTo: list@example.org\nSubject: number {number}\n\n"
-        (folder / f"{number}.eml").write_text(head + text)
-
-
-def odd_csv(folder: Path) -> None:
-    rows = [f'{n};"{text[:900]}";2020' for n, text in enumerate(t.replace('"', "'") for t in ENGLISH[:60])]
-    (folder / "export.csv").write_text("\n".join(["Nr;Beschreibung;Jahr", *rows]))
-
-
-def code(folder: Path) -> None:
-    for path in sorted(Path(speed.__file__).parent.glob("*.py")):
-        (folder / path.name).write_text(path.read_text())
-
-
-def two_languages(folder: Path) -> None:
-    rows = [{"body": text} for text in ENGLISH[:30]] + [{"body": f"{n}{CHINESE}"} for n in range(60)]
-    (folder / "all.jsonl").write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
-
-
-def chats(folder: Path) -> None:
-    said = [
-        {"messages": [{"role": "user", "content": f"Why {n}?"}, {"role": "assistant", "content": text[:800]}]}
-        for n, text in enumerate(ENGLISH[:20])
-    ]
-    (folder / "chats.jsonl").write_text("".join(json.dumps(one) + "\n" for one in said))
-    books(folder)
-
-
-def nested_markdown(folder: Path) -> None:
-    for number, text in enumerate(ENGLISH):
-        place = folder / f"part {number % 3}" / "chapter [1]"
-        place.mkdir(parents=True, exist_ok=True)
-        (place / "same name.md" if number < 3 else place / f"{number}.md").write_text(f"# {number}\n\n{text}")
-
-
-def html_in_parquet(folder: Path) -> None:
-    pages = [f"<html><body><div><p>{text}</p><p>end</p></div></body></html>" for text in ENGLISH[:50]]
-    pq.write_table(pa.table({"url": ["https://example.org"] * 50, "html": pages}), folder / "pages.parquet")
-
-
-def little(folder: Path) -> None:
-    (folder / "notes.txt").write_text("\n\n".join(ENGLISH)[:200_000])
-
-
-def huge(folder: Path) -> None:
-    little(folder)
-    with (folder / "huge.txt").open("wb") as file:
-        file.write("\n\n".join(ENGLISH).encode())
-        file.truncate(10 << 30)
-
-
-def odd_names_and_encodings(folder: Path) -> None:
-    (folder / "latin [1].txt").write_bytes((GERMAN * 200).encode("latin-1"))
-    (folder / "wide.txt").write_bytes((GERMAN * 200).encode("utf-16"))
-    (folder / "a, b: c #d.txt").write_text(GERMAN * 200)
-    (folder / "-\udcff.txt").write_text(GERMAN * 150)
-
-
-def formats_by_folder(folder: Path) -> None:
-    for name, make in {"novels": books, "posts": mail, "tables": odd_csv}.items():
-        (folder / name).mkdir()
-        make(folder / name)
-
-
-READABLE = (
-    *(books, mail, odd_csv, code, two_languages, chats, nested_markdown, html_in_parquet),
-    *(little, huge, odd_names_and_encodings, formats_by_folder),
-)
-
-
-def rubbish(folder: Path) -> None:
-    (folder / "photo.jpg").write_bytes(bytes(range(256)) * 40)
-    (folder / "broken.jsonl").write_bytes(b"\x00\x01{{{{" * 300)
-    (folder / "archive.parquet").write_bytes(b"PAR1 not really")
-
-
-def empty(folder: Path) -> None:
-    (folder / "inside").mkdir()
 
 
 def fixed_speed(tokens_per_second: float = 5_000.0) -> Speed:
@@ -165,6 +90,16 @@ def test_a_folder_becomes_a_recipe_whose_corpora_read_all_of_its_text(
         assert sum(batch.num_rows for batch in batches) > 0
         read |= {(corpus.name, name) for batch in batches for name in batch.column("source").to_pylist()}
     assert len(read) == sum(one.files for one in texts)
+
+
+@pytest.mark.parametrize("make", LARGER)
+def test_the_plan_of_a_larger_folder_is_made_in_seconds(make: Callable[[Path], None], tmp_path: Path) -> None:
+    folder = folder_of(make, tmp_path)
+    began = time.monotonic()
+    recipe, found = recipe_of(folder, Wishes(180.0))
+    assert time.monotonic() - began < SECONDS
+    assert recipe.corpora
+    assert (found.unread != {}) == (make is half_broken)
 
 
 def test_each_kind_of_text_is_recognized(tmp_path: Path) -> None:
@@ -321,12 +256,10 @@ def test_a_recipe_that_somebody_changed_is_not_replaced(
 
 def test_a_job_that_fails_is_said_in_one_sentence() -> None:
     with pytest.raises(FailedJobError, match="ended with status 1"):
-        _execute(["python3", "-c", "raise SystemExit(1)"], {})
+        execute(["python3", "-c", "raise SystemExit(1)"], {})
 
 
 def test_a_folder_with_conversations_alone_is_refused(tmp_path: Path) -> None:
-    folder = folder_of(chats, tmp_path)
-    for path in folder.glob("*.txt"):
-        path.unlink()
+    folder = folder_of(chats_alone, tmp_path)
     with pytest.raises(NothingReadableError, match="add a folder of texts"):
         choose(look(folder), Wishes(3600.0), fixed_speed())

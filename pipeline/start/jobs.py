@@ -1,0 +1,131 @@
+"""Runs the jobs of a recipe that `start` wrote, so that all of it ends at the deadline."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+from pipeline.start.choose import CHAT_SHARE, PROGRAMS_AROUND_TUNING, Chosen
+from pipeline.start.following import Following
+from pipeline.start.horizon import AIM, FINISHING, Standing
+from pipeline.start.written import is_ours, recipe_name, recipe_text, write
+from pipeline.store.errors import PipelineError
+
+LOOKS_EVERY_SECONDS = 0.5
+MOST_CHANGES = 3  # of a horizon: each stops a job and begins another
+
+
+class FailedJobError(PipelineError):
+    """A job that did not end well. What went wrong stands above."""
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """So many `seconds` from when it is made."""
+
+    seconds: float
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def spent(self) -> float:
+        return time.monotonic() - self.began
+
+    @property
+    def left(self) -> float:
+        return self.seconds - self.spent
+
+
+@dataclass
+class Jobs:
+    """The jobs of the recipe in `path`, which says what was `chosen`. `runs`: where trainings are kept."""
+
+    path: Path
+    chosen: Chosen
+    deadline: Deadline
+    runs: Path
+    environment: Mapping[str, str]
+    changes: int = 0  # of the horizon
+
+    def run(self) -> None:
+        """Raises FailedJobError."""
+        following = self._pretrain()
+        if self.chosen.conversations:
+            if (each := following.seconds_a_token) and is_ours(self.path):
+                around = PROGRAMS_AROUND_TUNING * following.program_seconds
+                seconds = self.deadline.left - (1 - AIM) * self.deadline.seconds - around
+                self.chosen = self.chosen.tuned_for(seconds, 1 / each)
+                self._write()
+            execute(_command("sft"), self.environment)
+
+    def _pretrain(self) -> Following:
+        """Pretrains, and while it does changes the horizon if it would miss the deadline by much."""
+        while True:
+            name, seconds = recipe_name(self.chosen), self.chosen.program_seconds
+            following = Following(self.runs, name, time.time(), seconds)
+            if not execute(_command("pretrain"), self.environment, partial(self._misses, following)):
+                return following
+            self._change(following)
+
+    def _misses(self, following: Following) -> bool:
+        following.look()
+        standing = self._standing(following)
+        if standing is None or self.changes == MOST_CHANGES or not is_ours(self.path):
+            return False
+        if misses := standing.must_change(self.chosen.horizon):
+            print("\nThe deadline would be missed: the job is stopped, to train on with another length.")
+        return misses
+
+    def _standing(self, following: Following) -> Standing | None:
+        left, programs = self.deadline.left, FINISHING
+        if self.chosen.conversations:
+            left, programs = left - CHAT_SHARE * self.deadline.seconds, programs + PROGRAMS_AROUND_TUNING
+        return following.standing(left, self.deadline.seconds, programs)
+
+    def _change(self, following: Following) -> None:
+        standing, before = self._standing(following), self.chosen.horizon.tokens
+        assert standing
+        horizon = replace(standing, tokens=following.saved_tokens).fitting(self.chosen.horizon)
+        why = (
+            f"{'shortened' if horizon.tokens < before else 'lengthened'} from {before:,} to end in time: "
+            f"{1 / standing.seconds_a_token:,.0f} tokens/s, where {self.chosen.tokens_per_second:,.0f} were "
+            "expected"
+        )
+        self.chosen, self.changes = self.chosen.with_horizon(horizon, why), self.changes + 1
+        self._write()
+        print(f"\nThe training is {why}. It goes on, to {horizon.tokens:,} tokens.", flush=True)
+
+    def _write(self) -> None:
+        write(self.path, recipe_text(self.chosen, self.path.parent))
+
+
+def _command(job: str) -> list[str]:
+    return [sys.executable, "-m", "dagster", "job", "execute", "-j", job]
+
+
+def execute(
+    command: list[str], environment: Mapping[str, str], stops: Callable[[], bool] = lambda: False
+) -> bool:
+    """Runs a command to its end, also when this one is told to stop: then the job saves and ends. Returns
+    whether `stops` ended it. Raises FailedJobError.
+    """
+    process = subprocess.Popen(command, env=environment)
+    stopped = False
+    try:
+        while (status := process.poll()) is None:
+            if not stopped and stops():
+                stopped = True
+                process.send_signal(signal.SIGINT)
+            time.sleep(LOOKS_EVERY_SECONDS)
+    except BaseException:
+        process.send_signal(signal.SIGINT)
+        process.wait()
+        raise
+    if status and not stopped:
+        raise FailedJobError(
+            f"{' '.join(command[2:])} ended with status {status}; run the same command to resume"
+        )
+    return bool(status)
