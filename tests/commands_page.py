@@ -104,7 +104,8 @@ summary                               # the recipe's model and how good it is; w
 summary --model 6ddca120              # another one""",
     "benchmark": """\
 benchmark                             # the benchmarks that the recipe names
-benchmark --on core                   # others""",
+benchmark --on core                   # others
+benchmark --import results.json       # takes the scores that lm-evaluation-harness wrote for a model""",
     "push": "push OWNER/NAME",
     "export": """\
 export --format parquet -o OUT        # the clean corpora, for `datasets`

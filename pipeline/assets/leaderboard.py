@@ -33,6 +33,7 @@ SHOWN = (
     f"{keys.EVALUATION}/*/manifest.json",
     f"{keys.CHECKPOINT_EVALUATION}/*/*/manifest.json",
     f"{keys.BENCHMARKS}/*/*/manifest.json",
+    f"{keys.IMPORTED}/*/*/manifest.json",
 )
 GROWTH = 1.1  # of a run's metrics, after which its row is written again
 CURVES, LISTED = 12, 50  # runs

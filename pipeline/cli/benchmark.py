@@ -3,16 +3,20 @@
 import argparse
 import json
 import re
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from pipeline.cli.opening import UsageError, add_model, chosen_model, opened
+from pipeline.cli.opening import UsageError, add_model, chosen_model, evaluation_of, opened, whole_store
 from pipeline.recipe.evaluation import EvaluationParams
 from pipeline.reports import tables
 from pipeline.sources.benchmarks.items import SETS, known_names
 from pipeline.sources.benchmarks.source import NamedBenchmark
-from pipeline.steps.model import benchmark
+from pipeline.steps.model import benchmark, evaluate, harness
+from pipeline.steps.model.export import export
+from pipeline.steps.training import plan
 from trainer.system import terminal
 
 
@@ -31,6 +35,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="of matrix products; default: bf16 where the hardware multiplies it, else fp32",
     )
+    parser.add_argument(
+        "--import",
+        dest="results",
+        metavar="FILE",
+        type=Path,
+        help="instead: take the scores of the model from a results_*.json of lm-evaluation-harness, with the "
+        "samples_*.jsonl beside it; evaluation and export get them",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--list", action="store_true", help="print the names of all benchmarks")
 
@@ -41,6 +53,15 @@ def run(options: argparse.Namespace) -> None:
             print(f"{name}: {', '.join(members)}")
         print("\n".join(known_names()))
         return
+    found = _imported(options) if options.results else _answered(options)
+    if options.json:
+        print(json.dumps(found, indent=1))
+        return
+    print("\n".join([*tables.lines(benchmark.table(found)), "", benchmark.EXPLAINED]))
+    print(f"*: the accuracy that is compared with chance. {benchmark.verdict(found)[1]}")
+
+
+def _answered(options: argparse.Namespace) -> Mapping[str, benchmark.Scores]:
     if options.on == "recipe":
         recipe, store = opened(options.variant)
         asked = benchmark.of_recipe(store, recipe.evaluation)
@@ -50,12 +71,28 @@ def run(options: argparse.Namespace) -> None:
         asked = benchmark.named(wanted(options.on))
     model = chosen_model(options).path
     with terminal.doing(f"the model answers {len(asked)} benchmarks"):
-        found = benchmark.answered(model, asked, options.precision)
-    if options.json:
-        print(json.dumps(found, indent=1))
-        return
-    print("\n".join([*tables.lines(benchmark.table(found)), "", benchmark.EXPLAINED]))
-    print(f"*: the accuracy that is compared with chance. {benchmark.verdict(found)[1]}")
+        return benchmark.answered(model, asked, options.precision)
+
+
+def _imported(options: argparse.Namespace) -> Mapping[str, benchmark.Scores]:
+    """The scores in a file, kept as those of the model. Its evaluation and its export are written with them,
+    and so is the card.
+    """
+    results, model, store = harness.Results.read(options.results), chosen_model(options), whole_store()
+    if model.run is None:
+        raise UsageError(f"--import: {model.path} belongs to no run of this store: give one that does")
+    results.check_model(model.path, bool(options.model))
+    checkpoint = plan.final_checkpoint(model.trained) if model.trained else model.run.name
+    with terminal.doing("importing the scores"), store.in_progress():
+        harness.publish(store, checkpoint, results)
+        if evaluated := evaluation_of(store, model):
+            evaluate.with_imported(store, checkpoint, evaluated)
+        if model.trained:
+            store.go_on_with(model.trained)
+            print(f"card: {export(store).path / 'README.md'}", file=sys.stderr)
+    if results.left_out:
+        print(f"no shares of right answers, left out: {', '.join(results.left_out)}", file=sys.stderr)
+    return results.scores
 
 
 def wanted(text: str) -> tuple[NamedBenchmark, ...]:

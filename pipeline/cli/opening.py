@@ -197,6 +197,16 @@ def _named(store: Store, text: str) -> Model:
     return Model(path, RunHistory(path.parents[1], int(step[1])) if step else None)
 
 
+def evaluation_of(store: Store, model: Model) -> Version | None:
+    """The evaluation of an export or a checkpoint, if its run is known and it has one."""
+    if model.run is None:
+        return None
+    made_from = model.exported and model.exported.manifest["inputs"][keys.EVALUATION]
+    key = keys.EVALUATION if made_from else keys.checkpoint_evaluation(model.run.name)
+    found = (one for one in store.newest_first(key) if made_from in (None, one.data_version))
+    return next(found, None)
+
+
 def check_known(option: str, names: Iterable[str], known: Iterable[str]) -> None:
     """Raises UsageError for the first of `names` that is not `known`."""
     known = list(known)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pipeline.cli.opening import Model, add_model, chosen_model, opened, whole_store
+from pipeline.cli.opening import Model, add_model, chosen_model, evaluation_of, opened, whole_store
 from pipeline.recipe.loading import RECIPE_VARIABLE, recipe_path
 from pipeline.reports import tables
 from pipeline.steps.model import benchmark, comparison, evaluate
@@ -86,14 +86,9 @@ def summary(store: Store, model: Model, usd_per_hour: float | None) -> str:
 
 def _scores(store: Store, model: Model) -> dict[str, Any]:
     """The evaluation of an export or a checkpoint, else the last validation before it."""
-    if model.run is None:
-        return {}
-    made_from = model.exported and model.exported.manifest["inputs"][keys.EVALUATION]
-    key = keys.EVALUATION if made_from else keys.checkpoint_evaluation(model.run.name)
-    for one in store.newest_first(key):
-        if made_from in (None, one.data_version):
-            return evaluate.read(one)
-    return (model.run.validations or [{}])[-1]
+    if evaluated := evaluation_of(store, model):
+        return evaluate.read(evaluated)
+    return ((model.run and model.run.validations) or [{}])[-1]
 
 
 def ui_command() -> str:

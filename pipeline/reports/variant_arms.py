@@ -10,7 +10,7 @@ import numpy as np
 
 from pipeline.recipe.recipe import BASE, Recipe
 from pipeline.sources.benchmarks.items import Question
-from pipeline.steps.model import benchmark, held_out_answers, significance
+from pipeline.steps.model import benchmark, harness, held_out_answers, significance
 from pipeline.steps.model.benchmark import Asked, LogLikelihoods
 from pipeline.steps.model.significance import Array, Difference, Text
 from pipeline.steps.recipe_versions import store_of
@@ -20,7 +20,7 @@ from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store, StoreError
-from pipeline.store.training_runs import CheckpointGoneError, checkpoint_name
+from pipeline.store.training_runs import CheckpointGoneError
 from pipeline.store.variant_seeds import families
 
 SIZES = {
@@ -142,6 +142,7 @@ def measures(recipes: Mapping[str, Recipe]) -> list[Measure]:
         if recipe.training.objective != "pretrain":  # of documents that all of them hold out
             fraction = min(one.shards.validation_fraction for one in recipes.values())
             asked = held_out_answers.asked(store, recipe, fraction) + asked
+        asked += _imported(recipes.values())
     except StoreError as error:
         raise NothingScoredError(
             f"no run has been scored on all evaluation texts, --run trains: {error}"
@@ -151,6 +152,20 @@ def measures(recipes: Mapping[str, Recipe]) -> list[Measure]:
             "the recipe has nothing to compare variants on: add `evaluation: {texts: [...]}`, docs/decide.md"
         )
     return found
+
+
+def _imported(recipes: Iterable[Recipe]) -> list[Asked]:
+    """What another program asked all models that there are."""
+    stores = [(store, model) for store in map(store_of, recipes) if (model := _model(store))]
+    found = [harness.answers(store, plan.final_checkpoint(model)) for store, model in stores]
+    shared = set.intersection(*map(set, found)) if found else set()
+    return [asked for sha256, (asked, _) in (found[0].items() if found else ()) if sha256 in shared]
+
+
+def _answers(store: Store, checkpoint: str, asked: Asked) -> LogLikelihoods | None:
+    if found := benchmark.log_likelihoods(store, checkpoint, asked):
+        return found
+    return harness.answers(store, checkpoint).get(asked.sha256, (asked, None))[1]
 
 
 def decisive(compared_on: Sequence[Measure]) -> list[Measure]:
@@ -164,7 +179,7 @@ def score_answers(recipes: Mapping[str, Recipe], compared_on: Sequence[Measure])
     asked = [one.asked for one in compared_on if one.asked.answers]
     for store in map(store_of, recipes.values()) if asked else ():
         if model := _model(store):
-            checkpoint = _last_checkpoint(store, model)
+            checkpoint = plan.final_checkpoint(model)
             missing = [one for one in asked if benchmark.log_likelihoods(store, checkpoint, one) is None]
             if not missing:
                 continue
@@ -197,8 +212,8 @@ def _arm(name: str, seeds: Mapping[str, Recipe], compared_on: Sequence[Measure])
         store = store_of(recipe)
         if (model := _model(store)) is None:
             continue
-        checkpoint = _last_checkpoint(store, model)
-        found = [benchmark.log_likelihoods(store, checkpoint, one.asked) for one in compared_on]
+        checkpoint = plan.final_checkpoint(model)
+        found = [_answers(store, checkpoint, one.asked) for one in compared_on]
         refuse_lost_text(name, store, checkpoint, compared_on)
         if all(found):
             answers[seed] = [rows for rows in found if rows]
@@ -225,10 +240,6 @@ def _model(store: Store) -> Version | None:
         return store.current(keys.PRETRAINED_MODEL)
     except StoreError:
         return None
-
-
-def _last_checkpoint(store: Store, model: Version) -> str:
-    return checkpoint_name(plan.result(store, model)["checkpoint"])
 
 
 def refuse_lost_text(name: str, store: Store, checkpoint: str, compared_on: Sequence[Measure]) -> None:

@@ -22,6 +22,7 @@ FILTERS = "filters"
 EVALUATION_TEXTS = "evaluation_texts"
 CHECKPOINT_EVALUATION = "checkpoint_evaluation"
 BENCHMARKS = "benchmarks"
+IMPORTED = "imported_scores"  # those that another program measured
 
 
 class Key(str):
@@ -108,6 +109,7 @@ LASTING = (
     EVALUATION,
     CHECKPOINT_EVALUATION,
     BENCHMARKS,
+    IMPORTED,
     EXPORTED_MODEL,
 )
 
@@ -164,6 +166,10 @@ def checkpoint_evaluation(checkpoint: str) -> Key:
 
 def benchmarks(checkpoint: str) -> Key:
     return Key(BENCHMARKS, name=checkpoint)
+
+
+def imported(checkpoint: str) -> Key:
+    return Key(IMPORTED, name=checkpoint)
 
 
 def judged(corpus: str) -> tuple[Key, Key]:

@@ -188,6 +188,8 @@ class _Mending:
             )
         if key == keys.DEDUP_EVIDENCE:
             return f"rm -r {shlex.quote(str(path))}; the next change of a corpus verifies its clusters again"
+        if key.stage == keys.IMPORTED:
+            return f"rm -r {shlex.quote(str(path))}, then `python -m pipeline benchmark --import` again"
         if key.stage in (keys.CHECKPOINT_EVALUATION, keys.BENCHMARKS):
             tags = json.dumps({"dagster/partition": key.name})
             return f"dagster job execute -j evaluate --tags {shlex.quote(tags)}"

@@ -25,9 +25,9 @@ from pipeline.store.work import Work
 from trainer.config import load_run_config
 from trainer.system.durable import write_atomically
 from trainer.system.history import checkpoint_sha256
+from trainer.system.intervals import Z
 
 VERSION = "benchmarks-4"
-Z = 1.959964  # of a normal distribution, 95% lie within so many standard deviations
 LOSES_TEXT = "the tokenizer loses text"  # in place of bits per byte
 SOURCES = 10  # fewer are not a sample
 Scores = Mapping[str, Any]
@@ -241,7 +241,9 @@ def verdict(found: Mapping[str, Scores]) -> tuple[bool, str]:
     comparable = {name: scores for name, scores in found.items() if scores["chance"] is not None}
     better = [name for name, scores in comparable.items() if above_chance(scores)]
     if not comparable:
-        known = {name: scores["bits_per_byte"] for name, scores in found.items()}
+        known = {name: scores["bits_per_byte"] for name, scores in found.items() if not scores["metric"]}
+        if not known:
+            return True, "What chance would score is not known."
         bits = (
             f"{name} {one['value']:.3f}" if one else f"{name} {LOSES_TEXT}" for name, one in known.items()
         )
@@ -268,12 +270,13 @@ def shown(accuracy: Mapping[str, float] | None) -> str:
 def _row(name: str, scores: Scores, marked: str) -> dict[str, str]:
     bits, chance, removed = scores["bits_per_byte"], scores["chance"], scores["texts_removed"]
     cut = f" ({scores['cut']:,} cut)" if scores["cut"] else ""
+    no_bits = LOSES_TEXT if "not_given_back" in scores else "-"
     row = {"benchmark": name, "items": f"{scores['items']:,}{cut}"}
     for title, metric in ACCURACIES.items():
         text = shown(scores[metric])
         row[title] = marked.format(text) if scores[metric] and metric == scores["metric"] else text
     return row | {
         "chance": "-" if chance is None else f"{100 * chance:.1f}",
-        "bits per byte": "{value:.3f} ({low:.3f}-{high:.3f})".format(**bits) if bits else LOSES_TEXT,
+        "bits per byte": "{value:.3f} ({low:.3f}-{high:.3f})".format(**bits) if bits else no_bits,
         "texts removed": "unknown" if removed is None else "yes" if removed else "NO",
     }

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 
 from pipeline.recipe.evaluation import EvaluationParams
 from pipeline.recipe.recipe import Recipe
-from pipeline.steps.model import answers, benchmark
+from pipeline.steps.model import answers, benchmark, harness
 from pipeline.steps.stage import RecipeStage
 from pipeline.steps.training import plan
 from pipeline.steps.training.launcher import run_trainer
@@ -43,6 +43,7 @@ def evaluate(store: Store, recipe: Recipe) -> Version:
         if isinstance(draft, Version):
             return draft
         result = plan.result(store, model)
+        name = checkpoint_name(result["checkpoint"])
         config = result["run_dir"] / "config.yaml"
         facts = _evaluated(store, result["checkpoint"], config, f"--samples={samples.model_dump_json()}")
         run = load_run_config(config)
@@ -55,9 +56,9 @@ def evaluate(store: Store, recipe: Recipe) -> Version:
             facts["tuning"]["benchmarks"] = _asked_both_ways(evaluation, models, run.training.precision)
         facts |= {"held_out_bytes": size, "compressors": compressors}
         if asked := benchmark.of_recipe(store, evaluation):
-            answered = benchmark.benchmark_checkpoint(store, checkpoint_name(result["checkpoint"]), asked)
+            answered = benchmark.benchmark_checkpoint(store, name, asked)
             facts["benchmarks"] = benchmark.read(answered)
-        return _published(draft, facts, {"held_out_bytes": size})
+        return _published(store, name, draft, facts, {"held_out_bytes": size})
 
 
 def _models(store: Store, recipe: Recipe, tuned: Path) -> dict[str, Path]:
@@ -101,6 +102,7 @@ class Evaluation(RecipeStage):
             settings["answers"] = answers.VERSION
         if evaluation.titles:
             settings["benchmarks"] = [benchmark.VERSION, [one.read().sha256 for one in evaluation.benchmarks]]
+        settings |= harness.imported(store, plan.final_checkpoint(store.current(keys.PRETRAINED_MODEL)))
         return Work(self.key, VERSION, settings, store.data_versions(self.inputs))
 
 
@@ -110,11 +112,22 @@ def evaluate_checkpoint(store: Store, name: str) -> Version:
     """
     checkpoint = checkpoint_path(store, name)
     weights = {"checkpoint": checkpoint_sha256(checkpoint)}
-    with store.making(Work(keys.checkpoint_evaluation(name), VERSION, {}, weights)) as draft:
+    settings = harness.imported(store, name)
+    with store.making(Work(keys.checkpoint_evaluation(name), VERSION, settings, weights)) as draft:
         if isinstance(draft, Version):
             return draft
         facts = _evaluated(store, checkpoint, checkpoint.parents[1] / "config.yaml")
-        return _published(draft, facts, {"validation_tokens": facts["validation_tokens"]})
+        return _published(store, name, draft, facts, {"validation_tokens": facts["validation_tokens"]})
+
+
+def with_imported(store: Store, name: str, version: Version) -> Version:
+    """The evaluation of a checkpoint with all that has been imported of it. Nothing is computed again."""
+    made = version.manifest
+    settings = made["params"] | harness.imported(store, name)
+    with store.making(Work(version.key, made["code_version"], settings, made["inputs"])) as draft:
+        if isinstance(draft, Version):
+            return draft
+        return _published(store, name, draft, read(version), version.counts)
 
 
 def _evaluated(store: Store, checkpoint: Path, config: Path, *options: str) -> dict[str, Any]:
@@ -123,7 +136,11 @@ def _evaluated(store: Store, checkpoint: Path, config: Path, *options: str) -> d
     return json.loads(run_trainer("evaluate", f"--model={checkpoint}", "--config", str(config), *options))
 
 
-def _published(draft: Draft, facts: dict[str, Any], counts: dict[str, int]) -> Version:
+def _published(
+    store: Store, checkpoint: str, draft: Draft, facts: dict[str, Any], counts: dict[str, int]
+) -> Version:
+    if imported := harness.scores(store, checkpoint):
+        facts["benchmarks"] = facts.get("benchmarks", {}) | imported
     path = draft.path / "evaluation.json"
     write_atomically(path, json.dumps(facts, indent=1, ensure_ascii=False))
     files = {"evaluation": File.of(path, draft.path)}

@@ -316,6 +316,11 @@ def result(store: Store, model: Version) -> dict[str, Any]:
     return facts | {name: store.root / facts[name] for name in ("checkpoint", "run_dir")}
 
 
+def final_checkpoint(model: Version) -> str:
+    """The name of the checkpoint that a finished run ended with."""
+    return checkpoint_name(Path(json.loads(model.only("result").read_text(encoding="utf-8"))["checkpoint"]))
+
+
 def fetch_held_out(store: Store, data: DataConfig) -> None:
     """Brings what an evaluation reads beside the model."""
     prefixes = [prefix for corpus in data.corpora for prefix in corpus.validation]

@@ -89,7 +89,7 @@ def training_runs(store: Versions) -> list[TrainingRun]:
     for name in {path.parent.name for path in (store.root / RUNS).glob("[!.]*/config.yaml")} | models.keys():
         made = [path for path, model in derived if name in models and model == models[name].data_version]
         made += [models[name].path] if name in models else []
-        for family in (keys.CHECKPOINT_EVALUATION, keys.BENCHMARKS):
+        for family in (keys.CHECKPOINT_EVALUATION, keys.BENCHMARKS, keys.IMPORTED):
             made += (store.root / family).glob(f"{name[:NAME_LENGTH]}-*")
         runs.append(_described(store.root / RUNS / name, made))
     return sorted(runs, key=lambda run: (-run.active, run.directory.name))

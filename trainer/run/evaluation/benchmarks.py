@@ -17,9 +17,8 @@ from trainer.run.evaluation.conversation import ChatFormat
 from trainer.run.evaluation.log_likelihoods import Tokens, log_likelihoods
 from trainer.system.durable import write_atomically
 from trainer.system.errors import TrainerError
+from trainer.system.intervals import of_mean, wilson
 
-Z = 1.959964  # of a normal distribution, 95% lie within so many standard deviations
-Interval = dict[str, float]
 SPEAKERS = set(ChatIds.model_fields) - {"end"}
 
 
@@ -192,7 +191,7 @@ def scores(items: Sequence[Question], likelihoods: Sequence[Sequence[float]]) ->
             right = sum(_chosen(item, row, sizes) == item.gold for item, row in answered)
             found[name] = wilson(right, len(items))
     bits = [-row[item.gold] / math.log(2) / _bytes(item.continuations[item.gold]) for item, row in answered]
-    found["bits_per_byte"] = _mean(bits)
+    found["bits_per_byte"] = of_mean(bits)
     return found
 
 
@@ -204,19 +203,3 @@ def _chosen(item: Question, row: Sequence[float], size: Any) -> int:
     """The number of the continuation with the largest log-likelihood for its size, the first of equals."""
     values = [value / size(text) for value, text in zip(row, item.continuations, strict=True)]
     return values.index(max(values))
-
-
-def wilson(right: int, of: int) -> Interval:
-    """A share with its interval of 95% (Wilson 1927): never beyond 0 and 1, and right for small samples."""
-    share = right / of
-    middle, spread = share + Z * Z / (2 * of), Z * math.sqrt(share * (1 - share) / of + (Z / (2 * of)) ** 2)
-    scale = 1 + Z * Z / of
-    low, high = (middle - spread) / scale, (middle + spread) / scale
-    return {"value": share, "low": max(0.0, low), "high": min(1.0, high)}  # rounding can go beyond
-
-
-def _mean(values: Sequence[float]) -> Interval:
-    mean = sum(values) / len(values)
-    variance = sum((value - mean) ** 2 for value in values) / max(1, len(values) - 1)
-    spread = Z * math.sqrt(variance / len(values))
-    return {"value": mean, "low": mean - spread, "high": mean + spread}

@@ -16,8 +16,9 @@ from trainer import hf
 from trainer.config import InitConfig, ModelConfig
 from trainer.model import cache
 from trainer.model.llama import Llama
-from trainer.run.evaluation.benchmarks import Question, benchmark, read_items, scores, wilson
+from trainer.run.evaluation.benchmarks import Question, benchmark, read_items, scores
 from trainer.system.errors import TrainerError
+from trainer.system.intervals import wilson
 
 SHOTS = "the model reads a token. is it small? yes\n"
 ITEMS: list[dict[str, Any]] = [
