@@ -137,5 +137,6 @@ def costs(held: Holding) -> Iterator[str]:
     yield (
         f"removing them deletes {len(held.versions):,} versions and {len(held.runs):,} training runs, "
         f"{held.bytes / 1e6:,.1f} MB. Making them took {seconds:,.0f} s for data, of which unchanged "
-        f"parts are reused, and {trained:,.0f} s for training, which begins anew"
+        f"parts are reused, and {trained:,.0f} s for training, which begins anew, or with packing documents "
+        "before the first step that read them"
     )

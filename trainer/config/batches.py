@@ -49,11 +49,14 @@ class Sizes(Config):
 class Rows(Config):
     """How documents fill the windows that are read."""
 
-    packing: Literal["windows", "best_fit"] = Field(
+    packing: Literal["windows", "best_fit", "documents"] = Field(
         default="windows",
         description="How documents fill windows. `windows`: cut from the stream of tokens wherever a window "
         "ends. `best_fit`: a window begins with a document and cuts none that fits; its padding counts as "
-        "tokens seen, not as predicted.",
+        "tokens seen, not as predicted. `documents`: documents are shuffled, in pieces of at most four "
+        "windows, and their stream is cut wherever a window ends. Set it when documents may have to be "
+        "forgotten or text is added later: training then goes on from before the first step that changes "
+        "(docs/forget.md).",
     )
     document_masking: bool | Literal["auto"] = Field(
         default="auto",

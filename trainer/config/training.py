@@ -181,6 +181,11 @@ class TrainingConfig(Bookkeeping, Learning, Rows, Numerics, Tuning, Sizes):
                 )
 
     @property
+    def is_steady(self) -> bool:
+        """Whether a document that is removed or added changes no step before the first that reads it."""
+        return self.packing == "documents"
+
+    @property
     def micro_batch_windows(self) -> int:
         """Windows of `seq_len` that one process computes at a time: one, as long as `auto` has not been
         resolved.

@@ -1,5 +1,6 @@
 """Reads batches from token shards: each process its own part of each global batch."""
 
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from typing import cast
@@ -9,15 +10,19 @@ import numpy as np
 from trainer.config import CorpusShards, DataConfig, TrainingConfig
 from trainer.data.held_out import held_out
 from trainer.data.order import sample_order
+from trainer.data.packing.document_stream import DocumentStream
+from trainer.data.packing.document_windows import PIECE_WINDOWS, DocumentWindows
 from trainer.data.packing.index import PackedRows
-from trainer.data.shards import Shard, ShardError, TokenStream
+from trainer.data.shards import Shard, ShardError, TokenStream, bin_path
 from trainer.data.windows import StridedWindows
 from trainer.system.errors import TrainerError
 
+Windows = StridedWindows | PackedRows | DocumentWindows
+
 
 class TrainingData:
-    """The windows of each corpus in the run's order. Packed rows are planned once and stored in
-    `index_dir`.
+    """The windows of each corpus in the run's order. Packed rows, and the order of documents, are planned
+    once and stored in `index_dir`.
     """
 
     def __init__(self, data: DataConfig, training: TrainingConfig, index_dir: Path) -> None:
@@ -25,21 +30,17 @@ class TrainingData:
         self._curriculum = training.curriculum
         self._shuffles = training.control == "shuffled"
         self._objective = training.objective
-        streams = [TokenStream(corpus.train) for corpus in data.corpora]
-        self.windows = [
-            _windows(corpus, stream, data.bot_id, training, index_dir)
-            for corpus, stream in zip(data.corpora, streams, strict=True)
-        ]
+        self.windows = [_windows(corpus, data.bot_id, training, index_dir) for corpus in data.corpora]
         self.order = sample_order(
             training,
             {corpus.name: corpus.weight for corpus in data.corpora},
             [windows.num_rows for windows in self.windows],
         )
-        self._cut = {training.seq_len: self.windows}
+        self._cut: dict[int, Sequence[Windows]] = {training.seq_len: self.windows}
         for seq_len in {self.order.part_len, *(stage.seq_len for stage in self._curriculum.stages)} - {
             training.seq_len
         }:
-            self._cut[seq_len] = [StridedWindows(stream, seq_len) for stream in streams]
+            self._cut[seq_len] = [one.cut(seq_len) for one in self.windows if not isinstance(one, PackedRows)]
 
     @property
     def padding(self) -> dict[str, float]:
@@ -118,8 +119,8 @@ class TrainingData:
         """The parts, numbered as in `order.reads`, that hold any of the tokens from `begin` to `end` - 1
         of a corpus, int64.
         """
-        parts = self._cut[self.order.part_len][corpus].holding(begin, end)
-        return parts[parts < self.windows[corpus].num_rows * (self.order.seq_len // self.order.part_len)]
+        most = self.order.parts(corpus, self._curriculum.samples(self._curriculum.steps))
+        return self._cut[self.order.part_len][corpus].holding(begin, end, most)
 
 
 def check_ids(data: DataConfig) -> None:
@@ -132,18 +133,29 @@ def check_ids(data: DataConfig) -> None:
             raise TrainerError(f"corpus {corpus.name!r}: {error}") from error
 
 
-def _windows(
-    corpus: CorpusShards, stream: TokenStream, bot_id: int, training: TrainingConfig, index_dir: Path
-) -> StridedWindows | PackedRows:
-    if training.objective == "pretrain" and stream.num_tokens <= training.seq_len:
+def _windows(corpus: CorpusShards, bot_id: int, training: TrainingConfig, index_dir: Path) -> Windows:
+    stream, seq_len = TokenStream(corpus.train), training.seq_len
+    if training.objective == "pretrain" and stream.num_tokens <= seq_len:
         raise TrainerError(
             f"corpus {corpus.name!r} has {stream.num_tokens} training tokens, too few for one window of "
-            f"seq_len + 1 = {training.seq_len + 1}. "
+            f"seq_len + 1 = {seq_len + 1}. "
             "Lower training.seq_len, add text, or leave the corpus out"
         )
     if training.packing == "windows":
-        return StridedWindows(stream, training.seq_len)
+        return StridedWindows(stream, seq_len)
     try:
-        return PackedRows(stream, training.seq_len, bot_id, index_dir)
+        if training.packing == "best_fit":
+            return PackedRows(stream, seq_len, bot_id, index_dir)
+        name, longest = f"{training.seed}/{corpus.name}", PIECE_WINDOWS * seq_len
+        documents = DocumentStream(stream, longest, name, _content(corpus), index_dir)
+        return DocumentWindows(documents, seq_len, bot_id)
     except (OSError, ShardError) as error:
         raise TrainerError(f"corpus {corpus.name!r} cannot be packed: {error}") from error
+
+
+def _content(corpus: CorpusShards) -> str:
+    """Identifies the training tokens without reading them: if nobody says what they are, by when they were
+    written.
+    """
+    files = [bin_path(prefix) for prefix in corpus.train]
+    return corpus.content or repr([(str(file), file.stat().st_mtime_ns) for file in files])

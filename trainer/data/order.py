@@ -23,7 +23,7 @@ CYCLE, LONGEST_CYCLE = 4096, 1 << 20
 # By how much of itself a share may be rounded, before the cycle grows.
 LARGEST_ERROR = 0.05
 ROUNDS = 4
-NEVER = 1 << 62
+NEVER = 1 << 40  # windows, more than any run reads
 
 
 def permute(numbers: np.ndarray, size: int, key: bytes, backwards: bool = False) -> np.ndarray:
@@ -42,15 +42,15 @@ def permute(numbers: np.ndarray, size: int, key: bytes, backwards: bool = False)
         left, right = values >> shift, values & mask
         for round_key in keys:
             if backwards:
-                left, right = right ^ (_mix(left ^ round_key) & mask), left
+                left, right = right ^ (mix(left ^ round_key) & mask), left
             else:
-                left, right = right, left ^ (_mix(right ^ round_key) & mask)
+                left, right = right, left ^ (mix(right ^ round_key) & mask)
         result[outside] = (left << shift) | right
         outside = outside[result[outside] >= size]
     return result.astype(np.int64)
 
 
-def _mix(x: np.ndarray) -> np.ndarray:
+def mix(x: np.ndarray) -> np.ndarray:
     """The finaliser of splitmix64 (Steele et al. 2014)."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -173,12 +173,20 @@ class SampleOrder:
     An epoch of a corpus is a permutation of its windows of `seq_len` tokens; `sizes` are their counts. A
     segment of shorter windows, whose length divides `seq_len`, reads them part by part. Each segment
     continues where the previous one stopped; if its windows are longer, the rest of a window may be left out.
+    With `permutes` False, the windows of a corpus have no end and are read as they are numbered.
     """
 
     def __init__(
-        self, seed: int, names: Sequence[str], sizes: Sequence[int], seq_len: int, segments: Sequence[Segment]
+        self,
+        seed: int,
+        names: Sequence[str],
+        sizes: Sequence[int],
+        seq_len: int,
+        segments: Sequence[Segment],
+        permutes: bool = True,
     ) -> None:
         self.seed, self.names, self.sizes, self.seq_len = seed, list(names), list(sizes), seq_len
+        self._permutes = permutes
         self.part_len = math.gcd(*(segment.seq_len for segment in segments))
         # Windows of each corpus after which the run reads them all again, in the same order.
         self._again = [NEVER] * len(sizes)
@@ -209,6 +217,14 @@ class SampleOrder:
         """The tokens of each corpus in the first `samples` samples, int64 [corpora]."""
         return np.sum([self._tokens(number, samples) for number in range(len(self._segments))], axis=0)
 
+    def reached(self, samples: int) -> np.ndarray:
+        """Up to which token of its permuted windows the first `samples` samples read each corpus, int64
+        [corpora]; 0 for a corpus that they do not read.
+        """
+        tokens = [self._tokens(number, samples) for number in range(len(self._segments))]
+        ends = [np.where(read, begin + read, 0) for begin, read in zip(self._begins, tokens, strict=True)]
+        return np.minimum(np.max(ends, axis=0), np.array(self._again) * self.seq_len)
+
     def _tokens(self, number: int, samples: int) -> np.ndarray:
         """The tokens of each corpus in one segment, within the first `samples` samples of the run."""
         segment = self._segments[number]
@@ -218,6 +234,11 @@ class SampleOrder:
             else min(samples, self._segments[number + 1].first_sample)
         )
         return self._cycles[number].counts(max(0, end - segment.first_sample)) * segment.seq_len
+
+    def parts(self, corpus: int, samples: int) -> int:
+        """From which number on the first `samples` samples read none of the parts of a corpus."""
+        tokens = self.sizes[corpus] * self.seq_len if self._permutes else int(self.reached(samples)[corpus])
+        return tokens // self.part_len
 
     def windows(self, start: int, count: int) -> tuple[np.ndarray, np.ndarray]:
         """The corpus and the window of samples `start` to `start + count - 1`, both int64 [count]. They must
@@ -232,12 +253,12 @@ class SampleOrder:
         whole, part = np.divmod(self._begins[number][corpora] + turns * length, self.seq_len)
         windows = np.empty(count, dtype=np.int64)
         for corpus in np.unique(corpora):
-            size = self.sizes[corpus]
+            size = self._epoch(corpus)
             mine = corpora == corpus
             whole[mine] %= self._again[corpus]
             for epoch in np.unique(whole[mine] // size):
                 chosen = mine & (whole // size == epoch)
-                windows[chosen] = permute(whole[chosen] % size, size, self._key(corpus, epoch))
+                windows[chosen] = self._permuted(whole[chosen] % size, corpus, epoch)
         return corpora, windows * (self.seq_len // length) + part // length
 
     def reads(self, corpus: int, parts: np.ndarray, samples: int) -> tuple[np.ndarray, np.ndarray]:
@@ -245,17 +266,16 @@ class SampleOrder:
         the place in `parts` and the number of the sample of each reading, both int64 [readings].
         """
         windows, part = np.divmod(parts, self.seq_len // self.part_len)
-        size = self.sizes[corpus]
-        period = (
-            min(size, self._again[corpus]) * self.seq_len
-        )  # the tokens of an epoch, or of what is repeated
+        # the tokens of an epoch, or of what is repeated
+        period = min(self._epoch(corpus), self._again[corpus]) * self.seq_len
         found = []
         for number, (segment, cycle) in enumerate(zip(self._segments, self._cycles, strict=True)):
             first = int(self._begins[number][corpus])
             last = first + int(self._tokens(number, samples)[corpus])
             for epoch in range(first // period, -(-last // period)):
-                key = self._key(corpus, epoch if self._again[corpus] == NEVER else 0)
-                place = permute(windows, size, key, backwards=True) * self.seq_len + part * self.part_len
+                order = epoch if self._again[corpus] == NEVER else 0
+                place = self._permuted(windows, corpus, order, backwards=True) * self.seq_len
+                place += part * self.part_len
                 token = epoch * period + place
                 read = np.flatnonzero((place < period) & (first <= token) & (token < last))
                 turns = (token[read] - first) // segment.seq_len
@@ -264,8 +284,15 @@ class SampleOrder:
         which, when = (np.concatenate(each) for each in zip(none, *found, strict=True))
         return which, when
 
-    def _key(self, corpus: int, epoch: int) -> bytes:
-        return f"{self.seed}/{self.names[corpus]}/{epoch}".encode()
+    def _epoch(self, corpus: int) -> int:
+        """The windows of an epoch of a corpus."""
+        return self.sizes[corpus] if self._permutes else NEVER
+
+    def _permuted(self, windows: np.ndarray, corpus: int, epoch: int, backwards: bool = False) -> np.ndarray:
+        if not self._permutes:
+            return windows
+        key = f"{self.seed}/{self.names[corpus]}/{epoch}".encode()
+        return permute(windows, self.sizes[corpus], key, backwards)
 
 
 def sample_order(training: TrainingConfig, weights: Mapping[str, float], sizes: Sequence[int]) -> SampleOrder:
@@ -277,7 +304,9 @@ def sample_order(training: TrainingConfig, weights: Mapping[str, float], sizes: 
         segments.append(
             Segment(stage.first_sample, stage.seq_len, tuple(mixed.get(name, 0.0) for name in weights))
         )
-    order = SampleOrder(training.seed, list(weights), sizes, training.seq_len, segments)
+    order = SampleOrder(
+        training.seed, list(weights), sizes, training.seq_len, segments, permutes=not training.is_steady
+    )
     if training.control == "duplicates":
         order.repeat_half(training.curriculum.samples(training.steps))
     return order

@@ -25,6 +25,10 @@ class StridedWindows:
         self._stream, self._seq_len = stream, seq_len
         self.num_rows = max(0, stream.num_tokens - 1) // seq_len
 
+    def cut(self, seq_len: int) -> "StridedWindows":
+        """The same text in windows of another length."""
+        return StridedWindows(self._stream, seq_len)
+
     @cached_property
     def most_documents(self) -> int:
         return most_documents(self._stream, self._seq_len)
@@ -37,13 +41,11 @@ class StridedWindows:
         """The starts in the stream of the runs of tokens that a window holds, and their lengths."""
         return np.array([number * self._seq_len]), np.array([self._seq_len + 1])
 
-    def holding(self, begin: int, end: int) -> np.ndarray:
-        """The numbers of the windows that hold any of the corpus' tokens `begin` to `end` - 1, ascending,
-        int64.
+    def holding(self, begin: int, end: int, most: int) -> np.ndarray:
+        """Of the first `most` windows, the numbers of those that hold any of the corpus' tokens `begin` to
+        `end` - 1, ascending, int64.
         """
-        return np.arange(
-            max(0, (begin - 1) // self._seq_len), min((end - 1) // self._seq_len + 1, self.num_rows)
-        )
+        return np.arange(max(0, (begin - 1) // self._seq_len), min((end - 1) // self._seq_len + 1, most))
 
 
 def most_documents(stream: TokenStream, seq_len: int) -> int:

@@ -5,15 +5,20 @@ for each of the `s` steps what it reads and by which factor it learns. So two ru
 step have states of the same names up to there, whatever their lengths, later stages or later data.
 """
 
+import functools
 import hashlib
 import json
 import struct
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from trainer.config.stages import CurriculumStage
 from trainer.data.order import mixture_turns
+from trainer.data.packing.document_stream import DocumentStream
+from trainer.data.packing.document_windows import DocumentWindows
+from trainer.data.shards import Shard
 from trainer.parallel.world import World
 from trainer.run.resolve import Plan
 from trainer.system.machine import machine
@@ -23,7 +28,11 @@ TOLD_BY_STEPS = ("max_tokens", "global_batch_tokens", "schedule", "stages")
 
 
 class StateChain:
-    """The names of a run's states. Costs about a microsecond a step, once."""
+    """The names of a run's states. Costs about a microsecond a step, once.
+
+    With `packing: documents` a name says which pieces of documents were read, by their content, instead of
+    what the corpora hold.
+    """
 
     def __init__(self, plan: Plan) -> None:
         training, data = plan.identity["training"], plan.identity["data"]
@@ -36,9 +45,29 @@ class StateChain:
         }
         self._first = hashlib.sha256(_canonical(lasting))
         self._hash, self._step = self._first.copy(), 0
+        self._order, self._curriculum = plan.data.order, plan.training.curriculum
+        self._pieces = {
+            name: _Pieces(windows.stream)
+            for name, windows in zip(self._order.names, plan.data.windows, strict=True)
+            if isinstance(windows, DocumentWindows)
+        }
 
     def at(self, step: int) -> str:
         """The name of the state after `step` steps, 64 hex digits."""
+        planned = self._planned(step)
+        if not self._pieces:
+            return planned
+        reached = self._order.reached(self._curriculum.samples(step)).tolist()
+        # The last window ends with a target, one token further on.
+        read = {
+            name: self._pieces[name].up_to(tokens + 1)
+            for name, tokens in zip(self._order.names, reached, strict=True)
+            if tokens
+        }
+        return hashlib.sha256(_canonical({"planned": planned, "read": read})).hexdigest()
+
+    def _planned(self, step: int) -> str:
+        """A hash over what is known of the first `step` steps without the text."""
         if step < self._step:
             self._hash, self._step = self._first.copy(), 0
         for stage in self._stages:
@@ -64,13 +93,30 @@ class StateChain:
             "first": stage.lr_factor(stage.schedule_begin + 1),
             # A corpus that the stage does not read decides nothing.
             "corpora": [
-                [name, one["shards"], count, repeats]
+                [name, None if self._pieces else one["shards"], count, repeats]
                 for (name, one), count, repeats in zip(
                     self._corpora.items(), turns, self._repeats, strict=True
                 )
                 if count
             ],
         }
+
+
+class _Pieces:
+    """A hash over the pieces of the documents of a corpus in the order in which they are read."""
+
+    def __init__(self, stream: DocumentStream) -> None:
+        self._stream, self._hash, self._pieces = stream, hashlib.sha256(), 0
+
+    def up_to(self, tokens: int) -> str:
+        """The hash over all pieces that the first `tokens` tokens are of."""
+        pieces = self._stream.begun(tokens)
+        if pieces < self._pieces:
+            self._hash, self._pieces = hashlib.sha256(), 0
+        for contents in self._stream.contents(self._pieces, pieces):
+            self._hash.update(contents)
+        self._pieces = pieces
+        return self._hash.hexdigest()
 
 
 def rounding(plan: Plan, world: World) -> dict[str, Any]:
@@ -96,8 +142,19 @@ def rounding(plan: Plan, world: World) -> dict[str, Any]:
 def held_out(plan: Plan) -> str:
     """Names what validations read, so that those of another run can be compared with this run's."""
     contents = {name: one["shards"] for name, one in plan.identity["data"]["corpora"].items()}
+    if plan.training.is_steady:  # another training text then leaves the validations as they are
+        contents = {one.name: _text_of(tuple(one.validation)) for one in plan.config.data.corpora}
     wanted = plan.training.evaluation.max_tokens
     return hashlib.sha256(_canonical({"corpora": contents, "max_tokens": wanted})).hexdigest()
+
+
+@functools.cache
+def _text_of(shards: tuple[Path, ...]) -> str:
+    """A hash over the documents of shards."""
+    digest = hashlib.sha256()
+    for shard in map(Shard, shards):
+        digest.update(shard.dtype.str.encode() + shard.lengths.tobytes() + shard.tokens.tobytes())
+    return digest.hexdigest()
 
 
 def _canonical(value: Any) -> bytes:

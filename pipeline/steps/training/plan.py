@@ -201,7 +201,7 @@ def _data(
         training.check_corpora(tokens)
     except ValueError as error:
         raise TrainingError(str(error)) from None
-    shares = mixture.shares(tokens, recipe.weights, recipe.mixture, training.max_tokens)
+    shares = mixture.shares(tokens, recipe.weights, recipe.mixture, training.max_tokens, training.is_steady)
     mixture.rounded(shares)  # refuses a share that is too small
     ends = frozen(tokenizer.directory()).boundaries
     left = 1 - recipe.rehearsal

@@ -28,8 +28,12 @@ def test_a_batch_is_the_windows_of_its_step_cut_from_the_shards_end_to_end(confi
 
 @pytest.mark.parametrize(
     "changes",
-    [{"packing": "best_fit"}, {"stages": [{"name": "a", "seq_len": 16, "share": 0.5}, {"name": "b"}]}],
-    ids=lambda changes: next(iter(changes)),
+    [
+        {"packing": "best_fit"},
+        {"packing": "documents"},
+        {"stages": [{"name": "a", "seq_len": 16, "share": 0.5}, {"name": "b"}]},
+    ],
+    ids=lambda changes: str(changes.get("packing", "stages")),
 )
 def test_what_a_sample_is_said_to_hold_is_what_its_row_holds(
     config: RunConfig, changes: dict[str, Any]

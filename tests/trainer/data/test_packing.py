@@ -191,7 +191,7 @@ def test_padding_at_the_end_of_a_row_is_one_document() -> None:
     assert batch.documents.tolist() == [[1, 1, 2, 2, 3, 3, 4, 4, 4]]
 
 
-@pytest.mark.parametrize("packing", ["windows", "best_fit"])
+@pytest.mark.parametrize("packing", ["windows", "best_fit", "documents"])
 def test_no_window_has_more_documents_than_the_index_promises(
     settings: dict[str, Any], packing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,7 +199,7 @@ def test_no_window_has_more_documents_than_the_index_promises(
     monkeypatch.setattr(shards, "BLOCK_DOCUMENTS", 5)
     settings["training"] |= {"packing": packing, "seq_len": 128, "global_batch_tokens": 512}
     settings["training"]["max_tokens"] = 4 * 512
-    if packing == "windows":
+    if packing != "best_fit":
         settings["training"]["stages"] = [
             {"name": "short", "until_tokens": 1024, "seq_len": 64},
             {"name": "long", "until_tokens": 2048},
@@ -216,7 +216,8 @@ def test_no_window_has_more_documents_than_the_index_promises(
     numbers = [Batch.of(torch.from_numpy(rows), BOT).documents for rows in read]
     found = max(int((row.max(dim=1).values - row[:, 0]).max()) + 1 for row in numbers if row is not None)
     # One more for padding, or for the document before the window, that the fullest window may not have.
-    assert 3 < found <= data.most_documents() <= found + 2
+    # The shortest pieces of documents need not lie side by side.
+    assert 3 < found <= data.most_documents() <= found + (10 if packing == "documents" else 2)
 
 
 def test_a_single_corpus_without_held_out_text_promises_a_number_of_documents_too(

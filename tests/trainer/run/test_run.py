@@ -39,10 +39,11 @@ def wait_for(condition: Callable[[], bool], process: "subprocess.Popen[str]") ->
         time.sleep(0.002)
 
 
+@pytest.mark.parametrize("packing", ["windows", "documents"])
 def test_a_run_killed_or_stopped_anywhere_ends_in_the_same_bytes(
-    settings: dict[str, Any], tmp_path: Path
+    settings: dict[str, Any], tmp_path: Path, packing: str
 ) -> None:
-    settings["training"]["max_tokens"] = 24 * 256
+    settings["training"] |= {"max_tokens": 24 * 256, "packing": packing}
     assert run(RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "whole")})) == DONE
     run_dir = tmp_path / "run"
 
@@ -274,8 +275,11 @@ def test_two_trainers_never_share_a_run_directory(config: RunConfig) -> None:
 
 
 @pytest.mark.slow
-def test_two_processes_train_the_same_model_as_one(settings: dict[str, Any], tmp_path: Path) -> None:
-    settings["training"] |= {"optimizer": {"kind": "adamw", "lr": 1e-3, "eps": 1e-4}}
+@pytest.mark.parametrize("packing", ["windows", "documents"])
+def test_two_processes_train_the_same_model_as_one(
+    settings: dict[str, Any], tmp_path: Path, packing: str
+) -> None:
+    settings["training"] |= {"optimizer": {"kind": "adamw", "lr": 1e-3, "eps": 1e-4}, "packing": packing}
     assert run(RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "one")})) == DONE
     config = write_config(settings, tmp_path / "two.yaml", tmp_path / "two")
     environment = {**os.environ, **launch.environment(1)}

@@ -6,9 +6,7 @@ ends.i64     number of pieces up to and including each row
 index.json   seq_len, and the numbers of rows, pieces and tokens in them
 """
 
-import fcntl
 import hashlib
-import json
 import logging
 import time
 from collections.abc import Iterator
@@ -18,9 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from trainer.data.memmap import map_file
+from trainer.data.packing.stored import made_once
 from trainer.data.shards import CHECKED_TOGETHER, ShardError, TokenStream
 from trainer.data.windows import PADDING
-from trainer.system.durable import atomic_directory
 
 VERSION = "best-fit-1"
 FILES: dict[str, np.dtype] = {
@@ -57,13 +55,7 @@ class PackedRows:
     def _map(self, seq_len: int, directory: Path) -> None:
         stream = self._stream
         path = directory / f"{_identity(stream, seq_len)}-{seq_len}"
-        if not (path / "index.json").exists():
-            directory.mkdir(parents=True, exist_ok=True)
-            with (directory / ".lock").open("a") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                if not (path / "index.json").exists():
-                    _make(stream, seq_len, path)
-        facts = json.loads((path / "index.json").read_text(encoding="utf-8"))
+        facts = made_once(path, lambda made: _make(stream, seq_len, made, path))
         self.padding = 1 - facts["tokens"] / max(1, facts["rows"] * (seq_len + 1))
         self._starts, self._lengths, self._ends = (
             map_file(path / name, dtype) for name, dtype in FILES.items()
@@ -99,10 +91,11 @@ class PackedRows:
                 at += length
             out[row, at:] = PADDING
 
-    def holding(self, begin: int, end: int) -> np.ndarray:
+    def holding(self, begin: int, end: int, most: int) -> np.ndarray:
         """As StridedWindows.holding, by one pass over the index."""
         pieces = np.flatnonzero((self._starts < end) & (self._starts + self._lengths > begin))
-        return np.unique(np.searchsorted(self._ends, pieces, side="right"))
+        rows = np.unique(np.searchsorted(self._ends, pieces, side="right"))
+        return rows[rows < most]
 
 
 def _identity(stream: TokenStream, seq_len: int) -> str:
@@ -126,22 +119,21 @@ def _packed(stream: TokenStream, seq_len: int) -> Iterator[tuple[np.ndarray, np.
         pieces += len(packed.starts)
 
 
-def _make(stream: TokenStream, seq_len: int, path: Path) -> None:
+def _make(stream: TokenStream, seq_len: int, made: Path, path: Path) -> dict[str, int]:
+    """Fills the directory `made`, which will be called `path`."""
     started = time.perf_counter()
     rows = pieces = tokens = 0
-    with atomic_directory(path) as temporary:
-        with ExitStack() as opened:
-            files = [opened.enter_context((temporary / name).open("wb")) for name in FILES]
-            for written in _packed(stream, seq_len):
-                for file, values, dtype in zip(files, written, FILES.values(), strict=True):
-                    file.write(values.astype(dtype).tobytes())
-                starts, lengths, ends = written
-                rows += len(ends)
-                pieces += len(starts)
-                tokens += int(lengths.sum(dtype=np.int64))
-        facts = {"seq_len": seq_len, "rows": rows, "pieces": pieces, "tokens": tokens}
-        (temporary / "index.json").write_text(json.dumps(facts) + "\n", encoding="utf-8")
+    with ExitStack() as opened:
+        files = [opened.enter_context((made / name).open("wb")) for name in FILES]
+        for written in _packed(stream, seq_len):
+            for file, values, dtype in zip(files, written, FILES.values(), strict=True):
+                file.write(values.astype(dtype).tobytes())
+            starts, lengths, ends = written
+            rows += len(ends)
+            pieces += len(starts)
+            tokens += int(lengths.sum(dtype=np.int64))
     seconds = time.perf_counter() - started
     log.info(
         "packed %s tokens into %s rows in %.1f s: %s", f"{stream.num_tokens:,}", f"{rows:,}", seconds, path
     )
+    return {"seq_len": seq_len, "rows": rows, "pieces": pieces, "tokens": tokens}

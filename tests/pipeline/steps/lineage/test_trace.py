@@ -128,6 +128,7 @@ ORDERS: dict[str, dict[str, Any]] = {
         "stages": [{"name": "short", "seq_len": 256, "share": 0.25}, {"name": "long"}],
     },
     "best_fit": {"seq_len": 2048, "packing": "best_fit"},
+    "documents": {"seq_len": 1024, "packing": "documents"},
 }
 STEPS, BATCH = 32, 65_536  # some twenty epochs
 
@@ -161,7 +162,7 @@ def text_of(tokens: np.ndarray) -> str:
 def test_a_thousand_rows_are_one_by_one_the_parts_of_the_documents_that_are_named(
     trained: tuple[Store, Path], ordered: Path, said: Said
 ) -> None:
-    training, rows, several = Training(ordered), 0, 0
+    training, rows, several, twice = Training(ordered), 0, 0, 0
     tokenizer = Tokenizer.from_file(str(training.config.data.tokenizer / "tokenizer.json"))
     bot_id = training.config.data.bot_id
     streams = {
@@ -169,20 +170,25 @@ def test_a_thousand_rows_are_one_by_one_the_parts_of_the_documents_that_are_name
         for corpus in training.config.data.corpora
     }
     # of the stages, one step of 256 short rows and twelve of 64 long ones
-    for step in range(7, STEPS, 2) if training.config.training.stages else range(1, STEPS + 1):
+    every = range(1, STEPS + 1, 2048 // training.config.training.seq_len)
+    for step in range(7, STEPS, 2) if training.config.training.stages else every:
         batch = training.data.batch(step - 1, 0, 1)
         found = json.loads(said("lineage", f"{ordered.name}-{step}", "--step", str(step), "--json"))["rows"]
         for row, tokens in zip(found, batch, strict=True):
             pieces = pieces_of(tokens, bot_id)
             several += len(pieces) > 1
             rows += 1
+            ids = [~one if one < 0 else one for one in tokens.tolist() if one != PADDING]
+            assert row["text"] == tokenizer.decode(ids, skip_special_tokens=False)
+            if len(pieces) > len(row["documents"]):  # two pieces of a document, which is named once
+                twice += 1
+                continue
             for piece, held in zip(pieces, row["documents"], strict=True):
                 document = streams[row["corpus"]][held["begin"] : held["end"]]
                 assert document[0] == chr(bot_id) and document.count(chr(bot_id)) == 1
                 assert text_of(piece) in document
-            ids = [~one if one < 0 else one for one in tokens.tolist() if one != PADDING]
-            assert row["text"] == tokenizer.decode(ids, skip_special_tokens=False)
     assert rows == 1024 and several > 50
+    assert twice < (100 if training.config.training.packing == "documents" else 1)
 
 
 def test_the_steps_that_read_a_token_are_those_of_an_enumeration_of_three_epochs(
@@ -190,25 +196,28 @@ def test_the_steps_that_read_a_token_are_those_of_an_enumeration_of_three_epochs
 ) -> None:
     training, chooser = Training(ordered), np.random.default_rng(0)
     curriculum, length = training.config.training.curriculum, training.data.order.part_len
-    parts: dict[str, list[tuple[int, int, int]]] = {name: [] for name in CORPORA}  # begin, end, step
+    parts: dict[str, list[tuple[int, int, int]]] = {name: [] for name in CORPORA}  # begin, end, number
+    steps = []
     for sample in range(curriculum.samples(STEPS)):
         corpus, _, pieces = training.data.sample(sample)
-        step = curriculum.step_reading(sample) + 1
         if training.config.training.packing == "windows":
             ((begin, end),) = pieces
-            for place in range(begin, end - 1, length):
-                parts[corpus].append((place, place + length + 1, step))
+            cut = [[(place, place + length + 1)] for place in range(begin, end - 1, length)]
         else:
-            parts[corpus] += [(begin, end, step) for begin, end in pieces]
+            cut = [pieces]
+        for held in cut:
+            parts[corpus] += [(*tokens, len(steps)) for tokens in held]
+            steps.append(curriculum.step_reading(sample) + 1)
     for name, found in parts.items():
-        begins, ends, steps = np.array(found).T
+        begins, ends, numbers = np.array(found).T
         size = trained[0].current(keys.token_shards(name)).counts["train_tokens"]
         assert (ends - begins).sum() > 3 * size
         for until, width in itertools.product((1, 9, 20, STEPS), (1, 2, 40, 700)):
             for begin in chooser.integers(0, size - width, 10).tolist():
-                read = steps[(begins < begin + width) & (ends > begin) & (steps <= until)]
+                held_by = np.unique(numbers[(begins < begin + width) & (ends > begin)]).tolist()
+                read = [steps[number] for number in held_by if steps[number] <= until]
                 said = training.steps(name, begin, begin + width, until)
-                assert sorted(said.tolist()) == sorted(read.tolist())
+                assert sorted(said.tolist()) == sorted(read)
 
 
 def test_a_run_at_the_edge_of_two_windows_was_read_with_the_one_that_goes_on_with_it(

@@ -23,6 +23,16 @@ def test_without_weights_every_token_is_seen_equally_often() -> None:
     assert shares({"a": 300, "b": 100}, NONE, MixtureParams(), 1000) == pytest.approx({"a": 0.75, "b": 0.25})
 
 
+def test_a_steady_mixture_is_near_the_sizes_and_seldom_changes_with_them() -> None:
+    sizes = [{"a": size, "b": 2**20} for size in range(10**5, 2 * 10**5, 100)]
+    found = [shares(size, NONE, MixtureParams(), 1000, steady=True) for size in sizes]
+    for size, share in zip(sizes, found, strict=True):
+        assert share["a"] / share["b"] == pytest.approx(size["a"] / size["b"], rel=0.045)
+    assert len({tuple(share.values()) for share in found}) == 9  # a doubling, begun in the middle of a step
+    weights: dict[str, float | None] = {"a": 3, "b": 7}
+    assert shares(sizes[0], weights, MixtureParams(), 1000, True) == pytest.approx({"a": 0.3, "b": 0.7})
+
+
 def test_a_higher_temperature_raises_the_small_corpus() -> None:
     found = shares({"a": 900, "b": 100}, NONE, MixtureParams(temperature=2), 1000)
     assert found == pytest.approx({"a": 0.75, "b": 0.25})  # 30 : 10, the square roots
