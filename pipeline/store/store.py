@@ -31,13 +31,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from pipeline.store import locks
+from pipeline.store import keys, locks
 from pipeline.store.atomic import writable
 from pipeline.store.bucket.address import cache_of
 from pipeline.store.damage import described, remedy
 from pipeline.store.draft import Draft
 from pipeline.store.files import Files
 from pipeline.store.fingerprint import canonical_json
+from pipeline.store.forgotten import forgotten
 from pipeline.store.keys import DEDUP, Key
 from pipeline.store.last_versions import LastVersions, RecipeName
 from pipeline.store.manifest import Version
@@ -118,7 +119,9 @@ class Store(Versions):
         asset = self._asset(key)
         first = f"materialize {'it' if asset == key else asset} first"
         if not different:
-            return f"{key} has not been made yet: {first}"
+            removed = newest and key == keys.raw(key.corpus) and forgotten(self.files, key.corpus).requests
+            since = "since documents were removed from it (`forget`)" if removed else "yet"
+            return f"{key} has not been made {since}: {first}"
         return (
             f"{key} has not been made for this recipe yet, the newest version has other {different}: {first}"
         )

@@ -25,7 +25,7 @@ from pipeline.steps.tokens.token_index import of_shards
 from pipeline.store import keys
 from pipeline.store.cleanup.gc import published
 from pipeline.store.store import Store
-from tests.pipeline.steps.corpora import ENGINE, as_it_was
+from tests.pipeline.steps.corpora import ENGINE, TEXTS, as_it_was
 from tests.pipeline.steps.make import collect
 from tests.traces import bytes_with
 from trainer.data.shards import Shard, bin_path
@@ -217,6 +217,17 @@ def intact(store: Store) -> dict[str, str]:
         for path in published(store.files)
         for one in [store.open(path.parent.relative_to(store.root).as_posix(), path.name)]
     }
+
+
+def test_what_a_search_needs_after_a_removal_is_one_sentence(trained: tuple[Store, Path], said: Said) -> None:
+    text = " ".join(TEXTS[3].split()[:30])
+    assert "in the training text" in said("trace", text)
+    said("forget", one_read(*trained)[0], "--reason", "asked for", "--yes")
+    since = "has not been made since documents were removed from it (`forget`): materialize it first"
+    for arguments in (["trace", text], ["trace", "--near", text], ["summary"]):
+        assert said(*arguments) == f"error: corpora/first/raw {since}\n"
+    # what a model read is searched all the same
+    assert "in the training text" in said("trace", text, "--checkpoint", f"{trained[1].name[:8]}-00000032")
 
 
 def test_a_reproduction_does_not_read_what_was_forgotten(
