@@ -50,6 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     wishes = _wishes(options)
     deadline = Deadline(wishes.seconds)
+    # Each of the programs that are started would compile all of its modules again: 12 s instead of 5 s.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     folder = options.folder.resolve()
     if not folder.name:
         raise UsageError(f"{options.folder}: is the whole machine: name a folder that holds text")

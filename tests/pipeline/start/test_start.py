@@ -1,5 +1,6 @@
 """A folder and a deadline become a recipe, or one sentence that says why not."""
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -252,6 +253,18 @@ def test_a_recipe_that_somebody_changed_is_not_replaced(
     assert "there is no folder" in capsys.readouterr().err
     assert not (tmp_path / "nowhere").exists()
     assert "seed: 1" in path.read_text()
+
+
+def test_programs_that_are_started_keep_their_bytecode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise each compiles all of its modules again, in half of a short deadline."""
+    inherited = []
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.setattr(speed, "measured", lambda *_: inherited.append(dict(os.environ)))
+    assert main(["start", str(folder_of(little, tmp_path)), "--hours", "0.5", "--plan"]) == 0
+    assert inherited
+    assert all("PYTHONDONTWRITEBYTECODE" not in one for one in inherited)
 
 
 def test_a_job_that_fails_is_said_in_one_sentence() -> None:
