@@ -92,7 +92,7 @@ class Chosen:
     changed: str = ""
 
     def with_horizon(self, horizon: Horizon, why: str) -> Self:
-        length = replace(self.length, tokens=horizon.tokens)
+        length = replace(self.length, tokens=horizon.tokens, limit="time")
         return replace(self, horizon=horizon, length=length, changed=why)
 
     def tuned_for(self, seconds: float, tokens_per_second: float) -> Self:
@@ -144,7 +144,8 @@ def choose(folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0) -> 
 def _horizon(length: Length, seq_len: int) -> Horizon:
     batch = max(length.global_batch_tokens, seq_len)
     tokens = max(1, length.tokens // batch) * batch
-    return Horizon(tokens, batch, length.most, min(WARMUP_STEPS * batch, int(WARMUP_SHARE * tokens)))
+    warmup = min(WARMUP_STEPS * batch, int(WARMUP_SHARE * tokens))
+    return Horizon(tokens, batch, length.most // batch * batch, warmup)
 
 
 def _fits(found: Found) -> bool:

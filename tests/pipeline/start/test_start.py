@@ -233,6 +233,21 @@ def test_the_training_fits_into_the_time(tmp_path: Path) -> None:
         assert seconds < hours * 3600
 
 
+def test_a_length_that_was_changed_stands_in_the_recipe_with_the_reason(tmp_path: Path) -> None:
+    folder, path = folder_of(little, tmp_path), tmp_path / "recipe.yaml"
+    chosen = choose(look(folder), Wishes(3600.0), fixed_speed())
+    horizon = chosen.horizon
+    longest_of_all = horizon.resized(10**12, reached=0)
+    assert longest_of_all.tokens == horizon.tokens  # as often as it is worth reading such a text
+    shorter = horizon.resized(0.6 * horizon.tokens, reached=0.1 * horizon.tokens)
+    write(path, recipe_text(chosen.with_horizon(shorter, "shortened from 1 to end in time"), path.parent))
+    training = load_recipe(path).training
+    assert training.max_tokens == shorter.tokens < horizon.tokens
+    assert training.schedule.warmup_tokens == horizon.warmup  # so that the steps are the same
+    assert training.curriculum.branch_steps == {shorter.stable // horizon.batch}
+    assert "shortened from 1 to end in time" in path.read_text()
+
+
 def test_a_recipe_that_somebody_changed_is_not_replaced(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
