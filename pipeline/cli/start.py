@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> None:
         return
     sys.stdout.flush()
     os.environ.update(_environment() | {RECIPE_VARIABLE: str(path)})
-    Jobs(path, chosen, deadline, whole_store().root / keys.RUNS, os.environ).run()
+    Jobs(path, chosen, deadline, whole_store().root / keys.RUNS).run()
     parser = argparse.ArgumentParser()
     summary.add_arguments(parser)
     summary.run(parser.parse_args(["--variant", "sft"] if chosen.conversations else []))

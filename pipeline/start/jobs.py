@@ -4,7 +4,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -47,7 +47,6 @@ class Jobs:
     chosen: Chosen
     deadline: Deadline
     runs: Path
-    environment: Mapping[str, str]
     changes: int = 0  # of the horizon
 
     def run(self) -> None:
@@ -59,14 +58,14 @@ class Jobs:
                 seconds = self.deadline.left - (1 - AIM) * self.deadline.seconds - around
                 self.chosen = self.chosen.tuned_for(seconds, 1 / each)
                 self._write()
-            execute(_command("sft"), self.environment)
+            execute(_command("sft"))
 
     def _pretrain(self) -> Following:
         """Pretrains, and while it does changes the horizon if it would miss the deadline by much."""
         while True:
             name, seconds = recipe_name(self.chosen), self.chosen.program_seconds
             following = Following(self.runs, name, time.time(), seconds)
-            if not execute(_command("pretrain"), self.environment, partial(self._misses, following)):
+            if not execute(_command("pretrain"), partial(self._misses, following)):
                 return following
             self._change(following)
 
@@ -76,7 +75,9 @@ class Jobs:
         if standing is None or self.changes == MOST_CHANGES or not is_ours(self.path):
             return False
         if misses := standing.must_change(self.chosen.horizon):
-            print("\nThe deadline would be missed: the job is stopped, to train on with another length.")
+            print(
+                "\nThe training does not fit the time: it stops, and goes on with another length.", flush=True
+            )
         return misses
 
     def _standing(self, following: Following) -> Standing | None:
@@ -106,13 +107,11 @@ def _command(job: str) -> list[str]:
     return [sys.executable, "-m", "dagster", "job", "execute", "-j", job]
 
 
-def execute(
-    command: list[str], environment: Mapping[str, str], stops: Callable[[], bool] = lambda: False
-) -> bool:
+def execute(command: list[str], stops: Callable[[], bool] = lambda: False) -> bool:
     """Runs a command to its end, also when this one is told to stop: then the job saves and ends. Returns
     whether `stops` ended it. Raises FailedJobError.
     """
-    process = subprocess.Popen(command, env=environment)
+    process = subprocess.Popen(command)
     stopped = False
     try:
         while (status := process.poll()) is None:

@@ -284,7 +284,7 @@ def test_programs_that_are_started_keep_their_bytecode(
 
 def test_a_job_that_fails_is_said_in_one_sentence() -> None:
     with pytest.raises(FailedJobError, match="ended with status 1"):
-        execute(["python3", "-c", "raise SystemExit(1)"], {})
+        execute(["python3", "-c", "raise SystemExit(1)"])
 
 
 def test_a_folder_with_conversations_alone_is_refused(tmp_path: Path) -> None:
