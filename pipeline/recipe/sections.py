@@ -75,6 +75,13 @@ class Corpus(Params):
         "it first, so that of duplicates its document stays, and then goes, too.",
     )
 
+    license: str | None = Field(
+        None,
+        pattern=r"^[a-z0-9][a-z0-9.-]*$",
+        description="Licence of its text as the Hugging Face hub names it, such as `cc-by-4.0`, or `other`: "
+        "for cards and reports. When not set, that of a ready-made corpus, else unknown.",
+    )
+
     @model_validator(mode="before")
     @classmethod
     def _conversations_are_no_pages(cls, values: Any) -> Any:

@@ -42,7 +42,7 @@ def source(lineage: Mapping[str, Any], corpus: Mapping[str, Any]) -> list[str]:
     names = [one if is_url(one) else Path(one).name for one in named]
     names += filter(None, (settings.get(name) for name in ("name", "config", "split", "object")))
     known = {(it.source.name, it.source.config): it.licence for it in ready_made()}
-    licence = known.get((settings.get("name"), settings.get("config")), "unknown")
+    licence = corpus.get("license") or known.get((settings.get("name"), settings.get("config")), "unknown")
     place = ", ".join([SOURCES.get(settings["kind"], "Hugging Face hub"), *names])
     return [place, raw["inputs"].get("revision", "none"), licence, raw["data_version"][:SHOWN]]
 

@@ -1,9 +1,11 @@
 """Ready-made corpora, and the short form `NAME` or `NAME:N` by which a recipe names a corpus."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -17,7 +19,7 @@ TABLE = Path(__file__).with_name("ready_made.yaml")
 @dataclass(frozen=True)
 class ReadyMade:
     """A data set of the Hub with its settings. `documents`, `bytes` of text and `licence` are those of its
-    card.
+    card; `license` names the licences as the Hub does.
     """
 
     name: str
@@ -25,6 +27,7 @@ class ReadyMade:
     documents: int
     bytes: int
     licence: str
+    license: list[str]
     about: str
 
 
@@ -35,6 +38,16 @@ def ready_made() -> tuple[ReadyMade, ...]:
     return tuple(
         ReadyMade(name, HubConfig(**entry.pop("source")), **entry) for name, entry in entries.items()
     )
+
+
+def licences(corpus: Mapping[str, Any]) -> list[str]:
+    """The licences of a corpus, given as a recipe dumps it, in the Hub's names: its own setting, else those
+    of a ready-made corpus. Empty if they are not known.
+    """
+    if named := corpus.get("license"):
+        return [named]
+    place = corpus["source"].get("name"), corpus["source"].get("config")
+    return next((one.license for one in ready_made() if (one.source.name, one.source.config) == place), [])
 
 
 def short_form(text: str) -> tuple[str, HubConfig]:

@@ -27,7 +27,7 @@ from pipeline.store.work import Work
 from trainer.system.durable import write_atomically
 from trainer.system.history import RunHistory
 
-VERSION = "export-5"
+VERSION = "export-6"
 
 
 @dataclass(frozen=True)

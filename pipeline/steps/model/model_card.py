@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from pipeline.sources.hub.catalogue import licences
 from pipeline.steps.lineage.checkpoints import Trained
-from pipeline.steps.model import benchmark, comparison
+from pipeline.steps.model import benchmark, comparison, front_matter
 from pipeline.steps.model.funnel import BYTES, DOCUMENTS, TOKENS, of_lineage
 from pipeline.steps.model.markdown import fenced, table
 from pipeline.steps.training.effort import Effort
@@ -38,7 +37,9 @@ def model_card(lineage: dict[str, Any], evaluation: Mapping[str, Any], effort: E
     what is in use now.
     """
     recipe, done, funnel = lineage["recipe"], lineage["training"], of_lineage(lineage).items()
-    sources = "\n".join(f"- {corpus['name']}: {_source(lineage, corpus)}" for corpus in recipe["corpora"])
+    sources = "\n".join(
+        f"- {corpus['name']}: {', licence '.join(_source(lineage, corpus))}" for corpus in recipe["corpora"]
+    )
     training = recipe["training"]
     model = ModelConfig.model_validate(training["model"])
     vocab_size = lineage["assets"][keys.TOKENIZER]["counts"]["entries"]
@@ -61,10 +62,13 @@ def model_card(lineage: dict[str, Any], evaluation: Mapping[str, Any], effort: E
         does, usage, written = CONTINUES, _usage(prompt), _samples(evaluation)
     opened = _opened_here(prompt, bool(tuning)) if model.attention_sinks else _opened_by_transformers(usage)
     measured = "held-out loss and these benchmarks" if evaluation.get("benchmarks") else "held-out loss"
+    name = " ".join([recipe["name"], *([lineage["variant"]] if "variant" in lineage else [])])
+    library = "groundwork" if model.attention_sinks else "transformers"
     return f"""---
-{_front_matter(lineage, "groundwork" if model.attention_sinks else "transformers")}---
+{front_matter.of_model(lineage, evaluation, name, library)}
+---
 
-# {" ".join([recipe["name"], *([lineage["variant"]] if "variant" in lineage else [])])}
+# {name}
 
 A decoder-only language model of {model.parameters(vocab_size):,} parameters{begun}, trained on
 {tokens} with a context of {training["seq_len"]:,}. {does}{_base_paragraph(lineage)}
@@ -154,30 +158,20 @@ def _base_paragraph(lineage: Mapping[str, Any]) -> str:
     return "\n\n" + "\n".join(sentences) if sentences else ""
 
 
-def _front_matter(lineage: Mapping[str, Any], library: str) -> str:
-    """What the hub shows beside a model and finds it by; `library` is what reads it."""
-    facts: dict[str, Any] = {
-        "library_name": library,
-        "pipeline_tag": "text-generation",
-        "tags": ["groundwork"],
-    }
-    corpora = lineage["recipe"]["corpora"]
-    datasets = [corpus["source"]["name"] for corpus in corpora if corpus["source"]["kind"] == "hub"]
-    base = (lineage["recipe"]["training"].get("pretrained") or {}).get("repo")  # the hub knows no other name
-    return yaml.safe_dump(
-        facts | ({"datasets": datasets} if datasets else {}) | ({"base_model": base} if base else {}),
-        sort_keys=False,
-    )
-
-
-def _source(lineage: Mapping[str, Any], corpus: Mapping[str, Any]) -> str:
-    source = corpus["source"]
-    if source["kind"] != "hub":
-        return SOURCES[source["kind"]]
+def _source(lineage: Mapping[str, Any], corpus: Mapping[str, Any]) -> list[str]:
+    """Where a corpus comes from, and its licences if they are known."""
     revision = lineage["assets"][keys.raw(corpus["name"])]["inputs"].get("revision")
-    parts = (source["config"], source["split"], f"revision {revision}" if revision else None)
-    place = f"[{source['name']}](https://huggingface.co/datasets/{source['name']})"
-    return f"{place} ({', '.join(filter(None, parts))})"
+    return [source(revision, corpus), *filter(None, [", ".join(licences(corpus))])]
+
+
+def source(revision: str | None, corpus: Mapping[str, Any]) -> str:
+    """Where a corpus comes from, without the place of files. `revision`: that of a data set on the hub."""
+    place = corpus["source"]
+    if place["kind"] != "hub":
+        return SOURCES[place["kind"]]
+    parts = (place["config"], place["split"], f"revision {revision}" if revision else None)
+    link = f"[{place['name']}](https://huggingface.co/datasets/{place['name']})"
+    return f"{link} ({', '.join(filter(None, parts))})"
 
 
 def _settings(lineage: dict[str, Any], model: ModelConfig, vocab_size: int, effort: Effort | None) -> str:

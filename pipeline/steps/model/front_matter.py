@@ -1,0 +1,93 @@
+"""What the hub shows beside a model or a data set and finds it by: the front matter of a card."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from pipeline.sources.hub.catalogue import licences
+from pipeline.steps.model import harness
+from pipeline.store.manifest import breakdown
+
+TAGS = ["groundwork"]
+RARE = 0.01  # of the documents are in a language that is not named
+METRICS = {"accuracy": "acc", "accuracy_per_character": "acc_norm", "accuracy_per_byte": "acc_bytes"}
+HARNESS = {
+    "source_name": "lm-evaluation-harness",
+    "source_url": "https://github.com/EleutherAI/lm-evaluation-harness",
+}
+
+
+def of_model(lineage: Mapping[str, Any], evaluation: Mapping[str, Any], name: str, library: str) -> str:
+    """As YAML. `library` is what reads the model. The hub knows a base model by its name there alone, so that
+    of a model which began from an own one is what the first of them began from.
+    """
+    from huggingface_hub import EvalResult, ModelCardData
+
+    ancestry = list(_ancestry(lineage))
+    corpora = [corpus for one in ancestry for corpus in one["recipe"]["corpora"] if corpus.get("train", True)]
+    bases = [(one["recipe"]["training"].get("pretrained") or {}).get("repo") for one in ancestry]
+    base = next(filter(None, bases), None)
+    from_scratch = bases[-1] is None and "pretrained" not in ancestry[-1]
+    found = [
+        EvalResult(task_type="text-generation", dataset_type=of, dataset_name=of, **result)
+        for of, results in _results(evaluation).items()
+        for result in results
+    ]
+    return ModelCardData(
+        library_name=library,
+        pipeline_tag="text-generation",
+        tags=TAGS,
+        license=license_of(corpora) if from_scratch else None,
+        language=languages([one["assets"] for one in ancestry]),
+        base_model=base,
+        datasets=_distinct(one["source"]["name"] for one in corpora if one["source"]["kind"] == "hub"),
+        model_name=name,
+        eval_results=found,
+    ).to_yaml()
+
+
+def license_of(corpora: Iterable[Mapping[str, Any]]) -> list[str] | None:
+    """The licences of the corpora as the hub names them; None if that of one is not known."""
+    found = [licences(corpus) for corpus in corpora]
+    return _distinct(one for several in found for one in several) if all(found) else None
+
+
+def languages(assets: Iterable[Mapping[str, Any]]) -> list[str] | None:
+    """The languages of the documents, but for those that the recipe rejects, the most frequent first; None if
+    they were not measured.
+    """
+    counts = Counter[str]()
+    for one in assets:
+        for key, version in one.items():
+            if key.rpartition("/")[2] == "quality":
+                found, kept = breakdown(version["counts"], "languages"), version["params"]["languages"]
+                counts.update({name: found[name] for name in found if kept is None or name in kept})
+    return [name for name, count in counts.most_common() if count > RARE * counts.total()] or None
+
+
+def _ancestry(lineage: Mapping[str, Any] | None) -> Iterator[Mapping[str, Any]]:
+    """The lineage of a model, of the one that it began from, and so on, as far as they are known."""
+    while lineage is not None:
+        yield lineage
+        lineage = lineage.get("pretrained", {}).get("lineage")
+
+
+def _results(evaluation: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """What was measured, by the text or the benchmark."""
+    bits = "bits_per_byte"
+    found = {"held-out text": [{"metric_type": "perplexity", "metric_value": evaluation["perplexity"]}]}
+    if evaluation[bits] is not None:
+        found["held-out text"].append({"metric_type": bits, "metric_value": evaluation[bits]})
+    for title, scores in (evaluation.get("benchmarks") or {}).items():
+        source = HARNESS if title.startswith(harness.TITLE.format("")) else {}
+        shown = {**METRICS, **({} if scores["metric"] else {bits: bits})}
+        found[title] = [
+            {"metric_type": kind, "metric_value": scores[name]["value"], **source}
+            for name, kind in shown.items()
+            if scores[name]
+        ]
+    return found
+
+
+def _distinct(names: Iterable[str]) -> list[str] | None:
+    return list(dict.fromkeys(names)) or None
