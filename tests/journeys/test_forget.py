@@ -15,8 +15,11 @@ from pipeline.reports import events
 from pipeline.sources.documents import document_id, own_id
 from pipeline.steps.lineage.checkpoints import checkpoints
 from pipeline.steps.lineage.documents import CorpusText
+from pipeline.steps.lineage.readers import Training
+from pipeline.steps.lineage.to_forget import returning
 from pipeline.store import keys
 from pipeline.store.store import Store
+from pipeline.store.training_runs import run_histories
 from tests.integration.project import (
     Project,
     conversations,
@@ -60,6 +63,60 @@ def test_a_forgotten_document_leaves_no_byte_and_the_weights_of_a_store_that_nev
     status, said = never.run()
     assert status == 0, said
     assert weights(never.store) == before
+
+
+@pytest.mark.slow
+def test_with_packing_documents_the_training_goes_on_from_before_the_step_that_read_the_document(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = project_of_documents(tmp_path / "had")
+    assert project.run()[0] == 0
+    document, url, first = read_midway(project.store)
+    project.enter(monkeypatch)
+    assert main(["forget", document, "--reason", "asked for", "--yes"]) == 0
+    status, said = project.run()
+    assert status == 0, said
+    (certificate,) = (project.home / "store").glob("forgotten/*/certificate.json")
+    assert {one["first"] for one in json.loads(certificate.read_text())["read by"]} == {first}
+    before = weights(project.store)
+    assert main(["gc", "--forgotten"]) == 0
+    (run,) = run_histories(project.store)
+    log = run.path / "log.txt"
+    assert f"at step {first - 1} of 32: {(first - 1) * 512:,} tokens are trained already" in log.read_text()
+    assert not bytes_with(project.home, document.encode()) and weights(project.store) == before
+
+    never = project_of_documents(tmp_path / "never")
+    path = never.directory / "topics.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows if row["id"] != url))
+    shutil.copytree(project.home / "store" / keys.TOKENIZER, never.home / "store" / keys.TOKENIZER)
+    status, said = never.run()
+    assert status == 0, said
+    assert weights(never.store) == before
+
+
+def project_of_documents(directory: Path) -> Project:
+    """A project that keeps every state of its training, and whose mixture no removal moves."""
+    project = make_project(directory)
+    for corpus in project.recipe["corpora"]:
+        corpus["weight"] = 1
+    kept = {"packing": "documents", "checkpoint": {"every_tokens": 512, "keep_last": 99}}
+    project.recipe["training"] |= kept
+    return project
+
+
+def read_midway(store: Store) -> tuple[str, str, int]:
+    """A document that was first read in the second third of the training and is a duplicate of none: its id,
+    that of its source, and the step.
+    """
+    one = list(checkpoints(store))[-1]
+    text, training = CorpusText(store, one.lineage["assets"], "topics"), Training(one.run)
+    ids = {document_id("topics", own_id(word)): word for word in topics}
+    for held in text.between(0, sum(shard.num_tokens for shard in text.train_shards)):
+        steps = training.steps("topics", held.begin, held.end, one.step)
+        if len(steps) and 10 < min(steps) < 22 and not returning(store, {held.document}):
+            return held.document, ids[held.document], int(min(steps))
+    raise AssertionError(one.run)
 
 
 class Killed(BaseException):

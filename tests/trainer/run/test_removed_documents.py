@@ -88,3 +88,23 @@ def test_a_run_without_a_document_trains_from_the_first_step_that_read_it(
         shutil.rmtree(went_on)
         shutil.rmtree(scratch)
     assert len(steps) > 2
+
+
+def test_a_run_with_a_document_more_trains_from_the_first_step_that_reads_it(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    text = documents(settings["data"]["corpora"][0])
+    train(holding(settings, 0, text[:-1], tmp_path / "before"), "before")
+    more = holding(settings, 0, text, tmp_path / "more")
+    first = first_read(more, 0, len(text) - 1, tmp_path / "asked")
+    assert reused(train(more, "more")) == first - 1 > 0
+
+
+def test_of_equal_documents_one_is_removed_and_the_weights_are_those_without_it(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    text = documents(settings["data"]["corpora"][1])
+    train(holding(settings, 1, [*text, text[3], text[3]], tmp_path / "three"), "three")
+    two = holding(settings, 1, [*text, text[3]], tmp_path / "two")
+    went_on, scratch = train(two, "two"), from_scratch(two, tmp_path / "alone")
+    assert reused(went_on) > 0 and outcome(went_on) == outcome(scratch)
