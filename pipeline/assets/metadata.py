@@ -7,6 +7,7 @@ from typing import Any
 import dagster as dg
 
 from pipeline.store.manifest import Version, breakdown
+from trainer.system.wording import counted
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ def materialized(
         "fingerprint": version.fingerprint[:16],
     }
     outcome = "up to date, nothing to do" if version.reused else f"done in {version.seconds:.1f} s"
-    totals = [f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items() if "/" not in name]
+    totals = [counted(count, name.replace("_", " ")) for name, count in counts.items() if "/" not in name]
     log.info("%s", ", ".join([outcome, *totals]))
     return dg.MaterializeResult(
         metadata=facts, data_version=dg.DataVersion(version.data_version), check_results=list(checked)

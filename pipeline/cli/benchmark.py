@@ -18,6 +18,7 @@ from pipeline.steps.model import benchmark, evaluate, harness
 from pipeline.steps.model.export import export
 from pipeline.steps.training import plan
 from trainer.system import terminal
+from trainer.system.wording import counted
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,7 +71,7 @@ def _answered(options: argparse.Namespace) -> Mapping[str, benchmark.Scores]:
     else:
         asked = benchmark.named(wanted(options.on))
     model = chosen_model(options).path
-    with terminal.doing(f"the model answers {len(asked)} benchmarks"):
+    with terminal.doing(f"the model answers {counted(len(asked), 'benchmarks')}"):
         return benchmark.answered(model, asked, options.precision)
 
 

@@ -14,6 +14,7 @@ from pipeline.store import keys
 from pipeline.store.cleanup.holding_forgotten import Holding, holding
 from pipeline.store.forgotten import among, forget
 from trainer.system import terminal
+from trainer.system.wording import counted
 
 SHOWN = 10  # duplicates
 
@@ -135,8 +136,8 @@ def costs(held: Holding) -> Iterator[str]:
     seconds = sum(one.seconds for one in held.versions if one.key.is_data)
     trained = sum(one.seconds for one in held.of(keys.PRETRAINED_MODEL))
     yield (
-        f"removing them deletes {len(held.versions):,} versions and {len(held.runs):,} training runs, "
-        f"{held.bytes / 1e6:,.1f} MB. Making them took {seconds:,.0f} s for data, of which unchanged "
-        f"parts are reused, and {trained:,.0f} s for training, which begins anew, or with packing documents "
-        "before the first step that read them"
+        f"removing them deletes {counted(len(held.versions), 'versions')} and "
+        f"{counted(len(held.runs), 'training runs')}, {held.bytes / 1e6:,.1f} MB. Making them took "
+        f"{seconds:,.0f} s for data, of which unchanged parts are reused, and {trained:,.0f} s for training, "
+        "which begins anew, or with `packing: documents` before the first step that read them"
     )

@@ -11,6 +11,7 @@ from pipeline.store.cleanup.runs import Limits
 from pipeline.store.forgotten import of_all, requests
 from pipeline.store.store import Store
 from trainer.system import terminal
+from trainer.system.wording import counted
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +52,7 @@ def run(options: argparse.Namespace) -> None:
         return
     with terminal.doing("looking for what nothing needs"):
         garbage = gc.find(store, limits(options.keep))
-    with terminal.doing(f"removing {len(garbage):,} versions and runs"):
+    with terminal.doing(f"removing {counted(len(garbage), 'versions and runs')}"):
         removed = gc.remove(store, garbage) if options.delete else garbage
     for item in garbage:
         note = "" if item in removed else ", not removed: a run has used it since, or a process works on it"
@@ -85,8 +86,8 @@ def _delete_forgotten(store: Store) -> None:
     ended, going_on = events.forget(marks)
     pages = certificate.finish(store, ended, going_on, holding(store, gone, tokenizers))
     print(
-        f"deleted {len(found.versions):,} versions, {len(found.runs):,} training runs and the events of "
-        f"{len(ended):,} runs of Dagster"
+        f"deleted {counted(len(found.versions), 'versions')}, {counted(len(found.runs), 'training runs')} "
+        f"and the events of {counted(len(ended), 'runs')} of Dagster"
     )
     for run in going_on:
         print(f"not deleted: the events of Dagster's run {run[:8]}: repeat this once it has ended")

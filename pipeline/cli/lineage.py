@@ -24,6 +24,7 @@ from pipeline.store.keys import Key
 from pipeline.store.manifest import breakdown
 from pipeline.store.store import Store
 from trainer.system import terminal
+from trainer.system.wording import counted
 
 LABEL = 13  # characters of the labels on the left
 SHOWN = 12  # characters of a version
@@ -205,7 +206,7 @@ def _counts(counts: Mapping[str, int]) -> str:
     for name, count in counts.items():
         if "/" not in name:
             parts = [f"{part} {number:,}" for part, number in breakdown(counts, name).items()]
-            shown.append(f"{count:,} {name.replace('_', ' ')}" + (f" ({', '.join(parts)})" if parts else ""))
+            shown.append(counted(count, name.replace("_", " ")) + (f" ({', '.join(parts)})" if parts else ""))
     return ", ".join(shown)
 
 

@@ -21,6 +21,7 @@ from pipeline.start.written import check_may_write, recipe_text, write
 from pipeline.store import keys
 from pipeline.store.errors import did_you_mean
 from trainer.system import terminal
+from trainer.system.wording import counted
 
 UNREAD_SHOWN = 8  # files
 # Of the time, for a look at the folder, and for measuring the speed of the machine.
@@ -115,8 +116,11 @@ def _found(folder: Folder) -> list[str]:
     for name, (why, size) in list(folder.unread.items())[:UNREAD_SHOWN]:
         lines.append(f"not read: {tables.printable(name)} ({size / total:.0%} of the bytes): {why}")
     if more := len(folder.unread) - UNREAD_SHOWN:
-        lines += [f"not read: {more:,} more files"] if more > 0 else []
-    return [*lines, f"looked at {folder.sampled:,} of {folder.files:,} files in {folder.seconds:.1f} s"]
+        lines += [f"not read: {counted(more, 'more files')}"] if more > 0 else []
+    return [
+        *lines,
+        f"looked at {folder.sampled:,} of {counted(folder.files, 'files')} in {folder.seconds:.1f} s",
+    ]
 
 
 def _read_as(format: str, column: str | None, encoding: str) -> str:

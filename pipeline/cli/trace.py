@@ -23,6 +23,7 @@ from pipeline.steps.model.recital import Passage
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.store import Store
 from trainer.system import terminal
+from trainer.system.wording import counted
 
 TEXT_SHOWN, STEPS_SHOWN, DOCUMENTS, CHECKPOINTS = 200, 5, 3, 3
 EXPLAINED = (
@@ -152,7 +153,7 @@ def _alike(
     if not found:
         yield f"no document has {least:.0%} of it, or has {least:.0%} of its own text in it, {whose}"
         return
-    yield f"{len(found):,} documents {whose}, by 3-grams of words"
+    yield f"{counted(len(found), 'documents')} {whose}, by 3-grams of words"
     for one in found:
         shares = (
             f"Jaccard {one.jaccard:.2f}, has {one.holds:.0%} of the text, {one.held:.0%} of it is in the text"
@@ -169,7 +170,11 @@ def _checkpoints(readings: Sequence[Reading]) -> str:
     told = []
     for one in sorted(readings, key=lambda one: -(one.steps or 0)):
         through = f" through {one.through}" if one.through else ""
-        steps = "perhaps" if one.steps is None else f"at {one.steps:,} steps, {one.first:,} to {one.last:,}"
+        steps = (
+            "perhaps"
+            if one.steps is None
+            else f"at {counted(one.steps, 'steps')}, {one.first:,} to {one.last:,}"
+        )
         told.append(f"{one.checkpoint}{through} {steps}")
     more = f"; and {len(told) - CHECKPOINTS:,} more" if len(told) > CHECKPOINTS else ""
     return f"read by {'; '.join(told[:CHECKPOINTS])}{more}" if told else "no checkpoint on disk read it"
@@ -184,9 +189,10 @@ def _spans(searcher: Searcher, traced: Traced, least: int) -> Iterator[str]:
     if not traced.spans:
         yield f"no {least} tokens of it occur together {_whose(searcher)}"
         return
-    yield f"{traced.covered:.1%} of it in {len(traced.spans):,} spans {_whose(searcher)}"
+    yield f"{traced.covered:.1%} of it in {counted(len(traced.spans), 'spans')} {_whose(searcher)}"
     for span in traced.spans:
-        yield f"\n{span.tokens:,} tokens, {span.count:,} times: {tables.quoted(span.text, TEXT_SHOWN)}"
+        found = f"{span.tokens:,} tokens, {counted(span.count, 'times')}"
+        yield f"\n{found}: {tables.quoted(span.text, TEXT_SHOWN)}"
         for one in span.occurrences:
             called = tables.called(one.title, one.source)
             place = f"document {one.document} of {one.corpus} ({called}), token {one.token:,}"
@@ -230,13 +236,13 @@ def _longest(text: str, searchers: Sequence[Searcher], least: int) -> dict[str, 
 
 
 def _items(answer: Mapping[str, Any]) -> Iterator[str]:
-    yield f"{answer['texts']:,} texts, {answer['covered']:.1%} of a text covered"
+    yield f"{counted(answer['texts'], 'texts')}, {answer['covered']:.1%} of a text covered"
     yield from tables.counts((name, count) for name, count in answer.items() if name.startswith("with "))
     for number, row in enumerate(answer["items"]):
         if span := row["longest"]:
             documents = ", ".join(f"{one.document} of {one.corpus}" for one in span.occurrences)
             found = tables.quoted(span.text, TEXT_SHOWN)
-            yield f"\n{number}: {span.tokens} tokens, {span.count:,} times: {found}"
+            yield f"\n{number}: {span.tokens} tokens, {counted(span.count, 'times')}: {found}"
             yield f"  {documents}"
 
 

@@ -16,6 +16,7 @@ from pipeline.store.manifest import Version
 from pipeline.store.parquet import beginnings, read_table
 from pipeline.store.store import Store
 from trainer.system import figures
+from trainer.system.wording import counted
 
 REPORT = "dedup-2"
 BINS = 50
@@ -120,7 +121,7 @@ def draw(counts: np.ndarray, matrix: np.ndarray, corpora: Sequence[str]) -> byte
     bars.set(
         xlabel="exact Jaccard similarity to the document that stays",
         ylabel="documents",
-        title=f"{counts.sum():,} near duplicates",
+        title=counted(counts.sum(), "near duplicates"),
     )
     bars.grid(axis="y", alpha=0.25)
     bars.set_axisbelow(True)
@@ -130,7 +131,7 @@ def draw(counts: np.ndarray, matrix: np.ndarray, corpora: Sequence[str]) -> byte
     table.set(
         xlabel="for a document of",
         ylabel="removed from",
-        title=f"{matrix.sum():,} duplicates, exact and near",
+        title=f"{counted(matrix.sum(), 'duplicates')}, exact and near",
     )
     for (row, column), number in np.ndenumerate(matrix):
         dark = number and np.log1p(number) > 0.6 * np.log1p(matrix.max())

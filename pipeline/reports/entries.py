@@ -13,6 +13,7 @@ from pipeline.store import keys
 from pipeline.store.manifest import Version
 from pipeline.store.parquet import beginnings
 from pipeline.store.store import Store
+from trainer.system.wording import counted
 
 CHARACTERS = 400
 WIDTH = 100  # of the many signals of a kept document
@@ -42,7 +43,9 @@ def quoting(store: Store, place: Place, rows: Sequence[Row]) -> Iterator[str]:
     texts, names = _texts(store.current(keys.scrubbed(corpus)), part, ids), _named(store, place, ids)
     for row in rows:
         quoted = tables.printable(row["ngram"]).strip()
-        quotes = f"quotes {row['set']}: {quoted!r}, {row['rare']:.0%} rare, at {row['hits']} places"
+        quotes = (
+            f"quotes {row['set']}: {quoted!r}, {row['rare']:.0%} rare, at {counted(row['hits'], 'places')}"
+        )
         yield f"{names[row['id']]}\n{quotes}\n{texts[row['id']]}"
 
 
@@ -62,7 +65,7 @@ def duplicates(store: Store, corpora: Sequence[str], rows: Sequence[Row]) -> Ite
         gone, stays = (names.get(row[name], f"? {row[name]}") for name in ("id", "duplicate_of"))
         yield (
             f"removed {gone}: {row['reason']}, Jaccard {row['jaccard']:.3f}\n{removed}\n"
-            f"kept {stays}, which stands for {row['cluster']} documents\n{kept}"
+            f"kept {stays}, which stands for {counted(row['cluster'], 'documents')}\n{kept}"
         )
 
 

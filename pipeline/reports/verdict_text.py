@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pipeline.recipe.recipe import Recipe
 from pipeline.reports.variant_arms import Arm, Verdict
 from pipeline.steps.model.significance import ALIKE, FEWEST, LOOKS, UNKNOWN, WORSE, Difference, seeds_needed
+from trainer.system.wording import counted
 
 EXPLAINED = (
     "Differences are in bits per byte, below 0 where the second one is better. Intervals are over documents, "
@@ -118,7 +119,7 @@ def _cost(seeds: int, arms: Sequence[Arm], seconds: Sequence[float]) -> str:
     each = sum(seconds) / len(seconds)
     usd = [arm.usd for arm in arms if arm.usd is not None]
     price = f", {runs * sum(usd) / len(usd):.2f} USD" if usd else ""
-    return f" ({runs} runs, about {runs * each / 60:,.0f} minutes here{price})"
+    return f" ({counted(runs, 'runs')}, about {runs * each / 60:,.0f} minutes here{price})"
 
 
 def summary(arms: Mapping[str, Arm], found: Sequence[Verdict]) -> Iterator[dict[str, str]]:

@@ -16,6 +16,7 @@ from pipeline.start.look import Found
 from pipeline.start.reasons import choices, notes
 from pipeline.store.errors import PipelineError
 from trainer.system.durable import write_atomically
+from trainer.system.wording import counted
 
 MARK = "# Written by `python -m pipeline start`, which replaces this file as long as nobody changed it: "
 
@@ -75,7 +76,7 @@ def _lines(chosen: Chosen, directory: Path) -> Iterator[str]:
         yield f"  # Quality {why[f'quality of {reading.found.name}']}"
         yield f"  - {_flow(_corpus(reading, chosen, directory))}"
     if chosen.folder.unread:
-        yield f"  # {len(chosen.folder.unread):,} files cannot be read; `start` names them."
+        yield f"  # {counted(len(chosen.folder.unread), 'files')} cannot be read; `start` names them."
     yield ""
     yield f"raw: {{part_bytes: {chosen.part_bytes}}}  # bytes of text that are worked on at once"
     yield f"dedup: {{threshold: 0.8}}  # {why['duplicates']}"
@@ -121,7 +122,7 @@ def _lines(chosen: Chosen, directory: Path) -> Iterator[str]:
 def _about(reading: Reading) -> str:
     found = reading.found
     column = f", text in the column {found.shape.text_column!r}" if found.shape.text_column else ""
-    return f"{found.files:,} files with {found.text_bytes / 1e6:,.1f} MB of text{column}"
+    return f"{counted(found.files, 'files')} with {found.text_bytes / 1e6:,.1f} MB of text{column}"
 
 
 def _corpus(reading: Reading, chosen: Chosen, directory: Path) -> dict[str, Any]:

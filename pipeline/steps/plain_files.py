@@ -40,6 +40,7 @@ from pipeline.store.store import Store
 from pipeline.store.work import Work
 from trainer.system.durable import sync, write_atomically
 from trainer.system.prefetch import ahead, in_threads
+from trainer.system.wording import counted
 
 CORPUS = "files"
 PART = "part"
@@ -254,7 +255,7 @@ class Documents:
                 first = f"; the first: {where}: {one.reason}, {one.detail}"
             raise NoDocumentError(
                 f"no document in {', '.join(self._source.config.paths)}: "
-                f"{self.rejects.counts['set_aside']:,} rows or files set aside{first}"
+                f"{counted(self.rejects.counts['set_aside'], 'rows or files')} set aside{first}"
             )
 
     def stored(self, part_batches: int) -> tuple[Store, Version]:

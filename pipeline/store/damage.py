@@ -14,6 +14,7 @@ from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.file_hashes import NAME, FileHashes, seen
 from pipeline.store.files import MANIFEST, StoredFile
 from pipeline.store.manifest import Version
+from trainer.system.wording import counted
 
 OTHER_HASH = "is corrupt: its sha256 differs from the manifest"
 SHOWN = 3
@@ -89,7 +90,7 @@ def inspect(version: Version, hashes: FileHashes, look: Look) -> Inspection:
 
 def described(damage: Sequence[Damage]) -> str:
     """The first damaged files in words."""
-    more = f" and {len(damage) - SHOWN:,} more files" if len(damage) > SHOWN else ""
+    more = f" and {counted(len(damage) - SHOWN, 'more files')}" if len(damage) > SHOWN else ""
     return "; ".join(map(str, damage[:SHOWN])) + more
 
 

@@ -34,6 +34,7 @@ from trainer.system.errors import RESUMABLE, TrainerError, in_every_process
 from trainer.system.prefetch import ahead
 from trainer.system.run_directory import RunDirectory
 from trainer.system.signals import StoppedEarlyError, StopSignals
+from trainer.system.wording import counted
 
 DONE = 0
 
@@ -78,7 +79,7 @@ def _run(
     profile: bool,
 ) -> int:
     append_log_to = stack.enter_context(log_file()) if world.is_main else None
-    with terminal.doing(f"reading the tokens of {len(config.data.corpora)} corpora"):
+    with terminal.doing(f"reading the tokens of {counted(len(config.data.corpora), 'corpora')}"):
         plan = resolve(config, world)
     world.from_main(lambda: stack.enter_context(directory.locked()))
     with terminal.doing("looking for a checkpoint to resume from"):

@@ -26,6 +26,7 @@ from trainer.run.resolve import Plan
 from trainer.system import terminal
 from trainer.system.durable import write_atomically
 from trainer.system.errors import TrainerError
+from trainer.system.wording import counted
 
 DTYPE = np.dtype("<f4")
 # Of the settings of a run, those that decide the log-probabilities.
@@ -55,7 +56,7 @@ class Reference:
         path, pairs = path_of(config.run_dir, plan.identity), [part.rows.num_pieces for part in parts]
         if world.any(not (path.is_file() and path.stat().st_size == sum(pairs) * 2 * DTYPE.itemsize)):
             started = time.perf_counter()
-            with terminal.doing(f"computing the reference of {sum(pairs):,} pairs"):
+            with terminal.doing(f"computing the reference of {counted(sum(pairs), 'pairs')}"):
                 found = [scores(model, part, config, plan.precision, world)[:, :2] for part in parts]
             values = torch.cat(found).float().cpu().numpy().astype(DTYPE)
             if world.is_main:

@@ -21,6 +21,7 @@ from trainer.system.durable import atomic_directory
 from trainer.system.errors import TrainerError
 from trainer.system.history import MERGED, RunHistory, checkpoint_sha256
 from trainer.system.run_directory import RunDirectory
+from trainer.system.wording import counted
 
 UNSHARED = {"state": None}  # no training reaches a mean
 REFERENCE = "reference"  # of preferences, against which they are measured
@@ -113,7 +114,8 @@ def _read(checkpoints: Sequence[Path], weights: Sequence[float] | None) -> list[
         raise TrainerError("a mean needs at least two checkpoints: name more, or raise --last")
     if weights is not None and len(weights) != len(checkpoints):
         raise TrainerError(
-            f"--weights has {len(weights)} numbers for {len(checkpoints)} checkpoints: give one for each"
+            f"--weights has {counted(len(weights), 'numbers')} for {len(checkpoints)} checkpoints: give one "
+            "for each"
         )
     for weight in weights or ():
         if not 0 < weight < math.inf:

@@ -17,6 +17,7 @@ from pipeline.store.forgotten import Request, now
 from pipeline.store.keys import FORGOTTEN
 from pipeline.store.store import Store
 from trainer.system.durable import write_atomically
+from trainer.system.wording import counted
 
 CERTIFICATE = "certificate.json"
 PAGE = "certificate.html"
@@ -133,17 +134,19 @@ def sentences(facts: Mapping[str, Any]) -> list[str]:
     these = "This document" if number == 1 else "These documents"
     models = len({one["checkpoint"].partition("-")[0] for one in facts["read by"]})
     found = [
-        f"On {facts['asked'][:DAY]} the removal of {_many(number, 'document')} from {corpora} was asked for, "
-        f"for this reason: {facts['reason']}.",
+        f"On {facts['asked'][:DAY]} the removal of {counted(number, 'documents')} from {corpora} was asked "
+        f"for, for this reason: {facts['reason']}.",
         f"{these} will not be read from the source again.",
-        f"{_many(models, 'model')} had been trained on such text." if models else "No model had read them.",
+        f"{counted(models, 'models')} had been trained on such text."
+        if models
+        else "No model had read them.",
     ]
     if places := facts.get("copies under other ids"):
         copied = [f"{what} in {place}" for place, whats in places.items() for what in whats]
         found.append(f"Under other ids, and not part of the request, there then was {', '.join(copied)}.")
     if deleted := facts.get("deleted"):
         left = len(facts["still found"])
-        rest = f"{_many(left, 'place')} that still hold some are listed below" if left else "none are left"
+        rest = f"{counted(left, 'places')} that still hold some are listed below" if left else "none are left"
         gone = _held(deleted["versions"], deleted["runs"])
         found.append(f"On {deleted['at'][:DAY]} {gone} that held them were deleted from this store; {rest}.")
     else:
@@ -153,11 +156,7 @@ def sentences(facts: Mapping[str, Any]) -> list[str]:
 
 
 def _held(versions: Collection[str], runs: Collection[str]) -> str:
-    return f"{_many(len(versions), 'stored version')} and {_many(len(runs), 'training run')}"
-
-
-def _many(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+    return f"{counted(len(versions), 'stored versions')} and {counted(len(runs), 'training runs')}"
 
 
 def _cell(value: Any) -> str:

@@ -15,6 +15,7 @@ from pipeline.steps.lineage.treated_text import treated
 from pipeline.store.engines.local import Engine
 from pipeline.store.forgotten import of_all, requests
 from pipeline.store.manifest import Version
+from trainer.system.wording import counted
 
 LIMIT = 10  # documents that are shown
 SHORTEST = 10  # words of a text
@@ -69,7 +70,8 @@ class NearSearcher:
             return index
         size, documents = scrubbed.counts["text_bytes"], scrubbed.counts["documents"]
         seconds, made = size / passage_index.BYTES_PER_SECOND, passage_index.BYTES_PER_BYTE * size / 1e6
-        say(f"making {work.key}: {documents:,} documents, {made:,.1f} MB, {seconds:,.0f} s of one core")
+        number = counted(documents, "documents")
+        say(f"making {work.key}: {number}, {made:,.1f} MB, {seconds:,.0f} s of one core")
         with store.in_progress():
             return passage_index.index(store, engine, scrubbed)
 

@@ -21,6 +21,7 @@ from pipeline.store import keys
 from pipeline.store.engines.local import Engine
 from pipeline.store.errors import PipelineError
 from pipeline.store.manifest import Version
+from trainer.system.wording import counted
 
 LEAST = 16  # tokens of a span; of text that was not trained on, 13 were the most that a book shared
 NOTHING = f"no {LEAST} tokens of it are in the training text"
@@ -66,7 +67,9 @@ class Span:
         """Its length, how often it occurs, and where first."""
         first = self.occurrences[0]
         where = f"first in document {first.document} of corpus {first.corpus}"
-        return f"{self.tokens:,} tokens of it are in the training text {self.count:,} times, {where}"
+        return (
+            f"{self.tokens:,} tokens of it are in the training text {counted(self.count, 'times')}, {where}"
+        )
 
 
 @dataclass(frozen=True)

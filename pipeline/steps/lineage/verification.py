@@ -21,6 +21,7 @@ from pipeline.store.manifest import Version
 from pipeline.store.store import Store, StoreError
 from pipeline.store.training_runs import checkpoint_name
 from pipeline.store.variant_seeds import BASE
+from trainer.system.wording import counted
 
 CHECKPOINT = "checkpoint"
 
@@ -55,7 +56,7 @@ class Verification:
             return f"{len(self.damaged):,} of {self.looked_at:,} versions and checkpoints are damaged"
         return (
             f"nothing is damaged in {self.looked_at:,} versions and checkpoints: manifests, the sizes of "
-            f"{self.files:,} files, and the hashes of {self.read:,} that were read now"
+            f"{counted(self.files, 'files')}, and the hashes of {self.read:,} that were read now"
         )
 
 

@@ -22,6 +22,7 @@ from pipeline.store.work import Work
 from trainer.config import load_run_config
 from trainer.system.history import NAME_LENGTH, RunHistory, checkpoint_sha256
 from trainer.system.run_directory import RunDirectory
+from trainer.system.wording import counted
 
 VERSION = "merge-1"
 
@@ -85,8 +86,8 @@ def last(store: Store, run: str, number: int) -> list[Path]:
     if number < 2 or len(saved) < number:
         steps = ", ".join(map(str, history.checkpoints())) or "none"
         raise CheckpointGoneError(
-            f"--last {number}: run {history.name} has {len(saved)} checkpoints on disk (steps {steps}), and "
-            "a mean needs at least 2"
+            f"--last {number}: run {history.name} has {counted(len(saved), 'checkpoints')} on disk "
+            f"(steps {steps}), and a mean needs at least 2"
         )
     return saved[-number:]
 

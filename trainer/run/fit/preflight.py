@@ -20,6 +20,7 @@ from trainer.run.fit.hardware import free_memory
 from trainer.run.fit.memory import Footprint, copies_with_averages, is_ample
 from trainer.run.records import sinks
 from trainer.system.errors import TrainerError
+from trainer.system.wording import counted
 
 BLOCK_TOKENS = 1 << 20
 # Shards whose content is known are sampled: this many of them, this many tokens each.
@@ -175,7 +176,7 @@ def _check_disk(config: RunConfig) -> None:
     free = shutil.disk_usage(next(filter(Path.exists, (directory, *directory.parents)))).free
     if needed > free:
         raise TrainerError(
-            f"{config.run_dir}: {free / 1e6:,.0f} MB free, but {missing} checkpoints of "
+            f"{config.run_dir}: {free / 1e6:,.0f} MB free, but {counted(missing, 'checkpoints')} of "
             f"{needed / missing / 1e6:,.0f} MB will be written. Free some space, lower "
             "training.checkpoint.keep_last"
             + (", set training.checkpoint.optimizer to newest" if wanted.optimizer == "all" else "")

@@ -85,7 +85,7 @@ def test_what_read_a_document_is_shown_and_gone_afterwards(trained: tuple[Store,
     (page,) = store.root.glob("forgotten/*/certificate.html")
     assert "1 training run that hold them are still to be deleted." in page.read_text()
     deleted = said("gc", "--forgotten")
-    assert "1 training runs" in deleted and "not reached" in deleted
+    assert "1 training run and" in deleted and "not reached" in deleted
     assert not bytes_with(store.root, *traces)
     assert not run.exists() and not list(store.newest_first(keys.token_index("first")))
     assert not list(store.newest_first(keys.passage_index("first"))) and not passages.path.exists()

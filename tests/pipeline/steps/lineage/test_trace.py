@@ -401,7 +401,7 @@ def test_a_document_tells_its_first_and_last_step_and_what_removing_it_would_rem
     assert steps and (found["steps"], found["first"], found["last"]) == (len(steps), steps[0], steps[-1])
     shown = said("lineage", "--document", held.document)
     assert f"{held.document}: in the training text" in shown and "removing" in shown
-    assert "1 training runs" in shown and f"token_index/{held.corpus}" in shown
+    assert "1 training run, " in shown and f"token_index/{held.corpus}" in shown
 
 
 def test_the_samples_of_a_checkpoint_are_written_again_and_traced(
