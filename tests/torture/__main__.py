@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from performance.harness.sidebyside import record
-from tests.torture import faults, processes, services
+from tests.torture import branches, faults, processes, services
 from tests.torture.world import FindingError, World
 
 WORKERS = 2
@@ -37,6 +37,7 @@ SCENARIOS = {
         processes.collected,
         processes.jumping_clock,
         processes.interrupted_training,
+        branches.branched,
         services.bad_bucket,
         services.lost_node,
     )

@@ -126,9 +126,9 @@ class World:
         given = [str(self.project.write_recipe()), str(store or self.store), json.dumps(overrides), *options]
         return self.python("tests.torture.chain", *given, environment=environment)
 
-    def train(self, run_dir: Path) -> "subprocess.Popen[str]":
+    def train(self, run_dir: Path, *changes: str) -> "subprocess.Popen[str]":
         """A training on the token shards of the unchanged recipe."""
-        return self.python("trainer", "training.yaml", f"run_dir={run_dir}")
+        return self.python("trainer", "training.yaml", f"run_dir={run_dir}", *changes)
 
     def python(
         self, module: str, *arguments: str, environment: Mapping[str, str] | None = None
