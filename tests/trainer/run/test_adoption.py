@@ -131,14 +131,15 @@ def place(settings: dict[str, Any], tmp_path: Path) -> Place:
     return Place(settings, tmp_path)
 
 
-# Some moments, and as slow tests the others; the run has no checkpoint yet, or one of its own.
-QUICK = (False, 31)
-SLOW = [pytest.param(own, every, marks=pytest.mark.slow) for every in (1, 6) for own in (False, True)]
+# Some moments, and as slow tests the others; the run has no checkpoint yet, or one of its own. The first of
+# these is amid what is read of the other run.
+QUICK = (False, 19, 31)
+SLOW = [pytest.param(own, 1, every, marks=pytest.mark.slow) for every in (1, 6) for own in (False, True)]
 
 
-@pytest.mark.parametrize("own, every", [QUICK, *SLOW[:2]])
-def test_killed_at_any_moment(place: Place, own: bool, every: int) -> None:
-    for moment in range(1, place.operations(own) + 5, every):
+@pytest.mark.parametrize("own, first, every", [QUICK, *SLOW[:2]])
+def test_killed_at_any_moment(place: Place, own: bool, first: int, every: int) -> None:
+    for moment in range(first, place.operations(own) + 5, every):
         place.restore(own)
         assert place.go_on(moment) == -signal.SIGKILL
         checkpoints = place.runs / "long" / "checkpoints"
@@ -149,9 +150,9 @@ def test_killed_at_any_moment(place: Place, own: bool, every: int) -> None:
         assert not list(checkpoints.glob(".*"))
 
 
-@pytest.mark.parametrize("own, every", [QUICK, *SLOW[2:]])
-def test_the_other_run_changes_at_any_moment(place: Place, own: bool, every: int) -> None:
-    for moment in range(1, place.operations(own) + 2, every):
+@pytest.mark.parametrize("own, first, every", [QUICK, *SLOW[2:]])
+def test_the_other_run_changes_at_any_moment(place: Place, own: bool, first: int, every: int) -> None:
+    for moment in range(first, place.operations(own) + 2, every):
         for disturb in (drop_optimizer, retire, collect, delete):
             place.restore(own)
             assert place.go_on(moment, disturb) == DONE, (moment, disturb)
