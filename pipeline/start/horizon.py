@@ -18,7 +18,7 @@ FINISHING, RESTARTING = 4.2, 3.0
 # For a restart: share of the time by which the end must be missed, how many times what it costs a shorter
 # training must save, and the share by which a longer one must grow.
 MISSED, SAVED, GROWN = 0.04, 2.0, 0.1
-LEAD_SECONDS = 2.0  # that a trainer takes to notice that it shall stop
+LEAD_SECONDS = 2.0  # that a trainer takes to stop, and a step at least
 
 
 @dataclass(frozen=True)
@@ -65,17 +65,21 @@ class Standing:
 
     def fitting(self, planned: Horizon) -> Horizon:
         """The horizon in place of the `planned` one with which a restart comes nearest to the deadline."""
+        return planned.resized(self._wanted, min(self.tokens, planned.stable))
+
+    @property
+    def _wanted(self) -> float:
+        """The tokens with which a restart would end in time."""
         room = -self.late(self.tokens) - RESTARTING * self.program_seconds
-        reached = min(self.tokens, planned.stable)
-        return planned.resized(self.tokens + room / self.seconds_a_token, reached)
+        return self.tokens + room / self.seconds_a_token
 
     def must_change(self, planned: Horizon) -> bool:
         """Whether this is the last moment for another horizon, and the end nears the deadline with it."""
         late, fitting = self.late(planned.tokens), self.fitting(planned)
-        reached = self.tokens + LEAD_SECONDS / self.seconds_a_token
+        reached = self.tokens + max(LEAD_SECONDS / self.seconds_a_token, planned.batch)
         sooner = (planned.tokens - fitting.tokens) * self.seconds_a_token
         if late > MISSED * self.given:
             worth = sooner > SAVED * RESTARTING * self.program_seconds
-            return worth and reached >= fitting.stable
+            return worth and reached >= planned.resized(self._wanted, reached=0).stable
         longer = late < -MISSED * self.given and fitting.tokens > (1 + GROWN) * planned.tokens
         return longer and reached >= planned.stable > self.tokens

@@ -12,8 +12,7 @@ import yaml
 from pipeline.start.following import Following
 from pipeline.start.horizon import AIM, FINISHING, RESTARTING, Horizon, Standing
 
-# Of an idle machine: seconds that a program takes to start, and tokens a second.
-PROGRAM, SPEED = 6.0, 9_000.0
+PROGRAM = 6.0  # seconds that one takes to start on an idle machine
 BATCH = 2_048
 
 
@@ -30,25 +29,24 @@ class Machine:
             self.now, seconds = self.now + step * self.load(self.now), seconds - step
 
 
-def ended(given: float, load: Callable[[float], float], planned: Horizon) -> tuple[float, int]:
+def ended(given: float, load: Callable[[float], float], planned: Horizon, speed: float) -> tuple[float, int]:
     """When a start ends that trains for as long as was `planned`, and how often it changed that."""
-    machine, tokens, changes = Machine(load), 0.0, 0
+    machine, tokens, changes = Machine(load), 0, 0
     machine.works(3 * PROGRAM)
     while True:
         following = Following(Path(), "", 0.0, PROGRAM, clock=lambda: machine.now)
         began = machine.now
         machine.works(PROGRAM)
         following.program_seconds = math.sqrt(PROGRAM * (machine.now - began))
-        while tokens < planned.tokens:
-            before = machine.now
-            machine.works(0.5)
-            tokens += 0.5 * SPEED
+        stops = False
+        while tokens < planned.tokens and not stops:
+            machine.works(planned.batch / speed)
+            tokens += planned.batch
             if not following.pace or machine.now - following.pace[-1][0] >= 5:
-                following.pace.append((machine.now, int(tokens)))
+                following.pace.append((machine.now, tokens))
             standing = following.standing(given - machine.now, given, FINISHING)
-            if standing and machine.now > before and standing.must_change(planned):
-                break
-        else:
+            stops = standing is not None and standing.must_change(planned)
+        if standing is None or not stops:
             machine.works(FINISHING * PROGRAM)
             return machine.now, changes
         planned, changes = replace(standing, tokens=tokens).fitting(planned), changes + 1
@@ -67,11 +65,14 @@ LOADS: dict[str, Callable[[float], float]] = {
 
 
 @pytest.mark.parametrize("given", [600.0, 1_800.0, 7_200.0])
+@pytest.mark.parametrize(("batch", "speed"), [(2_048, 9_000.0), (2_048, 700.0), (32_768, 9_000.0)])
 @pytest.mark.parametrize("load", LOADS)
-def test_everything_ends_at_the_deadline_whatever_the_load(given: float, load: str) -> None:
+def test_everything_ends_at_the_deadline_whatever_the_load(
+    given: float, batch: int, speed: float, load: str
+) -> None:
     seconds = AIM * given - (4 + FINISHING) * PROGRAM
-    planned = Horizon(int(seconds * SPEED // BATCH) * BATCH, BATCH, 10**9, 40 * BATCH)
-    end, changes = ended(given, LOADS[load], planned)
+    planned = Horizon(int(seconds * speed // batch) * batch, batch, 10**9 * batch, 10 * batch)
+    end, changes = ended(given, LOADS[load], planned, speed)
     assert 0.9 * given <= end <= 1.1 * given
     assert changes <= 2
     if load == "idle":

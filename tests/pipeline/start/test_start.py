@@ -13,7 +13,7 @@ from pipeline.recipe.recipe import Recipe
 from pipeline.sources import open_source
 from pipeline.sources.source import Rejected
 from pipeline.start import speed
-from pipeline.start.choose import Wishes, choose
+from pipeline.start.choose import MOST_TUNING_EPOCHS, Wishes, choose
 from pipeline.start.jobs import FailedJobError, execute
 from pipeline.start.look import Folder, NothingReadableError, look
 from pipeline.start.reasons import notes
@@ -173,6 +173,9 @@ def test_conversations_are_learnt_after_the_text_where_chat_is_asked_for(tmp_pat
     recipe, _ = recipe_of(folder, Wishes(3600.0, chat=True))
     assert recipe.post_training.sft is not None
     assert recipe.post_training.sft.corpora[0].source.format == "chat"  # type: ignore[attr-defined]
+    chosen = choose(look(folder), Wishes(3600.0, chat=True), fixed_speed())
+    long, short = (chosen.tuned_for(seconds, 1_000).tuning_epochs for seconds in (10_000, 2))
+    assert 0.01 < short < 1 < long == MOST_TUNING_EPOCHS
     (folder / "chats.jsonl").unlink()
     without = choose(look(folder), Wishes(60.0, chat=True), fixed_speed())
     assert any("no conversations" in note for note in notes(without))
