@@ -3,6 +3,7 @@
 The checks run inside the step of their asset, because a separate step would take half as long again.
 """
 
+import inspect
 import logging
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -13,6 +14,7 @@ import dagster as dg
 
 from pipeline.assets.operations.console import STOPPED
 from pipeline.assets.operations.resources import PipelineResources
+from pipeline.assets.used_recipe import UsedRecipe
 from pipeline.steps.checks import Check, Subject, of_key
 from pipeline.store.errors import PipelineError
 from pipeline.store.keys import Key
@@ -23,7 +25,6 @@ log = logging.getLogger(__name__)
 # Dagster calls references to code and observable sources beta, and would say so for each at every start.
 warnings.filterwarnings("ignore", category=dg.BetaWarning)
 
-GPU_POOL = "gpu"  # one at a time: dagster.yaml
 Arguments = ParamSpec("Arguments")
 Outcome = TypeVar("Outcome")
 
@@ -32,16 +33,12 @@ class StoppedError(dg.DagsterExecutionInterruptedError):
     """Somebody stopped the run; the message says what is saved."""
 
 
-def asset_key(key: Key, section: str = "") -> dg.AssetKey:
-    """Dagster's key of the asset that the store keeps under `key`, in a section of `post_training`."""
-    return dg.AssetKey([*([section] if section else []), *key.split("/")])
-
-
 def asset(
     key: Key,
     deps: Iterable[Key],
     version: str | None,
     description: str,
+    used: UsedRecipe,
     kinds: Iterable[str] = ("pytorch",),
     group: str = "model",
     pool: str | None = None,
@@ -59,32 +56,48 @@ def asset(
         code = (made_by or function).__code__
         # Dagster's own `with_source_code_references` would name the file of the decorator.
         place = dg.LocalFileCodeReference(file_path=code.co_filename, line_number=code.co_firstlineno)
-        own = asset_key(key, section)
+        own = used.asset(key, section)
         checks = [
             dg.AssetCheckSpec(check.name, asset=own, blocking=check.blocking, description=check.description)
             for check in of_key(key)
         ]
         return dg.asset(
             key=own,
-            deps={*(asset_key(read, section) for read in deps), *before},
-            group_name=section or group,
+            deps={*(used.asset(read, section) for read in deps), *before},
+            group_name=used.name(section or group),
             kinds=set(kinds),
             code_version=version,
             check_specs=checks,
             description=description,
             pool=pool,
             metadata={"dagster/code_references": dg.CodeReferencesMetadataValue(code_references=[place])},
-        )(user_errors_as_failures(_shown(_in_section(function, section), "/".join(own.path))))
+        )(user_errors_as_failures(_shown(given(used, section)(function), "/".join(own.path))))
 
     return declared
 
 
-def _in_section(function: Callable[..., Outcome], section: str) -> Callable[..., Outcome]:
-    @wraps(function)
-    def run(*args: Any, workshop: PipelineResources, **kwargs: Any) -> Outcome:
-        return function(*args, workshop=workshop.of(section), **kwargs)
+def given(used: UsedRecipe, section: str = "") -> Callable[[Callable[..., Outcome]], Callable[..., Outcome]]:
+    """Gives a function of Dagster's the workshop of a recipe, in a section of its `post_training`. Dagster
+    takes the key of a resource from the name of a parameter, and each recipe has a resource of its own.
+    """
 
-    return run
+    def renamed(function: Callable[..., Outcome]) -> Callable[..., Outcome]:
+        @wraps(function)
+        def run(*args: Any, **kwargs: Any) -> Outcome:
+            workshop = kwargs.pop(used.workshop)
+            return function(*args, workshop=workshop.of(section), **kwargs)
+
+        names = {"workshop": used.workshop}
+        signature = inspect.signature(function)
+        parameters = [
+            one.replace(name=names.get(one.name, one.name), kind=one.kind)
+            for one in signature.parameters.values()
+        ]
+        run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {names.get(name, name): kind for name, kind in run.__annotations__.items()}
+        return run
+
+    return renamed
 
 
 def _shown(function: Callable[Arguments, Outcome], step: str) -> Callable[Arguments, Outcome]:
@@ -99,10 +112,10 @@ def _shown(function: Callable[Arguments, Outcome], step: str) -> Callable[Argume
 def check_results(workshop: PipelineResources, version: Version) -> Iterator[dg.AssetCheckResult]:
     """Runs the checks of a version, and also logs each failure."""
     subject = Subject(version, workshop.store, workshop.recipe)
-    return (_result(check, subject) for check in of_key(version.key))
+    return (_result(check, subject, workshop.used) for check in of_key(version.key))
 
 
-def _result(check: Check, subject: Subject) -> dg.AssetCheckResult:
+def _result(check: Check, subject: Subject, used: UsedRecipe) -> dg.AssetCheckResult:
     with terminal.doing(f"{subject.version.key}: checking {check.name.replace('_', ' ')}"):
         found = check.look(subject)
     if not found.passed:
@@ -111,7 +124,7 @@ def _result(check: Check, subject: Subject) -> dg.AssetCheckResult:
         passed=found.passed,
         check_name=check.name,
         severity=dg.AssetCheckSeverity.ERROR if check.blocking else dg.AssetCheckSeverity.WARN,
-        description=found.message,
+        description=used.meant(found.message),
         metadata=found.numbers,
     )
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import dagster as dg
 
-from pipeline.assets.asset import asset_key
 from pipeline.assets.metadata import materialized, table
+from pipeline.assets.used_recipe import CHECKPOINT, OWN, UsedRecipe
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps.lineage.checkpoints import Checkpoint, planned, read
 from pipeline.steps.stages import final_assets
@@ -22,12 +22,6 @@ from pipeline.store.store import Store
 from pipeline.store.training_runs import saved_steps
 from trainer.system.history import RunHistory, perplexity
 
-CHECKPOINTS = dg.DynamicPartitionsDefinition(name="checkpoints")  # every step that was ever saved
-ON_DISK = dg.DynamicPartitionsDefinition(name="checkpoints_on_disk")
-EVALUATIONS = dg.DynamicPartitionsDefinition(name="checkpoint_evaluations")  # evaluated, or still on disk
-KEY = dg.AssetKey("checkpoint")
-EVALUATION_KEY = dg.AssetKey(keys.CHECKPOINT_EVALUATION)
-BENCHMARKS_KEY = dg.AssetKey(keys.BENCHMARKS)
 SHOWN = 12  # characters of a version
 BRANCHES = "trainings that went on from here"
 WIDTH = 76  # characters of a line that the page shows whole
@@ -47,13 +41,13 @@ OPTIMIZER_KEPT = {
 SCORES = {"loss": "training loss", "validation_loss": "validation loss", "bits_per_byte": "bits per byte"}
 
 
-def checkpoint_spec(recipe: Recipe) -> dg.AssetSpec:
+def checkpoint_spec(recipe: Recipe, used: UsedRecipe) -> dg.AssetSpec:
     """The asset `checkpoint`: training adds an entry for each saved step, nothing else materializes it."""
     return dg.AssetSpec(
-        KEY,
-        deps=[asset_key(key) for key in (keys.TOKENIZER, *final_assets(recipe))],
-        partitions_def=CHECKPOINTS,
-        group_name="model",
+        used.asset(CHECKPOINT),
+        deps=[used.asset(key) for key in (keys.TOKENIZER, *final_assets(recipe))],
+        partitions_def=used.checkpoints,
+        group_name=used.name("model"),
         kinds={"pytorch"},
         code_version=plan.VERSION,
         description="One entry for each saved step of each training run, with its scores, its text samples "
@@ -66,20 +60,23 @@ def record(
     run: plan.Run,
     message: Mapping[str, Any],
     samples: Sequence[Mapping[str, Any]],
+    used: UsedRecipe,
 ) -> None:
     """Adds the entry of a checkpoint that the trainer reports, with its text samples, unless it is recorded
     already with the same content.
     """
     key = f"{run.name}-{message['step']:08d}"
-    context.instance.add_dynamic_partitions(CHECKPOINTS.name or "", [key])
-    if not _is_recorded(context.instance, key, message):
-        _log_entry(context, run, key, message, samples)
-    update_weights(context.instance, Store(run.config.run_dir.parents[1]))
+    context.instance.add_dynamic_partitions(used.checkpoints.name or "", [key])
+    filters = dg.AssetRecordsFilter(used.asset(CHECKPOINT), asset_partitions=[key])
+    if not _is_recorded(context.instance, filters, message):
+        _log_entry(context, run, key, message, samples, used)
+    update_weights(context.instance, Store(run.config.run_dir.parents[1]), used)
 
 
-def _is_recorded(instance: dg.DagsterInstance, key: str, message: Mapping[str, Any]) -> bool:
+def _is_recorded(
+    instance: dg.DagsterInstance, filters: dg.AssetRecordsFilter, message: Mapping[str, Any]
+) -> bool:
     """Whether the checkpoint has an entry with this content. Not if it was noted as deleted and is back."""
-    filters = dg.AssetRecordsFilter(KEY, asset_partitions=[key])
     entries = instance.fetch_materializations(filters, limit=1).records
     entry = entries[0].asset_materialization if entries else None
     if entry is None:
@@ -96,16 +93,20 @@ def _log_entry(
     key: str,
     message: Mapping[str, Any],
     samples: Sequence[Mapping[str, Any]],
+    used: UsedRecipe,
 ) -> None:
     path = Path(message["path"])  # it may have been deleted meanwhile
     saved = read(path) if (path / "lineage.json").is_file() else planned(run.config, message["step"])
-    upstream = {f"dagster/input_data_version/{name}": version for name, version in run.work.inputs.items()}
+    upstream = {
+        f"dagster/input_data_version/{used.asset(name).to_user_string()}": version
+        for name, version in run.work.inputs.items()
+    }
     metadata = {
-        **({"samples": samples_shown(_traced(saved, samples))} if samples else {}),
+        **({"samples": samples_shown(_traced(saved, samples, used))} if samples else {}),
         **scores(smoothed(message, run.config.run_dir)),
         "step": message["step"],
         "tokens": message["tokens"],
-        **_lineage(saved),
+        **_lineage(saved, used),
         "on disk": "yes",
         **(
             {"weights": saved.mean}
@@ -117,7 +118,7 @@ def _log_entry(
     }
     context.log_event(
         dg.AssetMaterialization(
-            KEY,
+            used.asset(CHECKPOINT),
             partition=key,
             metadata=metadata,
             tags={
@@ -129,7 +130,9 @@ def _log_entry(
     )
 
 
-def _traced(saved: Checkpoint, samples: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+def _traced(
+    saved: Checkpoint, samples: Sequence[Mapping[str, Any]], used: UsedRecipe
+) -> Sequence[Mapping[str, Any]]:
     """The samples, each with the longest span that it has from training text, where that has an index."""
     from pipeline.steps.lineage import readers, trace  # here, because it loads compiled kernels
 
@@ -138,7 +141,7 @@ def _traced(saved: Checkpoint, samples: Sequence[Mapping[str, Any]]) -> Sequence
         spans = [searcher.trace(sample["text"], trace.LEAST, 1).longest for sample in samples]
     except PipelineError:  # no index yet, or shards that are gone: the samples are shown all the same
         return samples
-    command = f"`python -m pipeline trace --samples {saved.name}`"
+    command = used.meant(f"`python -m pipeline trace --samples {saved.name}`")
     told = [wrap(span.described if span else trace.NOTHING, WIDTH) for span in spans]
     return [
         {**sample, "origin": "  \n".join([*lines, command])}  # Markdown breaks a line after two spaces
@@ -146,7 +149,9 @@ def _traced(saved: Checkpoint, samples: Sequence[Mapping[str, Any]]) -> Sequence
     ]
 
 
-def note_branch(context: dg.AssetExecutionContext, run: plan.Run, trunk: Mapping[str, Any]) -> None:
+def note_branch(
+    context: dg.AssetExecutionContext, run: plan.Run, trunk: Mapping[str, Any], used: UsedRecipe
+) -> None:
     """Says that a training goes on from a checkpoint of another run: in the log, and in the entry of that
     checkpoint, which lists all that do.
     """
@@ -155,7 +160,8 @@ def note_branch(context: dg.AssetExecutionContext, run: plan.Run, trunk: Mapping
         f"{trunk['tokens']:,} tokens are trained already"
     )
     name = f"{trunk['run']}-{trunk['step']:08d}"
-    filters = dg.AssetRecordsFilter(KEY, asset_partitions=[name])
+    asset = used.asset(CHECKPOINT)
+    filters = dg.AssetRecordsFilter(asset, asset_partitions=[name])
     found = context.instance.fetch_materializations(filters, limit=1).records
     entry = found[0].asset_materialization if found else None
     if entry is None:  # Dagster does not know the trunk
@@ -165,7 +171,7 @@ def note_branch(context: dg.AssetExecutionContext, run: plan.Run, trunk: Mapping
     if run.config.name not in known:
         metadata = {**entry.metadata, BRANCHES: ", ".join([*known, run.config.name])}
         context.log_event(
-            dg.AssetMaterialization(KEY, partition=name, metadata=metadata, tags=dict(entry.tags or {}))
+            dg.AssetMaterialization(asset, partition=name, metadata=metadata, tags=dict(entry.tags or {}))
         )
 
 
@@ -185,7 +191,7 @@ def add_entry(
     context.log_event(dg.AssetMaterialization(asset, partition=checkpoint, metadata=metadata, tags=tags))
 
 
-def update_weights(instance: dg.DagsterInstance, store: Store) -> list[str]:
+def update_weights(instance: dg.DagsterInstance, store: Store, used: UsedRecipe = OWN) -> list[str]:
     """Compares the checkpoints that Dagster knows with those on disk: brings the partitions to evaluate up to
     date, and notes on each entry whose weights were deleted that they were. Returns the names of those on
     disk.
@@ -193,20 +199,21 @@ def update_weights(instance: dg.DagsterInstance, store: Store) -> list[str]:
     # Before the disk is read, so that a step that is saved in between is not taken for a deleted one.
     known, listed, evaluations = (
         set(instance.get_dynamic_partitions(partitions.name or ""))
-        for partitions in (CHECKPOINTS, ON_DISK, EVALUATIONS)
+        for partitions in (used.checkpoints, used.checkpoints_on_disk, used.checkpoint_evaluations)
     )
     saved = [key for key in saved_steps(store) if key in known]
-    _change(instance, ON_DISK, listed, set(saved))
+    _change(instance, used.checkpoints_on_disk, listed, set(saved))
     evaluated = {
         key
-        for asset in (EVALUATION_KEY, BENCHMARKS_KEY)
-        for key in instance.get_materialized_partitions(asset)
+        for asset in (keys.CHECKPOINT_EVALUATION, keys.BENCHMARKS)
+        for key in instance.get_materialized_partitions(used.asset(asset))
     }
-    _change(instance, EVALUATIONS, evaluations, {*saved, *evaluated})
-    for key in _unnoticed_deletions(instance, known.difference(saved)):
+    _change(instance, used.checkpoint_evaluations, evaluations, {*saved, *evaluated})
+    asset_key = used.asset(CHECKPOINT)
+    for key in _unnoticed_deletions(instance, asset_key, known.difference(saved)):
         instance.report_runless_asset_event(
             dg.AssetObservation(
-                KEY,
+                asset_key,
                 partition=key,
                 description="The weights were deleted, by `checkpoint.keep_last` of their run or by hand.",
                 metadata={"on disk": "no, deleted"},
@@ -224,17 +231,17 @@ def _change(
         instance.delete_dynamic_partition(name, key)
 
 
-def _unnoticed_deletions(instance: dg.DagsterInstance, missing: set[str]) -> list[str]:
+def _unnoticed_deletions(instance: dg.DagsterInstance, asset: dg.AssetKey, missing: set[str]) -> list[str]:
     """The `missing` checkpoints that have an entry, but no note of a deletion since then, and no directory.
     If its directory exists, a checkpoint is in another store.
     """
     made, noted = (
-        instance.get_latest_storage_id_by_partition(KEY, kind)
+        instance.get_latest_storage_id_by_partition(asset, kind)
         for kind in (dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType.ASSET_OBSERVATION)
     )
     found = []
     for key in sorted(key for key in missing & made.keys() if noted.get(key, 0) < made[key]):
-        filters = dg.AssetRecordsFilter(KEY, asset_partitions=[key])
+        filters = dg.AssetRecordsFilter(asset, asset_partitions=[key])
         entry = instance.fetch_materializations(filters, limit=1).records[0].asset_materialization
         if entry and not Path(str(entry.metadata["path"].value)).exists():
             found.append(key)
@@ -282,7 +289,7 @@ def evaluated(evaluation: Mapping[str, Any]) -> dict[str, Any]:
     return {**rounded(figures | evaluation.get("compressors", {})), "per corpus": table(rows)}
 
 
-def _lineage(checkpoint: Checkpoint) -> dict[str, Any]:
+def _lineage(checkpoint: Checkpoint, used: UsedRecipe) -> dict[str, Any]:
     """The output of `python -m pipeline lineage` in short."""
     recipe = checkpoint.lineage["recipe"]
     names = [corpus["name"] for corpus in recipe["corpora"]]
@@ -294,7 +301,7 @@ def _lineage(checkpoint: Checkpoint) -> dict[str, Any]:
         "recipe": dg.MetadataValue.json(recipe),
         "code": checkpoint.lineage["git_commit"] or "unknown, not a git checkout",
         "libraries": libraries or "unknown, the step was deleted",
-        "lineage": f"python -m pipeline lineage {checkpoint.name}",
+        "lineage": used.meant(f"python -m pipeline lineage {checkpoint.name}"),
     }
 
 

@@ -11,9 +11,10 @@ import logging
 import dagster as dg
 
 from pipeline.assets import checkpoints
-from pipeline.assets.asset import GPU_POOL, asset, asset_key, check_results, user_errors_as_failures
+from pipeline.assets.asset import asset, check_results, given, user_errors_as_failures
 from pipeline.assets.metadata import materialized, table
 from pipeline.assets.operations.resources import PipelineResources
+from pipeline.assets.used_recipe import CHECKPOINT, OWN, UsedRecipe
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps.corpus.evaluation_texts import EvaluationWindows
 from pipeline.steps.model import benchmark, comparison, evaluate
@@ -33,7 +34,7 @@ TUNED = "The model beside the one that it goes on with: losses on held-out text,
 QUEUED_TAGS = {"dagster/sensor_name", "dagster/backfill"}
 
 
-def evaluation_asset(recipe: Recipe) -> dg.AssetsDefinition:
+def evaluation_asset(recipe: Recipe, used: UsedRecipe) -> dg.AssetsDefinition:
     """The evaluation of the final checkpoint."""
 
     @asset(
@@ -41,11 +42,12 @@ def evaluation_asset(recipe: Recipe) -> dg.AssetsDefinition:
         [keys.PRETRAINED_MODEL],
         evaluate.VERSION,
         TUNED if recipe.base else PRETRAINED,
-        pool=GPU_POOL,
+        used,
+        pool=used.pool,
         made_by=evaluate.evaluate,
         section=recipe.section,
         # those of the pretraining, in every section
-        before=[asset_key(text.key) for text in EvaluationWindows.all_of(recipe)],
+        before=[used.asset(text.key) for text in EvaluationWindows.all_of(recipe)],
     )
     def _evaluation(context: dg.AssetExecutionContext, workshop: PipelineResources) -> dg.MaterializeResult:
         store = workshop.store
@@ -70,49 +72,51 @@ def evaluation_asset(recipe: Recipe) -> dg.AssetsDefinition:
     return _evaluation
 
 
-def checkpoint_evaluation_spec() -> dg.AssetSpec:
+def checkpoint_evaluation_spec(used: UsedRecipe) -> dg.AssetSpec:
     """The asset `checkpoint_evaluation`: one entry for each evaluated checkpoint."""
     return _spec(
-        checkpoints.EVALUATION_KEY,
+        used,
+        keys.CHECKPOINT_EVALUATION,
         evaluate.VERSION,
         "Loss and bits per byte of one checkpoint on all held-out text, for each corpus. The job `evaluate` "
         "adds entries: its page has the checkpoints on disk as partitions.",
     )
 
 
-def benchmarks_spec(recipe: Recipe) -> list[dg.AssetSpec]:
+def benchmarks_spec(recipe: Recipe, used: UsedRecipe) -> list[dg.AssetSpec]:
     """The asset `benchmarks`: one entry for each checkpoint that answered."""
     named = ", ".join(recipe.evaluation.titles)
     description = f"How well one checkpoint answers or predicts {named}. Training adds the last checkpoint, "
     description += "the job `evaluate` any other."
-    return [_spec(checkpoints.BENCHMARKS_KEY, benchmark.VERSION, description)] if named else []
+    return [_spec(used, keys.BENCHMARKS, benchmark.VERSION, description)] if named else []
 
 
-def _spec(key: dg.AssetKey, version: str, description: str) -> dg.AssetSpec:
+def _spec(used: UsedRecipe, key: str, version: str, description: str) -> dg.AssetSpec:
     return dg.AssetSpec(
-        key,
-        deps=[dg.AssetDep(checkpoints.KEY, partition_mapping=dg.IdentityPartitionMapping())],
-        partitions_def=checkpoints.EVALUATIONS,
-        group_name="model",
+        used.asset(key),
+        deps=[dg.AssetDep(used.asset(CHECKPOINT), partition_mapping=dg.IdentityPartitionMapping())],
+        partitions_def=used.checkpoint_evaluations,
+        group_name=used.name("model"),
         kinds={"pytorch"},
         code_version=version,
         description=description,
     )
 
 
-def evaluate_job(name: str, used: str) -> dg.JobDefinition:
+def evaluate_job(shown: str, used: UsedRecipe = OWN) -> dg.JobDefinition:
     """Evaluates the checkpoint that the partition names. Only checkpoints on disk are partitions. The
-    description of the job ends in `used`.
+    description of the job ends in `shown`.
     """
 
     @dg.op(
-        name=keys.CHECKPOINT_EVALUATION,
-        pool=GPU_POOL,
+        name=used.name(keys.CHECKPOINT_EVALUATION),
+        pool=used.pool,
         description="Evaluates one checkpoint, and adds it to the asset `checkpoint_evaluation`.",
     )
     @user_errors_as_failures
+    @given(used)
     def _op(context: dg.OpExecutionContext, workshop: PipelineResources) -> None:
-        saved = checkpoints.update_weights(context.instance, workshop.store)
+        saved = checkpoints.update_weights(context.instance, workshop.store, used)
         if not context.has_partition_key:
             raise CheckpointGoneError(
                 "choose a checkpoint: the partition in the UI, or in a terminal "
@@ -127,16 +131,17 @@ def evaluate_job(name: str, used: str) -> dg.JobDefinition:
         with terminal.doing(f"{checkpoint}: evaluating"):
             version = evaluate.evaluate_checkpoint(workshop.store, checkpoint)
         facts = checkpoints.evaluated(evaluate.read(version))
-        checkpoints.add_entry(context, checkpoints.EVALUATION_KEY, checkpoint, version, facts)
+        checkpoints.add_entry(context, used.asset(keys.CHECKPOINT_EVALUATION), checkpoint, version, facts)
         record_benchmarks(context, workshop, checkpoint)
 
     @dg.job(
-        name=name,
-        partitions_def=checkpoints.ON_DISK,
+        name=used.name("evaluate"),
+        partitions_def=used.checkpoints_on_disk,
         # there can be many, and a retried training run should not queue behind them
-        tags={"dagster/priority": "-1"},
+        tags={"dagster/priority": "-1", **used.tags},
+        executor_def=dg.in_process_executor,
         description="Evaluates one saved step: choose it as the partition. There is one for each checkpoint "
-        f"on disk. {used}",
+        f"on disk. {shown}",
     )
     def _job() -> None:
         _op()
@@ -157,4 +162,4 @@ def record_benchmarks(context: dg.OpExecutionContext, workshop: PipelineResource
     if not passed:
         log.warning("benchmarks: %s: %s", checkpoint, said)
     facts = {"benchmarks": table(benchmark.table(found)), "verdict": said}
-    checkpoints.add_entry(context, checkpoints.BENCHMARKS_KEY, checkpoint, version, facts)
+    checkpoints.add_entry(context, workshop.used.asset(keys.BENCHMARKS), checkpoint, version, facts)

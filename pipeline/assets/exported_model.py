@@ -8,6 +8,7 @@ from pipeline.assets import checkpoints, leaderboard
 from pipeline.assets.asset import asset, check_results
 from pipeline.assets.metadata import materialized
 from pipeline.assets.operations.resources import PipelineResources
+from pipeline.assets.used_recipe import UsedRecipe
 from pipeline.recipe.recipe import Recipe
 from pipeline.reports.images import as_text
 from pipeline.steps.model import export
@@ -17,7 +18,7 @@ from pipeline.store.cleanup import gc
 log = logging.getLogger(__name__)
 
 
-def exported_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
+def exported_model_asset(recipe: Recipe, used: UsedRecipe) -> dg.AssetsDefinition:
     """The model of the recipe, or of a section of its `post_training`, for others."""
 
     return asset(
@@ -25,6 +26,7 @@ def exported_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
         [keys.PRETRAINED_MODEL, keys.EVALUATION],
         export.VERSION,
         "The final checkpoint as files that `transformers` loads, with a model card and its lineage.",
+        used,
         kinds=["huggingface"],
         section=recipe.section,
         made_by=export.export,
@@ -36,8 +38,8 @@ def _export(context: dg.AssetExecutionContext, workshop: PipelineResources) -> d
     for item in gc.retirable(workshop.store, workshop.recipe.limits):
         if gc.retire(workshop.store, item):
             log.info("retention: removed %s (%s)", item.place, item.why)
-    checkpoints.update_weights(context.instance, workshop.store)
-    leaderboard.update(context.instance, workshop.store)
+    checkpoints.update_weights(context.instance, workshop.store, workshop.used)
+    leaderboard.update(context.instance, workshop.store, workshop.used)
     card = version.only("README.md").read_text(encoding="utf-8")
     for picture in version.directory().glob("*.png"):
         card = card.replace(f"]({picture.name})", f"](data:image/png;base64,{as_text(picture.read_bytes())})")

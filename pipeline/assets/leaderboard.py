@@ -3,13 +3,13 @@
 import logging
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
-from pipeline.assets import checkpoints
+from pipeline.assets.used_recipe import CHECKPOINT, OWN, UsedRecipe
 from pipeline.recipe import variants
-from pipeline.recipe.loading import recipe_path
 from pipeline.recipe.recipe import BASE
 from pipeline.reports import branches, comparison, runs_table, tables, variant_arms, verdict_text
 from pipeline.reports.images import as_text, inline
@@ -23,7 +23,7 @@ from trainer.system.history import RunHistory
 
 log = logging.getLogger(__name__)
 
-KEY = dg.AssetKey("leaderboard")
+KEY = "leaderboard"
 VERSION_TAG = "dagster/data_version"
 # What it shows follows from these files of the store.
 SHOWN = (
@@ -41,12 +41,12 @@ NAMED = 300  # checkpoints
 JUDGED = ("variant", "verdict", "difference", "interval", "would be found")  # each compared with the recipe
 
 
-def leaderboard_spec() -> dg.AssetSpec:
+def leaderboard_spec(used: UsedRecipe) -> dg.AssetSpec:
     """The asset `leaderboard`: runs and the sensor of checkpoints add entries, nothing materializes it."""
     return dg.AssetSpec(
-        KEY,
-        deps=[keys.PRETRAINED_MODEL, keys.EVALUATION],
-        group_name="model",
+        used.asset(KEY),
+        deps=[used.asset(keys.PRETRAINED_MODEL), used.asset(keys.EVALUATION)],
+        group_name=used.name("model"),
         kinds={"table"},
         description="All training runs in the store: first the variants of the recipe, by rank if they have "
         "one, then other runs, the newest first, with the settings in which they differ. Each run links to "
@@ -55,29 +55,30 @@ def leaderboard_spec() -> dg.AssetSpec:
     )
 
 
-def update(instance: dg.DagsterInstance, store: Store) -> None:
+def update(instance: dg.DagsterInstance, store: Store, used: UsedRecipe = OWN) -> None:
     """Adds an entry if what it would show has changed. A store or a recipe that cannot be read now fails no
     run: it is logged.
     """
     try:
-        _update(instance, store, _stamp(store))
+        _update(instance, store, used)
     except (PipelineError, TrainerError, OSError) as error:
         log.warning("the leaderboard was not brought up to date: %s", error)
 
 
-def _update(instance: dg.DagsterInstance, store: Store, stamp: str) -> None:
-    last = instance.get_latest_materialization_event(KEY)
+def _update(instance: dg.DagsterInstance, store: Store, used: UsedRecipe) -> None:
+    key, stamp = used.asset(KEY), _stamp(store, used.path)
+    last = instance.get_latest_materialization_event(key)
     if (
         last
         and last.asset_materialization
         and (last.asset_materialization.tags or {}).get(VERSION_TAG) == stamp
     ):
         return
-    entry = dg.AssetMaterialization(KEY, metadata=_facts(instance, store), tags={VERSION_TAG: stamp})
+    entry = dg.AssetMaterialization(key, metadata=_facts(instance, store, used), tags={VERSION_TAG: stamp})
     instance.report_runless_asset_event(entry)
 
 
-def _stamp(store: Store) -> str:
+def _stamp(store: Store, recipe: Path) -> str:
     store.files.pull_runs()
     names = sorted(str(path) for pattern in SHOWN for path in store.root.glob(pattern))
     grown = [
@@ -85,23 +86,24 @@ def _stamp(store: Store) -> str:
         for path in sorted(store.root.glob("runs/*/metrics.jsonl"))
     ]
     pinned = [f"{path} {path.read_text()}" for path in sorted(store.root.glob("runs/*/keep.txt"))]
-    return fingerprint([str(recipe_path()), recipe_path().read_text(encoding="utf-8"), names, grown, pinned])
+    return fingerprint([str(recipe), recipe.read_text(encoding="utf-8"), names, grown, pinned])
 
 
-def _facts(instance: dg.DagsterInstance, store: Store) -> dict[str, Any]:
-    recipes = variants.distinct(variants.load_all(recipe_path()))
+def _facts(instance: dg.DagsterInstance, store: Store, used: UsedRecipe) -> dict[str, Any]:
+    recipes = variants.distinct(variants.load_all(used.path))
     compared_on, arms = variant_arms.evidence(recipes)
     runs = comparison.readable(store)
     found = comparison.leaderboard(store, runs, recipes, variant_arms.ranks(compared_on, arms.values()))
     if not found:
         return {"leaderboard": "no model has been trained yet"}
+    page, whole = _page(used), runs_table.markdown(found, _page(used))
     facts: dict[str, Any] = {
         **{title: dg.MetadataValue.md(text) for title, text in runs_table.overlaid(found[:CURVES])},
-        **{place: dg.MetadataValue.md(text) for place, text in runs_table.inline(found[:LISTED])},
+        **{place: dg.MetadataValue.md(text) for place, text in runs_table.inline(found[:LISTED], page)},
         "curves": inline(as_text(runs_table.draw(found[:CURVES])), "loss by tokens and by time"),
         # A text as short as those above would be shown with them, and cut.
-        "all runs, all columns": dg.MetadataValue.md(runs_table.markdown(found).ljust(runs_table.INLINE)),
-        "checkpoints": dg.MetadataValue.md(_checkpoints(instance, runs).ljust(runs_table.INLINE)),
+        "all runs, all columns": dg.MetadataValue.md(whole.ljust(runs_table.INLINE)),
+        "checkpoints": dg.MetadataValue.md(_checkpoints(instance, runs, used).ljust(runs_table.INLINE)),
     }
     if shared := branches.lines(runs[:LISTED]):
         tree = "\n".join(["```text", *shared, "```"])
@@ -114,12 +116,17 @@ def _facts(instance: dg.DagsterInstance, store: Store) -> dict[str, Any]:
     return facts
 
 
-def _checkpoints(instance: dg.DagsterInstance, runs: Sequence[RunHistory]) -> str:
+def _page(used: UsedRecipe) -> str:
+    """The address of a checkpoint's page, without its name."""
+    return f"/assets/{used.asset(CHECKPOINT).to_user_string()}?view=partitions&partition="
+
+
+def _checkpoints(instance: dg.DagsterInstance, runs: Sequence[RunHistory], used: UsedRecipe) -> str:
     """The checkpoints that were saved last, those of the newest run first: validation losses, and which are
     kept, pinned and evaluated.
     """
-    evaluated = instance.get_materialized_partitions(checkpoints.EVALUATION_KEY)
-    known = instance.get_dynamic_partitions(checkpoints.CHECKPOINTS.name or "")
+    evaluated = instance.get_materialized_partitions(used.asset(keys.CHECKPOINT_EVALUATION))
+    known = instance.get_dynamic_partitions(used.checkpoints.name or "")
     weights = {
         checkpoint_name(path): "pinned" if path.name in run.directory.pinned() else "kept"
         for run in runs
@@ -134,7 +141,7 @@ def _checkpoints(instance: dg.DagsterInstance, runs: Sequence[RunHistory]) -> st
     shown = sorted(known, key=lambda name: (order.get(name.partition("-")[0], len(order)), name))[:NAMED]
     rows = [
         {
-            "checkpoint": f"[{name}]({runs_table.CHECKPOINT}{name})",
+            "checkpoint": f"[{name}]({_page(used)}{name})",
             "validation loss": losses.get(name, "-"),
             "weights": weights.get(name, "deleted"),
             "evaluated": "yes" if name in evaluated else "no",

@@ -2,16 +2,17 @@
 
 import dagster as dg
 
-from pipeline.assets.asset import GPU_POOL, asset
+from pipeline.assets.asset import asset
 from pipeline.assets.metadata import materialized, table
 from pipeline.assets.operations.resources import PipelineResources
+from pipeline.assets.used_recipe import UsedRecipe
 from pipeline.recipe.recipe import Recipe
 from pipeline.reports import mixture_search
 from pipeline.steps.mixture_search import search
 from pipeline.store import keys
 
 
-def mixture_search_assets(recipe: Recipe) -> list[dg.AssetsDefinition]:
+def mixture_search_assets(recipe: Recipe, used: UsedRecipe) -> list[dg.AssetsDefinition]:
     """The search, if the recipe names one. It is no part of `pretrain`: a person decides on its proposal."""
     if recipe.mixture.search is None:
         return []
@@ -22,8 +23,9 @@ def mixture_search_assets(recipe: Recipe) -> list[dg.AssetsDefinition]:
         search.VERSION,
         "Small runs over random mixtures, a law fitted to them, and the mixture of least loss under it. The "
         "job `search_mixture` makes it; nothing else depends on it.",
+        used,
         group="mixture",
-        pool=GPU_POOL,
+        pool=used.pool,
     )
     def _asset(workshop: PipelineResources) -> dg.MaterializeResult:
         store, recipe = workshop.store, workshop.recipe

@@ -5,10 +5,11 @@ from dataclasses import asdict
 import dagster as dg
 
 from pipeline.assets import checkpoints, progress
-from pipeline.assets.asset import GPU_POOL, asset, asset_key
+from pipeline.assets.asset import asset
 from pipeline.assets.metadata import materialized, table
 from pipeline.assets.operations.resources import TAG_LENGTH, TRAINING_TAG, PipelineResources
 from pipeline.assets.trainer_process import TrainerProcess
+from pipeline.assets.used_recipe import OWN, UsedRecipe
 from pipeline.recipe.recipe import Recipe
 from pipeline.reports import branches
 from pipeline.reports.images import as_text, inline, inline_png, sparkline
@@ -30,7 +31,7 @@ TRAINED = {
 }
 
 
-def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
+def pretrained_model_asset(recipe: Recipe, used: UsedRecipe = OWN) -> dg.AssetsDefinition:
     """The finished training run, or the mean of its last checkpoints. An interrupted run resumes from its
     newest complete checkpoint.
     """
@@ -42,9 +43,10 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
         plan.VERSION,
         f"A Llama-style decoder, {TRAINED[recipe.section]} by `python -m trainer` in its own process. "
         f"While it trains, `{progress.KEY}` shows how far it is.",
-        pool=GPU_POOL,
+        used,
+        pool=used.pool,
         section=recipe.section,
-        before=[asset_key(keys.PRETRAINED_MODEL, recipe.base.section)] if recipe.base else [],
+        before=[used.asset(keys.PRETRAINED_MODEL, recipe.base.section)] if recipe.base else [],
     )
     def _asset(context: dg.AssetExecutionContext, workshop: PipelineResources) -> dg.MaterializeResult:
         run = plan.plan(workshop.store, workshop.recipe, workshop.called)
@@ -58,7 +60,7 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
                 version = merging.of_recipe(workshop.store, workshop.recipe, run, version)
         if run.config.training.averaged_steps:
             run = merging.run_of(workshop.store, version)
-            checkpoints.record(context, run, merging.reported(workshop.store, version), samples=[])
+            checkpoints.record(context, run, merging.reported(workshop.store, version), [], used)
         result = plan.result(workshop.store, version)
         effort = Effort.of(version, workshop.recipe.launch.usd_per_hour)  # over all attempts
         pictures = _pictures(run, version)
@@ -92,7 +94,7 @@ def _trained(context: dg.AssetExecutionContext, workshop: PipelineResources, run
     workshop.release_data()
     launcher = Launcher(workshop.recipe.launch, run.config.training.threads)
     with plan.at_hand(workshop.store, workshop.recipe, run) as check_claim:
-        trainer_process = TrainerProcess(context, run, launcher)
+        trainer_process = TrainerProcess(context, run, launcher, workshop.used)
         seconds = trainer_process.train(check_claim)
         workshop.hold_data()  # it is evaluated and exported
     return plan.finish(workshop.store, run, trainer_process.last_checkpoint, seconds)

@@ -8,7 +8,8 @@ from typing import Any, Self
 import dagster as dg
 
 from pipeline.assets import checkpoints
-from pipeline.assets.asset import StoppedError, asset_key
+from pipeline.assets.asset import StoppedError
+from pipeline.assets.used_recipe import OWN, UsedRecipe
 from pipeline.recipe.recipe import Recipe
 from pipeline.reports.images import sparkline
 from pipeline.steps.stages import final_assets
@@ -26,19 +27,19 @@ OF_A_STEP = ("evaluation", "checkpoint")  # messages that may come of a later st
 LEAST_SECONDS, SHARE = 15.0, 30  # between two entries; of the time so far, where that is more
 
 
-def rows_of(run: plan.Run, step: int) -> str:
+def rows_of(run: plan.Run, step: int, used: UsedRecipe) -> str:
     """The command that lists the documents of a step."""
-    return f"`python -m pipeline lineage {run.name}-{step:08d} --step {step} --losses`"
+    return used.meant(f"`python -m pipeline lineage {run.name}-{step:08d} --step {step} --losses`")
 
 
-def progress_spec(recipe: Recipe) -> dg.AssetSpec:
+def progress_spec(recipe: Recipe, used: UsedRecipe) -> dg.AssetSpec:
     """The asset `training_progress`: training adds entries, nothing materializes it. It is apart from the
     model because each entry is green, and the graph shows an asset that has a new one as made.
     """
     return dg.AssetSpec(
-        asset_key(KEY, recipe.section),
-        deps=[asset_key(key, recipe.section) for key in (keys.TOKENIZER, *final_assets(recipe))],
-        group_name=recipe.section or "model",
+        used.asset(KEY, recipe.section),
+        deps=[used.asset(key, recipe.section) for key in (keys.TOKENIZER, *final_assets(recipe))],
+        group_name=used.name(recipe.section or "model"),
         kinds={"pytorch"},
         description="How far a training is: time left, loss, speed, a sample. Each entry is of one step. The "
         "training is done when `pretrained_model` has an entry of its own.",
@@ -50,8 +51,8 @@ class Progress:
     100 in the first hour, 250 in a week, of a few kB each.
     """
 
-    def __init__(self, context: dg.AssetExecutionContext, run: plan.Run):
-        self._context, self._run = context, run
+    def __init__(self, context: dg.AssetExecutionContext, run: plan.Run, used: UsedRecipe = OWN):
+        self._context, self._run, self._used = context, run, used
         self._begun = self._due = time.monotonic()
         self._validation: Mapping[str, Any] = {}
         self._last: dict[str, Any] = {}
@@ -75,7 +76,7 @@ class Progress:
             case "metrics":
                 self._last = dict(message)
                 if message["spike"]:
-                    self._spike = f"step {message['step']}: {rows_of(self._run, message['step'])}"
+                    self._spike = f"step {message['step']}: {rows_of(self._run, message['step'], self._used)}"
             case "evaluation":
                 self._validation = message
             case "sample":

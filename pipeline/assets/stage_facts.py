@@ -39,7 +39,9 @@ def _quality(workshop: PipelineResources, version: Version) -> dict[str, Any]:
             }
             for reason in found
         ),
-        "documents at random": f"python -m pipeline inspect documents RULE --corpus {corpus}",  # or `kept`
+        "documents at random": workshop.used.meant(
+            f"python -m pipeline inspect documents RULE --corpus {corpus}"  # or `kept`
+        ),
     }
     if workshop.recipe.rules(corpus).quality.detects:
         facts["languages"] = breakdown_table(version.counts, "languages", "language")

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 import dagster as dg
 
 from pipeline.assets import stage_facts
-from pipeline.assets.asset import asset, asset_key, check_results, user_errors_as_failures
+from pipeline.assets.asset import asset, check_results, given, user_errors_as_failures
 from pipeline.assets.metadata import breakdown_table, materialized
 from pipeline.assets.operations.resources import PipelineResources
+from pipeline.assets.used_recipe import OWN, UsedRecipe
 from pipeline.recipe.recipe import Recipe
 from pipeline.recipe.sections import Corpus
 from pipeline.steps import stages
@@ -20,23 +21,26 @@ from pipeline.store.keys import Key
 from trainer.system import terminal
 
 
-def stage_assets(recipe: Recipe, job: str) -> list[dg.AssetsDefinition]:
+def stage_assets(recipe: Recipe, job: str, used: UsedRecipe = OWN) -> list[dg.AssetsDefinition]:
     """The assets of a recipe that are first made by this job."""
     found = stages.of_recipe(recipe)
     return [
-        _asset(recipe, stage, page, stages.assets_before(found, stage.key))
+        _asset(recipe, stage, page, stages.assets_before(found, stage.key), used)
         for kind in stages.all_stages()
         if (page := kind.page) and page.job == job
         for stage in kind.all_of(recipe)
     ]
 
 
-def _asset(recipe: Recipe, stage: DataStage, page: Page, deps: Iterable[Key]) -> dg.AssetsDefinition:
+def _asset(
+    recipe: Recipe, stage: DataStage, page: Page, deps: Iterable[Key], used: UsedRecipe
+) -> dg.AssetsDefinition:
     @asset(
         stage.key,
         deps,
         stage.version,
         page.description.format(**stage.names),
+        used,
         kinds=[kind.format(**stage.names) for kind in page.kinds],
         group=page.group.format(**stage.names),
         made_by=type(stage).make,
@@ -57,18 +61,18 @@ def _asset(recipe: Recipe, stage: DataStage, page: Page, deps: Iterable[Key]) ->
     return _made
 
 
-def source_asset(corpus: Corpus, section: str = "") -> dg.SourceAsset:
+def source_asset(corpus: Corpus, used: UsedRecipe, section: str = "") -> dg.SourceAsset:
     """Observed at the start of each run, and by the sensor."""
 
     @dg.observable_source_asset(
-        key=asset_key(keys.source(corpus.name), section),
-        group_name=section or corpus.name,
+        key=used.asset(keys.source(corpus.name), section),
+        group_name=used.name(section or corpus.name),
         description=f"Where the documents of `{corpus.name}` come from. The version changes when the "
         "documents may have changed.",
     )
     @user_errors_as_failures
+    @given(used, section)
     def _source(workshop: PipelineResources) -> dg.DataVersion:
-        workshop = workshop.of(section)
         with terminal.doing(f"looking whether the source of {corpus.name} has changed"):
             state = source_state.observe(workshop.store, workshop.recipe, corpus.name)
         return dg.DataVersion(state.version)

@@ -12,6 +12,7 @@ from pipeline.assets import checkpoints
 from pipeline.assets.asset import StoppedError
 from pipeline.assets.operations import alerts
 from pipeline.assets.progress import SHOWN_BY_THE_BAR, Bar, Progress, rows_of
+from pipeline.assets.used_recipe import OWN, UsedRecipe
 from pipeline.steps.training import plan
 from pipeline.steps.training.effort import Stopwatch
 from pipeline.steps.training.launcher import Launcher
@@ -34,17 +35,20 @@ class TrainerProcess:
     they arrive. Training continues while the database is unavailable, and messages wait for it.
     """
 
-    def __init__(self, context: dg.AssetExecutionContext, run: plan.Run, launcher: Launcher):
+    def __init__(
+        self, context: dg.AssetExecutionContext, run: plan.Run, launcher: Launcher, used: UsedRecipe = OWN
+    ):
         self.context = context
         self.run = run
         self.launcher = launcher
+        self.used = used
         self.last_checkpoint: Mapping[str, Any] = {}
         self._samples: list[Mapping[str, Any]] = []  # written since the last checkpoint
         self._reasons: list[str] = []  # errors that the trainer reported in this attempt
         self._handled = 0  # how many messages of this attempt
         self._messages: Callable[[], Sequence[Mapping[str, Any]]] = tuple  # all of this attempt
         self._stopwatch = Stopwatch(run.config.run_dir)
-        self._progress = Progress(context, run)
+        self._progress = Progress(context, run, used)
         self._bar = Bar(run.config.training)
         self._spike_alert_at = 0.0
         self._wanted = True
@@ -167,10 +171,10 @@ class TrainerProcess:
     def _handle(self, message: Mapping[str, Any]) -> None:
         kind, step = message["kind"], message.get("step")
         if kind == "start" and message.get("trunks"):
-            checkpoints.note_branch(self.context, self.run, message["trunks"][-1])
+            checkpoints.note_branch(self.context, self.run, message["trunks"][-1], self.used)
         elif kind == "checkpoint":
             samples = [sample for sample in self._samples if sample["step"] == step]
-            checkpoints.record(self.context, self.run, message, samples)
+            checkpoints.record(self.context, self.run, message, samples, self.used)
             self.last_checkpoint = message
             # Samples of later steps can arrive first: a checkpoint is written while training continues.
             self._samples = [sample for sample in self._samples if sample["step"] > message["step"]]
@@ -188,9 +192,8 @@ class TrainerProcess:
         """Logs each spike, and sends one alert in SPIKE_ALERT_SECONDS."""
         facts = f"loss {message['loss']:.3f}, gradient norm {message['grad_norm']:.3f}"
         step, name = message["step"], self.run.config.name
-        text = (
-            f"training {name}: loss spike at step {step}: {facts}; {rows_of(self.run, step)} lists its rows"
-        )
+        rows = rows_of(self.run, step, self.used)
+        text = f"training {name}: loss spike at step {step}: {facts}; {rows} lists its rows"
         self.context.log.warning(text)
         now = time.monotonic()
         if now >= self._spike_alert_at:

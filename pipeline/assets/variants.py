@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 import dagster as dg
 
 from pipeline.assets.operations.resources import PARTITION_TAG
+from pipeline.assets.used_recipe import OWN, UsedRecipe
 from pipeline.recipe.recipe import BASE, Recipe
 from pipeline.recipe.variants import in_section
 from pipeline.steps.recipe_versions import differing
-from pipeline.store.keys import Key
 
 Asset = dg.AssetsDefinition | dg.SourceAsset
 
@@ -18,9 +18,10 @@ class VariantPartitions:
     in a `section` of `post_training` to those of the section. Without variants, no asset has partitions.
     """
 
-    def __init__(self, recipes: Mapping[str, Recipe], section: str = ""):
+    def __init__(self, recipes: Mapping[str, Recipe], section: str = "", used: UsedRecipe = OWN):
         self._partitions = dg.StaticPartitionsDefinition(list(recipes))
         self._stages, self._section = differing(in_section(recipes, section)), section
+        self._used = used
 
     def partitioned(self, assets: Sequence[Asset]) -> list[Asset]:
         """The assets of a job, or a part of them."""
@@ -36,8 +37,7 @@ class VariantPartitions:
         return spec.replace_attributes(partitions_def=self._partitions) if self._stages else spec
 
     def _differs(self, asset: Asset) -> bool:
-        path = asset.key.path[1:] if self._section else asset.key.path
-        return Key.from_path("/".join(path)).stage in {kind.name for kind in self._stages}
+        return self._used.key(asset.key, self._section).stage in {kind.name for kind in self._stages}
 
 
 def tags(assets: Sequence[Asset]) -> dict[str, str]:

@@ -23,7 +23,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     path = options.path.absolute()
-    name = re.sub(r"[^a-z0-9_-]+", "-", path.stem.lower()).strip("-_") or "mine"
+    write(path, path.stem)
+    print(f"{path} is written. Name your corpora in it, then:")
+    print(f"  export GROUNDWORK_RECIPE={path}")
+    print("  dagster job execute -j pretrain")
+
+
+def write(path: Path, called: str) -> None:
+    """Writes the skeleton with a name like that. Raises UsageError."""
+    name = re.sub(r"[^a-z0-9_-]+", "-", called.lower()).strip("-_") or "mine"
     text = SKELETON.read_text(encoding="utf-8").replace("NAME", name).replace("SCHEMA", str(SCHEMA))
     try:
         with path.open("x", encoding="utf-8") as file:
@@ -32,6 +40,3 @@ def run(options: argparse.Namespace) -> None:
         raise UsageError(f"{path} exists: name another file, or move that one away") from None
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from error
-    print(f"{path} is written. Name your corpora in it, then:")
-    print(f"  export GROUNDWORK_RECIPE={path}")
-    print("  dagster job execute -j pretrain")

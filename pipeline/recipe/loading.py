@@ -31,10 +31,10 @@ def recipe_path(named: str | None = None) -> Path:
     return shipped if shipped.exists() else Path(named)
 
 
-def stored_at() -> str | None:
-    """The `store` of the recipe in use. None if it has none, or cannot be read."""
+def stored_at(path: Path | None = None) -> str | None:
+    """The `store` of the recipe at `path`, or of the one in use. None if it has none, or cannot be read."""
     with suppress(OSError, ValueError, yaml.YAMLError, AttributeError):
-        found = yaml_file.parse(recipe_path().read_text(encoding="utf-8")).get("store")
+        found = yaml_file.parse((path or recipe_path()).read_text(encoding="utf-8")).get("store")
         return found if isinstance(found, str) else None
     return None
 

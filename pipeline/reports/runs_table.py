@@ -12,7 +12,6 @@ from trainer.system import figures
 RECIPE, HELD_OUT, SETTINGS = "recipe", "held-out text", "settings that differ"
 RANK, SEEDS, KEPT, HOURS = "rank", "seeds", "checkpoints", "hours"
 NARROW = ("run", RANK, "bits per byte", "tokens", "seed", "done", HOURS)
-CHECKPOINT = "/assets/checkpoint?view=partitions&partition="  # its page, without its name
 LONGEST = 24  # characters of a name beside those columns
 INLINE = 1000  # characters of markdown that the UI shows at once
 WIDTH, HEIGHT = 10, 4.6  # inches: as wide as a dialog of the UI
@@ -115,26 +114,28 @@ def lines(outcomes: Sequence[Outcome], columns: int) -> Iterator[str]:
         yield OTHER_TEXT
 
 
-def markdown(outcomes: Sequence[Outcome], shown: Sequence[str] = ()) -> str:
-    """The columns `shown`, else all, with a link from each run to its newest checkpoint that is on disk."""
+def markdown(outcomes: Sequence[Outcome], page: str, shown: Sequence[str] = ()) -> str:
+    """The columns `shown`, else all, with a link from each run to its newest checkpoint that is on disk:
+    `page` and its name.
+    """
     table = rows(outcomes)
     for one, row in zip(outcomes, table, strict=True):
         if shown and len(row["run"]) > LONGEST:
             row["run"] = f"{row['run'][: LONGEST - 10]}… {one.run}"
         if one.checkpoints:
-            row["run"] = f"[{row['run']}]({CHECKPOINT}{one.checkpoints[-1]})"
+            row["run"] = f"[{row['run']}]({page}{one.checkpoints[-1]})"
     return tables.markdown(table, shown)
 
 
-def inline(outcomes: Sequence[Outcome]) -> Iterator[tuple[str, str]]:
+def inline(outcomes: Sequence[Outcome], page: str) -> Iterator[tuple[str, str]]:
     """The columns that the page of an asset has room for, in tables that are short enough to be shown there
     without a click, each with its first and last place.
     """
     first, last = 0, 1
     while first < len(outcomes):
-        while last < len(outcomes) and len(markdown(outcomes[first : last + 1], NARROW)) < INLINE:
+        while last < len(outcomes) and len(markdown(outcomes[first : last + 1], page, NARROW)) < INLINE:
             last += 1
-        yield f"{first + 1}-{last}", markdown(outcomes[first:last], NARROW)
+        yield f"{first + 1}-{last}", markdown(outcomes[first:last], page, NARROW)
         first, last = last, last + 1
 
 

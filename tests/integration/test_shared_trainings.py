@@ -9,6 +9,7 @@ import dagster as dg
 import pytest
 
 from pipeline.assets import checkpoints
+from pipeline.assets.used_recipe import CHECKPOINT, OWN
 from pipeline.cli import main
 from pipeline.steps.training import plan
 from pipeline.store import keys
@@ -86,7 +87,7 @@ def test_pages_and_commands_say_what_was_shared(
     assert f"{trunk.name} at step 32, after 16,384 tokens" in capsys.readouterr().out
     assert main(["summary"]) == 0
     with dg.DagsterInstance.get() as instance:
-        filters = dg.AssetRecordsFilter(checkpoints.KEY, asset_partitions=[f"{trunk.name}-00000032"])
+        filters = dg.AssetRecordsFilter(OWN.asset(CHECKPOINT), asset_partitions=[f"{trunk.name}-00000032"])
         (record,) = instance.fetch_materializations(filters, limit=1).records
         assert record.asset_materialization is not None
         named = str(record.asset_materialization.metadata[checkpoints.BRANCHES].value)

@@ -20,10 +20,12 @@ from pipeline.assets.asset import user_errors_as_failures
 from pipeline.assets.operations import alerts, orphaned_runs
 from pipeline.assets.operations.alerts import WEBHOOK_VARIABLE
 from pipeline.assets.operations.resources import PipelineResources
-from pipeline.assets.operations.sensors import disk_nearly_full, run_failed, training_finished
+from pipeline.assets.operations.sensors import alert_sensors
 from pipeline.store.errors import PipelineError
 from tests.integration.project import ROOT, Project, make_project
 from tests.pipeline.assets.test_launchpad import opened
+
+run_failed, training_finished, disk_nearly_full = alert_sensors()
 
 
 @pytest.fixture

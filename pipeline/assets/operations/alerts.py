@@ -14,6 +14,7 @@ from typing import Any
 import dagster as dg
 from dagster_shared.error import SerializableErrorInfo
 
+from pipeline.assets.used_recipe import UsedRecipe
 from pipeline.store import keys
 
 WEBHOOK_VARIABLE = "GROUNDWORK_WEBHOOK"
@@ -38,13 +39,13 @@ def report_failure(context: dg.RunFailureSensorContext) -> None:
     send(f"{name} failed: {why}", context.log, **facts)
 
 
-def report_training(context: dg.RunStatusSensorContext) -> None:
-    """Alerts of a run that trained a model, with the model's figures. Silent about any other run."""
+def report_training(context: dg.RunStatusSensorContext, used: UsedRecipe) -> None:
+    """Alerts of a run that trained the model of a recipe, with its figures. Silent about any other run."""
     run = context.dagster_run
     made = dg.DagsterEventType.ASSET_MATERIALIZATION
     for record in context.instance.get_records_for_run(run.run_id, of_type=made).records:
         event = record.event_log_entry.asset_materialization
-        if event is None or event.asset_key != dg.AssetKey(keys.PRETRAINED_MODEL):
+        if event is None or event.asset_key != used.asset(keys.PRETRAINED_MODEL):
             continue
         metadata = {name: entry.value for name, entry in event.metadata.items()}
         if metadata["reused"] is False:

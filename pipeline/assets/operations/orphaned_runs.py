@@ -4,6 +4,7 @@ ever and let them keep the GPU's pool.
 
 import datetime
 import logging
+import multiprocessing
 import os
 import platform
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import dagster as dg
 
 from pipeline.assets.operations import history
+from pipeline.assets.used_recipe import RECIPE_TAG
 from pipeline.dagster_internals import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
 log = logging.getLogger(__name__)
@@ -26,12 +28,12 @@ DEFINITIONS = "pipeline.definitions"
 CLAIMED_WITHIN = datetime.timedelta(minutes=10)
 
 
-def this_process() -> str:
-    """What distinguishes this process from every other that ever had its number: its host, when that booted,
-    its namespace and number, and when it started, in clock ticks since then.
+def this_process(number: int | None = None) -> str:
+    """What distinguishes this process, or that of a `number`, from every other that ever had its number: its
+    host, when that booted, its namespace and number, and when it started, in clock ticks since then.
     """
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    namespace, number = Path("/proc/self/ns/pid").readlink().name, os.getpid()
+    namespace, number = Path("/proc/self/ns/pid").readlink().name, number or os.getpid()
     return f"{platform.node()} {boot} {namespace} {number} {_started(number)}"
 
 
@@ -45,16 +47,28 @@ def _is_gone(process: str) -> bool:
     return boot != here[1] or (namespace == here[2] and _started(int(number)) != started)
 
 
+def executes_one_step(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
+    """Whether this process was started for one step of the run, as Dagster's usual executor does."""
+    if multiprocessing.parent_process() is None:
+        return False
+    entries = instance.all_logs(run.run_id, dg.DagsterEventType.STEP_WORKER_STARTED)
+    events = (entry.dagster_event for entry in entries if entry.dagster_event)
+    return any(event.engine_event_data.metadata["pid"].value == str(os.getpid()) for event in events)
+
+
 def claim(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
-    """Tags the run with this process, which executes it, and gives a run from a terminal what one from the UI
-    has from the beginning: a code location, without which the UI's first page leaves it out.
+    """Tags the run with the process that executes it, and gives a run from a terminal what one from the UI
+    has from the beginning: a code location, without which the UI's first page leaves it out. A project of
+    somebody else's has a name that is not known here.
     """
-    tags = {PROCESS_TAG: f"{run.run_id} {this_process()}"}
-    if run.remote_job_origin is None:
-        # A run from the UI would be listed twice; one from a terminal is repeated by a person.
-        tags |= {REPOSITORY_TAG: f"__repository__@{DEFINITIONS}", MAX_RETRIES_TAG: "0"}
+    process = this_process(os.getppid() if executes_one_step(instance, run) else None)
+    tags = {PROCESS_TAG: f"{run.run_id} {process}"}
+    if run.remote_job_origin is None:  # it is repeated by a person
+        tags |= {MAX_RETRIES_TAG: "0"}
+        if _is_loaded_here(run):  # a run from the UI would be listed twice
+            tags |= {REPOSITORY_TAG: f"__repository__@{DEFINITIONS}"}
     instance.add_run_tags(run.run_id, tags)
-    if run.remote_job_origin is None and (stored := instance.get_run_by_id(run.run_id)):
+    if REPOSITORY_TAG in tags and (stored := instance.get_run_by_id(run.run_id)):
         _store_origin(instance, stored)
 
 
@@ -103,10 +117,13 @@ def report(instance: dg.DagsterInstance) -> list[str]:
 
 def _is_ours(run: dg.DagsterRun) -> bool:
     """Other projects can keep their runs in the same database."""
+    return process_of(run) is not None or RECIPE_TAG in run.tags or _is_loaded_here(run)
+
+
+def _is_loaded_here(run: dg.DagsterRun) -> bool:
+    """Whether Groundwork's own code location has the job, rather than a project with a component."""
     loaded = run.job_code_origin
-    return process_of(run) is not None or (
-        loaded is not None and DEFINITIONS in loaded.repository_origin.code_pointer.describe()
-    )
+    return loaded is not None and DEFINITIONS in loaded.repository_origin.code_pointer.describe()
 
 
 def _is_lost(record: dg.RunRecord) -> bool:

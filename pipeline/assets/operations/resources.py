@@ -4,15 +4,16 @@ import re
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import cache, cached_property, partial
-from typing import Any
+from typing import Any, ClassVar
 
 import dagster as dg
-from pydantic import Field, PrivateAttr
+from pydantic import Field, PrivateAttr, create_model
 
 from pipeline.assets.operations import alerts, orphaned_runs
 from pipeline.assets.operations.launchpad import DedupKnobs, ShardKnobs, TrainingKnobs, differences, values
+from pipeline.assets.used_recipe import OWN, UsedRecipe
 from pipeline.recipe import variants
-from pipeline.recipe.loading import load_recipe, recipe_path, stored_at
+from pipeline.recipe.loading import load_recipe, stored_at
 from pipeline.recipe.overrides import changed, merged
 from pipeline.recipe.post_training import JOBS
 from pipeline.recipe.recipe import BASE, Recipe, RecipeError
@@ -21,7 +22,6 @@ from pipeline.steps.training.launcher import Launcher
 from pipeline.store import keys, variant_names
 from pipeline.store.engines.local import Engine, LocalEngine
 from pipeline.store.errors import PipelineError
-from pipeline.store.keys import Key
 from pipeline.store.store import Store, StoreError, check_place, default_store
 from trainer.config.model import READ_HERE_ONLY
 from trainer.system import terminal
@@ -57,8 +57,11 @@ class PipelineResources(dg.ConfigurableResource):
     name: str | None = Field(default=None, description="A name for this run, shown in the list of runs.")
     notes: str | None = Field(default=None, description="Notes on this run, shown in the list of runs.")
 
+    used: ClassVar[UsedRecipe] = OWN
+
     # the partition of the run
     _variant: str = PrivateAttr(BASE)
+    _executes_one_step: bool = PrivateAttr(False)
     # of a run that trains from a bucket
     _check_nodes: Callable[[], None] | None = PrivateAttr(None)
     # those of the sections of `post_training`, by name
@@ -67,14 +70,14 @@ class PipelineResources(dg.ConfigurableResource):
     def of(self, section: str) -> "PipelineResources":
         """The same run with the recipe and the store of a section of `post_training`, if one is named."""
         if section and section not in self._sections:
-            self._sections[section] = PipelineResources(**{name: getattr(self, name) for name in SETTINGS})
+            self._sections[section] = type(self)(**{name: getattr(self, name) for name in SETTINGS})
             self._sections[section]._variant = variant_names.tuned(self._variant, section)
             self._sections[section].__dict__.update(engine=self.engine, _in_progress=self._in_progress)
         return self._sections[section] if section else self
 
     @cached_property
     def recipe(self) -> Recipe:
-        path = recipe_path()
+        path = self.used.path
         _ = self.unchanged_recipe  # a mistake in the file names the file
         try:
             recipe = variants.load(path, self._variant, self.changes)
@@ -88,14 +91,14 @@ class PipelineResources(dg.ConfigurableResource):
     @cached_property
     def unchanged_recipe(self) -> Recipe:
         """The recipe, or the variant, as it is in its file."""
-        return variants.load(recipe_path(), self._variant)
+        return variants.load(self.used.path, self._variant)
 
     @property
     def changes(self) -> dict[str, Any]:
         """The settings that this run was given."""
         knobs = {name: getattr(self, name).model_dump(exclude_none=True) for name in KNOBS}
         if self._variant != BASE:  # the Launchpad opens with the values of the recipe
-            knobs = changed(knobs, load_recipe(recipe_path()).model_dump(mode="json"))
+            knobs = changed(knobs, load_recipe(self.used.path).model_dump(mode="json"))
         return merged(knobs, self.overrides)
 
     @cached_property
@@ -116,7 +119,7 @@ class PipelineResources(dg.ConfigurableResource):
             from pipeline.store.engines.ray import RayEngine
         except ModuleNotFoundError as error:
             raise RecipeError(
-                f"{recipe_path()}: engine.kind ray needs the package ray: run {install('ray')}"
+                f"{self.used.path}: engine.kind ray needs the package ray: run {install('ray')}"
             ) from error
         return RayEngine(params)
 
@@ -129,20 +132,21 @@ class PipelineResources(dg.ConfigurableResource):
         tags the run with what distinguishes it from others.
         """
         instance, run = context.instance, context.run
-        self._variant = _variant_of(run)
+        self._variant = self._variant_of(run)
         stored = instance.get_run_by_id(run.run_id) if instance and run else None
         if stored and stored.is_finished:
             # `dagster job execute` sets resources up once more for its result: what makes the recipe invalid
             # is then what a person reads in the terminal.
             _ = self.recipe
             return
-        if (problem := alerts.low_disk(default_store(stored_at()).root)) and context.log:
-            context.log.warning(problem)
+        if (problem := alerts.low_disk(default_store(stored_at(self.used.path)).root)) and context.log:
+            context.log.warning(self.used.meant(problem))
         if not (instance and run):
             _ = self.recipe
             return
         orphaned_runs.report(instance)
         orphaned_runs.claim(instance, run)
+        self._executes_one_step = orphaned_runs.executes_one_step(instance, run)
         try:
             instance.add_run_tags(run.run_id, self._tags())
             if trains(run) and self.store.files.shared:
@@ -170,7 +174,7 @@ class PipelineResources(dg.ConfigurableResource):
         while parent and (run := instance.get_run_by_id(parent)):
             for entry in instance.all_logs(parent, dg.DagsterEventType.ASSET_MATERIALIZATION):
                 made = entry.asset_materialization
-                key = Key.from_path("/".join(made.asset_key.path)) if made else None
+                key = self.used.key(made.asset_key) if made else None
                 if made and key in given:
                     given.remove(key)
                     with suppress(PipelineError):  # it was removed since, and is read again
@@ -195,9 +199,20 @@ class PipelineResources(dg.ConfigurableResource):
         """Name, notes and the settings that differ from the recipe."""
         named = {"name": self.name, "notes": self.notes}
         return {
+            **self.used.tags,
             **{name: text for name, text in named.items() if text},
             **{path: text[:TAG_LENGTH] for path, text in self._differences.items()},
         }
+
+    def _variant_of(self, run: dg.DagsterRun | None) -> str:
+        """The variant that a run is for. The partitions of the job `evaluate` are checkpoints, not variants,
+        and other assets of the same project can have partitions of their own.
+        """
+        partition = run.tags.get(PARTITION_TAG) if run else None
+        if partition is None or CHECKPOINT.fullmatch(partition):
+            return BASE
+        others = self.used.file and partition not in load_recipe(self.used.path).all_variants
+        return BASE if others else partition
 
     def hold_data(self) -> None:
         """Nothing is removed from the store from now on."""
@@ -213,7 +228,7 @@ class PipelineResources(dg.ConfigurableResource):
         """
         terminal.otherwise("ending the run")
         self.release_data()
-        if context.instance and context.run:
+        if context.instance and context.run and not self._executes_one_step:
             _restore_unreached_checks(context.instance, context.run.run_id)
         if "engine" in self.__dict__:  # missing if the recipe is invalid
             self.engine.close()
@@ -225,13 +240,7 @@ def trains(run: dg.DagsterRun) -> bool:
     """
     if chosen := run.asset_selection:
         return any(key.path[-1] == keys.PRETRAINED_MODEL for key in chosen)
-    return run.job_name in ("pretrain", *JOBS.values())
-
-
-def _variant_of(run: dg.DagsterRun | None) -> str:
-    """The variant that a run is for. The partitions of the job `evaluate` are checkpoints, not variants."""
-    partition = run.tags.get(PARTITION_TAG) if run else None
-    return BASE if partition is None or CHECKPOINT.fullmatch(partition) else partition
+    return run.job_name.rpartition("_")[2] in ("pretrain", *JOBS.values())  # after a prefix
 
 
 def _restore_unreached_checks(instance: dg.DagsterInstance, run_id: str) -> None:
@@ -251,31 +260,36 @@ def _restore_unreached_checks(instance: dg.DagsterInstance, run_id: str) -> None
             instance.report_runless_asset_event(last.asset_check_evaluation_data)
 
 
-def with_values_of(recipe: Recipe) -> PipelineResources:
-    """The resources that the Launchpad opens with: the recipe's values of the knobs, no name, no notes."""
+def with_values_of(recipe: Recipe, used: UsedRecipe = OWN) -> PipelineResources:
+    """The resources that the Launchpad opens with: the recipe's values of the knobs, no name, no notes. Their
+    class knows the recipe, because Dagster makes each of its instances from the settings alone.
+    """
     settings = recipe.model_dump(mode="json")
     given: dict[str, Any] = {name: knobs(**values(knobs, settings[name])) for name, knobs in KNOBS.items()}
     # empty, so that they are there to be filled in
-    return PipelineResources(**given, name="", notes="")
+    name, doc = PipelineResources.__name__, PipelineResources.__doc__
+    kind = create_model(name, __base__=PipelineResources, __module__=__name__, __doc__=doc)
+    kind.used = used
+    return kind(**given, name="", notes="")
 
 
 def checked(workshop: PipelineResources) -> dg.ResourceDefinition:
     """Refuses settings before there is a run of them, after which all of its assets would count as failed."""
     definition = workshop.get_resource_definition()
-    return definition.configured(_accepted, definition.config_schema)
+    return definition.configured(partial(_accepted, type(workshop)), definition.config_schema)
 
 
-def _accepted(config: dict[str, Any]) -> dict[str, Any]:
+def _accepted(kind: type[PipelineResources], config: dict[str, Any]) -> dict[str, Any]:
     """Raises SettingsError for settings that neither the recipe nor any variant accepts, and where the store
     cannot be written.
     """
     try:
-        check_place(default_store(stored_at()).root)
+        check_place(default_store(stored_at(kind.used.path)).root)
     except StoreError as error:
         raise SettingsError(str(error)) from None
     refused = []
-    for variant in (BASE, *load_recipe(recipe_path()).all_variants):
-        workshop = PipelineResources(**config)
+    for variant in (BASE, *load_recipe(kind.used.path).all_variants):
+        workshop = kind(**config)
         workshop._variant = variant
         try:
             _ = workshop.recipe

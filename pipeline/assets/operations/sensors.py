@@ -3,9 +3,10 @@
 import dagster as dg
 
 from pipeline.assets import checkpoints, leaderboard
-from pipeline.assets.asset import GPU_POOL, asset_key
+from pipeline.assets.asset import given
 from pipeline.assets.operations import alerts, history, orphaned_runs
 from pipeline.assets.operations.resources import PARTITION_TAG, TRAINING_TAG, PipelineResources, trains
+from pipeline.assets.used_recipe import OWN, UsedRecipe
 from pipeline.steps.lineage import source_state
 from pipeline.steps.lineage.source_state import Observed, State
 from pipeline.store import keys
@@ -15,35 +16,38 @@ from trainer.system.history import NAME_LENGTH
 # Which change of which corpora a run was started for. Dagster's UI hides tags that begin with `.dagster/`.
 CHANGE_TAG = ".dagster/groundwork_change"
 WAITS_TAG = "waits for"
+RETOKENIZE = "retokenize"
 RECENT = 100  # runs, among which the newest training is looked for
 
 
-def corpora_changed_sensor(job_name: str, assets: list[dg.AssetKey]) -> dg.SensorDefinition:
+def corpora_changed_sensor(assets: list[dg.AssetKey], used: UsedRecipe = OWN) -> dg.SensorDefinition:
     """Observes the corpora every two minutes. Evaluation sets are observed in each run.
 
     Waits for a run of the same job, which may be following the change already. A change whose run failed is
     left to the schedule, or to a person.
     """
+    job_name = used.name(RETOKENIZE)
 
     @dg.sensor(
-        name="corpora_changed",
+        name=used.name("corpora_changed"),
         job_name=job_name,
         minimum_interval_seconds=120,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Starts `retokenize` for the corpora whose source has changed since it was read.",
     )
+    @given(used)
     def _sensor(context: dg.SensorEvaluationContext, workshop: PipelineResources) -> dg.SensorResult:
         if busy := _busy(context.instance, job_name):
             return dg.SensorResult(skip_reason=busy)
         corpora = source_state.observe_all(workshop.store, workshop.recipe)
         events = [
             dg.AssetObservation(
-                asset_key(keys.source(one.corpus)), tags={"dagster/data_version": one.version}
+                used.asset(keys.source(one.corpus)), tags={"dagster/data_version": one.version}
             )
             for one in corpora
             if one.state is State.OUTDATED
         ]
-        request = _request(corpora, assets)
+        request = _request(corpora, assets, used)
         if request is None:
             return dg.SensorResult(skip_reason=_nothing_to_do(corpora), asset_events=events)
         same_change = dg.RunsFilter(tags={CHANGE_TAG: request.tags[CHANGE_TAG]})
@@ -55,49 +59,53 @@ def corpora_changed_sensor(job_name: str, assets: list[dg.AssetKey]) -> dg.Senso
     return _sensor
 
 
-def nightly_schedule(job_name: str, assets: list[dg.AssetKey]) -> dg.ScheduleDefinition:
+def nightly_schedule(assets: list[dg.AssetKey], used: UsedRecipe = OWN) -> dg.ScheduleDefinition:
     """Off until somebody turns it on in the UI. Retries what failed during the day. Skips the night while a
     run of the same job is in progress.
     """
+    job_name = used.name(RETOKENIZE)
 
     @dg.schedule(
-        name="nightly_retokenize",
+        name=used.name("nightly_retokenize"),
         job_name=job_name,
         cron_schedule="0 3 * * *",
         description="Starts `retokenize` each night for the corpora that are out of date.",
     )
+    @given(used)
     def _schedule(
         context: dg.ScheduleEvaluationContext, workshop: PipelineResources
     ) -> dg.RunRequest | dg.SkipReason:
         if busy := _busy(context.instance, job_name):
             return dg.SkipReason(busy)
         corpora = source_state.observe_all(workshop.store, workshop.recipe)
-        return _request(corpora, assets) or dg.SkipReason(_nothing_to_do(corpora))
+        return _request(corpora, assets, used) or dg.SkipReason(_nothing_to_do(corpora))
 
     return _schedule
 
 
-def new_checkpoint_sensor(job: str) -> dg.SensorDefinition:
+def new_checkpoint_sensor(used: UsedRecipe = OWN) -> dg.SensorDefinition:
     """Notes which checkpoints are on disk, and which runs wait for the GPU. Waits with evaluations while a
     training run is in progress: it measures the validation loss itself, and its older checkpoints are about
     to be deleted.
     """
+    job = used.name("evaluate")
 
     @dg.sensor(
-        name="checkpoint_saved",
+        name=used.name("checkpoint_saved"),
         job_name=job,
         minimum_interval_seconds=60,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Starts `evaluate` for each checkpoint that is still there when training has ended.",
     )
+    @given(used)
     def _sensor(context: dg.SensorEvaluationContext, workshop: PipelineResources) -> dg.SensorResult:
-        saved = checkpoints.update_weights(context.instance, workshop.store)
-        leaderboard.update(context.instance, workshop.store)
+        saved = checkpoints.update_weights(context.instance, workshop.store, used)
+        leaderboard.update(context.instance, workshop.store, used)
         runs = orphaned_runs.under_way(context.instance)
-        _tag_waiting(context.instance, runs)
+        _tag_waiting(context.instance, runs, used.pool)
         if any(map(trains, runs)):
             return dg.SensorResult(skip_reason="a training run is in progress")
-        evaluated = context.instance.get_materialized_partitions(checkpoints.EVALUATION_KEY)
+        evaluated = context.instance.get_materialized_partitions(used.asset(keys.CHECKPOINT_EVALUATION))
         # The checkpoint is the run key, so that a failed evaluation is repeated once and not at every tick.
         # A person who cancels a training is about to start another, which would wait for them in the pool.
         canceled = _canceled_training(context.instance)
@@ -113,7 +121,7 @@ def new_checkpoint_sensor(job: str) -> dg.SensorDefinition:
             )
         ]
         if workshop.recipe.evaluation.titles:  # perhaps since a checkpoint was evaluated
-            answered = context.instance.get_materialized_partitions(checkpoints.BENCHMARKS_KEY)
+            answered = context.instance.get_materialized_partitions(used.asset(keys.BENCHMARKS))
             requests += [
                 dg.RunRequest(run_key=f"benchmarks of {key}", partition_key=key)
                 for key in saved
@@ -128,14 +136,14 @@ def new_checkpoint_sensor(job: str) -> dg.SensorDefinition:
     return _sensor
 
 
-def _tag_waiting(instance: dg.DagsterInstance, runs: list[dg.DagsterRun]) -> None:
+def _tag_waiting(instance: dg.DagsterInstance, runs: list[dg.DagsterRun], name: str) -> None:
     """Tags each run that waits for the pool with the run that has it. Dagster lists both as started."""
-    pool = instance.event_log_storage.get_concurrency_info(GPU_POOL)
+    pool = instance.event_log_storage.get_concurrency_info(name)
     first = ", ".join(slot.run_id[:8] for slot in pool.claimed_slots)
     waiting = {step.run_id for step in pool.pending_steps if step.assigned_timestamp is None}
     for run in runs:
         if run.run_id in waiting:
-            instance.add_run_tags(run.run_id, {WAITS_TAG: f"run {first}, pool {GPU_POOL}"})
+            instance.add_run_tags(run.run_id, {WAITS_TAG: f"run {first}, pool {name}"})
     told = sorted(value for _, values in instance.get_run_tags([WAITS_TAG]) for value in values)
     for run in instance.get_runs(dg.RunsFilter(tags={WAITS_TAG: told})) if told else ():
         if run.run_id not in waiting:
@@ -151,39 +159,51 @@ def _canceled_training(instance: dg.DagsterInstance) -> str:
     return ""
 
 
-run_failed = dg.run_failure_sensor(
-    name="run_failed",
-    monitor_all_code_locations=True,  # also runs that were started in a terminal
-    minimum_interval_seconds=30,
-    default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Logs each failed run with its reason, and posts both as JSON to the URL in "
-    f"{alerts.WEBHOOK_VARIABLE}, if it is set.",
-)(alerts.report_failure)
-training_finished = dg.run_status_sensor(
-    name="training_finished",
-    run_status=dg.DagsterRunStatus.SUCCESS,
-    monitor_all_code_locations=True,
-    minimum_interval_seconds=30,
-    default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Logs the figures of each model that was trained, and posts them to the URL in "
-    f"{alerts.WEBHOOK_VARIABLE}, if it is set.",
-)(alerts.report_training)
+def alert_sensors(used: UsedRecipe = OWN) -> list[dg.SensorDefinition]:
+    """Alerts of failed runs, of trained models, and of a full disk."""
 
+    @dg.run_failure_sensor(
+        name=used.name("run_failed"),
+        monitor_all_code_locations=True,  # also runs that were started in a terminal
+        minimum_interval_seconds=30,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Logs each failed run with its reason, and posts both as JSON to the URL in "
+        f"{alerts.WEBHOOK_VARIABLE}, if it is set.",
+    )
+    def run_failed(context: dg.RunFailureSensorContext) -> None:
+        if used.owns(context.dagster_run):
+            alerts.report_failure(context)
 
-@dg.sensor(
-    minimum_interval_seconds=300,
-    default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Watches the disk of the store, and posts to the URL in "
-    f"{alerts.WEBHOOK_VARIABLE}, if it is set, when little is left.",
-)
-def disk_nearly_full(context: dg.SensorEvaluationContext, workshop: PipelineResources) -> dg.SkipReason:
-    """Alerts once when the disk becomes nearly full, and again only after there was room in between."""
-    problem = alerts.low_disk(workshop.store.root)
-    if problem and not context.cursor:
-        context.log.error(problem)
-        alerts.send(problem, context.log)
-    context.update_cursor("reported" if problem else "")
-    return dg.SkipReason(problem or "there is room on the disk of the store")
+    @dg.run_status_sensor(
+        name=used.name("training_finished"),
+        run_status=dg.DagsterRunStatus.SUCCESS,
+        monitor_all_code_locations=True,
+        minimum_interval_seconds=30,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Logs the figures of each model that was trained, and posts them to the URL in "
+        f"{alerts.WEBHOOK_VARIABLE}, if it is set.",
+    )
+    def training_finished(context: dg.RunStatusSensorContext) -> None:
+        alerts.report_training(context, used)
+
+    @dg.sensor(
+        name=used.name("disk_nearly_full"),
+        minimum_interval_seconds=300,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Watches the disk of the store, and posts to the URL in "
+        f"{alerts.WEBHOOK_VARIABLE}, if it is set, when little is left.",
+    )
+    @given(used)
+    def disk_nearly_full(context: dg.SensorEvaluationContext, workshop: PipelineResources) -> dg.SkipReason:
+        """Alerts once when the disk becomes nearly full, and again only after there was room in between."""
+        problem = alerts.low_disk(workshop.store.root)
+        if problem and not context.cursor:
+            context.log.error(used.meant(problem))
+            alerts.send(used.meant(problem), context.log)
+        context.update_cursor("reported" if problem else "")
+        return dg.SkipReason(problem or "there is room on the disk of the store")
+
+    return [run_failed, training_finished, disk_nearly_full]
 
 
 def _busy(instance: dg.DagsterInstance, job: str) -> str:
@@ -192,12 +212,12 @@ def _busy(instance: dg.DagsterInstance, job: str) -> str:
     return f"waiting until the run {runs[-1].run_id[:8]} of {job} has ended" if runs else ""
 
 
-def _request(corpora: list[Observed], assets: list[dg.AssetKey]) -> dg.RunRequest | None:
+def _request(corpora: list[Observed], assets: list[dg.AssetKey], used: UsedRecipe) -> dg.RunRequest | None:
     """A run of all `assets` but those that the corpora have ready. None if no corpus is out of date."""
     outdated = [corpus for corpus in corpora if corpus.state is State.OUTDATED]
     if not outdated:
         return None
-    ready = {asset_key(key) for corpus in corpora for key in corpus.ready}
+    ready = {used.asset(key) for corpus in corpora for key in corpus.ready}
     # With the time since when the corpus is in use: a change that is undone and made again is a new change.
     change = combined(f"{corpus.corpus} {corpus.version} {corpus.in_use_since}" for corpus in outdated)
     names = ", ".join(corpus.corpus for corpus in outdated)

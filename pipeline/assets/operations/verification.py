@@ -3,8 +3,9 @@
 import dagster as dg
 from pydantic import Field
 
-from pipeline.assets.asset import user_errors_as_failures
+from pipeline.assets.asset import given, user_errors_as_failures
 from pipeline.assets.operations.resources import PipelineResources
+from pipeline.assets.used_recipe import OWN, UsedRecipe
 from pipeline.steps.lineage.verification import VerificationError, longest_unread, stored, verify
 
 MINUTES = 20  # about 1.2 TB, where a core hashes a gigabyte in a second
@@ -23,11 +24,16 @@ class VerifyConfig(dg.Config):
     )
 
 
-def verify_job(name: str, used: str) -> dg.JobDefinition:
-    """Fails when something is damaged, so that the sensor of failed runs alerts."""
+def verify_job(shown: str, used: UsedRecipe = OWN) -> dg.JobDefinition:
+    """Fails when something is damaged, so that the sensor of failed runs alerts. The description of the job
+    ends in `shown`.
+    """
 
-    @dg.op(name=OP, description="Looks at the manifests, sizes and hashes of everything in the store.")
+    @dg.op(
+        name=used.name(OP), description="Looks at the manifests, sizes and hashes of everything in the store."
+    )
     @user_errors_as_failures
+    @given(used)
     def _op(context: dg.OpExecutionContext, workshop: PipelineResources, config: VerifyConfig) -> None:
         store, minutes = workshop.store, config.minutes
         places = longest_unread(store, minutes) if minutes else stored(store)
@@ -35,26 +41,31 @@ def verify_job(name: str, used: str) -> dg.JobDefinition:
         for damaged in found.damaged:
             context.log.error(
                 f"{damaged.place}: {'; '.join(map(str, damaged.damage))}. Made from it: "
-                f"{', '.join(damaged.made_from_it) or 'nothing'}. To mend it: {damaged.mend}"
+                f"{', '.join(damaged.made_from_it) or 'nothing'}. To mend it: {used.meant(damaged.mend)}"
             )
         if found.damaged:
-            raise VerificationError(f"{found}: `python -m pipeline verify` lists them")
+            raise VerificationError(used.meant(f"{found}: `python -m pipeline verify` lists them"))
         context.log.info(str(found))
 
-    @dg.job(name=name, description=f"Looks for damaged files in the store and names them. {used}")
+    @dg.job(
+        name=used.name("verify"),
+        tags=used.tags,
+        executor_def=dg.in_process_executor,
+        description=f"Looks for damaged files in the store and names them. {shown}",
+    )
     def _job() -> None:
         _op()
 
     return _job
 
 
-def daily_schedule(job: dg.JobDefinition) -> dg.ScheduleDefinition:
+def daily_schedule(job: dg.JobDefinition, used: UsedRecipe = OWN) -> dg.ScheduleDefinition:
     """Off until somebody turns it on in the UI."""
     return dg.ScheduleDefinition(
-        name="daily_verify",
+        name=used.name("daily_verify"),
         job=job,
         cron_schedule="0 5 * * *",
-        run_config={"ops": {OP: {"config": {"minutes": MINUTES}}}},
+        run_config={"ops": {used.name(OP): {"config": {"minutes": MINUTES}}}},
         description=f"Starts `verify` each morning; for {MINUTES} minutes it reads what was not read for "
         "longest.",
     )

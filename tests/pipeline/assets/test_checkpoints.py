@@ -9,24 +9,23 @@ import dagster as dg
 import pytest
 
 from pipeline.assets import checkpoints
-from pipeline.assets.checkpoints import (
-    BENCHMARKS_KEY,
-    CHECKPOINTS,
-    EVALUATION_KEY,
-    EVALUATIONS,
-    KEY,
-    ON_DISK,
-    update_weights,
-)
+from pipeline.assets.checkpoints import update_weights
 from pipeline.assets.evaluation import checkpoint_evaluation_spec, evaluate_job
 from pipeline.assets.operations import orphaned_runs
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.operations.sensors import new_checkpoint_sensor
+from pipeline.assets.used_recipe import CHECKPOINT, OWN
 from pipeline.recipe.recipe import RECIPES
+from pipeline.store import keys
 from pipeline.store.store import Store
 from tests.integration.project import TRAINING
 from trainer.system.history import STORE_VARIABLE
 
+KEY, EVALUATION_KEY, BENCHMARKS_KEY = map(
+    OWN.asset, (CHECKPOINT, keys.CHECKPOINT_EVALUATION, keys.BENCHMARKS)
+)
+CHECKPOINTS, ON_DISK = OWN.checkpoints, OWN.checkpoints_on_disk
+EVALUATIONS = OWN.checkpoint_evaluations
 FIRST, SECOND, THIRD = (f"0123abcd-{step:08d}" for step in (8, 16, 24))
 
 
@@ -115,7 +114,7 @@ def test_a_kept_checkpoint_answers_benchmarks_that_a_recipe_named_after_its_eval
     evaluated(instance, SECOND)
     instance.report_runless_asset_event(dg.AssetMaterialization(BENCHMARKS_KEY, partition=SECOND))
     with dg.build_sensor_context(instance, resources={"workshop": PipelineResources()}) as context:
-        result = new_checkpoint_sensor("evaluate")(context)
+        result = new_checkpoint_sensor()(context)
     assert isinstance(result, dg.SensorResult)
     asked = {(request.run_key, request.partition_key) for request in result.run_requests or ()}
     assert asked == {(THIRD, THIRD), (f"benchmarks of {FIRST}", FIRST)}
@@ -128,7 +127,7 @@ def test_an_evaluation_that_failed_is_asked_for_once_more(
 
     def asked() -> set[str | None]:
         with dg.build_sensor_context(instance, resources={"workshop": PipelineResources()}) as context:
-            result = new_checkpoint_sensor("evaluate")(context)
+            result = new_checkpoint_sensor()(context)
         assert isinstance(result, dg.SensorResult)
         return {request.run_key for request in result.run_requests or () if request.partition_key == FIRST}
 
@@ -154,7 +153,7 @@ def test_a_run_that_waits_for_the_pool_is_tagged_with_the_run_that_has_it(
 
     def told() -> list[str | None]:
         with dg.build_sensor_context(instance, resources={"workshop": PipelineResources()}) as context:
-            new_checkpoint_sensor("evaluate")(context)
+            new_checkpoint_sensor()(context)
         return [instance.get_run_by_id(run.run_id).tags.get("waits for") for run in (trains, waits)]
 
     instance.event_log_storage.set_concurrency_slots("gpu", 1)
@@ -184,7 +183,7 @@ def test_no_evaluation_is_asked_for_while_any_job_trains(
     run = instance.create_run_for_job(training, status=dg.DagsterRunStatus.STARTED)
     orphaned_runs.claim(instance, run)
     with dg.build_sensor_context(instance, resources={"workshop": PipelineResources()}) as context:
-        result = new_checkpoint_sensor("evaluate")(context)
+        result = new_checkpoint_sensor()(context)
     assert isinstance(result, dg.SensorResult)
     assert result.skip_reason and "a training run is in progress" in str(result.skip_reason)
 
@@ -202,7 +201,7 @@ def test_the_checkpoints_of_a_canceled_training_are_not_evaluated_before_the_nex
 
     def asked() -> set[str | None]:
         with dg.build_sensor_context(instance, resources={"workshop": PipelineResources()}) as context:
-            result = new_checkpoint_sensor("evaluate")(context)
+            result = new_checkpoint_sensor()(context)
         assert isinstance(result, dg.SensorResult)
         return {request.partition_key for request in result.run_requests or ()}
 
@@ -217,8 +216,8 @@ def test_the_checkpoints_of_a_canceled_training_are_not_evaluated_before_the_nex
 def evaluation(instance: dg.DagsterInstance, tags: dict[str, str]) -> dg.ExecuteInProcessResult:
     """A run of the job `evaluate`."""
     job = dg.Definitions(
-        assets=[checkpoint_evaluation_spec()],
-        jobs=[evaluate_job("evaluate", "")],
+        assets=[checkpoint_evaluation_spec(OWN)],
+        jobs=[evaluate_job("")],
         resources={"workshop": PipelineResources()},
     ).resolve_job_def("evaluate")
     return job.execute_in_process(instance=instance, tags=tags, raise_on_error=False)

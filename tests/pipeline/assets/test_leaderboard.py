@@ -8,9 +8,10 @@ import pytest
 import yaml
 
 from pipeline.assets import leaderboard
-from pipeline.assets.checkpoints import EVALUATION_KEY
+from pipeline.assets.used_recipe import OWN
 from pipeline.cli import main
 from pipeline.recipe.loading import RECIPE_VARIABLE
+from pipeline.store import keys
 from pipeline.store.store import Store, default_store
 from tests.integration.project import TRAINING
 from tests.pipeline.cli.test_compare import changed, write_run
@@ -34,7 +35,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 
 def entries(instance: dg.DagsterInstance) -> list[dict[str, Any]]:
     """The newest first."""
-    found = instance.fetch_materializations(leaderboard.KEY, limit=99).records
+    found = instance.fetch_materializations(OWN.asset(leaderboard.KEY), limit=99).records
     made = [one.asset_materialization for one in found]
     return [{name: data.value for name, data in one.metadata.items()} for one in made if one]
 
@@ -62,7 +63,9 @@ def test_an_entry_is_added_when_something_has_changed_and_only_then(store: Store
         saved.touch()
         names = ["aaaaaaaa-00000001", "aaaaaaaa-00000002"]
         instance.add_dynamic_partitions("checkpoints", names)
-        instance.report_runless_asset_event(dg.AssetMaterialization(EVALUATION_KEY, partition=names[1]))
+        instance.report_runless_asset_event(
+            dg.AssetMaterialization(OWN.asset(keys.CHECKPOINT_EVALUATION), partition=names[1])
+        )
         leaderboard.update(instance, store)
         shown, *_ = entries(instance)
         page = "/assets/checkpoint?view=partitions&partition"

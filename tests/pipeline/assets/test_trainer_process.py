@@ -21,7 +21,7 @@ from sqlalchemy.exc import OperationalError
 
 from pipeline.assets import progress, trainer_process
 from pipeline.assets.asset import user_errors_as_failures
-from pipeline.assets.checkpoints import KEY
+from pipeline.assets.used_recipe import CHECKPOINT, OWN
 from pipeline.recipe.sections import LaunchParams
 from pipeline.steps.training import plan
 from pipeline.steps.training.effort import Stopwatch
@@ -49,6 +49,7 @@ LAST = {
     "data_version": "v",
     "path": "/x",
 }
+KEY = OWN.asset(CHECKPOINT)
 Train = Callable[..., dg.ExecuteInProcessResult]
 
 

@@ -9,11 +9,11 @@ import dagster as dg
 import pytest
 import yaml
 
-from pipeline.assets.asset import asset_key
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.pretrained_model import pretrained_model_asset
 from pipeline.assets.stages import stage_assets
 from pipeline.assets.tokenizer import tokenizer_asset
+from pipeline.assets.used_recipe import OWN
 from pipeline.assets.variants import VariantPartitions
 from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
 from pipeline.recipe.recipe import BASE, Recipe
@@ -69,11 +69,11 @@ def test_an_error_about_a_stage_that_is_no_asset_names_the_asset_that_makes_it(
 def test_a_recipe_that_wants_an_index_has_it_as_an_asset_that_no_lineage_records(recipe: Recipe) -> None:
     wanted, corpus = recipe.model_copy(update={"token_index": True}), recipe.corpus_names[0]
     (made,) = [
-        one for one in stage_assets(wanted, "pretrain") if one.key == asset_key(keys.token_index(corpus))
+        one for one in stage_assets(wanted, "pretrain") if one.key == OWN.asset(keys.token_index(corpus))
     ]
-    assert made.asset_deps[made.key] == {asset_key(keys.token_shards(corpus))}
+    assert made.asset_deps[made.key] == {OWN.asset(keys.token_shards(corpus))}
     model = pretrained_model_asset(wanted)
-    assert asset_key(keys.token_index(corpus)) in model.asset_deps[model.key]  # so that samples are traced
+    assert OWN.asset(keys.token_index(corpus)) in model.asset_deps[model.key]  # so that samples are traced
     assert keys.token_index(corpus) in stages.of_recipe(wanted)
     assert keys.token_index(corpus) not in stages.of_data(wanted)
     assert not [one for one in stage_assets(recipe, "pretrain") if one.key.path[0] == keys.TOKEN_INDEX]
@@ -111,7 +111,7 @@ def retokenize(recipe: Recipe, variant: str = BASE, *chosen: Key) -> dg.ExecuteI
         executor=dg.in_process_executor,
     )
     job = definitions.resolve_job_def("retokenize")
-    selection = [asset_key(key) for key in chosen] or None
+    selection = [OWN.asset(key) for key in chosen] or None
     return job.execute_in_process(partition_key=variant, asset_selection=selection)
 
 

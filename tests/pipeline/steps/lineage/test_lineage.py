@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.assets import checkpoints
+from pipeline.assets.used_recipe import CHECKPOINT, OWN
 from pipeline.cli import main
 from pipeline.cli.lineage import described
 from pipeline.recipe.loading import load_recipe
@@ -145,11 +146,13 @@ def entry(trained: tuple[Store, Path], checkpoint: Path) -> dict[str, Any]:
 
     @dg.asset
     def training(context: dg.AssetExecutionContext) -> None:
-        checkpoints.record(context, run, message, [])
+        checkpoints.record(context, run, message, [], OWN)
 
     with dg.DagsterInstance.ephemeral() as instance:
         assert dg.materialize([training], instance=instance).success
-        event = instance.fetch_materializations(checkpoints.KEY, limit=1).records[0].asset_materialization
+        event = (
+            instance.fetch_materializations(OWN.asset(CHECKPOINT), limit=1).records[0].asset_materialization
+        )
     assert event is not None
     found = {name: value.value for name, value in event.metadata.items()}
     return found | {"corpora": {record.data["corpus"]: record.data for record in found["corpora"].records}}

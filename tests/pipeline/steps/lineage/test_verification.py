@@ -154,7 +154,7 @@ def test_what_leaves_no_trace_is_found_by_reading_everything_and_then_made_again
 
 
 def test_the_job_fails_on_damage_and_its_schedule_reads_what_was_not_read_for_longest(mine: Path) -> None:
-    job = verify_job("verify", "")
+    job = verify_job("")
     resources = {"workshop": PipelineResources()}
     assert job.execute_in_process(resources=resources).success
     shard = next(seen_by(mine).current(keys.token_shards("first")).path.rglob("train/*.bin"))

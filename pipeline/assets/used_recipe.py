@@ -1,0 +1,82 @@
+"""A recipe as a code location uses it, and what Dagster calls the things that are made of it."""
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+import dagster as dg
+
+from pipeline.recipe.loading import RECIPE_VARIABLE, recipe_path
+from pipeline.store.keys import Key
+
+RECIPE_TAG = "groundwork/recipe"  # of the runs of a recipe that shares its code location
+CHECKPOINT = Key("checkpoint")
+
+
+@dataclass(frozen=True)
+class UsedRecipe:
+    """The recipe of `file`, which shares a code location with other code, or that of GROUNDWORK_RECIPE. The
+    `prefix` begins every name in Dagster, so that a code location has room for several recipes.
+    """
+
+    file: Path | None = None
+    prefix: str = ""
+    pool: str = "gpu"  # in which trainings and evaluations wait for each other: dagster.yaml
+
+    @property
+    def path(self) -> Path:
+        return self.file or recipe_path()
+
+    def name(self, name: str) -> str:
+        """The name of a job, sensor, group, op, resource or set of partitions."""
+        return f"{self.prefix}_{name}" if self.prefix else name
+
+    def asset(self, key: str, section: str = "") -> dg.AssetKey:
+        """Dagster's key of what the store keeps under `key`, in a section of `post_training`."""
+        return dg.AssetKey([*filter(None, (self.prefix, section)), *key.split("/")])
+
+    def key(self, asset: dg.AssetKey, section: str = "") -> Key:
+        """The key in the store of an asset; one of no stage for the asset of another recipe or section."""
+        before = [*filter(None, (self.prefix, section))]
+        ours = asset.path[: len(before)] == before
+        return Key.from_path("/".join(asset.path[len(before) :] if ours else asset.path))
+
+    @property
+    def workshop(self) -> str:
+        """The key of the resource."""
+        return self.name("workshop")
+
+    @property
+    def checkpoints(self) -> dg.DynamicPartitionsDefinition:
+        """Every step that was ever saved."""
+        return dg.DynamicPartitionsDefinition(name=self.name("checkpoints"))
+
+    @property
+    def checkpoints_on_disk(self) -> dg.DynamicPartitionsDefinition:
+        return dg.DynamicPartitionsDefinition(name=self.name("checkpoints_on_disk"))
+
+    @property
+    def checkpoint_evaluations(self) -> dg.DynamicPartitionsDefinition:
+        """Those that are evaluated, or still on disk."""
+        return dg.DynamicPartitionsDefinition(name=self.name("checkpoint_evaluations"))
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """Of the jobs and runs of this recipe."""
+        return {RECIPE_TAG: self.prefix or self.file.stem} if self.file else {}
+
+    def owns(self, run: dg.DagsterRun) -> bool:
+        """False for the run of another recipe, or of other code in the same project."""
+        return self.tags.items() <= run.tags.items()
+
+    def meant(self, text: str) -> str:
+        """A text whose commands mean this recipe, wherever they are typed."""
+        if not self.file:
+            return text
+        own = f"{RECIPE_VARIABLE}={shlex.quote(str(self.file))} python -m pipeline"
+        return text.replace("python -m pipeline", own).replace(
+            "dagster job execute", "dagster job execute -m pipeline.definitions"
+        )
+
+
+OWN = UsedRecipe()

@@ -1,0 +1,87 @@
+"""A recipe as a component of somebody's own Dagster project: docs/deployment.md."""
+
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+
+from pipeline.assets.graph import definitions
+from pipeline.assets.used_recipe import UsedRecipe
+from pipeline.recipe.loading import recipe_path
+from pipeline.store.errors import PipelineError
+from trainer.system.errors import TrainerError
+
+RECIPE, PREFIX = "recipe", "key_prefix"
+
+
+class PrefixError(PipelineError):
+    """Two recipes of a project cannot be told apart."""
+
+
+class RecipeScaffolder(dg.Scaffolder):
+    """Writes the component with the skeleton of a recipe beside it."""
+
+    def scaffold(self, request: dg.ScaffoldRequest[Any]) -> None:
+        from pipeline.cli import init  # here, because no code location needs a command
+
+        path = request.target_path / "recipe.yaml"
+        init.write(path, request.target_path.name)
+        dg.scaffold_component(request, {RECIPE: path.name, PREFIX: request.target_path.name})
+
+
+@dg.scaffold_with(RecipeScaffolder)
+class RecipeComponent(dg.Component, dg.Model, dg.Resolvable):
+    """The assets, checks, jobs, sensors and schedules of a recipe of Groundwork."""
+
+    recipe: str = Field(
+        description="The YAML file of the recipe, relative to this folder, or the name of a shipped recipe."
+    )
+    key_prefix: str = Field(
+        "",
+        pattern=r"^\w*$",
+        description="Begins the keys of the assets and the names of all else, such as the job "
+        "`mine_pretrain`. Each recipe of a project needs a prefix of its own; one can be without.",
+    )
+    pool: str = Field(
+        "gpu",
+        description="The pool in which trainings and evaluations wait for each other. Recipes that train on "
+        "devices of their own have pools of their own.",
+    )
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """A recipe that cannot be read is one asset that says why, so that the others of the project stay."""
+        alike = [
+            one
+            for one in context.component_tree.get_all_components(RecipeComponent)
+            if one.key_prefix == self.key_prefix
+        ]
+        if len(alike) > 1:
+            named = " and ".join(repr(one.recipe) for one in alike)
+            raise PrefixError(
+                f"the recipes {named} have the same key_prefix, {self.key_prefix!r}: "
+                "give each its own in its defs.yaml"
+            )
+        folder = context.path if context.path.is_dir() else context.path.parent
+        file = folder / recipe_path(self.recipe).expanduser()
+        used = UsedRecipe(file, self.key_prefix, self.pool)
+        try:
+            return definitions(used)
+        except (PipelineError, TrainerError) as error:
+            return _unreadable(used, file, str(error))
+
+
+def _unreadable(used: UsedRecipe, file: Path, problem: str) -> dg.Definitions:
+    remedy = "Correct the file, then reload the code location."
+    missing = f"`{file}` cannot be used, so its assets are missing:"
+
+    @dg.asset(
+        key=used.asset("unreadable_recipe"),
+        group_name=used.name("unreadable_recipe"),
+        kinds={"yaml"},
+        description=f"{missing}\n\n```text\n{problem}\n```\n{remedy}",
+    )
+    def _asset() -> None:
+        raise dg.Failure(f"{problem}. {remedy}", allow_retries=False)
+
+    return dg.Definitions([_asset])

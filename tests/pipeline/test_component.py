@@ -1,0 +1,165 @@
+"""Recipes as components of a Dagster project of somebody else's."""
+
+import importlib
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+import pipeline
+from pipeline.assets.used_recipe import UsedRecipe
+from pipeline.component import RecipeComponent, RecipeScaffolder
+from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
+from tests.foreign_project import ForeignProject, tiny
+from tests.integration.project import ROOT
+from trainer.system.history import STORE_VARIABLE
+
+Load = Callable[[], dg.Definitions]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> ForeignProject:
+    return ForeignProject(tmp_path / "project")
+
+
+@pytest.fixture
+def load(project: ForeignProject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Load]:
+    """Loads the project as a server does, while GROUNDWORK_RECIPE names something else."""
+    monkeypatch.syspath_prepend(str(project.source))
+    monkeypatch.setenv(RECIPE_VARIABLE, str(tmp_path / "nowhere.yaml"))
+    monkeypatch.setenv(STORE_VARIABLE, str(tmp_path / "store"))
+
+    def loaded() -> dg.Definitions:
+        forget()
+        found = dg.load_from_defs_folder(path_within_project=project.source / "their")
+        dg.Definitions.validate_loadable(found)
+        return found
+
+    yield loaded
+    forget()
+
+
+def forget() -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "their"]:
+        del sys.modules[name]
+    importlib.invalidate_caches()
+
+
+def keys_of(defs: dg.Definitions) -> set[str]:
+    return {key.to_user_string() for key in defs.resolve_asset_graph().get_all_asset_keys()}
+
+
+def test_two_recipes_and_an_asset_of_the_project_share_a_code_location(
+    project: ForeignProject, load: Load, tmp_path: Path
+) -> None:
+    recipe = tiny(tmp_path / "text", "same_name")
+    project.add("mine", recipe, key_prefix="mine")
+    hotter = {"variants": {"hot": {"training": {"seed": 9}}}}
+    project.add("other", {**recipe, **hotter}, key_prefix="other", pool="b")
+    defs = load()
+    repository = defs.get_repository_def()
+    repository.load_all_definitions()
+
+    ours, theirs = ({key for key in keys_of(defs) if key.startswith(name)} for name in ("mine/", "other/"))
+    assert {"mine/corpora/topics/raw", "mine/checkpoint", "mine/leaderboard"} <= ours
+    assert {key.removeprefix("mine/") for key in ours} == {key.removeprefix("other/") for key in theirs}
+    assert keys_of(defs) - ours - theirs == {"model_report"}
+    assert {"mine_pretrain", "other_pretrain", "mine_evaluate", "other_verify"} <= set(repository.job_names)
+    assert {"mine_run_failed", "other_run_failed"} <= {one.name for one in repository.sensor_defs}
+    assert set(repository.get_top_level_resources()) == {"mine_workshop", "other_workshop"}
+    graph = defs.resolve_asset_graph()
+    checkpoints = graph.get(dg.AssetKey(["other", "checkpoint"])).partitions_def
+    assert isinstance(checkpoints, dg.DynamicPartitionsDefinition) and checkpoints.name == "other_checkpoints"
+    for name, pool in (("mine", "gpu"), ("other", "b")):
+        assert graph.get(dg.AssetKey([name, "pretrained_model"])).pools == {pool}
+        assert defs.resolve_job_def(f"{name}_pretrain").tags["groundwork/recipe"] == name
+    assert graph.get(dg.AssetKey(["mine", "dedup"])).owners == ["team:language"]
+    hot = graph.get(dg.AssetKey(["other", "pretrained_model"])).partitions_def
+    assert hot and hot.get_partition_keys() == ["base", "hot"]
+    assert not graph.get(dg.AssetKey(["mine", "pretrained_model"])).partitions_def
+
+
+def test_a_run_of_one_recipe_uses_that_recipe_and_tells_whose_it_is(
+    project: ForeignProject, load: Load, tmp_path: Path
+) -> None:
+    recipe = tiny(tmp_path / "text", "mine")
+    for name in ("mine", "other"):
+        project.add(name, {**recipe, "name": name}, key_prefix=name)
+    defs = load()
+    topics = dg.AssetKey(["other", "corpora", "topics", "raw"])
+    with dg.DagsterInstance.from_config(str(project.home)) as instance:
+        job = defs.resolve_job_def("other_corpus")
+        result = job.execute_in_process(instance=instance, asset_selection=[topics])
+        run = instance.get_run_by_id(result.run_id)
+        assert run is not None and run.tags["groundwork/recipe"] == "other"
+        assert UsedRecipe(Path("x/recipe.yaml"), "other").owns(run)
+        assert not UsedRecipe(Path("x/recipe.yaml"), "mine").owns(run)
+        assert instance.get_latest_materialization_event(topics)
+        assert any("of other begins" in entry.message for entry in instance.all_logs(run.run_id))
+
+
+def test_a_recipe_that_cannot_be_read_is_one_asset_that_says_why(
+    project: ForeignProject, load: Load, tmp_path: Path
+) -> None:
+    recipe = tiny(tmp_path / "text", "mine")
+    project.add("mine", recipe, key_prefix="mine")
+    path = project.add("other", {**recipe, "quality": "novels"}, key_prefix="other")
+    defs = load()
+    made = {key.to_user_string() for key in defs.resolve_asset_graph().materializable_asset_keys}
+    (broken,) = (key for key in made if key.startswith("other/"))
+    assert {"mine/dedup", "model_report"} <= made
+    asset = defs.get_assets_def(dg.AssetKey(broken.split("/")))
+    assert f"{path}: quality" in (asset.get_asset_spec().description or "")
+    result = dg.materialize([asset], raise_on_error=False)
+    failure = result.failure_data_for_node(asset.op.name)
+    assert failure and failure.user_failure_data
+    assert f"{path}: quality" in (failure.user_failure_data.description or "")
+
+
+def test_two_recipes_with_one_prefix_are_one_sentence(
+    project: ForeignProject, load: Load, tmp_path: Path
+) -> None:
+    recipe = tiny(tmp_path / "text", "mine")
+    for name in ("mine", "other"):
+        project.add(name, recipe)
+    with pytest.raises(Exception) as raised:
+        load()
+    error: BaseException | None = raised.value
+    said = []
+    while error:
+        said.append(str(error))
+        error = error.__cause__ or error.__context__
+    sentence = "the recipes 'recipe.yaml' and 'recipe.yaml' have the same key_prefix, ''"
+    assert any(one.startswith(sentence) for one in said)
+
+
+def test_the_command_that_scaffolds_writes_a_component_and_a_recipe_that_loads(
+    project: ForeignProject, load: Load
+) -> None:
+    folder = project.defs / "new"
+    folder.mkdir()
+    request = dg.ScaffoldRequest("pipeline.RecipeComponent", folder, "yaml", project.directory, None)
+    RecipeScaffolder().scaffold(request)
+    assert load_recipe(folder / "recipe.yaml").name == "new"
+    assert "new/corpora/notes/raw" in keys_of(load())
+
+
+def test_dg_finds_the_component_and_no_command_pays_for_dagster() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    (module,) = settings["project"]["entry-points"]["dagster_dg_cli.registry_modules"].values()
+    found = importlib.import_module(module)
+    assert found is pipeline and "RecipeComponent" in dir(found)
+    assert found.RecipeComponent is RecipeComponent
+    look = "import sys, pipeline; dir(pipeline); assert 'dagster' not in sys.modules"
+    subprocess.run([sys.executable, "-c", look], check=True)
+
+
+def test_commands_that_a_page_shows_name_the_recipe_where_the_environment_does_not() -> None:
+    said = "see `python -m pipeline verify`"
+    assert UsedRecipe().meant(said) == said
+    own = UsedRecipe(Path("/a b/recipe.yaml"), "mine").meant(said)
+    assert own == "see `GROUNDWORK_RECIPE='/a b/recipe.yaml' python -m pipeline verify`"
