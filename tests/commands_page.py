@@ -106,9 +106,11 @@ summary --model 6ddca120              # another one""",
 benchmark                             # the benchmarks that the recipe names
 benchmark --on core                   # others
 benchmark --import results.json       # takes the scores that lm-evaluation-harness wrote for a model""",
-    "push": "push OWNER/NAME",
+    "push": """\
+push OWNER/NAME                       # the model
+push OWNER/NAME --data OUT            # documents that `export --format parquet` wrote, as a data set""",
     "export": """\
-export --format parquet -o OUT        # the clean corpora, for `datasets`
+export --format parquet -o OUT        # the clean corpora, as a data set with a card
 export --format megatron -o OUT       # the token shards
 export --format gguf -o OUT           # the model for llama.cpp; needs the extra `gguf`""",
     "merge": """\

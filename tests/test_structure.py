@@ -23,7 +23,8 @@ FLOORS = {
     ),
     "pipeline.steps": (
         {"checks", "recipe_versions"},
-        {"export", "mixture_search", "model"},
+        {"export", "mixture_search"},
+        {"model"},
         {"training"},
         {"lineage"},
         {"stages"},

@@ -51,8 +51,7 @@ def run(options: argparse.Namespace) -> None:
     with terminal.doing("exporting") as bar:
         advance = bar.counter("tokens" if options.format == MEGATRON else "bytes")
         if options.format == PARQUET:
-            held_out = recipe.shards.validation_fraction
-            counts = export_documents(store, corpora, splits, held_out, options.out, advance)
+            counts = export_documents(store, recipe, corpora, splits, options.out, advance)
         elif model:
             counts = export_gguf(model.path, model.made_from, options.out, advance)
         else:

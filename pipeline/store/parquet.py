@@ -53,8 +53,10 @@ class PartWriter:
             self.files = {table: File.of(path, self.directory) for table, path in self._paths.items()}
 
 
-def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
-    """Writes a file whose readers notice each damaged page."""
+def parquet_writer(path: Path, schema: pa.Schema, content_defined: bool = False) -> pq.ParquetWriter:
+    """Writes a file whose readers notice each damaged page. `content_defined`: pages end where the content
+    says, so that a hub that knows the file before stores only what has changed.
+    """
     repeating = [column for column in schema.names if column not in UNIQUE]
     return pq.ParquetWriter(
         path.absolute(),  # pyarrow reads `s3:/x` and `file:/x` as addresses
@@ -64,6 +66,7 @@ def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
         use_dictionary=repeating,
         write_statistics=repeating,
         write_page_checksum=True,
+        use_content_defined_chunking=content_defined,
     )
 
 

@@ -1,13 +1,19 @@
-"""The exported model on the Hugging Face hub."""
+"""The exported model, or exported documents, on the Hugging Face hub."""
 
 import json
+from collections.abc import Sequence
+from datetime import date
 from pathlib import Path
+from typing import Any
 
+from pipeline.steps.export import croissant
+from pipeline.steps.export.documents import FORMAT
 from pipeline.store.errors import PipelineError, first_line
+from trainer.system.durable import write_atomically
 
 
 class PushError(PipelineError):
-    """The model cannot be pushed; the message says what to change."""
+    """The model or the documents cannot be pushed; the message says what to change."""
 
 
 def push(model: Path, repository: str, public: bool) -> str:
@@ -16,12 +22,9 @@ def push(model: Path, repository: str, public: bool) -> str:
     A new repository is private unless `public`. The token is the hub's own: HF_TOKEN, or the file that
     `hf auth login` writes. Raises PushError.
     """
-    from huggingface_hub import HfApi
-
     try:
         # a checkpoint has a lineage, too
-        config = json.loads((model / "config.json").read_text(encoding="utf-8"))
-        lineage = json.loads((model / "lineage.json").read_text(encoding="utf-8"))
+        config, lineage = _read(model / "config.json"), _read(model / "lineage.json")
     except (OSError, ValueError) as error:
         raise PushError(f"{model} is not an exported model ({error}): give a run that has ended") from error
     if config.get("attention_sinks"):
@@ -29,21 +32,57 @@ def push(model: Path, repository: str, public: bool) -> str:
             f"{model} cannot be pushed: no reader of the hub's models has a dense one with attention sinks. "
             "Train without training.model.attention_sinks, or use the model with `python -m trainer`"
         )
+    message = f"{lineage['recipe']['name']}, {lineage['training']['tokens']:,} tokens, {model.name}"
+    return _upload(model, repository, public, message)
+
+
+def push_documents(exported: Path, repository: str, public: bool) -> str:
+    """As `push`, for the directory of exported documents, as a data set. Documents of an earlier push that
+    are not in this one are gone from the newest commit.
+    """
+    from huggingface_hub import HfApi
+
+    try:
+        facts, described = _read(exported / "export.json"), _read(exported / croissant.FILE)
+        if facts["format"] != FORMAT:
+            raise ValueError(f"its format is {facts['format']}")
+    except (OSError, ValueError, KeyError) as error:
+        raise PushError(
+            f"{exported} does not hold exported documents ({error}): give what "
+            f"`python -m pipeline export --format {FORMAT} -o OUT` wrote"
+        ) from error
+    place = {"url": f"{HfApi().endpoint}/datasets/{repository}", "datePublished": str(date.today())}
+    write_atomically(exported / croissant.FILE, json.dumps(described | place, indent=1))
+    documents = sum(count for name, count in facts["counts"].items() if name.endswith("_documents"))
+    return _upload(exported, repository, public, f"{documents:,} documents", "dataset", ["*/*.parquet"])
+
+
+def _upload(
+    directory: Path, repository: str, public: bool, message: str, kind: str = "model", old: Sequence[str] = ()
+) -> str:
+    """Files in the repository that match `old` are deleted, unless they are in the directory, too."""
+    from huggingface_hub import HfApi
+
     hub = HfApi(library_name="groundwork")
     try:
-        hub.create_repo(repository, private=not public, exist_ok=True)
-        is_private = hub.model_info(repository).private
-        if is_private or public:
-            message = f"{lineage['recipe']['name']}, {lineage['training']['tokens']:,} tokens, {model.name}"
+        hub.create_repo(repository, private=not public, exist_ok=True, repo_type=kind)
+        if public or hub.repo_info(repository, repo_type=kind).private:
             return hub.upload_folder(
                 repo_id=repository,
-                folder_path=model,
+                repo_type=kind,
+                folder_path=directory,
                 commit_message=message,
                 ignore_patterns=["manifest.json", ".*"],  # the store's own
+                delete_patterns=list(old) or None,
             ).commit_url
     except Exception as error:  # the HTTP library's own errors, which change between its versions
         raise PushError(
             f"{repository} cannot be pushed to {hub.endpoint}: {first_line(error)}. HF_TOKEN, or the token "
             "of `hf auth login`, must allow writing there"
         ) from error
-    raise PushError(f"{repository} exists and is public: give --public to publish the model there")
+    raise PushError(f"{repository} exists and is public: give --public to publish there")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found

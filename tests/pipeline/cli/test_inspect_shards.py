@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -164,6 +165,57 @@ def test_datasets_opens_the_kept_documents_in_the_splits_of_the_shards(
             assert one[split]["id"] == [row["id"] for row in rows]
         kept = [name for batch in kept_documents(store, corpus) for name in batch.column("id").to_pylist()]
         assert sorted(name for split in SPLITS for name in one[split]["id"]) == sorted(kept)
+
+
+def test_the_card_of_exported_documents_says_where_they_are_from_and_what_was_left_out(
+    run: Run, project: Path, tmp_path: Path
+) -> None:
+    recipe = yaml.safe_load((project / "recipe.yaml").read_text())
+    recipe["corpora"][0]["license"] = "cc-by-4.0"
+    (project / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    out, store = tmp_path / "clean", Store(project / "store")
+    assert run("export", "--format", "parquet", "-o", out)[0] == 0
+    card = (out / "README.md").read_text()
+    data = yaml.safe_load(card.split("---\n")[1])
+    assert data["size_categories"] == "n<1K" and "license" not in data  # that of the second is not known
+    assert "| first | files | cc-by-4.0 |" in card and "| test_second | files | unknown |" in card
+    counts = [store.current(key("first")).counts for key in (keys.raw, keys.quality, keys.token_shards)]
+    left = sum(counts[2][f"{split}_documents"] for split in SPLITS)
+    assert f"| first | {counts[0]['documents']} | {counts[1]['kept']} | {left} |" in card
+    assert "removed 3 (exact)" in card and str(project) not in card + (out / "croissant.json").read_text()
+    only = tmp_path / "only"
+    assert run("export", "--format", "parquet", "-o", only, "--corpus", "first")[0] == 0
+    card = (only / "README.md").read_text()
+    assert yaml.safe_load(card.split("---\n")[1])["license"] == ["cc-by-4.0"] and "test_second" not in card
+
+
+def test_croissant_describes_the_files_the_columns_and_how_they_were_made(
+    run: Run, project: Path, tmp_path: Path
+) -> None:
+    out, store = tmp_path / "clean", Store(project / "store")
+    assert run("export", "--format", "parquet", "-o", out)[0] == 0
+    described = json.loads((out / "croissant.json").read_text())
+    files = {one["@id"]: one["sha256"] for one in described["distribution"] if "sha256" in one}
+    paths = out.glob("*/*.parquet")
+    assert files == {
+        f"{path.parent.name}/{path.name}": sha256(path.read_bytes()).hexdigest() for path in paths
+    }
+    made = {one["prov:generated"]["@id"]: one for one in described["prov:wasGeneratedBy"]}
+    raw, decided = (
+        f"urn:sha256:{store.current(key).data_version}" for key in (keys.raw("first"), keys.DEDUP)
+    )
+    assert raw in [one["@id"] for one in described["prov:wasDerivedFrom"]]
+    wanted, seen = [decided], set()  # from the decisions back to what was read
+    while wanted:
+        seen.add(one := wanted.pop())
+        wanted += [used["@id"] for used in made[one]["prov:used"] if used["@id"] not in seen]
+    assert raw in seen
+
+    mlcroissant = pytest.importorskip("mlcroissant", reason="needs mlcroissant, the reference")
+    found = mlcroissant.Dataset(str(out / "croissant.json"))  # which refuses what is not valid
+    assert found.metadata.ctx.conforms_to.value == "http://mlcommons.org/croissant/1.1"
+    read = sorted(row["documents/text"].decode() for row in found.records("documents"))
+    assert read == sorted(text for one in CORPORA for split in SPLITS for text in texts(store, one, split))
 
 
 def test_tokens_are_exported_with_their_tokenizer_and_what_they_were_made_from(

@@ -1,4 +1,4 @@
-"""A hub on loopback: as much of its API as uploading a model takes, with large files through LFS."""
+"""A hub on loopback: as much of its API as uploading a model or a data set takes, large files through LFS."""
 
 import base64
 import hashlib
@@ -72,12 +72,15 @@ class _Handler(BaseHTTPRequestHandler):
                 self._answer(200, {"url": f"{hub.url}/{name}", "name": name})
             case ["api", "validate-yaml"]:
                 self._answer(200, {"errors": [], "warnings": []})
-            case ["api", "models", owner, name]:
+            case ["api", "models" | "datasets", owner, name]:
                 private = hub.private[f"{owner}/{name}"]
                 self._answer(
                     200, {"id": f"{owner}/{name}", "private": private, "sha": "0" * 40, "siblings": []}
                 )
-            case ["api", "models", _, _, "preupload", _]:
+            case ["api", _, owner, name, "tree", _]:
+                found = hub.files.get(f"{owner}/{name}", {})
+                self._answer(200, [{"type": "file", "path": path, "size": 1, "oid": "0"} for path in found])
+            case ["api", _, _, _, "preupload", _]:
                 modes = [
                     {
                         "path": file["path"],
@@ -87,24 +90,26 @@ class _Handler(BaseHTTPRequestHandler):
                     for file in json.loads(body)["files"]
                 ]
                 self._answer(200, {"files": modes})
-            case [_, _, "info", "lfs", "objects", "batch"]:
+            case [*_, "info", "lfs", "objects", "batch"]:
                 objects = [
                     {**one, "actions": {"upload": {"href": f"{hub.url}/upload/{one['oid']}"}}}
                     for one in json.loads(body)["objects"]
                 ]
                 self._answer(200, {"transfer": "basic", "objects": objects})
-            case ["api", "models", owner, name, "commit", _]:
+            case ["api", _, owner, name, "commit", _]:
                 self._commit(f"{owner}/{name}", [json.loads(line) for line in body.splitlines()])
             case _:
                 hub.missed.append(self.path)
                 self._answer(404, {"error": "not found"})
 
     def _commit(self, name: str, lines: list[dict[str, Any]]) -> None:
-        files = {}
+        files = dict(self.server.files.get(name, {}))
         for line in lines:
             value = line["value"]
             if line["key"] == "header":
                 self.server.messages.append(value["summary"])
+            elif line["key"] == "deletedFile":
+                del files[value["path"]]
             elif line["key"] == "file":
                 files[value["path"]] = base64.b64decode(value["content"])
             else:

@@ -1,17 +1,27 @@
 """`push` against a hub on loopback, through the real client: what arrives, for whom, and what is not said."""
 
 import json
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import yaml
 from huggingface_hub import constants
 
 from pipeline.cli import main
+from tests.pipeline.sources.hub.test_hub import READ
+from tests.pipeline.sources.hub_server import Hub
 from tests.pipeline.steps.export.hub_server import UploadHub
 
 Push = Callable[..., tuple[int, str]]
+ROOT = Path(__file__).parents[4]
+TEXTS = ["The first text.", "The second one.", "A third."]
 TOKEN = "hf_secret-of-the-test"
 FILES = {
     "README.md": b"---\nlibrary_name: transformers\n---\n# mine\n",
@@ -40,19 +50,38 @@ def model(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """As documents are exported: with a configuration for the corpus."""
+    directory = tmp_path / "data"
+    (directory / "train").mkdir(parents=True)
+    rows = {"corpus": ["own"] * 3, "id": ["a", "b", "c"], "text": TEXTS}
+    pq.write_table(pa.table(rows), directory / "train" / "own-00000.parquet")
+    files = [{"split": "train", "path": "train/own-*.parquet"}]
+    card = yaml.safe_dump({"configs": [{"config_name": "own", "data_files": files}]})
+    (directory / "README.md").write_text(f"---\n{card}---\n")
+    counts = {"train_documents": 2, "train_text_bytes": 9, "validation_documents": 1}
+    (directory / "export.json").write_text(json.dumps({"format": "parquet", "counts": counts}))
+    (directory / "croissant.json").write_text('{"name": "mine"}')
+    return directory
+
+
+@pytest.fixture
 def push(
     hub: UploadHub, model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Push:
     """`python -m pipeline push`: the exit status, and what it prints."""
     # as HF_ENDPOINT and so on, which the library reads when it is imported
-    token_path = str(model.parents[1] / "token")
+    exported, token_path = model, str(model.parents[1] / "token")
     settings = {"ENDPOINT": hub.url, "HF_TOKEN_PATH": token_path, "HF_HUB_DISABLE_XET": True}
     for name, value in settings.items():
         monkeypatch.setattr(constants, name, value)
 
-    def pushed(*options: str, token: str = TOKEN, directory: Path = model) -> tuple[int, str]:
+    def pushed(
+        *options: str, token: str = TOKEN, directory: Path | None = None, model: bool = True
+    ) -> tuple[int, str]:
         monkeypatch.setenv("HF_TOKEN", token)
-        status = main(["push", "me/tiny", "--model", str(directory), *options])
+        named = ["--model", str(directory or exported)] if model else []
+        status = main(["push", "me/tiny", *named, *options])
         return status, "".join(capsys.readouterr())
 
     return pushed
@@ -95,6 +124,57 @@ def test_a_model_with_attention_sinks_is_refused_in_one_sentence(
     (model / "config.json").write_text('{"attention_sinks": true}')
     status, said = push()
     assert status == 2 and "has a dense one with attention sinks" in said and not hub.files
+
+
+def test_documents_arrive_as_a_data_set_in_place_of_those_that_were_pushed_before(
+    hub: UploadHub, push: Push, data: Path
+) -> None:
+    status, said = push("--data", str(data), model=False)
+    assert status == 0, said + str(hub.missed)
+    assert hub.private == {"me/tiny": True} and hub.messages == ["3 documents"]
+    beside = {"README.md", "croissant.json", "export.json"}
+    assert {*hub.files["me/tiny"]} == beside | {"train/own-00000.parquet"}
+    described = json.loads(hub.files["me/tiny"]["croissant.json"])
+    assert described["url"] == f"{hub.url}/datasets/me/tiny" and described["datePublished"]
+    (data / "train/own-00000.parquet").rename(data / "train/new-00000.parquet")
+    assert push("--data", str(data), model=False)[0] == 0
+    assert {path for path in hub.files["me/tiny"] if "/" in path} == {"train/new-00000.parquet"}
+
+
+def test_pushed_documents_are_read_by_datasets_and_as_a_source_of_this_program(
+    hub: UploadHub, push: Push, data: Path, tmp_path: Path
+) -> None:
+    assert push("--data", str(data), model=False)[0] == 0
+    with Hub() as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        server.files[server.commits[0]] = hub.files["me/tiny"]
+        settings = {"HF_ENDPOINT": server.url, "HF_HOME": str(tmp_path / "hf"), "HF_TOKEN": ""}
+        read = "from datasets import load_dataset; print(load_dataset('org/set', 'own')['train']['text'])"
+        asked = {"kind": "hub", "name": "org/set", "config": "own"}
+        for program, given in ((read, ""), (READ, json.dumps(asked))):
+            done = subprocess.run(
+                [sys.executable, "-c", program],
+                env=os.environ | settings,
+                input=given,
+                text=True,
+                capture_output=True,
+                cwd=ROOT,
+            )
+            assert done.returncode == 0, done.stderr
+            assert all(text in done.stdout for text in TEXTS), done.stdout
+        server.shutdown()
+
+
+def test_what_holds_no_exported_documents_is_not_pushed(
+    hub: UploadHub, push: Push, data: Path, model: Path
+) -> None:
+    status, said = push("--data", str(data))
+    assert status == 2 and "--data pushes documents: leave out --model" in said
+    (data / "export.json").write_text('{"format": "megatron", "counts": {}}')
+    for directory, why in ((model, "No such file"), (data, "its format is megatron")):
+        status, said = push("--data", str(directory), model=False)
+        assert status == 2 and why in said and "give what `python -m pipeline export" in said
+    assert not hub.files
 
 
 def test_a_directory_that_is_not_an_export_is_refused(hub: UploadHub, push: Push, tmp_path: Path) -> None:
