@@ -65,7 +65,7 @@ def bits(model: Llama, states: torch.Tensor, targets: torch.Tensor) -> torch.Ten
 
 @torch.no_grad()
 def through_the_cache(model: Llama, streams: torch.Tensor, first: int) -> torch.Tensor:
-    stream = Stream(model, model.max_length, first)
+    stream = Stream(model, model.max_length, [first] * len(streams))
     found = [
         bits(model, stream.read(streams[:, at : at + 1]), streams[:, at + 1])
         for at in range(streams.shape[1] - 1)

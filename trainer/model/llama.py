@@ -220,11 +220,12 @@ class Decoder(nn.Module):
         tensor parallelism.
         """
         if cache is not None:
-            at = slice(cache.length, cache.length + length)
+            places, visible = cache.next(length, x.device)
+            cos, sin = self.cos[places], self.sin[places]
             for number, layer in enumerate(cast(Iterable[Block], layers)):
                 # Uncompiled: a cache reads more with each call, and compiled blocks need one shape.
-                x = layer.forward(x, self.cos[at], self.sin[at], None, cache.layer(number))
-            cache.length += length
+                x = layer.forward(x, cos, sin, visible, cache.layer(number))
+            cache.advance(length)
             return x
         cos, sin = self.cos[:length], self.sin[:length]
         mask = document_mask(documents, length, self.backend, self.most_documents)

@@ -71,7 +71,7 @@ def test_what_a_token_sees_beyond_the_context_are_first_and_newest_tokens_at_the
     shape: dict[str, Any], first: int
 ) -> None:
     model, tokens = make(**shape), some_tokens(90)
-    stream = Stream(model, CONTEXT, first)
+    stream = Stream(model, CONTEXT, [first])
     for at, end in ((0, 1), (1, 30), (30, 31), (31, 90)):
         state = stream.read(tokens[:, at:end])
         expected = reference(model, tokens[0, :end].tolist(), CONTEXT, first)
@@ -82,12 +82,12 @@ def test_what_a_token_sees_beyond_the_context_are_first_and_newest_tokens_at_the
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=3), st.integers(2, CONTEXT), st.integers(0, 30))
 def test_how_a_text_is_cut_into_pieces_changes_nothing(pieces: list[int], room: int, first: int) -> None:
     model, tokens = make(n_layers=1), some_tokens(sum(pieces), rows=2)
-    whole, cut = Stream(model, room, first), Stream(model, room, first)
+    whole, cut = Stream(model, room, [first, first]), Stream(model, room, [first, first])
     expected = whole.read(tokens)
     for piece in tokens.split(pieces, dim=1):
         state = cut.read(piece)
     torch.testing.assert_close(state, expected, rtol=1e-4, atol=1e-4)
-    assert whole.cache.length == cut.cache.length <= room
+    assert whole.cache.lengths == cut.cache.lengths and max(cut.cache.lengths) <= room
 
 
 def test_a_long_text_takes_no_more_memory_than_the_context() -> None:

@@ -11,28 +11,31 @@ from trainer.config import SamplesConfig
 from trainer.config.data import ChatIds
 from trainer.hf import load_model
 from trainer.model.cache import POSITIONS
-from trainer.run.evaluation.conversation import ChatFormat, Conversation
+from trainer.run.evaluation.conversation import ChatFormat
+from trainer.run.evaluation.generate import Prompt, generate
 from trainer.system.errors import TrainerError
 
 
 def answered(directory: Path, questions: Path, samples: SamplesConfig) -> Iterator[dict[str, Any]]:
     """The model's answer to each conversation of a file, JSON lines with `messages` of which the last is
-    answered: its `text`, and whether it `stops`. One that fills the context is not answered: its text is
-    empty, and `too_long` is true. Raises TrainerError.
+    answered: its `text`, whether it `stops`, and `unended` if it was cut off after `max_new_tokens`. A
+    conversation that fills the context is not answered: the text is empty, and `too_long` is true. Raises
+    TrainerError.
     """
     asked = list(_conversations(questions))
     form = ChatFormat.of(directory)
     model = load_model(directory, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
     room = min(model.max_length, POSITIONS[model.lm_head.weight.device.type])
-    for *before, (role, said) in asked:
-        if 2 + sum(len(form.message(*one)) for one in [*before, (role, said)]) >= room:
+    prompts = [Prompt(form.before_answer(said), form.kept(*said[0], room)) for said in asked]
+    fitting = [number for number, prompt in enumerate(prompts) if len(prompt.tokens) < room]
+    written = generate(model, [prompts[number] for number in fitting], samples, form.ends, room=room)
+    texts = {fitting[place]: text for place, text in written}
+    for number in range(len(asked)):
+        if text := texts.get(number):
+            cut = {"unended": True} if text.end is None else {}
+            yield {"text": form.text(text.tokens), "stops": text.end == form.ids.end, **cut}
+        else:
             yield {"text": "", "stops": False, "too_long": True}
-            continue
-        conversation = Conversation(model, form, samples)
-        for message in before:
-            conversation.read(*message)
-        text = "".join(conversation.answer(said, role))
-        yield {"text": text, "stops": conversation.stopped}
 
 
 def _conversations(path: Path) -> Iterator[list[tuple[str, str]]]:

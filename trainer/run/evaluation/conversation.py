@@ -14,7 +14,7 @@ from trainer.model.cache import POSITIONS
 from trainer.model.llama import Llama
 from trainer.model.precision import autocast
 from trainer.model.streaming import FIRST, Stream
-from trainer.run.evaluation.generate import choose, writing_precision
+from trainer.run.evaluation.generate import next_tokens, writing_precision
 from trainer.system.errors import TrainerError
 
 UNFINISHED = "\ufffd"  # what the bytes of half a character are decoded to
@@ -56,9 +56,17 @@ class ChatFormat:
         said = [token for role, content in messages for token in self.message(role, content)]
         return (self.begin, *said, self.ids.assistant)
 
-    def ends(self, token: int) -> bool:
-        """Whether an answer ends before this token: it is a control token."""
-        return token in (*self.ids.model_dump().values(), self.begin)
+    def kept(self, role: str, content: str, room: int) -> int:
+        """How many tokens of a conversation that begins with this message are never forgotten: those of the
+        instructions, if they take at most half of the room.
+        """
+        size = 1 + len(self.message(role, content))
+        return max(FIRST, size) if role == "system" and size <= room // 2 else FIRST
+
+    @property
+    def ends(self) -> frozenset[int]:
+        """The control tokens: an answer ends before any of them."""
+        return frozenset((*self.ids.model_dump().values(), self.begin))
 
     def text(self, tokens: list[int]) -> str:
         return str(self.tokenizer.decode(tokens, skip_special_tokens=True))
@@ -86,10 +94,9 @@ class Conversation:
 
     def read(self, role: str, content: str) -> None:
         """Takes a message as said."""
-        begins = self._unread == [self._form.begin]
+        if self._unread == [self._form.begin]:
+            self.stream.keep(self._form.kept(role, content, self.stream.cache.room))
         self._unread += self._form.message(role, content)
-        if begins and role == "system" and len(self._unread) <= self.stream.cache.room // 2:
-            self.stream.keep(max(FIRST, len(self._unread)))
 
     def answer(self, said: str, role: str = "user") -> Iterator[str]:
         """Yields the answer to a message in pieces of whole characters. It may be left before its end."""
@@ -99,7 +106,7 @@ class Conversation:
         try:
             for _ in range(self._samples.max_new_tokens):
                 token = self._next()
-                if self._form.ends(token):
+                if token in self._form.ends:
                     self.stopped = token == self._form.ids.end
                     break
                 self._unread = [token]
@@ -117,5 +124,5 @@ class Conversation:
         """Reads what is unread and draws the next token."""
         device, unread, self._unread = self._model.lm_head.weight.device, self._unread, []
         with autocast(writing_precision(device), device):
-            state = self.stream.read(torch.tensor([unread], device=device))[0]
-            return choose(self._model.logits(state).float().cpu(), self._samples, self._generator)
+            (token,) = next_tokens(self._model, self.stream, [unread], self._samples, [self._generator])
+        return token

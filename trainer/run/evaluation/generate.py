@@ -1,5 +1,7 @@
-"""Generates text with a model, of any length."""
+"""Generates texts with a model, of any length, many at a time."""
 
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -9,33 +11,127 @@ from tokenizers import Tokenizer
 from trainer import hf
 from trainer.config import SamplesConfig
 from trainer.hf.tokenizer import load_tokenizer
+from trainer.model.cache import POSITIONS
 from trainer.model.llama import Llama
 from trainer.model.precision import Precision, autocast, multiplies_bf16
-from trainer.model.streaming import Stream
+from trainer.model.streaming import FIRST, Stream
 from trainer.system.errors import TrainerError
+
+# Texts that are written at a time. With more, a step takes longer by as much as there are more.
+ROWS = 128
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A text to continue, at least one token. Its `first` tokens are never forgotten."""
+
+    tokens: Sequence[int]
+    first: int = FIRST
+
+
+@dataclass
+class Continuation:
+    """What was written, and the token, not among `tokens`, that ended it. None: the limit did."""
+
+    tokens: list[int] = field(default_factory=list)
+    end: int | None = None
+
+
+@dataclass
+class _Row:
+    """A text of a batch: the number of its prompt, what the model has not read of it, and what is written."""
+
+    number: int
+    unread: Sequence[int]
+    generator: torch.Generator
+    text: Continuation = field(default_factory=Continuation)
+
+    def take(self, token: int, ends: Collection[int]) -> None:
+        self.unread = [token]
+        if token in ends:
+            self.text.end = token
+        else:
+            self.text.tokens.append(token)
 
 
 @torch.no_grad()
 def generate(
-    model: Llama, prompt: list[int], samples: SamplesConfig, eot_id: int, generator: torch.Generator
-) -> list[int]:
-    """Continues `prompt`, at least one token, to `eot_id` (not returned) or to `max_new_tokens`. Prompt and
-    text may be longer than the model's context: `Stream` then keeps the beginning and the newest tokens.
+    model: Llama,
+    prompts: Sequence[Prompt],
+    samples: SamplesConfig,
+    ends: Collection[int],
+    seed: int = 0,
+    room: int | None = None,
+) -> Iterator[tuple[int, Continuation]]:
+    """Continues each prompt to a token of `ends` or to `max_new_tokens`. Yields its number and the
+    continuation once that has ended. A text depends on its prompt and on `seed`, not on the other prompts.
+
+    Prompt and text may be longer than `room`, by default the model's context: `Stream` then keeps the
+    beginning and the newest tokens. The texts of a batch take at most POSITIONS, unless one alone takes more.
 
     On a CPU in fp32; on a GPU in bf16 where it multiplies bf16.
     """
-    device, tokens, written = model.lm_head.weight.device, prompt, list[int]()
-    stream = Stream(model, min(len(prompt) + samples.max_new_tokens, model.max_length))
-    # Once for all tokens: at its end autocast forgets the weights in half precision.
-    with autocast(writing_precision(device), device):
-        while len(written) < samples.max_new_tokens:
-            state = stream.read(torch.tensor([tokens], device=device))[0]
-            token = choose(model.logits(state).float().cpu(), samples, generator)
-            if token == eot_id:
-                break
-            written.append(token)
-            tokens = [token]
-    return written
+    device, room = model.lm_head.weight.device, room or model.max_length
+    for batch in _batches(prompts, samples.max_new_tokens, room, POSITIONS[device.type]):
+        # Once for all tokens: at its end autocast forgets the weights in half precision.
+        with autocast(writing_precision(device), device):
+            found = list(_written(model, batch, samples, ends, seed, room))
+        yield from found
+
+
+def _batches(
+    prompts: Sequence[Prompt], longest: int, room: int, positions: int
+) -> Iterator[list[tuple[int, Prompt]]]:
+    """Prompts with their numbers, sorted by length. A batch takes at most `positions`. A prompt that exceeds
+    the room is alone, since it is read in pieces.
+    """
+    batch: list[tuple[int, Prompt]] = []
+    for number, prompt in sorted(enumerate(prompts), key=lambda one: len(one[1].tokens)):
+        wanted = (len(batch) + 1) * min(len(prompt.tokens) + longest, room)
+        if batch and (wanted > positions or len(batch) == ROWS or len(prompt.tokens) > room):
+            yield batch
+            batch = []
+        batch.append((number, prompt))
+    if batch:
+        yield batch
+
+
+def _written(
+    model: Llama,
+    batch: list[tuple[int, Prompt]],
+    samples: SamplesConfig,
+    ends: Collection[int],
+    seed: int,
+    room: int,
+) -> Iterator[tuple[int, Continuation]]:
+    """A batch, of which the last prompt is the longest, in the order in which the texts end."""
+    most = min(len(batch[-1][1].tokens) + samples.max_new_tokens, room)
+    stream = Stream(model, most, [prompt.first for _, prompt in batch])
+    rows = [_Row(number, prompt.tokens, torch.Generator().manual_seed(seed)) for number, prompt in batch]
+    while rows:
+        unread, generators = [row.unread for row in rows], [row.generator for row in rows]
+        tokens = next_tokens(model, stream, unread, samples, generators)
+        for place, (row, token) in reversed(list(enumerate(zip(rows, tokens, strict=True)))):
+            row.take(token, ends)
+            if row.text.end is not None or len(row.text.tokens) == samples.max_new_tokens:
+                yield row.number, row.text
+                stream.drop(place)
+                rows[place] = rows[-1]
+                rows.pop()
+
+
+def next_tokens(
+    model: Llama,
+    stream: Stream,
+    unread: Sequence[Sequence[int]],
+    samples: SamplesConfig,
+    generators: Sequence[torch.Generator],
+) -> list[int]:
+    """Reads the tokens of each row of a stream that are unread, and chooses the next one."""
+    counts = [len(tokens) for tokens in unread]
+    padded = [[*tokens, *[0] * (max(counts) - len(tokens))] for tokens in unread]
+    states = stream.read(torch.tensor(padded, device=model.lm_head.weight.device), counts)
+    return choose(model.logits(states).float(), samples, generators)
 
 
 def writing_precision(device: torch.device) -> Precision:
@@ -43,19 +139,20 @@ def writing_precision(device: torch.device) -> Precision:
     return "bf16" if device.type == "cuda" and multiplies_bf16(device) else "fp32"
 
 
-def choose(logits: torch.Tensor, samples: SamplesConfig, generator: torch.Generator) -> int:
-    """Draws a token from `logits` [vocab_size] on the CPU: temperature, then `top_k`, then `top_p` of the
-    rest.
+def choose(logits: torch.Tensor, samples: SamplesConfig, generators: Sequence[torch.Generator]) -> list[int]:
+    """Draws a token from each of `logits` [rows, vocab_size], on the CPU with the row's generator:
+    temperature, then `top_k`, then `top_p` of the rest.
     """
     if samples.temperature == 0:
-        return int(logits.argmax())
-    if 0 < samples.top_k < len(logits):
-        logits = logits.where(logits >= logits.topk(samples.top_k).values[-1], -torch.inf)
+        return logits.argmax(dim=-1).tolist()
+    logits = logits.cpu()
+    if 0 < samples.top_k < logits.shape[1]:
+        logits = logits.where(logits >= logits.topk(samples.top_k).values[:, -1:], -torch.inf)
     probabilities, tokens = (logits / samples.temperature).softmax(dim=-1).sort(descending=True)
     likelier = probabilities.cumsum(dim=-1) - probabilities
-    return int(
-        tokens[torch.multinomial(probabilities.where(likelier < samples.top_p, 0.0), 1, generator=generator)]
-    )
+    odds = probabilities.where(likelier < samples.top_p, 0.0)
+    drawn = [torch.multinomial(row, 1, generator=own) for row, own in zip(odds, generators, strict=True)]
+    return tokens.gather(1, torch.stack(drawn)).flatten().tolist()
 
 
 def complete(
@@ -64,13 +161,13 @@ def complete(
     """Returns each of samples.prompts, taken as the beginning of a document, with the model's continuation,
     which depends on `seed` and the prompt.
     """
-    texts = []
-    for text in samples.prompts:
-        prompt = tokenizer.encode(text, add_special_tokens=False).ids
-        generator = torch.Generator().manual_seed(seed)
-        continuation = generate(model, [bot_id, *prompt], samples, eot_id, generator)
-        texts.append(str(tokenizer.decode(prompt + continuation, skip_special_tokens=True)))
-    return texts
+    prompts = [tokenizer.encode(text, add_special_tokens=False).ids for text in samples.prompts]
+    begun = [Prompt([bot_id, *prompt]) for prompt in prompts]
+    found = dict(generate(model, begun, samples, {eot_id}, seed))
+    return [
+        str(tokenizer.decode(prompt + found[number].tokens, skip_special_tokens=True))
+        for number, prompt in enumerate(prompts)
+    ]
 
 
 def written(model: Llama, directory: Path, samples: SamplesConfig, seed: int) -> list[dict[str, str]]:

@@ -93,7 +93,7 @@ def _batches(branches: list[_Branches], positions: int) -> Iterator[list[_Branch
 
 def _computed(model: Llama, beginning: KeyValueCache, batch: list[_Branches]) -> Iterator[tuple[int, float]]:
     device = model.lm_head.weight.device
-    rest = torch.tensor([one.context[beginning.length :] for one in batch], device=device)
+    rest = torch.tensor([one.context[beginning.room :] for one in batch], device=device)
     rows, length = torch.zeros(len(batch), dtype=torch.int64, device=device), len(batch[0].context)
     cache = beginning.selected(rows, length)
     ends = model(rest, cache=cache)[:, -1:]

@@ -106,7 +106,7 @@ def test_a_hundred_turns_are_answered_in_a_cache_of_the_context(tmp_path: Path) 
     for turn in range(100):
         said = "x" * 150 if turn == 50 else f"Question {turn}"  # one is longer than the context
         assert "".join(talk.answer(said))
-        assert talk.stream.cache.length <= 60
+        assert max(talk.stream.cache.lengths) <= 60
 
 
 @pytest.mark.parametrize(
@@ -197,6 +197,30 @@ def test_the_command_talks_and_forgets(tmp_path: Path) -> None:
     turns = ended.stdout.split("\n> ")[1:]
     assert len(turns) == 6
     assert turns[0] == turns[4] != turns[2]
+
+
+def test_many_conversations_are_answered_as_one_is_turn_by_turn(tmp_path: Path) -> None:
+    """With instructions and beyond the context, too."""
+    model = make(context=60)
+    export(model, write_tokenizer(tmp_path / "tokenizer"), BOT, EOT, tmp_path / "model")
+    samples = SamplesConfig(max_new_tokens=50, temperature=0)
+    asked = [
+        [("user", "Hello")],
+        [("system", "Be brief."), ("user", "Hi")],
+        [("user", "a"), ("assistant", "b")],
+    ]
+    asked += [[("user", "x" * number), ("assistant", "y"), ("user", "And?")] for number in range(20)]
+    questions = tmp_path / "questions.jsonl"
+    lines = ({"messages": [{"role": role, "content": said} for role, said in one]} for one in asked)
+    questions.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    for (*before, (role, said)), found in zip(
+        asked, answered(tmp_path / "model", questions, samples), strict=True
+    ):
+        talk = Conversation(model, ChatFormat.of(tmp_path / "model"), samples)
+        for message in before:
+            talk.read(*message)
+        assert found["text"] == "".join(talk.answer(said, role))
+        assert found["stops"] == talk.stopped
 
 
 def test_a_question_that_fills_the_context_does_not_end_the_others(tmp_path: Path) -> None:

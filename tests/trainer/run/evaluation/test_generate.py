@@ -13,9 +13,15 @@ from trainer.config import InitConfig, ModelConfig, SamplesConfig
 from trainer.hf.tokenizer import load_tokenizer
 from trainer.model.cache import KeyValueCache
 from trainer.model.llama import Llama
-from trainer.run.evaluation.generate import choose, complete, generate
+from trainer.run.evaluation.generate import Prompt, choose, complete, generate
 
 GREEDY = SamplesConfig(max_new_tokens=20, temperature=0)
+
+
+def continued(model: Llama, prompt: list[int], samples: SamplesConfig, end: int = -1) -> list[int]:
+    ((_, text),) = generate(model, [Prompt(prompt)], samples, {end})
+    assert text.end in (end, None)
+    return text.tokens
 
 
 def make(backend: Any = "math", **shape: Any) -> Llama:
@@ -51,31 +57,31 @@ def test_greedy_generation_equals_asking_the_whole_model_each_time() -> None:
     for _ in range(20):
         with torch.no_grad():
             tokens.append(int(model.logits(model(torch.tensor([tokens])))[0, -1].argmax()))
-    assert generate(model, [2, 10, 20], GREEDY, -1, torch.Generator()) == tokens[3:]
+    assert continued(model, [2, 10, 20], GREEDY) == tokens[3:]
 
 
 def test_generation_stops_at_the_end_of_text_or_after_the_tokens_that_are_asked_for() -> None:
-    model, generator, greedy = make(), torch.Generator(), SamplesConfig(max_new_tokens=30, temperature=0)
-    free = generate(model, [2, 10], greedy, -1, generator)
+    model, greedy = make(), SamplesConfig(max_new_tokens=30, temperature=0)
+    free = continued(model, [2, 10], greedy)
     assert len(free) == 30
     end = free[5]
-    assert generate(model, [2, 10], greedy, end, generator) == free[: free.index(end)]
+    assert continued(model, [2, 10], greedy, end) == free[: free.index(end)]
 
 
 @pytest.mark.parametrize("length", [2, 39, 40, 41, 130])
 def test_a_prompt_of_any_length_is_continued_beyond_the_context(length: int) -> None:
-    model, generator, greedy = make(), torch.Generator(), SamplesConfig(max_new_tokens=100, temperature=0)
+    model, greedy = make(), SamplesConfig(max_new_tokens=100, temperature=0)
     prompt = torch.randint(0, 300, (length,), generator=torch.Generator().manual_seed(0)).tolist()
-    found = generate(model, prompt, greedy, -1, generator)
+    found = continued(model, prompt, greedy)
     assert len(found) == 100
     # What is written is read as if it had been given.
-    assert generate(model, prompt + found[:50], greedy, -1, generator)[:50] == found[50:]
+    assert continued(model, prompt + found[:50], greedy)[:50] == found[50:]
 
 
 def test_top_k_never_leaves_the_k_likeliest_and_follows_their_odds() -> None:
     logits = torch.tensor([0.0, 3.0, 2.0, -1.0, 1.0])
     generator = torch.Generator().manual_seed(0)
-    drawn = [choose(logits, SamplesConfig(temperature=1.0, top_k=2), generator) for _ in range(2000)]
+    drawn = choose(logits.expand(2000, -1), SamplesConfig(temperature=1.0, top_k=2), [generator] * 2000)
     assert set(drawn) == {1, 2}
     assert drawn.count(1) / len(drawn) == pytest.approx(1 / (1 + 2.718281828**-1), abs=0.03)
 
@@ -92,10 +98,8 @@ def test_what_can_be_drawn_is_what_transformers_would_draw_from(
     scores = TopKLogitsWarper(top_k)(None, scores) if top_k else scores
     expected = TopPLogitsWarper(top_p)(None, scores)[0].softmax(dim=-1)
     samples = SamplesConfig(temperature=temperature, top_k=top_k, top_p=top_p)
-    drawn = (
-        torch.bincount(torch.tensor([choose(logits, samples, generator) for _ in range(4000)]), minlength=12)
-        / 4000
-    )
+    numbers = choose(logits.expand(4000, -1), samples, [generator] * 4000)
+    drawn = torch.bincount(torch.tensor(numbers), minlength=12) / 4000
     assert (drawn > 0).tolist() == (expected > 0.001).tolist()
     torch.testing.assert_close(drawn, expected, rtol=0, atol=0.03)
 
