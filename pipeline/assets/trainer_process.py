@@ -12,6 +12,7 @@ from pipeline.assets import checkpoints
 from pipeline.assets.asset import StoppedError
 from pipeline.assets.operations import alerts
 from pipeline.assets.progress import SHOWN_BY_THE_BAR, Bar, Progress, rows_of
+from pipeline.assets.trainer_messages import TrainerMessages
 from pipeline.assets.used_recipe import OWN, UsedRecipe
 from pipeline.steps.training import plan
 from pipeline.steps.training.effort import Stopwatch
@@ -86,7 +87,7 @@ class TrainerProcess:
         self._bar.start()
         self._reasons, self._handled = [], 0
         # In the run directory, where a trainer on another machine can write too.
-        reader = dg.PipesFileMessageReader(str(config.with_name("messages.jsonl")))
+        reader = TrainerMessages(config.with_name("messages.jsonl"))
         with closing(ErrorOutput()) as output:
             with dg.open_pipes_session(self.context, dg.PipesEnvContextInjector(), reader) as session:
                 self._messages = session.get_custom_messages
