@@ -49,12 +49,12 @@ SEGMENTS = {
 
 @pytest.mark.parametrize("stages", SEGMENTS)
 @settings(max_examples=20, deadline=None)
-@given(st.integers(0, 900), st.none() | st.integers(1, 900))
+@given(st.integers(0, 900), st.none() | st.integers(1, 900), st.booleans())
 def test_when_a_window_was_read_is_found_without_going_through_the_order(
-    stages: str, samples: int, repeated: int | None
+    stages: str, samples: int, repeated: int | None, permutes: bool
 ) -> None:
     """Over more than three epochs of either corpus."""
-    order = SampleOrder(7, ["a", "b"], [101, 17], 8, SEGMENTS[stages])
+    order = SampleOrder(7, ["a", "b"], [101, 17], 8, SEGMENTS[stages], permutes)
     if repeated is not None:
         order.repeat_half(repeated)
     ends = [segment.first_sample for segment in SEGMENTS[stages][1:]]
@@ -65,8 +65,8 @@ def test_when_a_window_was_read_is_found_without_going_through_the_order(
             each = segment.seq_len // order.part_len
             for part in range(window * each, (window + 1) * each):
                 read.setdefault((int(corpus), part), []).append(sample)
-    for corpus, size in enumerate(order.sizes):
-        which, when = order.reads(corpus, np.arange(size * 8 // order.part_len), samples)
+    for corpus in range(2):
+        which, when = order.reads(corpus, np.arange(order.parts(corpus, samples)), samples)
         found: dict[tuple[int, int], list[int]] = {}
         for part, sample in sorted(zip(which.tolist(), when.tolist(), strict=True)):
             found.setdefault((corpus, part), []).append(sample)
@@ -182,10 +182,11 @@ def test_a_global_batch_is_the_same_on_any_number_of_processes(config: RunConfig
             assert np.array_equal(alone, together)
 
 
-def test_a_control_of_duplicates_reads_half_of_the_windows_twice(config: RunConfig) -> None:
+@pytest.mark.parametrize("packing", ["windows", "documents"])
+def test_a_control_of_duplicates_reads_half_of_the_windows_twice(config: RunConfig, packing: str) -> None:
     data, control = (
         TrainingData(one.data, one.training, one.run_dir)
-        for one in (config, config.with_training(control="duplicates"))
+        for one in (config.with_training(packing=packing, control=wanted) for wanted in (None, "duplicates"))
     )
     steps = config.training.steps
     read = np.concatenate([data.batch(step, 0, 1) for step in range(steps)])

@@ -130,10 +130,18 @@ def edited(settings: dict[str, Any], corpus_dir: Path, chooser: random.Random) -
     return changed
 
 
-@pytest.mark.parametrize("seed, edits", [(0, 12), pytest.param(1, 200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "seed, edits, packing",
+    [
+        (0, 12, "windows"),
+        pytest.param(1, 200, "windows", marks=pytest.mark.slow),
+        pytest.param(2, 40, "documents", marks=pytest.mark.slow),
+    ],
+)
 def test_edits_reuse_the_true_common_prefix_and_end_in_the_same_bytes(
-    settings: dict[str, Any], corpus_dir: Path, tmp_path: Path, seed: int, edits: int
+    settings: dict[str, Any], corpus_dir: Path, tmp_path: Path, seed: int, edits: int, packing: str
 ) -> None:
+    settings["training"]["packing"] = packing
     chooser = random.Random(seed)
     known = states(train(settings, "first"))
     shared: dict[int, set[str]] = {step: {name} for step, name in known.items()}
