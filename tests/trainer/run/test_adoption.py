@@ -6,19 +6,22 @@ import multiprocessing
 import os
 import shutil
 import signal
+import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.trainer.runs import outcome
+from tests.trainer.runs import outcome, start, write_config
 from trainer.checkpoint import publish, retention
 from trainer.config import RunConfig
 from trainer.run.loop import DONE, run
 from trainer.system.durable import unpublished
 from trainer.system.errors import TrainerError
+from trainer.system.history import RunHistory
 
 STEP = 256  # tokens
 SHARED = 9  # the last step that a run of 12 steps shares with one of 16
@@ -160,3 +163,47 @@ def test_the_other_run_changes_at_any_moment(place: Place, own: bool, first: int
             assert found[:2] == place.expected[:2], (moment, disturb)
             if disturb is not delete:  # with the metrics goes their beginning
                 assert found == place.expected, (moment, disturb)
+
+
+def changed(settings: dict[str, Any], runs: Path | None, **training: Any) -> dict[str, Any]:
+    return {**settings, "runs": runs and str(runs), "training": {**settings["training"], **training}}
+
+
+@pytest.mark.slow
+def test_branches_go_on_at_once_from_a_run_that_is_still_trained(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    """Two branches, one of them started twice, while their trunk stands still and then goes on to retire what
+    they read.
+    """
+    wsd = {"kind": "wsd", "warmup_tokens": 2 * STEP, "decay_fraction": 0.25}
+    settings["training"] |= {
+        "max_tokens": 80 * STEP,
+        "schedule": wsd,
+        "checkpoint": {"every_tokens": 5 * STEP, "keep_last": 2},
+        "evaluation": {"every_tokens": 40 * STEP, "micro_batch_size": 4},
+    }
+    branches = {"early": {"schedule": wsd | {"decay_fraction": 0.5}}, "long": {"max_tokens": 90 * STEP}}
+    for name, edit in branches.items():
+        alone = {**changed(settings, None, **edit), "run_dir": str(tmp_path / name)}
+        assert run(RunConfig.model_validate(alone)) == DONE
+    runs = tmp_path / "runs"
+
+    def started(name: str, **edit: Any) -> "subprocess.Popen[str]":
+        return start(write_config(changed(settings, runs, **edit), tmp_path / f"{name}.yaml", runs / name))
+
+    trunk = started("trunk")
+    while len(publish.existing(runs / "trunk" / "checkpoints")) < 2:
+        assert trunk.poll() is None
+        time.sleep(0.001)
+    trunk.send_signal(signal.SIGSTOP)
+    running = [started(name, **edit) for name, edit in (*branches.items(), *branches.items())][:3]
+    while not any(publish.existing(runs / name / "checkpoints") for name in branches):
+        time.sleep(0.01)
+    trunk.send_signal(signal.SIGCONT)
+    for process in (trunk, *running):
+        _, said = process.communicate(timeout=600)
+        assert process.returncode == DONE or "another trainer is using this run directory" in said, said
+    for name in branches:
+        assert RunHistory(runs / name).trunks[0]["run"] == "trunk"
+        assert outcome(runs / name)[:2] == outcome(tmp_path / name)[:2]
