@@ -114,7 +114,7 @@ class Bookkeeping(Config):
     log_every_steps: int = Field(default=1, ge=1, description="Steps between lines of metrics.")
     shared_states: Literal["exact", "rounded", "none"] = Field(
         default="exact",
-        description="Which states of other trainings a new training goes on from instead of computing them "
+        description="Which states of other trainings a training goes on from instead of computing them "
         "again. `exact`: those that it would reach itself, on a CPU to the last bit, on a GPU up to "
         "rounding. `rounded`: also those that were computed with another number of threads, processor, "
         "micro-batch or split, whose last bits differ. `none`: every token is trained.",
