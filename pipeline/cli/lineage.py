@@ -132,7 +132,7 @@ def _facts(checkpoint: Checkpoint) -> Entries:
     yield "checkpoint", f"{checkpoint.name}, after {checkpoint.tokens:,} tokens"
     deleted = "" if checkpoint.saved else ", deleted since then; the lineage is from the record of its run"
     yield "path", f"{checkpoint.path}{deleted}"
-    if checkpoint.is_model_only:
+    if checkpoint.is_model_only and not checkpoint.merged:
         yield "optimizer", "not kept (training.checkpoint.optimizer): training cannot resume from here"
     variant = f", variant {lineage['variant']}" if "variant" in lineage else ""
     yield "recipe", f"{lineage['recipe']['name']}{variant}"

@@ -1,12 +1,14 @@
 """A recipe whose model is the mean of its last checkpoints, and checkpoints that are merged by hand."""
 
 import shutil
+import threading
 from functools import partial
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 import torch
+from huggingface_hub import constants
 from safetensors.torch import load_file
 
 from pipeline.cli import main
@@ -20,7 +22,8 @@ from pipeline.store.cleanup.holding_forgotten import holding
 from pipeline.store.cleanup.runs import Limits
 from pipeline.store.forgotten import among
 from pipeline.store.training_runs import checkpoint_name, run_histories
-from tests.integration.project import Project, make_project
+from tests.integration.project import Project, make_chat_project, make_project
+from tests.pipeline.steps.export.hub_server import UploadHub
 
 WEIGHTS = "hf/model.safetensors"
 
@@ -61,6 +64,7 @@ def test_the_mean_is_the_model_of_the_recipe(
     assert main(["lineage", checkpoint_name(mean)]) == 0
     shown = capsys.readouterr().out
     assert all(f"{checkpoint_name(path)}, 33.3%" in shown for path in parents)
+    assert "training.checkpoint.optimizer" not in shown  # no setting gives a mean one
     assert main(["summary"]) == 0
     assert main(["compare", *(checkpoint_name(path) for path in (mean, parents[-1]))]) == 0
 
@@ -125,6 +129,14 @@ def test_checkpoints_are_merged_by_hand_and_the_mean_outlives_them(
 
     steps = read_by_mean()
     through = "tiny after 12,288 tokens"
+    commands = write(store, found, tmp_path / "both", tmp_path)
+    assert {path.parent.name for path in tmp_path.glob("both/*/recipe.yaml")} == {
+        parents[-1].parents[1].name,
+        other.name,
+    }
+    (merging,) = [line for line in commands if " -m trainer merge " in line]
+    assert f"{other.name}/checkpoints/step-00000024 --weights 0.75,0.25 --output" in merging
+    assert "--compare" in commands[-1] and commands[-1].endswith(f"both/mean/checkpoints/{found.path.name}")
     assert steps.keys() == {None, through} and steps[None] == 32 and steps[through] == 24
     shutil.rmtree(other)
     assert read_by_mean() == {None: 32, through: None}  # only its run could tell
@@ -156,3 +168,55 @@ def test_what_cannot_be_merged_by_hand_is_one_sentence(
     assert "at least two" in refused(run)
     assert "give one for each" in refused(f"{run}-00000028", run, "--weights", "1")
     assert "separated by commas" in refused(f"{run}-00000028", run, "--weights", "a")
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """The model of the recipe and that of its section are means of their last checkpoints."""
+    project = make_chat_project(tmp_path_factory.mktemp("tuned"))
+    project.recipe["training"]["averaging"] = {"checkpoints": 3, "every_tokens": 2048}
+    section = project.recipe["post_training"]["sft"]["training"]
+    section["averaging"] = {"checkpoints": 2, "every_tokens": 2048}
+    for job in ("pretrain", "sft"):
+        status, said = project.run(job=job)
+        assert status == 0, said
+    return project
+
+
+@pytest.mark.slow
+def test_a_section_goes_on_from_a_mean_and_ends_in_one(tuned: Project) -> None:
+    store = tuned.variant_store("sft")
+    mean = checkpoint(store, str(plan.result(store, store.current(keys.PRETRAINED_MODEL))["checkpoint"]))
+    parents = [checkpoint(store, merged["checkpoint"]).path for merged in mean.merged]
+    assert len(parents) == 2 and is_mean_of(mean.path, parents)
+    assert mean.base is not None and len(mean.base.merged) == 3
+    exported = store.current(keys.EXPORTED_MODEL).path
+    assert (exported / "model.safetensors").read_bytes() == (mean.path / WEIGHTS).read_bytes()
+
+
+@pytest.mark.slow
+def test_a_mean_is_pushed_and_exported_as_gguf(
+    tuned: Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tuned.enter(monkeypatch)
+    store = tuned.variant_store("sft")
+    mean = plan.result(store, store.current(keys.PRETRAINED_MODEL))["checkpoint"]
+    with UploadHub("token") as hub:
+        threading.Thread(target=hub.serve_forever, daemon=True).start()
+        monkeypatch.setenv("HF_TOKEN", "token")
+        monkeypatch.setattr(constants, "ENDPOINT", hub.url)
+        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+        assert main(["push", "me/tiny", "--variant", "sft"]) == 0
+        hub.shutdown()
+    pushed = hub.files["me/tiny"]
+    assert pushed["model.safetensors"] == (mean / WEIGHTS).read_bytes()
+    assert b"the mean of 2 checkpoints" in pushed["README.md"] and b'"merged"' in pushed["lineage.json"]
+    gguf = pytest.importorskip("gguf", reason="the extra gguf is not installed")
+    named = ["--model", checkpoint_name(mean), "-o", str(tmp_path / "out")]
+    assert main(["export", "--format", "gguf", *named]) == 0
+    (norm,) = [
+        tensor
+        for tensor in gguf.GGUFReader(tmp_path / "out" / "tiny.gguf").tensors
+        if tensor.name == "output_norm.weight"
+    ]
+    assert torch.equal(torch.tensor(norm.data), load_file(mean / WEIGHTS)["model.norm.weight"])

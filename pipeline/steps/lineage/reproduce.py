@@ -3,10 +3,11 @@ to compare with, the commands.
 """
 
 import json
+import math
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from pipeline.recipe.post_training import JOBS
 from pipeline.sources import SourceConfig
 from pipeline.sources.listing import is_url
 from pipeline.steps.corpus.ingest import Raw
-from pipeline.steps.lineage.checkpoints import Checkpoint
+from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError, checkpoint
 from pipeline.steps.lineage.record import ROOT
 from pipeline.store import keys, variant_names
 from pipeline.store.atomic import output_directory
@@ -28,11 +29,13 @@ from pipeline.store.fingerprint import file_sha256
 from pipeline.store.forgotten import forgotten, requests
 from pipeline.store.keys import FORGOTTEN, RUNS
 from pipeline.store.store import Store, StoreError
+from pipeline.store.training_runs import UnknownRunError
 from trainer.system.history import STORE_VARIABLE
 from trainer.system.machine import differences, processor
 
 COMPARED = ("hf/model.safetensors", "optimizer.safetensors")
 SUMS, LOSSES = "SHA256SUMS", "LOSSES.json"
+MEAN = "mean"  # the run with a mean of what was made again
 # The largest difference of losses in nats that rounding may make. It is a guess for other processors: on one
 # and two threads of one, 204,800 tokens of the default recipe ended 5e-7 apart.
 TOLERANCE = 0.05
@@ -46,46 +49,91 @@ class ReproduceError(PipelineError):
 def write(store: Store, one: Checkpoint, out: Path, relative_to: Path) -> list[str]:
     """Fills the directory `out` and returns the commands, notes among them as comments.
 
-    Raises OutputError when there is something at `out`, and ReproduceError for a mean of checkpoints.
-    Relative paths are resolved against `relative_to`, because a lineage does not hold its recipe's directory.
+    Raises OutputError when there is something at `out`, and ReproduceError for a mean of checkpoints of which
+    nothing is known any more. Relative paths are resolved against `relative_to`, because a lineage does not
+    hold its recipe's directory.
     """
-    if one.merged:
-        parents = " ".join(merged["checkpoint"] for merged in one.merged)
-        raise ReproduceError(
-            f"{one.name} is the mean of other checkpoints: reproduce these, and merge what comes out as in "
-            f"`python -m pipeline merge {parents}`"
-        )
-    lineages = _lineages(one)
     with output_directory(out) as directory:
-        recipe = pinned(one, relative_to)
-        notes = [
-            note
-            for lineage in lineages
-            for corpus in _corpora(recipe, lineage)
-            for note in _settled(store, lineage, corpus, out.absolute())
-        ]
-        if _outlived_its_corpora(lineages[0]):
-            _copy_tokenizer(store, lineages[0], directory / "tokenizer")
-            recipe["tokenizer"] = {"from": "tokenizer"}
-        if requests(store.files):  # what this store forgot is not read into another
-            kept = shutil.ignore_patterns("certificate.*")
-            shutil.copytree(store.root / FORGOTTEN, directory / "home" / "store" / FORGOTTEN, ignore=kept)
-        (directory / "recipe.yaml").write_text(
-            yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True), encoding="utf-8"
-        )
-        if one.saved:
-            files = json.loads((one.path / "manifest.json").read_text(encoding="utf-8"))["files"]
-            sums = [f"{files[name]['sha256']}  {name}\n" for name in COMPARED if name in files]
-            (directory / SUMS).write_text("".join(sums), encoding="utf-8")
-            losses = json.dumps(_losses(one.path), indent=1)
-            (directory / LOSSES).write_text(losses + "\n", encoding="utf-8")
-    return list(_commands(one, notes, out.absolute(), relative_to))
+        return list(_written(store, [one], directory, out.absolute(), relative_to))
 
 
-def pinned(one: Checkpoint, relative_to: Path) -> dict[str, Any]:
-    """The recipe at the corpora's own revisions, saving at the checkpoint's step and keeping what it
+def _written(
+    store: Store, wanted: Sequence[Checkpoint], directory: Path, out: Path, relative_to: Path
+) -> Iterator[str]:
+    """Fills `directory`, which will be `out`, for checkpoints of one run, the newest last. Yields the
+    commands.
+    """
+    newest = wanted[-1]
+    if newest.saved:
+        _write_sums(newest, directory)
+    if newest.merged:
+        yield from _mean(store, newest, directory, out, relative_to)
+        return
+    lineages, recipe = _lineages(newest), pinned(wanted, relative_to)
+    notes = [
+        note
+        for lineage in lineages
+        for corpus in _corpora(recipe, lineage)
+        for note in _settled(store, lineage, corpus, out)
+    ]
+    if _outlived_its_corpora(lineages[0]):
+        _copy_tokenizer(store, lineages[0], directory / "tokenizer")
+        recipe["tokenizer"] = {"from": "tokenizer"}
+    if requests(store.files):  # what this store forgot is not read into another
+        kept = shutil.ignore_patterns("certificate.*")
+        shutil.copytree(store.root / FORGOTTEN, directory / "home" / "store" / FORGOTTEN, ignore=kept)
+    (directory / "recipe.yaml").write_text(
+        yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True), encoding="utf-8"
+    )
+    yield from _commands(newest, notes, out, relative_to)
+
+
+def _write_sums(one: Checkpoint, directory: Path) -> None:
+    files = json.loads((one.path / "manifest.json").read_text(encoding="utf-8"))["files"]
+    sums = [f"{files[name]['sha256']}  {name}\n" for name in COMPARED if name in files]
+    (directory / SUMS).write_text("".join(sums), encoding="utf-8")
+    losses = json.dumps(_losses(one.path), indent=1)
+    (directory / LOSSES).write_text(losses + "\n", encoding="utf-8")
+
+
+def _mean(store: Store, one: Checkpoint, directory: Path, out: Path, relative_to: Path) -> Iterator[str]:
+    """As `_written`: the checkpoints of each run in a folder of its own, and the mean of what they give."""
+    parents = [_parent(store, one, merged["checkpoint"]) for merged in one.merged]
+    for run in dict.fromkeys(parent.run for parent in parents):
+        (folder := directory / run.name).mkdir()
+        wanted = sorted((parent for parent in parents if parent.run == run), key=lambda parent: parent.step)
+        yield from _written(store, wanted, folder, out / run.name, relative_to)
+    again = [_made_again(parent, out / parent.run.name) for parent in parents]
+    shares = [merged["share"] for merged in one.merged]
+    weights = f" --weights {','.join(map(str, shares))}" if len({*shares}) > 1 else ""
+    yield f"# makes {one.name}, the mean of these, again in {out / MEAN}"
+    yield f"cd {shlex.quote(str(ROOT))}"
+    yield (
+        f"{shlex.quote(sys.executable)} -m trainer merge {' '.join(again)}{weights} "
+        f"--output {shlex.quote(str(out / MEAN))}"
+    )
+    if one.saved:
+        yield _comparison(one, out)
+
+
+def _parent(store: Store, mean: Checkpoint, name: str) -> Checkpoint:
+    """A checkpoint that a mean was made of. Raises ReproduceError if nothing is known of its run."""
+    try:
+        return checkpoint(store, name)
+    except (LineageError, UnknownRunError):
+        parents = " ".join(merged["checkpoint"] for merged in mean.merged)
+        raise ReproduceError(
+            f"{mean.name} is the mean of other checkpoints, and the run of {name} is not in this store: "
+            f"reproduce each where its run is, and merge what comes out as in `python -m pipeline merge "
+            f"{parents}`"
+        ) from None
+
+
+def pinned(wanted: Sequence[Checkpoint], relative_to: Path) -> dict[str, Any]:
+    """The recipe at the corpora's own revisions, saving at the steps of the checkpoints and keeping what it
     saves.
     """
+    one = wanted[-1]
     base, *tuned = _lineages(one)
     recipe: dict[str, Any] = yaml.safe_load(yaml.safe_dump(base["recipe"]))
     recipe.pop("post_training", None)
@@ -101,7 +149,9 @@ def pinned(one: Checkpoint, relative_to: Path) -> dict[str, Any]:
     if machine.get("device") == "cpu":  # elsewhere threads decide no sum
         recipe["training"]["threads"] = machine["threads"]
     saves = recipe["post_training"][_section(tuned[-1])]["training"] if tuned else recipe["training"]
-    saves["checkpoint"] = {"every_tokens": one.tokens, "keep_every_tokens": one.tokens}
+    end = one.lineage["training"]["config"]["max_tokens"]  # which is saved in any case
+    every = math.gcd(*(each.tokens for each in wanted if each.tokens < end)) or one.tokens
+    saves["checkpoint"] = {"every_tokens": every, "keep_every_tokens": every}
     half_life = (saves.get("averaging") or {}).get("half_life_tokens")
     saves["averaging"] = half_life and {"half_life_tokens": half_life}  # the checkpoint is no mean of others
     return recipe
@@ -231,21 +281,33 @@ def _commands(one: Checkpoint, notes: list[str], out: Path, relative_to: Path) -
             f"# trains on to the end; the checkpoint is there after {one.tokens:,} tokens, when you may "
             "stop it with Ctrl-C"
         )
-    base, *tuned = _lineages(one)
+    tuned = _lineages(one)[1:]
     for job in ["pretrain", *([JOBS[_section(tuned[-1])]] if tuned else [])]:
         yield f".venv/bin/dagster job execute -m pipeline.definitions -d . -j {job}"
     if one.saved:
-        # A tokenizer that is given instead of trained changes the name of the run, the only one there.
-        runs = shlex.quote(str(out / "home" / "store" / RUNS))
-        name = "*" if _outlived_its_corpora(base) else one.run.name
         yield from _machines(one.lineage["training"].get("machine"))
         yield f"cd {shlex.quote(str(ROOT))}"
-        yield (
-            f"{shlex.quote(sys.executable)} -m pipeline reproduce --compare {shlex.quote(str(out))} "
-            f"{runs}/{name}/checkpoints/{one.path.name}"
-        )
+        yield _comparison(one, out)
     else:
         yield "# the checkpoint was deleted since then, so there is nothing to compare with"
+
+
+def _comparison(one: Checkpoint, out: Path) -> str:
+    return (
+        f"{shlex.quote(sys.executable)} -m pipeline reproduce --compare {shlex.quote(str(out))} "
+        f"{_made_again(one, out)}"
+    )
+
+
+def _made_again(one: Checkpoint, out: Path) -> str:
+    """Where the commands make a checkpoint again, for a shell."""
+    if one.merged:
+        run = shlex.quote(str(out / MEAN))
+    else:
+        # A tokenizer that is given instead of trained changes the name of the run, the only one there.
+        name = "*" if _outlived_its_corpora(_lineages(one)[0]) else one.run.name
+        run = f"{shlex.quote(str(out / 'home' / 'store' / RUNS))}/{name}"
+    return f"{run}/checkpoints/{one.path.name}"
 
 
 def _machines(then: dict[str, Any] | None) -> Iterator[str]:
