@@ -16,7 +16,8 @@ from trainer.system.history import RunHistory, histories
 
 @dataclass
 class Following:
-    """The training of a recipe's `name` in `runs` that began after `since`, a time of the clock on the wall.
+    """The training in `runs` of the recipe `name`, of `max_tokens`, that began after `since`, a time of the
+    clock on the wall.
 
     `look` notes what is new. `program_seconds`: what a short program takes on this machine, as measured
     before; once the trainer has started, the geometric mean of that and of its start, since one alone says
@@ -25,6 +26,7 @@ class Following:
 
     runs: Path
     name: str
+    max_tokens: int
     since: float
     program_seconds: float
     clock: Callable[[], float] = time.monotonic
@@ -50,7 +52,8 @@ class Following:
     def _is_new(self, run: RunHistory) -> bool:
         with suppress(OSError, TrainerError):
             new = run.directory.config.stat().st_mtime >= self.since
-            return new and run.config.get("project") == self.name and run.config["data"]["chat"] is None
+            tokens: int = run.config["training"]["max_tokens"]
+            return new and run.config.get("project") == self.name and tokens == self.max_tokens
         return False
 
     def _take(self, message: dict[str, object], now: float) -> None:

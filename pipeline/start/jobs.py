@@ -63,8 +63,9 @@ class Jobs:
     def _pretrain(self) -> Following:
         """Pretrains, and while it does changes the horizon if it would miss the deadline by much."""
         while True:
-            name, seconds = recipe_name(self.chosen), self.chosen.program_seconds
-            following = Following(self.runs, name, time.time(), seconds)
+            chosen = self.chosen
+            name, tokens = recipe_name(chosen), chosen.horizon.tokens
+            following = Following(self.runs, name, tokens, time.time(), chosen.program_seconds)
             if not execute(_command("pretrain"), partial(self._misses, following)):
                 return following
             self._change(following)

@@ -19,7 +19,7 @@ class Choice:
 def choices(chosen: Chosen) -> list[Choice]:
     """All choices, in the order of the recipe."""
     length, budget = chosen.length, chosen.budget
-    how = "measured on this machine" if chosen.measured else "estimated from another size on this machine"
+    how = "measured on this machine" if chosen.measured else "estimated from another size"
     minutes = (
         f"{budget.training / 60:,.1f} of {chosen.wishes.seconds / 60:,.1f} minutes are left for training"
     )

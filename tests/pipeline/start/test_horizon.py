@@ -34,7 +34,7 @@ def ended(given: float, load: Callable[[float], float], planned: Horizon, speed:
     machine, tokens, changes = Machine(load), 0, 0
     machine.works(3 * PROGRAM)
     while True:
-        following = Following(Path(), "", 0.0, PROGRAM, clock=lambda: machine.now)
+        following = Following(Path(), "", 0, 0.0, PROGRAM, clock=lambda: machine.now)
         began = machine.now
         machine.works(PROGRAM)
         following.program_seconds = math.sqrt(PROGRAM * (machine.now - began))
@@ -102,12 +102,16 @@ def test_a_shorter_training_shares_all_steps_that_are_done() -> None:
 
 def test_a_training_is_followed_by_the_messages_of_its_trainer(tmp_path: Path) -> None:
     now = 100.0
-    following = Following(tmp_path, "mine", since=0.0, program_seconds=7.0, clock=lambda: now)
+    following = Following(tmp_path, "mine", 4_096, since=0.0, program_seconds=7.0, clock=lambda: now)
     following.look()
     assert following.standing(60, 180, FINISHING) is None
-    for name, project in (("0" * 16, "another"), ("1" * 16, "mine")):
+    for name, project, tokens in (
+        ("0" * 16, "another", 4_096),
+        ("1" * 16, "mine", 4_096),
+        ("2" * 16, "mine", 2_048),
+    ):
         (tmp_path / name / "checkpoints" / "step-00000002").mkdir(parents=True)
-        config = {"project": project, "training": {"max_tokens": 4_096}, "data": {"chat": None}}
+        config = {"project": project, "training": {"max_tokens": tokens}}
         (tmp_path / name / "config.yaml").write_text(yaml.safe_dump(config))
     following.look()
     saved = tmp_path / ("1" * 16) / "checkpoints" / "step-00000002"
