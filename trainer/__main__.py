@@ -3,12 +3,14 @@
 import argparse
 import faulthandler
 import gc
+import io
 import json
 import logging
 import os
 import signal
 import sys
 import warnings
+from contextlib import redirect_stdout
 from dataclasses import asdict
 from pathlib import Path
 from typing import get_args
@@ -43,6 +45,11 @@ def main(arguments: list[str]) -> int:
     warnings.filterwarnings("ignore", "Mismatch dtype between input and weight")
     # It concerns outputs of blocks that are changed in place, which no block's is.
     warnings.filterwarnings("ignore", "FSDP2-wrapped module")
+    return _ended(arguments)
+
+
+def _ended(arguments: list[str]) -> int:
+    """Runs a command to its end. Returns the exit status."""
     try:
         with in_every_process():
             allow_enough()
@@ -185,27 +192,29 @@ def _predict(arguments: list[str]) -> int:
 
 def _generate(arguments: list[str]) -> int:
     defaults = SamplesConfig()
-    parser = _parser("generate", "Print a prompt and a model's continuation of it.")
+    parser = _parser("generate", "Print prompts, each with a model's continuation.")
     add = parser.add_argument
-    add("--prompt", required=True)
+    add("--prompt", required=True, action="append", help="may be repeated")
     add("--max-new-tokens", type=int, default=defaults.max_new_tokens)
     add("--temperature", type=float, default=defaults.temperature, help="0 takes the likeliest token")
     add("--top-k", type=int, default=defaults.top_k, help="0 draws from all tokens")
     add("--top-p", type=float, default=defaults.top_p, help="1 draws from all tokens")
     add("--seed", type=int, default=0)
+    add("--json", action="store_true", help="print prompt and text as JSON, a line for each")
     options = parser.parse_args(arguments)
     if not -SEEDS <= options.seed < SEEDS:
         raise TrainerError(f"--seed {options.seed} does not fit into 64 bits: take a smaller number")
     settings = {name: getattr(options, name) for name in ("max_new_tokens", "temperature", "top_k", "top_p")}
-    samples = samples_of({"prompts": [options.prompt], **settings})
+    samples = samples_of({"prompts": options.prompt, **settings})
     with terminal.doing(LOADING):
         from trainer.run.evaluation.generate import complete_with_model_of
         from trainer.tools.named import model_named
 
     directory = model_named(options.model)
     with terminal.doing("writing"):
-        (completion,) = complete_with_model_of(directory, samples, options.seed)
-    print(completion["text"])
+        completions = complete_with_model_of(directory, samples, options.seed)
+    for one in completions:
+        print(json.dumps(one) if options.json else one["text"])
     return 0
 
 
@@ -284,9 +293,24 @@ def _answer(arguments: list[str]) -> int:
         from trainer.run.evaluation.answer import answered
         from trainer.tools.named import model_named
 
-    directory = model_named(options.model)
+    directory, asked, unended = model_named(options.model), 0, 0
     for answer in terminal.awaited("answering", answered(directory, options.file, samples)):
         print(json.dumps(answer), flush=True)
+        asked, unended = asked + 1, unended + ("unended" in answer)
+    if unended:
+        limit = f"{options.max_new_tokens:,} tokens: --max-new-tokens sets the limit"
+        logging.info(f"{unended:,} of {asked:,} answers did not end within {limit}")
+    return 0
+
+
+def _several(arguments: list[str]) -> int:
+    about = "Run commands in one process, which loads PyTorch once. Each line of standard input is a JSON "
+    about += "list of arguments. For each, a line has the exit status and what the command printed, as JSON."
+    argparse.ArgumentParser(prog="python -m trainer several", description=about).parse_args(arguments)
+    for line in sys.stdin:
+        with redirect_stdout(io.StringIO()) as printed:
+            status = _ended(json.loads(line))
+        print(json.dumps({"status": status, "printed": printed.getvalue()}), flush=True)
     return 0
 
 
@@ -308,6 +332,7 @@ COMMANDS = {
     "merge": _merge,
     "states": _states,
     "plan": _plan,
+    "several": _several,
 }
 
 if __name__ == "__main__":

@@ -62,6 +62,7 @@ def evaluation_asset(recipe: Recipe, used: UsedRecipe) -> dg.AssetsDefinition:
             compared = {
                 "before and after": table(comparison.losses(tuning)),
                 "answers": table(comparison.kinds(tuning)),
+                "answers cut off": " ".join(comparison.unended(tuning)) or "none",
                 "conversations": dg.MetadataValue.md(comparison.conversations(tuning)),
             }
             facts = compared | facts

@@ -63,6 +63,7 @@ def summary(store: Store, model: Model, usd_per_hour: float | None) -> str:
             *tables.lines(comparison.losses(tuning)),
             "",
             *tables.lines(comparison.kinds(tuning)),
+            *comparison.unended(tuning),
             "",
         ]
         for one in tuning["conversations"][:2]:

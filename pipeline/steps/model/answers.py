@@ -28,7 +28,7 @@ from trainer.config import RunConfig, load_run_config
 from trainer.data.messages import for_messages
 
 Message = tuple[str, str]  # role, content
-VERSION = "answers-2"
+VERSION = "answers-3"
 BEFORE, AFTER = "before", "after"  # the names of the models
 ASKED = 100  # held-out conversations, in each corpus
 LONGEST = 48  # tokens of an answer
@@ -123,10 +123,13 @@ def of_corpus(store: Store, corpus: str, fraction: float) -> Iterator[tuple[str,
             yield row["text"], json.loads(row["metadata"] or "{}")
 
 
-def compared(store: Store, recipe: Recipe, run: RunConfig, models: Mapping[str, Path]) -> dict[str, Any]:
+def compared(
+    store: Store, recipe: Recipe, run: RunConfig, models: Mapping[str, Path], tuned: Mapping[str, Any]
+) -> dict[str, Any]:
     """What `models`, the checkpoints `before` and `after`, make of held-out text: `losses` on the answers and
-    on the text of the pretraining, shares of answers by `kinds`, and some `conversations`. A model that lacks
-    the control tokens is measured on text alone.
+    on the text of the pretraining, shares of answers by `kinds`, and some `conversations`. `unended` counts
+    the answers of each model that were cut off after `limit` tokens. A model that lacks the control tokens is
+    measured on text alone. `tuned`: the evaluation of `after` on the answers.
     """
     (questions, left_out), text = to_ask(store, recipe), _pretraining(run)
     losses: dict[str, dict[str, Any]] = {}
@@ -140,8 +143,10 @@ def compared(store: Store, recipe: Recipe, run: RunConfig, models: Mapping[str, 
             losses[name] = {"text": text and _loss(checkpoint, text), "answers": None}
             if _entries(checkpoint) < run.data.vocab_size:
                 continue
-            is_reference = name == BEFORE and run.training.objective == "dpo"
-            losses[name]["answers"] = None if is_reference else _loss(checkpoint, run)
+            if name == AFTER:
+                losses[name]["answers"] = _figures(tuned)
+            elif run.training.objective != "dpo":  # whose evaluation says it of the reference, too
+                losses[name]["answers"] = _loss(checkpoint, run)
             said = run_trainer("answer", f"--model={checkpoint}", f"--max-new-tokens={LONGEST}", str(file))
             answers[name] = [json.loads(line) for line in said.splitlines()]
     if reference := (losses[AFTER]["answers"] or {}).get("reference_answer_loss"):
@@ -159,6 +164,8 @@ def compared(store: Store, recipe: Recipe, run: RunConfig, models: Mapping[str, 
         "asked": len(questions),
         "not_asked": {reason: count for reason, count in left_out.items() if count},
         **({"slow_forms": sum(untold)} if any(untold) else {}),
+        "limit": LONGEST,
+        "unended": {name: sum("unended" in one for one in found) for name, found in answers.items()},
         "losses": losses,
         "kinds": list(_by_kind(questions, judgements)),
         "conversations": [
@@ -193,6 +200,10 @@ def _loss(checkpoint: Path, run: RunConfig) -> dict[str, Any]:
     found = json.loads(
         run_trainer("evaluate", f"--model={checkpoint}", "--config", str(run.run_dir / "config.yaml"))
     )
+    return _figures(found)
+
+
+def _figures(found: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in found.items() if isinstance(value, int | float)}
 
 

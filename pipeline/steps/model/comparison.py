@@ -51,6 +51,15 @@ def kinds(tuning: Mapping[str, Any]) -> list[dict[str, str]]:
     ]
 
 
+def unended(tuning: Mapping[str, Any]) -> list[str]:
+    """A sentence for each model of which answers were cut off at the limit."""
+    return [
+        f"{count:,} of {tuning['asked']:,} answers {name} tuning did not end within {tuning['limit']} tokens."
+        for name, count in tuning.get("unended", {}).items()
+        if count
+    ]
+
+
 def _share(value: float) -> str:
     return f"{value:.1%}"
 
@@ -88,7 +97,8 @@ def section(tuning: Mapping[str, Any]) -> str:
     """What a model card says."""
     figures, shares = losses(tuning), kinds(tuning)
     untold = {**tuning.get("not_asked", {}), "slow_forms": tuning.get("slow_forms", 0)}
-    told = "".join(f"\n{UNTOLD[why].format(count)}" for why, count in untold.items() if count)
+    counted = [UNTOLD[why].format(count) for why, count in untold.items() if count]
+    told = "".join(f"\n{one}" for one in (*counted, *unended(tuning)))
     return f"""## Before and after tuning
 
 {table(list(figures[0]), (row.values() for row in figures))}

@@ -14,7 +14,7 @@ from pipeline.recipe.recipe import Recipe
 from pipeline.steps.model import answers, benchmark, harness
 from pipeline.steps.stage import RecipeStage
 from pipeline.steps.training import plan
-from pipeline.steps.training.launcher import run_trainer
+from pipeline.steps.training.launcher import one_trainer, run_trainer
 from pipeline.store import keys
 from pipeline.store.draft import Draft
 from pipeline.store.keys import Key
@@ -34,31 +34,34 @@ def evaluate(store: Store, recipe: Recipe) -> Version:
     """Evaluates the final checkpoint of the recipe's training, also on benchmarks and evaluation texts, and
     of a tuned model its answers: `evaluation.json`.
     """
-    model, samples, evaluation = (
-        store.current(keys.PRETRAINED_MODEL),
-        recipe.training.samples,
-        recipe.evaluation,
-    )
     with store.making(Evaluation(recipe).work(store)) as draft:
         if isinstance(draft, Version):
             return draft
-        result = plan.result(store, model)
+        result = plan.result(store, store.current(keys.PRETRAINED_MODEL))
         name = checkpoint_name(result["checkpoint"])
-        config = result["run_dir"] / "config.yaml"
-        facts = _evaluated(store, result["checkpoint"], config, f"--samples={samples.model_dump_json()}")
-        run = load_run_config(config)
-        if run.training.objective == "pretrain":
-            size, compressors = compressed_bits_per_byte(held_out_text(run))
-        else:
-            size, compressors = facts["validation_bytes"], {}
-            models = _models(store, recipe, result["checkpoint"])
-            facts["tuning"] = answers.compared(store, recipe, run, models)
-            facts["tuning"]["benchmarks"] = _asked_both_ways(evaluation, models, run.training.precision)
-        facts |= {"held_out_bytes": size, "compressors": compressors}
-        if asked := benchmark.of_recipe(store, evaluation):
-            answered = benchmark.benchmark_checkpoint(store, name, asked)
-            facts["benchmarks"] = benchmark.read(answered)
-        return _published(store, name, draft, facts, {"held_out_bytes": size})
+        with one_trainer():
+            facts = _measured(store, recipe, result)
+        return _published(store, name, draft, facts, {"held_out_bytes": facts["held_out_bytes"]})
+
+
+def _measured(store: Store, recipe: Recipe, result: Mapping[str, Any]) -> dict[str, Any]:
+    """`result`: of the training, as plan.result has it."""
+    config, samples = result["run_dir"] / "config.yaml", recipe.training.samples
+    facts = _evaluated(store, result["checkpoint"], config, f"--samples={samples.model_dump_json()}")
+    run = load_run_config(config)
+    if run.training.objective == "pretrain":
+        size, compressors = compressed_bits_per_byte(held_out_text(run))
+    else:
+        size, compressors = facts["validation_bytes"], {}
+        models = _models(store, recipe, result["checkpoint"])
+        facts["tuning"] = answers.compared(store, recipe, run, models, facts)
+        asked_both_ways = _asked_both_ways(recipe.evaluation, models, run.training.precision)
+        facts["tuning"]["benchmarks"] = asked_both_ways
+    facts |= {"held_out_bytes": size, "compressors": compressors}
+    if asked := benchmark.of_recipe(store, recipe.evaluation):
+        answered = benchmark.benchmark_checkpoint(store, checkpoint_name(result["checkpoint"]), asked)
+        facts["benchmarks"] = benchmark.read(answered)
+    return facts
 
 
 def _models(store: Store, recipe: Recipe, tuned: Path) -> dict[str, Path]:

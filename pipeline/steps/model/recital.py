@@ -40,11 +40,12 @@ def written(store: Store, checkpoint: Checkpoint) -> list[str]:
     training = Training(checkpoint.run).config.training
     settings = training.samples.model_dump(exclude={"prompts"})
     options = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
+    options += [f"--prompt={prompt}" for prompt in training.samples.prompts]
     model = f"--model={checkpoint_path(store, checkpoint.name)}"
-    return [
-        run_trainer("generate", model, f"--prompt={prompt}", *options, f"--seed={training.seed}").strip()
-        for prompt in training.samples.prompts
-    ]
+    if not training.samples.prompts:
+        return []
+    said = run_trainer("generate", model, *options, f"--seed={training.seed}", "--json")
+    return [json.loads(line)["text"] for line in said.splitlines()]
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,18 @@
 recipe; and its commands that print a result and end.
 """
 
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from types import ModuleType
 from typing import IO
 
@@ -19,6 +23,8 @@ from pipeline.store.errors import PipelineError
 from trainer.system import launch, terminal
 from trainer.system.errors import NOT_PASSED, install
 from trainer.system.signals import stop_with_parent
+
+Ended = tuple[int, str, str]  # exit status, standard output, standard error
 
 
 class LaunchError(PipelineError):
@@ -110,15 +116,66 @@ def run_trainer(*arguments: str, threads: int | None = None) -> str:
     """The standard output of `python -m trainer ...`, also of a check that failed. Raises TrainerCommandError
     with the last line of its standard error.
     """
+    shared = _shared.get()
+    with terminal.doing(f"running `python -m trainer {arguments[0]}`"):
+        status, printed, errors = shared.run(arguments) if shared else _run_alone(arguments, threads)
+    if status not in (0, NOT_PASSED):
+        lines = errors.strip().splitlines() or ["it wrote no error message"]
+        raise TrainerCommandError(
+            f"`python -m trainer {arguments[0]}` ended with exit status {status}: {lines[-1]}"
+        )
+    return printed
+
+
+def _run_alone(arguments: Sequence[str], threads: int | None) -> Ended:
     environment = {**os.environ, **launch.environment(threads)}
     command = [sys.executable, "-m", "trainer", *arguments]
-    with terminal.doing(f"running `python -m trainer {arguments[0]}`"):
-        ended = subprocess.run(
-            command, capture_output=True, text=True, env=environment, check=False, preexec_fn=stop_with_parent
-        )
-    if ended.returncode not in (0, NOT_PASSED):
-        lines = ended.stderr.strip().splitlines() or ["it wrote no error message"]
-        raise TrainerCommandError(
-            f"`python -m trainer {arguments[0]}` ended with exit status {ended.returncode}: {lines[-1]}"
-        )
-    return ended.stdout
+    ended = subprocess.run(
+        command, capture_output=True, text=True, env=environment, check=False, preexec_fn=stop_with_parent
+    )
+    return ended.returncode, ended.stdout, ended.stderr
+
+
+@contextmanager
+def one_trainer() -> Iterator[None]:
+    """In this context `run_trainer` gives its commands to one process: to start one takes seconds."""
+    with (
+        TemporaryFile("a+") as errors,
+        subprocess.Popen(
+            [sys.executable, "-m", "trainer", "several"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env={**os.environ, **launch.environment()},
+            preexec_fn=stop_with_parent,
+        ) as process,
+    ):
+        before = _shared.set(_SharedTrainer(process, errors))
+        try:
+            yield
+        except BaseException:
+            process.kill()
+            raise
+        finally:
+            _shared.reset(before)
+
+
+@dataclass(frozen=True)
+class _SharedTrainer:
+    process: "subprocess.Popen[str]"
+    errors: IO[str]
+
+    def run(self, arguments: Sequence[str]) -> Ended:
+        assert self.process.stdin and self.process.stdout
+        begin = self.errors.seek(0, os.SEEK_END)
+        with suppress(BrokenPipeError):
+            print(json.dumps(arguments), file=self.process.stdin, flush=True)
+        said = self.process.stdout.readline()
+        self.errors.seek(begin)
+        if said:
+            return *json.loads(said).values(), self.errors.read()
+        return self.process.wait(), "", self.errors.read()
+
+
+_shared: ContextVar[_SharedTrainer | None] = ContextVar("the process of `one_trainer`", default=None)

@@ -85,6 +85,14 @@ def test_a_form_that_takes_forever_ends_no_evaluation_and_hides_no_other_answer(
     assert "Of 2 the form is not known: their regular expression takes longer than a second." in said
 
 
+def test_answers_that_were_cut_off_are_counted_on_the_card() -> None:
+    tuning = {"losses": {"after": {"text": {"loss": 1.0}, "answers": None}}, "kinds": [{"kind": "all"}]}
+    counted = {"asked": 100, "limit": 48, "unended": {"before": 12, "after": 0}, "conversations": []}
+    said = section({**tuning, **counted})
+    assert "12 of 100 answers before tuning did not end within 48 tokens." in said
+    assert "after tuning did not end" not in said
+
+
 @pytest.mark.slow
 def test_what_does_not_fit_is_counted_as_for_the_shards_and_said_on_the_card(tmp_path: Path) -> None:
     talks = [[ASK, ("assistant", f"Number {n}.")] for n in range(20)]
