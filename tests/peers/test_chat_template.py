@@ -1,9 +1,12 @@
 """The ids of conversations, and which are learnt, are those that `transformers` makes with the template."""
 
 import json
+import math
 import random
+import shutil
 from pathlib import Path
 from pydoc_data.topics import topics
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +14,7 @@ import pytest
 
 from pipeline.sources.formats.conversations import conversation
 from pipeline.stages import bpe, chat
+from pipeline.steps.model.export import _prepare_tokenizer
 
 PIECES = [
     "",
@@ -24,12 +28,6 @@ PIECES = [
     "don't",
     "</s>",
 ]
-# In this copy only: transformers needs the tag to know what is an answer.
-WITH_MASK = bpe.CHAT_TEMPLATE.replace(
-    "{{ message['content'] }}[END]",
-    "{% if message['role'] == 'assistant' %}{% generation %}{{ message['content'] }}[END]{% endgeneration %}"
-    "{% else %}{{ message['content'] }}[END]{% endif %}",
-)
 KINDS: dict[str, dict[str, object]] = {
     "reserved": {"vocab_size": 700, "chat": True},
     "appended": {"vocab_size": 700},
@@ -103,7 +101,7 @@ def test_ids_and_mask_of_a_thousand_conversations_are_those_of_transformers(dire
     rows = conversations(1000, PIECES)
     ends, found = encoded(directory, rows)
     theirs = tokenizer.apply_chat_template(
-        rows, chat_template=WITH_MASK, return_assistant_tokens_mask=True, return_dict=True
+        rows, chat_template=bpe.TRAINING_TEMPLATE, return_assistant_tokens_mask=True, return_dict=True
     )
     assert tokenizer.apply_chat_template(rows)["input_ids"] == theirs["input_ids"]
     assert [ids[:-1] for ids in found] == theirs["input_ids"]
@@ -111,6 +109,42 @@ def test_ids_and_mask_of_a_thousand_conversations_are_those_of_transformers(dire
     assert [learnt(ids, ends)[:-1] for ids in found] == theirs["assistant_masks"]
     prompt = tokenizer.apply_chat_template(rows[0][:-1], add_generation_prompt=True)["input_ids"]
     assert found[0][: len(prompt)] == prompt
+
+
+@pytest.mark.slow
+def test_trl_trains_an_export_on_the_answers_alone(directory: Path, tmp_path: Path) -> None:
+    transformers, trl = pytest.importorskip("transformers"), pytest.importorskip("trl")
+    datasets = pytest.importorskip("datasets")
+    exported = tmp_path / "exported"
+    shutil.copytree(directory, exported)
+    ends = bpe.boundaries(
+        *((exported / name).read_text() for name in ("tokenizer.json", "tokenizer_config.json"))
+    )
+    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = transformers.LlamaConfig(
+        vocab_size=720,
+        bos_token_id=ends.begin,
+        eos_token_id=ends.control["end"],
+        max_position_embeddings=256,
+        **shape,
+    )
+    transformers.LlamaForCausalLM(config).save_pretrained(exported)
+    _prepare_tokenizer(exported, answers=True)
+    rows = datasets.Dataset.from_list([{"messages": row} for row in conversations(8, ["one", " two"])])
+
+    def trainer(**settings: str) -> Any:
+        fixed = {"assistant_only_loss": True, "max_steps": 2, "use_cpu": True, "report_to": "none"}
+        args = trl.SFTConfig(str(tmp_path / "trl"), save_strategy="no", **fixed, **settings)
+        return trl.SFTTrainer(str(exported), args=args, train_dataset=rows)
+
+    with pytest.raises(ValueError, match="not training-compatible"):
+        trainer()
+    going = trainer(chat_template_path=str(exported / "chat_template_training.jinja"))
+    done = going.train()
+    assert done.global_step == 2 and math.isfinite(done.training_loss)
+    for row in going.train_dataset:
+        ids, mask = row["input_ids"], learnt(row["input_ids"], ends)
+        assert row["labels"] == [one if used else -100 for one, used in zip(ids, mask, strict=True)]
 
 
 def test_what_spells_a_special_token_is_text_in_every_role(directory: Path) -> None:

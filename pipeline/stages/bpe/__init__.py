@@ -9,6 +9,7 @@ from pipeline.stages.bpe.params import (
     KINDS,
     MAX_DOCUMENT_CHARS,
     SPECIALS,
+    TRAINING_TEMPLATE,
     ExistingTokenizer,
     TokenizerChoice,
     TokenizerError,

@@ -28,6 +28,7 @@ from trainer.system.durable import write_atomically
 from trainer.system.history import RunHistory
 
 VERSION = "export-6"
+TRAINING_TEMPLATE = "chat_template_training.jinja"  # under this name `transformers` does not read it
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def published(lineage: dict[str, Any]) -> dict[str, Any]:
 def _prepare_tokenizer(directory: Path, answers: bool) -> None:
     """Changes the tokenizer of an exported model: it puts the begin-of-text token before each text, and
     `model_max_length` is the number of tokens that the model was trained on at a time. For one that `answers`
-    it knows how conversations are written, and `[END]` ends a text.
+    it knows how conversations are written, for programs that train, too, and `[END]` ends a text.
     """
     model = json.loads((directory / "config.json").read_text(encoding="utf-8"))
     tokenizer = Tokenizer.from_file(str(directory / TOKENIZER))
@@ -107,6 +108,7 @@ def _prepare_tokenizer(directory: Path, answers: bool) -> None:
     }
     if answers:
         settings["eos_token"] = bpe.CONTROL["end"]
+        write_atomically(directory / TRAINING_TEMPLATE, bpe.TRAINING_TEMPLATE)
         (directory / "special_tokens_map.json").unlink(missing_ok=True)  # it would say [EOT]
     else:  # the tokenizer may be ready for what the model has not learnt
         settings.pop("chat_template", None)
