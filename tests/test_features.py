@@ -18,7 +18,7 @@ from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.recipe import RECIPES
 from pipeline.recipe.reference import found_settings
 from pipeline.stages.quality import PROFILES
-from tests.test_docs import anchors
+from tests.test_docs import anchors, every_job
 from trainer.system import launch
 
 ROOT = Path(__file__).parents[1]
@@ -140,8 +140,7 @@ def accepts(command: str, capsys: pytest.CaptureFixture[str]) -> None:
         case ["make", target]:
             assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
         case ["dagster", "job", "execute", "-j", job]:
-            definitions = (ROOT / "pipeline" / "definitions.py").read_text(encoding="utf-8")
-            assert re.search(rf'_job\(\s*"{job}"', definitions)
+            assert job in every_job()
         case ["pip", "install", "-e", extra]:
             assert extra.strip("'.[]") in project()["optional-dependencies"]
         case ["python", "-m", "pipeline" | "trainer" as program, *rest]:
