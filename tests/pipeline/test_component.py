@@ -87,9 +87,10 @@ def test_a_run_of_one_recipe_uses_that_recipe_and_tells_whose_it_is(
     project: ForeignProject, load: Load, tmp_path: Path
 ) -> None:
     recipe = tiny(tmp_path / "text", "mine")
-    for name in ("mine", "other"):
-        project.add(name, {**recipe, "name": name}, key_prefix=name)
+    project.add("other", {**recipe, "name": "other"}, key_prefix="other")
+    mine = project.add("mine", recipe, key_prefix="mine")
     defs = load()
+    mine.write_text("name: changed since")
     topics = dg.AssetKey(["other", "corpora", "topics", "raw"])
     with dg.DagsterInstance.from_config(str(project.home)) as instance:
         job = defs.resolve_job_def("other_corpus")

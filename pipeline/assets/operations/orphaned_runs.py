@@ -12,7 +12,7 @@ from pathlib import Path
 import dagster as dg
 
 from pipeline.assets.operations import history
-from pipeline.assets.used_recipe import RECIPE_TAG
+from pipeline.assets.used_recipe import OWN, RECIPE_TAG, UsedRecipe
 from pipeline.dagster_internals import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
 log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ def executes_one_step(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
     return any(event.engine_event_data.metadata["pid"].value == str(os.getpid()) for event in events)
 
 
-def claim(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
+def claim(instance: dg.DagsterInstance, run: dg.DagsterRun, used: UsedRecipe = OWN) -> None:
     """Tags the run with the process that executes it, and gives a run from a terminal what one from the UI
     has from the beginning: a code location, without which the UI's first page leaves it out. A project of
     somebody else's has a name that is not known here.
@@ -65,7 +65,7 @@ def claim(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
     tags = {PROCESS_TAG: f"{run.run_id} {process}"}
     if run.remote_job_origin is None:  # it is repeated by a person
         tags |= {MAX_RETRIES_TAG: "0"}
-        if _is_loaded_here(run):  # a run from the UI would be listed twice
+        if used.file is None:  # a run from the UI would be listed twice
             tags |= {REPOSITORY_TAG: f"__repository__@{DEFINITIONS}"}
     instance.add_run_tags(run.run_id, tags)
     if REPOSITORY_TAG in tags and (stored := instance.get_run_by_id(run.run_id)):
@@ -117,13 +117,12 @@ def report(instance: dg.DagsterInstance) -> list[str]:
 
 def _is_ours(run: dg.DagsterRun) -> bool:
     """Other projects can keep their runs in the same database."""
-    return process_of(run) is not None or RECIPE_TAG in run.tags or _is_loaded_here(run)
-
-
-def _is_loaded_here(run: dg.DagsterRun) -> bool:
-    """Whether Groundwork's own code location has the job, rather than a project with a component."""
     loaded = run.job_code_origin
-    return loaded is not None and DEFINITIONS in loaded.repository_origin.code_pointer.describe()
+    return (
+        process_of(run) is not None
+        or RECIPE_TAG in run.tags
+        or (loaded is not None and DEFINITIONS in loaded.repository_origin.code_pointer.describe())
+    )
 
 
 def _is_lost(record: dg.RunRecord) -> bool:

@@ -145,7 +145,7 @@ class PipelineResources(dg.ConfigurableResource):
             _ = self.recipe
             return
         orphaned_runs.report(instance)
-        orphaned_runs.claim(instance, run)
+        orphaned_runs.claim(instance, run, self.used)
         self._executes_one_step = orphaned_runs.executes_one_step(instance, run)
         try:
             instance.add_run_tags(run.run_id, self._tags())
