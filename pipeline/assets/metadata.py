@@ -35,6 +35,8 @@ def materialized(
         "parts": len(version.parts),
         "bytes on disk": version.bytes if bytes_on_disk is None else bytes_on_disk,
         "path": dg.MetadataValue.path(str(version.path)),
+        "dagster/uri": version.store_files.url(version.path),
+        **_columns(version),
         "fingerprint": version.fingerprint[:16],
     }
     outcome = "up to date, nothing to do" if version.reused else f"done in {version.seconds:.1f} s"
@@ -43,6 +45,18 @@ def materialized(
     return dg.MaterializeResult(
         metadata=facts, data_version=dg.DataVersion(version.data_version), check_results=list(checked)
     )
+
+
+def _columns(version: Version) -> dict[str, dg.TableSchema]:
+    """The columns of the first table. Not from a bucket, since a whole file would be fetched for them."""
+    files = (version.file(part, table) for part in version.parts for table in part.files)
+    file = next((one for one in files if one.path.suffix == ".parquet"), None)
+    if file is None or version.store_files.shared:
+        return {}
+    from pyarrow import parquet  # here, because a code location loads no heavy library
+
+    columns = [dg.TableColumn(one.name, str(one.type)) for one in parquet.read_schema(file)]
+    return {"dagster/column_schema": dg.TableSchema(columns)}
 
 
 def breakdown_table(counts: Mapping[str, int], prefix: str, what: str) -> dg.TableMetadataValue:

@@ -34,6 +34,9 @@ class Files:
         """The address of the bucket, or the directory."""
         return str(self.root)
 
+    def url(self, path: Path) -> str:
+        return path.absolute().as_uri()
+
     # Files of versions and checkpoints, which never change
     def fetch(self, path: Path) -> Path:
         """Makes sure that a file can be opened under its path, which it returns. Raises FetchError."""

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from pyarrow import parquet
 
+from pipeline.assets.metadata import materialized
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.stage_facts import more
 from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
@@ -33,6 +35,17 @@ def test_the_languages_of_a_corpus_are_shown_where_a_recipe_names_some(
     facts = more(Quality, PipelineResources(), version)
     assert ("languages" in facts) == bool(languages)
     assert facts["share kept"] == pytest.approx(version.counts["kept"] / 12, abs=1e-4)
+
+
+def test_a_version_says_where_it_is_and_which_columns_it_has(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    prepare(store, tmp_path / "docs.jsonl", TEXTS[:6])
+    version = store.current(keys.quality("docs"))
+    metadata = materialized(version, {}).metadata or {}
+    assert metadata["dagster/uri"] == version.path.as_uri()
+    shown = {column.name: column.type for column in metadata["dagster/column_schema"].columns}
+    table = parquet.read_schema(version.files("verdicts")[0].path)
+    assert shown == {column.name: str(column.type) for column in table} and "id" in shown
 
 
 def test_quality_shows_shares_of_the_bytes_beside_documents(
