@@ -18,17 +18,3 @@ from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_
 from dagster._core.storage.legacy_storage import LegacyRunStorage
 from dagster._core.storage.runs import SqlRunStorage
 from dagster._core.storage.runs.schema import RunsTable, RunTagsTable
-
-__all__ = [
-    "INDEX_SHARD_NAME",
-    "LegacyRunStorage",
-    "RegisteredCodeLocationOrigin",
-    "RemoteJobOrigin",
-    "RemoteRepositoryOrigin",
-    "RunTagsTable",
-    "RunsTable",
-    "SqlRunStorage",
-    "SqliteEventLogStorage",
-    "compute_logs",
-    "default_loggers",
-]
