@@ -91,7 +91,8 @@ def _score(one: Outcome, name: str) -> str:
         return benchmark.LOSES_TEXT
     if one.seeds and scores:
         metric, unit = scores["metric"] or "bits_per_byte", 100 if scores["metric"] else 1
-        return _over_seeds([unit * run[metric]["value"] for run in found])
+        # imported scores of one seed may lack what those of another have
+        return _over_seeds([unit * run[metric]["value"] for run in found if run[metric]])
     if scores and not scores["metric"]:
         return "{value:.4f} ({low:.4f}-{high:.4f})".format(**scores["bits_per_byte"])
     return benchmark.shown(scores and scores[scores["metric"]])

@@ -49,6 +49,12 @@ def test_seeds_are_one_row_with_the_mean_of_those_that_are_done() -> None:
     assert row["loss"] == "3.3000"
 
 
+def test_imported_scores_of_seeds_need_not_have_the_same_figures() -> None:
+    other = {"metric": "accuracy_per_character", "accuracy": None, "accuracy_per_character": {"value": 0.9}}
+    (row,) = rows([replace(DONE, seeds=(DONE, replace(DONE, benchmarks={"piqa": other})))])
+    assert row["piqa"] == "40.0000"
+
+
 def test_curves_are_drawn_also_before_any_training() -> None:
     for outcomes in ([DONE, BEGUN, PLANNED], [PLANNED]):
         assert draw(outcomes).startswith(b"\x89PNG")
