@@ -62,7 +62,7 @@ def test_curves_are_drawn_also_before_any_training() -> None:
 
 def test_tokens_and_seeds_are_in_sight_beside_the_score() -> None:
     other = replace(DONE, name="base.2", tokens=8000, seed=2)
-    ((_, shown),) = inline([replace(DONE, seed=1), other])
+    ((_, shown),) = inline([replace(DONE, seed=1), other], "/page?")
     heading, _, *found = shown.splitlines()
     assert heading == "| run | bits per byte | tokens | seed | done | hours |"
     assert [line.split(" | ")[2:4] for line in found] == [["2,000", "1"], ["8,000", "2"]]
