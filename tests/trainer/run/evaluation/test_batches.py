@@ -73,6 +73,7 @@ def test_a_drawn_text_does_not_depend_on_how_many_are_written_with_it(
         monkeypatch.setattr("trainer.run.evaluation.generate.ROWS", rows)
         found[rows] = texts(model, asked, samples)
     assert found[1] == found[7] == found[64]
+    assert texts(model, asked[-3:], samples) == found[64][-3:]
     assert len({tuple(text.tokens) for text in found[1]}) > 60
 
 
