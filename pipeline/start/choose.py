@@ -7,7 +7,7 @@ from typing import Self
 
 from pipeline.start.horizon import AIM, Horizon
 from pipeline.start.look import Folder, Found, NothingReadableError
-from pipeline.start.sizes import BYTES_A_TOKEN, Length, longest
+from pipeline.start.sizes import BYTES_A_TOKEN, SIZES, USUAL, Length, longest
 from pipeline.start.speed import Speed
 
 # What takes time around the training, measured on two cores: Dagster and its stages start, and after the
@@ -97,9 +97,15 @@ class Chosen:
 
     def tuned_for(self, seconds: float, tokens_per_second: float) -> Self:
         """With as many passes over the conversations as take so many seconds, at most a few."""
-        said = sum(one.found.text_bytes for one in self.conversations) / BYTES_A_TOKEN / (1 - REHEARSAL)
-        epochs = max(0.01, min(MOST_TUNING_EPOCHS, seconds * tokens_per_second / max(1.0, said)))
-        return replace(self, tuning_epochs=epochs)
+        epochs = seconds * tokens_per_second / self.tokens_of_a_pass
+        return replace(self, tuning_epochs=max(0.01, min(MOST_TUNING_EPOCHS, epochs)))
+
+    @property
+    def tokens_of_a_pass(self) -> float:
+        return _tokens_of_a_pass([one.found for one in self.conversations])
+
+    def tuning_seconds(self, tokens_per_second: float) -> float:
+        return _tuning_seconds(self.tokens_of_a_pass, self.wishes, tokens_per_second)
 
 
 def choose(folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0) -> Chosen:
@@ -114,7 +120,7 @@ def choose(folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0) -> 
         )
     chats = [one for one in folder.corpora if wishes.chat and one.shape.format == "chat" and _fits(one)]
     speed.look()
-    budget = _budget(texts, bool(chats), wishes, speed, spent + time.monotonic() - began)
+    budget = _budget(texts, chats, wishes, speed, spent + time.monotonic() - began)
     length = longest(budget.kept, budget.training, speed.of)
     measured = speed.look(length.size, length.vocab_size)
     length = longest(budget.kept, budget.training, speed.of)
@@ -139,6 +145,15 @@ def choose(folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0) -> 
         left_out=tuple(left_out),
     )
     return chosen.tuned_for(CHAT_SHARE * wishes.seconds, tokens_per_second)
+
+
+def _tokens_of_a_pass(chats: Sequence[Found]) -> float:
+    """Over the conversations, with the text that is rehearsed."""
+    return max(1.0, sum(one.text_bytes for one in chats) / BYTES_A_TOKEN / (1 - REHEARSAL))
+
+
+def _tuning_seconds(tokens_of_a_pass: float, wishes: Wishes, tokens_per_second: float) -> float:
+    return min(CHAT_SHARE * wishes.seconds, MOST_TUNING_EPOCHS * tokens_of_a_pass / tokens_per_second)
 
 
 def _horizon(length: Length, seq_len: int) -> Horizon:
@@ -170,12 +185,18 @@ def _texts(folder: Folder) -> list[Found]:
     )
 
 
-def _budget(texts: Sequence[Found], tunes: bool, wishes: Wishes, speed: Speed, spent: float) -> Budget:
+def _budget(
+    texts: Sequence[Found], chats: Sequence[Found], wishes: Wishes, speed: Speed, spent: float
+) -> Budget:
     in_all = max(1, sum(one.text_bytes for one in texts))
     share = min(1.0, MOST_DATA * wishes.seconds * DATA_BYTES_A_SECOND / in_all)
     kept = sum(one.text_bytes * (1 - _lost(one, wishes)) for one in texts)
     around = spent + PROGRAMS_AROUND * speed.program_seconds + share * in_all / DATA_BYTES_A_SECOND
-    tuning = CHAT_SHARE * wishes.seconds + PROGRAMS_AROUND_TUNING * speed.program_seconds if tunes else 0.0
+    tuning = 0.0
+    if chats:
+        usual = SIZES[USUAL]
+        tuning = _tuning_seconds(_tokens_of_a_pass(chats), wishes, speed.of(usual, usual.vocab_size))
+        tuning += PROGRAMS_AROUND_TUNING * speed.program_seconds
     training = max(LEAST_TRAINING * wishes.seconds, AIM * wishes.seconds - around - tuning)
     return Budget(around, training, tuning, share, round(share * in_all), round(share * kept))
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from pipeline.start.choose import CHAT_SHARE, PROGRAMS_AROUND_TUNING, Chosen
+from pipeline.start.choose import PROGRAMS_AROUND_TUNING, Chosen
 from pipeline.start.following import Following
 from pipeline.start.horizon import AIM, FINISHING, Standing
 from pipeline.start.written import is_ours, recipe_name, recipe_text, write
@@ -83,8 +83,9 @@ class Jobs:
 
     def _standing(self, following: Following) -> Standing | None:
         left, programs = self.deadline.left, FINISHING
-        if self.chosen.conversations:
-            left, programs = left - CHAT_SHARE * self.deadline.seconds, programs + PROGRAMS_AROUND_TUNING
+        if self.chosen.conversations and (each := following.seconds_a_token):
+            left -= self.chosen.tuning_seconds(1 / each)
+            programs += PROGRAMS_AROUND_TUNING
         return following.standing(left, self.deadline.seconds, programs)
 
     def _change(self, following: Following) -> None:
