@@ -13,6 +13,8 @@ from pipeline.start.horizon import Standing
 from trainer.system.errors import TrainerError
 from trainer.system.history import RunHistory, histories
 
+ENOUGH = 0.1  # share of the time for which a training must have run: the pace of seconds is chance
+
 
 @dataclass
 class Following:
@@ -73,8 +75,9 @@ class Following:
         return (now - then) / (tokens - before)
 
     def standing(self, left: float, given: float, programs: float) -> Standing | None:
-        """How the training stands, once that can be told."""
-        if (each := self.seconds_a_token) is None:
+        """How the training stands, once it has run for long enough to tell."""
+        each = self.seconds_a_token
+        if each is None or self.clock() - self.pace[0][0] < ENOUGH * given:
             return None
         at, tokens = self.pace[-1]
         return Standing(

@@ -131,6 +131,7 @@ def test_a_training_is_followed_by_the_messages_of_its_trainer(tmp_path: Path) -
         following.look()
         now += 10
     standing = following.standing(60, 180, FINISHING)
+    assert following.standing(60, 600, FINISHING) is None  # 40 seconds say little about ten minutes
     assert standing is not None
     assert standing.program_seconds == pytest.approx(7)
     assert standing.seconds_a_token == 0.001
