@@ -24,7 +24,9 @@ SMALLEST_PIECE, LARGEST_PIECE = 2_048, 65_536
 # time, too.
 HELD_OUT_DOCUMENTS, MOST_HELD_OUT, HELD_OUT_TOKENS = 16, 0.04, 0.04
 # A conversation is learnt as a whole, in one window.
-LONGEST_WINDOW, LEAST_BYTES_A_TOKEN = 1_024, 2
+LONGEST_WINDOW = 1_024
+FEW_ENTRIES = 1_024  # of a vocabulary, below which tokens are hardly longer than a byte
+LEAST_KEPT = 0.02  # share of the text that quality must leave
 CHAT_SHARE, MOST_TUNING_EPOCHS = 0.15, 3.0  # of the time; passes over the conversations
 REHEARSAL = 0.2  # share of the tuning that is text of the pretraining, so that it is not forgotten
 WARMUP_STEPS, WARMUP_SHARE = 40, 0.1  # of the training at most
@@ -118,6 +120,7 @@ def choose(folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0) -> 
         raise NothingReadableError(
             f"{folder.path}: none of its text is in {', '.join(wishes.languages)}, so no model can be made"
         )
+    _check_kept(folder, texts, wishes)
     chats = [one for one in folder.corpora if wishes.chat and one.shape.format == "chat" and _fits(one)]
     speed.look()
     budget = _budget(texts, chats, wishes, speed, spent + time.monotonic() - began)
@@ -126,6 +129,7 @@ def choose(folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0) -> 
     length = longest(budget.kept, budget.training, speed.of)
     tokens_per_second = speed.of(length.size, length.vocab_size)
     corpora = tuple(_reading(one, budget.share, wishes) for one in texts)
+    chats = [one for one in chats if _fits(one, length.vocab_size)]
     seq_len = _window(chats, length)
     chosen = Chosen(
         folder=folder,
@@ -163,14 +167,18 @@ def _horizon(length: Length, seq_len: int) -> Horizon:
     return Horizon(tokens, batch, length.most // batch * batch, warmup)
 
 
-def _fits(found: Found) -> bool:
-    return found.long_document <= LONGEST_WINDOW * LEAST_BYTES_A_TOKEN
+def _least_bytes_a_token(vocab_size: int) -> int:
+    return 2 if vocab_size >= FEW_ENTRIES else 1
+
+
+def _fits(found: Found, vocab_size: int = FEW_ENTRIES) -> bool:
+    return found.long_document <= LONGEST_WINDOW * _least_bytes_a_token(vocab_size)
 
 
 def _window(chats: Sequence[Found], length: Length) -> int:
     """Tokens of a window, into which nearly all conversations fit."""
     window, longest_chat = length.size.seq_len, max((one.long_document for one in chats), default=0)
-    while window < LONGEST_WINDOW and window * LEAST_BYTES_A_TOKEN < longest_chat:
+    while window < LONGEST_WINDOW and window * _least_bytes_a_token(length.vocab_size) < longest_chat:
         window *= 2
     return window
 
@@ -205,6 +213,17 @@ def _held_out(corpora: Sequence[Reading], budget: Budget, length: Length) -> flo
     documents = max(1, sum(map(_documents, corpora)))
     most = HELD_OUT_TOKENS * length.tokens * BYTES_A_TOKEN / max(budget.text_bytes, 1)
     return round(min(0.2, max(min(MOST_HELD_OUT, most), HELD_OUT_DOCUMENTS / documents)), 4)
+
+
+def _check_kept(folder: Folder, texts: Sequence[Found], wishes: Wishes) -> None:
+    """Raises NothingReadableError if the wished profile leaves next to nothing of the sample."""
+    lost = sum(one.text_bytes * one.kind.rejected.get(wishes.profile or "none", 0.0) for one in texts)
+    share = lost / max(1, sum(one.text_bytes for one in texts))
+    if share > 1 - LEAST_KEPT:
+        raise NothingReadableError(
+            f"{folder.path}: the profile {wishes.profile} would reject {share:.0%} of the sampled text, so "
+            "no model can be made: name another kind with --for, or leave it out"
+        )
 
 
 def _used(texts: Sequence[Found], wishes: Wishes) -> tuple[list[Found], list[str]]:

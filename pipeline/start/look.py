@@ -110,7 +110,7 @@ def look(folder: Path, most_seconds: float = MOST_SECONDS) -> Folder:
             unread[name] = ("the file is empty", 0)
         else:
             groups[_top(name) if apart else "", _suffix(name)].files[name] = file
-    number = _sample(groups, started + most_seconds * 0.6)
+    number = _sample(groups, most_seconds * 0.6)
     for group in groups.values():
         for name, one in group.samples.items():
             if one.shape is None:
@@ -135,15 +135,19 @@ def _suffix(name: str) -> str:
     return name[len(name) - len(plain + compression) :]
 
 
-def _sample(groups: dict[tuple[str, str], _Group], until: float) -> int:
-    """Samples files of all groups in turn, evenly over each, as long as there is time. Returns how many."""
+def _sample(groups: dict[tuple[str, str], _Group], seconds: float) -> int:
+    """Samples files of all groups in turn, evenly over each, for so many seconds after the first of each, in
+    whose time kernels may be compiled. Returns how many.
+    """
     turns = {}
     for key, group in groups.items():
         names = list(group.files)
         every = max(1, len(names) / MOST_FILES)
         turns[key] = [names[int(place * every)] for place in range(min(len(names), MOST_FILES))]
-    number = 0
+    number, until = 0, 0.0
     for turn in range(MOST_FILES):
+        if turn == 1:
+            until = time.monotonic() + seconds
         for key, names in turns.items():
             if turn < len(names) and (turn == 0 or time.monotonic() < until):
                 group = groups[key]

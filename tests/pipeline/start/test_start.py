@@ -1,9 +1,11 @@
 """A folder and a deadline become a recipe, or one sentence that says why not."""
 
+import json
 import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,11 +14,13 @@ from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.recipe import Recipe
 from pipeline.sources import open_source
 from pipeline.sources.source import Rejected
+from pipeline.start import look as looking
 from pipeline.start import speed
 from pipeline.start.choose import MOST_TUNING_EPOCHS, Wishes, choose
 from pipeline.start.jobs import FailedJobError, execute
 from pipeline.start.look import Folder, NothingReadableError, look
 from pipeline.start.reasons import notes
+from pipeline.start.sample import FileSample, sampled
 from pipeline.start.sizes import SIZES, Size, longest, worth
 from pipeline.start.speed import Speed
 from pipeline.start.written import recipe_text, write
@@ -296,3 +300,40 @@ def test_a_folder_with_conversations_alone_is_refused(tmp_path: Path) -> None:
     folder = folder_of(chats_alone, tmp_path)
     with pytest.raises(NothingReadableError, match="add a folder of texts"):
         choose(look(folder), Wishes(3600.0), fixed_speed())
+
+
+def test_kernels_that_are_compiled_meanwhile_take_no_time_from_the_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = folder_of(books, tmp_path)
+    calls = []
+
+    def compiling(*asked: Any) -> FileSample:
+        if not calls:
+            time.sleep(1.0)
+        calls.append(asked)
+        return sampled(*asked)
+
+    monkeypatch.setattr(looking, "sampled", compiling)
+    found = look(folder, most_seconds=1.5)
+    assert found.sampled == len(list(folder.iterdir())) > 1
+
+
+def test_a_kind_that_would_reject_everything_is_refused_before_the_run(tmp_path: Path) -> None:
+    folder = folder_of(
+        lambda path: (path / "all.txt").write_text("x = [1, 2]; y = {3: 4}\n" * 2_000), tmp_path
+    )
+    with pytest.raises(NothingReadableError, match=r"web would reject 100% of the sampled text.*--for"):
+        choose(look(folder), Wishes(600.0, profile="web"), fixed_speed())
+
+
+@pytest.mark.parametrize("size", [300, 900])
+def test_conversations_fit_into_windows_of_a_few_entries_too(tmp_path: Path, size: int) -> None:
+    def make(folder: Path) -> None:
+        (folder / "text.txt").write_text("\n\n".join(ENGLISH)[:20_000])
+        said = [{"role": "user", "content": "Why?"}, {"role": "assistant", "content": "q" * size}]
+        (folder / "chat.jsonl").write_text(f"{json.dumps({'messages': said})}\n" * 40)
+
+    recipe, _ = recipe_of(folder_of(make, tmp_path), Wishes(600.0, chat=True))
+    assert recipe.tokenizer.vocab_size == 320
+    assert recipe.training.seq_len > size
