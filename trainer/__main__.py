@@ -307,11 +307,27 @@ def _several(arguments: list[str]) -> int:
     about = "Run commands in one process, which loads PyTorch once. Each line of standard input is a JSON "
     about += "list of arguments. For each, a line has the exit status and what the command printed, as JSON."
     argparse.ArgumentParser(prog="python -m trainer several", description=about).parse_args(arguments)
-    for line in sys.stdin:
+    for number, line in enumerate(sys.stdin, start=1):
+        command = _listed(line, number)
         with redirect_stdout(io.StringIO()) as printed:
-            status = _ended(json.loads(line))
+            try:
+                status = _ended(command)
+            except SystemExit as error:  # argparse's, which has said why
+                status = int(error.code or 0)
         print(json.dumps({"status": status, "printed": printed.getvalue()}), flush=True)
     return 0
+
+
+def _listed(line: str, number: int) -> list[str]:
+    """The arguments in a line of JSON. Raises TrainerError."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        found = None
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        example = '["evaluate", "--model", "6ddca120"]'
+        raise TrainerError(f"line {number} of standard input is no JSON list of texts, such as {example}")
+    return found
 
 
 def _chat(arguments: list[str]) -> int:

@@ -14,7 +14,6 @@ from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.recipe import Recipe
 from pipeline.sources import open_source
 from pipeline.sources.source import Rejected
-from pipeline.start import look as looking
 from pipeline.start import speed
 from pipeline.start.choose import MOST_TUNING_EPOCHS, Wishes, choose
 from pipeline.start.jobs import FailedJobError, execute
@@ -314,7 +313,7 @@ def test_kernels_that_are_compiled_meanwhile_take_no_time_from_the_look(
         calls.append(asked)
         return sampled(*asked)
 
-    monkeypatch.setattr(looking, "sampled", compiling)
+    monkeypatch.setattr("pipeline.start.look.sampled", compiling)
     found = look(folder, most_seconds=1.5)
     assert found.sampled == len(list(folder.iterdir())) > 1
 

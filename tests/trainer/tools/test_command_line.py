@@ -1,5 +1,8 @@
 """Whatever stands on the command line, a command ends in its status or in one sentence."""
 
+import io
+import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +29,7 @@ OPTIONS = {
     "merge": ["--last", "--weights", "--output", "--name"],
     "states": [],
     "plan": ["--gpu", "--gpus", "--mfu", "--price", "--json"],
+    "several": [],
 }
 VALUES = [
     *("", " ", "-", "--", "=", "a=", "=1", "a.b=1", "a=[", "*", "nan", "inf", "-1", "0", "1", "1.5", "1e400"),
@@ -92,8 +96,11 @@ def test_a_command_line_ends_in_its_status_or_in_a_sentence(folder: Path) -> Non
     @bounded(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(lines())
     def one(line: list[str]) -> None:
+        standard_input = io.StringIO("[]\n" + json.dumps(line[1:]) + "\n" + " ".join(line))
         try:
-            status: Any = main(line)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(sys, "stdin", standard_input)  # for `several` and `chat`
+                status: Any = main(line)
         except SystemExit as error:  # argparse's
             status = error.code
         assert status in (0, 1, 2, 3)
@@ -104,3 +111,14 @@ def test_a_command_line_ends_in_its_status_or_in_a_sentence(folder: Path) -> Non
 def test_a_seed_of_more_than_64_bits_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["generate", "--model", "nowhere", "--prompt", "the", "--seed", "9" * 30]) == 2
     assert "does not fit into 64 bits" in capsys.readouterr().err
+
+
+def test_several_commands_end_one_by_one_and_a_line_that_is_none_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ['["check", "--model", "nowhere"]', '["evaluate", "--nothing"]', '{"a": 1}', '["evaluate"]']
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(asked)))
+    assert main(["several"]) == 2
+    said = capsys.readouterr()
+    assert [json.loads(line)["status"] for line in said.out.splitlines()] == [2, 2]
+    assert "line 3 of standard input is no JSON list of texts" in said.err

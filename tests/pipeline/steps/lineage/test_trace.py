@@ -17,6 +17,7 @@ import yaml
 from tokenizers import Tokenizer
 
 from pipeline.assets import checkpoints
+from pipeline.assets.used_recipe import OWN
 from pipeline.cli import main
 from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
 from pipeline.steps.lineage.checkpoints import read
@@ -324,7 +325,7 @@ def test_what_cannot_be_traced_is_refused_in_one_sentence(
         assert found.startswith("error: ") and len(found.splitlines()) == 1
         assert any(words in found for words in expected.split("|")), found
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXTS[0][500:800].encode())))
-    assert "spans in the training text" in said("trace", "-")
+    assert " in the training text" in said("trace", "-")
     (tmp_path / "marked.txt").write_text(TEXTS[0][500:800], encoding="utf-8-sig")
     assert said("trace", str(tmp_path / "marked.txt")) == said("trace", TEXTS[0][500:800])
 
@@ -339,13 +340,13 @@ def test_the_page_of_a_checkpoint_says_of_each_sample_what_it_has_from_training_
     held = text.at(500).document
     (whole,) = [one["text"] for one in quoted if one["id"] == held]
     samples = [{"prompt": "a", "text": whole[:400]}, {"prompt": "b", "text": "Zqx jvk wpf, " * 9}]
-    shown = checkpoints.samples_shown(checkpoints._traced(saved, samples)).value
+    shown = checkpoints.samples_shown(checkpoints._traced(saved, samples, OWN)).value
     assert f"first in document {held} of corpus first" in " ".join(shown.split())
     assert "no 16 tokens of it" in shown and max(map(len, shown.splitlines()[-3:])) < 80
     assert f"`python -m pipeline trace --samples {last(trained[1])}`" in shown
     shutil.move(trained[0].root / "token_index", tmp_path)
     try:
-        assert checkpoints._traced(saved, samples) == samples
+        assert checkpoints._traced(saved, samples, OWN) == samples
     finally:
         shutil.move(tmp_path / "token_index", trained[0].root)
 
