@@ -1,10 +1,10 @@
 """init: writes the skeleton of a recipe for text of one's own."""
 
 import argparse
-import re
 from pathlib import Path
 
 from pipeline.cli.opening import UsageError
+from pipeline.recipe.recipe import named_like
 from pipeline.recipe.schema import SCHEMA
 
 SKELETON = Path(__file__).with_name("skeleton.yaml")
@@ -31,8 +31,8 @@ def run(options: argparse.Namespace) -> None:
 
 def write(path: Path, called: str) -> None:
     """Writes the skeleton with a name like that. Raises UsageError."""
-    name = re.sub(r"[^a-z0-9_-]+", "-", called.lower()).strip("-_") or "mine"
-    text = SKELETON.read_text(encoding="utf-8").replace("NAME", name).replace("SCHEMA", str(SCHEMA))
+    text = SKELETON.read_text(encoding="utf-8")
+    text = text.replace("NAME", named_like(called)).replace("SCHEMA", str(SCHEMA))
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)

@@ -1,5 +1,6 @@
 """The recipe: one YAML file that describes an experiment from corpora to model, as one experiment."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -131,3 +132,8 @@ class Recipe(RecipeSettings):
         """The settings that differ from those of `written`, by dotted name."""
         ours, theirs = (dict(leaves(recipe.model_dump(mode="json"))) for recipe in (self, written))
         return {name: ours.get(name) for name in ours | theirs if ours.get(name) != theirs.get(name)}
+
+
+def named_like(called: str) -> str:
+    """A name for a recipe that is made from something that is called so."""
+    return re.sub(r"[^a-z0-9_-]+", "-", called.lower()).strip("-_") or "mine"

@@ -8,6 +8,7 @@ from glob import escape
 from pathlib import Path
 from typing import Any
 
+from pipeline.recipe.recipe import named_like
 from pipeline.recipe.schema import SCHEMA
 from pipeline.stages.language import known
 from pipeline.start.choose import REHEARSAL, Chosen, Reading
@@ -57,7 +58,7 @@ def recipe_text(chosen: Chosen, directory: Path) -> str:
 
 
 def recipe_name(chosen: Chosen) -> str:
-    return re.sub("[^a-z0-9_-]+", "-", chosen.folder.path.name.lower()).strip("-_") or "mine"
+    return named_like(chosen.folder.path.name)
 
 
 def _lines(chosen: Chosen, directory: Path) -> Iterator[str]:

@@ -59,10 +59,7 @@ def test_a_forgotten_document_leaves_no_byte_and_the_weights_of_a_store_that_nev
 
     never = make_project(tmp_path / "never")
     (never.directory / "topics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in others))
-    shutil.copytree(project.home / "store" / keys.TOKENIZER, never.home / "store" / keys.TOKENIZER)
-    status, said = never.run()
-    assert status == 0, said
-    assert weights(never.store) == before
+    assert weights_with_the_tokenizer_of(project, never) == before
 
 
 @pytest.mark.slow
@@ -89,10 +86,7 @@ def test_with_packing_documents_the_training_goes_on_from_before_the_step_that_r
     path = never.directory / "topics.jsonl"
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows if row["id"] != url))
-    shutil.copytree(project.home / "store" / keys.TOKENIZER, never.home / "store" / keys.TOKENIZER)
-    status, said = never.run()
-    assert status == 0, said
-    assert weights(never.store) == before
+    assert weights_with_the_tokenizer_of(project, never) == before
 
 
 def project_of_documents(directory: Path) -> Project:
@@ -143,6 +137,14 @@ def weights(store: Store) -> dict[str, str]:
     """The data version of what is made up to the weights."""
     made = [key(corpus) for corpus in ("topics", "stdlib") for key in (keys.raw, keys.token_shards)]
     return store.data_versions([*made, keys.DEDUP, keys.PRETRAINED_MODEL])
+
+
+def weights_with_the_tokenizer_of(project: Project, never: Project) -> dict[str, str]:
+    """What a store makes that never had a document, with the tokenizer that was frozen while it was there."""
+    shutil.copytree(project.home / "store" / keys.TOKENIZER, never.home / "store" / keys.TOKENIZER)
+    status, said = never.run()
+    assert status == 0, said
+    return weights(never.store)
 
 
 @pytest.mark.slow

@@ -2,13 +2,13 @@
 https://docs.mlcommons.org/croissant/docs/croissant-spec-1.1.html
 """
 
-import hashlib
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 from pipeline.steps.export.data_card import COLUMNS, Exported
 from pipeline.store import keys
+from pipeline.store.fingerprint import file_sha256
 from pipeline.store.manifest import Version
 
 FILE = "croissant.json"
@@ -85,8 +85,6 @@ def _activity(version: Version, described: Collection[str]) -> dict[str, Any]:
 def _files(directory: Path) -> Iterator[dict[str, Any]]:
     paths = sorted(directory.glob("*/*.parquet"))
     for path in paths:
-        with path.open("rb") as file:
-            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         name = path.relative_to(directory).as_posix()
         yield {
             "@type": "cr:FileObject",
@@ -94,7 +92,7 @@ def _files(directory: Path) -> Iterator[dict[str, Any]]:
             "contentUrl": name,
             "contentSize": f"{path.stat().st_size} B",
             "encodingFormat": PARQUET,
-            "sha256": sha256,
+            "sha256": file_sha256(path),
         }
     yield {"@type": "cr:FileSet", "@id": "files", "encodingFormat": PARQUET, "includes": "*/*.parquet"}
 

@@ -10,7 +10,7 @@ from pipeline.store.manifest import breakdown
 
 TAGS = ["groundwork"]
 RARE = 0.01  # of the documents are in a language that is not named
-METRICS = {"accuracy": "acc", "accuracy_per_character": "acc_norm", "accuracy_per_byte": "acc_bytes"}
+METRICS = {ours: theirs for theirs, ours in harness.ACCURACIES.items()}
 HARNESS = {
     "source_name": "lm-evaluation-harness",
     "source_url": "https://github.com/EleutherAI/lm-evaluation-harness",

@@ -12,6 +12,7 @@ from pipeline.sources.benchmarks.items import Benchmark, Question
 from pipeline.steps.model.benchmark import Asked, LogLikelihoods, Scores
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
+from pipeline.store.fingerprint import file_sha256
 from pipeline.store.manifest import File, Part, Version
 from pipeline.store.store import Store
 from pipeline.store.work import Work
@@ -173,10 +174,8 @@ def _parameters(directory: Path) -> int:
 
 def _weights(directory: Path) -> str:
     """The hash of the weights; empty if there are none."""
-    if not (directory / WEIGHTS).is_file():
-        return ""
-    with (directory / WEIGHTS).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    weights = directory / WEIGHTS
+    return file_sha256(weights) if weights.is_file() else ""
 
 
 def publish(store: Store, checkpoint: str, results: Results) -> Version:

@@ -103,10 +103,11 @@ class Conversation:
         self.read(role, said)
         self._unread.append(self._form.ids.assistant)
         written, shown, self.stopped = list[int](), 0, False
+        ends = self._form.ends
         try:
             for _ in range(self._samples.max_new_tokens):
                 token = self._next()
-                if token in self._form.ends:
+                if token in ends:
                     self.stopped = token == self._form.ids.end
                     break
                 self._unread = [token]
