@@ -24,6 +24,7 @@ from pipeline.assets.operations.sensors import (
     nightly_schedule,
 )
 from pipeline.assets.operations.verification import daily_schedule, verify_job
+from pipeline.assets.owners import with_owners
 from pipeline.assets.pretrained_model import pretrained_model_asset
 from pipeline.assets.progress import progress_spec
 from pipeline.assets.stages import source_asset, stage_assets
@@ -72,23 +73,24 @@ def definitions(used: UsedRecipe, executor: dg.ExecutorDefinition | None = None)
     shown = f"Recipe `{recipe.name}` ({used.path.absolute()}), store {place}."
     checking = verify_job(shown, used)
     to_shards = [asset.key for asset in made.to_shards]
+    assets = [
+        *made.to_shards,
+        *made.model,
+        *made.searching,
+        *(asset for assets in made.tuning.values() for asset in assets),
+        *(
+            partitions[section].beside_the_model(
+                progress_spec(recipe.tuned(section) if section else recipe, used)
+            )
+            for section in partitions
+        ),
+        checkpoint_spec(recipe, used),
+        leaderboard_spec(used),
+        checkpoint_evaluation_spec(used),
+        *benchmarks_spec(recipe, used),
+    ]
     return dg.Definitions(
-        assets=[
-            *made.to_shards,
-            *made.model,
-            *made.searching,
-            *(asset for assets in made.tuning.values() for asset in assets),
-            *(
-                partitions[section].beside_the_model(
-                    progress_spec(recipe.tuned(section) if section else recipe, used)
-                )
-                for section in partitions
-            ),
-            checkpoint_spec(recipe, used),
-            leaderboard_spec(used),
-            checkpoint_evaluation_spec(used),
-            *benchmarks_spec(recipe, used),
-        ],
+        assets=with_owners(assets, recipe, used),
         jobs=[*_jobs(made, used, shown), evaluate_job(shown, used), checking],
         sensors=[corpora_changed_sensor(to_shards, used), new_checkpoint_sensor(used), *alert_sensors(used)],
         schedules=[nightly_schedule(to_shards, used), daily_schedule(checking, used)],

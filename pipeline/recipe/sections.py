@@ -46,6 +46,10 @@ def _own(what: str, section: str, more: str = "") -> Any:
     )
 
 
+Owner = Annotated[str, Field(pattern=r"^(team:\S.*|[^@\s]+@[^@\s]+\.[^@\s]+)$", max_length=200)]
+Owners = Annotated[tuple[Owner, ...], Field(max_length=20)]
+
+
 class Corpus(Params):
     """One corpus: where it comes from, how much of the training mixture it makes, and rules of its own."""
 
@@ -80,6 +84,19 @@ class Corpus(Params):
         pattern=r"^[a-z0-9][a-z0-9.-]*$",
         description="Licence of its text as the Hugging Face hub names it, such as `cc-by-4.0`, or `other`: "
         "for cards and reports. When not set, that of a ready-made corpus, else unknown.",
+    )
+    owners: Owners | None = Field(
+        None,
+        exclude=True,  # nothing that is made depends on it
+        description="Who answers for the assets of this corpus, instead of the recipe's `owners`.",
+    )
+    fresh_hours: float | None = Field(
+        None,
+        ge=1,
+        le=87_600,
+        exclude=True,
+        description="Hours within which a run is expected to look whether the source has changed. Dagster "
+        "marks the corpus as not fresh when none did. When not set, none is expected.",
     )
 
     @model_validator(mode="before")

@@ -21,6 +21,7 @@ from pipeline.recipe.sections import (
     DedupGuard,
     LaunchParams,
     MixtureParams,
+    Owners,
     Quality,
     RawParams,
     RetentionParams,
@@ -50,6 +51,11 @@ class RecipeSettings(Params):
     name: str = Field(
         pattern=r"^[a-z0-9][a-z0-9_-]*$",
         description="Name of the experiment: lower-case letters, digits, `_` and `-`.",
+    )
+    owners: Owners = Field(
+        (),
+        exclude=True,  # nothing that is made depends on them
+        description="Who answers for the assets, for Dagster's catalogue: e-mail addresses, or `team:data`.",
     )
     corpora: tuple[Corpus, ...] = Field(
         min_length=1,

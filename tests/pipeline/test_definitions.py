@@ -10,6 +10,8 @@ from typing import Any
 import dagster as dg
 import yaml
 
+from pipeline.recipe.loading import load_recipe
+from pipeline.recipe.recipe import RECIPES
 from tests.integration.project import TRAINING
 
 
@@ -40,7 +42,7 @@ print(json.dumps({
 """
 
 
-def shown(tmp_path: Path, **sections: Any) -> dict[str, Any]:
+def shown(tmp_path: Path, script: str = SHOWN, **sections: Any) -> dict[str, Any]:
     """The partitions of assets and the tags of jobs in the code location of a recipe with two sections."""
     path = tmp_path / "recipe.yaml"
     written = {
@@ -52,7 +54,7 @@ def shown(tmp_path: Path, **sections: Any) -> dict[str, Any]:
     }
     path.write_text(yaml.safe_dump({**written, **sections}), encoding="utf-8")
     environment = {**os.environ, "GROUNDWORK_RECIPE": str(path), "GROUNDWORK_STORE": str(tmp_path / "store")}
-    command = [sys.executable, "-W", "ignore", "-c", SHOWN]
+    command = [sys.executable, "-W", "ignore", "-c", script]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -71,3 +73,44 @@ def test_only_the_assets_of_sections_that_differ_between_variants_have_partition
     found = shown(tmp_path, variants={"more": {"post_training": {"dpo": {"epochs": 2}}}})
     assert found["partitions"].keys() == {f"dpo/{one}" for one in model}
     assert found["tags"] == {"pretrain": {}, "sft": {}, "align": of_base}
+
+
+OWNED = """
+import json, pipeline.definitions as code
+graph = code.defs.resolve_asset_graph()
+nodes = [graph.get(key) for key in graph.get_all_asset_keys()]
+hours = lambda policy: policy and policy.fail_window.to_timedelta().total_seconds() / 3600
+print(json.dumps({
+    node.key.to_user_string(): [sorted(node.owners), hours(node.freshness_policy)]
+    for node in nodes
+    if node.is_materializable
+}))
+"""
+
+
+def test_assets_have_the_owners_of_their_corpus_or_recipe_and_raw_text_its_freshness(tmp_path: Path) -> None:
+    news = {"name": "news", "source": {"kind": "files", "paths": ["news.txt"]}}
+    talks = {**TALKS, "owners": ["team:talks"]}
+    found = shown(
+        tmp_path,
+        OWNED,
+        owners=["ada@example.com"],
+        corpora=[{**news, "owners": ["team:news"], "fresh_hours": 26}, {**news, "name": "old"}],
+        post_training={"sft": {"corpora": [talks]}},
+    )
+    assert found["corpora/news/raw"] == [["team:news"], 26]
+    assert found["corpora/news/quality"] == [["team:news"], None]
+    assert found["corpora/old/raw"] == [["ada@example.com"], None]
+    assert found["sft/corpora/of_chat/raw"] == [["team:talks"], None]
+    assert found["pretrained_model"] == found["sft/pretrained_model"] == [["ada@example.com"], None]
+
+
+def test_owners_and_freshness_change_nothing_that_is_made(tmp_path: Path) -> None:
+    recipe = load_recipe(RECIPES / "default.yaml")
+    told = recipe.model_copy(
+        update={
+            "owners": ("team:data",),
+            "corpora": tuple(one.model_copy(update={"fresh_hours": 2.0}) for one in recipe.corpora),
+        }
+    )
+    assert told.model_dump_json() == recipe.model_dump_json()
