@@ -15,11 +15,11 @@ show_activities()
 import dagster as dg
 
 from pipeline.assets.graph import definitions
-from pipeline.assets.operations.history import keep_index_open
+from pipeline.assets.operations.history import keep_logs_open
 from pipeline.assets.used_recipe import OWN
 
 explain_on_exit()
-keep_index_open()
+keep_logs_open()
 use_by_default()
 keep_output_after_ctrl_c()
 # also for a run of chosen assets no process for each step

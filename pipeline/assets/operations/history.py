@@ -1,7 +1,8 @@
-"""Dagster's storages, where it lacks something: an index of events that stays open, tags that go."""
+"""Dagster's storages, where it lacks something: files of events that stay open, tags that go."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import dagster as dg
 import sqlalchemy as db
@@ -19,35 +20,48 @@ BUSY_SECONDS = 30  # that a query waits for another process, as with Dagster's o
 _open_each_time = SqliteEventLogStorage._connect
 
 
-def keep_index_open() -> None:
-    """From now on this process opens the index of all runs once. Dagster opens and closes it for every query,
-    and SQLite writes its log back each time: a quarter of a run that finds everything up to date. The file of
-    a run is still closed after each event, since the UI watches it for changes.
+def keep_logs_open() -> None:
+    """From now on this process opens the index of all runs once, and the file of its run once. Dagster opens
+    and closes a file for every query, and SQLite writes its log back to the disk each time: half of a run
+    that finds everything up to date.
     """
     SqliteEventLogStorage._connect = _connect  # type: ignore[assignment, method-assign]
 
 
 @contextmanager
 def _connect(storage: SqliteEventLogStorage, shard: str) -> Iterator[db.Connection]:
-    if shard == INDEX_SHARD_NAME and shard in storage._initialized_dbs:
-        with storage._db_lock, _index_of(storage).begin() as connection:
-            yield connection
-    else:
+    if shard not in storage._initialized_dbs:
         with _open_each_time(storage, shard) as connection:
             yield connection
+        return
+    with storage._db_lock:
+        with _kept(storage, shard).begin() as connection:
+            before = _changes(connection)
+            yield connection
+            changed = _changes(connection) > before
+        if changed and shard != INDEX_SHARD_NAME:
+            # The UI watches the file of a run, and new events are in the log beside it for now.
+            Path(storage.path_for_shard(shard)).touch()
 
 
-def _index_of(storage: SqliteEventLogStorage) -> db.Engine:
-    kept: db.Engine | None = vars(storage).get("_kept_index")
-    if kept is None:
+def _changes(connection: db.Connection) -> int:
+    """How many rows a connection has written since it was opened."""
+    return connection.connection.dbapi_connection.total_changes  # type: ignore[union-attr]
+
+
+def _kept(storage: SqliteEventLogStorage, shard: str) -> db.Engine:
+    """The open file of a shard: that of the index, or of the run that was asked for last."""
+    kept: dict[str, db.Engine] = vars(storage).setdefault("_kept", {})
+    if shard not in kept:
+        for other in kept.keys() - {INDEX_SHARD_NAME} if shard != INDEX_SHARD_NAME else ():
+            kept.pop(other).dispose()
         # `_db_lock` keeps threads apart
         options = {"timeout": BUSY_SECONDS, "check_same_thread": False}
-        address = storage.conn_string_for_shard(INDEX_SHARD_NAME)
-        kept = db.create_engine(address, poolclass=db.QueuePool, pool_size=1, connect_args=options)
-        # A power failure may lose the last events of the index, never the file: sqlite.org/pragma.html
-        db.event.listen(kept, "connect", lambda one, _: one.execute("PRAGMA synchronous=NORMAL"))
-        vars(storage)["_kept_index"] = kept
-    return kept
+        address = storage.conn_string_for_shard(shard)
+        kept[shard] = db.create_engine(address, poolclass=db.QueuePool, pool_size=1, connect_args=options)
+        # A power failure may lose the last events, never the file: sqlite.org/pragma.html
+        db.event.listen(kept[shard], "connect", lambda one, _: one.execute("PRAGMA synchronous=NORMAL"))
+    return kept[shard]
 
 
 def remove_run_tag(instance: dg.DagsterInstance, run_id: str, tag: str) -> None:

@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 
 import dagster as dg
 import pytest
@@ -18,7 +19,7 @@ def made() -> dg.MaterializeResult:
 @pytest.fixture(autouse=True)
 def kept_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SqliteEventLogStorage, "_connect", SqliteEventLogStorage._connect)
-    history.keep_index_open()
+    history.keep_logs_open()
 
 
 class Own(SqliteEventLogStorage):
@@ -38,6 +39,18 @@ def test_dagsters_own_storage_reads_what_it_wrote_and_it_reads_what_that_wrote(t
             assert reader.all_logs(run.run_id) == writer.all_logs(run.run_id)
             check = reader.event_log_storage.get_latest_asset_check_execution_by_key(made.check_keys)
             assert [one.run_id for one in check.values()] == [run.run_id]
+
+
+def test_who_watches_a_run_hears_of_its_events_while_its_file_is_open(tmp_path: Path) -> None:
+    local = dg.DagsterInstance.local_temp
+    with local(str(tmp_path)) as ours, local(str(tmp_path)) as own:
+        own.event_log_storage.__class__ = Own  # as in the process of the UI
+        run = dg.materialize([made], instance=ours)
+        heard: SimpleQueue[str] = SimpleQueue()
+        own.event_log_storage.watch(run.run_id, None, lambda event, _: heard.put(event.message))
+        ours.report_engine_event("one more", ours.get_run_by_id(run.run_id))
+        while heard.get(timeout=10) != "one more":
+            pass
 
 
 def test_events_of_several_threads_are_all_recorded(tmp_path: Path) -> None:
