@@ -11,7 +11,7 @@ import dagster as dg
 from pipeline.assets.used_recipe import CHECKPOINT, OWN, UsedRecipe
 from pipeline.recipe import variants
 from pipeline.recipe.recipe import BASE
-from pipeline.reports import branches, comparison, runs_table, tables, variant_arms, verdict_text
+from pipeline.reports import branches, comparison, runs_table, tables, variant_arms, verdict, verdict_text
 from pipeline.reports.images import as_text, inline
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
@@ -93,7 +93,7 @@ def _facts(instance: dg.DagsterInstance, store: Store, used: UsedRecipe) -> dict
     recipes = variants.distinct(variants.load_all(used.path))
     compared_on, arms = variant_arms.evidence(recipes)
     runs = comparison.readable(store)
-    found = comparison.leaderboard(store, runs, recipes, variant_arms.ranks(compared_on, arms.values()))
+    found = comparison.leaderboard(store, runs, recipes, verdict.ranks(compared_on, arms.values()))
     if not found:
         return {"leaderboard": "no model has been trained yet"}
     page, whole = _page(used), runs_table.markdown(found, _page(used))
@@ -108,7 +108,7 @@ def _facts(instance: dg.DagsterInstance, store: Store, used: UsedRecipe) -> dict
     if shared := branches.lines(runs[:LISTED]):
         tree = "\n".join(["```text", *shared, "```"])
         facts["trunks and branches"] = dg.MetadataValue.md(tree.ljust(runs_table.INLINE))
-    if arms and (judged := variant_arms.against(compared_on, arms, BASE)):
+    if arms and (judged := verdict.against(compared_on, arms, BASE)):
         facts["verdicts"] = dg.MetadataValue.md(
             tables.markdown([*verdict_text.summary(arms, judged)], JUDGED)
         )

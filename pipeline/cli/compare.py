@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pipeline.cli.opening import UsageError, add_section, differing_in
 from pipeline.recipe.recipe import BASE
-from pipeline.reports import branches, comparison, runs_table, variant_arms
+from pipeline.reports import branches, comparison, runs_table, variant_arms, verdict
 from pipeline.steps.recipe_versions import store_of
 from pipeline.store.training_runs import run_histories
 from pipeline.store.variant_seeds import families
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> None:
         if of_recipe := set(families(recipes)) >= set(options.names):
             wanted = options.names or recipes
             compared_on, arms = variant_arms.evidence(recipes)
-            ranks = variant_arms.ranks(compared_on, arms.values())
+            ranks = verdict.ranks(compared_on, arms.values())
             shown = [one for one in comparison.outcomes(recipes, ranks) if one.name in wanted]
         else:
             shown = comparison.of_runs(store_of(recipes[BASE]), options.names)

@@ -13,7 +13,7 @@ from pipeline.cli.opening import UsageError, add_section, check_known, differing
 from pipeline.recipe.post_training import JOBS
 from pipeline.recipe.recipe import BASE, Recipe
 from pipeline.recipe.variants import decisive
-from pipeline.reports import tables, variant_arms, verdict_text
+from pipeline.reports import tables, variant_arms, verdict, verdict_text
 from pipeline.steps.recipe_versions import store_of
 from pipeline.store import keys
 from pipeline.store.store import StoreError
@@ -65,7 +65,7 @@ def _show(
 ) -> None:
     """Prints the verdicts on the runs that have ended."""
     compared_on, arms = _scored(recipes)
-    verdicts = {one.theirs: one for one in variant_arms.against(compared_on, arms, base)}
+    verdicts = {one.theirs: one for one in verdict.against(compared_on, arms, base)}
     shown = [verdicts[name] for name in others]
     if options.json:
         print(json.dumps([{**asdict(one), "word": one.word} for one in shown], indent=1))

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from pipeline.recipe.recipe import Recipe
-from pipeline.reports.variant_arms import Arm, Verdict
+from pipeline.reports.variant_arms import Arm
+from pipeline.reports.verdict import Verdict
 from pipeline.steps.model.significance import ALIKE, FEWEST, LOOKS, UNKNOWN, WORSE, Difference, seeds_needed
 from trainer.system.wording import counted
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from pipeline.recipe.recipe import Recipe
-from pipeline.reports.variant_arms import Arm, DecideError, Measure, against, ranks, refuse_lost_text
+from pipeline.reports.variant_arms import Arm, DecideError, Measure, refuse_lost_text
+from pipeline.reports.verdict import against, ranks
 from pipeline.reports.verdict_text import advice, control, quoted, rows, sentence
 from pipeline.sources.benchmarks.items import Benchmark, Question
 from pipeline.steps.model import benchmark
