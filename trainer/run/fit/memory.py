@@ -31,6 +31,7 @@ from trainer.run.objectives import loss_of
 LIBRARY_BYTES, HOLES = 30_000_000, 0.15
 AMPLE = 10
 FP32, BF16 = 4, 2
+CPU = torch.device("cpu")
 MEASURED_LEN = 256
 # Bytes of AdamW's state for a weight, and of that with moments in 8 bits: with a scale for 256 of them.
 ADAMW_STATE, ADAMW_8BIT_STATE = 2 * FP32, 2 * (1 + FP32 / 256)
@@ -221,27 +222,11 @@ def _as_on_gpu(training: TrainingConfig) -> TrainingConfig:
 
 def _step(training: TrainingConfig, vocab_size: int, accumulates: bool, windows: int, layers: int) -> _Bytes:
     """Takes a step with so many windows."""
-    device = torch.device("cpu")
-    precision = resolve_precision(training.precision, device)
-    masked = masks_documents(training.document_masking, device)
-    backend = choose(
-        training.attention,
-        device,
-        AUTOCAST.get(precision, torch.float32),
-        training.seq_len,
-        training.model.head_dim,
-        masked,
-        training.model.attention_sinks,
-    )
-    measurable, less = _measurable(training.optimizer)
-    with FakeTensorMode(), device:
-        shape = training.model.model_copy(update={"n_layers": layers})
-        model = Llama(
-            shape, vocab_size, training.seq_len, backend, training.activation_checkpointing, training.dropout
-        )
-        if training.lora:
-            tuned = training.lora.control_tokens and training.objective != "pretrain"
-            adapt(model, training.lora, training.seed, range(len(ChatIds.model_fields)) if tuned else ())
+    measurable, surplus = _measurable(training.optimizer)
+    precision = resolve_precision(training.precision, CPU)
+    masked = masks_documents(training.document_masking, CPU)
+    with FakeTensorMode(), CPU:
+        model = _model(training, vocab_size, layers)
         optimizers = build(model, measurable)
         tokens = torch.zeros(windows, training.seq_len + 1, dtype=torch.int64)
         with _LiveBytes() as live:
@@ -260,27 +245,48 @@ def _step(training: TrainingConfig, vocab_size: int, accumulates: bool, windows:
             keys = torch.zeros(windows, 2, dtype=torch.int32) if training.dropout else None
             reference = torch.zeros(windows, training.seq_len, 2) if training.objective == "dpo" else None
             batch = Batch.of(tokens, 0 if masked else None, keys, reference=reference)
-            with autocast(precision, device), model.model.dropping(keys):
+            with autocast(precision, CPU), model.model.dropping(keys):
                 loss, _ = loss_of(training).sums(model, model(batch.tokens, batch.documents), batch)
             activations = live.now - before
             loss.backward()
-            less_state = int(less * weights // FP32)
+            surplus_bytes = int(surplus * weights // FP32)
             return _Bytes(
                 weights,
                 gradients,
-                state - less_state,
+                state - surplus_bytes,
                 activations,
-                live.peak - less_state,
-                update - less_state,
+                live.peak - surplus_bytes,
+                update - surplus_bytes,
             )
 
 
+def _model(training: TrainingConfig, vocab_size: int, layers: int) -> Llama:
+    """The model with so many layers, and with its adapters if there are any."""
+    backend = choose(
+        training.attention,
+        CPU,
+        AUTOCAST.get(resolve_precision(training.precision, CPU), torch.float32),
+        training.seq_len,
+        training.model.head_dim,
+        masks_documents(training.document_masking, CPU),
+        training.model.attention_sinks,
+    )
+    shape = training.model.model_copy(update={"n_layers": layers})
+    model = Llama(
+        shape, vocab_size, training.seq_len, backend, training.activation_checkpointing, training.dropout
+    )
+    if training.lora:
+        tuned = training.lora.control_tokens and training.objective != "pretrain"
+        adapt(model, training.lora, training.seed, range(len(ChatIds.model_fields)) if tuned else ())
+    return model
+
+
 def _measurable(optimizer: OptimizerConfig) -> tuple[OptimizerConfig, float]:
-    """An optimizer whose update fake tensors can run, in place of one that is compiled or another's code, and
-    how many bytes of state more it has for a weight.
+    """An optimizer whose update fake tensors can run, in place of one that is compiled or a user's code, and
+    how many more bytes of state it has for a weight.
     """
     if optimizer.kind == "python":
-        held = python_class.rehearse(optimizer, torch.device("cpu"))
+        held = python_class.rehearse(optimizer, CPU)
     elif optimizer.kind == "adamw_8bit":
         held = ADAMW_8BIT_STATE
     else:
