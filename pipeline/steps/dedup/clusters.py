@@ -1,5 +1,7 @@
-"""Linked documents, by component -> clusters, by ranges of their keys. Those that only share their text are
-decided on the way. What is decided goes to the parts of the documents.
+"""Linked documents, by component -> clusters, by ranges of their keys.
+
+A cluster is contested when its documents have several texts, which have to be compared. One whose documents
+are exact copies is decided here, and the decisions go to the parts of its documents.
 """
 
 from collections.abc import Sequence
@@ -52,8 +54,8 @@ class Layout:
 
 
 class Clustered(NamedTuple):
-    """The clusters of a range with several texts, ascending by key: their keys as bytes, the first text of
-    each and its number of texts.
+    """The contested clusters of a range, ascending by key: their keys as bytes, the first text of each and
+    its number of texts.
     """
 
     clusters: dedup.Clusters
@@ -84,8 +86,8 @@ class ClusterRange:
 
 
 class Found(NamedTuple):
-    """The clusters that have several texts, by ranges of their keys; the bytes of their documents, and the
-    decisions on those of other clusters.
+    """The contested clusters by ranges of their keys, the bytes of their documents, and the decisions on the
+    documents of other clusters.
     """
 
     ranges: list[ClusterRange]
@@ -99,12 +101,13 @@ class Found(NamedTuple):
 
 
 def cluster(engine: Engine, layout: Layout, linked: Sequence[Slice], size: int) -> Found:
-    """Sorts documents of `size` bytes into clusters. These are divided by key into a power of two of ranges:
-    a cluster stays in the range of the same name until the corpora double.
+    """Finds the clusters of linked documents of `size` bytes. The contested ones are divided by key into a
+    power of two of ranges, so a cluster stays in the range of the same name until the corpora double.
     """
-    sort = partial(_sort, layout=layout)
     filled = [one for one in linked if one.files]
-    found = list(engine.map(sort, filled, input_bytes=size, what="dedup candidates"))
+    found = list(
+        engine.map(partial(_part_contested, layout=layout), filled, input_bytes=size, what="dedup candidates")
+    )
     remove(linked)
     bits = (sum(one.characters for one in found) // RANGE_CHARACTERS).bit_length()
     contested = [one.contested for one in found]
@@ -113,9 +116,9 @@ def cluster(engine: Engine, layout: Layout, linked: Sequence[Slice], size: int) 
     return Found(ranges, contested_size, [one.decided for one in found])
 
 
-class _Sorted(NamedTuple):
-    """Of the linked documents of a slice: those of clusters with several texts, how many characters these
-    texts have, and the decisions on the documents of other clusters.
+class _Parted(NamedTuple):
+    """Of the linked documents of a slice: those of contested clusters, how many characters their texts have,
+    and the decisions on the documents of other clusters.
     """
 
     contested: Written
@@ -123,7 +126,7 @@ class _Sorted(NamedTuple):
     decided: Written
 
 
-def _sort(rows: Slice, layout: Layout) -> _Sorted:
+def _part_contested(rows: Slice, layout: Layout) -> _Parted:
     clusters = dedup.clustered(_members(rows))
     sizes = np.diff(clusters.starts)  # int64[clusters], in texts
     cluster_of_text = np.repeat(np.arange(len(sizes)), sizes)  # int64[texts]
@@ -143,7 +146,7 @@ def _sort(rows: Slice, layout: Layout) -> _Sorted:
     alone = dedup.clustered(others)
     themselves = dedup.Verified(np.arange(len(alone.rows)), np.full(len(alone.rows), np.nan, np.float32))
     decided = layout.write(f"decided-{rows.name}", layout.decided(alone, themselves))
-    return _Sorted(contested, characters, decided)
+    return _Parted(contested, characters, decided)
 
 
 def _members(rows: Slice) -> pa.RecordBatch:
