@@ -177,7 +177,7 @@ def _after_number(data: np.ndarray, p: int, number: Number, verdict: int) -> int
 
 
 @borrowing
-def _needs(data: np.ndarray, p: int, number: Number, verdict: int) -> int:
+def _weakened_by_place(data: np.ndarray, p: int, number: Number, verdict: int) -> int:
     """The verdict where the number is part of a path or a name, or unbroken and the value of a setting."""
     c = data[p - 1]
     if _IN_PATH[c] and word_before(data, p - 1):
@@ -274,7 +274,7 @@ def _end_of(data: np.ndarray, p: int, hi: int, number: Number, after_phone: bool
         verdict = _after_number(data, p, number, verdict)
         if verdict == NO or _is_page(data, p, number):
             return 0
-        verdict = _needs(data, p, number, verdict)
+        verdict = _weakened_by_place(data, p, number, verdict)
     if _is_in_dump(data, p, number, end, hi):
         return 0
     if number.separators == DOT and number.widths != group_widths.AMERICAN and names_a_version(data, p):

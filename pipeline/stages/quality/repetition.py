@@ -87,6 +87,12 @@ def repetition(
     """Fills the `row` of the document `data`, whose `size` words are known and their hashes in `table.keys`.
 
     Counts are exact, except that 64-bit hashes distinguish words, lines and paragraphs.
+
+    The items of each kind take the place of those before them in `table`; `_number` gives them ids:
+    - Words. `_has` looks words up while `slot_ids` still has their slots.
+    - N-grams, from pairs upwards. `_pair_repeated` makes the keys of one size from the `ids`, `counts` and
+      `positions` of the size below. `_duplicate_characters` then takes `slot_ids` for marks.
+    - Lines, then paragraphs, with their `lengths`.
     """
     unique = _number(table, size)
     row[Repetition.UNIQUE_WORDS] = unique
