@@ -1,4 +1,4 @@
-"""The recipe: one YAML file that describes an experiment from corpora to model, as one experiment."""
+"""The recipe as one experiment: the settings of its file, and which variant and which section is meant."""
 
 import re
 from pathlib import Path

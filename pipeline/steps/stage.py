@@ -1,8 +1,8 @@
 """What a stage is: one class in one file, whose fields are all the settings that decide what it makes.
 
-`Scrubbed.of(recipe, "wiki")` gives the stage as a recipe means it, `Scrubbed("wiki", documents, params)` is
-the same written out. Assets, lineage, variants, `gc` and the sensors are loops over the classes in
-`pipeline/steps/stages.py`.
+`Scrubbed.of(recipe, "wiki")` lists what the corpus has of this class in a recipe.
+`Scrubbed("wiki", documents, params)` is the same stage written out. Assets, lineage, variants, `gc` and the
+sensors are loops over the classes in `pipeline/steps/stages.py`.
 """
 
 from abc import ABC, abstractmethod

@@ -68,8 +68,9 @@ class Wanted(Protocol):
 
 class Store(Versions):
     """A directory of versions as one run of a `recipe` uses it: the run continues with the versions that it
-    made or reused, whatever other runs do to the store. `before_making` is a check that is not worth it
-    without work. Unless it `records`, what the recipe used last stays as it is.
+    made or reused, whatever other runs do to the store. `before_making` runs only before a version is made:
+    a run that finds everything made does not pay for the check. Unless the store `records`, what the recipe
+    used last stays as it is.
     """
 
     def __init__(
@@ -213,7 +214,7 @@ class Store(Versions):
 
 def check_place(root: Path) -> None:
     """Makes the directory of a store where there is none. Raises StoreError where that is not possible. A
-    store that can only be read is none of these: a run that finds everything made in it succeeds.
+    filled store that can only be read passes: a run that finds everything made in it succeeds.
     """
     try:
         root.mkdir(parents=True, exist_ok=True)

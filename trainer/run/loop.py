@@ -126,13 +126,15 @@ def _run(
 
 
 def _train(session: Session, recorder: NullRecorder, saver: Saver, stop: StopSignals) -> None:
-    """Takes steps until the run is complete or a signal stops it. All of it is on disk then."""
+    """Takes steps until the run is complete or a signal stops it. Returns once its last checkpoint is on
+    disk.
+    """
     world, every_tokens, first = session.world, session.training.evaluation.every_tokens, session.step
-    if first and session.passes(every_tokens) and session.evaluation is None:  # a signal prevented it before
+    if first and session.passes(every_tokens) and session.evaluation is None:  # a signal prevented it
         _evaluate(session, recorder, stop)
     data, rank, size = session.plan.data, world.data_rank, world.data_size
     batches = ahead(data.batch(step, rank, size) for step in count(first))
-    # A step would end the turn of that validation, if a signal prevents it again.
+    # If a signal prevents that validation again, no step may be taken: after it nobody would make up for it.
     stopping = first > 0 and _is_stopped(session, stop)
     with closing(batches), closing(GarbageCollection(world.device.type == "cuda")) as garbage:
         timer = StepTimer()

@@ -202,15 +202,15 @@ def build_session(plan: Plan, world: World) -> Session:
     if plan.compiled:
         compile_blocks(model, plan.training, world.device)
     context = StepContext(
-        0,
-        plan.training,
-        plan.config.data.bot_id if plan.training.document_masking else None,
-        world,
-        LossScale.of(plan.precision),
-        SpikeDetector(),
-        Answers.of(plan.config.data, plan.training),
+        step=0,
+        training=plan.training,
+        bot_id=plan.config.data.bot_id if plan.training.document_masking else None,
+        world=world,
+        loss_scale=LossScale.of(plan.precision),
+        spikes=SpikeDetector(),
+        answers=Answers.of(plan.config.data, plan.training),
     )
-    if plan.training.objective == "dpo":  # zeros until it is known, for trials of memory
+    if plan.training.objective == "dpo":  # zeros until `compare_with_start`, for trials of memory
         context.reference = partial(Reference([], []).of_batch, plan.data, world)
     return Session(plan, world, model, optimizers, context)
 
