@@ -6,12 +6,13 @@ import logging
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Annotated, Generic, Literal, Protocol, Self, TypeVar
@@ -168,8 +169,9 @@ class LocalEngine:
                 self.workers - 1, mp_context=multiprocessing.get_context("spawn"), initializer=_begin_worker
             )
         sharing = _Sharing(self._pool, function, tasks)
-        for _ in range(min(self.workers, len(tasks)) - 1):
-            sharing.feed()
+        with _without_program():
+            for _ in range(min(self.workers, len(tasks)) - 1):
+                sharing.feed()
         finished: dict[int, Result] = {}
         try:
             for following in range(len(tasks)):
@@ -230,6 +232,23 @@ class _Sharing(Generic[Task, Result]):
     def _take(self) -> tuple[int, Task] | None:
         with self._taking:
             return next(self._waiting, None)
+
+
+@contextmanager
+def _without_program() -> Iterator[None]:
+    """Processes that start meanwhile do not run the command that was typed, as they would do by default. It
+    holds no task, and `dagster` takes a second of each worker. Scripts of a user's own are run.
+    """
+    main = sys.modules["__main__"]
+    script = getattr(main, "__file__", None)
+    if script is None or Path(script).parent != Path(sys.executable).parent:
+        yield
+        return
+    main.__file__ = None
+    try:
+        yield
+    finally:
+        main.__file__ = script
 
 
 def _begin_worker() -> None:

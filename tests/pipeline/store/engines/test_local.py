@@ -3,6 +3,8 @@
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -44,6 +46,23 @@ def test_large_work_is_spread_over_processes_and_small_work_is_not() -> None:
     assert len(spread) == 2
     # the other process is there now, so small work goes to it too
     assert set(engine.map(process_of, range(4), input_bytes=999, what="test")) == spread
+    engine.close()
+
+
+def has_run_its_program(_: int) -> bool:
+    time.sleep(0.05)
+    return sys.modules["__main__"].__name__ == "__mp_main__"
+
+
+def test_workers_do_not_run_the_command_that_was_typed() -> None:
+    command = Path(sys.executable).with_name("pytest")
+    this = f"{__file__}::test_a_worker_has_not_run_its_program"
+    subprocess.run([sys.executable, command, "-p", "no:cacheprovider", "-n", "0", this], check=True)
+
+
+def test_a_worker_has_not_run_its_program() -> None:
+    engine = LocalEngine(workers=2, processes_pay_above=0)
+    assert not any(engine.map(has_run_its_program, range(8), input_bytes=1, what="test"))
     engine.close()
 
 
