@@ -73,6 +73,7 @@ class PipelineModel(Llama):
         self._group, self._here = processes.get_group(), processes.get_local_rank()
         self._parallel = parallel
         self._schedules: dict[tuple[int, ...], Any] = {}
+        self._loss: MicroBatchLoss
         stages = self._parts()
         self._process_of = {
             f"{part}.{name}": process
@@ -125,12 +126,12 @@ class PipelineModel(Llama):
         """
         rows, length = tokens.shape
         schedule = self._schedule(micro_batches, rows // micro_batches, length, tokens.device)
+        self._loss = loss
         read = {"documents": documents, "dropout_keys": dropout_keys}
         schedule.step(
             *([tokens] if self._here == 0 else []),
             target=torch.arange(rows, device=tokens.device) if self.has_head else None,
             return_outputs=False,
-            loss_kwargs={"loss": loss},
             **{name: tensor for name, tensor in read.items() if tensor is not None},
         )
 
@@ -163,7 +164,7 @@ class PipelineModel(Llama):
             )
             # Losses are sums over all predicted tokens, so gradients must not be averaged over micro-batches.
             self._schedules[key] = Schedule1F1B(
-                stage, micro_batches, lambda hidden, rows, loss: loss(hidden, rows), scale_grads=False
+                stage, micro_batches, lambda hidden, rows: self._loss(hidden, rows), scale_grads=False
             )
         return self._schedules[key]
 
@@ -197,7 +198,10 @@ def release(model: Llama) -> None:
     called = root(model)
     if isinstance(called, fsdp.FSDPModule):
         # Resharding alone would leave these passes in the order by which FSDP gathers ahead.
-        called.reset_iter_state()
+        if hasattr(called, "reset_iter_state"):
+            called.reset_iter_state()
+        else:  # before PyTorch 2.13: as at the end of a backward pass, which clears the order too
+            called._get_fsdp_state()._root_post_backward_final_callback()
 
 
 def root(model: Llama) -> nn.Module:

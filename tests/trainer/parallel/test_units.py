@@ -124,9 +124,11 @@ def test_tensor_parallel_splits_matrices_by_heads_and_by_the_width_of_the_mlp(tw
 def test_a_norm_over_processes_takes_of_each_the_part_that_it_holds(two_processes: None) -> None:
     mesh = init_device_mesh("cpu", (1, 2, 1), mesh_dim_names=DIMENSIONS)
     world = World(0, 2, torch.device("cpu"), mesh)
-    halved = distribute_tensor(torch.full((8, 8), 3.0), mesh, [Replicate(), Shard(0), Replicate()])
+    threes = torch.full((8, 8), 3.0)
+    # Without a source, as these processes send nothing.
+    halved = distribute_tensor(threes, mesh, [Replicate(), Shard(0), Replicate()], src_data_rank=None)
     assert world.norm([halved]).item() == pytest.approx((32 * 9) ** 0.5)  # of 64 elements, 32 are here
-    whole = distribute_tensor(torch.full((8, 8), 3.0), mesh, [Replicate()] * 3)
+    whole = distribute_tensor(threes, mesh, [Replicate()] * 3)
     assert world.norm([whole]).item() == pytest.approx((64 * 9 / 2) ** 0.5)  # both processes count half
 
 
