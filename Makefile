@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Dagster's commands announce on every start which command will replace them.
 export PYTHONWARNINGS ?= ignore:Function
 
-.PHONY: setup pretrain chat ui test test-all test-cluster test-gpu-paths torture long-run mutants gpu-report format lock
+.PHONY: setup pretrain chat ui test test-all test-cluster test-gpu-paths test-torch torture long-run mutants gpu-report format lock
 
 setup: .venv/.runtime
 
@@ -54,6 +54,10 @@ mutants: .venv/.test
 test-gpu-paths: .venv/.triton
 	$(BIN)/pytest --no-skips -n 0 tests/gpu_paths
 
+test-torch: .venv-torch-$(TORCH)/.test
+	.venv-torch-$(TORCH)/bin/pytest -n 2 --dist loadgroup tests/trainer \
+		$(shell grep -lw torch tests/integration/test_*.py)
+
 gpu-report: .venv/.test
 	$(BIN)/python performance/gpu_report.py
 
@@ -74,6 +78,13 @@ format: .venv/.test
 
 .venv/.peers: .venv/.test .lock/peers.txt
 	.lock/install .lock/peers.txt
+	@touch $@
+
+# Beside .venv. A build for CUDA runs on a CPU, too: 3 GB to download, 6 on disk.
+.venv-torch-%/.test: .lock/install .lock/runtime.txt .lock/test.txt pyproject.toml
+	@test -x $(@D)/bin/pip || $(PYTHON) -m venv $(@D)
+	@echo torch==$* > $(@D)/torch.txt
+	VENV=$(@D) .lock/install .lock/runtime.txt $(@D)/torch.txt .lock/test.txt
 	@touch $@
 
 # For the code of a GPU that is not there: 190 MB to download, 700 on disk. A PyTorch for CUDA brings it along.
