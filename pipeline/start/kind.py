@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,15 +28,18 @@ _TAG = re.compile(r"</?(p|div|html|body|span|a|br|table|li|script)\b[^>]*>", re.
 
 @dataclass(frozen=True)
 class Kind:
-    """`languages`: the share of the bytes in each, the most frequent first. `rejected`: the share of the
-    bytes that each profile rejects. `reason`: why `profile` was chosen, in one line.
+    """`languages`: the share of the bytes in each, the most frequent first. `reason`: why `profile` was
+    chosen, in one line; before it is `judged` that of the name. `rejected`: the share of the bytes that each
+    profile rejects. `documents`: those that are measured, and what was `detected` in them.
     """
 
     name: str
     languages: dict[str, float]
-    rejected: dict[str, float]
     profile: str
     reason: str
+    documents: pa.RecordBatch
+    detected: pa.RecordBatch
+    rejected: dict[str, float] = field(default_factory=dict)
 
     @property
     def foreign(self) -> bool:
@@ -47,35 +50,46 @@ class Kind:
 def kind_of(
     texts: Sequence[str], suffixes: Sequence[str], sizes: Sequence[int], columns: frozenset[str]
 ) -> Kind:
-    """The kind of some texts. `suffixes`: of their files; `sizes`: bytes of the files
-    of plain text; `columns`: the names in their rows.
+    """The kind of some texts, which needs no compiled kernel. `suffixes`: of their files; `sizes`: bytes of
+    the files of plain text; `columns`: the names in their rows.
     """
     documents = _batch(texts)
-    lengths = pc.binary_length(documents.column("text").cast(pa.large_binary()))
     detected = detect(documents)
     bytes_of: Counter[str] = Counter()
-    for language, size in zip(detected.column("language").to_pylist(), lengths.to_pylist(), strict=True):
+    lengths = _lengths(documents).to_pylist()
+    for language, size in zip(detected.column("language").to_pylist(), lengths, strict=True):
         bytes_of[language] += size
     total = max(sum(bytes_of.values()), 1)
     languages = {name: size / total for name, size in bytes_of.most_common()}
-    foreign = 1 - languages.get("en", 0) >= OTHER_LANGUAGES
-    signals = measure(documents)
+    name, why = _named(texts, suffixes, sizes, columns)
+    return Kind(name, languages, name, why, documents, detected)
+
+
+def judged(kind: Kind) -> Kind:
+    """The kind with the profile that suits its text, by what each profile would reject. The first call on a
+    machine compiles a kernel, for up to 20 seconds.
+    """
+    lengths, signals = _lengths(kind.documents), measure(kind.documents)
     rejected = {}
     for profile in (*KINDS, "none"):
-        verdicts = judge(signals, with_languages(PROFILES[profile], foreign), detected if foreign else None)
+        params = with_languages(PROFILES[profile], kind.foreign)
+        verdicts = judge(signals, params, kind.detected if kind.foreign else None)
         lost = pc.sum(pc.if_else(verdicts.column("keep"), 0, lengths)).as_py() or 0
-        rejected[profile] = lost / total
-    name, why = _named(texts, suffixes, sizes, columns)
+        rejected[profile] = lost / max(pc.sum(lengths).as_py() or 0, 1)
+    name, why = kind.name, kind.reason
     if rejected[name] <= MOST_REJECTED:
-        return Kind(
-            name, languages, rejected, name, f"{why}; the profile rejects {rejected[name]:.0%} of the bytes"
-        )
+        reason = f"{why}; the profile rejects {rejected[name]:.0%} of the bytes"
+        return replace(kind, rejected=rejected, reason=reason)
     # Docs and books are the mildest profiles for prose. What they reject too is judged by none.
     mild = min((name, "docs", "books"), key=lambda one: rejected[one])
     chosen = mild if rejected[mild] <= MOST_REJECTED else "none"
     lost = f"the profile {name} would reject {rejected[name]:.0%} of the bytes"
     reason = f"{why}, but {lost}, {chosen} {rejected[chosen]:.0%}"
-    return Kind(name, languages, rejected, chosen, reason)
+    return replace(kind, rejected=rejected, profile=chosen, reason=reason)
+
+
+def _lengths(documents: pa.RecordBatch) -> pa.Array:
+    return pc.binary_length(documents.column("text").cast(pa.large_binary()))
 
 
 def with_languages(params: QualityParams, foreign: bool) -> QualityParams:

@@ -5,7 +5,6 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,7 +18,6 @@ from pipeline.start.choose import MOST_TUNING_EPOCHS, Wishes, choose
 from pipeline.start.jobs import FailedJobError, execute
 from pipeline.start.look import Folder, NothingReadableError, look
 from pipeline.start.reasons import notes
-from pipeline.start.sample import FileSample, sampled
 from pipeline.start.sizes import SIZES, Size, longest, worth
 from pipeline.start.speed import Speed
 from pipeline.start.written import recipe_text, write
@@ -66,7 +64,7 @@ def folder_of(make: Callable[[Path], None], tmp_path: Path) -> Path:
 
 
 def recipe_of(folder: Path, wishes: Wishes) -> tuple[Recipe, Folder]:
-    found = look(folder)
+    found = look(folder).judged
     path = folder.with_name("recipe.yaml")
     write(path, recipe_text(choose(found, wishes, fixed_speed()), path.parent))
     return load_recipe(path), found
@@ -111,7 +109,7 @@ def test_each_kind_of_text_is_recognized(tmp_path: Path) -> None:
     for make in (books, mail, code, html_in_parquet, nested_markdown):
         place = tmp_path / make.__name__
         place.mkdir()
-        (found,) = look(folder_of(make, place)).corpora
+        (found,) = look(folder_of(make, place)).judged.corpora
         kinds[make.__name__] = found.kind.name
     assert kinds == {
         "books": "books",
@@ -123,7 +121,7 @@ def test_each_kind_of_text_is_recognized(tmp_path: Path) -> None:
 
 
 def test_subfolders_of_different_formats_become_corpora_with_their_names(tmp_path: Path) -> None:
-    found = look(folder_of(formats_by_folder, tmp_path)).corpora
+    found = look(folder_of(formats_by_folder, tmp_path)).judged.corpora
     assert sorted(one.name for one in found) == ["novels", "posts", "tables"]
     assert {one.name: one.shape.text_column for one in found}["tables"] == "Beschreibung"
     assert {one.name: one.shape.separator for one in found}["tables"] == ";"
@@ -136,14 +134,14 @@ def test_many_subfolders_are_looked_at_in_seconds_and_are_one_corpus(tmp_path: P
         place.mkdir(parents=True)
         (place / "page.txt").write_text(ENGLISH[number % len(ENGLISH)])
     began = time.monotonic()
-    (found,) = look(folder).corpora
+    (found,) = look(folder).judged.corpora
     assert time.monotonic() - began < SECONDS
     assert (found.name, found.files, found.paths) == ("archive", 2_000, ("archive/**/*.txt",))
 
 
 def test_texts_in_other_languages_are_judged_by_their_own_rules(tmp_path: Path) -> None:
     folder = folder_of(two_languages, tmp_path)
-    (found,) = look(folder).corpora
+    (found,) = look(folder).judged.corpora
     assert found.kind.languages["zh"] > 0.1
     recipe, _ = recipe_of(folder, Wishes(3600.0, languages=("en", "zh"), profile="docs"))
     assert recipe.corpora[0].quality is not None
@@ -156,16 +154,16 @@ def test_a_corpus_that_would_be_empty_is_left_out_and_said(tmp_path: Path) -> No
     (folder / "scrap").mkdir()
     (folder / "scrap" / "one.py").write_text("x = 1")
     (folder / "table.csv").write_text("a;b\n" + "\n".join(f"{n};{GERMAN}" for n in range(200)))
-    chosen = choose(look(folder), Wishes(3600.0, languages=("en",)), fixed_speed())
+    chosen = choose(look(folder).judged, Wishes(3600.0, languages=("en",)), fixed_speed())
     assert [one.found.name for one in chosen.corpora] == ["my_text"]
     assert any("scrap has only 5 bytes" in note for note in notes(chosen))
     assert any("is not in en" in note for note in notes(chosen))
     with pytest.raises(NothingReadableError, match="none of its text is in zh"):
-        choose(look(folder), Wishes(3600.0, languages=("zh",)), fixed_speed())
+        choose(look(folder).judged, Wishes(3600.0, languages=("zh",)), fixed_speed())
 
 
 def test_every_encoding_is_found(tmp_path: Path) -> None:
-    found = look(folder_of(odd_names_and_encodings, tmp_path)).corpora
+    found = look(folder_of(odd_names_and_encodings, tmp_path)).judged.corpora
     assert {one.shape.encoding for one in found} == {"utf-8", "cp1252", "utf-16"}
 
 
@@ -176,13 +174,13 @@ def test_conversations_are_learnt_after_the_text_where_chat_is_asked_for(tmp_pat
     recipe, _ = recipe_of(folder, Wishes(3600.0, chat=True))
     assert recipe.post_training.sft is not None
     assert recipe.post_training.sft.corpora[0].source.format == "chat"  # type: ignore[attr-defined]
-    chosen = choose(look(folder), Wishes(3600.0, chat=True), fixed_speed())
+    chosen = choose(look(folder).judged, Wishes(3600.0, chat=True), fixed_speed())
     long, short = (chosen.tuned_for(seconds, 1_000).tuning_epochs for seconds in (10_000, 2))
     assert 0.01 < short < 1 < long == MOST_TUNING_EPOCHS
     # A few conversations take no more of the time than three passes over them.
     assert chosen.tuning_seconds(1_000) < 30 < chosen.tuning_seconds(10) < 3_600
     (folder / "chats.jsonl").unlink()
-    without = choose(look(folder), Wishes(60.0, chat=True), fixed_speed())
+    without = choose(look(folder).judged, Wishes(60.0, chat=True), fixed_speed())
     assert any("no conversations" in note for note in notes(without))
 
 
@@ -202,7 +200,7 @@ def test_nothing_readable_is_one_sentence(
 def test_what_cannot_be_read_is_named_with_the_reason(tmp_path: Path) -> None:
     folder = folder_of(rubbish, tmp_path)
     little(folder)
-    found = look(folder)
+    found = look(folder).judged
     assert set(found.unread) == {"photo.jpg", "broken.jsonl", "archive.parquet"}
     assert ".jpg" in found.unread["photo.jpg"][0]
     assert all(why for why, _ in found.unread.values())
@@ -234,7 +232,7 @@ def test_repeated_text_is_worth_less_each_time_and_nothing_after_sixteen() -> No
 def test_the_training_fits_into_the_time(tmp_path: Path) -> None:
     folder = folder_of(books, tmp_path)
     for hours in (0.1, 0.3):
-        chosen = choose(look(folder), Wishes(hours * 3600), fixed_speed())
+        chosen = choose(look(folder).judged, Wishes(hours * 3600), fixed_speed())
         machine = fixed_speed()
         machine.look()
         seconds = chosen.length.tokens / machine.of(chosen.length.size, chosen.length.vocab_size)
@@ -243,7 +241,7 @@ def test_the_training_fits_into_the_time(tmp_path: Path) -> None:
 
 def test_a_length_that_was_changed_stands_in_the_recipe_with_the_reason(tmp_path: Path) -> None:
     folder, path = folder_of(little, tmp_path), tmp_path / "recipe.yaml"
-    chosen = choose(look(folder), Wishes(3600.0), fixed_speed())
+    chosen = choose(look(folder).judged, Wishes(3600.0), fixed_speed())
     horizon = chosen.horizon
     longest_of_all = horizon.resized(10**12, reached=0)
     assert longest_of_all.tokens == horizon.tokens  # as often as it is worth reading such a text
@@ -298,24 +296,37 @@ def test_a_job_that_fails_is_said_in_one_sentence() -> None:
 def test_a_folder_with_conversations_alone_is_refused(tmp_path: Path) -> None:
     folder = folder_of(chats_alone, tmp_path)
     with pytest.raises(NothingReadableError, match="add a folder of texts"):
-        choose(look(folder), Wishes(3600.0), fixed_speed())
+        choose(look(folder).judged, Wishes(3600.0), fixed_speed())
 
 
-def test_kernels_that_are_compiled_meanwhile_take_no_time_from_the_look(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_what_was_found_is_printed_before_a_kernel_is_compiled(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = folder_of(books, tmp_path)
-    calls = []
+    """On a fresh machine compiling takes longer than all of the look."""
 
-    def compiling(*asked: Any) -> FileSample:
-        if not calls:
-            time.sleep(1.0)
-        calls.append(asked)
-        return sampled(*asked)
+    def compiles(_: object) -> None:
+        assert "my_text" in capsys.readouterr().out
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr("pipeline.start.look.sampled", compiling)
-    found = look(folder, most_seconds=1.5)
-    assert found.sampled == len(list(folder.iterdir())) > 1
+    monkeypatch.setattr("pipeline.start.kind.measure", compiles)
+    folder = folder_of(formats_by_folder, tmp_path)
+    books(folder)
+    assert main(["start", str(folder), "--hours", "0.1", "--plan"]) == 130
+
+
+def test_text_of_which_a_part_is_no_prose_is_split_after_the_look(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(speed, "measured", lambda *_: 5_000.0)
+    folder = tmp_path / "mixed"
+    for name, text in {"prose": "\n\n".join(ENGLISH)[:60_000], "numbers": "12 13 14 15\n" * 4_000}.items():
+        (folder / name).mkdir(parents=True)
+        (folder / name / "one.txt").write_text(text)
+    assert main(["start", str(folder), "--hours", "0.5", "--plan"]) == 0
+    first, second = capsys.readouterr().out.split("By the quality of their text")
+    assert "mixed" in first.splitlines()[1]
+    assert "prose" in second
+    assert "numbers" in second
 
 
 def test_a_kind_that_would_reject_everything_is_refused_before_the_run(tmp_path: Path) -> None:
@@ -323,7 +334,7 @@ def test_a_kind_that_would_reject_everything_is_refused_before_the_run(tmp_path:
         lambda path: (path / "all.txt").write_text("x = [1, 2]; y = {3: 4}\n" * 2_000), tmp_path
     )
     with pytest.raises(NothingReadableError, match=r"web would reject 100% of the sampled text.*--for"):
-        choose(look(folder), Wishes(600.0, profile="web"), fixed_speed())
+        choose(look(folder).judged, Wishes(600.0, profile="web"), fixed_speed())
 
 
 @pytest.mark.parametrize("size", [300, 900])
