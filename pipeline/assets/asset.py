@@ -103,6 +103,7 @@ def given(used: UsedRecipe, section: str = "") -> Callable[[Callable[..., Outcom
 def _shown(function: Callable[Arguments, Outcome], step: str) -> Callable[Arguments, Outcome]:
     @wraps(function)
     def run(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Outcome:
+        terminal.next_stage()
         with terminal.doing(f"{step}: at work"):
             return function(*args, **kwargs)
 

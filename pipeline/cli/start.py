@@ -13,6 +13,7 @@ from pipeline.stages.language import LANGUAGES
 from pipeline.stages.quality import PROFILES
 from pipeline.start import speed
 from pipeline.start.choose import Chosen, Wishes, choose
+from pipeline.start.horizon import AIM
 from pipeline.start.jobs import Deadline, Jobs
 from pipeline.start.look import MOST_SECONDS, Folder, look
 from pipeline.start.reasons import choices, notes
@@ -51,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     wishes = _wishes(options)
     deadline = Deadline(wishes.seconds)
+    terminal.whole(deadline.began, deadline.began + AIM * deadline.seconds)
     # Each of the programs that are started would compile all of its modules again: 12 s instead of 5 s.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     folder = options.folder.resolve()

@@ -1,10 +1,12 @@
 """Runs the jobs of a recipe that `start` wrote, so that all of it ends at the deadline."""
 
+import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -14,6 +16,7 @@ from pipeline.start.following import Following
 from pipeline.start.horizon import AIM, FINISHING, Standing
 from pipeline.start.written import is_ours, recipe_name, recipe_text, write
 from pipeline.store.errors import PipelineError
+from trainer.system import terminal
 
 LOOKS_EVERY_SECONDS = 0.5
 MOST_CHANGES = 3  # of a horizon: each stops a job and begins another
@@ -58,7 +61,7 @@ class Jobs:
                 seconds = self.deadline.left - (1 - AIM) * self.deadline.seconds - around
                 self.chosen = self.chosen.tuned_for(seconds, 1 / each)
                 self._write()
-            execute(_command("sft"))
+            execute(_command("sft"), follows=partial(self._tells, following, 1.0))
 
     def _pretrain(self) -> Following:
         """Pretrains, and while it does changes the horizon if it would miss the deadline by much."""
@@ -66,7 +69,8 @@ class Jobs:
             chosen = self.chosen
             name, tokens = recipe_name(chosen), chosen.horizon.tokens
             following = Following(self.runs, name, tokens, time.time(), chosen.program_seconds)
-            if not execute(_command("pretrain"), partial(self._misses, following)):
+            tells = partial(self._tells, following, FINISHING)
+            if not execute(_command("pretrain"), partial(self._misses, following), tells):
                 return following
             self._change(following)
 
@@ -76,10 +80,15 @@ class Jobs:
         if standing is None or self.changes == MOST_CHANGES or not is_ours(self.path):
             return False
         if misses := standing.must_change(self.chosen.horizon):
-            print(
-                "\nThe training does not fit the time: it stops, and goes on with another length.", flush=True
-            )
+            said = "\nThe training does not fit the time: it stops, and goes on with another length."
+            print(said, file=sys.stderr, flush=True)  # where the line is
         return misses
+
+    def _tells(self, following: Following, programs: float, shown: terminal.Activity) -> None:
+        """Tells the line when all will end, as soon as a training says how long it still takes."""
+        if shown.what.endswith("training") and shown.seconds_left is not None:
+            after = programs * following.program_seconds
+            terminal.whole(self.deadline.began, time.monotonic() + shown.seconds_left + after)
 
     def _standing(self, following: Following) -> Standing | None:
         left, programs = self.deadline.left, FINISHING
@@ -109,24 +118,52 @@ def _command(job: str) -> list[str]:
     return [sys.executable, "-m", "dagster", "job", "execute", "-j", job]
 
 
-def execute(command: list[str], stops: Callable[[], bool] = lambda: False) -> bool:
+def execute(
+    command: list[str],
+    stops: Callable[[], bool] = lambda: False,
+    follows: Callable[[terminal.Activity], None] = lambda _: None,
+) -> bool:
     """Runs a command to its end, also when this one is told to stop: then the job saves and ends. Returns
-    whether `stops` ended it. Raises FailedJobError.
+    whether `stops` ended it. `follows` is told of what the command does. Raises FailedJobError.
     """
-    process = subprocess.Popen(command)
-    stopped = False
-    try:
-        while (status := process.poll()) is None:
-            if not stopped and stops():
-                stopped = True
-                process.send_signal(signal.SIGINT)
-            time.sleep(LOOKS_EVERY_SECONDS)
-    except BaseException:
-        process.send_signal(signal.SIGINT)
-        process.wait()
-        raise
+    called = command[-1]
+    with terminal.doing(f"{called}: starting") as shown:
+        shown.said = shown.what  # without a terminal the command says enough
+        process, relay = _started(command)
+        stopped = False
+        try:
+            while (status := process.poll()) is None:
+                with suppress(BlockingIOError):
+                    if lines := os.read(relay, 1 << 16).splitlines():
+                        shown.take(lines[-1].decode(), called)
+                        follows(shown)
+                if not stopped and stops():
+                    stopped = True
+                    process.send_signal(signal.SIGINT)
+                time.sleep(LOOKS_EVERY_SECONDS)
+        except BaseException:
+            process.send_signal(signal.SIGINT)
+            process.wait()
+            raise
+        finally:
+            os.close(relay)
     if status and not stopped:
         raise FailedJobError(
             f"{' '.join(command[2:])} ended with status {status}; run the same command to resume"
         )
     return bool(status)
+
+
+def _started(command: list[str]) -> tuple["subprocess.Popen[bytes]", int]:
+    """A process, and the end of a pipe through which it relays its line, if a person sees that."""
+    relay, to_relay = os.pipe()
+    os.set_blocking(relay, False)
+    try:
+        if not terminal.is_interactive():
+            return subprocess.Popen(command), relay
+        environment = {**os.environ, terminal.RELAY_VARIABLE: str(to_relay)}
+        # Whatever it prints appears above the line, as what is printed on standard error does.
+        output = terminal.STDERR if os.isatty(terminal.STDOUT) else None
+        return subprocess.Popen(command, stdout=output, env=environment, pass_fds=[to_relay]), relay
+    finally:
+        os.close(to_relay)

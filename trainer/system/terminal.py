@@ -5,10 +5,12 @@ what takes longer than a moment.
 A program calls `begin`; without that, as in worker processes, nothing is shown. The line is on standard
 error. While there is one, standard error is a pipe: what a library or a child process writes there is printed
 above the line instead of in the middle of it. So is standard output in a program that has no result to print.
+A program that runs another one shows in its own line what that one relays: see RELAY_VARIABLE.
 """
 
 import atexit
 import faulthandler
+import json
 import logging
 import os
 import select
@@ -25,6 +27,8 @@ SHOWN_AFTER_SECONDS, SAID_AFTER_SECONDS = 0.3, 1.5
 PAINTED_EVERY_SECONDS = 0.2
 BAR_COLUMNS = (10, 30)  # fewer say little; more take the eye from the numbers
 SPINNER, PLAIN_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "|/-\\"
+# In the environment of a program of which another one shows the line: the file descriptor of a pipe to that.
+RELAY_VARIABLE = "GROUNDWORK_RELAYS_ITS_LINE"
 CTRL_C = 3  # columns that stay free, so that the `^C` that a terminal shows begins no line
 FIRST_COLUMN, CLEAR = "\r", "\x1b[K"
 
@@ -87,8 +91,25 @@ class Activity:
 
         return more
 
-    def line(self, columns: int, plain: bool) -> str:
-        """The line, in so many columns at most; `plain`: in ASCII."""
+    def take(self, relayed: str, called: str) -> None:
+        """Is what the program `called` so relays of its line."""
+        stage, what, *progress = json.loads(relayed)
+        self.what = " · ".join(filter(None, [f"{called} {stage}".rstrip(), what]))
+        self._progress = progress[0], progress[1], progress[2], time.monotonic()
+
+    @property
+    def relayed(self) -> str:
+        """What it is and how far, for `take`."""
+        return json.dumps([_screen.stage, self.what, *self._progress[:3]])
+
+    @property
+    def seconds_left(self) -> float | None:
+        return self._progress[2]
+
+    def line(self, columns: int, plain: bool, whole: tuple[float, float] | None = None) -> str:
+        """The line, in so many columns at most; `plain`: in ASCII. With a `whole`, when that began and when
+        it ends, the bar is of that.
+        """
         from tqdm.utils import disp_len, disp_trim
 
         share, known, left, updated = self._progress
@@ -99,11 +120,18 @@ class Activity:
         if share is not None:
             beginning = [self.what, f"{share:4.0%}"]
             end = f"{_clock(max(0.0, left - (time.monotonic() - updated)))} left" if left is not None else ""
+        if whole:
+            ends = max(whole[1], time.monotonic())
+            what = f"{self.what} {share:.0%}" if share is not None else self.what
+            share, end = (time.monotonic() - whole[0]) / (ends - whole[0]), f"ends about {_at(ends)}"
+            beginning = [disp_trim(what, max(1, columns - len(end) - 2))]
 
         def text() -> str:
             return "  ".join(filter(None, [" ".join(beginning), *facts, end]))
 
-        while len(facts) > 1 and disp_len(text()) > columns:
+        # The bar of the whole is worth more than the facts.
+        fewest, least = (0, BAR_COLUMNS[0] + 1) if whole else (1, 0)
+        while len(facts) > fewest and disp_len(text()) > columns - least:
             facts.pop()
         room = columns - disp_len(text()) - 1
         if share is not None and room < -1:
@@ -132,12 +160,19 @@ def _clock(seconds: float) -> str:
     return f"{hours}:{minute:02d}:{second:02d}" if hours else f"{minute}:{second:02d}"
 
 
+def _at(monotonic: float) -> str:
+    return time.strftime("%H:%M", time.localtime(time.time() + monotonic - time.monotonic()))
+
+
 class _Screen:
     """The activities of this process, of which the last one begun is shown."""
 
     def __init__(self) -> None:
         self.on = self.interactive = False
         self.say: Callable[[str], None] = log.info
+        self.whole: tuple[float, float] | None = None
+        self.relay: int | None = None
+        self.stages, self.stage = (0, 0), ""
         self._lock = threading.RLock()
         self._activities: list[Activity] = []
         self._since = 0.0  # when the last activity became the last
@@ -154,7 +189,7 @@ class _Screen:
             self._activities.append(activity)
             self._since = time.monotonic()
             if len(self._activities) == 1:
-                if self.interactive:
+                if self.interactive and self.relay is None:
                     self._take()
                 self._wake = threading.Event()
                 threading.Thread(target=self._tick, args=[self._wake], daemon=True).start()
@@ -168,7 +203,7 @@ class _Screen:
             if not self._activities and self._wake:
                 self._wake.set()
                 self._wake = None
-                if self.interactive:
+                if self.interactive and self.relay is None:
                     self._give_back()
 
     def rename_first(self, what: str) -> None:
@@ -184,12 +219,15 @@ class _Screen:
 
     def paint(self) -> None:
         with self._lock:
-            if self._activities and (
+            if self._activities and self.relay is not None:
+                os.write(self.relay, f"{self._activities[-1].relayed}\n".encode())
+            elif self._activities and (
                 self._is_painted or time.monotonic() - self._since >= SHOWN_AFTER_SECONDS
             ):
                 encoding = (sys.stderr.encoding or "ascii").lower()
                 columns = os.get_terminal_size(self._terminal).columns or 80
-                line = self._activities[-1].line(max(1, columns - CTRL_C), plain="utf" not in encoding)
+                plain = "utf" not in encoding
+                line = self._activities[-1].line(max(1, columns - CTRL_C), plain, self.whole)
                 self._write(f"{FIRST_COLUMN}{line}{CLEAR}".encode(encoding, "replace"))
                 self._is_painted = True
 
@@ -271,7 +309,11 @@ def begin(what: str | None = None) -> None:
     says `what` is shown while it is doing nothing else.
     """
     _screen.on = True
-    _screen.interactive = os.isatty(STDERR) and os.environ.get("TERM") != "dumb"
+    if relay := os.environ.pop(RELAY_VARIABLE, None):
+        _screen.relay = int(relay)
+        os.set_inheritable(_screen.relay, False)
+        os.set_blocking(_screen.relay, False)  # perhaps nobody reads any more
+    _screen.interactive = bool(relay) or (os.isatty(STDERR) and os.environ.get("TERM") != "dumb")
     atexit.register(_screen.close)
     if what is not None:
         if os.isatty(STDOUT):
@@ -294,6 +336,22 @@ def doing(what: str) -> Activity:
 def otherwise(what: str) -> None:
     """Renames what the line shows while no `doing` is entered."""
     _screen.rename_first(what)
+
+
+def whole(began: float, ends: float) -> None:
+    """From now on all lines are about something that began and ends then, by the monotonic clock."""
+    _screen.whole = began, ends
+
+
+def stages(number: int) -> None:
+    """What this process does has so many stages."""
+    _screen.stages = 0, number
+
+
+def next_stage() -> None:
+    done, number = _screen.stages
+    if number:
+        _screen.stages, _screen.stage = (done + 1, number), f"{done + 1} of {number}"
 
 
 def say_through(say: Callable[[str], None]) -> None:

@@ -161,6 +161,9 @@ class PipelineResources(dg.ConfigurableResource):
         if context.log:
             context.log.info(f"run {run.run_id[:8]} of {self.called} begins")
             terminal.otherwise(f"run {run.run_id[:8]} of {self.called}")
+            if run.execution_plan_snapshot_id:
+                planned = instance.get_execution_plan_snapshot(run.execution_plan_snapshot_id)
+                terminal.stages(len(planned.step_keys_to_execute))
             if trains(run) and self.recipe.training.model.attention_sinks:
                 context.log.warning(READ_HERE_ONLY)
         self.hold_data()

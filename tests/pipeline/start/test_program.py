@@ -1,8 +1,11 @@
 """The program `groundwork`, as it is typed."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
+
+from tests.pseudo_terminal import InTerminal
 
 ROOT = Path(__file__).parents[3]
 
@@ -25,3 +28,34 @@ def test_a_command_and_the_trainers_are_run() -> None:
     assert done.returncode == 0 and "threshold" in done.stdout
     done = groundwork("trainer", "plan", "--help")
     assert done.returncode == 0 and "--mfu" in done.stdout
+
+
+JOB = """import sys, time
+from trainer.system import terminal
+terminal.begin("preparing the run")
+terminal.stages(9)
+terminal.next_stage()
+print("a sample", flush=True)
+with terminal.doing("training") as bar:
+    bar.update(0.41, ["loss 4.213", "step 41 of 100"], 90.0)
+    time.sleep(1.2)
+with terminal.doing("compiling kernels: quality, which needs more columns than there are"):
+    time.sleep(1.2)
+"""
+START = """import sys, time
+from pipeline.start.jobs import execute
+from trainer.system import terminal
+terminal.begin()
+terminal.whole(time.monotonic() - 60, time.monotonic() + 120)
+execute([sys.executable, "-c", sys.argv[1], "pretrain"])
+"""
+
+
+def test_a_person_sees_one_bar_for_all_that_is_left_to_do() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with InTerminal([sys.executable, "-c", START, JOB], 80, environment) as shown:
+        assert shown.to_the_end() == 0
+    end = "  ends about "
+    assert shown.seen("pretrain 1 of 9 · training 41% ███", "░░░  loss 4.213" + end)
+    assert shown.seen("pretrain 1 of 9 · compiling kernels: quality", end)
+    assert shown.lines == ["a sample", ""]
