@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import dagster as dg
 from pydantic import Field, PrivateAttr, create_model
 
-from pipeline.assets.operations import alerts, orphaned_runs
+from pipeline.assets.operations import alerts, orphaned_runs, pool
 from pipeline.assets.operations.launchpad import DedupKnobs, ShardKnobs, TrainingKnobs, differences, values
 from pipeline.assets.used_recipe import OWN, UsedRecipe
 from pipeline.recipe import variants
@@ -164,6 +164,8 @@ class PipelineResources(dg.ConfigurableResource):
             if run.execution_plan_snapshot_id:
                 planned = instance.get_execution_plan_snapshot(run.execution_plan_snapshot_id)
                 terminal.stages(len(planned.step_keys_to_execute))
+            if trains(run) and (said := pool.warning(instance, self.used.pool, run.run_id)):
+                context.log.warning(said)
             if trains(run) and self.recipe.training.model.attention_sinks:
                 context.log.warning(READ_HERE_ONLY)
         self.hold_data()

@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from time import strftime
 
 import dagster as dg
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from pipeline.assets import checkpoints
 from pipeline.assets.checkpoints import update_weights
 from pipeline.assets.evaluation import checkpoint_evaluation_spec, evaluate_job
-from pipeline.assets.operations import orphaned_runs
+from pipeline.assets.operations import orphaned_runs, pool
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.operations.sensors import new_checkpoint_sensor
 from pipeline.assets.used_recipe import CHECKPOINT, OWN
@@ -137,6 +138,32 @@ def test_an_evaluation_that_failed_is_asked_for_once_more(
     (directory(store, FIRST)).mkdir(parents=True)
     (directory(store, FIRST) / "manifest.json").touch()
     assert asked() == {FIRST, f"{FIRST} again"}  # Dagster starts a run for a key once
+
+
+def test_a_run_that_will_wait_to_train_says_for_whom_since_when_and_what_to_do(
+    instance: dg.DagsterInstance,
+) -> None:
+    said = list[str | None]()
+
+    @dg.op
+    def trains(context: dg.OpExecutionContext) -> None:
+        instance.event_log_storage.set_concurrency_slots("gpu", 1)
+        instance.event_log_storage.claim_concurrency_slot("gpu", context.run_id, "trains")
+        said.extend(pool.warning(instance, "gpu", one) for one in (context.run_id, "another"))
+        instance.event_log_storage.set_concurrency_slots("gpu", 2)
+        said.append(pool.warning(instance, "gpu", "another"))
+
+    @dg.job
+    def pretrain() -> None:
+        trains()
+
+    run = pretrain.execute_in_process(instance=instance)
+    before, told, with_room = said
+    assert before is with_room is None
+    assert told
+    assert told.startswith(f"run {run.run_id[:8]} of the job pretrain, under way since {strftime('%Y-')}")
+    assert "has the pool 'gpu'" in told
+    assert "stop that one" in told
 
 
 def test_a_run_that_waits_for_the_pool_is_tagged_with_the_run_that_has_it(

@@ -1,0 +1,22 @@
+"""The pool in which trainings take turns."""
+
+import time
+
+import dagster as dg
+
+
+def warning(instance: dg.DagsterInstance, pool: str, own_run: str) -> str | None:
+    """What a person must know before a run that will wait for another one to train."""
+    taken = instance.event_log_storage.get_concurrency_info(pool)
+    others = [slot.run_id for slot in taken.claimed_slots if slot.run_id != own_run]
+    if not others or len(others) < taken.slot_count:
+        return None
+    record = instance.get_run_record_by_id(others[0])
+    if record is None or record.start_time is None:
+        return None
+    run, since = record.dagster_run, time.strftime("%Y-%m-%d %H:%M", time.localtime(record.start_time))
+    return (
+        f"run {run.run_id[:8]} of the job {run.job_name}, under way since {since}, has the pool {pool!r}: "
+        "this run makes its data now, waits to train until that one ends, and misses a deadline by as long; "
+        "to go first, stop that one, with Ctrl-C where it was started or with Terminate in the UI"
+    )
