@@ -149,7 +149,8 @@ def execute(
             os.close(relay)
     if status and not stopped:
         raise FailedJobError(
-            f"{' '.join(command[2:])} ended with status {status}; run the same command to resume"
+            f"{' '.join(command[2:])} ended with status {status}: what FAILED stands above, with the reason; "
+            "the same command resumes"
         )
     return bool(status)
 

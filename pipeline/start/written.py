@@ -81,6 +81,7 @@ def _lines(chosen: Chosen, directory: Path) -> Iterator[str]:
     yield ""
     yield f"raw: {{part_bytes: {chosen.part_bytes}}}  # bytes of text that are worked on at once"
     yield f"dedup: {{threshold: 0.8}}  # {why['duplicates']}"
+    yield "dedup_guard: {max_lost_share: 1}  # however many copies there are"
     yield "checks: {max_set_aside_share: 0.5}  # share that cannot be read from which the run stops"
     yield f"# Vocabulary of {why['vocabulary']}"
     yield f"tokenizer: {{vocab_size: {length.vocab_size}, chat: true}}"
