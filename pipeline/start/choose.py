@@ -71,8 +71,8 @@ class Budget:
 @dataclass(frozen=True)
 class Chosen:
     """Everything that the recipe says. `horizon`: of the training, and if it was `changed` on the way, why.
-    `tuning_epochs`: passes over the `conversations`. `measured`: whether the speed is that of this size of
-    model. `program_seconds`: what a short program takes. `validation_fraction`: of the documents.
+    `tuning_epochs`: passes over the `conversations`. `speed_source`: where the speed is from, in
+    words. `program_seconds`: what a short program takes. `validation_fraction`: of the documents.
     `left_out`: why corpora are not trained on.
     """
 
@@ -86,7 +86,7 @@ class Chosen:
     horizon: Horizon
     seq_len: int
     tokens_per_second: float
-    measured: bool
+    speed_source: str
     program_seconds: float
     validation_fraction: float
     part_bytes: int
@@ -124,11 +124,12 @@ def choose(folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0) -> 
     chats = [one for one in folder.corpora if wishes.chat and one.shape.format == "chat" and _fits(one)]
     speed.look()
     budget = _budget(texts, chats, wishes, speed, spent + time.monotonic() - began)
-    length = longest(budget.kept, budget.training, speed.of)
-    measured = speed.look(length.size, length.vocab_size)
-    length = longest(budget.kept, budget.training, speed.of)
-    tokens_per_second = speed.of(length.size, length.vocab_size)
     corpora = tuple(_reading(one, budget.share, wishes) for one in texts)
+    learnt = round(budget.kept * (1 - _fewest_held_out(corpora)))
+    length = longest(learnt, budget.training, speed.of)
+    speed.look(length.size, length.vocab_size)
+    length = longest(learnt, budget.training, speed.of)
+    tokens_per_second = speed.of(length.size, length.vocab_size)
     chats = [one for one in chats if _fits(one, length.vocab_size)]
     seq_len = _window(chats, length)
     chosen = Chosen(
@@ -142,7 +143,7 @@ def choose(folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0) -> 
         horizon=_horizon(length, seq_len),
         seq_len=seq_len,
         tokens_per_second=tokens_per_second,
-        measured=measured,
+        speed_source=speed.source(length.size),
         program_seconds=speed.program_seconds,
         validation_fraction=_held_out(corpora, budget, length),
         part_bytes=max(1_000_000, min(128_000_000, budget.text_bytes // 8)),
@@ -209,10 +210,14 @@ def _budget(
     return Budget(around, training, tuning, share, round(share * in_all), round(share * kept))
 
 
+def _fewest_held_out(corpora: Sequence[Reading]) -> float:
+    """The share of the documents that is held out for enough of them to be."""
+    return min(0.2, HELD_OUT_DOCUMENTS / max(1, sum(map(_documents, corpora))))
+
+
 def _held_out(corpora: Sequence[Reading], budget: Budget, length: Length) -> float:
-    documents = max(1, sum(map(_documents, corpora)))
     most = HELD_OUT_TOKENS * length.tokens * BYTES_A_TOKEN / max(budget.text_bytes, 1)
-    return round(min(0.2, max(min(MOST_HELD_OUT, most), HELD_OUT_DOCUMENTS / documents)), 4)
+    return round(max(min(MOST_HELD_OUT, most), _fewest_held_out(corpora)), 4)
 
 
 def _check_kept(folder: Folder, texts: Sequence[Found], wishes: Wishes) -> None:

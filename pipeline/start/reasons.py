@@ -19,7 +19,6 @@ class Choice:
 def choices(chosen: Chosen) -> list[Choice]:
     """All choices, in the order of the recipe."""
     length, budget = chosen.length, chosen.budget
-    how = "measured on this machine" if chosen.measured else "estimated from another size"
     minutes = (
         f"{budget.training / 60:,.1f} of {chosen.wishes.seconds / 60:,.1f} minutes are left for training"
     )
@@ -31,7 +30,8 @@ def choices(chosen: Chosen) -> list[Choice]:
         Choice(
             "tokens",
             f"{chosen.horizon.tokens:,}",
-            chosen.changed or f"{minutes}, at {chosen.tokens_per_second:,.0f} tokens/s, {how}",
+            chosen.changed
+            or f"{minutes}, at {chosen.tokens_per_second:,.0f} tokens/s, {chosen.speed_source}",
         ),
         Choice("epochs", f"{length.epochs:.2f}", _why_epochs(length)),
         Choice("batch", f"{length.global_batch_tokens:,} tokens", "as large as leaves enough steps"),

@@ -7,6 +7,7 @@ from functools import partial
 from typing import BinaryIO
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from pipeline.sources.files import SEPARATORS, FilesConfig, FilesSource
 from pipeline.sources.formats.compression import BrokenCompressionError, format_of
@@ -15,7 +16,7 @@ from pipeline.sources.formats.first_bytes import wide_encoding
 from pipeline.sources.formats.rows import Row, RowReader
 from pipeline.sources.formats.streams import blocks
 from pipeline.sources.source import Rejected, Unit
-from pipeline.sources.source_file import LocalFile
+from pipeline.sources.source_file import LocalFile, size_of
 from pipeline.stages.language import detect
 
 HEAD_BYTES, PACKED_HEAD_BYTES = 256 << 10, 1 << 20  # of a file that is not, and that is compressed
@@ -127,7 +128,11 @@ def sampled(name: str, file: LocalFile) -> FileSample:
         )
     else:
         share = 1.0
-    packed = PACKED_SHARE if compression or plain == ".parquet" else 1.0
+    packed = PACKED_SHARE if compression else 1.0
+    if plain == ".parquet":
+        unpacked = pq.read_metadata(file.path)
+        packed = sum(unpacked.row_group(n).total_byte_size for n in range(unpacked.num_row_groups))
+        packed /= size_of(file)
     return FileSample(shape, tuple(texts), min(share, 1.0) * packed, columns)
 
 

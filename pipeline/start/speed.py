@@ -34,8 +34,15 @@ class Speed:
         flops = self._flops[near] if near else ASSUMED_FLOPS
         return KEPT_UP * flops / size.model.flops_per_token(vocab_size, size.seq_len)
 
-    def look(self, size: Size = SIZES[USUAL], vocab_size: int = SIZES[USUAL].vocab_size) -> bool:
-        """Measures a size, if there is time and it was not yet. Returns whether its speed is known now."""
+    def source(self, size: Size) -> str:
+        """Where the speed of a size is from, in words."""
+        if size in self._flops:
+            return "measured on this machine"
+        other = "estimated from another size"
+        return other if self._flops else "a guess, since nothing could be measured in so short a time"
+
+    def look(self, size: Size = SIZES[USUAL], vocab_size: int = SIZES[USUAL].vocab_size) -> None:
+        """Measures a size, if there is time and it was not yet."""
         left = self._until - time.monotonic()
         enough = self.program_seconds if self._flops else 1
         if size not in self._flops and left > enough:
@@ -45,7 +52,6 @@ class Speed:
                 self.program_seconds = time.monotonic() - began
             if speed:
                 self._flops[size] = speed * size.model.flops_per_token(vocab_size, size.seq_len)
-        return size in self._flops
 
 
 def measured(size: Size, vocab_size: int, most_seconds: float) -> float | None:

@@ -6,7 +6,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
+import yaml
 
 from pipeline.cli import main
 from pipeline.recipe.loading import load_recipe
@@ -160,6 +162,25 @@ def test_a_corpus_that_would_be_empty_is_left_out_and_said(tmp_path: Path) -> No
     assert any("is not in en" in note for note in notes(chosen))
     with pytest.raises(NothingReadableError, match="none of its text is in zh"):
         choose(look(folder).judged, Wishes(3600.0, languages=("zh",)), fixed_speed())
+
+
+def test_a_little_text_in_parquet_is_not_read_until_it_is_learnt_by_heart(tmp_path: Path) -> None:
+    """Its size is that of the text, not of a guess at what packed bytes become; a fifth of it is held out."""
+    folder = folder_of(html_in_parquet, tmp_path)
+    text_bytes = sum(map(len, pq.read_table(folder / "pages.parquet").column("html").to_pylist()))
+    chosen = choose(look(folder).judged, Wishes(3600.0), fixed_speed())
+    assert chosen.budget.text_bytes == pytest.approx(text_bytes, rel=0.1)
+    assert chosen.length.unique == pytest.approx(0.8 * chosen.budget.kept / 3.5, rel=0.01)
+    assert chosen.length.epochs <= 4
+
+
+def test_a_folder_of_copies_is_no_reason_to_stop_and_a_guess_at_the_speed_is_called_one(
+    tmp_path: Path,
+) -> None:
+    chosen = choose(look(folder_of(little, tmp_path)).judged, Wishes(180.0), Speed(measure=lambda *_: None))
+    text = recipe_text(chosen, tmp_path)
+    assert yaml.safe_load(text)["dedup_guard"]["max_lost_share"] == 1
+    assert "a guess, since nothing could be measured" in text
 
 
 def test_every_encoding_is_found(tmp_path: Path) -> None:
