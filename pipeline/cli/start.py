@@ -64,13 +64,13 @@ def run(options: argparse.Namespace) -> None:
     if not options.force:
         check_may_write(path)
     with terminal.doing(f"looking at {options.folder}"):
-        seen = look(folder, min(MOST_SECONDS, LOOKING * wishes.seconds))
-        found = seen.found
+        looks = look(folder, min(MOST_SECONDS, LOOKING * wishes.seconds))
+        found = next(looks)
     print("\n".join(_found(found)), flush=True)
     with terminal.doing("measuring what quality rejects"):
-        judged = seen.judged
+        (judged,) = looks
     if [one.name for one in judged.corpora] != [one.name for one in found.corpora]:
-        print("\nBy the quality of their text these are:\n" + "\n".join(_corpora(judged)))
+        print("\nBy the quality of their text these are:\n" + "\n".join(_found(judged)))
     with terminal.doing("measuring how fast this machine trains"):
         machine = Speed(min(speed.MOST_SECONDS, MEASURING * wishes.seconds))
         chosen = choose(judged, wishes, machine, deadline.spent)
@@ -103,12 +103,8 @@ def _wishes(options: argparse.Namespace) -> Wishes:
     return Wishes(options.hours * 3600, languages, options.profile, options.chat)
 
 
-def _bytes(folder: Folder) -> int:
-    return max(sum(one.bytes for one in folder.corpora) + sum(size for _, size in folder.unread.values()), 1)
-
-
-def _corpora(folder: Folder) -> list[str]:
-    total = _bytes(folder)
+def _found(folder: Folder) -> list[str]:
+    total = max(sum(one.bytes for one in folder.corpora) + sum(size for _, size in folder.unread.values()), 1)
     rows = [
         {
             "corpus": one.name,
@@ -123,14 +119,9 @@ def _corpora(folder: Folder) -> list[str]:
         }
         for one in folder.corpora
     ]
-    return [*tables.lines(rows)]
-
-
-def _found(folder: Folder) -> list[str]:
-    lines = _corpora(folder)
+    lines = [*tables.lines(rows)]
     for name, (why, size) in list(folder.unread.items())[:UNREAD_SHOWN]:
-        share = f"{size / _bytes(folder):.0%} of the bytes"
-        lines.append(f"not read: {tables.printable(name)} ({share}): {why}")
+        lines.append(f"not read: {tables.printable(name)} ({size / total:.0%} of the bytes): {why}")
     if more := len(folder.unread) - UNREAD_SHOWN:
         lines += [f"not read: {counted(more, 'more files')}"] if more > 0 else []
     return [

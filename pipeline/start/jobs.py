@@ -127,9 +127,16 @@ def execute(
     whether `stops` ended it. `follows` is told of what the command does. Raises FailedJobError.
     """
     called = command[-1]
+    relay, to_relay = os.pipe()
+    os.set_blocking(relay, False)
+    shows = terminal.is_interactive()
+    environment = {**os.environ, terminal.RELAY_VARIABLE: str(to_relay)} if shows else None
     with terminal.doing(f"{called}: starting") as shown:
         shown.said = shown.what  # without a terminal the command says enough
-        process, relay = _started(command)
+        # In a terminal, what the command prints appears above the line, as if on standard error.
+        output = terminal.STDERR if shows and os.isatty(terminal.STDOUT) else None
+        process = subprocess.Popen(command, stdout=output, env=environment, pass_fds=[to_relay])
+        os.close(to_relay)
         stopped = False
         try:
             while (status := process.poll()) is None:
@@ -153,18 +160,3 @@ def execute(
             "the same command resumes"
         )
     return bool(status)
-
-
-def _started(command: list[str]) -> tuple["subprocess.Popen[bytes]", int]:
-    """A process, and the end of a pipe through which it relays its line, if a person sees that."""
-    relay, to_relay = os.pipe()
-    os.set_blocking(relay, False)
-    try:
-        if not terminal.is_interactive():
-            return subprocess.Popen(command), relay
-        environment = {**os.environ, terminal.RELAY_VARIABLE: str(to_relay)}
-        # Whatever it prints appears above the line, as what is printed on standard error does.
-        output = terminal.STDERR if os.isatty(terminal.STDOUT) else None
-        return subprocess.Popen(command, stdout=output, env=environment, pass_fds=[to_relay]), relay
-    finally:
-        os.close(to_relay)

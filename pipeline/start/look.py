@@ -4,7 +4,8 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from glob import escape
 from pathlib import Path, PurePosixPath
 
@@ -83,75 +84,11 @@ class _Group:
                 yield name, last
 
 
-@dataclass
-class Look:
-    """A look at a folder, of which the fields but `groups` are those of `Folder`. `apart`: whether each
-    sub-folder has a kind of its own.
+def look(folder: Path, most_seconds: float = MOST_SECONDS) -> Iterator[Folder]:
+    """Samples the files of a folder, for at most about `most_seconds`. Returns what it holds by the kinds of
+    text, which takes seconds on any machine, and then once more by the quality profiles that suit them, for
+    which kernels are compiled. Raises NothingReadableError.
     """
-
-    path: Path
-    groups: dict[tuple[str, str], _Group]
-    apart: bool
-    unread: dict[str, tuple[str, int]]
-    number: int
-    sampled: int
-    seconds: float
-
-    def __post_init__(self) -> None:
-        self._files = {name: file for group in self.groups.values() for name, file in group.files.items()}
-        self._samples = {name: one for group in self.groups.values() for name, one in group.samples.items()}
-        self._kinds: dict[tuple[str, ...], Kind] = {}
-
-    @property
-    def found(self) -> Folder:
-        """What the folder holds, before its text is judged: in seconds on a machine without compiled
-        kernels, too. A corpus of which only a part is good text is one corpus here.
-        """
-        return self._folder(lambda kind: kind)
-
-    @property
-    def judged(self) -> Folder:
-        """What the folder holds, with the quality profile of each corpus."""
-        return self._folder(judged)
-
-    def _folder(self, judge: Callable[[Kind], Kind]) -> Folder:
-        """Files of one shape and one quality profile are a corpus."""
-        alike: dict[tuple[str, Shape], list[str]] = defaultdict(list)
-        for group in self.groups.values():
-            for name, shape in group.shapes():
-                alike[_top(name) if self.apart else "", shape].append(name)
-        merged: dict[tuple[Shape, str], list[str]] = defaultdict(list)
-        kinds: dict[tuple[Shape, str], list[Kind]] = defaultdict(list)
-        for (_, shape), names in alike.items():
-            kind = judge(self._kind(names))
-            merged[shape, kind.profile].extend(names)
-            kinds[shape, kind.profile].append(kind)
-        taken: set[str] = set()
-        found = []
-        for key, names in sorted(merged.items(), key=lambda one: min(one[1])):
-            kind = kinds[key][0] if len(kinds[key]) == 1 else judge(self._kind(names))
-            name = _name({_top(name) for name in names}, key[0], self.path, taken)
-            paths = tuple(_patterns(self.path, names, list(self._files)))
-            read = [one for name in names if (one := self._samples.get(name)) and one.shape]
-            found.append(
-                _found(name, paths, key[0], kind, [size_of(self._files[name]) for name in names], read)
-            )
-        return Folder(self.path, tuple(found), self.unread, self.number, self.sampled, self.seconds)
-
-    def _kind(self, names: Sequence[str]) -> Kind:
-        if (kind := self._kinds.get(key := tuple(names))) is None:
-            here = {name: one for name in names if (one := self._samples.get(name)) and one.shape}
-            texts = [text for one in here.values() for text in one.texts]
-            columns = frozenset[str]().union(*(one.columns for one in here.values()))
-            plain = [
-                size_of(self._files[name]) for name, one in here.items() if one.shape and one.shape.plain
-            ]
-            kind = self._kinds[key] = kind_of(texts, [format_of(name)[0] for name in here], plain, columns)
-        return kind
-
-
-def look(folder: Path, most_seconds: float = MOST_SECONDS) -> Look:
-    """Samples the files of a folder, for at most about `most_seconds`. Raises NothingReadableError."""
     started = time.monotonic()
     folder = folder.absolute()
     if not folder.is_dir():
@@ -182,12 +119,17 @@ def look(folder: Path, most_seconds: float = MOST_SECONDS) -> Look:
         for name, one in group.samples.items():
             if one.shape is None:
                 unread[name] = (one.problem, size_of(group.files[name]))
-    if not any(one.shape for group in groups.values() for one in group.samples.values()):
+    samples = {name: one for group in groups.values() for name, one in group.samples.items()}
+    kind = cache(partial(_kind, samples=samples, files=files))
+    corpora = _corpora(folder, groups, apart, kind)
+    if not corpora:
         reasons = (
             "; ".join(f"{name}: {why}" for name, (why, _) in list(unread.items())[:3]) or "it has no files"
         )
         raise NothingReadableError(f"{folder}: nothing in it can be read, so no model can be made: {reasons}")
-    return Look(folder, groups, apart, unread, len(files), number, time.monotonic() - started)
+    found = Folder(folder, corpora, unread, len(files), number, time.monotonic() - started)
+    yield found
+    yield replace(found, corpora=_corpora(folder, groups, apart, lambda names: judged(kind(names))))
 
 
 def _top(name: str) -> str:
@@ -224,6 +166,36 @@ def _sample(groups: dict[tuple[str, str], _Group], seconds: float) -> int:
     return number
 
 
+def _corpora(
+    folder: Path, groups: dict[tuple[str, str], _Group], apart: bool, kind: Callable[[tuple[str, ...]], Kind]
+) -> tuple[Found, ...]:
+    """Files of one shape and one quality profile are a corpus. `apart`: whether each sub-folder has a kind of
+    its own.
+    """
+    files, samples = dict[str, LocalFile](), dict[str, FileSample]()
+    alike: dict[tuple[str, Shape], list[str]] = defaultdict(list)
+    for group in groups.values():
+        files |= group.files
+        samples |= group.samples
+        for name, shape in group.shapes():
+            alike[_top(name) if apart else "", shape].append(name)
+    merged: dict[tuple[Shape, str], list[str]] = defaultdict(list)
+    kinds: dict[tuple[Shape, str], list[Kind]] = defaultdict(list)
+    for (_, shape), names in alike.items():
+        one = kind(tuple(names))
+        merged[shape, one.profile].extend(names)
+        kinds[shape, one.profile].append(one)
+    taken: set[str] = set()
+    found = []
+    for key, names in sorted(merged.items(), key=lambda one: min(one[1])):
+        one = kinds[key][0] if len(kinds[key]) == 1 else kind(tuple(names))
+        name = _name({_top(name) for name in names}, key[0], folder, taken)
+        paths = tuple(_patterns(folder, names, list(files)))
+        read = [samples[name] for name in names if name in samples and samples[name].shape]
+        found.append(_found(name, paths, key[0], one, [size_of(files[name]) for name in names], read))
+    return tuple(found)
+
+
 def _found(
     name: str,
     paths: tuple[str, ...],
@@ -248,6 +220,14 @@ def _found(
         long_document=sorted(len(text.encode("utf-8", "replace")) for text in texts)[-1 - len(texts) // 50],
         documents=len(sizes) if shape.plain else max(len(texts), round(text_bytes / mean)),
     )
+
+
+def _kind(names: Sequence[str], samples: dict[str, FileSample], files: dict[str, LocalFile]) -> Kind:
+    here = {name: samples[name] for name in names if name in samples and samples[name].shape}
+    texts = [text for one in here.values() for text in one.texts]
+    columns = frozenset[str]().union(*(one.columns for one in here.values()))
+    plain = [size_of(files[name]) for name in here if here[name].shape and here[name].shape.plain]  # type: ignore[union-attr]
+    return kind_of(texts, [format_of(name)[0] for name in here], plain, columns)
 
 
 def _name(tops: set[str], shape: Shape, folder: Path, taken: set[str]) -> str:

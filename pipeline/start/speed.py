@@ -38,8 +38,7 @@ class Speed:
         """Where the speed of a size is from, in words."""
         if size in self._flops:
             return "measured on this machine"
-        other = "estimated from another size"
-        return other if self._flops else "a guess, since nothing could be measured in so short a time"
+        return "estimated from another size" if self._flops else "a guess: nothing could be measured in time"
 
     def look(self, size: Size = SIZES[USUAL], vocab_size: int = SIZES[USUAL].vocab_size) -> None:
         """Measures a size, if there is time and it was not yet."""

@@ -47,6 +47,7 @@ class Activity:
 
     def __init__(self, what: str) -> None:
         self.said = ""  # where there is no terminal
+        self.seconds_left: float | None = None
         self.is_now(what)
 
     def is_now(self, what: str) -> None:
@@ -93,18 +94,14 @@ class Activity:
 
     def take(self, relayed: str, called: str) -> None:
         """Is what the program `called` so relays of its line."""
-        stage, what, *progress = json.loads(relayed)
-        self.what = " · ".join(filter(None, [f"{called} {stage}".rstrip(), what]))
-        self._progress = progress[0], progress[1], progress[2], time.monotonic()
+        stage, what, share, facts, self.seconds_left = json.loads(relayed)
+        self.what = f"{called} {stage}".rstrip() + f" · {what}"
+        self._progress = share, facts, self.seconds_left, time.monotonic()
 
     @property
     def relayed(self) -> str:
         """What it is and how far, for `take`."""
         return json.dumps([_screen.stage, self.what, *self._progress[:3]])
-
-    @property
-    def seconds_left(self) -> float | None:
-        return self._progress[2]
 
     def line(self, columns: int, plain: bool, whole: tuple[float, float] | None = None) -> str:
         """The line, in so many columns at most; `plain`: in ASCII. With a `whole`, when that began and when
@@ -311,7 +308,6 @@ def begin(what: str | None = None) -> None:
     _screen.on = True
     if relay := os.environ.pop(RELAY_VARIABLE, None):
         _screen.relay = int(relay)
-        os.set_inheritable(_screen.relay, False)
         os.set_blocking(_screen.relay, False)  # perhaps nobody reads any more
     _screen.interactive = bool(relay) or (os.isatty(STDERR) and os.environ.get("TERM") != "dumb")
     atexit.register(_screen.close)

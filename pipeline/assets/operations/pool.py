@@ -9,10 +9,8 @@ def warning(instance: dg.DagsterInstance, pool: str, own_run: str) -> str | None
     """What a person must know before a run that will wait for another one to train."""
     taken = instance.event_log_storage.get_concurrency_info(pool)
     others = [slot.run_id for slot in taken.claimed_slots if slot.run_id != own_run]
-    if not others or len(others) < taken.slot_count:
-        return None
-    record = instance.get_run_record_by_id(others[0])
-    if record is None or record.start_time is None:
+    record = instance.get_run_record_by_id(others[0]) if others else None
+    if record is None or len(others) < taken.slot_count:
         return None
     run, since = record.dagster_run, time.strftime("%Y-%m-%d %H:%M", time.localtime(record.start_time))
     return (
