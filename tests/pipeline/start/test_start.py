@@ -15,8 +15,9 @@ from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.recipe import Recipe
 from pipeline.sources import open_source
 from pipeline.sources.source import Rejected
-from pipeline.start import speed
+from pipeline.start import jobs, speed
 from pipeline.start.choose import MOST_TUNING_EPOCHS, Wishes, choose
+from pipeline.start.following import Following
 from pipeline.start.jobs import FailedJobError, execute
 from pipeline.start.look import Folder, NothingReadableError, look
 from pipeline.start.reasons import notes
@@ -208,6 +209,20 @@ def test_conversations_are_learnt_after_the_text_where_chat_is_asked_for(tmp_pat
     (folder / "chats.jsonl").unlink()
     without = choose(judged(folder), Wishes(60.0, chat=True), fixed_speed())
     assert any("no conversations" in note for note in notes(without))
+
+
+def test_a_late_start_still_learns_its_few_conversations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = choose(judged(folder_of(chats, tmp_path)), Wishes(180.0, chat=True), fixed_speed())
+    deadline = jobs.Deadline(180.0, began=time.monotonic() - 180)
+    late = jobs.Jobs(tmp_path / "late.yaml", chosen, deadline, tmp_path)
+    late._write()
+    trained = Following(tmp_path, "", 0, 0.0, 5.0, pace=[(0.0, 0), (1.0, 5_000), (2.0, 10_000)])
+    monkeypatch.setattr(jobs.Jobs, "_pretrain", lambda _: trained)
+    monkeypatch.setattr(jobs, "execute", lambda *_, **__: False)
+    late.run()
+    assert 1 < yaml.safe_load(late.path.read_text())["post_training"]["sft"]["epochs"] <= 3
 
 
 @pytest.mark.parametrize("make", [rubbish, empty, lambda _: None])
