@@ -8,8 +8,8 @@ import logging
 import os
 import socket
 import struct
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar, cast
@@ -132,6 +132,22 @@ class World:
             if box[1] is not None:
                 raise ToldByMainError(box[1])
         return cast(Made, box[0])
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Raises a TrainerError of any process in every process, so that none waits for it."""
+        sentences: list[str] = [""] * self.size
+        try:
+            yield
+        except TrainerError as error:
+            if self.size == 1:
+                raise
+            sentences[self.rank] = str(error)
+        if self.size > 1:
+            dist.all_gather_object(sentences, sentences[self.rank])
+        for told in filter(None, sentences):
+            with in_every_process():
+                raise TrainerError(told)
 
     def norm(self, tensors: Iterable[torch.Tensor]) -> torch.Tensor:
         """The global L2 norm of `tensors` (weights or gradients), however they are split."""

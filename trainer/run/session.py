@@ -233,9 +233,9 @@ def _model(plan: Plan, world: World) -> Llama:
         )
     model.materialise(world.device)
     if pretrained:
-        with in_every_process():
+        with world.together():
             load_weights(model, pretrained.directory, grows=True)
-            _check_finite(model, pretrained.directory, world)
+            _check_finite(model, pretrained.directory)
         model.context = max(training.seq_len, pretrained.context)
     else:
         model.initialise(training.init, training.seed)
@@ -250,14 +250,10 @@ def _model(plan: Plan, world: World) -> Llama:
     return model
 
 
-def _check_finite(model: Llama, directory: Path, world: World) -> None:
-    """Raises TrainerError, in every process, when a loaded tensor holds NaN or an infinite number. A
-    collective: with pipeline parallelism each process has loaded other tensors.
-    """
-    parameters = model.named_parameters()
-    bad = next((name for name, one in parameters if not one.isfinite().all()), "")
-    if world.any(bool(bad)):
+def _check_finite(model: Llama, directory: Path) -> None:
+    """Raises TrainerError when a loaded tensor of this process holds NaN or an infinite number."""
+    if bad := next((name for name, one in model.named_parameters() if not one.isfinite().all()), None):
         raise TrainerError(
-            f"{directory}: {bad or 'a tensor of another pipeline stage'} holds numbers that are NaN or "
-            "infinite, so no training can start from it: get these weights again, or take others"
+            f"{directory}: {bad} holds numbers that are NaN or infinite, so no training can start from it: "
+            "get these weights again, or take others"
         )

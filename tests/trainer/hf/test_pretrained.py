@@ -3,6 +3,8 @@ otherwise.
 """
 
 import json
+import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
+from tests.trainer.parallel.processes import train
 from trainer import hf
 from trainer.config import PretrainedConfig, RunConfig, load_run_config
 from trainer.hf import Pretrained
@@ -127,6 +130,25 @@ def test_a_number_that_is_not_finite_is_found_before_training_starts(
     with pytest.raises(TrainerError, match=r"from: model\.embed_tokens\.weight holds numbers that are NaN"):
         run(RunConfig.model_validate(settings))
     assert not any(path.is_file() and path.stat().st_size for path in Path(settings["run_dir"]).rglob("*"))
+
+
+def test_weights_that_one_process_cannot_load_end_every_process_with_its_sentence(
+    settings: dict[str, Any], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for rank in range(2):  # as on two nodes that each have a copy of the weights
+        write(tmp_path / str(rank) / "from", "llama", tied=False)
+    damaged = tmp_path / "1" / "from" / "model.safetensors"
+    weights = load_file(damaged)
+    del weights["model.norm.weight"]
+    save_file(weights, damaged, metadata={"format": "pt"})
+    settings["training"] |= {"model": ours("llama", False), "pretrained": {"path": "/proc/self/cwd/from"}}
+    assert train(settings, tmp_path / "run", 2, before=partial(_enter, tmp_path)) == [1, 1]
+    told = "errors.TrainerError: /proc/self/cwd/from: tensors of the model are missing: model.norm.weight"
+    assert capfd.readouterr().err.count(told) > 1  # once for the process that failed
+
+
+def _enter(nodes: Path, config: RunConfig) -> None:
+    os.chdir(nodes / os.environ["RANK"])
 
 
 def find(config: RunConfig, directory: Path, model: dict[str, Any]) -> Pretrained:
