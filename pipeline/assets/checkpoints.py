@@ -1,6 +1,4 @@
-"""Records each saved step as an entry of the `checkpoint` asset while training continues, and which of them
-still have their weights.
-"""
+"""Records saved steps as entries of the `checkpoint` asset during training, and which still have weights."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -62,9 +60,7 @@ def record(
     samples: Sequence[Mapping[str, Any]],
     used: UsedRecipe,
 ) -> None:
-    """Adds the entry of a checkpoint that the trainer reports, with its text samples, unless it is recorded
-    already with the same content.
-    """
+    """Adds the entry of a reported checkpoint with its samples, unless the same content is recorded."""
     key = f"{run.name}-{message['step']:08d}"
     context.instance.add_dynamic_partitions(used.checkpoints.name or "", [key])
     filters = dg.AssetRecordsFilter(used.asset(CHECKPOINT), asset_partitions=[key])
@@ -152,9 +148,7 @@ def _traced(
 def note_branch(
     context: dg.AssetExecutionContext, run: plan.Run, trunk: Mapping[str, Any], used: UsedRecipe
 ) -> None:
-    """Says that a training goes on from a checkpoint of another run: in the log, and in the entry of that
-    checkpoint, which lists all that do.
-    """
+    """Says in the log and in the checkpoint's entry that a training goes on from another run."""
     context.log.info(
         f"going on from {trunk['run']} at step {trunk['step']:,} of {run.config.training.steps:,}: "
         f"{trunk['tokens']:,} tokens are trained already"
@@ -278,9 +272,7 @@ def samples_shown(samples: Sequence[Mapping[str, Any]]) -> dg.MarkdownMetadataVa
 
 
 def evaluated(evaluation: Mapping[str, Any]) -> dict[str, Any]:
-    """The scores of a model on all held-out text, those of compressors if they are known, and the scores on
-    each corpus.
-    """
+    """The scores on all held-out text and on each corpus, and those of compressors if known."""
     figures = {label: evaluation[name] for name, label in FIGURES.items() if name in evaluation}
     rows = (
         {"corpus": name, **dict.fromkeys(numbers), **rounded(numbers)}
@@ -306,9 +298,7 @@ def _lineage(checkpoint: Checkpoint, used: UsedRecipe) -> dict[str, Any]:
 
 
 def _documents(checkpoint: Checkpoint, name: str) -> dict[str, str | int]:
-    """A corpus at the step of a checkpoint: its version, the documents that each stage kept, and the tokens
-    that were trained on by then.
-    """
+    """A corpus at a checkpoint: its version, the documents each stage kept, the tokens trained on."""
     assets = checkpoint.lineage["assets"]
     raw, quality = assets[keys.raw(name)], assets[keys.quality(name)]
     return {

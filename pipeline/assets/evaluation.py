@@ -151,9 +151,7 @@ def evaluate_job(shown: str, used: UsedRecipe = OWN) -> dg.JobDefinition:
 
 
 def record_benchmarks(context: dg.OpExecutionContext, workshop: PipelineResources, checkpoint: str) -> None:
-    """Scores a checkpoint on the benchmarks and evaluation texts of the recipe, if it names any, and adds the
-    entry.
-    """
+    """Scores a checkpoint on the recipe's benchmarks and evaluation texts, and adds the entry."""
     if not workshop.recipe.evaluation.titles:
         return
     asked = benchmark.of_recipe(workshop.store, workshop.recipe.evaluation)

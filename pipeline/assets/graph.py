@@ -58,9 +58,7 @@ class _Assets:
 
 
 def definitions(used: UsedRecipe, executor: dg.ExecutorDefinition | None = None) -> dg.Definitions:
-    """The definitions of a recipe. `executor`: that of runs of chosen assets; each job has its own. Raises
-    RecipeError.
-    """
+    """The definitions of a recipe. `executor` is for runs of chosen assets. Raises RecipeError."""
     allow_enough()
     recipes = load_all(used.path)
     recipe = recipes[BASE]
@@ -132,9 +130,7 @@ def _tuning(tuned: Recipe, used: UsedRecipe) -> list[Asset]:
 
 
 def _jobs(made: _Assets, used: UsedRecipe, shown: str) -> list[Job]:
-    """The jobs that make what is out of date. Each stage uses every core itself, so a process for each step
-    would only add its start-up time.
-    """
+    """The jobs, each in one process: a stage uses every core, so more would only add start-up time."""
 
     def job(name: str, assets: list[Asset], what: str) -> Job:
         return dg.define_asset_job(

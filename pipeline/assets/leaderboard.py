@@ -56,9 +56,7 @@ def leaderboard_spec(used: UsedRecipe) -> dg.AssetSpec:
 
 
 def update(instance: dg.DagsterInstance, store: Store, used: UsedRecipe = OWN) -> None:
-    """Adds an entry if what it would show has changed. A store or a recipe that cannot be read now fails no
-    run: it is logged.
-    """
+    """Adds an entry if what it shows has changed. An unreadable store or recipe is only logged."""
     try:
         _update(instance, store, used)
     except (PipelineError, TrainerError, OSError) as error:
@@ -122,9 +120,7 @@ def _page(used: UsedRecipe) -> str:
 
 
 def _checkpoints(instance: dg.DagsterInstance, runs: Sequence[RunHistory], used: UsedRecipe) -> str:
-    """The checkpoints that were saved last, those of the newest run first: validation losses, and which are
-    kept, pinned and evaluated.
-    """
+    """The last checkpoints, the newest run's first: losses, and which are kept, pinned, evaluated."""
     evaluated = instance.get_materialized_partitions(used.asset(keys.CHECKPOINT_EVALUATION))
     known = instance.get_dynamic_partitions(used.checkpoints.name or "")
     weights = {

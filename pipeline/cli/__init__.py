@@ -94,9 +94,7 @@ def _in_use(recipe: str | None) -> Iterator[None]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command. Prints a mistake that the user can correct as one line on standard error, with exit
-    status 2.
-    """
+    """Runs one command. A mistake of the user is one line on standard error, with exit status 2."""
     arguments = [*(sys.argv[1:] if arguments is None else arguments)]
     parser = argparse.ArgumentParser(prog="python -m pipeline", description=__doc__)
     commands = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND", required=True)

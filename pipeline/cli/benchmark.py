@@ -76,9 +76,7 @@ def _answered(options: argparse.Namespace) -> Mapping[str, benchmark.Scores]:
 
 
 def _imported(options: argparse.Namespace) -> Mapping[str, benchmark.Scores]:
-    """The scores in a file, kept as those of the model. Its evaluation and its export are written with them,
-    and so is the card.
-    """
+    """Keeps the scores in a file as those of the model, in its evaluation, export and card."""
     results, model, store = harness.Results.read(options.results), chosen_model(options), whole_store()
     if model.run is None:
         raise UsageError(f"--import: {model.path} belongs to no run of this store: give one that does")

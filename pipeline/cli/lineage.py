@@ -101,9 +101,7 @@ def _answer(store: Store, options: argparse.Namespace) -> Answer:
 
 
 def described(checkpoint: Checkpoint, width: int = 100) -> Iterator[str]:
-    """A checkpoint's lineage as text, in lines of `width` characters: of the settings, those that differ from
-    the defaults.
-    """
+    """A checkpoint's lineage in lines of `width` characters, with the settings that are no defaults."""
     recipe, assets = checkpoint.lineage["recipe"], checkpoint.lineage["assets"]
     yield from _entries(_facts(checkpoint), width)
     for corpus in recipe["corpora"]:

@@ -63,9 +63,7 @@ def settings_are_options(**other_names: str) -> Iterator[None]:
 
 @contextmanager
 def input_files(options: argparse.Namespace) -> Iterator[tuple[FilesConfig, Read]]:
-    """The files that a command reads, and a progress bar in bytes of text. What comes through a pipe is
-    copied to a file first.
-    """
+    """The files that a command reads, with a progress bar. A pipe is copied to a file first."""
     given = {"text_column": options.text_column, "id_column": options.id_column}
     columns = {name: column for name, column in given.items() if column is not None}
     reading = terminal.doing(f"reading {', '.join(options.paths)}")

@@ -23,9 +23,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def explained(path: str) -> Iterator[str]:
-    """The lines that explain the setting or the section at a dotted path, or list all sections for "".
-    Raises RecipeError for an unknown path.
-    """
+    """Explains the setting or section at a dotted path; lists all sections for "". Raises RecipeError."""
     if not path:
         yield from _contents()
         return

@@ -1,6 +1,4 @@
-"""trace: finds the training documents that hold a text word for word, or nearly, and when a checkpoint read
-them.
-"""
+"""trace: finds documents that hold a text word for word, or nearly, and when a checkpoint read them."""
 
 import argparse
 import sys
@@ -215,9 +213,7 @@ def _questions(names: str) -> Iterator[str]:
 
 
 def _texts(texts: Iterable[str], searchers: Sequence[Searcher], least: int) -> Answer:
-    """The longest span of each text, and in how many there is one of at least so many tokens, and of twice
-    as many.
-    """
+    """The longest span of each text, and how many texts have one of so many tokens or twice as many."""
     rows = [_longest(text, searchers, least) for text in texts]
     totals = {
         f"with {size} tokens": sum(row["tokens"] >= size for row in rows) for size in (least, 2 * least)

@@ -142,9 +142,7 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def column(values: Any, field: pa.Field, rows: int) -> pa.Array:
-    """What the user's code gave as a column. Raises TypeError when it has another length or type, or lacks a
-    value that `field` needs.
-    """
+    """What the user's code gave, as a column. Raises TypeError if length, type or values do not fit."""
     if isinstance(values, str | bytes):
         raise TypeError(f"{field.name} is one text, not a column of {field.type}")
     if isinstance(values, pa.ChunkedArray):

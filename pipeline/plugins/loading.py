@@ -75,9 +75,7 @@ def message(error: BaseException) -> str:
 
 
 def place(error: BaseException, module: str) -> str:
-    """` (file, line 12)`: the last line that the exception passed in the package of `module`; empty when it
-    passed none.
-    """
+    """` (file, line 12)`: the last line the exception passed in `module`'s package; empty if none."""
     if isinstance(error, SyntaxError) and error.filename:
         return f" ({_short(error.filename)}, line {error.lineno})"
     package = module.partition(".")[0]

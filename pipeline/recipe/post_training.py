@@ -1,6 +1,4 @@
-"""After pretraining: instruction tuning (SFT) and preference tuning (DPO), each a recipe of its own that is
-derived from the recipe it belongs to.
-"""
+"""Instruction tuning (SFT) and preference tuning (DPO): each a recipe derived from the one it belongs to."""
 
 from typing import Any, Self
 

@@ -1,6 +1,4 @@
-"""The JSON Schema of a recipe: that of its models. `python -m tests.recipe_page` writes SCHEMA, for editors,
-with what else the loader accepts.
-"""
+"""The JSON Schema of a recipe for editors, which `python -m tests.recipe_page` writes to SCHEMA."""
 
 from functools import cache
 from typing import Any

@@ -109,9 +109,7 @@ def _loaded(path: Path, written: Recipe, name: str, overrides: dict[str, Any]) -
 
 
 def check_graph(recipe: Recipe, written: Recipe, place: str) -> None:
-    """Raises RecipeError for changed settings that would change the graph of assets, which is that of
-    `written`.
-    """
+    """Raises RecipeError for settings that would change the graph of assets, that of `written`."""
     names = written.corpus_names
     ours, theirs = (one.post_training.sections for one in (recipe, written))
     others = [name for name in ours if name in theirs and _names(ours[name]) != _names(theirs[name])]

@@ -206,9 +206,7 @@ def training_runs(runs: Sequence[RunHistory]) -> list[Outcome]:
 
 
 def readable(store: Store) -> list[RunHistory]:
-    """The runs in a store, the newest first. Leaves out, with a warning, a run whose configuration cannot be
-    read.
-    """
+    """The runs in a store, newest first. Skips, with a warning, those that cannot be read."""
     found = [run for run in run_histories(store) if _is_readable(run)]
     return sorted(found, key=lambda run: -run.directory.config.stat().st_mtime_ns)
 

@@ -20,9 +20,7 @@ def inline_png(path: Path, title: str) -> dg.MarkdownMetadataValue:
 
 
 def sparkline(values: Sequence[float], title: str) -> dg.MarkdownMetadataValue:
-    """A curve without axes, with its last value. The UI shows it without a click, as it does
-    markdown of less than 1,000 characters.
-    """
+    """A curve with its last value, below 1,000 characters: the UI shows such markdown without a click."""
     known = [min(max(value, -HUGE), HUGE) for value in values if math.isfinite(value)] or [0.0]
     shown = [*known[:: math.ceil(len(known) / POINTS)], known[-1]]
     low, high = min(shown), max(shown)

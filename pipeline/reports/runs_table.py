@@ -116,9 +116,7 @@ def lines(outcomes: Sequence[Outcome], columns: int) -> Iterator[str]:
 
 
 def markdown(outcomes: Sequence[Outcome], page: str, shown: Sequence[str] = ()) -> str:
-    """The columns `shown`, else all, with a link from each run to its newest checkpoint that is on disk:
-    `page` and its name.
-    """
+    """The columns `shown`, else all; each run links to its newest checkpoint on disk by `page`."""
     table = rows(outcomes)
     for one, row in zip(outcomes, table, strict=True):
         if shown and len(row["run"]) > LONGEST:
@@ -150,9 +148,7 @@ def overlaid(outcomes: Sequence[Outcome]) -> Iterator[tuple[str, str]]:
 
 
 def draw(outcomes: Sequence[Outcome]) -> bytes:
-    """A PNG with the losses of all trainings over tokens and over time: a line for the running mean in
-    training, dots for validations.
-    """
+    """A PNG of all losses over tokens and over time: running means in training, dots for validations."""
     drawing = figures.figure(WIDTH, HEIGHT)
     over_tokens, over_time = drawing.subplots(1, 2, sharey=True)
     begun = [  # further seeds have no place in the legend

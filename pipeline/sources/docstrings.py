@@ -77,9 +77,7 @@ class Documented(NamedTuple):
 
 
 def functions(source: bytes) -> Iterator[Documented]:
-    """The functions whose docstrings begin with a sentence in ASCII, each name once. Raises SyntaxError or
-    ValueError as `described`.
-    """
+    """The functions whose docstrings begin with an ASCII sentence. Raises SyntaxError or ValueError."""
     names: set[str] = set()
     for node in _definitions(_parsed(source).body):
         is_class = isinstance(node, ast.ClassDef)

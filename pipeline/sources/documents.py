@@ -122,9 +122,7 @@ def document_id(corpus: str, source_id: str) -> str:
 
 
 def digest(corpus: str, source_id: str) -> bytes:
-    """blake2b-128 of the corpus's name and the source id. The length of the name comes first, so that no two
-    pairs give the same input.
-    """
+    """blake2b-128 of the length of the corpus's name, the name and the source id: no two inputs agree."""
     return hashlib.blake2b(
         f"{len(corpus)}:{corpus}{source_id}".encode("utf-8", "surrogatepass"), digest_size=16
     ).digest()

@@ -1,6 +1,4 @@
-"""The user's own files: JSON lines, Parquet, CSV, text, Markdown and programs, plain or compressed, named by
-path or glob.
-"""
+"""The user's files: JSON lines, Parquet, CSV, text, Markdown, programs, also compressed, by path or glob."""
 
 import codecs
 from collections.abc import Callable, Iterable, Iterator
@@ -117,9 +115,7 @@ class FilesSource:
         return self._read(unit.files, rejects)
 
     def read_all(self, rejects: Rejects) -> Iterator[pa.RecordBatch]:
-        """All files as one unit, in the order of their names. A second document with the same id is rejected,
-        even from another file.
-        """
+        """All files as one unit, by name. A second document with an id is rejected, whatever its file."""
         return self._read(self._listed().items(), rejects)
 
     def _read(self, files: Iterable[tuple[str, SourceFile]], rejects: Rejects) -> Iterator[pa.RecordBatch]:

@@ -114,9 +114,7 @@ def _matches(directory: Path, parts: Sequence[str]) -> Iterator[Path]:
 
 
 def _directories(root: Path) -> Iterator[Path]:
-    """`root` and each directory below it, once, however many links lead there: by its own path if that is
-    below `root`, else by the first link.
-    """
+    """`root` and each directory below it once: by its own path, if it is there, else by the first link."""
     seen, links = set[tuple[int, int]](), [root] if root.is_dir() else []
     while links:
         within = [links.pop(0)]

@@ -107,9 +107,7 @@ def _sha256(path: Path, _: tuple[int, ...]) -> str:
 
 
 def modules_of(package: str) -> dict[str, Path]:
-    """The modules of a package by name, without tests and vendored copies; sorted, since directories list in
-    any order. Nothing is imported.
-    """
+    """A package's modules, sorted by name, without tests and vendored copies. Nothing is imported."""
     root, prefix = Path(sysconfig.get_path("stdlib")), tuple[str, ...]()
     if package != STANDARD_LIBRARY:
         spec = find_spec(package)

@@ -44,9 +44,7 @@ class StoredSource:
             yield from batches(path)
 
     def copy_to(self, directory: Path) -> list[Part]:
-        """Copies every file and returns the parts, so that what is made of them is the same to the byte.
-        Raises DamageError.
-        """
+        """Copies every file, so that what follows is the same to the byte. Raises DamageError."""
         stored = self._stored()
         self._store.check(stored)
         shutil.copytree(

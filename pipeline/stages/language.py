@@ -1,6 +1,4 @@
-"""The language of each document by py3langid, which knows 139 languages and has its model in its wheel, or by
-a fastText model.
-"""
+"""The language of each document by py3langid, which brings a model of 139, or by a fastText model."""
 
 from collections.abc import Sequence
 from functools import cache, lru_cache

@@ -69,9 +69,7 @@ class Results:
 
 
 def scrub(files: FilesConfig, out: Path, params: pii.PiiParams, engine: Engine, progress: Read) -> Results:
-    """`documents.parquet` with scrubbed text, and `spans.parquet`. Raises SourceError, OutputError and
-    NoDocumentError.
-    """
+    """Scrubbed `documents.parquet`, `spans.parquet`. Raises SourceError, OutputError, NoDocumentError."""
     step = scrubbing(params)
     return _tables(files, out, step.schemas, partial(_derived, step=step, engine=engine), progress)
 
@@ -156,9 +154,7 @@ def tokenize(
 
 
 def _complete(record: Path, directory: Path) -> None:
-    """Moves the record of the shards into `directory`, with all that a trainer needs to know of their
-    tokenizer.
-    """
+    """Moves the record of the shards into `directory`, with what a trainer must know of the tokenizer."""
     content = json.loads(record.read_text(encoding="utf-8"))
     found = frozen(directory)
     facts = {
@@ -212,9 +208,7 @@ def _tables(
 
 @contextmanager
 def _reading(files: FilesConfig, out: Path, schemas: Schemas, progress: Read) -> Iterator["Documents"]:
-    """Documents to make `<out>/<table>.parquet` of. On a clean exit these tables are there, and `rejects` if
-    it has rows.
-    """
+    """Documents to make `<out>/<table>.parquet` of. A clean exit leaves all, `rejects` only with rows."""
     with temporary_directory(out, ".partial-") as directory:
         with PartWriter(directory, PART, {**schemas, REJECTS: REJECTS_SCHEMA}) as writer:
             documents = Documents(files, writer, progress)
@@ -259,9 +253,7 @@ class Documents:
             )
 
     def stored(self, part_batches: int) -> tuple[Store, Version]:
-        """A temporary store, and in it the documents as a version, in parts of so many batches that workers
-        share.
-        """
+        """A temporary store with the documents as a version, in parts of so many batches for workers."""
         store = Store(self.writer.directory / "store")
         with store.making(Work(Key(CORPUS, name="text"), "text", {}, {})) as draft:
             assert not isinstance(draft, Version), "the store is new"

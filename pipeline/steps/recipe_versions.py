@@ -125,17 +125,13 @@ def store_of(
     before_making: Callable[[], None] = lambda: None,
     records: bool = True,
 ) -> Store:
-    """The store at GROUNDWORK_STORE, else the recipe's, else `store` in Dagster's home, as this recipe sees
-    it.
-    """
+    """The store at GROUNDWORK_STORE, the recipe's, or `store` in Dagster's home, as the recipe sees it."""
     root, versions = default_store(recipe.store).root, RecipeVersions(recipe, written)
     return Store(root, versions, before_making=before_making, records=records)
 
 
 def differing(recipes: Mapping[str, Recipe]) -> list[type[Stage]]:
-    """The first asset whose settings, or what they go on with, are not the same in all recipes, and all that
-    follow it.
-    """
+    """The first asset whose settings, or what they go on with, differ among recipes, and what follows."""
     first, *others = recipes.values()
     for place, kind in enumerate(table()):
         ours = [stage.deciding for stage in kind.all_of(first)]

@@ -65,9 +65,7 @@ class Stage(ABC):
 
     @abstractmethod
     def work(self, store: Store) -> Version | Work:
-        """What makes it, or its version where no work can be computed. Raises StoreError when a version that
-        it is made from is missing.
-        """
+        """Its work, or its version if no work can be computed. Raises StoreError if an input is missing."""
 
 
 @dataclass(frozen=True)

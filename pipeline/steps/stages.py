@@ -61,9 +61,7 @@ def of_data(recipe: Recipe) -> dict[Key, DataStage]:
 
 
 def of_recipe(recipe: Recipe) -> dict[Key, DataStage]:
-    """All stages that a recipe has, by key. Also the evaluation texts and sets as their sources deliver them,
-    which are no assets.
-    """
+    """All stages of a recipe by key, and evaluation texts and sets as sources deliver them (no assets)."""
     found = {stage.key: stage for kind in all_stages() for stage in kind.all_of(recipe)}
     texts = (windows.raw for windows in EvaluationWindows.all_of(recipe))
     sets = (raw for ngrams in EvaluationNgrams.all_of(recipe) for raw in ngrams.raws)
@@ -87,9 +85,7 @@ def asset_of(key: Key) -> Key:
 
 
 def assets_before(stages: dict[Key, DataStage], key: Key) -> Iterator[Key]:
-    """The keys of the assets that Dagster makes before a stage. Where one of these stages is no asset, the
-    assets before it are meant.
-    """
+    """The assets made before a stage; where what it reads is no asset, the assets before that."""
     stage = stages.get(key)
     for before in [*stage.inputs, *stage.scheduled_after] if stage else []:
         yield from [before] if is_asset(before) else assets_before(stages, before)

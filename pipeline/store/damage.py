@@ -57,9 +57,7 @@ class Inspection:
 
 
 def inspect(version: Version, hashes: FileHashes, look: Look) -> Inspection:
-    """Looks at every file of a version. What is hashed is remembered, so damage that was found once is known
-    to the next run.
-    """
+    """Looks at every file of a version and remembers what it hashed, for the next run."""
     remembered = hashes.remembered(version.path) if Look.SIZES < look < Look.ALL else {}
     found: dict[Path, str] = {}
     to_read: dict[Path, str] = {}
@@ -106,9 +104,7 @@ def remedy(asset: str, variant: str = "") -> str:
 
 
 def unreadable(source: Path | StoredFile, error: Exception) -> DamageError:
-    """The error for a stored file that a library could not read. Remembers its hash, so that the next run
-    knows of the damage.
-    """
+    """The error for a stored file that no library could read. The next run knows of the damage."""
     path = source.path if isinstance(source, StoredFile) else source
     what = f"is damaged ({first_line(error)})"
     if not path.exists():

@@ -48,9 +48,7 @@ class DraftStore(Protocol):
 
 
 class Draft:
-    """A version in the making. A part is complete or absent at any moment; `publish` makes the version
-    visible atomically.
-    """
+    """A version in the making. A part is whole or absent; `publish` makes it visible atomically."""
 
     def __init__(self, store: DraftStore, work: Work):
         self.store = store
@@ -64,9 +62,7 @@ class Draft:
         return StoredFile(self.path / part.files[table].path, self.store.files)
 
     def finished(self, name: str, part_fingerprint: str) -> Part | None:
-        """The part if an interrupted attempt finished it, or if the version before holds the same part, which
-        is then hard-linked.
-        """
+        """The part of an interrupted attempt, or of the version before, which is hard-linked; else None."""
         record = self._record(name)
         with suppress(OSError, ValueError, KeyError, TypeError):  # there is none, or a damaged one
             part = Part.from_json(json.loads(record.read_text()))

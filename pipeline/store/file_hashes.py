@@ -75,9 +75,7 @@ class FileHashes:
         return {name.removeprefix(start): tuple(rest) for name, *rest in rows}
 
     def last_read(self, directory: Path) -> int:
-        """When the file below `directory` was read or written that was not for longest, in nanoseconds since
-        1970; 0 if none was.
-        """
+        """When the longest unread file below `directory` was read or written: ns since 1970; 0 if never."""
         rows = self._execute(f"select min(read) {BELOW}", _below(directory))
         return rows[0][0] or 0 if rows else 0
 

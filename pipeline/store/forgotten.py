@@ -135,9 +135,7 @@ def forget(
     retrain_tokenizer: bool = False,
     named: Collection[str] = (),
 ) -> tuple[Path, Request]:
-    """From now on nobody reads the documents with these ids, by corpus, which a person `named` so. Returns
-    the folder of the request.
-    """
+    """From now on nobody reads the documents with these ids, which a person `named`. Returns the folder."""
     hashes = {corpus: sorted(map(hashed, ids)) for corpus, ids in sorted(documents.items())}
     request = Request(now(), reason, hashes, retrain_tokenizer, sorted(set(map(hashed, named))))
     path = files.root / FORGOTTEN / request.name / REQUEST

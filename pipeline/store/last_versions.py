@@ -36,9 +36,7 @@ class RecordError(PipelineError):
 
 @dataclass(frozen=True)
 class RecipeName:
-    """A recipe as the store knows it. `directory` is unique for the file, the variant and the settings that a
-    run changed.
-    """
+    """A recipe. `directory` is unique for the file, the variant and the settings that a run changed."""
 
     directory: str
     file: str
@@ -47,9 +45,7 @@ class RecipeName:
 
 
 class LastVersions:
-    """The versions that one recipe used last. Several runs may write at once: for each key the last one
-    wins.
-    """
+    """The versions one recipe used last. Several runs may write at once: the last wins for each key."""
 
     def __init__(self, files: Files, recipe: RecipeName):
         self.recipe = recipe

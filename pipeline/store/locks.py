@@ -46,9 +46,7 @@ def alone(path: Path) -> Iterator[bool]:
 
 @contextmanager
 def idle_run(run: Path) -> Iterator[bool]:
-    """Yields whether no trainer works in the directory of a run, and nobody waits for one. If so, none can
-    start before this exits.
-    """
+    """Yields whether no trainer works in, or waits for, a run's directory. None can start meanwhile."""
     names = (".lock", WAITS) if run.exists() else ()
     with ExitStack() as stack:
         yield all(stack.enter_context(alone(run / name)) for name in names)

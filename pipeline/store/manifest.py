@@ -127,9 +127,7 @@ class Version:
         return [self.file(part, table) for part in self.parts if table in part.files]
 
     def report(self, name: str, made_from: Any, make: Callable[[], Any]) -> Any:
-        """The result of `make`, through JSON. It is stored with the version and made again when `made_from`
-        changes.
-        """
+        """The result of `make` as JSON, stored with the version and made again when `made_from` changes."""
         path, wanted = reports_on(self.path) / f"{name}.json", fingerprint(made_from)
         if not path.exists():
             self.store_files.pull(path)
@@ -150,9 +148,7 @@ def manifest_text(manifest: Mapping[str, Any]) -> str:
 
 
 def read_version(key: Key, path: Path, files: Files) -> Version:
-    """The version in a directory. Raises OSError without a manifest, ValueError when the manifest is not what
-    was written.
-    """
+    """The version in a directory. Raises OSError for no manifest, ValueError if it is not as written."""
     manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
     if not isinstance(manifest, dict):
         raise ValueError("it is not a JSON object")

@@ -1,6 +1,4 @@
-"""Reads and writes Parquet files: zstd, a checksum in each page, complete under their final name or absent.
-Memory is that of a batch.
-"""
+"""Parquet files: zstd, a checksum per page, complete or absent. Memory is that of a batch."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager

@@ -1,6 +1,4 @@
-"""Makes a version part by part: reuses finished parts, makes the others with the engine, publishes all of
-them.
-"""
+"""Makes a version part by part: reuses finished parts, the engine makes others, publishes all."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -139,9 +137,7 @@ def kept_parts(store: Store, corpus: str) -> Iterator[KeptPart]:
 
 
 def part_tasks(work: Work, sources: Sequence[tuple[Version, str]]) -> list[PartTask]:
-    """One task for each part of the first (version, table), which reads the parts of that name from all
-    (version, table).
-    """
+    """A task for each part of the first (version, table): it reads that part of every (version, table)."""
     by_name = [{part.name: part for part in version.parts} for version, _ in sources]
     tasks = []
     for name in [part.name for part in sources[0][0].parts if sources[0][1] in part.files]:

@@ -158,9 +158,7 @@ class Store(Versions):
         return None
 
     def used_first(self, key: Key) -> Iterator[Version]:
-        """All versions of `key`: first the ones that this run and this recipe used last, then by age. Their
-        files may be damaged.
-        """
+        """All versions of `key`, damaged ones too: those that this run and recipe used last, then by age."""
         yield from filter(None, (self._used.get(key), self.last_used(key)))
         yield from self.newest_first(key)
 
@@ -178,9 +176,7 @@ class Store(Versions):
             self._last.use(version.key, version.path.name)
 
     def go_on_with(self, version: Version) -> None:
-        """This run continues with the version, as the run did that it takes over from. What the recipe uses
-        stays as it is recorded.
-        """
+        """This run continues with the version of the run that it takes over from; nothing is recorded."""
         self._used[version.key] = version
 
     @contextmanager
@@ -228,8 +224,6 @@ def check_place(root: Path) -> None:
 
 
 def default_store(address: str | None = None) -> Store:
-    """The store at GROUNDWORK_STORE, a directory or the address of a bucket, else at `address`, else `store`
-    in Dagster's home.
-    """
+    """The store at GROUNDWORK_STORE (a directory, a bucket), else `address`, else in Dagster's home."""
     place, cache = history.store_place(address), history.dagster_home() / "cache"
     return Store(cache_of(place, cache) if "://" in place else Path(place).absolute())

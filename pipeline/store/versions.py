@@ -56,9 +56,7 @@ class Versions:
         return Key.from_path(folder.relative_to(self.root).as_posix())
 
     def open(self, key: Key, name: str) -> Version:
-        """The version in the directory `name` of `key`, whose files may be damaged. Raises StoreError when it
-        is incomplete.
-        """
+        """Version `name` of `key`, whose files may be damaged. Raises StoreError if it is incomplete."""
         path = self.directory(key) / name
         self.files.pull_manifest(path)
         try:
@@ -89,9 +87,7 @@ class Versions:
         return replace(version, reused=True) if version and not self.damage(version) else None
 
     def damage(self, version: Version, look: Look = Look.CHANGED) -> Sequence[Damage]:
-        """The damaged files of a version. Without more `look`, only what has changed on disk since it was
-        hashed is read.
-        """
+        """A version's damaged files. Without more `look`, only what changed since it was hashed is read."""
         return inspect(version, self.hashes, look).damage
 
     def check(self, *versions: Version) -> None:

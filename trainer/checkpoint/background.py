@@ -24,9 +24,7 @@ log = logging.getLogger("trainer")
 
 
 class Staging:
-    """Buffers as large as what is saved, allocated at the first copy and reused later; pinned for tensors on
-    a GPU.
-    """
+    """Buffers as large as what is saved, allocated once and reused; pinned for tensors on a GPU."""
 
     def __init__(self) -> None:
         self._held: dict[str, torch.Tensor] = {}
@@ -45,9 +43,7 @@ class Staging:
         return copied
 
     def model(self, model: Llama, world: World) -> Llama | None:
-        """Copies the unsplit model to host memory. A collective if the model is split; only the main process
-        gets the copy.
-        """
+        """Copies the model to host memory, in the main process. A collective if the model is split."""
         weights = whole_parameters(model)
         if not world.is_main:
             deque(weights, maxlen=0)

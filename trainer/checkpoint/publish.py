@@ -1,6 +1,4 @@
-"""Publishes, verifies and finds checkpoints: directories `step-<8 digits>` with a manifest of the
-size and sha256 of every file.
-"""
+"""Publishes, verifies and finds checkpoints: `step-<8 digits>` with a manifest of sizes and sha256."""
 
 import hashlib
 import json
@@ -59,9 +57,7 @@ def publish(
 
 
 def manifest(checkpoint: Path) -> dict[str, dict[str, int | str]]:
-    """The `size` in bytes and the `sha256` of each file. Raises CheckpointError if the manifest is not
-    readable.
-    """
+    """The `size` in bytes and the `sha256` of each file. Raises CheckpointError if it is unreadable."""
     files: dict[str, dict[str, int | str]] = whole_manifest(checkpoint)["files"]
     return files
 
@@ -86,9 +82,7 @@ def optimizer_files(checkpoint: Path) -> list[Path]:
 
 
 def verify(checkpoint: Path, beginnings: tuple[str, ...] = ("",)) -> None:
-    """Reads every file whose name has one of the `beginnings`. Raises CheckpointError with the first that is
-    missing or differs.
-    """
+    """Reads every file whose name has one of the `beginnings`. Raises CheckpointError for a bad one."""
     for name, expected in manifest(checkpoint).items():
         if not name.startswith(beginnings):
             continue
@@ -111,9 +105,7 @@ def existing(checkpoints: Path) -> list[Path]:
 def newest_valid(
     checkpoints: Path, check: Callable[[Path], None] = lambda checkpoint: None
 ) -> tuple[Path | None, list[str]]:
-    """Returns the newest undamaged checkpoint of which `check` raises no CheckpointError, and why newer ones
-    were skipped.
-    """
+    """The newest undamaged checkpoint that `check` lets pass, and why newer ones were skipped."""
     skipped = []
     for checkpoint in reversed(existing(checkpoints)):
         try:

@@ -59,9 +59,7 @@ class SavedTensors(ExitStack):
         return {name: found[0][1].shape for name, found in self._found.items()}
 
     def read(self, name: str, region: Region | None = None) -> torch.Tensor:
-        """Assembles a tensor, or a region of it, from the parts that overlap it. Raises ValueError if a part
-        is missing.
-        """
+        """Assembles a tensor, or a region of it, from the parts. Raises ValueError if a part is missing."""
         found = self._found[name]
         if region is None:
             region = tuple(slice(0, size) for size in found[0][1].shape)

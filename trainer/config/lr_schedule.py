@@ -58,9 +58,7 @@ class ScheduleConfig(Config):
         return max_tokens - math.ceil(self.decay_fraction * max_tokens) if self.kind == "wsd" else max_tokens
 
     def share_of_peak(self, tokens: int, max_tokens: int) -> float:
-        """The share of the peak learning rate after `tokens` of a schedule over `max_tokens`. 0 < tokens <=
-        max_tokens.
-        """
+        """The share of the peak rate after `tokens` of a schedule: 0 < tokens <= max_tokens."""
         warmup = self.warmup_tokens
         if tokens < warmup:
             return tokens / warmup

@@ -187,9 +187,7 @@ class TrainingConfig(Bookkeeping, Learning, Rows, Numerics, Tuning, Sizes):
 
     @property
     def micro_batch_windows(self) -> int:
-        """Windows of `seq_len` that one process computes at a time: one, as long as `auto` has not been
-        resolved.
-        """
+        """Windows of `seq_len` that one process computes at a time: one, until `auto` is resolved."""
         return 1 if self.micro_batch_size == "auto" else self.micro_batch_size
 
     @property
@@ -216,9 +214,7 @@ class TrainingConfig(Bookkeeping, Learning, Rows, Numerics, Tuning, Sizes):
 
     @property
     def decisive(self) -> dict[str, Any]:
-        """The settings that decide the trained states, as plain JSON. The mean of checkpoints is made after
-        them.
-        """
+        """The settings that decide the trained states, as JSON. Means of checkpoints are made after them."""
         tokens = self.moving_average
         averaging = None if tokens is None else {"half_life_tokens": tokens}
         return {**self.model_dump(mode="json", exclude=OPERATIONAL), "averaging": averaging}

@@ -116,9 +116,7 @@ class TrainingData:
         return self.order.names[corpus], int(window), pieces
 
     def holding(self, corpus: int, begin: int, end: int) -> np.ndarray:
-        """The parts, numbered as in `order.reads`, that hold any of the tokens from `begin` to `end` - 1
-        of a corpus, int64.
-        """
+        """The parts, as in `order.reads`, that hold any of a corpus's tokens `begin` to `end` - 1, int64."""
         most = self.order.parts(corpus, self._curriculum.samples(self._curriculum.steps))
         return self._cut[self.order.part_len][corpus].holding(begin, end, most)
 
@@ -154,8 +152,6 @@ def _windows(corpus: CorpusShards, bot_id: int, training: TrainingConfig, index_
 
 
 def _content(corpus: CorpusShards) -> str:
-    """Identifies the training tokens without reading them: if nobody says what they are, by when they were
-    written.
-    """
+    """Identifies the training tokens without reading them: else by when they were written."""
     files = [bin_path(prefix) for prefix in corpus.train]
     return corpus.content or repr([(str(file), file.stat().st_mtime_ns) for file in files])

@@ -158,9 +158,7 @@ class MixtureCycle:
 
 @dataclass(frozen=True)
 class Segment:
-    """From `first_sample` on, windows of `seq_len` tokens from corpora mixed by `weights`; weight 0 leaves a
-    corpus out.
-    """
+    """Windows of `seq_len` tokens from `first_sample` on, mixed by `weights`; 0 leaves a corpus out."""
 
     first_sample: int
     seq_len: int

@@ -42,9 +42,7 @@ class StridedWindows:
         return np.array([number * self._seq_len]), np.array([self._seq_len + 1])
 
     def holding(self, begin: int, end: int, most: int) -> np.ndarray:
-        """Of the first `most` windows, the numbers of those that hold any of the corpus' tokens `begin` to
-        `end` - 1, ascending, int64.
-        """
+        """The numbers of the first `most` windows with any of the tokens `begin` to `end` - 1, int64."""
         return np.arange(max(0, (begin - 1) // self._seq_len), min((end - 1) // self._seq_len + 1, most))
 
 

@@ -10,9 +10,7 @@ from trainer.system.errors import TrainerError
 
 
 def load_tokenizer(directory: Path) -> Tokenizer:
-    """Reads tokenizer.json of `directory`; it encodes special strings in text as text. Raises TrainerError if
-    the file cannot be read.
-    """
+    """Reads tokenizer.json; special strings in text stay text. Raises TrainerError if it is unreadable."""
     path = directory / "tokenizer.json"
     if not path.is_file():
         raise TrainerError(f"{path}: no such file")

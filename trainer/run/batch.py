@@ -77,9 +77,7 @@ class Batch:
         return (self.documents - 1).clamp(0, 2 * self.reference.shape[1])
 
     def by_answer(self, values: torch.Tensor) -> torch.Tensor:
-        """Sums `values` [rows, seq_len] over the chosen and the rejected answer of each pair: float64 [rows,
-        pairs, 2].
-        """
+        """Sums `values` [rows, seq_len] over each pair's two answers: float64 [rows, pairs, 2]."""
         assert self.reference is not None
         rows, pairs, _ = self.reference.shape
         sums = torch.zeros(rows, 2 * pairs + 1, dtype=torch.float64, device=values.device)

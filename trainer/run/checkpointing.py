@@ -48,9 +48,7 @@ def is_branch_point(wanted: CheckpointConfig, curriculum: Curriculum, step: int)
 
 
 class Saver:
-    """Decides when to save, in every process alike. The main process writes; if the model is split, all
-    do.
-    """
+    """Decides when to save, alike in every process. The main one writes; if the model is split, all."""
 
     def __init__(
         self, session: Session, directory: RunDirectory, recorder: NullRecorder, reporter: Reporter

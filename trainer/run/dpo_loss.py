@@ -20,9 +20,7 @@ METRICS = ("accuracy", "margin", "chosen_change")
 def answer_log_probabilities(
     model: Llama, hidden: torch.Tensor, batch: Batch
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Log p of each answer, fp32 [rows, pairs, 2], and its tokens, float64. No gradients, under the caller's
-    autocast.
-    """
+    """Log p, fp32 [rows, pairs, 2], and tokens, float64, of each answer, under the caller's autocast."""
     targets = batch.targets.clamp(min=0).flatten()
     found = log_probabilities(hidden.flatten(0, 1), model.lm_head.weight, targets, model.vocab_size)
     found = found.view(batch.targets.shape).where(batch.learnt, 0.0)

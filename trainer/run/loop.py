@@ -194,16 +194,12 @@ def _check_trained(session: Session) -> None:
 
 
 def _is_stopped(session: Session, stop: StopSignals) -> bool:
-    """Whether any process received a signal. After the last step the run is finished regardless. A
-    collective.
-    """
+    """Whether any process received a signal. No signal stops after the last step. A collective."""
     return not session.is_complete and session.world.any(stop.received)
 
 
 def _evaluate(session: Session, recorder: NullRecorder, stop: StopSignals) -> None:
-    """Evaluates the current step. A signal aborts it, unless the run is complete; the resumed run repeats
-    it.
-    """
+    """Evaluates the current step. A signal aborts it before the run is complete; a resumed run repeats it."""
     with use_averaged_weights(session.optimizers):
         try:
             with terminal.doing(f"step {session.step}: validating"):

@@ -102,9 +102,7 @@ class Session:
         return replace(self, plan=plan, context=replace(self.context, training=plan.training))
 
     def compare_with_start(self) -> None:
-        """Has preferences compared with the weights of this moment, those that the run starts from, or with
-        what is stored of them.
-        """
+        """Has preferences compared with the weights of this moment, or with what is stored of the first."""
         if self.training.objective == "dpo":
             self.reference = Reference.of(self.model, self.plan, self.world)
             self.context.reference = partial(self.reference.of_batch, self.plan.data, self.world)
@@ -121,9 +119,7 @@ class Session:
         return {name: taken.get(name, 0) + last.get(name, 0) - first.get(name, 0) for name in taken | last}
 
     def take_step(self, windows: torch.Tensor) -> StepResult:
-        """Takes the next step on this process's windows [rows, seq_len + 1]. Raises NotFiniteError before the
-        weights change.
-        """
+        """Takes a step on windows [rows, seq_len + 1]. Raises NotFiniteError before weights change."""
         context, before, averaging = self.context, self.tokens, self.training.moving_average
         if context.step == self.curriculum.stage(context.step).first_step:
             context.spikes = SpikeDetector()  # other data or windows have another loss
@@ -147,9 +143,7 @@ class Session:
         return self.world.norm([parameter.detach() for parameter in self.model.parameters()]).item()
 
     def unsplit_model(self) -> Llama | None:
-        """The model itself; if it is split, a copy in the main process's memory, and None in the others. A
-        collective.
-        """
+        """The model; if it is split, a copy in the main process and None elsewhere. A collective."""
         return self.model if self.world.mesh is None else Staging().model(self.model, self.world)
 
     def snapshot(self, staging: Staging, metrics_bytes: int) -> state.Snapshot:

@@ -183,9 +183,7 @@ def _fill(
 
 
 def _between(after: int, shared: SharedState, with_evaluations: bool) -> bytes:
-    """The lines of the other run's metrics `after` a step and up to the state; those of validations only if
-    they were on the same text.
-    """
+    """The other run's metrics `after` a step up to the state; validations only if on the same text."""
     records = RunHistory(shared.run.path, shared.step).records
     kept = (one for one in records if with_evaluations or one["kind"] != "evaluation")
     return "".join(json.dumps(one) + "\n" for one in kept if one["step"] > after).encode()

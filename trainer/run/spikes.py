@@ -10,9 +10,7 @@ SIGMAS = 6.0
 
 
 class SpikeDetector:
-    """Holds the loss and gradient norm of the last STEPS steps. A resumed run starts from `history`, so that
-    it flags the same steps.
-    """
+    """Holds loss and gradient norm of the last STEPS steps; a resumed run starts from `history`."""
 
     def __init__(self, history: Iterable[tuple[float, float]] = ()) -> None:
         self._history: deque[tuple[float, float]] = deque(history, maxlen=STEPS)

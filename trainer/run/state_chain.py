@@ -120,9 +120,7 @@ class _Pieces:
 
 
 def rounding(plan: Plan, world: World) -> dict[str, Any]:
-    """What decides the last bits of a state on a CPU. On a GPU nothing promises them, and the dictionary
-    holds the kind of device only.
-    """
+    """What decides a state's last bits on a CPU; on a GPU, which promises none, only the kind of device."""
     if world.device.type != "cpu":
         return {"device": world.device.type}
     facts = machine(torch.get_num_threads(), world.device.type)

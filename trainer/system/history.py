@@ -61,9 +61,7 @@ class RunHistory:
 
     @property
     def title(self) -> str:
-        """What people call the run, with its name in the UI: `mine strict 6ddca120`. A beginning has its
-        step, too.
-        """
+        """A run's name for people and in the UI: `mine strict 6ddca120`. A beginning has its step, too."""
         named: str = self.config.get("name", "")
         step = "" if self.until_step is None else f"-{self.until_step:08d}"
         return f"{named}{step}" if named else self.name
@@ -150,9 +148,7 @@ class RunHistory:
 
     @property
     def reused_tokens(self) -> int:
-        """The tokens that other runs trained. A run that was overtaken may go on from a run that had gone on
-        from it.
-        """
+        """The tokens that other runs trained. An overtaken run may go on from the run that overtook it."""
         before, reused = 0, 0
         for trunk in self.trunks:
             reused += (trunk["tokens"] - before) * (trunk["run"] != self.name)

@@ -36,9 +36,7 @@ class RunDirectory:
 
     @contextmanager
     def writable(self) -> Iterator[Self]:
-        """Raises TrainerError if the disk is full, or a file of the run cannot be written, whichever it is:
-        metrics, a plot, an index.
-        """
+        """Raises TrainerError if the disk is full, or any file of the run cannot be written."""
         try:
             yield self
         except OSError as error:
@@ -61,9 +59,7 @@ class RunDirectory:
 
     @contextmanager
     def locked(self, patience_seconds: float = LOCK_PATIENCE_SECONDS) -> Iterator[None]:
-        """Locks the directory. Waits `patience_seconds` for a trainer that is still saving, then raises
-        TrainerError.
-        """
+        """Locks the directory after up to `patience_seconds` for a trainer that saves, or TrainerError."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             lock = (self.path / ".lock").open("a")

@@ -15,9 +15,7 @@ TALKATIVE = ("torch.distributed.elastic.agent.server.api", "torch.distributed.el
 
 
 def main(arguments: list[str]) -> int:
-    """The exit status of the process that failed first; RESUMABLE after a signal on which all have ended by
-    themselves; 0 when all are done.
-    """
+    """The status of the first process that failed; RESUMABLE if a signal ended all; 0 if all are done."""
     # torchrun reads them in this process.
     for name, value in (launch.RENDEZVOUS | launch.PATIENCE | launch.FORWARDED).items():
         os.environ.setdefault(name, value)

@@ -1,6 +1,4 @@
-"""The log of a run in the terminal: one line for each message that matters, and below them what is being
-done. The UI keeps every event.
-"""
+"""The log of a run in the terminal: a line for each message that matters, and what is being done below."""
 
 import logging
 import signal
@@ -116,9 +114,7 @@ def _is_news(record: logging.LogRecord) -> bool:
 
 
 class _Short(logging.Formatter):
-    """`12:00:31  token_shards/docs  message`. A failed step shows the message of its error; the stack trace
-    follows only if the error is ours.
-    """
+    """`12:00:31 token_shards/docs message`. Only an error of ours is followed by a stack trace."""
 
     def format(self, record: logging.LogRecord) -> str:
         facts = getattr(record, "dagster_meta", {})

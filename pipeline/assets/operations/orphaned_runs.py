@@ -1,6 +1,4 @@
-"""Finds the runs in progress, and ends those whose process is gone: Dagster would count them as running for
-ever and let them keep the GPU's pool.
-"""
+"""Ends runs in progress whose process is gone. For Dagster they would run, and hold the GPU, for ever."""
 
 import datetime
 import logging
@@ -38,9 +36,7 @@ def this_process(number: int | None = None) -> str:
 
 
 def _is_gone(process: str) -> bool:
-    """Whether a process has ended. False for a process of another machine or container, which cannot be seen
-    from here.
-    """
+    """Whether a process has ended. False for one of another machine or container."""
     (host, boot, namespace, number, started), here = process.split(), this_process().split()
     if host != here[0]:
         return False
@@ -93,9 +89,7 @@ def under_way(instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
 
 
 def report(instance: dg.DagsterInstance) -> list[str]:
-    """Reports the runs whose process is gone as failed, or as canceled if somebody had stopped them, and
-    frees their pools. Returns their ids.
-    """
+    """Reports runs whose process is gone as failed or canceled. Frees their pools, returns their ids."""
     lost = [
         record.dagster_run
         for record in instance.get_run_records(dg.RunsFilter(statuses=UNDER_WAY))

@@ -228,9 +228,7 @@ class PipelineResources(dg.ConfigurableResource):
         self._in_progress.close()
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
-        """Ends the worker processes with the run, lets `gc` remove versions again, and keeps the results of
-        checks that the run did not reach.
-        """
+        """Ends the workers, lets `gc` remove versions, keeps results of checks the run did not reach."""
         terminal.otherwise("ending the run")
         self.release_data()
         if context.instance and context.run and not self._executes_one_step:
@@ -240,9 +238,7 @@ class PipelineResources(dg.ConfigurableResource):
 
 
 def trains(run: dg.DagsterRun) -> bool:
-    """Whether a run trains, be it a section of `post_training`. An ad-hoc asset selection has no job name, so
-    its selection decides.
-    """
+    """Whether a run trains, or a section does. Without a job's name its selection decides."""
     if chosen := run.asset_selection:
         return any(key.path[-1] == keys.PRETRAINED_MODEL for key in chosen)
     return run.job_name.rpartition("_")[2] in ("pretrain", *JOBS.values())  # after a prefix
@@ -285,9 +281,7 @@ def checked(workshop: PipelineResources) -> dg.ResourceDefinition:
 
 
 def _accepted(kind: type[PipelineResources], config: dict[str, Any]) -> dict[str, Any]:
-    """Raises SettingsError for settings that neither the recipe nor any variant accepts, and where the store
-    cannot be written.
-    """
+    """Raises SettingsError for settings that nothing accepts, and for an unwritable store."""
     try:
         check_place(default_store(stored_at(kind.used.path)).root)
     except StoreError as error:

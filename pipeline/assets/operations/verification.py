@@ -25,9 +25,7 @@ class VerifyConfig(dg.Config):
 
 
 def verify_job(shown: str, used: UsedRecipe = OWN) -> dg.JobDefinition:
-    """Fails when something is damaged, so that the sensor of failed runs alerts. The description of the job
-    ends in `shown`.
-    """
+    """Fails when something is damaged, so that an alert is sent. The description ends in `shown`."""
 
     @dg.op(
         name=used.name(OP), description="Looks at the manifests, sizes and hashes of everything in the store."

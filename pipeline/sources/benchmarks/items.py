@@ -46,9 +46,7 @@ REQUESTS = re.compile(r"requests\.jsonl(\.gz)?")
 
 
 class Question(BaseModel):
-    """A question. `context` is one text, or one for each continuation; `gold` counts from 0. Other keys of a
-    line, such as an id, are ignored.
-    """
+    """`context` is one text, or one per continuation; `gold` counts from 0. Other keys are ignored."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -130,9 +128,7 @@ def known_names() -> list[str]:
 
 @cache
 def of_package(name: str) -> Benchmark:
-    """A benchmark by its name, as `arc_easy`, or with the name of a variant, `arc_easy/rc_5shot`. Raises
-    SourceError.
-    """
+    """A benchmark by its name: `arc_easy`, or of a variant `arc_easy/rc_5shot`. Raises SourceError."""
     directory = package_directory(name)
     metric = json.loads((directory / "config.json").read_text(encoding="utf-8"))["task_config"].get(
         "primary_metric"

@@ -95,9 +95,7 @@ def _examples(items: Sequence[Question]) -> int:
 
 
 def _texts(item: Question, examples: int) -> list[str]:
-    """The question, its right answer, and both, without what the prompt puts before them: a short text is
-    searched for as a whole.
-    """
+    """The question, its right answer, and both, without the prompt: a short text is searched whole."""
     question = LABEL.sub("", item.contexts[item.gold][examples:]).strip()
     answer = item.continuations[item.gold].strip()
     return list(dict.fromkeys(filter(None, (question, answer, f"{question} {answer}".strip()))))

@@ -23,9 +23,7 @@ FIRST_ROWS, MOST_ROWS, GROWTH = 16, 1024, 8  # in a batch
 
 
 def readable_columns(schema: pa.Schema, columns: Columns) -> list[str]:
-    """The columns of the text, those that decide about it, and those that fit into metadata; other nested and
-    binary columns are left out.
-    """
+    """The columns of text, those that decide about it, and metadata, which is neither nested nor binary."""
     text = (*columns.text_columns, *columns.companions)
     return [
         field.name
@@ -138,9 +136,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 def read_parquet(stored: SourceFile, reader: RowReader) -> Iterator[pa.RecordBatch]:
-    """The documents of a Parquet file. Nested and binary columns are left out of the metadata. Raises
-    OSError.
-    """
+    """The documents of a Parquet file. Metadata has no nested or binary columns. Raises OSError."""
     with stored.open() as handle:
         try:
             # without checksums, a flipped bit would go unnoticed

@@ -91,9 +91,7 @@ class _Row:
         return self._with_system(said)
 
     def pair(self) -> list[list[Message]]:
-        """The better conversation of a row of the format `preferences`, and the worse one. They are the same
-        up to an answer.
-        """
+        """The better and the worse conversation of `preferences`, which are the same up to an answer."""
         refuse_unlearnable(self._row, ())
         chosen, rejected = map(self._with_system, self._both())
         same = [*map(alike, chosen, rejected)]
@@ -148,9 +146,7 @@ class _Row:
 
 
 def _unrepeated(prompt: str, chosen: str, rejected: str) -> list[str]:
-    """The answers without the prompt, if both texts begin with it and more. A greeting is no such prompt:
-    answers may begin with it as well.
-    """
+    """The answers without a prompt that both begin with, unless they are no more or it is a greeting."""
     asked, answers = prompt.strip(), [chosen.strip(), rejected.strip()]
     both = all(len(one) > len(asked) and one.startswith(asked) for one in answers)
     asks = asked.endswith(("?", ":")) or len(asked.split()) >= WORDS_OF_A_QUESTION

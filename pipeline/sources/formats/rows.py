@@ -119,9 +119,7 @@ class Columns(Params):
 
 
 def fields_of(template: str) -> tuple[str, ...]:
-    """The columns that a template names, each once. Raises ValueError for anything but plain names in
-    braces.
-    """
+    """The columns that a template names, each once. Raises ValueError unless they are plain names."""
     fields = []
     for _, name, style, conversion in string.Formatter().parse(template):
         if name is None:

@@ -1,6 +1,4 @@
-"""What a row says about the use of its text: marks that it is not to be learnt, and columns that belong to
-the conversation.
-"""
+"""What a row says of the use of its text: what is not to be learnt, and columns of the conversation."""
 
 import math
 import re
@@ -102,9 +100,7 @@ def refuse_unlearnable(row: Mapping[str, Any], answers: Iterable[int]) -> None:
 
 
 def refuse_marked(where: str, message: Mapping[str, Any]) -> None:
-    """Raises BadConversationError for a message of the assistant that is not to be learnt, as a whole or in
-    part.
-    """
+    """Raises BadConversationError for a message of the assistant that is not wholly to be learnt."""
     if not message.keys().isdisjoint(_MARKS):
         for name in OF_MESSAGES:
             _refuse_marked(where, name, message.get(name))

@@ -102,9 +102,7 @@ class HubSource:
         ]
 
     def read(self, unit: Unit, rejects: Rejects) -> Iterator[pa.RecordBatch]:
-        """Raises SourceError when the download breaks off, because that is not bad input: another attempt may
-        succeed.
-        """
+        """Raises SourceError when the download breaks off: another attempt may succeed."""
         batches = Batches(self.corpus, rejects, self.config.max_documents)
         for path, (url, opening) in unit.files:
             if batches.done:
@@ -203,17 +201,13 @@ class HubSource:
             raise self._error(f"has no text to read: {refused[1]}; set `text_column` or `text_template`")
 
     def _path(self, url: str, commit: str) -> str:
-        """The path in the repository: `hf://datasets/org/name@commit/data/a.parquet` -> `data/a.parquet`; a
-        file elsewhere keeps its address.
-        """
+        """`hf://datasets/org/name@commit/data/a.parquet` -> `data/a.parquet`; elsewhere the address."""
         if _offline() and Path(url).is_relative_to(self._cached(commit)):
             return Path(url).relative_to(self._cached(commit)).as_posix()
         return url.partition("@")[2].partition("/")[2] or url
 
     def _contents(self, paths: list[str], commit: str) -> tuple[dict[str, int], dict[str, str]]:
-        """The bytes of each file and its content hash on the Hub. A file outside the Hub counts as 0 bytes,
-        and the commit stands for its hash.
-        """
+        """Each file's bytes and content hash on the Hub; elsewhere 0 bytes and the commit for a hash."""
         from huggingface_hub import HfApi
 
         if _offline():

@@ -1,6 +1,4 @@
-"""The content of a web page as the archive holds it: its content codings undone, and text decoded by its
-charset.
-"""
+"""The content of a web page in an archive: its codings undone, and its text decoded by charset."""
 
 import codecs
 import zlib

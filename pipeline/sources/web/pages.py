@@ -48,9 +48,7 @@ class PageExtractor:
             self._ended()
 
     def extract(self, page: bytes, charset: str) -> ExtractedPage | tuple[Reason, str]:
-        """The page's text, or why there is none. `charset` is that of the HTTP header; if unknown, it is
-        detected in the page.
-        """
+        """The page's text, or why there is none. `charset`: the HTTP header's; if unknown, it is detected."""
         self._worker = self._worker or subprocess.Popen(
             [sys.executable, "-P", str(WORKER), self._extractor],
             stdin=subprocess.PIPE,

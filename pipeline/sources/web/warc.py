@@ -50,9 +50,7 @@ class WarcConfig(Paths):
 
 @dataclass(frozen=True)
 class WarcSource:
-    """One unit per file, or one for all with `max_documents`. A document has the id of its record, whichever
-    file the record is in.
-    """
+    """One unit per file, or one for all with `max_documents`. A document's id is that of its record."""
 
     corpus: str
     config: WarcConfig

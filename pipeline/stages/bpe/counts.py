@@ -349,9 +349,7 @@ def count_words(texts: Iterable[pa.Array], pattern: str, single_digits: bool) ->
 
 
 def added(counted: Iterable[CountedWords]) -> CountedWords:
-    """The same words, in the same order, as `count_words` returns for the texts of all, one after the other.
-    About 6 million words/s.
-    """
+    """The words that `count_words` returns for all texts together, in order. About 6 million words/s."""
     counter = WordCounter()
     for words in counted:
         counter.add(words)

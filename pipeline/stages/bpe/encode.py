@@ -1,6 +1,4 @@
-"""Encodes texts as documents of token ids: with gigatoken, about fifty times as fast as `tokenizers`, for
-vocabularies where the ids are the same.
-"""
+"""Encodes texts as token ids: with gigatoken, fifty times faster than `tokenizers`, where ids agree."""
 
 import json
 from collections.abc import Mapping
@@ -142,9 +140,7 @@ def unsupported(tokenizer_json: str) -> str | None:
 
 
 class FastEncoder:
-    """Encodes texts on every core that this process may use, in a worker process on one. The ids are the
-    same.
-    """
+    """Encodes texts on every core of this process, in a worker process on one. The ids are the same."""
 
     def __init__(self, tokenizer_json: str):
         import gigatoken

@@ -1,6 +1,4 @@
-"""Whether the tokens of a text give the text back. Of one that does not come back, the loss per byte is the
-loss of another text.
-"""
+"""Whether tokens give their text back; otherwise the loss per byte is that of another text."""
 
 import unicodedata
 from collections import Counter
@@ -14,9 +12,7 @@ UNKNOWN = "unknown words"  # whatever else is not there
 
 @dataclass
 class GivenBack:
-    """Bytes of texts that were `checked`, of those in texts that did not come back, and the latter by what
-    they lost.
-    """
+    """Bytes of texts `checked`, bytes of those that did not come back, and the latter by what they lost."""
 
     checked: int = 0
     lost: int = 0

@@ -15,9 +15,7 @@ CHECKED_ONE_IN = 1000  # bytes; the second encoding takes about fifty times as l
 
 
 def budgets(sizes: Mapping[str, int], total: int) -> dict[str, int]:
-    """The bytes that each corpus gives to `total`: in proportion to its size, at least a tenth of an even
-    split or all that it has.
-    """
+    """Each corpus's bytes of `total`: by its size, at least a tenth of an even split or all it has."""
     if sum(sizes.values()) <= total:
         return dict(sizes)
     least = {name: min(size, int(LEAST_SHARE * total / len(sizes))) for name, size in sizes.items()}
@@ -27,18 +25,14 @@ def budgets(sizes: Mapping[str, int], total: int) -> dict[str, int]:
 
 
 class Checked:
-    """Chooses the documents of a part to encode a second time: the first, and one in a hundred within a
-    budget of bytes.
-    """
+    """Chooses a part's documents to encode again: the first, and 1 in 100 within a budget of bytes."""
 
     def __init__(self) -> None:
         self._allowed = float(CHECKED_AT_FIRST)
         self._first = True
 
     def choose(self, ids: pa.Array, sizes: np.ndarray) -> np.ndarray:
-        """Row numbers of the next documents to check. One long document may exceed the budget; the next then
-        wait.
-        """
+        """Rows of the next documents to check. A document may exceed the budget; the next then wait."""
         wanted = share_of(ids, "encoder-check") < CHECKED_SHARE
         if self._first and len(wanted):
             wanted[0] = True

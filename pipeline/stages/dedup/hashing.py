@@ -26,9 +26,7 @@ def _rotate(value: np.uint64, by: np.uint64) -> np.uint64:
 
 @kernel
 def murmur128(blocks: np.ndarray, size: int) -> tuple[np.uint64, np.uint64]:
-    """MurmurHash3 x64 128, seed 0, of the first `size` bytes of `blocks` (little-endian uint64, zeros after
-    `size` up to 16 bytes).
-    """
+    """MurmurHash3 x64 128, seed 0, of `size` bytes of `blocks` (little-endian, zeros after `size`)."""
     low, high = np.uint64(0), np.uint64(0)
     for i in range(0, 2 * (size // 16), 2):
         low = (_rotate(low ^ (_rotate(blocks[i] * _C1, _R31) * _C2), _R27) + high) * _FIVE + _N1

@@ -1,6 +1,4 @@
-"""Text as deduplication compares it: in NFC, casefolded, stripped of white space; and the properties of
-characters by which it is.
-"""
+"""Text as deduplication compares it: in NFC, casefolded, without outer white space; and its characters."""
 
 import unicodedata
 from functools import lru_cache

@@ -73,9 +73,7 @@ def signatures(documents: pa.RecordBatch, params: DedupParams) -> pa.RecordBatch
 
 
 def permutations(num_perm: int) -> tuple[np.ndarray, np.ndarray]:
-    """The factors a (odd) and terms b of h -> a * h + b mod 2^32, uint32[num_perm]: datasketch 2.0's
-    `affine32`.
-    """
+    """a (odd) and b of h -> a * h + b mod 2^32, uint32[num_perm]: datasketch 2.0's `affine32`."""
     generator = np.random.RandomState(SEED)
     a = generator.randint(0, 1 << 31, num_perm, dtype=np.uint32) * np.uint32(2) + np.uint32(1)
     return a, generator.randint(0, 1 << 32, num_perm, dtype=np.uint32)

@@ -137,9 +137,7 @@ def _verify(
 
 @borrowing
 def _count_common_keys(buckets: np.ndarray, kept: _Kept) -> int:
-    """Counts the common keys of each kept document in `shared`, lists those documents in `met`; returns their
-    number.
-    """
+    """Counts common keys per kept document in `shared`, lists those in `met`; returns their number."""
     found = 0
     for bucket in buckets:
         for slot in range(kept.starts[bucket], kept.starts[bucket] + kept.filled[bucket]):

@@ -155,9 +155,7 @@ class _File:
 
 
 def _tree(counts: list[int]) -> list[tuple[int, int]]:
-    """Huffman's tree as fastText builds it: among nodes that are as frequent, inner ones come first, and then
-    the last label.
-    """
+    """fastText's Huffman tree: among equally frequent nodes inner ones come first, then the last label."""
     frequent = [(count, True, -label) for label, count in enumerate(counts)]
     heapify(frequent)
     tree: list[tuple[int, int]] = []

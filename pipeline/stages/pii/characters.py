@@ -1,6 +1,4 @@
-"""Classes of bytes, what stands before and after a position, and what continues a number or separates it from
-another.
-"""
+"""Classes of bytes, what stands beside a position, and what continues or separates a number."""
 
 from string import ascii_letters, digits, hexdigits
 

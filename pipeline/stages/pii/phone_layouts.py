@@ -1,6 +1,4 @@
-"""Which groups of digits are a telephone number, by their layout alone, with a word near them, or with a
-label.
-"""
+"""Which groups of digits are a telephone number: by their layout, with a word near them, with a label."""
 
 import numpy as np
 
@@ -75,9 +73,7 @@ def _is_year(value: int) -> bool:
 
 @borrowing
 def _is_date(number: Number) -> bool:
-    """Whether the groups are a date with its year first or last, and perhaps the hour, or two years with a
-    dash between them.
-    """
+    """Whether the groups are a date with its year first or last, and perhaps the hour, or two years."""
     first_four, last_four = number.value // POWER[number.digits - 4], number.value % 10000
     if number.widths == group_widths.YEAR_FIRST or number.widths == group_widths.YEAR_FIRST_AND_HOUR:
         return _is_year(first_four)

@@ -162,9 +162,7 @@ def phone_context(data: np.ndarray, p: int) -> int:
 
 @borrowing
 def numbers_other(data: np.ndarray, p: int, is_unbroken: bool) -> bool:
-    """Whether the number at `p` is said to be that of something else: "ISBN 0306406152", "order no.
-    030123456".
-    """
+    """Whether the number at `p` is said to be of something else: "ISBN 0306406152", "order no. 03012"."""
     return named_before(data, p, _OTHERS if is_unbroken else _PRINTED, _NUMBERING, _REACH)
 
 

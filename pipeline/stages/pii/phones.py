@@ -89,9 +89,7 @@ _EXTENSION = np.frombuffer(b"extension", np.uint8)
 
 @borrowing
 def _extension_end(data: np.ndarray, end: int, hi: int) -> int:
-    """Where "x12", "#12", " ext. 12" or " extension 12" after the number at `end` ends; `end` if there is
-    none.
-    """
+    """Where "x12", "#12", " ext. 12" or " extension 12" behind the number ends; else `end`."""
     q = end
     while q < hi and q - end < 2 and _BEFORE_EXTENSION[data[q]]:
         q += 1

@@ -217,8 +217,6 @@ def _compiled() -> Callable[..., tuple[np.ndarray, int]]:
 
 
 def find_spans(texts: np.ndarray, offsets: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Rows of (document, pattern, start, end), ordered and disjoint, in bytes of `texts`, in which it
-    overwrites them.
-    """
+    """Rows of (document, pattern, start, end), ordered and disjoint, in bytes of `texts`, overwritten."""
     spans, count = _compiled()(texts, offsets, wanted)
     return spans[:count].copy()

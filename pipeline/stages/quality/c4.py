@@ -79,9 +79,7 @@ def c4(data: np.ndarray, classes: np.ndarray, words: Words, lines: int, found: n
 
 @borrowing
 def _without_citations(data: np.ndarray, start: int, stop: int, classes: np.ndarray) -> int:
-    """The end of the line without trailing citations (`[12]`, `[]`, `[edit]`, `[citation needed]`) and the
-    white space before them.
-    """
+    """The end of the line without trailing citations (`[12]`, `[]`, `[edit]`) and the space before."""
     while stop > start and data[stop - 1] == _CLOSE:
         opening = _citation_start(data, start, stop)
         if opening < 0 and equals(data, stop - _EDIT.size, stop, _EDIT):

@@ -1,6 +1,4 @@
-"""Named sets of thresholds: those of a paper, and one for each kind of text. docs/own-text.md says how much
-real text each rejects.
-"""
+"""Thresholds by name: of a paper, or for a kind of text. docs/own-text.md has what each rejects."""
 
 from typing import Any
 

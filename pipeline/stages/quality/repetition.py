@@ -1,6 +1,4 @@
-"""Repeated words, n-grams of words, lines and paragraphs (Gopher's repetition rules, FineWeb's duplicate
-lines).
-"""
+"""Repeated words, n-grams, lines and paragraphs (Gopher's repetition rules, FineWeb's duplicate lines)."""
 
 from enum import IntEnum
 from typing import NamedTuple
@@ -191,9 +189,7 @@ def _pair_repeated(table: Numbering, size: int) -> int:
 
 @borrowing
 def _top(words: Words, n: int, unique: int, table: Numbering, row: np.ndarray) -> None:
-    """The most frequent n-gram, the first one of several. If none occurs twice, the document's first (as in
-    datatrove).
-    """
+    """The most frequent n-gram, the first of several. If none occurs twice, the first (as datatrove)."""
     best, most = 0, 1
     for i in range(unique):
         if table.counts[i] > most:

@@ -147,9 +147,7 @@ def _computed(counted: dict[type, np.ndarray], signal: Counted | tuple[Counted, 
 
 @cache
 def _compiled() -> Callable[..., None]:
-    """The kernel: the walk, C4's line rules and the repetition rules for every document, each with an array
-    int64[documents, columns] to fill.
-    """
+    """The kernel: walk, C4's line rules and repetition, each with an int64[documents, columns] to fill."""
     parts = sources()
 
     @kernel

@@ -68,9 +68,7 @@ class EvaluationNgrams(DataStage):
 
     @property
     def raws(self) -> Sequence[Raw]:
-        """The sets as their sources deliver them. A corpus has no '.' in its name, so that a set may be
-        called like one.
-        """
+        """The sets as their sources deliver them. '.' keeps a set apart from a corpus of its name."""
         return [Raw(f"evaluation.{one.name}", one.source, PART_BYTES) for one in self.params.sets]
 
     def work(self, store: Store) -> Work:
@@ -108,9 +106,7 @@ class EvaluationNgrams(DataStage):
 
 @dataclass(frozen=True)
 class Contamination(CorpusStage):
-    """Tables `contamination`, what documents share with a set, and `verdicts`, which keeps the documents that
-    share no more than stock phrases.
-    """
+    """`contamination` has what documents share with a set; `verdicts` keeps those with stock phrases only."""
 
     params: Decontamination
 

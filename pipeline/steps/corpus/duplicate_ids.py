@@ -42,9 +42,7 @@ def set_aside_repeated_ids(draft: Draft, parts: Sequence[Part]) -> list[Part]:
 
 
 def _suspects(draft: Draft, parts: Sequence[Part]) -> np.ndarray:
-    """The leading 64 bits shared by more than one id, uint64 ascending. They find the candidates; whole ids
-    decide.
-    """
+    """The leading 64 bits of more than one id, uint64 ascending: candidates, which whole ids decide."""
     ids = (batch for part in parts for batch in batches(draft.file(part, "documents"), ["id"]))
     prefixes = np.sort(np.concatenate([np.zeros(0, np.uint64), *map(id_prefixes, ids)]))
     return np.unique(prefixes[1:][prefixes[1:] == prefixes[:-1]])
@@ -68,9 +66,7 @@ def _without_repeats(
     first: Mapping[str, Place],
     repeats: list[tuple[str, str]],
 ) -> Part:
-    """`part`, or its replacement if it holds ids that belong to other documents: their files and ids are
-    added to `repeats`.
-    """
+    """`part`, or its replacement without ids of other documents, whose files and ids join `repeats`."""
     found = _suspected(draft, number, part, suspects)
     repeated = {place[2]: (place[0], document) for place, document in found if first[document] != place}
     if not repeated:

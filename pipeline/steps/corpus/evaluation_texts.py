@@ -1,6 +1,4 @@
-"""A source of text -> evaluation_texts/<name>: windows that every checkpoint is scored on, whatever recipe,
-filters and tokenizer made it.
-"""
+"""A source of text -> evaluation_texts/<name>: windows on which every checkpoint is scored alike."""
 
 import logging
 from collections.abc import Sequence
@@ -69,9 +67,7 @@ class EvaluationWindows(DataStage):
         return Work(self.key, f"{self.version} {pii.VERSION}", {"max_bytes": self.text.max_bytes}, inputs)
 
     def make(self, store: Store, engine: Engine) -> Version:
-        """Reads the text whole and scrubs it, but neither filters nor deduplicates. Raises SourceError, and
-        CorpusError when it holds no text.
-        """
+        """Reads and scrubs the text, but filters nothing. Raises SourceError; CorpusError without text."""
         compile_ahead.start()  # which does nothing any more once a kernel is compiled
         compile_ahead.wait_for_scrubbing()
         raw = self.raw.make(store, engine)

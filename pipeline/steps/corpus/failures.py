@@ -28,9 +28,7 @@ class FailureLimits:
     entries: Sequence[Entry]
 
     def watch(self, parts: Sequence[Part], draft: Draft) -> None:
-        """As `check`; before it raises, it forgets the parts with failures, so that the next run makes them
-        again.
-        """
+        """As `check`. Before it raises, it forgets the parts with failures: the next run makes them again."""
         try:
             self.check(parts, draft)
         except PluginError:
@@ -40,9 +38,7 @@ class FailureLimits:
             raise
 
     def check(self, parts: Sequence[Part], holder: Version | Draft) -> None:
-        """Raises PluginError when code failed on more documents of these parts of `holder` than the whole
-        corpus may lose.
-        """
+        """Raises PluginError when code failed on more of these documents than a whole corpus may lose."""
         for entry in self.entries:
             count = f"failed/{entry.name}"
             failed = sum(part.counts.get(count, 0) for part in parts)

@@ -89,9 +89,7 @@ class Raw(CorpusStage):
         return [keys.source(self.corpus)]
 
     def work(self, store: Store) -> Version | Work:
-        """What was last read from the source with these settings, without what was forgotten since; else the
-        work without its inputs.
-        """
+        """What was last read with these settings, without what was forgotten; else work without inputs."""
         work = self._work(open_source(self.corpus, self.source), {})
         gone = forgotten(store.files, self.corpus).inputs.get(FORGOTTEN)
         for version in store.used_first(work.key):
@@ -105,9 +103,7 @@ class Raw(CorpusStage):
         return Work(self.key, f"{VERSION} {source.version}", params, inputs)
 
     def observe(self, store: Store) -> str:
-        """A hash of what the source holds now: the input `source` of the version that `make` would make.
-        Raises SourceError.
-        """
+        """A hash of what the source holds now, the input `source` of a new version. Raises SourceError."""
         return _inputs(open_source(self.corpus, self.source, store.hashes.sha256).units())["source"]
 
     def make(self, store: Store, engine: Engine) -> Version:

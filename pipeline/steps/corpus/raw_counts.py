@@ -13,9 +13,7 @@ MOST_UNREAD_KEYS = 20  # that are counted, of each batch
 
 
 def raw_counts(documents: pa.RecordBatch) -> Counts:
-    """The number of documents, the UTF-8 bytes of their texts, and how many conversations have a key in their
-    messages that is not read, by key.
-    """
+    """Documents, UTF-8 bytes of text, and for each unread key of messages how many conversations have it."""
     counts = {"documents": documents.num_rows, "text_bytes": text_bytes(documents)}
     metadata = documents.column("metadata")
     found = metadata.filter(pc.match_substring(metadata, f'"{UNREAD}":'))

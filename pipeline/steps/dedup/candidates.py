@@ -1,6 +1,4 @@
-"""Finds the documents that may be duplicates of one another. Reads the sorted runs of all parts once, and no
-text.
-"""
+"""Finds documents that may be duplicates. Reads the sorted runs of all parts once, and no text."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -24,9 +24,7 @@ RANGE_CHARACTERS = 64_000_000  # of texts to verify together: about 0.3 GB of sh
 
 @dataclass(frozen=True)
 class Layout:
-    """Where each part starts among all documents (int64), the corpora by their priority, and a directory for
-    documents divided by part.
-    """
+    """The first document of each part (int64), corpora by priority, a directory for documents by part."""
 
     starts: np.ndarray
     corpora: tuple[str, ...]

@@ -90,9 +90,7 @@ def decide(
     apart: Collection[str] = (),
     excluded: Sequence[str] = (),
 ) -> Version:
-    """As `Dedup`, for the text of each corpus that its verdict tables keep. The documents of corpora that are
-    `apart` are compared with nothing.
-    """
+    """As `Dedup`, for the kept text of each corpus. Documents of corpora `apart` are not compared."""
     versions = [
         sign(store, engine, corpus, tables, params, corpus not in apart) for corpus, tables in corpora.items()
     ]

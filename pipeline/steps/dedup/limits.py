@@ -1,6 +1,4 @@
-"""Reports the corpora and clusters that lose more to deduplication than `dedup_guard` allows, with examples.
-The limits change no decision.
-"""
+"""Reports, with examples, corpora and clusters that lose more than `dedup_guard` allows. Decides nothing."""
 
 from collections.abc import Iterator
 

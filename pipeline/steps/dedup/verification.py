@@ -88,9 +88,7 @@ def _publish_results(
     sha256: Sequence[str],
     params: dedup.DedupParams,
 ) -> Version:
-    """Verifies the clusters without a reusable result and publishes the results of all. `sha256`: of the keys
-    of each range.
-    """
+    """Verifies clusters without a reusable result; publishes all. `sha256`: of the keys of each range."""
     reusable = latest(store, params)
     previous, parts = reusable.files(TABLE) if reusable else [], []
     todo: list[_Verification] = []
@@ -152,9 +150,7 @@ def _consecutive(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _Fetch:
-    """Documents to fetch from one part: their global rows, the numbers of their texts, and which range of
-    clusters needs each.
-    """
+    """Documents to fetch from a part: global rows, numbers of texts, and the range that needs each."""
 
     piece: Signed
     wanted: Slice
@@ -220,9 +216,7 @@ def _texts(batches: Sequence[pa.RecordBatch]) -> tuple[np.ndarray, np.ndarray, d
 
 @dataclass(frozen=True)
 class _Verification:
-    """One range to verify, the `number`th. Results come from the `previous` files where these hold a cluster,
-    else from the `fetched` texts.
-    """
+    """Range `number`, with results from `previous` files where they hold a cluster, else from `fetched`."""
 
     range: ClusterRange
     fingerprint: str

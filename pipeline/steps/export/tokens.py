@@ -51,9 +51,7 @@ def export_tokens(
 
 
 def write(sets: Sequence[ShardSet], out: Path, progress: Progress) -> None:
-    """Fills `out`, an empty directory: `<corpus>/<split>/<shard>.bin` and `.idx`, the shards as they are.
-    Raises ExportError when one is damaged.
-    """
+    """Fills `out` with the shards: `<corpus>/<split>/<shard>.bin`, `.idx`. Raises ExportError if damaged."""
     for shards in sets:
         directory = out / shards.corpus / shards.split
         directory.mkdir(parents=True)

@@ -62,9 +62,7 @@ def begin(
 
 
 def deleting(store: Store, held: Holding) -> set[str]:
-    """Says on each open certificate what is about to be deleted. Returns the marks of it, also of what a
-    deletion that was killed has deleted.
-    """
+    """Says on each open certificate what will be deleted. Returns these marks, also of a killed deletion."""
     marks = held.marks
     for folder, facts in _unfinished(store):
         facts["versions before"] |= _named(held)
@@ -76,9 +74,7 @@ def deleting(store: Store, held: Holding) -> set[str]:
 
 
 def finish(store: Store, ended: Sequence[str], going_on: Sequence[str], left: Holding) -> list[Path]:
-    """Says on each open certificate what was deleted, of Dagster the runs that had `ended`, and what there is
-    instead. Returns the pages.
-    """
+    """Says on each open certificate what was deleted, the runs that had `ended`, and what is there now."""
     pages, found = [], [*sorted(_named(left)), *(f"events of Dagster's run {run}" for run in going_on)]
     for folder, facts in _unfinished(store):
         names = sorted(facts["versions before"].keys() - found)

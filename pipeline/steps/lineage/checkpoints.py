@@ -39,9 +39,7 @@ class Trained:
 
     @property
     def libraries(self) -> dict[str, str]:
-        """The versions that trained it. Empty if the checkpoint was deleted, since they may have changed
-        during the run.
-        """
+        """The versions that trained it. Empty if the checkpoint was deleted: they may have changed since."""
         return self.lineage["training"].get("libraries", {})
 
     def epochs(self, corpus: str) -> float:
@@ -119,9 +117,7 @@ class Checkpoint(Trained):
 
     @property
     def is_model_only(self) -> bool:
-        """Whether it is on disk without the optimizer's state, which training needs to resume from it. False
-        if its manifest is damaged.
-        """
+        """Whether it lacks the optimizer's state, without which no training resumes. False if damaged."""
         try:
             files = json.loads((self.path / MANIFEST).read_text(encoding="utf-8"))["files"]
         except (OSError, ValueError, KeyError):
@@ -200,9 +196,7 @@ def that_saw(store: Store, corpus: str, version: str | None = None) -> list[Sigh
 
 
 def versions_of(one: Trained, corpus: str) -> list[str]:
-    """The versions of a corpus: the data version of each of its stages, and the version and revision of its
-    source.
-    """
+    """A corpus's data version of each stage, and the version and revision of its source."""
     assets = one.lineage["assets"]
     stages = [path for path in assets if Key.from_path(path).corpus == corpus]
     source = assets[keys.raw(corpus)].get("inputs", {})
@@ -218,9 +212,7 @@ def run_config(run: Path) -> RunConfig:
 
 
 def planned(config: RunConfig, step: int) -> Checkpoint:
-    """A step of a run, also if it is not on disk: its lineage follows from the configuration of the run.
-    Raises LineageError.
-    """
+    """A step of a run, on disk or not: its lineage follows from the run's config. Raises LineageError."""
     training = config.training
     if not 0 < step <= training.steps:
         raise LineageError(f"run {config.run_dir.name} has steps 1 to {training.steps}, not {step}")

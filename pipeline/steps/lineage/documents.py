@@ -127,9 +127,7 @@ class CorpusText:
         return self._written[part]
 
     def _placed(self) -> Iterator[tuple[Shard, str, int, int]]:
-        """Each train shard, its part, and how many documents of the part and tokens of the corpus are before
-        it.
-        """
+        """Each train shard, its part, and the part's documents and the corpus's tokens before it."""
         before, begin = Counter[str](), 0
         for shard in self.train_shards:
             part = shard.prefix.name.rpartition(".")[0]
@@ -152,9 +150,7 @@ class CorpusText:
 
 
 def texts_read(store: Store, lineage: Mapping[str, Any]) -> dict[str, CorpusText]:
-    """As `texts_of`, by the names that the run knows, with the corpora of the pretraining that a tuned model
-    reads again.
-    """
+    """As `texts_of`, by the names that the run knows, with the corpora of a tuned model's pretraining."""
     found = texts_of(store, lineage)
     if lineage.get("post_training", {}).get("rehearsal"):
         again = texts_of(store, Trained(dict(lineage)).pretraining.lineage)
@@ -163,9 +159,7 @@ def texts_read(store: Store, lineage: Mapping[str, Any]) -> dict[str, CorpusText
 
 
 def texts_of(store: Store, lineage: Mapping[str, Any]) -> dict[str, CorpusText]:
-    """The training text of each corpus that a lineage names. Raises LineageError where there is none, or no
-    longer.
-    """
+    """The training text of each corpus of a lineage. Raises LineageError where there is none now."""
     if not lineage.get("assets"):
         raise LineageError("its run has no lineage, since no recipe planned it: nobody knows its documents")
     named = map(Key.from_path, lineage["assets"])

@@ -38,9 +38,7 @@ class Training:
         return TrainingData(self.config.data, self.config.training, self.run / "packing")
 
     def steps(self, corpus: str, begin: int, end: int, until_step: int) -> np.ndarray:
-        """The step of each time that the run read a window with any of the tokens `begin` to `end` - 1 of a
-        corpus, int64 [readings].
-        """
+        """The steps that read any of a corpus's tokens `begin` to `end` - 1, int64 [readings]."""
         if corpus not in self.data.order.names:
             return np.zeros(0, np.int64)
         number, curriculum = self.data.order.names.index(corpus), self.config.training.curriculum
@@ -129,9 +127,7 @@ def readings(store: Store, documents: Collection[str]) -> Iterator[Reading]:
 
 
 def readings_of_each(store: Store, documents: Collection[str]) -> dict[str, list[Reading]]:
-    """The checkpoints that read each of a few documents, and those of which nobody can tell; without fates.
-    `documents`: ids of the store.
-    """
+    """The checkpoints that read each of `documents` (ids of the store), and those that cannot be told."""
     found: dict[str, list[Reading]] = {document: [] for document in documents}
     for reader, together in _readers_on_disk(store):
         steps = _steps_of_each(reader, documents)

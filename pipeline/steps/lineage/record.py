@@ -16,9 +16,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def of_recipe(store: Store, recipe: Recipe) -> dict[str, Any]:
-    """Recipe, code, and the version, parameters and counts of every stage of every corpus. Raises StoreError
-    when one has not been made.
-    """
+    """Recipe, code, and version, parameters, counts of all stages. Raises StoreError if one is missing."""
     versions = {key: store.current(key) for key in of_data(recipe)}
     return {
         "recipe": recipe.model_dump(mode="json", by_alias=True),

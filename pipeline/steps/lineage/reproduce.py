@@ -1,6 +1,4 @@
-"""A checkpoint -> what it takes to make it again: its recipe with everything pinned that can be, the hashes
-to compare with, the commands.
-"""
+"""A checkpoint -> what makes it again: its recipe with all pinned that can be, hashes, and commands."""
 
 import json
 import math
@@ -60,9 +58,7 @@ def write(store: Store, one: Checkpoint, out: Path, relative_to: Path) -> list[s
 def _written(
     store: Store, wanted: Sequence[Checkpoint], directory: Path, out: Path, relative_to: Path
 ) -> Iterator[str]:
-    """Fills `directory`, which will be `out`, for checkpoints of one run, the newest last. Yields the
-    commands.
-    """
+    """Fills `directory`, later `out`, for checkpoints of one run, the newest last. Yields the commands."""
     newest = wanted[-1]
     if newest.saved:
         _write_sums(newest, directory)
@@ -130,9 +126,7 @@ def _parent(store: Store, mean: Checkpoint, name: str) -> Checkpoint:
 
 
 def pinned(wanted: Sequence[Checkpoint], relative_to: Path) -> dict[str, Any]:
-    """The recipe at the corpora's own revisions, saving at the steps of the checkpoints and keeping what it
-    saves.
-    """
+    """The recipe at the corpora's revisions, which saves and keeps the steps of the checkpoints."""
     one = wanted[-1]
     base, *tuned = _lineages(one)
     recipe: dict[str, Any] = yaml.safe_load(yaml.safe_dump(base["recipe"]))
@@ -229,9 +223,7 @@ def _settled(store: Store, lineage: dict[str, Any], corpus: dict[str, Any], out:
 
 
 def _outlived_its_corpora(lineage: dict[str, Any]) -> bool:
-    """Whether the tokenizer is not what its recipe makes of the corpora: it was given, or trained on earlier
-    versions of them.
-    """
+    """Whether the tokenizer was given, or trained on other versions of the corpora than the recipe's."""
     assets = lineage["assets"]
     made_from = assets[keys.TOKENIZER]["inputs"]
     return any(

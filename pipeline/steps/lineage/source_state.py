@@ -39,9 +39,7 @@ class Observed:
 
 
 def observe(store: Store, recipe: Recipe, corpus: str) -> Observed:
-    """Looks at the source without reading its documents. Offline, a corpus that was read counts as unchanged.
-    Raises SourceError.
-    """
+    """Looks at the source, not its documents. Offline it counts as unchanged. Raises SourceError."""
     (raw,) = Raw.of(recipe, corpus)
     last = raw.work(store)
     made_from = last.manifest["inputs"]["source"] if isinstance(last, Version) else None
@@ -73,9 +71,7 @@ def observe_all(store: Store, recipe: Recipe) -> list[Observed]:
 
 
 def _ready(store: Store, recipe: Recipe, corpus: str) -> Sequence[Key]:
-    """The source of a corpus and all assets made of it alone, if the store has them for what was last
-    read.
-    """
+    """The source of a corpus and all assets made of it alone, if the store has them as last read."""
     source, *stages = made_of_one_corpus(recipe, corpus)
     try:
         for key in stages:

@@ -152,9 +152,7 @@ class Searcher:
         return Traced(round(covered, 4), sorted(spans.values(), key=lambda span: span.log_probability))
 
     def _runs(self, text: str, corpora: Sequence[str], least: int) -> list[tuple[int, int, list[list[int]]]]:
-        """The longest runs of a text that occur: characters from, up to, and the ids of each form; none
-        within another.
-        """
+        """The longest runs of a text that occur, none in another: characters from, to, ids of each form."""
         found = []
         for lead in LEADS:
             encoding = self._encoded(lead + text)

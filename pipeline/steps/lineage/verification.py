@@ -71,9 +71,7 @@ def stored(store: Store) -> list[Path]:
 
 
 def longest_unread(store: Store, minutes: float) -> Iterator[Path]:
-    """The directories of `stored`, first those that were not read for longest, until so many minutes are
-    over.
-    """
+    """The directories of `stored`, the longest unread ones first, until so many minutes are over."""
     end = time.monotonic() + 60 * minutes
     for path in sorted(stored(store), key=store.hashes.last_read):
         if time.monotonic() > end:

@@ -80,9 +80,7 @@ def check(losses: Array, of_seeds: Array, bigrams: float) -> None:
 
 
 def fitted(shares: Array, losses: Array, bootstraps: int, seed: int) -> Law:
-    """The law of [runs, corpora] shares and their losses, of five runs or more. Raises LawError without
-    lightgbm.
-    """
+    """The law of [runs, corpora] shares and losses, five or more. Raises LawError without lightgbm."""
     logs, random = np.log(losses), np.random.default_rng(seed)
     fits: dict[str, Fit] = {"log-linear": log_linear, "trees": trees}
     held_out = {name: _held_out(fit, shares, logs, seed) for name, fit in fits.items()}

@@ -1,6 +1,4 @@
-"""A tuned model beside the one that it goes on with: losses, answers to held-out conversations, and what is
-left of what the base knew.
-"""
+"""A tuned model beside the one it goes on with: losses, held-out answers, and what it still knows."""
 
 import json
 from collections import Counter
@@ -75,9 +73,7 @@ class Question:
 
 
 def judged(questions: Sequence[Question], answers: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What each answer is: `stops`, `form` (None where none is asked for, or telling takes too long) and
-    `right`, word for word.
-    """
+    """Per answer: `stops`, `form` (None if none is asked or telling takes too long), `right` by word."""
     texts = [answer["text"].strip() for answer in answers]
     fits = forms.fitting([(one.form, text) for one, text in zip(questions, texts, strict=True)])
     return [
@@ -87,9 +83,7 @@ def judged(questions: Sequence[Question], answers: Sequence[Mapping[str, Any]]) 
 
 
 def to_ask(store: Store, recipe: Recipe) -> tuple[list[Question], Counter[str]]:
-    """The first ASKED held-out conversations of each corpus, in the order of their ids; and how many of them
-    are not asked, by the reason.
-    """
+    """The first ASKED held-out conversations per corpus by id; how many are not asked, by the reason."""
     fraction, fits = recipe.shards.validation_fraction, fitting(store, recipe)
     found = [
         Question.of(text, metadata, name, fits)

@@ -235,9 +235,7 @@ def above_chance(scores: Scores) -> bool:
 
 
 def verdict(found: Mapping[str, Scores]) -> tuple[bool, str]:
-    """Whether a model is better than chance on any benchmark that has wrong answers, and the sentence that
-    says so.
-    """
+    """Whether a model beats chance on a benchmark with wrong answers, and the sentence that says so."""
     comparable = {name: scores for name, scores in found.items() if scores["chance"] is not None}
     better = [name for name, scores in comparable.items() if above_chance(scores)]
     if not comparable:

@@ -22,9 +22,7 @@ LABELS = {
 
 
 def losses(tuning: Mapping[str, Any]) -> list[dict[str, str]]:
-    """A row for each figure, on the answers and on the text of the pretraining, with a column for each
-    model.
-    """
+    """A row per figure, on the answers and the text of the pretraining, with a column per model."""
     rows = []
     for place, on in PLACES.items():
         for name, label in LABELS.items():
@@ -42,9 +40,7 @@ def losses(tuning: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def kinds(tuning: Mapping[str, Any]) -> list[dict[str, str]]:
-    """A row for each kind of question: the shares of answers that stop, have the form that is asked for, and
-    are right word for word.
-    """
+    """A row per kind of question: the shares of answers that stop, have the form, and are right."""
     return [
         {name: _share(value) if isinstance(value, float) else str(value or "") for name, value in row.items()}
         for row in tuning["kinds"]

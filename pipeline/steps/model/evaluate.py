@@ -73,9 +73,7 @@ def _models(store: Store, recipe: Recipe, tuned: Path) -> dict[str, Path]:
 def _asked_both_ways(
     evaluation: EvaluationParams, models: Mapping[str, Path], precision: str
 ) -> dict[str, dict[str, Any]]:
-    """The scores of each benchmark: of each model as any other is asked, and after tuning through the
-    template.
-    """
+    """Each benchmark's scores: of each model asked as any is, and of a tuned one by the template."""
     asked = benchmark.named(evaluation.benchmarks)
     if not asked:
         return {}
@@ -110,9 +108,7 @@ class Evaluation(RecipeStage):
 
 
 def evaluate_checkpoint(store: Store, name: str) -> Version:
-    """Evaluates a checkpoint on the held-out text of its run: `evaluation.json`. Raises CheckpointGoneError
-    and TrainerCommandError.
-    """
+    """Evaluates a checkpoint on held-out text. Raises CheckpointGoneError and TrainerCommandError."""
     checkpoint = checkpoint_path(store, name)
     weights = {"checkpoint": checkpoint_sha256(checkpoint)}
     settings = harness.imported(store, name)
@@ -165,9 +161,7 @@ def held_out_text(config: RunConfig) -> Iterator[bytes]:
 
 
 def compressed_bits_per_byte(text: Iterable[bytes]) -> tuple[int, dict[str, float]]:
-    """The size of `text` in bytes, and the bits per byte of general compressors on it: a model that needs
-    more has learnt little.
-    """
+    """The bytes of `text`, and the bits per byte of compressors: a model that needs more learnt little."""
     size = 0
     compressors: dict[str, lzma.LZMACompressor | bz2.BZ2Compressor] = {
         "xz -9": lzma.LZMACompressor(preset=9),

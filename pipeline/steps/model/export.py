@@ -1,6 +1,4 @@
-"""A finished run -> exported_model: a directory that `transformers` opens, with model card, pictures,
-lineage.
-"""
+"""A finished run -> exported_model: a directory for `transformers` with card, pictures, lineage."""
 
 import json
 import shutil
@@ -50,9 +48,7 @@ class ExportedModel(Stage):
 
 
 def export(store: Store) -> Version:
-    """Copies the Hugging Face files of the final checkpoint, prepares the tokenizer for prompts, and adds a
-    `README.md`.
-    """
+    """Copies the files of the final checkpoint, prepares the tokenizer for prompts, adds `README.md`."""
     model, evaluation = store.current(keys.PRETRAINED_MODEL), store.current(keys.EVALUATION)
     with store.making(ExportedModel().work(store)) as draft:
         if isinstance(draft, Version):
@@ -118,9 +114,7 @@ def _prepare_tokenizer(directory: Path, answers: bool) -> None:
 
 
 def _begin_texts_with(tokenizer: Tokenizer, begin: int) -> None:
-    """A template that was there already is replaced, since it may end a text, or begin it with another
-    token.
-    """
+    """Replaces a template that was there: it may end a text, or begin it with another token."""
     token = tokenizer.id_to_token(begin)
     template = processors.TemplateProcessing(
         single=[token, "$A"], pair=[token, "$A", f"{token}:1", "$B:1"], special_tokens=[(token, begin)]

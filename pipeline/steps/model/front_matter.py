@@ -53,9 +53,7 @@ def license_of(corpora: Iterable[Mapping[str, Any]]) -> list[str] | None:
 
 
 def languages(assets: Iterable[Mapping[str, Any]]) -> list[str] | None:
-    """The languages of the documents, but for those that the recipe rejects, the most frequent first; None if
-    they were not measured.
-    """
+    """The languages of documents that are not rejected, by frequency; None if they were not measured."""
     counts = Counter[str]()
     for one in assets:
         for key, version in one.items():

@@ -20,9 +20,7 @@ def of_lineage(lineage: Mapping[str, Any]) -> dict[str, dict[str, int]]:
 
 
 def left_of(corpora: Sequence[str], counts: Counts) -> dict[str, dict[str, int]]:
-    """For each corpus its documents and bytes of text after each stage and its tokens, named as in DOCUMENTS,
-    BYTES and TOKENS.
-    """
+    """Each corpus's documents and bytes after each stage and its tokens, as in DOCUMENTS, BYTES, TOKENS."""
     table = {}
     for name in corpora:
         raw, scrubbed, quality = (counts(stage(name)) for stage in (keys.raw, keys.scrubbed, keys.quality))

@@ -1,6 +1,4 @@
-"""The model card: what the model is, what it was made from, how well it does. Markdown with the hub's front
-matter.
-"""
+"""The model card: what the model is, is made from, and how good it is, with the hub's front matter."""
 
 import json
 import shlex
@@ -33,9 +31,7 @@ SOURCES = {
 
 
 def model_card(lineage: dict[str, Any], evaluation: Mapping[str, Any], effort: Effort | None = None) -> str:
-    """The text of README.md in an export. Everything comes from the lineage of the checkpoint, never from
-    what is in use now.
-    """
+    """The README.md of an export. All of it is from the checkpoint's lineage, never from what is in use."""
     recipe, done, funnel = lineage["recipe"], lineage["training"], of_lineage(lineage).items()
     sources = "\n".join(
         f"- {corpus['name']}: {', licence '.join(_source(lineage, corpus))}" for corpus in recipe["corpora"]
@@ -138,9 +134,7 @@ def base_lineage(lineage: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _base_paragraph(lineage: Mapping[str, Any]) -> str:
-    """The weights that training started from and, as far as is known, those that they came from in turn.
-    Empty for training from scratch.
-    """
+    """The weights that training started from and those before, as far as known. Empty from scratch."""
     sentences: list[str] = []
     at: Mapping[str, Any] | None = lineage
     while at is not None and (base := base_name(at)):

@@ -36,9 +36,7 @@ def stored(version: Version, split: str) -> ShardSet:
 
 
 def in_place(path: Path, splits: Sequence[str]) -> list[ShardSet]:
-    """The shards at `path`: a directory, with or without `train` and `validation` in it, or the name of one
-    shard. Raises ShardSetError.
-    """
+    """The shards at `path`, a directory (perhaps with `train`) or a shard's name. Raises ShardSetError."""
     prefix = path.with_suffix("") if path.suffix in (".bin", ".idx") else path
     if idx_path(prefix).is_file():
         return [ShardSet(str(prefix), "", (prefix,))]

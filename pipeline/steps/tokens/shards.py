@@ -160,9 +160,7 @@ def _decided(scrubbed: Version, dedup: Version) -> dict[str, Part]:
 
 
 def prefixes(version: Version, split: str) -> list[Path]:
-    """The shards of a split, to be opened now, in the order of the parts: each is this path with `.bin` and
-    `.idx`.
-    """
+    """The paths of a split's shards by part, to be opened now: add `.bin` and `.idx`."""
     found = named(version, split)
     version.store_files.fetch_all([path(prefix) for prefix in found for path in (bin_path, idx_path)])
     return found

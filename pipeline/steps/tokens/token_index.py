@@ -38,9 +38,7 @@ class TokenIndexError(PipelineError):
 
 @dataclass(frozen=True)
 class TokenIndex(CorpusStage):
-    """The index of the token shards of a corpus. No data is made from it, so the lineage of a checkpoint does
-    not have it.
-    """
+    """The index of a corpus's token shards. No lineage has it, since no data is made from it."""
 
     name = keys.TOKEN_INDEX
     version = VERSION

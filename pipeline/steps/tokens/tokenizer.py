@@ -1,6 +1,4 @@
-"""The kept text of all corpora -> a tokenizer, trained once and then frozen; or an existing one, frozen
-unchanged.
-"""
+"""The kept text of all corpora -> a tokenizer, trained once and frozen; or an existing one, frozen."""
 
 import json
 import logging
@@ -37,9 +35,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Frozen:
-    """A tokenizer in the store or in a directory: its content and hash, and the tokens that begin and end a
-    document.
-    """
+    """A tokenizer: its content and hash, and the tokens that begin and end a document."""
 
     tokenizer_json: str
     sha256: str
@@ -47,9 +43,7 @@ class Frozen:
 
 
 def frozen(directory: Path) -> Frozen:
-    """Reads a tokenizer. Raises TokenizerError when files are missing or do not name the begin and end of
-    text.
-    """
+    """Reads a tokenizer. Raises TokenizerError if files are missing or name no begin and end of text."""
     try:
         tokenizer, config = ((directory / name).read_text(encoding="utf-8") for name in (TOKENIZER, CONFIG))
     except OSError as error:

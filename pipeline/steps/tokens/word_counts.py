@@ -113,9 +113,7 @@ def _chosen(documents: pa.RecordBatch, validation_fraction: float, share: float)
 
 
 def sample(texts: Iterable[pa.Array], budget: int | None, counts: Counts) -> Iterator[pa.Array]:
-    """Yields the first texts that fit into `budget` bytes, or all, each cut to MAX_DOCUMENT_CHARS; counts
-    them.
-    """
+    """Yields and counts the first texts of `budget` bytes, or all, cut to MAX_DOCUMENT_CHARS."""
     for column in texts:
         cut = pc.utf8_slice_codeunits(column, 0, bpe.MAX_DOCUMENT_CHARS)
         used = np.cumsum(pc.binary_length(cut).to_numpy())

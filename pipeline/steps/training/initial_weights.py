@@ -1,6 +1,4 @@
-"""The pretrained weights that training starts from: their path on this machine, their identity, and the
-lineage of the model they belong to.
-"""
+"""The weights that training starts from: path on this machine, identity, and their model's lineage."""
 
 import json
 from pathlib import Path
@@ -28,9 +26,7 @@ def located(recipe: Recipe) -> TrainingConfig:
 
 
 def identity(store: Store, training: TrainingConfig) -> dict[str, Any] | None:
-    """The identity of the weights, independent of their path: the hash of their content, or repository and
-    revision. Raises WeightsError.
-    """
+    """The hash of the content of the weights, or repository and revision. Raises WeightsError."""
     source = training.pretrained
     if source is None:
         return None

@@ -34,9 +34,7 @@ class MergeError(PipelineError):
 
 
 def of_recipe(store: Store, recipe: Recipe, run: plan.Run, trained: Version) -> Version:
-    """The mean that the recipe asks for of a training that has ended, `trained`. Raises MergeError when
-    checkpoints are gone.
-    """
+    """The mean that the recipe asks for of an ended training. Raises MergeError if checkpoints are gone."""
     steps = run.config.training.averaged_steps
     saved = [RunDirectory(run.config.run_dir).checkpoints / f"step-{step:08d}" for step in steps]
     gone = [path for path in saved if not store.files.is_saved(path)]

@@ -78,9 +78,7 @@ def contributions(
     params: MixtureParams,
     training: TrainingConfig,
 ) -> list[Contribution]:
-    """One row for each corpus, also for one with nothing to train on, over all stages of the training. Raises
-    MixtureError.
-    """
+    """A row per corpus, even with nothing to train on, over all stages. Raises MixtureError."""
     tokens = {name: version.counts["train_tokens"] for name, version in shards.items()}
     nonempty = {name: size for name, size in tokens.items() if size}
     default = shares(nonempty, weights, params, training.max_tokens, training.is_steady)

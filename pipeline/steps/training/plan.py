@@ -93,9 +93,7 @@ def plan(store: Store, recipe: Recipe, name: str = "") -> Run:
 
 
 def _first_name(run_dir: Path) -> str:
-    """The name with which a training began, which it keeps when it goes on: trackers find its curves by it.
-    Empty if it has not begun.
-    """
+    """The name a training began with, which trackers know its curves by; empty if it has not begun."""
     try:
         return str(RunHistory(run_dir).config["name"])
     except (TrainerError, KeyError):
@@ -142,9 +140,7 @@ def with_length(store: Store, recipe: Recipe) -> Recipe:
 
 
 def resolved(store: Store, recipe: Recipe) -> TrainingConfig:
-    """The recipe's training with the path of its weights and, where it goes on with another recipe's model,
-    with its length.
-    """
+    """The recipe's training with its weights' path and, after another recipe's model, its length."""
     if recipe.tuning is None:
         return initial_weights.located(recipe)
     weights = result(store, store.current(keys.BASE_MODEL))["checkpoint"] / "hf"
@@ -287,9 +283,7 @@ def at_hand(store: Store, recipe: Recipe, run: Run) -> Iterator[Callable[[], Non
 
 
 def _fetch_shared_state(store: Store, run: Run) -> None:
-    """Brings the newest state of another run that this one can go on from, of which only the small files are
-    here.
-    """
+    """Brings the newest state of another run to go on from, of which only small files are here."""
     if any(history.path != run.config.run_dir and history.checkpoints() for history in run_histories(store)):
         found = run_trainer("states", str(run.config_path), threads=run.config.training.threads)
         for line in found.splitlines()[:1]:

@@ -118,9 +118,7 @@ def ignore_stop_signals() -> Iterator[None]:
 
 
 class ErrorOutput:
-    """The child writes to `file`. It is not a pipe, so that the child can write, and save, after this process
-    is gone.
-    """
+    """The child writes to `file`, no pipe: it can write, and save, after this process is gone."""
 
     def __init__(self) -> None:
         self.file = tempfile.TemporaryFile()  # noqa: SIM115, it is closed with this

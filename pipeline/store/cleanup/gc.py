@@ -170,9 +170,7 @@ def _versions(store: Versions) -> Iterator[Path]:
 
 
 def _referenced(store: Versions, gone: Sequence[Path]) -> set[Path]:
-    """The versions that recipes used last, and those in the lineage of a run, a checkpoint or an export that
-    is not `gone`.
-    """
+    """The versions recipes used last, and those in the lineage of runs and exports that are not `gone`."""
     referenced = {store.root / key / name for key, name in last_versions.recorded(store.files)}
     lineages = ("config.yaml", "checkpoints/*/lineage.json")
     patterns = [*(f"{RUNS}/*/{name}" for name in lineages), f"{keys.EXPORTED_MODEL}/[!.]*/lineage.json"]
@@ -201,9 +199,7 @@ def _assets(store: Versions, path: Path) -> set[Path]:
 
 
 def _freed(groups: Sequence[Sequence[Path]]) -> list[int]:
-    """Bytes that removing all directories frees, by group: files all of whose hard links are in them, each
-    counted once.
-    """
+    """Bytes that removing all frees, by group: of files with all hard links in them, counted once."""
     found = [
         (number, path.lstat())
         for number, directories in enumerate(groups)
@@ -222,9 +218,7 @@ def _freed(groups: Sequence[Sequence[Path]]) -> list[int]:
 
 
 def bytes_below(paths: Iterable[Path], counted: set[tuple[int, int]] | None = None) -> int:
-    """The size of all files below `paths`. A file with several names counts once, also over several calls
-    with the same `counted`.
-    """
+    """The size of all files below `paths`; each counts once over all calls with the same `counted`."""
     counted, total = set() if counted is None else counted, 0
     for path in paths:
         for file in [path] if path.is_file() else path.rglob("*"):

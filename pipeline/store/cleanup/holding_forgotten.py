@@ -27,9 +27,7 @@ UNFINISHED = (".*.partial", ".*.tmp", ".*.damaged-*")
 
 @dataclass(frozen=True)
 class Holding:
-    """What holds documents: versions, also of a run's evaluations and exports, and training runs. What is
-    `unfinished` may hold them.
-    """
+    """What holds documents: versions, with evaluations and exports, and runs. `unfinished` may hold them."""
 
     versions: list[Version]
     runs: list[TrainingRun]
@@ -88,9 +86,7 @@ def holding(store: Versions, among: Among, tokenizers: bool = False) -> Holding:
 
 
 def _trained_on(run: TrainingRun) -> Iterator[tuple[str, str]]:
-    """Key and data version of what a run was trained on, itself or through the weights it started from, or of
-    which it is a mean.
-    """
+    """Key and data version of what a run, the weights it started from, or those of a mean learnt from."""
     lineages: list[Mapping[str, Any]] = [run.lineage]
     while lineages:
         lineage = lineages.pop()

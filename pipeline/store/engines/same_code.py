@@ -1,6 +1,4 @@
-"""What decides the bytes that a machine writes: Python, source files, libraries. A node compares its own
-with those of the run.
-"""
+"""What decides the bytes a machine writes: Python, source files, libraries. Nodes compare theirs."""
 
 import hashlib
 import importlib.metadata

@@ -41,9 +41,7 @@ log = logging.getLogger("trainer")
 
 
 class Run(NamedTuple):
-    """Neighbouring tokens of the corpus in one piece; `begins` says whether they are the first of the
-    piece.
-    """
+    """Tokens of the corpus in one piece; `begins` says whether they are the first of the piece."""
 
     start: int
     length: int

@@ -72,9 +72,7 @@ class PackedRows:
         return self._starts[first : self._ends[row]], self._lengths[first : self._ends[row]]
 
     def numbered(self, rows: np.ndarray) -> np.ndarray:
-        """The numbers of the pieces of these `rows` in the order of the index, int64 [rows, most_pieces]; -1
-        is none.
-        """
+        """The pieces of these `rows` by the order of the index, int64 [rows, most_pieces]; -1 is none."""
         numbers = np.where(rows > 0, self._ends[rows - 1], 0)[:, None] + np.arange(self.most_pieces)
         return np.where(numbers < self._ends[rows][:, None], numbers, -1)
 

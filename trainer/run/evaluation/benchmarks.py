@@ -127,9 +127,7 @@ def benchmark(
 
 
 def _not_given_back(tokenizer: Any, items: Sequence[Question]) -> float:
-    """The share of the right continuations, in bytes, that their tokens do not give back. A space that comes
-    before is no loss.
-    """
+    """The share of right continuations' bytes that tokens do not give back, leading spaces apart."""
     texts = [item.continuations[item.gold] for item in items]
     ids = [one.ids for one in tokenizer.encode_batch(texts, add_special_tokens=False)]
     found = zip(texts, tokenizer.decode_batch(ids, skip_special_tokens=False), strict=True)
@@ -138,9 +136,7 @@ def _not_given_back(tokenizer: Any, items: Sequence[Question]) -> float:
 
 
 def _in_chat(form: ChatFormat, item: Question) -> Iterator[tuple[Tokens, Tokens]]:
-    """The requests of an item as a conversation. Behind messages an answer is complete: it ends as it was
-    learnt to.
-    """
+    """An item as a conversation. Behind messages an answer is complete: it ends as it was learnt to."""
     for context, continuation in zip(item.contexts, item.continuations, strict=True):
         if item.messages is None:
             yield form.prompt(context.strip()), form.text_ids(continuation.strip())

@@ -171,9 +171,7 @@ def complete(
 
 
 def written(model: Llama, directory: Path, samples: SamplesConfig, seed: int) -> list[dict[str, str]]:
-    """Completes each of samples.prompts with the tokenizer of an exported model's directory: `prompt` and
-    `text`.
-    """
+    """Completes samples.prompts with the tokenizer of an exported model: `prompt` and `text`."""
     config, tokenizer = hf.read_config(directory), load_tokenizer(directory)
     begin, end = (_token_id(directory, config, key) for key in ("bos_token_id", "eos_token_id"))
     texts = complete(model, tokenizer, begin, end, samples, seed)

@@ -20,9 +20,7 @@ def compiles(training: TrainingConfig, device: torch.device) -> bool:
 
 
 def check(training: TrainingConfig, device: torch.device) -> None:
-    """Raises TrainerError where Triton, which compiles for GPUs, cannot build its launchers: they are in C,
-    against Python's headers.
-    """
+    """Raises TrainerError where Triton cannot build its launchers, in C with Python's headers, for a GPU."""
     uses_flex = training.attention in ("auto", "flex") and masks_documents(training.document_masking, device)
     if device.type != "cuda" or not (compiles(training, device) or uses_flex):
         return
@@ -42,9 +40,7 @@ def check(training: TrainingConfig, device: torch.device) -> None:
 
 
 def compile_blocks(model: Llama, training: TrainingConfig, device: torch.device) -> None:
-    """Compiles each block, and on a GPU the loss: a CPU's has a form of its own. The names of the parameters
-    stay the same.
-    """
+    """Compiles each block, and on a GPU the loss: a CPU has its own. Parameters keep their names."""
     # Windows of each length are compiled separately; at torch's limit the run would fail half-way.
     torch._dynamo.config.recompile_limit += len({stage.seq_len for stage in training.curriculum.stages})
     if device.type == "cuda":

@@ -18,9 +18,7 @@ CGROUP = Path("/sys/fs/cgroup")
 
 
 def peak_flops(device: torch.device, precision: Precision) -> float:
-    """FLOP/s of matrix products on one device: from the data sheet for bf16 and fp16 on a known GPU, or else
-    measured.
-    """
+    """FLOP/s of matrix products on a device: for bf16 and fp16 of a known GPU by data sheet, or measured."""
     if device.type == "cuda" and precision in AUTOCAST and (name := known_gpu(device)):
         return GPUS[name].flops
     return _measured_flops(device, precision, torch.get_num_threads())
@@ -66,9 +64,7 @@ def peak_memory(device: torch.device) -> int:
 
 
 def free_memory(device: torch.device) -> int:
-    """The bytes that this process can still allocate: on the GPU, or its share of the host's memory within
-    the container's limit.
-    """
+    """The bytes this process can still allocate: on the GPU, or its share of the host's or container's."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     lines = Path("/proc/meminfo").read_text().splitlines()

@@ -86,9 +86,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def copies_with_averages(training: TrainingConfig) -> int:
-    """Copies of the weights in the optimizers' state while a checkpoint is made: their average, and those in
-    training.
-    """
+    """Copies of the weights in the optimizers' state during a save: the average and those in training."""
     return 2 if training.moving_average else 0
 
 

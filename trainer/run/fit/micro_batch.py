@@ -37,9 +37,7 @@ def fitting(footprint: Footprint, data_size: int, memory: int) -> list[int]:
 
 
 def divides(training: TrainingConfig, size: int, data_size: int) -> bool:
-    """Whether micro-batches of `size` windows fill the global batch of each stage, with as many as a pipeline
-    needs.
-    """
+    """Whether `size` windows fill each stage's global batch, in as many as a pipeline needs."""
     parallel = training.parallel
     for stage in training.curriculum.stages:
         number, rest = divmod(stage.global_batch_tokens, size * training.seq_len * data_size)

@@ -94,9 +94,7 @@ def _check_tokenizer(config: RunConfig) -> None:
 
 
 def _check_data(data: DataConfig, tokenizer: Tokenizer) -> None:
-    """Raises TrainerError when the vocabulary is not the tokenizer's, or when text that is trained on
-    validates.
-    """
+    """Raises TrainerError if the vocabulary is not the tokenizer's, or text that is trained on validates."""
     size = 1 + max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
     if data.vocab_size != size:
         raise TrainerError(

@@ -13,9 +13,7 @@ from trainer.system.errors import TrainerError, first_line
 
 
 def dry_run(session: Session) -> None:
-    """Computes and discards the gradients of one micro-batch: one for each process of a pipeline. Raises
-    TrainerError if that fails.
-    """
+    """Computes gradients of a micro-batch per process of a pipeline. Raises TrainerError if that fails."""
     rows = session.plan.data.batch(session.step, session.world.data_rank, session.world.data_size)
     micro_batch_size = session.training.micro_batch_tokens // (rows.shape[1] - 1)
     windows = torch.from_numpy(rows[: micro_batch_size * session.training.parallel.pp])

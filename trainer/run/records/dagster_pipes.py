@@ -77,9 +77,7 @@ def send_start(reporter: Reporter, session: Session, resumed: Path | None) -> No
 
 
 def send_checkpoint(reporter: Reporter, checkpoint: Path, session: Session) -> None:
-    """Reports a committed checkpoint. `data_version` identifies its weights, so that a repeated message is
-    recognised.
-    """
+    """Reports a committed checkpoint. A repeated message is recognised by `data_version`."""
     saved = state.read_state(checkpoint)
     evaluation = saved["evaluation"] or {}
     reporter.send(
@@ -96,9 +94,7 @@ def send_checkpoint(reporter: Reporter, checkpoint: Path, session: Session) -> N
 
 
 def send_again(reporter: Reporter, checkpoints: Path, session: Session) -> None:
-    """Reports the checkpoints up to this step, which Dagster may have missed; skips a damaged one, which the
-    run does not need.
-    """
+    """Reports checkpoints up to this step again, since Dagster may lack them; skips damaged ones."""
     for checkpoint in publish.existing(checkpoints):
         if publish.step_of(checkpoint) > session.step:
             break

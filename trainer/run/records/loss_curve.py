@@ -8,9 +8,7 @@ from trainer.system.history import RunHistory, bits_shown
 
 
 def draw_losses(run: RunHistory) -> None:
-    """Plots the losses of a run so far. The light line is each step, the dark one a running mean over about a
-    fortieth of the steps.
-    """
+    """Plots losses: a light line for each step, a dark one for a mean over a fortieth of the steps."""
     steps, validations = run.steps, run.validations
     if not steps:
         return

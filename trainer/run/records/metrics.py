@@ -1,6 +1,4 @@
-"""The metrics of a run: metrics.jsonl, which resuming and reports read; TensorBoard and other trackers, which
-people look at.
-"""
+"""A run's metrics: metrics.jsonl, for resuming and reports; TensorBoard and other trackers, for people."""
 
 import json
 import math

@@ -21,9 +21,7 @@ LISTED = 8
 
 
 def explain(session: Session, error: NotFiniteError, run_dir: Path) -> str:
-    """The message for the user. Writes `not-finite/step-<step>.json` and the batch to the run's directory. A
-    collective.
-    """
+    """The user's message. Writes `not-finite/step-<step>.json` and the batch. A collective."""
     session.model.zero_grad(set_to_none=True)
     # The same windows in every process, since a forward pass may need all of them.
     windows = torch.from_numpy(session.plan.data.batch(session.step, 0, 1))
