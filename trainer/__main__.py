@@ -10,8 +10,11 @@ import os
 import signal
 import sys
 import warnings
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from dataclasses import asdict
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import get_args
 
@@ -275,13 +278,6 @@ def _merge(arguments: list[str]) -> int:
     return 0
 
 
-def _plan(arguments: list[str]) -> int:
-    with terminal.doing(LOADING):
-        from trainer.tools.planner.cli import main
-
-    return main(arguments)
-
-
 def _answer(arguments: list[str]) -> int:
     parser = _parser("answer", "Print a model's answers as JSON, one line for each.")
     add = parser.add_argument
@@ -330,24 +326,23 @@ def _listed(line: str, number: int) -> list[str]:
     return found
 
 
-def _chat(arguments: list[str]) -> int:
+def _tool(module: str, arguments: list[str]) -> int:
     with terminal.doing(LOADING):
-        from trainer.tools.chat.terminal import main
+        tool = import_module(module)
+    return int(tool.main(arguments))
 
-    return main(arguments)
 
-
-COMMANDS = {
+COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "evaluate": _evaluate,
     "benchmark": _benchmark,
     "predict": _predict,
     "generate": _generate,
     "answer": _answer,
-    "chat": _chat,
+    "chat": partial(_tool, "trainer.tools.chat.terminal"),
     "check": _check,
     "merge": _merge,
     "states": _states,
-    "plan": _plan,
+    "plan": partial(_tool, "trainer.tools.planner.cli"),
     "several": _several,
 }
 

@@ -65,14 +65,12 @@ def _token_shards(workshop: PipelineResources, version: Version) -> dict[str, An
     }
 
 
-def _raw(_: PipelineResources, version: Version) -> dict[str, Any]:
-    if not breakdown(version.counts, UNREAD):
-        return {}
-    return {"keys of messages that are not read": breakdown_table(version.counts, UNREAD, "key")}
-
-
 MORE: dict[type[DataStage], Callable[[PipelineResources, Version], dict[str, Any]]] = {
-    Raw: _raw,
+    Raw: lambda _, version: (
+        {"keys of messages that are not read": breakdown_table(version.counts, UNREAD, "key")}
+        if breakdown(version.counts, UNREAD)
+        else {}
+    ),
     Quality: _quality,
     Contamination: lambda workshop, _: (
         {"action": searched.action} if (searched := workshop.recipe.decontamination) else {}

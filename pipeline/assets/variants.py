@@ -25,9 +25,11 @@ class VariantPartitions:
 
     def partitioned(self, assets: Sequence[Asset]) -> list[Asset]:
         """The assets of a job, or a part of them."""
+        stages = {kind.name for kind in self._stages}
         return [
             asset.map_asset_specs(lambda spec: spec.replace_attributes(partitions_def=self._partitions))
-            if isinstance(asset, dg.AssetsDefinition) and self._differs(asset)
+            if isinstance(asset, dg.AssetsDefinition)
+            and self._used.key(asset.key, self._section).stage in stages
             else asset
             for asset in assets
         ]
@@ -35,9 +37,6 @@ class VariantPartitions:
     def beside_the_model(self, spec: dg.AssetSpec) -> dg.AssetSpec:
         """An external asset with an entry for each variant, as every model has one."""
         return spec.replace_attributes(partitions_def=self._partitions) if self._stages else spec
-
-    def _differs(self, asset: Asset) -> bool:
-        return self._used.key(asset.key, self._section).stage in {kind.name for kind in self._stages}
 
 
 def tags(assets: Sequence[Asset]) -> dict[str, str]:

@@ -169,20 +169,16 @@ class RecipeSettings(Params):
     @model_validator(mode="after")
     def _named_corpora_are_known(self) -> Self:
         check_names(self.transforms, set())
-        for name in self.mixture.search.target or () if self.mixture.search else ():
-            if name in self.excluded:
-                raise ValueError(f"mixture.search.target: corpus {name!r} has `train: false`: leave it out")
-        named: dict[str, Iterable[str] | None] = {
-            f"transform {entry.name!r}": entry.corpora for entry in self.transforms
-        }
-        if self.mixture.search:
-            named["mixture.search.target"] = self.mixture.search.target
-        for side, names in self.quality_model or ():
-            named[f"quality_model.{side}"] = names
-        for place, names in named.items():
-            if unknown := [name for name in names or () if name not in self.corpus_names]:
+        target = (self.mixture.search and self.mixture.search.target) or ()
+        if name := next((name for name in target if name in self.excluded), None):
+            raise ValueError(f"mixture.search.target: corpus {name!r} has `train: false`: leave it out")
+        named: list[tuple[str, Iterable[str]]] = [("mixture.search.target", target)]
+        named += [(f"transform {entry.name!r}", entry.corpora or ()) for entry in self.transforms]
+        named += [(f"quality_model.{side}", names) for side, names in self.quality_model or ()]
+        for place, name in ((place, name) for place, names in named for name in names):
+            if name not in self.corpus_names:
                 known = ", ".join(self.corpus_names)
-                raise ValueError(f"{place}: unknown corpus {unknown[0]!r}; choose from {known}")
+                raise ValueError(f"{place}: unknown corpus {name!r}; choose from {known}")
         return self
 
     @model_validator(mode="after")

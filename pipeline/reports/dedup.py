@@ -26,15 +26,13 @@ SNIPPET = 160
 
 def report(store: Store, version: Version, corpora: Sequence[str]) -> dict[str, Any]:
     """`png`, and the `largest` clusters as rows. Made once for each version."""
-    made: dict[str, Any] = version.report(
-        "dedup", [REPORT, list(corpora)], lambda: _report(store, version, corpora)
-    )
+
+    def make() -> dict[str, Any]:
+        drawing = draw(similarities(version), between(version, corpora), corpora)
+        return {"png": as_text(drawing), "largest": largest(store, version)}
+
+    made: dict[str, Any] = version.report("dedup", [REPORT, list(corpora)], make)
     return made
-
-
-def _report(store: Store, version: Version, corpora: Sequence[str]) -> dict[str, Any]:
-    drawing = draw(similarities(version), between(version, corpora), corpora)
-    return {"png": as_text(drawing), "largest": largest(store, version)}
 
 
 def similarities(version: Version) -> np.ndarray:

@@ -162,13 +162,11 @@ def title(metadata: str | None, url: str | None) -> str | None:
 def _encoded(values: dict[str, object]) -> bytes | None:
     """The values as JSON. None if they are nested deeper than orjson encodes; it decodes deeper values."""
     try:
-        return orjson.dumps(values, default=_as_text)
+        return orjson.dumps(
+            values, default=lambda value: f"{len(value)} bytes" if isinstance(value, bytes) else str(value)
+        )
     except TypeError:
         return None
-
-
-def _as_text(value: object) -> str:
-    return f"{len(value)} bytes" if isinstance(value, bytes) else str(value)
 
 
 def _fitting(values: dict[str, object]) -> dict[str, object]:

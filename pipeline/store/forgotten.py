@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.store.files import Files, StoredFile
+from pipeline.store.files import Files
 from pipeline.store.fingerprint import combined, fingerprint
 from pipeline.store.keys import FORGOTTEN
 from pipeline.store.manifest import Part, Version
@@ -89,11 +89,8 @@ def names(version: Version, part: Part, among: Among) -> bool | None:
     ]
     columns = {file: sorted(ID_COLUMNS & set(pq.read_schema(file).names)) for file in files}
     with_ids = {file: names for file, names in columns.items() if names}
-    return any(_mentions(file, names, among) for file, names in with_ids.items()) if with_ids else None
-
-
-def _mentions(table: StoredFile, columns: list[str], among: Among) -> bool:
-    return any(among(column).any() for batch in batches(table, columns) for column in batch.columns)
+    found = (batch for file, names in with_ids.items() for batch in batches(file, names))
+    return any(among(column).any() for batch in found for column in batch.columns) if with_ids else None
 
 
 def hashed(document: str) -> str:

@@ -90,7 +90,8 @@ def merge(
             write_json(checkpoint / "lineage.json", of_main | merged)
             state = main.state | UNSHARED
             write_json(checkpoint / "state.json", state)  # which an evaluation of preferences reads
-            evaluation = _evaluated(checkpoint, config)
+            held_out = any(corpus.validation for corpus in config.data.corpora)
+            evaluation = evaluate_checkpoint(checkpoint, config) if held_out else None
             write_json(checkpoint / "state.json", state | {"evaluation": evaluation})
             _write_metrics(directory, main, evaluation)
 
@@ -134,13 +135,6 @@ def _read(checkpoints: Sequence[Path], weights: Sequence[float] | None) -> list[
                 "tuned model is merged with models that were tuned alike, not with its base"
             )
     return found
-
-
-def _evaluated(checkpoint: Path, config: RunConfig) -> dict[str, Any] | None:
-    """The scores on held-out text, None without any."""
-    if not any(corpus.validation for corpus in config.data.corpora):
-        return None
-    return evaluate_checkpoint(checkpoint, config)
 
 
 def _write_metrics(directory: RunDirectory, main: Parent, evaluation: dict[str, Any] | None) -> None:

@@ -44,13 +44,9 @@ def use_by_default() -> None:
 def show_activities() -> None:
     """`dagster job execute` shows what it does from now on. The UI shows what other processes do."""
     if "dagster" in Path(sys.argv[0]).parts[-2:] and "execute" in sys.argv:
-        terminal.say_through(_say)
+        terminal.say_through(lambda what: print(f"{time.strftime('%H:%M:%S')}  {what}", file=sys.stderr))
         terminal.begin("preparing the run")
         compiling.announce()
-
-
-def _say(what: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')}  {what}", file=sys.stderr)
 
 
 def keep_output_after_ctrl_c() -> None:
@@ -81,9 +77,8 @@ def _is_no_interrupt(record: logging.LogRecord) -> bool:
 
 
 def explain_on_exit() -> None:
-    """Prints an invalid recipe, invalid `-c` settings, a limit of the machine, or a signal that comes before
-    the first step, as one line without a stack trace. Dagster keeps such a signal until it is about to call
-    code of ours.
+    """Prints an invalid recipe or `-c` settings, a limit of the machine, or a signal before the first step as
+    one line without a stack trace. Dagster keeps such a signal until it is about to call our code.
     """
     usual = sys.excepthook
 

@@ -38,7 +38,8 @@ def no_text(schema: pa.Schema, columns: Columns) -> tuple[Reason, str] | None:
         return Reason.NO_TEXT, why
     for name in columns.text_columns if columns.format == "text" else ():
         kind = schema.field(name).type
-        if not (_is_text(kind) or (columns.text_template is not None and _is_number(kind))):
+        is_number = pt.is_integer(kind) or pt.is_floating(kind)
+        if not (_is_text(kind) or (columns.text_template is not None and is_number)):
             return Reason.TEXT_NOT_A_STRING, f"column {name!r} is of type {kind}"
     return None
 
@@ -120,10 +121,6 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(
         _is_string(value) or pt.is_binary(value) or pt.is_large_binary(value) or pt.is_binary_view(value)
     )
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pt.is_integer(kind) or pt.is_floating(kind))
 
 
 def _is_scalar(kind: pa.DataType) -> bool:

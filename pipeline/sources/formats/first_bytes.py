@@ -34,8 +34,9 @@ _ONE_LIST = re.compile(rb'^\s*"([^"]+)"\s*:\s*\[')
 
 def not_text(start: bytes, name: str, encoding: str) -> Refused | None:
     """Why a file of text, which begins with `start`, is none in `encoding`; None if it may be."""
+    is_ascii = start[:LOOKED_AT].isascii() and b"\0" not in start[:LOOKED_AT]
     for magic, (what, suffix) in COMPRESSED.items():
-        if start.startswith(magic) and not _is_ascii(start):
+        if start.startswith(magic) and not is_ascii:  # text may begin with `BZh`
             return Reason.UNSUPPORTED_FORMAT, f"the file holds {what} data: name it {name}{suffix}"
     for magic, why in OTHERS.items():
         if start.startswith(magic):
@@ -44,11 +45,6 @@ def not_text(start: bytes, name: str, encoding: str) -> Refused | None:
     if found and not codecs.lookup(encoding).name.startswith(found[:6]):
         return Reason.INVALID_UTF8, f"the file is in {found.upper()}: set `encoding: {found}`"
     return None
-
-
-def _is_ascii(start: bytes) -> bool:
-    """Text may begin with `BZh`."""
-    return start[:LOOKED_AT].isascii() and b"\0" not in start[:LOOKED_AT]
 
 
 def wide_encoding(start: bytes) -> str:

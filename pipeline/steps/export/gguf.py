@@ -6,7 +6,7 @@ export; llama.cpp's `llama-quantize` makes smaller files of it.
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -202,7 +202,9 @@ def _add_tokenizer(writer: "GGUFWriter", model: Path, config: Mapping[str, Any])
     writer.add_tokenizer_pre(pre_tokenizer)
     writer.add_token_list([token for token, _ in every])
     writer.add_token_types([kind for _, kind in every])
-    writer.add_token_merges(list(_merges(settings["model"]["merges"])))
+    # Older tokenizer.json have pairs separated by a space, newer ones lists.
+    merges = settings["model"]["merges"]
+    writer.add_token_merges([one if isinstance(one, str) else " ".join(one) for one in merges])
     writer.add_bos_token_id(config["bos_token_id"])
     writer.add_eos_token_id(config["eos_token_id"])
     # Every document of the training text began with it.
@@ -216,12 +218,6 @@ def _chat_template(model: Path) -> str | None:
     """How the model's conversations are written, in Jinja; None for a model that has not learnt any."""
     settings = json.loads((model / "tokenizer_config.json").read_text(encoding="utf-8"))
     return settings.get("chat_template")
-
-
-def _merges(merges: list[str] | list[list[str]]) -> Iterator[str]:
-    """Pairs separated by a space: older tokenizer.json have them so, newer ones as lists."""
-    for merge in merges:
-        yield merge if isinstance(merge, str) else " ".join(merge)
 
 
 def _pre_tokenizer(settings: Mapping[str, Any]) -> str:

@@ -73,7 +73,10 @@ def _written(
         for note in _settled(store, lineage, corpus, out)
     ]
     if _outlived_its_corpora(lineages[0]):
-        _copy_tokenizer(store, lineages[0], directory / "tokenizer")
+        made = store.root / lineages[0]["assets"][keys.TOKENIZER]["path"]
+        (directory / "tokenizer").mkdir()
+        for name in TOKENIZER_FILES:
+            shutil.copy(store.files.fetch(made / name), directory / "tokenizer" / name)
         recipe["tokenizer"] = {"from": "tokenizer"}
     if requests(store.files):  # what this store forgot is not read into another
         kept = shutil.ignore_patterns("certificate.*")
@@ -229,13 +232,6 @@ def _outlived_its_corpora(lineage: dict[str, Any]) -> bool:
     return any(
         key not in assets or assets[key]["data_version"] != version for key, version in made_from.items()
     )
-
-
-def _copy_tokenizer(store: Store, lineage: dict[str, Any], directory: Path) -> None:
-    made = store.root / lineage["assets"][keys.TOKENIZER]["path"]
-    directory.mkdir()
-    for name in TOKENIZER_FILES:
-        shutil.copy(store.files.fetch(made / name), directory / name)
 
 
 def _commands(one: Checkpoint, notes: list[str], out: Path, relative_to: Path) -> Iterator[str]:

@@ -41,7 +41,10 @@ def shares(
 
     Raises MixtureError when `max_epochs` of everything is less than `max_tokens`.
     """
-    sizes = {name: _steady(size) if steady else size for name, size in tokens.items()}
+    # `steady`: the nearest of eight sizes in each doubling, at most 4.5% off.
+    sizes = {
+        name: 2.0 ** (round(8 * math.log2(size)) / 8) if steady else size for name, size in tokens.items()
+    }
     wanted = {name: weights.get(name) or size ** (1 / params.temperature) for name, size in sizes.items()}
     if params.max_epochs is None:
         return _scaled(wanted, 1.0)
@@ -92,11 +95,6 @@ def contributions(
         documents = version.counts["train_documents"]
         rows.append(Contribution(name, documents, tokens[name], round(share, 4), round(epochs, 3)))
     return rows
-
-
-def _steady(tokens: int) -> float:
-    """The nearest of eight sizes in each doubling, at most 4.5% off."""
-    return 2.0 ** (round(8 * math.log2(tokens)) / 8)
 
 
 def _scaled(weights: Mapping[str, float], total: float) -> dict[str, float]:
