@@ -1,6 +1,7 @@
 """What a run that cannot start prints in the terminal."""
 
 import sys
+from collections.abc import Callable
 
 import dagster as dg
 import pytest
@@ -16,31 +17,31 @@ def wrapped(error: Exception) -> dg.DagsterUserCodeExecutionError:
     )
 
 
-@pytest.mark.parametrize("error", [RecipeError("say why"), wrapped(RecipeError("say why"))])
-def test_a_mistake_in_the_recipe_or_its_overrides_is_one_line(
-    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
-    explain_on_exit()
-    sys.excepthook(type(error), error, None)
-    assert capsys.readouterr().err == "error: say why\n"
+STOPPED = "stopped: what is complete is kept, run the job again to resume\n"
 
 
-def test_a_signal_before_the_first_step_is_one_line(
+@pytest.fixture
+def said(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+) -> Callable[[BaseException], str]:
+    """What Python says of an error that ends it."""
     monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
     explain_on_exit()
-    error = dg.DagsterExecutionInterruptedError()
-    sys.excepthook(type(error), error, None)
-    assert capsys.readouterr().err == "stopped: what is complete is kept, run the job again to resume\n"
+
+    def raised(error: BaseException) -> str:
+        sys.excepthook(type(error), error, None)
+        return capsys.readouterr().err
+
+    return raised
 
 
-def test_any_other_error_keeps_its_stack(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_mistake_or_a_signal_before_the_first_step_is_one_line(
+    said: Callable[[BaseException], str],
 ) -> None:
-    monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
-    explain_on_exit()
-    error = wrapped(KeyError("ours"))
-    sys.excepthook(type(error), error, None)
-    assert "DagsterResourceFunctionError: Error executing resource_fn" in capsys.readouterr().err
+    for mistake in (RecipeError("say why"), wrapped(RecipeError("say why"))):
+        assert said(mistake) == "error: say why\n"
+    assert said(dg.DagsterExecutionInterruptedError()) == STOPPED
+
+
+def test_any_other_error_keeps_its_stack(said: Callable[[BaseException], str]) -> None:
+    assert "DagsterResourceFunctionError: Error executing resource_fn" in said(wrapped(KeyError("ours")))

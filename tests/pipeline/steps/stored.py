@@ -1,16 +1,20 @@
 """Corpora put into a store as scrubbing and quality would leave them, in parts of the test's choosing."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
 
 import pyarrow as pa
+import pytest
 
 from pipeline.steps.corpus.decontamination import VERDICTS_SCHEMA
 from pipeline.store.draft import Draft
 from pipeline.store.fingerprint import combined
 from pipeline.store.keys import Key
-from pipeline.store.manifest import Part
+from pipeline.store.manifest import Part, Version
 from pipeline.store.params import DOCUMENT_SCHEMA
 from pipeline.store.parquet import PartWriter
+from pipeline.store.parts import PartTask
 from pipeline.store.store import Store
 from pipeline.store.work import Work
 
@@ -18,12 +22,27 @@ TEXT_SCHEMA = pa.schema([DOCUMENT_SCHEMA.field("id"), DOCUMENT_SCHEMA.field("tex
 Texts = Mapping[str, str]  # by id
 
 
+def indexed_parts(monkeypatch: pytest.MonkeyPatch, indexing: ModuleType) -> list[str]:
+    """The parts that this process indexes from now on."""
+    found: list[str] = []
+    index_part = indexing.index_part
+
+    def making(task: PartTask, directory: Path) -> Part:
+        found.append(task.name)
+        return index_part(task, directory)
+
+    monkeypatch.setattr(indexing, "index_part", making)
+    return found
+
+
+def contents(version: Version) -> list[bytes]:
+    return [path.read_bytes() for path in version.opened()]
+
+
 def put(
     store: Store, corpus: str, parts: Mapping[str, Texts], batch_rows: int = 3, rejected: Sequence[str] = ()
 ) -> None:
-    """The documents of each part, a few to a row group, all of which quality keeps but for the `rejected`
-    ids.
-    """
+    """The documents of each part, a few to a row group; quality keeps all but the `rejected` ids."""
     for stage, table, schema in (
         ("scrubbed", "documents", TEXT_SCHEMA),
         ("quality", "verdicts", VERDICTS_SCHEMA),

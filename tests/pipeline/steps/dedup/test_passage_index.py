@@ -13,7 +13,7 @@ from pipeline.sources.files import FilesConfig
 from pipeline.stages.pii import PiiParams
 from pipeline.steps.dedup import passage_index
 from pipeline.steps.dedup.near import Match, Matcher
-from pipeline.steps.dedup.passage_index import index, index_part
+from pipeline.steps.dedup.passage_index import index
 from pipeline.store import keys
 from pipeline.store.cleanup import gc
 from pipeline.store.forgotten import Forgotten, hashed
@@ -27,6 +27,7 @@ from pipeline.store.work import Work
 from tests.corpora import CORPORA, needs_corpora
 from tests.pipeline.steps.corpora import ENGINE, TEXTS
 from tests.pipeline.steps.make import collect, scrub
+from tests.pipeline.steps.stored import indexed_parts
 
 NOTHING = Forgotten()
 
@@ -48,19 +49,7 @@ def matches(text: str, documents: Version, made: Version, forgotten: Forgotten =
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The parts that this process indexes."""
-    found: list[str] = []
-
-    def making(task: PartTask, directory: Path) -> Part:
-        found.append(task.name)
-        return index_part(task, directory)
-
-    monkeypatch.setattr(passage_index, "index_part", making)
-    return found
-
-
-def contents(version: Version) -> list[bytes]:
-    return [path.read_bytes() for path in version.opened()]
+    return indexed_parts(monkeypatch, passage_index)
 
 
 def test_a_new_file_of_a_corpus_adds_parts_and_leaves_the_others(tmp_path: Path, made: list[str]) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -26,21 +27,30 @@ CORPORA = {"first": TEXTS[:15], "second": [*TEXTS[15:30], TEXTS[2]]}
 
 @pytest.fixture(scope="package")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Path]:
-    """Two corpora, one document of which is in both, and a run on them that kept its last two of four
-    checkpoints.
-    """
+    """Two corpora that share a document, and a run on them that kept its last two of four checkpoints."""
     directory = tmp_path_factory.mktemp("trained")
     store = Store(directory / "store")
     for name, texts in CORPORA.items():
         prepare(store, directory / f"{name}.jsonl", texts)
+    return store, trained_on(
+        store, [{"name": name} for name in CORPORA], {"vocab_size": 300}, TRAINING | QUICK
+    )
+
+
+def trained_on(
+    store: Store, corpora: list[dict[str, Any]], tokens: dict[str, Any], training: dict[str, Any]
+) -> Path:
+    """The directory of a finished run of a recipe that is written beside the store, on what was prepared."""
+    directory = store.root.parent
     settings = {
         "name": "mine",
         "corpora": [
-            {"name": name, "source": {"kind": "files", "paths": [f"{name}.jsonl"]}} for name in CORPORA
+            {**corpus, "source": {"kind": "files", "paths": [f"{corpus['name']}.jsonl"]}}
+            for corpus in corpora
         ],
-        "tokenizer": {"vocab_size": 300},
+        "tokenizer": tokens,
         "shards": {"validation_fraction": 0.2},
-        "training": TRAINING | QUICK,
+        "training": training,
         **SETTINGS,
     }
     (directory / "recipe.yaml").write_text(yaml.safe_dump(settings))
@@ -51,7 +61,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Path]:
     )
     for name in recipe.corpus_names:
         tokenize(store, ENGINE, name, recipe.shards)
-    return store, train(store, recipe)
+    return train(store, recipe)
 
 
 def train(store: Store, recipe: Recipe) -> Path:

@@ -5,19 +5,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from pipeline.cli import main
-from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
+from pipeline.recipe.loading import RECIPE_VARIABLE
 from pipeline.steps.lineage.checkpoints import read
 from pipeline.steps.lineage.readers import readers
 from pipeline.steps.lineage.trace import Searcher
 from pipeline.steps.model.recital import memory
 from pipeline.store.store import Store
 from tests.integration.project import TRAINING
-from tests.pipeline.steps.corpora import ENGINE, SETTINGS, TEXTS, prepare
-from tests.pipeline.steps.lineage.conftest import QUICK, train
-from tests.pipeline.steps.make import deduplicate, tokenize, tokenizer
+from tests.pipeline.steps.corpora import ENGINE, TEXTS, prepare
+from tests.pipeline.steps.lineage.conftest import QUICK, trained_on
 from trainer.system.history import STORE_VARIABLE
 
 MODEL = {"n_layers": 2, "d_model": 128, "n_heads": 4, "n_kv_heads": 4, "d_ff": 352, "qk_norm": False}
@@ -41,26 +39,9 @@ def recited(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Path]:
     store = Store(directory / "store")
     prepare(store, directory / "planted.jsonl", [TEXTS[0][:1100]], ["the-planted-one"])
     prepare(store, directory / "rest.jsonl", TEXTS[1:30])
-    settings = {
-        "name": "mine",
-        "corpora": [
-            {"name": name, "source": {"kind": "files", "paths": [f"{name}.jsonl"]}, "weight": weight}
-            for name, weight in (("planted", 2.0), ("rest", 1.0))
-        ],
-        "tokenizer": {"vocab_size": 400},
-        "shards": {"validation_fraction": 0.2},
-        "training": TRAINING | QUICK | LONG,
-        **SETTINGS,
-    }
-    (directory / "recipe.yaml").write_text(yaml.safe_dump(settings))
-    recipe = load_recipe(directory / "recipe.yaml")
-    deduplicate(store, ENGINE, recipe.corpus_names, recipe.dedup)
-    tokenizer(
-        store, ENGINE, recipe.name, recipe.corpus_names, recipe.tokenizer, recipe.shards.validation_fraction
-    )
-    for name in recipe.corpus_names:
-        tokenize(store, ENGINE, name, recipe.shards)
-    return store, train(store, recipe) / "checkpoints" / "step-00000600"
+    corpora = [{"name": "planted", "weight": 2.0}, {"name": "rest", "weight": 1.0}]
+    run = trained_on(store, corpora, {"vocab_size": 400}, TRAINING | QUICK | LONG)
+    return store, run / "checkpoints" / "step-00000600"
 
 
 @pytest.mark.slow

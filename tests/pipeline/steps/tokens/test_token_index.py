@@ -19,17 +19,17 @@ from pipeline.sources.files import FilesConfig
 from pipeline.stages.bpe import TokenizerParams
 from pipeline.stages.dedup import DedupParams
 from pipeline.steps.tokens import token_index
-from pipeline.steps.tokens.token_index import TokenIndexError, index_part, of_shards
+from pipeline.steps.tokens.token_index import TokenIndexError, of_shards
 from pipeline.steps.tokens.token_search import TokenSearch
 from pipeline.store.cleanup import gc
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.last_versions import LastVersions, RecipeName
-from pipeline.store.manifest import Part, Version
-from pipeline.store.parts import PartTask
+from pipeline.store.manifest import Version
 from pipeline.store.store import Store
 from tests.integration.project import until
 from tests.pipeline.steps.corpora import TEXTS
 from tests.pipeline.steps.make import deduplicate, tokenize, tokenizer, up_to_quality
+from tests.pipeline.steps.stored import contents, indexed_parts
 from tests.pipeline.steps.tokens.stored_shards import counted, cut, drawn, put_shards, runs_of
 
 ENGINE = LocalEngine(workers=1)
@@ -58,19 +58,7 @@ def test_a_thousand_runs_are_counted_and_placed_as_a_scan_finds_them(
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The parts that this process indexes."""
-    found: list[str] = []
-
-    def making(task: PartTask, directory: Path) -> Part:
-        found.append(task.name)
-        return index_part(task, directory)
-
-    monkeypatch.setattr(token_index, "index_part", making)
-    return found
-
-
-def contents(version: Version) -> list[bytes]:
-    return [path.read_bytes() for path in version.opened()]
+    return indexed_parts(monkeypatch, token_index)
 
 
 def test_only_parts_whose_train_shards_changed_are_indexed_again(tmp_path: Path, made: list[str]) -> None:
