@@ -53,9 +53,7 @@ def datatrove(sets: Sequence[ShardSet], out: Path) -> None:
 
 
 def llmc(sets: Sequence[ShardSet], out: Path) -> None:
-    """`tokens_train_000000.bin`, `tokens_val_000000.bin`, ...: a header of 256 int32, then the tokens, all
-    corpora end to end.
-    """
+    """`tokens_train_000000.bin`, `tokens_val_000000.bin`, ...: 256 int32, then tokens, corpora end to end."""
     for split, stream in _streams(sets):
         magic, version = LLMC_KINDS[_token_bytes(stream)]
         files = -(-stream.num_tokens // LLMC_FILE_TOKENS)
@@ -71,9 +69,7 @@ def llmc(sets: Sequence[ShardSet], out: Path) -> None:
 
 
 def nanogpt(sets: Sequence[ShardSet], out: Path) -> None:
-    """`train.bin` and `val.bin`: raw uint16 tokens, all corpora end to end. Raises ShardError for ids above
-    65,535.
-    """
+    """`train.bin` and `val.bin`: uint16 tokens, corpora end to end. Raises ShardError for larger ids."""
     for split, stream in _streams(sets):
         if _token_bytes(stream) != 2:
             raise ShardError(

@@ -36,9 +36,7 @@ OF_THE_CLUSTER = (b"ray::", b"/raylet/raylet", b"gcs_server")
 
 
 def stages(files: Path, address: str) -> dict[str, Any]:
-    """Takes the files to dedup: processor seconds, memory and the data version. Without an address, in local
-    processes.
-    """
+    """Dedups the files: processor seconds, memory, data version. Without an address, in local processes."""
     params = EngineParams(kind="ray", address=address, workers=WORKERS) if address else None
     engine = RayEngine(params) if params else LocalEngine(WORKERS)
     before = of_this_process() + (of_the_cluster() if address else 0)

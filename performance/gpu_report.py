@@ -174,9 +174,7 @@ def speed(size: str, contender: str, folder: Path, settings: Settings) -> dict[s
 def gather(
     wanted: list[Step], output: Path, command: Callable[[Step], list[str]], said: Callable[[str], object]
 ) -> Report:
-    """Runs the steps that report.json lacks, or that failed or were skipped before; keeps each result at
-    once.
-    """
+    """Runs the steps that report.json lacks, or that failed or were skipped; keeps each result at once."""
     path = output / REPORT
     report: Report = json.loads(path.read_text()) if path.exists() else {}
     for step in wanted:

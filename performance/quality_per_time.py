@@ -179,9 +179,7 @@ def ours(directory: Path, job: Job, data: DataConfig) -> Report:
 
 
 def configured(run_dir: Path, data: DataConfig, job: Job, changes: dict[str, Any]) -> Path:
-    """The configuration of a run over the whole steps in the job's tokens: the default recipe's settings with
-    these `changes`.
-    """
+    """A run over the whole steps in the job's tokens: the default recipe's settings with `changes`."""
     training = merged(_recipe().training.model_dump(mode="json"), changes)
     batch = training["global_batch_tokens"]
     tokens = job.tokens // batch * batch

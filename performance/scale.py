@@ -133,9 +133,7 @@ def _counted(function: Callable[..., Any], task: Any) -> tuple[Any, Counter[str]
 
 
 def keys_of(part: int, rows: np.ndarray, band: int, giant: int) -> np.ndarray:
-    """Keys of one band: those of the document that each is a copy of, or its own. Documents below `giant`
-    have one in common.
-    """
+    """Keys of one band: of the original of each copy, or its own. Documents below `giant` share one."""
     choices = np.random.default_rng([part])  # the same original in all bands
     copies = choices.random(len(rows)) < DUPLICATES
     original = np.where(copies, (choices.random(len(rows)) * (rows + 1)).astype(np.int64), rows)

@@ -156,9 +156,7 @@ def nanochat(config: Path, steps: int, clone: str, device: str) -> Report:
 
 
 def run_nanochat(config: RunConfig, steps: int, clone: str, device: str) -> Report:
-    """Trains in this process on the batches of `config`. In bf16 on a GPU, in fp32 on a CPU, by its own
-    choice.
-    """
+    """Trains on the batches of `config`. In bf16 on a GPU, in fp32 on a CPU, by its own choice."""
     sys.path.insert(0, clone)
     from nanochat.flash_attention import USE_FA3
     from nanochat.gpt import GPT, GPTConfig

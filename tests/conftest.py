@@ -1,6 +1,4 @@
-"""How the tests are shared out among processes (`pytest -n 2 --dist loadgroup`), which may be skipped, and
-what several use.
-"""
+"""How tests are shared out (`pytest -n 2 --dist loadgroup`), which may be skipped, what several use."""
 
 import json
 import threading

@@ -50,9 +50,7 @@ class Host:
 
 @contextmanager
 def network(count: int) -> Iterator[list[Host]]:
-    """`count` hosts, and this machine as one more at the address SUBNET.254. Skips where namespaces
-    cannot be made.
-    """
+    """`count` hosts, and this machine at SUBNET.254. Skips where namespaces cannot be made."""
     if os.geteuid() != 0 or shutil.which("ip") is None:
         pytest.skip("no network namespaces: they need root and iproute2")
     mark = f"gw{secrets.token_hex(3)}"  # a namespace outlives its name for a moment

@@ -47,9 +47,7 @@ def edited(text: str, generator: np.random.Generator) -> str:
 
 
 def with_duplicates(names: Sequence[str], megabytes: float) -> list[str]:
-    """The texts of these corpora in an order without meaning, and edited copies of random ones until they
-    make `megabytes`.
-    """
+    """The texts of these corpora, shuffled, and edited copies of random ones until they make `megabytes`."""
     generator = np.random.default_rng(0)
     found = list(pieces(names))
     size, originals = sum(len(text.encode()) for text in found), [text for text in found if len(text) > 400]
@@ -75,9 +73,7 @@ def parquet(texts: Sequence[str], folder: Path) -> Path:
 
 
 def stored(store: Store, corpus: str, texts: Sequence[str]) -> None:
-    """The texts as a corpus that quality keeps whole, in parts of PART_DOCUMENTS; those that were there
-    before are found again.
-    """
+    """The texts as a corpus that quality keeps whole, in parts of PART_DOCUMENTS; known ones are found."""
     for stage, table, schema in (
         ("scrubbed", "documents", TEXT_SCHEMA),
         ("quality", "verdicts", VERDICTS_SCHEMA),

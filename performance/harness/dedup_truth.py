@@ -29,9 +29,7 @@ def labelled(threshold: float) -> tuple[list[str], Similar]:
 
 
 def similar_pairs(texts: Sequence[str], params: DedupParams) -> Similar:
-    """All pairs at the threshold, without LSH: two such sets share one of their rarest (1 - threshold) |A| +
-    1 members.
-    """
+    """All pairs at the threshold without LSH: both sets share one of their rarest (1 - threshold) |A| + 1."""
     sets = shingle_sets(batch(texts), params)
     rows = [sets.hashes[start:end] for start, end in zip(sets.offsets[:-1], sets.offsets[1:], strict=True)]
     _, inverse, counts = np.unique(sets.hashes, return_inverse=True, return_counts=True)
@@ -55,9 +53,7 @@ def similar_pairs(texts: Sequence[str], params: DedupParams) -> Similar:
 def quality(
     removals: Mapping[str, Callable[[list[str]], set[int]]], texts: list[str], similar: Similar
 ) -> Report:
-    """Precision is the share of removals with a similar document kept, recall that of removable documents
-    removed.
-    """
+    """Precision: the share of removals with a similar document kept; recall: of removables, those removed."""
     return {name: _scores(remove(texts), similar) for name, remove in removals.items()}
 
 

@@ -20,9 +20,7 @@ NAME = "sample"
 
 
 def keep_all(store: Store, texts: Iterable[str], part_bytes: int) -> float:
-    """Publishes scrubbed documents, verdicts and dedup's decisions of a corpus `sample`; returns its
-    megabytes of text.
-    """
+    """Publishes documents, verdicts and decisions of a corpus `sample`; returns its megabytes of text."""
     stages = {
         f"corpora/{NAME}/scrubbed": ("documents", DOCUMENT_SCHEMA),
         f"corpora/{NAME}/quality": ("verdicts", KEEP_SCHEMA),

@@ -66,9 +66,7 @@ def size_of(found: Sequence[str]) -> float:
 
 
 def peak_megabytes() -> float:
-    """The most memory that this process has held. Not ru_maxrss, which a process inherits from the one that
-    started it.
-    """
+    """The most memory that this process has held. A process inherits ru_maxrss from its parent."""
     return (
         next(
             int(line.split()[1])
@@ -110,9 +108,7 @@ def measure(contenders: dict[str, Contender], clock: Callable[[], float] = time.
 
 
 def record(name: str, report: Report, libraries: Sequence[str]) -> None:
-    """Prints the report and keeps it as results/<name>.json with date, machine and the versions of what was
-    measured.
-    """
+    """Prints the report and keeps it as results/<name>.json with date, machine and versions."""
     report = {
         "date": datetime.date.today().isoformat(),
         "machine": machine(),

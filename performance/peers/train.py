@@ -157,9 +157,7 @@ def batch(work: Work, device: str) -> tuple[torch.Tensor, torch.Tensor]:
 
 @torch.no_grad()
 def validation_loss(model: nn.Module, path: Path, seq_len: int, device: str = "cpu", rows: int = 64) -> float:
-    """Nats per token over a whole file of tokens, in windows that do not overlap, each token once. `rows`:
-    windows at a time.
-    """
+    """Nats per token over a file of tokens, in disjoint windows, each token once. `rows`: at a time."""
     tokens = torch.from_numpy(np.fromfile(path, np.uint16).astype(np.int64)).to(device)
     whole = (len(tokens) - 1) // seq_len * seq_len
     total, at = 0.0, 0

@@ -95,9 +95,7 @@ def _always(value: Any) -> Callable[..., Any]:
 
 
 def _replace_reads() -> None:
-    """Reading a tensor's content is counted, and gives another number each time: what is compiled must not
-    depend on it.
-    """
+    """Reading content is counted, and gives another number each time: no compiled code may depend on it."""
     numbers = itertools.count(1)
     results = {
         "item": lambda tensor: float(next(numbers)),

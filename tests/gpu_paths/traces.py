@@ -1,6 +1,4 @@
-"""Traces of training on a pretended GPU, each in a process of its own: `traces.py NAME key=value ...` prints
-JSON.
-"""
+"""Traces of training on a pretended GPU, each in its process: `traces.py NAME key=value ...` prints JSON."""
 
 # ruff: noqa: I001 (the GPU is pretended before torch is imported)
 from tests.gpu_paths.pretended_gpu import pretend, synchronisations
@@ -180,9 +178,7 @@ def block(
 def loss(
     rows: str, d_model: str = "768", compiled: str = "true", z_loss: str = "0", capability: str = "90"
 ) -> dict[str, Any]:
-    """The bytes that the loss of so many tokens moves, forward and backward, and those of its softmax for
-    each logit.
-    """
+    """The bytes that a loss of so many tokens moves, both ways, and those of its softmax for each logit."""
     from tests.gpu_paths import generated_code
 
     with pretend(int(capability)):

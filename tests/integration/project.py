@@ -1,6 +1,4 @@
-"""A small but whole project on real text: a DAGSTER_HOME, a recipe, a corpus, and the verbatim command run on
-them.
-"""
+"""A small but whole project on real text: DAGSTER_HOME, a recipe, a corpus, the verbatim command."""
 
 import copy
 import json
@@ -274,9 +272,7 @@ def _hears_interrupts() -> None:
 
 
 def python_topics() -> list[dict[str, str]]:
-    """Some 80 chapters of Python's own language reference, with a near-duplicate, an exact one and an address
-    to find.
-    """
+    """80 chapters of Python's language reference, a near-duplicate, an exact one, an address to find."""
     documents = [{"id": name, "text": text} for name, text in sorted(topics.items())]
     documents.append({"id": "again", "text": documents[3]["text"]})
     documents.append({"id": "almost", "text": documents[5]["text"] + "\nOne more line at the end."})

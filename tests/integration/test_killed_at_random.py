@@ -1,6 +1,4 @@
-"""Twenty kills of the run, the trainer and the daemon: nothing is left running or half published, and the
-next run ends right.
-"""
+"""Twenty kills of run, trainer and daemon: nothing stays running or half published, the next run is right."""
 
 import os
 import random

@@ -40,9 +40,7 @@ def hashes(checkpoint: Checkpoint) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A model whose tokenizer has no control tokens: the section appends them, and an adapter has to learn
-    them.
-    """
+    """A model whose tokenizer lacks control tokens: the section appends them, an adapter learns them."""
     project = make_chat_project(tmp_path_factory.mktemp("pretrained"))
     del project.recipe["tokenizer"]["chat"]
     sections = project.recipe["post_training"]

@@ -1,6 +1,4 @@
-"""Variants that differ in a section of `post_training`: what they share is made once, and each has a model of
-its own.
-"""
+"""Variants that differ in a section of `post_training`: what they share is made once, models are not."""
 
 import json
 from pathlib import Path

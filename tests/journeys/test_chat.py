@@ -1,6 +1,4 @@
-"""A model is taught to answer and to prefer, by the jobs `sft` and `align`, with the same guarantees as the
-pretraining.
-"""
+"""A model is taught to answer and to prefer, by `sft` and `align`, with the pretraining's guarantees."""
 
 import json
 import re

@@ -1,6 +1,4 @@
-"""Our named profiles against the datatrove filters that they name, both on str.split() words, on real
-text.
-"""
+"""Our profiles against the datatrove filters that they name, both on str.split() words, on real text."""
 
 import io
 import json

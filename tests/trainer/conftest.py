@@ -1,6 +1,4 @@
-"""A small real corpus: a byte-level tokenizer, token shards, and the configuration of a run that takes a
-second.
-"""
+"""A small real corpus: a byte-level tokenizer, token shards, the configuration of a run of a second."""
 
 import hashlib
 import json

@@ -27,9 +27,7 @@ def calm(settings: dict[str, Any]) -> None:
 
 
 def poison(monkeypatch: pytest.MonkeyPatch, config: RunConfig, *batches: int) -> None:
-    """The samples that make up these batches (from 0) of the undisturbed order hold nothing but one
-    unknown token.
-    """
+    """The samples of these batches (from 0) of the undisturbed order hold only one unknown token."""
     monkeypatch.setattr(TrainingData, "batch", _poisoned(config, *batches))
 
 

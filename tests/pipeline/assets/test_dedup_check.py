@@ -1,6 +1,4 @@
-"""A dedup that removes more than expected stops the run before the tokenizer, and says which corpus or
-cluster.
-"""
+"""A dedup that removes more than expected stops the run before the tokenizer, and says where."""
 
 import re
 from pathlib import Path

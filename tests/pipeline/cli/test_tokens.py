@@ -24,9 +24,7 @@ TEXTS = [text for _, text in sorted(topics.items())][:40]
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Files of two formats, one of them with a broken line and an empty text; and a tokenizer made of
-    them.
-    """
+    """Files of two formats, one with a broken line and an empty text; and a tokenizer made of them."""
     directory = tmp_path_factory.mktemp("files")
     lines = [json.dumps({"id": f"j{number}", "text": text}) for number, text in enumerate(TEXTS[:20])]
     (directory / "a.jsonl").write_text(

@@ -15,9 +15,7 @@ from trainer.system.gpus import GPUS
 
 @dataclass(frozen=True)
 class Target:
-    """What a recipe says it is: parameters from and to, and its machine, `memory` bytes for each of
-    `processes`.
-    """
+    """What a recipe says it is: parameters from and to, and `memory` bytes for each of `processes`."""
 
     parameters: tuple[float, float]
     memory: int

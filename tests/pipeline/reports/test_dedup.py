@@ -1,6 +1,4 @@
-"""What the UI shows of dedup: the numbers are those of the tables, the clusters those that a person should
-look at.
-"""
+"""What the UI shows of dedup: numbers of the tables, clusters that a person should look at."""
 
 from pathlib import Path
 

@@ -1,6 +1,4 @@
-"""Random rows of conversations and preferences in all forms, as data sets have them: whole ones, marked ones,
-and broken ones.
-"""
+"""Random rows of conversations and preferences in all forms of data sets: whole, marked and broken."""
 
 import json
 import random

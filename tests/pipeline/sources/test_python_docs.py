@@ -1,6 +1,4 @@
-"""The corpora harvested from what is installed: the same every time, of text only, with nothing of the
-machine in them.
-"""
+"""The corpora harvested from installed packages: always the same, only text, nothing of the machine."""
 
 import functools
 import json

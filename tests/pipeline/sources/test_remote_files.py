@@ -1,6 +1,4 @@
-"""Files behind URLs: the same documents as from the disk, versions from what the store says, and connections
-that break.
-"""
+"""Files behind URLs: documents as from disk, versions from what the store says, broken connections."""
 
 import json
 import threading

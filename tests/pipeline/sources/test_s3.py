@@ -1,6 +1,4 @@
-"""A corpus on an S3 server of this machine: globs, versions by etag, credentials from the environment and
-nowhere else.
-"""
+"""A corpus on an S3 server of this machine: globs, versions by etag, credentials from the environment."""
 
 from collections.abc import Iterator
 

@@ -1,6 +1,4 @@
-"""The optional language filter: what it detects, what it rejects, and what it says of codes it does not
-know.
-"""
+"""The optional language filter: what it detects, what it rejects, and what it says of unknown codes."""
 
 import pyarrow as pa
 import pytest

@@ -1,6 +1,4 @@
-"""Killed and stopped again and again, also while it saves, or out of room on disk, a run ends in the same
-bytes as one left alone.
-"""
+"""Killed and stopped, while it saves too, or out of disk, a run ends in the bytes of one left alone."""
 
 import random
 import shutil

@@ -1,6 +1,4 @@
-"""Saving beside training: nothing is told before it is on disk, and what is written is the moment that was
-asked for.
-"""
+"""Saving beside training: nothing is told before it is on disk, and the moment asked for is written."""
 
 import errno
 import multiprocessing

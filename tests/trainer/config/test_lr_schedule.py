@@ -1,6 +1,4 @@
-"""The learning rate is a pure function of tokens: what it is at the first step, at each boundary and at
-the end.
-"""
+"""The learning rate is a pure function of tokens: at the first step, each boundary and the end."""
 
 import math
 from typing import Any

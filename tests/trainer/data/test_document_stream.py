@@ -1,6 +1,4 @@
-"""`packing: documents`: every token is predicted once an epoch, and a document that is removed or added
-changes nothing before it.
-"""
+"""`packing: documents`: each token once an epoch; a removed or added document changes nothing before it."""
 
 from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate

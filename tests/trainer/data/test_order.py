@@ -1,6 +1,4 @@
-"""The order of samples: each once an epoch, mixed as asked, the same from any position and on any number of
-processes.
-"""
+"""The order of samples: each once an epoch, mixed as asked, from any position, on any processes."""
 
 import hashlib
 import itertools

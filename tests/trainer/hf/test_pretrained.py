@@ -1,6 +1,4 @@
-"""Training goes on from weights that transformers wrote, and refuses those that it would compute
-otherwise.
-"""
+"""Training goes on from weights of transformers, and refuses those it would compute otherwise."""
 
 import json
 import os

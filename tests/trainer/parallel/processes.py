@@ -1,6 +1,4 @@
-"""Trainers in several processes that talk over gloo, as torchrun starts them, but without importing torch for
-each anew.
-"""
+"""Trainers in several processes that talk over gloo, as under torchrun, but with torch imported once."""
 
 import multiprocessing
 import os

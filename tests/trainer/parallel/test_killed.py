@@ -1,6 +1,4 @@
-"""A process that dies takes the others with it, and all go on from the newest checkpoint, without
-anyone's help.
-"""
+"""A process that dies takes the others with it, and all go on from the newest checkpoint by themselves."""
 
 import os
 import random

@@ -173,9 +173,7 @@ def changed(settings: dict[str, Any], runs: Path | None, **training: Any) -> dic
 def test_branches_go_on_at_once_from_a_run_that_is_still_trained(
     settings: dict[str, Any], tmp_path: Path
 ) -> None:
-    """Two branches, one of them started twice, while their trunk stands still and then goes on to retire what
-    they read.
-    """
+    """Two branches, one started twice, while their trunk stands still and then retires what they read."""
     wsd = {"kind": "wsd", "warmup_tokens": 2 * STEP, "decay_fraction": 0.25}
     settings["training"] |= {
         "max_tokens": 80 * STEP,

@@ -1,6 +1,4 @@
-"""One step: the same update however the batch is cut, the right rule for each parameter, padding that stays
-zero.
-"""
+"""One step: the same update however it is cut, the right rule for each parameter, padding stays zero."""
 
 import json
 import math

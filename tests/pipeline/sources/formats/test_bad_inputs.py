@@ -1,6 +1,4 @@
-"""Other people's collections of bad input: each case is set aside with its reason, each good neighbour
-arrives, counts are exact.
-"""
+"""Other people's bad input: each case is set aside with its reason, good neighbours arrive, counts fit."""
 
 import json
 import tarfile

@@ -1,6 +1,4 @@
-"""Web archives: pages as text, and what no page, a broken file or a page that never ends leaves of its
-neighbours.
-"""
+"""Web archives: pages as text, and what is left beside no page, a broken file or an endless page."""
 
 import gzip
 import json

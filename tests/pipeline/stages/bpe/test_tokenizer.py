@@ -1,6 +1,4 @@
-"""Byte-level BPE gives back every text, never a control id from inside one, and the same vocabulary and ids
-however fast.
-"""
+"""Byte-level BPE gives back every text, no control id from inside one, and the same ids however fast."""
 
 import json
 import tracemalloc

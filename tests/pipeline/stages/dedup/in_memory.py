@@ -79,9 +79,7 @@ def _sign(
 
 
 def _roots(signed: pa.Table, rows: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    """The smallest row of those that each document shares text or a band key with, directly or through
-    others.
-    """
+    """The smallest row that each document shares text or a band key with, directly or through others."""
     parents = np.arange(len(signed))
     exact = signed.column("exact").combine_chunks()
     unite(

@@ -85,9 +85,7 @@ def test_the_survivor_is_of_the_first_corpus_then_longer_then_of_the_lower_id():
 
 @st.composite
 def corpora(draw):
-    """Documents derived from one another by edits of up to a quarter of their words, exact copies and empty
-    ones among them.
-    """
+    """Documents made from others by edits of up to a quarter of their words, exact copies, empty ones."""
     texts = [draw(st.sampled_from([" ".join(words(seed, 60)) for seed in range(3)]))]
     for seed in range(draw(st.integers(3, 25))):
         source = texts[draw(st.integers(0, len(texts) - 1))].split() or words(seed, 60)
@@ -101,9 +99,7 @@ def corpora(draw):
 
 
 def decisions(documents: list[tuple[str, str, int]], cuts: list[int]) -> dict[str, dict]:
-    """The decisions for (id, text, priority) in the given order, split into batches at the cuts and where the
-    priority changes.
-    """
+    """The decisions for (id, text, priority), in batches split at the cuts and at another priority."""
     batches, priorities, start = [], [], 0
     for end in range(1, len(documents) + 1):
         if end == len(documents) or end in cuts or documents[end][2] != documents[start][2]:

@@ -1,6 +1,4 @@
-"""What a user of the quality stage relies on: verdicts with their reason, thresholds without a second
-measurement, bounded time.
-"""
+"""What users of quality rely on: verdicts with reasons, thresholds without measuring again, bounded time."""
 
 import ast
 import time

@@ -1,6 +1,4 @@
-"""Documents that quote an evaluation set are found part by part, removed with their evidence, or only
-reported.
-"""
+"""Documents that quote an evaluation set are found, removed with their evidence, or only reported."""
 
 import json
 from pathlib import Path

@@ -1,6 +1,4 @@
-"""From files to stored documents: what is unchanged is not read again, what is broken is named, nothing
-is lost.
-"""
+"""From files to stored documents: nothing unchanged is read again, what is broken is named, none lost."""
 
 import gzip
 import json

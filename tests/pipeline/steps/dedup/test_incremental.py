@@ -40,9 +40,7 @@ def words(seed: int, count: int) -> list[str]:
 
 
 def text(family: int, edit: int) -> str:
-    """One of a family of texts; by the size of their edits some are duplicates of one another, some only
-    neighbours.
-    """
+    """One of a family of texts; by the size of their edits some are duplicates, some only neighbours."""
     source = words(family, 60)
     start, count = 7 * edit % 50, edit % 9
     return " ".join([*source[:start], *words(1000 + edit, count), *source[start + count :]])
@@ -96,9 +94,7 @@ def content(version: Version) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module", autouse=True)
 def small_slices() -> Iterator[None]:
-    """Ranges of keys and of clusters, and pieces of clusters as small as these corpora, so that there are
-    several.
-    """
+    """Ranges of keys and clusters, and pieces, as small as these corpora, so that there are several."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(candidates, "RANGE_KEYS", 11)
         patch.setattr(components, "DOCUMENTS_TOGETHER", 11)

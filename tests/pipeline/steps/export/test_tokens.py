@@ -1,6 +1,4 @@
-"""Token shards in other programs' formats, read as those programs read them: a few lines each, and none
-of ours.
-"""
+"""Token shards in other programs' formats, read as those read them: a few lines each, none of ours."""
 
 import itertools
 import struct

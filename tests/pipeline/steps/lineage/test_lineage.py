@@ -1,6 +1,4 @@
-"""From a checkpoint back to everything that made it, and from a corpus or a document to the checkpoints that
-saw it.
-"""
+"""From a checkpoint back to all that made it, and from a corpus or document to checkpoints that saw it."""
 
 import json
 import platform

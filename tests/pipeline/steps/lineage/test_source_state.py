@@ -1,6 +1,4 @@
-"""How a corpus stands: its source as it was read, changed, changed and only half followed, or out of
-reach.
-"""
+"""How a corpus stands: its source as it was read, changed, half followed, or out of reach."""
 
 import json
 from pathlib import Path

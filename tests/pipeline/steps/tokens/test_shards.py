@@ -1,6 +1,4 @@
-"""Token shards of a corpus: whole documents, every one of them once, the same bytes however they were
-made.
-"""
+"""Token shards of a corpus: whole documents, each once, the same bytes however they were made."""
 
 import json
 import shutil

@@ -1,6 +1,4 @@
-"""Each corpus makes the share of the training that the recipe asks for, and text is not repeated more often
-than allowed.
-"""
+"""Each corpus makes its share of the training, and text is not repeated more often than allowed."""
 
 from pathlib import Path
 

@@ -1,6 +1,4 @@
-"""Nothing that is in use, or that a training run's lineage names, is ever removed; the rest is found and
-weighed.
-"""
+"""Nothing in use, or in the lineage of a run, is ever removed; the rest is found and weighed."""
 
 import json
 import os

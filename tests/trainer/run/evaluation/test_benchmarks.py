@@ -1,6 +1,4 @@
-"""A benchmark's log-likelihoods are those of transformers, whatever is computed once, and its scores are
-those of the definitions.
-"""
+"""A benchmark's log-likelihoods are those of transformers, and its scores those of the definitions."""
 
 import json
 import shutil

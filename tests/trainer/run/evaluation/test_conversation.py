@@ -1,6 +1,4 @@
-"""A conversation reads what the model was taught: the same tokens, each once, and no control token from a
-text.
-"""
+"""A conversation reads what the model was taught: each token once, no control token from a text."""
 
 import json
 from pathlib import Path

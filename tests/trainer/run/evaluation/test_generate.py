@@ -1,6 +1,4 @@
-"""Generation over a cache writes what the whole model would, stops where it should, and repeats itself for a
-seed.
-"""
+"""Generation over a cache writes what the whole model would, stops where it should, repeats for a seed."""
 
 from pathlib import Path
 from typing import Any
