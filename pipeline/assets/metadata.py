@@ -19,8 +19,7 @@ def materialized(
     bytes_on_disk: int | None = None,
 ) -> dg.MaterializeResult:
     """The result of a stage: rows, bytes, seconds and MB/s of the work that made this version, and whether
-    this run reused it. The checks in `checked` run last. `bytes_on_disk`: when more belongs to the version
-    than its own files.
+    this run reused it. `checked` runs last. `bytes_on_disk`: if more than its own files belongs to it.
     """
     counts = version.counts
     facts = dict(metadata)

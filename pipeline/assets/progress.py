@@ -47,9 +47,7 @@ def progress_spec(recipe: Recipe, used: UsedRecipe) -> dg.AssetSpec:
 
 
 class Progress:
-    """Adds entries while a run trains: a page shows the newest entry of its asset. They become rarer: about
-    100 in the first hour, 250 in a week, of a few kB each.
-    """
+    """Adds entries while a run trains, of a few kB: about 100 in the first hour, 250 in a week."""
 
     def __init__(self, context: dg.AssetExecutionContext, run: plan.Run, used: UsedRecipe = OWN):
         self._context, self._run, self._used = context, run, used

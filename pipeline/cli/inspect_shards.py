@@ -52,9 +52,7 @@ def run(options: argparse.Namespace) -> None:
 def _shard_sets(
     what: str | None, splits: Sequence[str], variant: str | None
 ) -> tuple[list[ShardSet], Tokenizer | None]:
-    """The shards of a corpus, of a path, or of all corpora, and their tokenizer. A corpus in the store takes
-    precedence over a path of the same name.
-    """
+    """The shards, and tokenizer, of a corpus (before a path of its name), of a path or of all corpora."""
     recipe, store = opened(variant)
     path = Path(what) if what is not None else None
     if path and what not in recipe.corpus_names:

@@ -20,9 +20,7 @@ class PluginError(PipelineError):
 
 
 def make_importable(directory: Path) -> None:
-    """Lets modules in `directory` be imported, here and in worker processes, which start with this search
-    path. Installed modules of the same name come first.
-    """
+    """Lets modules in `directory` be imported, here and in workers. Installed ones come first."""
     if str(directory) not in sys.path:
         sys.path.append(str(directory))
 

@@ -23,9 +23,7 @@ RECIPE_VARIABLE = "GROUNDWORK_RECIPE"
 
 
 def recipe_path(named: str | None = None) -> Path:
-    """The path of the recipe `named`, which is a path or the name of a shipped recipe. Without it, that of
-    GROUNDWORK_RECIPE or of the default recipe.
-    """
+    """The path of a recipe by path or shipped name; by default that of GROUNDWORK_RECIPE, or `default`."""
     named = named or os.environ.get(RECIPE_VARIABLE) or "default"
     shipped = RECIPES / f"{named}.yaml"
     return shipped if shipped.exists() else Path(named)

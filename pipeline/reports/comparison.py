@@ -222,9 +222,8 @@ def _is_readable(run: RunHistory) -> bool:
 def leaderboard(
     store: Store, histories: Sequence[RunHistory], recipes: Mapping[str, Recipe], ranks: Mapping[str, int]
 ) -> list[Outcome]:
-    """All runs of a store, of which these are the `histories`: first the variants of the recipe, by rank
-    and their seeds together, then the others, the newest first. All have the scores on all held-out
-    text, as far as they are known.
+    """All runs of a store, of which these are the `histories`: first the variants of the recipe, by rank and
+    their seeds together, then the others, the newest first; with scores on all held-out text if known.
     """
     scores = _evaluations(store)
     runs = {one.run: _with(scores.get(one.run), one) for one in training_runs(histories)}

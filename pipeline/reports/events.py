@@ -17,9 +17,8 @@ class EventsError(PipelineError):
 
 
 def forget(marks: Collection[str]) -> tuple[list[str], list[str]]:
-    """Deletes the Dagster runs whose events mention any of the marks, with their events and logs, and what is
-    known of the assets that one of them made last. Returns their ids, and those of runs that go on, which
-    stay.
+    """Deletes the Dagster runs whose events mention any of the marks, with their events, logs, and what one
+    of them made last of an asset. Returns their ids, and those of runs that go on, which stay.
     """
     # Without a dagster.yaml, Dagster keeps its events in `history`; without both, it never ran here.
     if not marks or not any((dagster_home() / name).exists() for name in ("dagster.yaml", "history")):

@@ -39,9 +39,8 @@ class NothingScoredError(DecideError):
 
 @dataclass(frozen=True)
 class Measure:
-    """A text, a benchmark or held-out answers that runs are compared on. `place` is the cluster of each
-    window, question or answer, int64, and `sizes` the bytes of each cluster, of a benchmark 1 for each
-    question.
+    """A text, a benchmark or held-out answers to compare runs on. `place`: the cluster of each window,
+    question or answer, int64; `sizes`: the bytes of each cluster, of a benchmark 1 for each question.
     """
 
     asked: Asked

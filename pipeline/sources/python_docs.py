@@ -55,9 +55,7 @@ class PythonDocsConfig(Packages):
 
 @dataclass(frozen=True)
 class PythonDocsSource:
-    """One unit per package, fingerprinted by its modules. `max_bytes` takes complete documents, of modules in
-    the order of the hashes of their names.
-    """
+    """A unit per package, by its modules. `max_bytes` takes whole documents, by hashes of module names."""
 
     corpus: str
     config: PythonDocsConfig

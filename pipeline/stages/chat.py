@@ -21,9 +21,7 @@ class ConversationError(PipelineError):
 
 
 class Messages(NamedTuple):
-    """The messages of some documents in order: the place of the role in ROLES, the content, the conversation
-    and the document of each, both counted from 0.
-    """
+    """Messages in order: place of the role in ROLES, content, numbers of conversation and document from 0."""
 
     roles: np.ndarray
     contents: pa.Array

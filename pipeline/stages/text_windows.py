@@ -41,9 +41,8 @@ def windows(text: str) -> Iterator[tuple[int, str]]:
 
 
 def drawn(documents: Iterable[pa.RecordBatch], max_bytes: int) -> tuple[pa.Table, dict[str, int]]:
-    """At least `max_bytes` of windows, in their order, and counts of all. A hash of document and place draws
-    them: of a text that grows, most windows stay. Documents have `id`, `source` and `text`. Memory is that
-    of `max_bytes`.
+    """At least `max_bytes` of windows in order, and counts of all. A hash of document and place draws them:
+    most stay when a text grows. Documents have `id`, `source` and `text`. Memory is that of `max_bytes`.
     """
     kept: list[tuple[int, int, str, str | None, int, str]] = []  # a heap: the largest hash first
     counts = dict.fromkeys(("documents", "text_bytes"), 0)

@@ -7,9 +7,8 @@ STEPS_BETWEEN = 50
 
 
 class GarbageCollection:
-    """Collects after every STEPS_BETWEEN-th step instead of whenever Python chooses, so that all processes
-    stop at the same step and none waits for another. What exists already is not searched again. Does nothing
-    unless `wanted`.
+    """Collects after every STEPS_BETWEEN-th step, so that all processes stop at the same step and none waits
+    for another. What exists already is not searched again. Does nothing unless `wanted`.
     """
 
     def __init__(self, wanted: bool) -> None:

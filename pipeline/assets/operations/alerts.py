@@ -57,8 +57,7 @@ def report_training(context: dg.RunStatusSensorContext, used: UsedRecipe) -> Non
 
 def _shown_name(run: dg.DagsterRun) -> str:
     """The job of a run, and the name that the run was given, or else its partition: a variant or a
-    checkpoint. A run without a job has a name of Dagster's that says nothing to a person, and gets another
-    one here.
+    checkpoint. A run without a job has a meaningless name of Dagster's, and gets another one here.
     """
     job = "a run of chosen assets" if run.job_name.startswith("__") else run.job_name
     of = run.tags.get("name") or run.tags.get("dagster/partition")

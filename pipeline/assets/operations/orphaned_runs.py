@@ -132,9 +132,7 @@ def _is_lost(record: dg.RunRecord) -> bool:
 
 
 def _started(number: int) -> str:
-    """When a process started: field 22 of /proc/<pid>/stat (proc(5)). The name before it may hold spaces and
-    brackets. Empty if there is no such process.
-    """
+    """When a process started: field 22 of /proc/<pid>/stat, behind a name in brackets. Empty if none."""
     try:
         state, *fields = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

@@ -128,9 +128,7 @@ class PipelineResources(dg.ConfigurableResource):
         return ExitStack()
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
-        """Raises for invalid settings before anything runs, frees the pools of runs that were killed, and
-        tags the run with what distinguishes it from others.
-        """
+        """Raises for invalid settings, frees the pools of killed runs, tags the run with what is its own."""
         instance, run = context.instance, context.run
         self._variant = self._variant_of(run)
         stored = instance.get_run_by_id(run.run_id) if instance and run else None

@@ -84,9 +84,8 @@ def nightly_schedule(assets: list[dg.AssetKey], used: UsedRecipe = OWN) -> dg.Sc
 
 
 def new_checkpoint_sensor(used: UsedRecipe = OWN) -> dg.SensorDefinition:
-    """Notes which checkpoints are on disk, and which runs wait for the GPU. Waits with evaluations while a
-    training run is in progress: it measures the validation loss itself, and its older checkpoints are about
-    to be deleted.
+    """Notes which checkpoints are on disk, and which runs wait for the GPU. Evaluations wait while a training
+    run is in progress: it measures the validation loss itself, and soon deletes its older checkpoints.
     """
     job = used.name("evaluate")
 

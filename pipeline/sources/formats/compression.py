@@ -86,9 +86,7 @@ def format_of(name: str) -> tuple[str, str]:
 
 
 def decompressed(file: SourceFile, codec: Codec) -> Iterator[bytes]:
-    """The content of a file in pieces of any size. Raises BrokenCompressionError after the last piece that is
-    verified, OSError when the file cannot be read.
-    """
+    """The content in pieces. Raises BrokenCompressionError after the last verified one, and OSError."""
     with file.open() as handle:
         members = _Members(handle, codec)
         while members.more():

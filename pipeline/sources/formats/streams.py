@@ -1,6 +1,4 @@
-"""The bytes of a file in blocks: decompressed, converted to UTF-8, read as a file. Damage is raised after all
-bytes that are verified were yielded.
-"""
+"""Blocks of a file, decompressed and in UTF-8. Damage is raised after all bytes that are verified."""
 
 import codecs
 import io

@@ -78,8 +78,7 @@ def says_no(value: object) -> bool:
 
 def refuse_unlearnable(row: Mapping[str, Any], answers: Iterable[int]) -> None:
     """Raises BadConversationError for a row that is marked as no example, or has what no text holds.
-    `answers`: the places of the assistant's messages, for a mark that is a list with an entry for each
-    message.
+    `answers`: the places of the assistant's messages, for marks that are lists with an entry per message.
     """
     if row.keys().isdisjoint(_DECIDING):
         return

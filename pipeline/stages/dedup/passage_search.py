@@ -43,9 +43,8 @@ class Band(Sequence[Any]):
 
 
 class PassageSearch:
-    """Parts of a corpus, open to be searched: of each the `values` of its passages, >u4 [n, NUM_PERM], and
-    their `orders`, as `sorted_bands` makes them. `containment`: the share of the shingles of a text (0 to 1)
-    that a passage should have.
+    """Parts of a corpus, open to be searched: the `values` of their passages, >u4 [n, NUM_PERM], and their
+    `orders`, as of `sorted_bands`. `containment`: the share of a text's shingles that a passage should have.
     """
 
     def __init__(self, parts: Sequence[tuple[np.ndarray, np.ndarray]], containment: float):

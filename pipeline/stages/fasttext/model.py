@@ -49,9 +49,7 @@ class Model:
 
 
 def read_model(path: Path) -> Model:
-    """Opens a model. The input matrix of a `.bin` stays on disk, shared by all processes; that of a `.ftz` is
-    expanded to float32. Raises ModelError.
-    """
+    """Opens a model: a `.bin`'s inputs stay on disk, shared; a `.ftz`'s become float32. Raises ModelError."""
     file = _File(path)
     if file.data[:4].tobytes() != MAGIC:
         raise ModelError(f"{path} is not a fastText model: name the `.bin` or `.ftz` file of a classifier")

@@ -107,9 +107,7 @@ class Raw(CorpusStage):
         return _inputs(open_source(self.corpus, self.source, store.hashes.sha256).units())["source"]
 
     def make(self, store: Store, engine: Engine) -> Version:
-        """Offline, the documents that were read last are used again. Raises SourceError when the source
-        cannot be listed, CorpusError when it holds no document.
-        """
+        """Offline it reuses what was read last. Raises SourceError, and CorpusError without a document."""
         if store.last_used(keys.scrubbed(self.corpus)) is None:
             compile_ahead.start()
         source = open_source(self.corpus, self.source, store.hashes.sha256)

@@ -79,9 +79,7 @@ class Quality(CorpusStage):
         return Work(self.key, version, settings, store.data_versions(self.inputs))
 
     def make(self, store: Store, engine: Engine) -> Version:
-        """Raises AllRejectedError when no document passes, and PluginError when a filter of the recipe cannot
-        be loaded or fails on more documents than allowed.
-        """
+        """Raises AllRejectedError without a kept document, and PluginError when a filter fails too often."""
         if self.params.language_file and self.params.languages:
             language.check(self.params.language_file, self.params.languages)
         tables = [(stage.make(store, engine), _table(stage)) for stage in self.measured]
@@ -115,9 +113,7 @@ def _table(stage: BatchStage) -> str:
 
 @dataclass(frozen=True)
 class Rejection:
-    """The documents of a corpus that are kept (`rule` is None) or that one rule rejects: their number, and
-    their shares of the documents and of the bytes of text.
-    """
+    """The documents that are kept (`rule` is None) or that a rule rejects: number and shares."""
 
     rule: str | None
     documents: int

@@ -15,9 +15,7 @@ ROWS_TOGETHER = 1 << 16
 
 
 class RejectsTable:
-    """Counts what is set aside and writes it, ROWS_TOGETHER rows at a time, so that any number of rejects
-    takes about 30 MB. `finish` writes the last rows.
-    """
+    """Counts and writes what is set aside, in 30 MB for any number. `finish` writes the last rows."""
 
     def __init__(self, write: Callable[[pa.RecordBatch], None]):
         self.counts: Counts = {"set_aside": 0}

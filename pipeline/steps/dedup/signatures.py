@@ -101,9 +101,8 @@ def sign(
     params: dedup.DedupParams,
     compared: bool = True,
 ) -> Version:
-    """Makes the table `signatures` (id, exact hash, length) and `runs`: the keys of the exact hash and of
-    each band, ascending, with their rows. If the documents are not `compared`, the table has only their ids
-    and the runs are empty.
+    """Makes the table `signatures` (id, exact hash, length) and `runs`: the keys of exact hash and bands,
+    ascending, with their rows. Of documents that are not `compared` it has the ids, and no runs.
     """
     work = sign_work(corpus, tables, params, compared)
     write = partial(_sign_part if compared else _list_part, params=params)

@@ -84,9 +84,7 @@ class Trained:
 
     @property
     def ancestors(self) -> list["Trained"]:
-        """The base, the base of the base and so on, as far as their lineage is known; and of a mean the
-        checkpoints of other trainings with theirs.
-        """
+        """The base, its base and so on, as far as known; of a mean, its checkpoints of other trainings."""
         others = [Trained(one["lineage"]) for one in self.merged if "lineage" in one]
         return [each for one in (self.base, *others) if one for each in (one, *one.ancestors)]
 
@@ -98,9 +96,7 @@ class Trained:
 
 @dataclass(frozen=True)
 class Checkpoint(Trained):
-    """A step of a run and its lineage. `saved`: whether the checkpoint is on disk; otherwise the lineage
-    follows from the configuration of the run.
-    """
+    """A step of a run and its lineage, from the run's config where it is not `saved` on disk."""
 
     run: Path
     step: int

@@ -31,9 +31,8 @@ class Earlier(NamedTuple):
 
 @dataclass(frozen=True)
 class Found:
-    """What some names stand for: `documents` that are not forgotten yet, and the `earlier` requests by which
-    all that a name stands for was forgotten. `held`: of these names, those whose documents raw text still
-    holds.
+    """What some names stand for: `documents` that are not forgotten yet, and the `earlier` requests that
+    forgot all that a name stands for. `held`: of these names, those whose documents raw text still holds.
     """
 
     documents: Documents

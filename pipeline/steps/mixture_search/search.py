@@ -177,9 +177,7 @@ def _train(config: RunConfig) -> dict[str, Any]:
 
 
 def found(store: Store, recipe: Recipe, version: Version) -> dict[str, Any]:
-    """The law that was fitted to the runs and what it proposes, computed once: the fields of `Law` but the
-    fits, and those of `Proposal`. Raises LawError.
-    """
+    """The fitted law and its proposal, computed once: fields of `Law` and `Proposal`. Raises LawError."""
     tokens, target = _tokens(store, recipe), settings(recipe).target
     planned = recipe.training.max_tokens
     limit = recipe.mixture.max_epochs

@@ -54,9 +54,7 @@ class Question:
         corpus: str,
         fits: Callable[[Sequence[Message]], int] = len,
     ) -> Self | str:
-        """What is asked of a document, or why nothing is: for its last answer that fits. `fits`: how many
-        messages of a conversation fit into the context.
-        """
+        """What is asked of a document, or why nothing is: for its last answer that fits (`fits` messages)."""
         said = chat.parsed(text)[0]
         answers = [place for place, (role, _) in enumerate(said) if role == "assistant" and place]
         if not answers:

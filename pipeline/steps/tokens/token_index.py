@@ -76,9 +76,7 @@ def work_of(shards: Version) -> Work:
 
 
 def of_shards(store: Store, engine: Engine, shards: Version) -> Version:
-    """The index of a version of token shards. A part is made again only when its train shards have changed.
-    Raises TokenIndexError when the disk is too full.
-    """
+    """The index of token shards, made again part by part as they change. Raises TokenIndexError."""
     work, tasks = work_of(shards), []
     for part in shards.parts:
         tables = sorted(table for table in part.files if table.startswith(f"{TRAIN}."))

@@ -15,9 +15,7 @@ REUSED = "reused_tokens"  # among the counts of a trained model: those that anot
 
 @dataclass(frozen=True)
 class Effort:
-    """What all attempts of a training took together. `usd` is None where the recipe names no price. Of the
-    `tokens`, another run had trained `reused`.
-    """
+    """What a training's attempts took. `usd`: None without a price. `reused` tokens: of another run."""
 
     tokens: int
     hours: float

@@ -113,9 +113,7 @@ def _ray_nodes() -> ModuleType:
 
 
 def run_trainer(*arguments: str, threads: int | None = None) -> str:
-    """The standard output of `python -m trainer ...`, also of a check that failed. Raises TrainerCommandError
-    with the last line of its standard error.
-    """
+    """The standard output of `python -m trainer ...`. Raises TrainerCommandError with its last error."""
     shared = _shared.get()
     with terminal.doing(f"running `python -m trainer {arguments[0]}`"):
         status, printed, errors = shared.run(arguments) if shared else _run_alone(arguments, threads)

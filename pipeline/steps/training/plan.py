@@ -67,9 +67,7 @@ class Run:
 
 
 def plan(store: Store, recipe: Recipe, name: str = "") -> Run:
-    """The run that the recipe describes on its shards, called `name` or as the recipe. Raises TrainingError
-    when there is nothing to train or validate on.
-    """
+    """The recipe's run on its shards, with its name or `name`. Raises TrainingError without any text."""
     recipe = with_length(store, recipe)
     tokenizer, shards = store.current(keys.TOKENIZER), _shards(store, recipe)
     work = training_work(store, recipe)
@@ -238,9 +236,7 @@ def _corpus_shards(version: Version, name: str, share: float) -> CorpusShards:
 
 
 def finish(store: Store, run: Run, checkpoint: Mapping[str, Any], seconds: float) -> Version:
-    """Publishes the finished run. `checkpoint`: what the trainer reported of its last checkpoint. `seconds`:
-    how long the trainer took in all its attempts.
-    """
+    """Publishes the finished run. `checkpoint`: the last one's message. `seconds`: of all attempts."""
     with store.making(run.work) as draft:
         if isinstance(draft, Version):
             return draft
@@ -270,9 +266,8 @@ def check(store: Store, recipe: Recipe) -> None:
 
 @contextmanager
 def at_hand(store: Store, recipe: Recipe, run: Run) -> Iterator[Callable[[], None]]:
-    """What the trainer reads is on this machine, what it saves is in the store in the end, wherever that is,
-    and nobody removes the run. Yields what raises ClaimLostError once another machine may train it. Raises
-    PipelineError.
+    """What the trainer reads is on this machine, what it saves is in the store in the end, and nobody removes
+    the run. Yields what raises ClaimLostError once another machine may train it. Raises PipelineError.
     """
     reads = [file for version in _read(store, recipe) for file in version.opened()]
     directory = run.config.run_dir

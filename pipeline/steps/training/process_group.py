@@ -1,6 +1,4 @@
-"""Runs a child process group that never outlives the step that started it. Its standard error is shown, and
-the last lines of it are kept to explain a failure.
-"""
+"""Runs child processes that never outlive the step. Their errors are shown and explain a failure."""
 
 import os
 import re

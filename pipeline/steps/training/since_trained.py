@@ -28,9 +28,7 @@ class OutdatedModelError(StoreError):
 
 
 def model(store: Store, recipe: Recipe) -> Version:
-    """The model that follows from the recipe. Raises OutdatedModelError where there is only one from before a
-    change, and StoreError where there is none.
-    """
+    """The recipe's model. Raises OutdatedModelError if only one from before a change exists; StoreError."""
     try:
         return store.current(keys.PRETRAINED_MODEL)
     except StoreError:

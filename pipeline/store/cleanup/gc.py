@@ -92,9 +92,7 @@ def retirable(store: Versions, limits: Limits, runs: Sequence[TrainingRun] | Non
 
 
 def remove(store: Versions, garbage: Iterable[Garbage]) -> list[Garbage]:
-    """Removes what is still garbage, and returns it. Raises GarbageError while a run prepares data, because
-    that run may use versions that nothing names yet.
-    """
+    """Removes what is still garbage; returns it. Raises GarbageError while a run prepares data."""
     with store.idle() as nobody_prepares:
         if not nobody_prepares:
             raise GarbageError(
@@ -234,9 +232,7 @@ def bytes_below(paths: Iterable[Path], counted: set[tuple[int, int]] | None = No
 
 
 def uses(store: Versions, limits: Limits = NO_LIMITS) -> list[Use]:
-    """What takes how much, and what `remove` would free: a row for each key of the data and for each training
-    run with all that belongs to it, the largest first.
-    """
+    """What takes how much and what `remove` would free, per key and per training run, largest first."""
     runs = training_runs(store)
     garbage = {path for item in find(store, limits, runs) for path in item.paths}
     counted: set[tuple[int, int]] = set()

@@ -30,9 +30,8 @@ IDLE_SECONDS = 24 * 3600.0
 
 @dataclass(frozen=True)
 class Limits:
-    """How many of the newest training runs stay of each recipe and each of its variants, and how many
-    checkpoints of each exported run; None: all. They hold for all recipes, or for one `recipe` with its
-    variants. What is `needed` stays.
+    """How many of the newest training runs of each recipe and variant stay, and how many checkpoints of each
+    exported run; None: all. They hold for all recipes, or for one `recipe`. What is `needed` stays.
     """
 
     runs: int | None = None

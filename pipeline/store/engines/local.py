@@ -256,9 +256,7 @@ def _begin_worker() -> None:
 
 
 def _end_with_parent() -> None:
-    """In a worker: leaves Ctrl-C to the parent and exits when the parent dies, however it died. Without this
-    the pool would wait for work for ever.
-    """
+    """In a worker: leaves Ctrl-C to the parent, and exits when it dies, or the pool would wait for ever."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
 

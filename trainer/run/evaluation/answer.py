@@ -18,9 +18,8 @@ from trainer.system.errors import TrainerError
 
 def answered(directory: Path, questions: Path, samples: SamplesConfig) -> Iterator[dict[str, Any]]:
     """The model's answer to each conversation of a file, JSON lines with `messages` of which the last is
-    answered: its `text`, whether it `stops`, and `unended` if it was cut off after `max_new_tokens`. A
-    conversation that fills the context is not answered: the text is empty, and `too_long` is true. Raises
-    TrainerError.
+    answered: `text`, whether it `stops`, and `unended` if it was cut off after `max_new_tokens`. A
+    conversation that fills the context gets an empty text, and `too_long`. Raises TrainerError.
     """
     asked = list(_conversations(questions))
     form = ChatFormat.of(directory)

@@ -24,10 +24,9 @@ SPEAKERS = set(ChatIds.model_fields) - {"end"}
 
 @dataclass(frozen=True)
 class Question:
-    """A question. `contexts` has one context for each continuation: mostly the same one, but Winogrande's
-    differ and its continuations are the same. `gold` is the number of the right continuation, from 0. Where
-    there are `messages`, role and content of each, a continuation is the answer to them, and there is no
-    context.
+    """A question. `contexts` has one for each continuation: mostly the same, but Winogrande's differ and its
+    continuations are the same. `gold`: the right continuation, from 0. Where there are `messages`, role and
+    content of each, a continuation answers them, and there is no context.
     """
 
     contexts: tuple[str, ...]

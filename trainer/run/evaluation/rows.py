@@ -19,9 +19,8 @@ from trainer.run.batch import Batch
 def predictions(
     checkpoint: Path, config: RunConfig, rows: np.ndarray, prompt: int
 ) -> Iterator[dict[str, float | int]]:
-    """For each of `rows`, windows int64 [rows, length] as `trainer.data.windows` describes them: the mean
-    `loss` in nats, and how many tokens after the first `prompt` the model `recites`: greedy decoding would
-    write them.
+    """For each of `rows`, windows int64 [rows, length] as in `trainer.data.windows`: the mean `loss` in nats,
+    and how many tokens after the first `prompt` the model `recites`: greedy decoding would write them.
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model, training = load_model(checkpoint / "hf", device), config.training

@@ -13,9 +13,8 @@ from trainer.system.durable import read_json_lines
 
 
 class MetricsLog:
-    """Appends to metrics.jsonl. For a resumed run it first truncates the file to `resumed_bytes`, its length
-    at the checkpoint. With `redraws`, TensorBoard gets the curves up to there again, as another run has
-    computed them.
+    """Appends to metrics.jsonl, which a resumed run first truncates to `resumed_bytes`, its length at the
+    checkpoint. With `redraws`, TensorBoard gets the curves up to there again, as another run computed them.
     """
 
     def __init__(
