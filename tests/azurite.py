@@ -11,12 +11,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from email.utils import formatdate
 from http.client import HTTPConnection
-from typing import Any
 
 import pytest
 
 from tests.integration.project import until
-from tests.s3_server import BUCKET
+from tests.s3_server import BUCKET, objects_of
 
 ACCOUNT = "devstoreaccount1"
 # Of the account that every Azurite has, as its documentation says.
@@ -37,12 +36,8 @@ class Azurite:
         return {f"AZURE_STORAGE_{name}": value for name, value in settings.items()}
 
     def keys(self, prefix: str = "") -> list[str]:
-        import obstore
-        from obstore.store import AzureStore
-
-        account: Any = {"account_name": ACCOUNT, "account_key": KEY, "endpoint": f"{self.endpoint}/{ACCOUNT}"}
-        there = AzureStore(BUCKET, client_options={"allow_http": True}, **account)
-        return sorted(found["path"] for found in obstore.list(there, prefix or None).collect())
+        listed = objects_of(self).list(prefix or None).collect()
+        return sorted(found["path"] for found in listed)
 
     def make_container(self) -> None:
         date = formatdate(usegmt=True)
@@ -67,7 +62,14 @@ def azurite() -> Iterator[Azurite]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    options = ["--blobPort", str(port), "--inMemoryPersistence", "--skipApiVersionCheck", "--silent"]
+    options = [
+        "--blobPort",
+        str(port),
+        "--inMemoryPersistence",
+        "--skipApiVersionCheck",
+        "--silent",
+        "--disableTelemetry",
+    ]
     process = subprocess.Popen([command, *options], stdout=subprocess.DEVNULL)
 
     def answers() -> bool:

@@ -40,6 +40,15 @@ class CloudServer(Protocol):
 Server = TypeVar("Server", bound=CloudServer)
 
 
+def objects_of(server: CloudServer) -> Any:
+    """The bucket of a server, as the library opens it."""
+    from obstore import store
+
+    opened = {"s3": store.S3Store, "gs": store.GCSStore, "az": store.AzureStore}[server.scheme]
+    options: Any = {"config": server.environment, "client_options": {"allow_http": True}}
+    return opened(BUCKET, **options)
+
+
 @dataclass(frozen=True)
 class S3:
     """`endpoint`: its address. There is one bucket."""

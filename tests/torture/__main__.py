@@ -11,6 +11,7 @@ import time
 import traceback
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +39,9 @@ SCENARIOS = {
         processes.jumping_clock,
         processes.interrupted_training,
         branches.branched,
-        services.bad_bucket,
         services.lost_node,
     )
-}
+} | {f"bad_bucket_{cloud}": partial(services.bad_bucket, cloud=cloud) for cloud in services.CLOUDS}
 Trial = dict[str, Any]
 
 

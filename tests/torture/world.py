@@ -27,7 +27,7 @@ import yaml
 from pipeline.recipe.loading import load_recipe
 from pipeline.steps.training.plan import plan
 from tests.integration.project import ROOT, TRAINING, Project, python_topics
-from tests.s3_server import S3
+from tests.s3_server import CloudServer
 
 SECONDS = 300  # after which a run hangs; compiling the kernels on a busy machine takes two minutes
 SAME, SENTENCE = "same bytes", "a sentence, then same bytes"
@@ -55,15 +55,15 @@ class FindingError(Exception):
 class World:
     """A project with sources in `place`, which a trial may disturb and `restore` puts back.
 
-    `faults`: kind and stage of each fault of this trial. `services`: what is stopped at the end. `bucket`: a
-    server whose bucket holds the store of the unchanged recipe, once a trial has needed one.
+    `faults`: kind and stage of each fault of this trial. `services`: what is stopped at the end. `buckets`: a
+    server for each cloud, whose bucket holds the store of the unchanged recipe, once a trial has needed one.
     """
 
     directory: Path
     references: dict[str, Content] = field(default_factory=dict)
     faults: list[tuple[str, str]] = field(default_factory=list)
     services: ExitStack = field(default_factory=ExitStack)
-    bucket: S3 | None = None
+    buckets: dict[str, CloudServer] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.place = self.directory / "place"
