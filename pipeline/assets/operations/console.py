@@ -125,5 +125,7 @@ def _message(record: logging.LogRecord, event: dg.DagsterEvent | None, original:
             return f"STOPPED: {failure.error.message.strip().partition(': ')[2]}"
         if failure.user_failure_data and failure.user_failure_data.description:
             return f"FAILED: {failure.user_failure_data.description}"
+        if failure.error and failure.error.cls_name == "DagsterAssetCheckFailedError":
+            return " ".join(["FAILED:", *failure.error.message.split()[1:]])  # the reason stands above
         return f"FAILED: {failure.error.to_string() if failure.error else original}"
     return original or record.getMessage()

@@ -1,12 +1,13 @@
 """What a run that cannot start prints in the terminal."""
 
+import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import dagster as dg
 import pytest
 
-from pipeline.assets.operations.console import explain_on_exit
+from pipeline.assets.operations.console import _message, explain_on_exit
 from pipeline.recipe.recipe import RecipeError
 
 
@@ -45,3 +46,15 @@ def test_a_mistake_or_a_signal_before_the_first_step_is_one_line(
 
 def test_any_other_error_keeps_its_stack(said: Callable[[BaseException], str]) -> None:
     assert "DagsterResourceFunctionError: Error executing resource_fn" in said(wrapped(KeyError("ours")))
+
+
+def test_a_failed_check_is_named_without_a_stack() -> None:
+    @dg.asset(check_specs=[dg.AssetCheckSpec("enough_is_kept", asset="quality", blocking=True)])
+    def quality() -> Iterator[dg.MaterializeResult]:
+        yield dg.MaterializeResult(check_results=[dg.AssetCheckResult(passed=False)])
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        run = dg.materialize([quality], instance=instance, raise_on_error=False)
+        failed = next(entry for entry in run.all_events if entry.is_step_failure)
+    said = _message(logging.makeLogRecord({}), failed, None)
+    assert said == "FAILED: 1 blocking asset check failed with ERROR severity: quality: enough_is_kept"
