@@ -125,18 +125,20 @@ def choose(folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0) -> 
     speed.look()
     budget = _budget(texts, chats, wishes, speed, spent + time.monotonic() - began)
     corpora = tuple(_reading(one, budget.share, wishes) for one in texts)
-    learnt = round(budget.kept * (1 - _fewest_held_out(corpora)))
+    conversations = [_reading(one, 1.0, wishes) for one in chats]
+    fewest = max(_fewest_held_out(corpora), _fewest_held_out(conversations) if chats else 0)
+    learnt = round(budget.kept * (1 - fewest))
     length = longest(learnt, budget.training, speed.of)
     speed.look(length.size, length.vocab_size)
     length = longest(learnt, budget.training, speed.of)
     tokens_per_second = speed.of(length.size, length.vocab_size)
-    chats = [one for one in chats if _fits(one, length.vocab_size)]
-    seq_len = _window(chats, length)
+    conversations = [one for one in conversations if _fits(one.found, length.vocab_size)]
+    seq_len = _window([one.found for one in conversations], length)
     chosen = Chosen(
         folder=folder,
         wishes=wishes,
         corpora=corpora,
-        conversations=tuple(_reading(one, 1.0, wishes) for one in chats),
+        conversations=tuple(conversations),
         tuning_epochs=0,
         budget=budget,
         length=length,
@@ -145,7 +147,7 @@ def choose(folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0) -> 
         tokens_per_second=tokens_per_second,
         speed_source=speed.source(length.size),
         program_seconds=speed.program_seconds,
-        validation_fraction=_held_out(corpora, budget, length),
+        validation_fraction=_held_out(fewest, budget, length),
         part_bytes=max(1_000_000, min(128_000_000, budget.text_bytes // 8)),
         left_out=tuple(left_out),
     )
@@ -215,9 +217,9 @@ def _fewest_held_out(corpora: Sequence[Reading]) -> float:
     return min(0.2, HELD_OUT_DOCUMENTS / max(1, sum(map(_documents, corpora))))
 
 
-def _held_out(corpora: Sequence[Reading], budget: Budget, length: Length) -> float:
+def _held_out(fewest: float, budget: Budget, length: Length) -> float:
     most = HELD_OUT_TOKENS * length.tokens * BYTES_A_TOKEN / max(budget.text_bytes, 1)
-    return round(max(min(MOST_HELD_OUT, most), _fewest_held_out(corpora)), 4)
+    return round(max(min(MOST_HELD_OUT, most), fewest), 4)
 
 
 def _check_kept(folder: Folder, texts: Sequence[Found], wishes: Wishes) -> None:

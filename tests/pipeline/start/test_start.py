@@ -204,6 +204,7 @@ def test_conversations_are_learnt_after_the_text_where_chat_is_asked_for(tmp_pat
     chosen = choose(judged(folder), Wishes(3600.0, chat=True), fixed_speed())
     long, short = (chosen.tuned_for(seconds, 1_000).tuning_epochs for seconds in (10_000, 2))
     assert 0.01 < short < 1 < long == MOST_TUNING_EPOCHS
+    assert recipe.shards.validation_fraction > 0.15  # so that some of the 20 conversations are held out
     # A few conversations take no more of the time than three passes over them.
     assert chosen.tuning_seconds(1_000) < 30 < chosen.tuning_seconds(10) < 3_600
     (folder / "chats.jsonl").unlink()
