@@ -144,7 +144,7 @@ def _suffix(name: str) -> str:
 
 
 def _sample(groups: dict[tuple[str, str], _Group], seconds: float) -> int:
-    """Samples files of all groups in turn, evenly over each, for so many seconds after the first of each.
+    """Samples files of all groups in turn, evenly over each, for so many seconds, at least one of each.
     Returns how many.
     """
     turns = {}
@@ -152,10 +152,8 @@ def _sample(groups: dict[tuple[str, str], _Group], seconds: float) -> int:
         names = list(group.files)
         every = max(1, len(names) / MOST_FILES)
         turns[key] = [names[int(place * every)] for place in range(min(len(names), MOST_FILES))]
-    number, until = 0, 0.0
+    number, until = 0, time.monotonic() + seconds
     for turn in range(MOST_FILES):
-        if turn == 1:
-            until = time.monotonic() + seconds
         for key, names in turns.items():
             if turn < len(names) and (turn == 0 or time.monotonic() < until):
                 group = groups[key]

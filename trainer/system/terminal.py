@@ -98,11 +98,6 @@ class Activity:
         self.what = f"{called} {stage}".rstrip() + f" · {what}"
         self._progress = share, facts, self.seconds_left, time.monotonic()
 
-    @property
-    def relayed(self) -> str:
-        """What it is and how far, for `take`."""
-        return json.dumps([_screen.stage, self.what, *self._progress[:3]])
-
     def line(self, columns: int, plain: bool, whole: tuple[float, float] | None = None) -> str:
         """The line, in so many columns at most; `plain`: in ASCII. With a `whole`, when that began and when
         it ends, the bar is of that.
@@ -120,7 +115,9 @@ class Activity:
         if whole:
             ends = max(whole[1], time.monotonic())
             what = f"{self.what} {share:.0%}" if share is not None else self.what
-            share, end = (time.monotonic() - whole[0]) / (ends - whole[0]), f"ends about {_at(ends)}"
+            then = time.localtime(time.time() + ends - time.monotonic())
+            share = (time.monotonic() - whole[0]) / (ends - whole[0])
+            end = f"ends about {time.strftime('%H:%M', then)}"
             beginning = [disp_trim(what, max(1, columns - len(end) - 2))]
 
         def text() -> str:
@@ -155,10 +152,6 @@ def _clock(seconds: float) -> str:
     minutes, second = divmod(int(seconds), 60)
     hours, minute = divmod(minutes, 60)
     return f"{hours}:{minute:02d}:{second:02d}" if hours else f"{minute}:{second:02d}"
-
-
-def _at(monotonic: float) -> str:
-    return time.strftime("%H:%M", time.localtime(time.time() + monotonic - time.monotonic()))
 
 
 class _Screen:
@@ -217,7 +210,9 @@ class _Screen:
     def paint(self) -> None:
         with self._lock:
             if self._activities and self.relay is not None:
-                os.write(self.relay, f"{self._activities[-1].relayed}\n".encode())
+                last = self._activities[-1]
+                relayed = json.dumps([self.stage, last.what, *last._progress[:3]])  # for `Activity.take`
+                os.write(self.relay, f"{relayed}\n".encode())
             elif self._activities and (
                 self._is_painted or time.monotonic() - self._since >= SHOWN_AFTER_SECONDS
             ):
