@@ -23,6 +23,7 @@ SMALLEST_PIECE, LARGEST_PIECE = 2_048, 65_536
 # The held-out text: its share of all at most, and how large it is beside the training, since scoring it takes
 # time, too.
 HELD_OUT_DOCUMENTS, MOST_HELD_OUT, HELD_OUT_TOKENS = 16, 0.04, 0.04
+HELD_OUT_CONVERSATIONS = 8  # fewer may be none, without which nothing is tuned
 # A conversation is learnt as a whole, in one window.
 LONGEST_WINDOW = 1_024
 FEW_ENTRIES = 1_024  # of a vocabulary, below which tokens are hardly longer than a byte
@@ -126,7 +127,9 @@ def choose(folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0) -> 
     budget = _budget(texts, chats, wishes, speed, spent + time.monotonic() - began)
     corpora = tuple(_reading(one, budget.share, wishes) for one in texts)
     conversations = [_reading(one, 1.0, wishes) for one in chats]
-    fewest = max(_fewest_held_out(corpora), _fewest_held_out(conversations) if chats else 0)
+    fewest = _fewest_held_out(corpora, HELD_OUT_DOCUMENTS)
+    if conversations:
+        fewest = max(fewest, _fewest_held_out(conversations, HELD_OUT_CONVERSATIONS))
     learnt = round(budget.kept * (1 - fewest))
     length = longest(learnt, budget.training, speed.of)
     speed.look(length.size, length.vocab_size)
@@ -212,9 +215,9 @@ def _budget(
     return Budget(around, training, tuning, share, round(share * in_all), round(share * kept))
 
 
-def _fewest_held_out(corpora: Sequence[Reading]) -> float:
-    """The share of the documents that is held out for enough of them to be."""
-    return min(0.2, HELD_OUT_DOCUMENTS / max(1, sum(map(_documents, corpora))))
+def _fewest_held_out(corpora: Sequence[Reading], number: int) -> float:
+    """The share of the documents that is held out for about this number of them to be."""
+    return min(0.2, number / max(1, sum(map(_documents, corpora))))
 
 
 def _held_out(fewest: float, budget: Budget, length: Length) -> float:
