@@ -36,7 +36,9 @@ def run(arguments: Sequence[str]) -> NoReturn:
 
 
 def groundwork() -> NoReturn:
-    """`groundwork`: a command of `pipeline`, of the trainer behind `trainer`, or `start` with a folder."""
+    """The program `groundwork`: a command of `python -m pipeline`, or `trainer` and one of `python -m
+    trainer`, or `start` with the folder that is named.
+    """
     first, *rest = sys.argv[1:] or ["--help"]
     if first == "trainer":
         os.execv(sys.executable, [sys.executable, "-m", "trainer", *rest])

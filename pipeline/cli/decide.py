@@ -90,7 +90,9 @@ def _scored(recipes: Mapping[str, Recipe]) -> tuple[list[variant_arms.Measure], 
 
 
 def _train(recipes: Mapping[str, Recipe], names: Sequence[str], section: str) -> None:
-    """Trains and evaluates missing seeds. Raises VariantsError, and DecideError if they cannot decide."""
+    """Trains and evaluates the seeds that have not ended. Raises VariantsError, and DecideError where more
+    training would not lead to a verdict.
+    """
     try:
         _, arms = _scored(recipes)
         missing = [seed for name in names for seed in arms[name].missing]

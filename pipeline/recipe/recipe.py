@@ -123,7 +123,9 @@ class Recipe(RecipeSettings):
 
     @property
     def variant(self) -> str:
-        """The variant that this is: `hot`, `hot/sft` for its section, `sft`; empty as it is written."""
+        """The name of the variant that this is, `hot/sft` for a section of one, `sft` for one of the recipe;
+        empty for the recipe as it is written.
+        """
         return self._variant
 
     def changes(self, written: "Recipe") -> dict[str, Any]:

@@ -76,7 +76,9 @@ def load_all(path: Path) -> dict[str, Recipe]:
 
 
 def in_section(recipes: Mapping[str, Recipe], section: str) -> dict[str, Recipe]:
-    """The recipes by the names of the variants, or the section of `post_training` of each."""
+    """The recipes, or the section of the `post_training` of each if one is named, by the names of the
+    variants.
+    """
     return {name: recipe.tuned(section) if section else recipe for name, recipe in recipes.items()}
 
 

@@ -67,7 +67,9 @@ def described(source: bytes, module: str) -> Iterator[tuple[str, str]]:
 
 
 class Documented(NamedTuple):
-    """A public function: its name in the module, plain parameters, and its docstring's first sentence."""
+    """A public function or method: its name in the module, its parameters without `self`, `cls` and those
+    with a star, and the first sentence of its docstring.
+    """
 
     name: str
     parameters: tuple[str, ...]

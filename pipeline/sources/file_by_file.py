@@ -15,7 +15,9 @@ from pipeline.store.fingerprint import combined
 
 
 def units_of(files: Files, max_documents: int | None, sha256: Hash) -> list[Unit]:
-    """A unit per file, by content; one for all with `max_documents`, as files then depend on others."""
+    """One unit per file, fingerprinted by content. With `max_documents`, one for all files, because what a
+    file gives then depends on the files before it.
+    """
     found = [_unit(name, file, sha256) for name, file in files.items()]
     if max_documents is None:
         return found

@@ -55,7 +55,9 @@ class PythonDocsConfig(Packages):
 
 @dataclass(frozen=True)
 class PythonDocsSource:
-    """A unit per package, by its modules. `max_bytes` takes whole documents, by hashes of module names."""
+    """One unit per package, fingerprinted by its modules. `max_bytes` takes complete documents, of modules in
+    the order of the hashes of their names.
+    """
 
     corpus: str
     config: PythonDocsConfig
@@ -105,7 +107,9 @@ def _sha256(path: Path, _: tuple[int, ...]) -> str:
 
 
 def modules_of(package: str) -> dict[str, Path]:
-    """A package's modules, sorted by name, without tests and vendored copies. Nothing is imported."""
+    """The modules of a package by name, without tests and vendored copies; sorted, since directories list in
+    any order. Nothing is imported.
+    """
     root, prefix = Path(sysconfig.get_path("stdlib")), tuple[str, ...]()
     if package != STANDARD_LIBRARY:
         spec = find_spec(package)

@@ -105,7 +105,9 @@ def _masked(error: BaseException, code: Code) -> str:
 
 
 def _fault(document: object) -> str | None:
-    """Why this cannot be stored: no Document, a URL or metadata of a wrong type, or no valid URL."""
+    """Why this cannot be stored: no Document, a URL or metadata of another type, or a URL that no file can
+    hold.
+    """
     if not isinstance(document, plugins.Document):
         return f"a source yields pipeline.plugins.Document, not {type(document).__name__}"
     if not isinstance(document.url, str | None):

@@ -131,7 +131,9 @@ def store_of(
 
 
 def differing(recipes: Mapping[str, Recipe]) -> list[type[Stage]]:
-    """The first asset whose settings, or what they go on with, differ among recipes, and what follows."""
+    """The first asset whose settings, or what they go on with, are not the same in all recipes, and all that
+    follow it.
+    """
     first, *others = recipes.values()
     for place, kind in enumerate(table()):
         ours = [stage.deciding for stage in kind.all_of(first)]

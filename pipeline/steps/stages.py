@@ -85,7 +85,9 @@ def asset_of(key: Key) -> Key:
 
 
 def assets_before(stages: dict[Key, DataStage], key: Key) -> Iterator[Key]:
-    """The assets made before a stage; where what it reads is no asset, the assets before that."""
+    """The keys of the assets that Dagster makes before a stage. Where one of these stages is no asset, the
+    assets before it are meant.
+    """
     stage = stages.get(key)
     for before in [*stage.inputs, *stage.scheduled_after] if stage else []:
         yield from [before] if is_asset(before) else assets_before(stages, before)

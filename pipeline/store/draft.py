@@ -109,7 +109,9 @@ class Draft:
         self.store.files.unshare(self._record(part.name))
 
     def publish(self, parts: Sequence[Part], counts: dict[str, int] | None = None) -> Version:
-        """Writes the manifest and renames the directory. The run continues with it. Parts are in order."""
+        """Writes the manifest and renames the directory to its final name. The run continues with it. The
+        parts are in the order of their documents.
+        """
         manifest = {
             "key": str(self.work.key),
             "fingerprint": self.work.fingerprint,

@@ -56,7 +56,9 @@ class FileHashes:
         return digest
 
     def read(self, paths: Sequence[Path]) -> list[str]:
-        """The sha256 of unchanging files, hashed anew and remembered; UNREADABLE for what cannot be read."""
+        """The sha256 of files that do not change any more, whatever is remembered of them, which this
+        replaces; UNREADABLE for what cannot be read.
+        """
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
             rows = list(threads.map(_hashed, paths))
         self._put(rows)

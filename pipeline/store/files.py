@@ -93,7 +93,9 @@ class Files:
         return True
 
     def publish(self, made: Path, version: Path, manifest: str) -> bool:
-        """Makes a version visible, a damaged one moved aside. False if another machine was faster."""
+        """Makes a version visible, and moves a damaged one aside. False if another machine has published it
+        meanwhile.
+        """
         write_atomically(made / MANIFEST, manifest)
         if version.exists():  # damaged: nothing looks for it under its new name, until `gc` removes it
             names = (f".{version.name}.{DAMAGED}-{number}" for number in count(1))

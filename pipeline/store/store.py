@@ -176,7 +176,9 @@ class Store(Versions):
             self._last.use(version.key, version.path.name)
 
     def go_on_with(self, version: Version) -> None:
-        """This run continues with the version of the run that it takes over from; nothing is recorded."""
+        """This run continues with the version, as the run did that it takes over from. What the recipe uses
+        stays as it is recorded.
+        """
         self._used[version.key] = version
 
     @contextmanager

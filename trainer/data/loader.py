@@ -152,6 +152,8 @@ def _windows(corpus: CorpusShards, bot_id: int, training: TrainingConfig, index_
 
 
 def _content(corpus: CorpusShards) -> str:
-    """Identifies the training tokens without reading them: else by when they were written."""
+    """Identifies the training tokens without reading them: if nobody says what they are, by when they were
+    written.
+    """
     files = [bin_path(prefix) for prefix in corpus.train]
     return corpus.content or repr([(str(file), file.stat().st_mtime_ns) for file in files])

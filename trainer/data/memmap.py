@@ -1,4 +1,6 @@
-"""Maps files read-only without keeping a file descriptor, as `mmap` does: a corpus may have 10,000."""
+"""Maps files as read-only arrays without keeping a file descriptor, as the standard library's `mmap` does: a
+corpus may have 10,000 shards.
+"""
 
 import ctypes
 import mmap

@@ -40,7 +40,9 @@ class ShardWriter(ExitStack):
         self.enter_context(self._files())
 
     def add(self, tokens: np.ndarray) -> None:
-        """Adds a document, `tokens` [n] of integers. Raises ValueError if it is empty or an id too big."""
+        """Adds a document, `tokens` [n] of any integer type. Raises ValueError if it is empty or an id does
+        not fit.
+        """
         self.add_documents(tokens, np.array([len(tokens)]))
 
     def add_documents(self, tokens_flat: np.ndarray, lengths: np.ndarray) -> None:

@@ -199,7 +199,9 @@ def _is_stopped(session: Session, stop: StopSignals) -> bool:
 
 
 def _evaluate(session: Session, recorder: NullRecorder, stop: StopSignals) -> None:
-    """Evaluates the current step. A signal aborts it before the run is complete; a resumed run repeats it."""
+    """Evaluates the current step. A signal aborts it, unless the run is complete; the resumed run repeats
+    it.
+    """
     with use_averaged_weights(session.optimizers):
         try:
             with terminal.doing(f"step {session.step}: validating"):

@@ -59,7 +59,9 @@ class RunDirectory:
 
     @contextmanager
     def locked(self, patience_seconds: float = LOCK_PATIENCE_SECONDS) -> Iterator[None]:
-        """Locks the directory after up to `patience_seconds` for a trainer that saves, or TrainerError."""
+        """Locks the directory. Waits `patience_seconds` for a trainer that is still saving, then raises
+        TrainerError.
+        """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             lock = (self.path / ".lock").open("a")

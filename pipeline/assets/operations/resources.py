@@ -128,7 +128,7 @@ class PipelineResources(dg.ConfigurableResource):
         return ExitStack()
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
-        """Raises for invalid settings, frees the pools of killed runs, tags the run with what is its own."""
+        """Raises for invalid settings, frees the pools of killed runs, tags the run with its own settings."""
         instance, run = context.instance, context.run
         self._variant = self._variant_of(run)
         stored = instance.get_run_by_id(run.run_id) if instance and run else None

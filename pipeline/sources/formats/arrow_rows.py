@@ -23,7 +23,9 @@ FIRST_ROWS, MOST_ROWS, GROWTH = 16, 1024, 8  # in a batch
 
 
 def readable_columns(schema: pa.Schema, columns: Columns) -> list[str]:
-    """The columns of text, those that decide about it, and metadata, which is neither nested nor binary."""
+    """The columns of the text, those that decide about it, and those that fit into metadata; other nested and
+    binary columns are left out.
+    """
     text = (*columns.text_columns, *columns.companions)
     return [
         field.name

@@ -86,7 +86,9 @@ def format_of(name: str) -> tuple[str, str]:
 
 
 def decompressed(file: SourceFile, codec: Codec) -> Iterator[bytes]:
-    """The content in pieces. Raises BrokenCompressionError after the last verified one, and OSError."""
+    """The content of a file in pieces of any size. Raises BrokenCompressionError after the last piece that is
+    verified, OSError when the file cannot be read.
+    """
     with file.open() as handle:
         members = _Members(handle, codec)
         while members.more():

@@ -146,7 +146,9 @@ class _Row:
 
 
 def _unrepeated(prompt: str, chosen: str, rejected: str) -> list[str]:
-    """The answers without a prompt that both begin with, unless they are no more or it is a greeting."""
+    """The answers without the prompt, if both texts begin with it and more. A greeting is no such prompt:
+    answers may begin with it as well.
+    """
     asked, answers = prompt.strip(), [chosen.strip(), rejected.strip()]
     both = all(len(one) > len(asked) and one.startswith(asked) for one in answers)
     asks = asked.endswith(("?", ":")) or len(asked.split()) >= WORDS_OF_A_QUESTION

@@ -62,7 +62,9 @@ def wide_encoding(start: bytes) -> str:
 
 
 def not_json_lines(start: bytes, whole: bool) -> Refused | None:
-    """Why JSON that begins with `start` is not JSON lines, or None. `whole`: nothing follows."""
+    """Why a file of JSON, which begins with `start`, does not hold one object in each line; None if it may.
+    `whole`: nothing follows.
+    """
     lines = [line for line in start.removeprefix(codecs.BOM_UTF8).split(b"\n") if line.strip()]
     if not lines:
         return None

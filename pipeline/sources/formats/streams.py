@@ -1,4 +1,6 @@
-"""Blocks of a file, decompressed and in UTF-8. Damage is raised after all bytes that are verified."""
+"""The bytes of a file in blocks: decompressed, converted to UTF-8, read as a file. Damage is raised after all
+bytes that are verified were yielded.
+"""
 
 import codecs
 import io

@@ -41,7 +41,9 @@ def ready_made() -> tuple[ReadyMade, ...]:
 
 
 def licences(corpus: Mapping[str, Any]) -> list[str]:
-    """A dumped corpus's licences in the Hub's names: its own, or of a ready-made one. Empty if unknown."""
+    """The licences of a corpus, given as a recipe dumps it, in the Hub's names: its own setting, else those
+    of a ready-made corpus. Empty if they are not known.
+    """
     if named := corpus.get("license"):
         return [named]
     place = corpus["source"].get("name"), corpus["source"].get("config")

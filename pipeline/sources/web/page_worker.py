@@ -78,7 +78,9 @@ def by_trafilatura() -> Callable[[str], str]:
 
 
 def known(label: str) -> str:
-    """The encoding of a label for browsers (WHATWG): windows-1252 for iso-8859-1. Empty if unknown."""
+    """The encoding that browsers take for a label (WHATWG's Encoding Standard), such as windows-1252 for
+    iso-8859-1. Empty for a label that browsers do not know.
+    """
     return map_encoding_to_html5(label, False) or ""
 
 

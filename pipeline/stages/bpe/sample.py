@@ -15,7 +15,9 @@ CHECKED_ONE_IN = 1000  # bytes; the second encoding takes about fifty times as l
 
 
 def budgets(sizes: Mapping[str, int], total: int) -> dict[str, int]:
-    """Each corpus's bytes of `total`: by its size, at least a tenth of an even split or all it has."""
+    """The bytes that each corpus gives to `total`: in proportion to its size, at least a tenth of an even
+    split or all that it has.
+    """
     if sum(sizes.values()) <= total:
         return dict(sizes)
     least = {name: min(size, int(LEAST_SHARE * total / len(sizes))) for name, size in sizes.items()}

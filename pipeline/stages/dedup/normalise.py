@@ -1,4 +1,6 @@
-"""Text as deduplication compares it: in NFC, casefolded, without outer white space; and its characters."""
+"""Text as deduplication compares it: in NFC, casefolded, stripped of white space; and the properties of
+characters by which it is.
+"""
 
 import unicodedata
 from functools import lru_cache

@@ -67,7 +67,9 @@ def decisions(ids: pa.Array, decided: pa.RecordBatch, start: int) -> pa.RecordBa
 
 
 def excluded(decisions: pa.RecordBatch, reason: str) -> pa.RecordBatch:
-    """DECISION_SCHEMA: kept documents removed for `reason`, whose duplicates still name them."""
+    """DECISION_SCHEMA in which documents that were kept are removed for `reason`. Their duplicates still
+    name them.
+    """
     reasons = pc.if_else(decisions.column("keep"), reason, decisions.column("reason"))
     removed = pa.repeat(False, len(decisions))
     columns = [decisions.column("id"), removed, reasons, *decisions.columns[3:]]

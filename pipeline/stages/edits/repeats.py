@@ -31,7 +31,9 @@ class Units(NamedTuple):
 
 
 def units(documents: pa.RecordBatch, lines: Lines, rule: Repeated, number: int) -> Units:
-    """The units of all documents for a rule and its number. `within` a site, only with a host in `url`."""
+    """The units of all documents for a rule and its number, in order. If the rule is `within` a site, a
+    document whose `url` has no host has no units.
+    """
     starts = np.arange(len(lines.rows))
     stops = starts + 1
     blank = lines.matching(r"^\s*$")

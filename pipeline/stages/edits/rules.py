@@ -60,7 +60,9 @@ def with_citations_apart(lines: Lines) -> tuple[Lines, np.ndarray]:
 
 
 def mail_headers(lines: Lines) -> np.ndarray:
-    """The headers at the beginning, at least two of a message, and the blank line after them (RFC 5322)."""
+    """The headers at the beginning of a document, at least two of them those of a message, and the blank line
+    after them (RFC 5322).
+    """
     header = lines.matching(_HEADER)
     numbers = np.arange(len(header))
     other = ~(header | lines.matching(_CONTINUED))

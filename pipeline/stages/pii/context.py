@@ -116,7 +116,9 @@ def word_near_before(data: np.ndarray, i: int, words: np.ndarray, reach: int) ->
 
 @borrowing
 def word_near_after(data: np.ndarray, i: int, hi: int, words: np.ndarray, reach: int) -> bool:
-    """Whether one of `words` begins within `reach` bytes of `i`, on the line and before another value."""
+    """Whether one of `words` begins in the `reach` bytes from `i`, before the end of the line or sentence and
+    before another value.
+    """
     stop = min(hi, i + reach)
     while i < stop:
         c = data[i]
@@ -145,7 +147,9 @@ def touching_word(data: np.ndarray, p: int) -> int:
 
 @borrowing
 def named_before(data: np.ndarray, i: int, words: np.ndarray, beside: np.ndarray, reach: int) -> bool:
-    """Whether one of `words` ends within `reach` bytes before `i`: only marks and `beside` in between."""
+    """Whether one of `words` ends in the `reach` bytes before `i`, on the same line, with nothing but marks
+    and the words `beside` in between.
+    """
     floor = max(0, i - reach)
     while i > floor:
         c = data[i - 1]

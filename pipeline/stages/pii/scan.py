@@ -217,6 +217,8 @@ def _compiled() -> Callable[..., tuple[np.ndarray, int]]:
 
 
 def find_spans(texts: np.ndarray, offsets: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Rows of (document, pattern, start, end), ordered and disjoint, in bytes of `texts`, overwritten."""
+    """Rows of (document, pattern, start, end), ordered and disjoint, in bytes of `texts`, in which it
+    overwrites them.
+    """
     spans, count = _compiled()(texts, offsets, wanted)
     return spans[:count].copy()

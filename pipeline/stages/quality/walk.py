@@ -36,7 +36,9 @@ class Count(IntEnum):
 
 
 class Words(NamedTuple):
-    """The words of str.split(), one per character of scripts without spaces, and lines with words."""
+    """The words of str.split(), where each character of a script without spaces is a word, and the lines of
+    str.splitlines() that hold words.
+    """
 
     hashes: np.ndarray  # uint64; a million distinct words collide with probability 3e-8
     starts: np.ndarray  # int32, positions in the document

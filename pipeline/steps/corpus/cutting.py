@@ -43,7 +43,9 @@ def numbered(stream: Iterable[pa.RecordBatch], part_bytes: int) -> Iterator[tupl
 
 
 def row_groups(batches: Iterable[pa.RecordBatch], part_bytes: int) -> Iterator[pa.RecordBatch]:
-    """The documents of a part in batches that depend on them alone, each up to the one that fills it."""
+    """The documents of a part in batches that depend on nothing but these documents. Each ends with the
+    document that fills it.
+    """
     size = min(BATCH_BYTES, part_bytes // ROW_GROUPS)
     waiting: list[pa.RecordBatch] = []
     filled = 0

@@ -21,7 +21,9 @@ RANGE_BITS = 19  # of the rows of a range: 0.1 GB of links, where a document has
 
 @dataclass(frozen=True)
 class Documents:
-    """Documents by global rows, and how tasks divide them: by `bits` leading bits; 0: the run links all."""
+    """All documents, by their global rows, and how tasks divide them. `bits`: the leading bits of a row that
+    name its range; 0 where the run links all.
+    """
 
     total: int
     bits: int

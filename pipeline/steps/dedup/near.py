@@ -84,7 +84,9 @@ class Matcher:
                         yield match
 
     def _candidates(self, text: str) -> dict[int, np.ndarray]:
-        """By the place of a part, ascending documents with most MinHash values in common with the text."""
+        """The ascending numbers of documents in their part, by the place of the part: those with most MinHash
+        values in common with the windows of the text.
+        """
         scores: dict[tuple[int, int], int] = defaultdict(int)
         for found in self._passages(*windows(text)):
             best: dict[tuple[int, int], int] = {}

@@ -62,7 +62,9 @@ def begin(
 
 
 def deleting(store: Store, held: Holding) -> set[str]:
-    """Says on each open certificate what will be deleted. Returns these marks, also of a killed deletion."""
+    """Says on each open certificate what is about to be deleted. Returns the marks of it, also of what a
+    deletion that was killed has deleted.
+    """
     marks = held.marks
     for folder, facts in _unfinished(store):
         facts["versions before"] |= _named(held)

@@ -159,7 +159,9 @@ def texts_read(store: Store, lineage: Mapping[str, Any]) -> dict[str, CorpusText
 
 
 def texts_of(store: Store, lineage: Mapping[str, Any]) -> dict[str, CorpusText]:
-    """The training text of each corpus of a lineage. Raises LineageError where there is none now."""
+    """The training text of each corpus that a lineage names. Raises LineageError where there is none, or no
+    longer.
+    """
     if not lineage.get("assets"):
         raise LineageError("its run has no lineage, since no recipe planned it: nobody knows its documents")
     named = map(Key.from_path, lineage["assets"])

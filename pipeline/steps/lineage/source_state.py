@@ -82,7 +82,9 @@ def _ready(store: Store, recipe: Recipe, corpus: str) -> Sequence[Key]:
 
 
 def _followed(store: Store, recipe: Recipe, corpus: str) -> bool:
-    """Whether the last versions, up to shards, were made from each other. The recipe alone starts none."""
+    """Whether the versions that the recipe used last, up to the token shards, were made from each other. A
+    change of the recipe alone starts nothing.
+    """
     # What also changes with the evaluation sets is left out: each run observes them itself.
     stages = [
         key

@@ -120,7 +120,9 @@ def _hits(batch: pa.RecordBatch, aliases: Mapping[str, str]) -> Iterator[tuple[i
 
 
 def returning(store: Versions, documents: Collection[str]) -> dict[str, str]:
-    """Documents that dedup left out for one of these, with that one: they come back, unless forgotten."""
+    """The documents that dedup left out for one of these, each with that one: they come back, unless they are
+    forgotten, too.
+    """
     found: dict[str, str] = {}
     for version in store.newest_first(keys.DEDUP):
         for path in version.files("decisions"):

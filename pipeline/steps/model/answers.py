@@ -54,7 +54,9 @@ class Question:
         corpus: str,
         fits: Callable[[Sequence[Message]], int] = len,
     ) -> Self | str:
-        """What is asked of a document, or why nothing is: for its last answer that fits (`fits` messages)."""
+        """What is asked of a document, or why nothing is: for its last answer that fits. `fits`: how many
+        messages of a conversation fit into the context.
+        """
         said = chat.parsed(text)[0]
         answers = [place for place, (role, _) in enumerate(said) if role == "assistant" and place]
         if not answers:
@@ -71,7 +73,9 @@ class Question:
 
 
 def judged(questions: Sequence[Question], answers: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Per answer: `stops`, `form` (None if none is asked or telling takes too long), `right` by word."""
+    """What each answer is: `stops`, `form` (None where none is asked for, or telling takes too long) and
+    `right`, word for word.
+    """
     texts = [answer["text"].strip() for answer in answers]
     fits = forms.fitting([(one.form, text) for one, text in zip(questions, texts, strict=True)])
     return [

@@ -18,7 +18,9 @@ SECONDS = 1.0  # for one answer
 
 
 def fitting(asked: Sequence[tuple[str | None, str]]) -> list[bool | None]:
-    """Whether each text has its form; None without one, or if it takes SECONDS, and then only once."""
+    """Whether each text has the form beside it; None without a form, and when SECONDS do not suffice to tell.
+    Such a form is not tried on another text.
+    """
     lines = "".join(f"{json.dumps(pair)}\n" for pair in asked)
     command = [sys.executable, "-P", __file__]
     done = subprocess.run(command, input=lines, stdout=subprocess.PIPE, text=True, check=True)

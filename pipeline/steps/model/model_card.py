@@ -134,7 +134,9 @@ def base_lineage(lineage: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _base_paragraph(lineage: Mapping[str, Any]) -> str:
-    """The weights that training started from and those before, as far as known. Empty from scratch."""
+    """The weights that training started from and, as far as is known, those that they came from in turn.
+    Empty for training from scratch.
+    """
     sentences: list[str] = []
     at: Mapping[str, Any] | None = lineage
     while at is not None and (base := base_name(at)):

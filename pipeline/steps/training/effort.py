@@ -15,7 +15,9 @@ REUSED = "reused_tokens"  # among the counts of a trained model: those that anot
 
 @dataclass(frozen=True)
 class Effort:
-    """What a training's attempts took. `usd`: None without a price. `reused` tokens: of another run."""
+    """What all attempts of a training took together. `usd` is None where the recipe names no price. Of the
+    `tokens`, another run had trained `reused`.
+    """
 
     tokens: int
     hours: float

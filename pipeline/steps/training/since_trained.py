@@ -28,7 +28,9 @@ class OutdatedModelError(StoreError):
 
 
 def model(store: Store, recipe: Recipe) -> Version:
-    """The recipe's model. Raises OutdatedModelError if only one from before a change exists; StoreError."""
+    """The model that follows from the recipe. Raises OutdatedModelError where there is only one from before a
+    change, and StoreError where there is none.
+    """
     try:
         return store.current(keys.PRETRAINED_MODEL)
     except StoreError:

@@ -110,7 +110,9 @@ class EngineParams(Params):
 
 
 class Engine(Protocol):
-    """Results in the order of tasks, and the first error as it is. `apart`: tasks may run elsewhere."""
+    """What a step needs: results in the order of the tasks, and the first error unchanged. `apart`: tasks may
+    run on other machines.
+    """
 
     apart: bool
 

@@ -177,7 +177,9 @@ class _Map(Generic[Task, Result]):
         self._limit, self._looked, self._heard = 0, 0.0, time.monotonic()
 
     def results(self) -> Iterator[Result]:
-        """In the order of the tasks. Raises a task's first error, WorkerLostError if lost too often."""
+        """In the order of the tasks. Raises the first error of a task unchanged, and WorkerLostError for one
+        that was lost too often.
+        """
         try:
             for following in range(len(self._tasks)):
                 while following not in self._finished:

@@ -20,7 +20,9 @@ def compiles(training: TrainingConfig, device: torch.device) -> bool:
 
 
 def check(training: TrainingConfig, device: torch.device) -> None:
-    """Raises TrainerError where Triton cannot build its launchers, in C with Python's headers, for a GPU."""
+    """Raises TrainerError where Triton, which compiles for GPUs, cannot build its launchers: they are in C,
+    against Python's headers.
+    """
     uses_flex = training.attention in ("auto", "flex") and masks_documents(training.document_masking, device)
     if device.type != "cuda" or not (compiles(training, device) or uses_flex):
         return

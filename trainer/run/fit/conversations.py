@@ -10,7 +10,9 @@ KINDS = {1: "single conversations", 2: "pairs of a chosen and a rejected convers
 
 
 def check(config: RunConfig) -> None:
-    """Raises TrainerError for shards the objective cannot learn from: first documents and all lengths."""
+    """Raises TrainerError for shards that the objective cannot learn from, by the first document of each and
+    the lengths of all.
+    """
     objective, chat, data = config.training.objective, config.data.chat, config.data
     if objective == "pretrain" or chat is None:
         return

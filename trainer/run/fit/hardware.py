@@ -18,7 +18,9 @@ CGROUP = Path("/sys/fs/cgroup")
 
 
 def peak_flops(device: torch.device, precision: Precision) -> float:
-    """FLOP/s of matrix products on a device: for bf16 and fp16 of a known GPU by data sheet, or measured."""
+    """FLOP/s of matrix products on one device: from the data sheet for bf16 and fp16 on a known GPU, or else
+    measured.
+    """
     if device.type == "cuda" and precision in AUTOCAST and (name := known_gpu(device)):
         return GPUS[name].flops
     return _measured_flops(device, precision, torch.get_num_threads())
