@@ -15,10 +15,6 @@ from trainer.system.errors import TrainerError
 RECIPE, PREFIX = "recipe", "key_prefix"
 
 
-class PrefixError(PipelineError):
-    """Two recipes of a project cannot be told apart."""
-
-
 class RecipeScaffolder(dg.Scaffolder):
     """Writes the component with the skeleton of a recipe beside it."""
 
@@ -58,7 +54,7 @@ class RecipeComponent(dg.Component, dg.Model, dg.Resolvable):
         ]
         if len(alike) > 1:
             named = " and ".join(repr(one.recipe) for one in alike)
-            raise PrefixError(
+            raise PipelineError(
                 f"the recipes {named} have the same key_prefix, {self.key_prefix!r}: "
                 "give each its own in its defs.yaml"
             )

@@ -18,6 +18,7 @@ from pipeline.steps.training import plan
 from pipeline.steps.training.effort import Stopwatch
 from pipeline.steps.training.launcher import Launcher
 from pipeline.steps.training.process_group import ErrorOutput, RetriableError, TrainerKilledError
+from pipeline.store.errors import PipelineError
 from trainer.system import terminal
 from trainer.system.errors import USER_ERROR
 from trainer.system.history import bits_shown
@@ -59,7 +60,7 @@ class TrainerProcess:
         """Trains to the last step, in up to ATTEMPTS attempts. Returns the seconds that training has taken,
         earlier runs of the job included. Stops when `check_claim` raises.
 
-        Raises TrainingError or RetriableError with the reason when training does not get there, and
+        Raises PipelineError or RetriableError with the reason when training does not get there, and
         StoppedError with the step that was saved when somebody stops it.
         """
         self._check_claim = check_claim
@@ -104,10 +105,10 @@ class TrainerProcess:
             self._finish(session.get_custom_messages())
             if status != 0:
                 status, lines = output.ended(status)
-                failure = plan.TrainingError if status == USER_ERROR else RetriableError
+                failure = PipelineError if status == USER_ERROR else RetriableError
                 raise failure(f"the trainer ended with exit status {status}{self._reason(lines)}")
         if self.last_checkpoint.get("tokens") != self.run.config.training.max_tokens:
-            raise plan.TrainingError(
+            raise PipelineError(
                 "the trainer ended before the last step: run the job again to resume from the newest "
                 "checkpoint"
             )

@@ -9,8 +9,9 @@ from tokenizers import Tokenizer
 
 from pipeline.cli.opening import UsageError, add_variant, opened
 from pipeline.reports import tables
-from pipeline.steps.tokens.shard_sets import ShardSet, ShardSetError, in_place, stored, tokenizer_beside
+from pipeline.steps.tokens.shard_sets import ShardSet, in_place, stored, tokenizer_beside
 from pipeline.store import keys
+from pipeline.store.errors import PipelineError
 from pipeline.store.keys import SPLITS
 from trainer.data.shards import Shard, ShardError
 
@@ -45,14 +46,16 @@ def run(options: argparse.Namespace) -> None:
         try:
             _describe(shards, tokenizer, options.documents)
         except ShardError as error:
-            raise ShardSetError(f"{error}: make these shards again") from error
+            raise PipelineError(f"{error}: make these shards again") from error
         print()
 
 
 def _shard_sets(
     what: str | None, splits: Sequence[str], variant: str | None
 ) -> tuple[list[ShardSet], Tokenizer | None]:
-    """The shards, and tokenizer, of a corpus (before a path of its name), of a path or of all corpora."""
+    """The shards of a corpus, of a path, or of all corpora, and their tokenizer. A corpus in the store takes
+    precedence over a path of the same name.
+    """
     recipe, store = opened(variant)
     path = Path(what) if what is not None else None
     if path and what not in recipe.corpus_names:

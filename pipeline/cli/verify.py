@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pipeline.cli.opening import whole_store
-from pipeline.steps.lineage.verification import VerificationError, stored, verify
+from pipeline.steps.lineage.verification import stored, verify
+from pipeline.store.errors import PipelineError
 from trainer.system import terminal
 
 SHOWN = 12  # of what was made from a damaged version
@@ -34,7 +35,7 @@ def run(options: argparse.Namespace) -> None:
             print(f"  made from it  and {len(damaged.made_from_it) - SHOWN} more")
         print(f"  to mend it    {damaged.mend}\n")
     if found.damaged:
-        raise VerificationError(f"{found}: listed above, with what mends each")
+        raise PipelineError(f"{found}: listed above, with what mends each")
     print(found)
 
 

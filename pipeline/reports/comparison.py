@@ -33,10 +33,6 @@ Facts = tuple[int, int | None, str | None]
 Text = TypeVar("Text")
 
 
-class ComparisonError(PipelineError):
-    """A run cannot be read."""
-
-
 @dataclass(frozen=True)
 class Curve:
     """The course of a training: at each logged step the tokens so far, the seconds in steps so far and the
@@ -135,18 +131,16 @@ def of_runs(store: Store, names: Sequence[str]) -> list[Outcome]:
     for name, history in zip(names, histories, strict=True):
         if not history.directory.config.is_file():
             known = ", ".join(run.name for run in readable(store)[:SHOWN]) or "none"
-            raise ComparisonError(
-                f"{name}: neither a variant nor a run. The newest runs of the store: {known}"
-            )
+            raise PipelineError(f"{name}: neither a variant nor a run. The newest runs of the store: {known}")
     try:
         settings = differences([run.settings for run in histories])
         texts = letters([HeldOutText.of(run.config) for run in histories], HeldOutText.is_same)
     except TrainerError as error:
-        raise ComparisonError(str(error)) from None
+        raise PipelineError(str(error)) from None
     except (KeyError, TypeError, AttributeError) as error:
-        raise ComparisonError(f"cannot be read as the configuration of a run: {error}") from None
+        raise PipelineError(f"cannot be read as the configuration of a run: {error}") from None
     if unstarted := [run.path for run in histories if not run.steps]:
-        raise ComparisonError(
+        raise PipelineError(
             f"{unstarted[0]}: metrics.jsonl has no steps: not a run directory, or its run has not begun"
         )
     shown = [run.title for run in histories]

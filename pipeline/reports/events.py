@@ -12,10 +12,6 @@ from pipeline.store.errors import PipelineError
 from trainer.system.history import dagster_home
 
 
-class EventsError(PipelineError):
-    """Dagster's database keeps the bytes of what was deleted."""
-
-
 def forget(marks: Collection[str]) -> tuple[list[str], list[str]]:
     """Deletes the Dagster runs whose events mention any of the marks, with their events, logs, and what one
     of them made last of an asset. Returns their ids, and those of runs that go on, which stay.
@@ -55,7 +51,7 @@ def _vacuum(path: Path) -> None:
             if connection.execute("pragma wal_checkpoint(truncate)").fetchone()[0]:
                 raise sqlite3.OperationalError("another process is reading it")
     except sqlite3.OperationalError as error:
-        raise EventsError(f"{path}: {error}: close Dagster's UI, and repeat this") from error
+        raise PipelineError(f"{path}: {error}: close Dagster's UI, and repeat this") from error
 
 
 def _mentions(instance: dg.DagsterInstance, run: str, marks: Collection[str]) -> bool:

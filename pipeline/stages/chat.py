@@ -16,12 +16,10 @@ from pipeline.store.params import CONTENT, MESSAGE, PAIR, ROLE, ROLES
 ASSISTANT = ROLES.index("assistant")
 
 
-class ConversationError(PipelineError):
-    """A text that is no conversation."""
-
-
 class Messages(NamedTuple):
-    """Messages in order: place of the role in ROLES, content, numbers of conversation and document from 0."""
+    """The messages of some documents in order: the place of the role in ROLES, the content, the conversation
+    and the document of each, both counted from 0.
+    """
 
     roles: np.ndarray
     contents: pa.Array
@@ -41,7 +39,7 @@ class Documents(NamedTuple):
 
 
 def messages(document_ids: pa.Array, texts: pa.Array) -> Messages:
-    """The messages of all documents. Raises ConversationError with the id of one that is no conversation."""
+    """The messages of all documents. Raises PipelineError with the id of one that is no conversation."""
     roles, contents, conversations, documents = [], [], [], []
     count = 0
     for document, text in enumerate(texts.to_pylist()):
@@ -56,7 +54,7 @@ def messages(document_ids: pa.Array, texts: pa.Array) -> Messages:
                 conversations.append(count)
                 documents.append(document)
             if not said:
-                raise ConversationError(
+                raise PipelineError(
                     f"document {document_ids[document].as_py()!r} is no conversation: its corpus needs "
                     "`format: chat` or `preferences`, and code of your own must keep the marks of messages "
                     "(docs/chat.md)"

@@ -1,4 +1,6 @@
-"""The language of each document by py3langid, which brings a model of 139, or by a fastText model."""
+"""The language of each document by py3langid, which knows 139 languages and has its model in its wheel, or by
+a fastText model.
+"""
 
 from collections.abc import Sequence
 from functools import cache, lru_cache
@@ -10,8 +12,8 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from pipeline.stages.fasttext import ModelError, read_model, scores
-from pipeline.store.errors import did_you_mean
+from pipeline.stages.fasttext import read_model, scores
+from pipeline.store.errors import PipelineError, did_you_mean
 from pipeline.store.params import required
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ def detect(documents: pa.RecordBatch, model: Path | None = None) -> pa.RecordBat
     A document of more than 1,500 characters is judged by its first, middle and last 500, so that a licence at
     the beginning does not decide. `und` is undetermined, `zxx` is text without a language, such as numbers.
     About 800 documents a second on one core, however long they are. A fastText `model` reads all of a
-    document, and its `und` is a text without a known word. Raises ModelError.
+    document, and its `und` is a text without a known word. Raises PipelineError.
     """
     excerpts = [excerpt(text or "") for text in documents.column("text").to_pylist()]
     if model:
@@ -96,11 +98,11 @@ def _stop_words(language: str, text: str) -> int:
 
 
 def check(model: Path, languages: Sequence[str]) -> None:
-    """Raises ModelError when a fastText model does not know one of these languages."""
+    """Raises PipelineError when a fastText model does not know one of these languages."""
     known = _languages(model)
     for language in set(languages) - set(known):
         hint = did_you_mean(language, known, f"it knows {' '.join(sorted(known))}")
-        raise ModelError(f"quality.languages: {model} does not know {language!r}: {hint}")
+        raise PipelineError(f"quality.languages: {model} does not know {language!r}: {hint}")
 
 
 def _languages(model: Path) -> list[str]:

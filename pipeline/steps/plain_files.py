@@ -55,10 +55,6 @@ Read = Callable[[int], object]  # called with the bytes of text in each batch th
 log = logging.getLogger(__name__)
 
 
-class NoDocumentError(PipelineError):
-    """Files that hold no document at all."""
-
-
 @dataclass(frozen=True)
 class Results:
     """What was counted, how long it took, and the files that were written."""
@@ -69,7 +65,7 @@ class Results:
 
 
 def scrub(files: FilesConfig, out: Path, params: pii.PiiParams, engine: Engine, progress: Read) -> Results:
-    """Scrubbed `documents.parquet`, `spans.parquet`. Raises SourceError, OutputError, NoDocumentError."""
+    """Scrubbed `documents.parquet`, `spans.parquet`. Raises SourceError, OutputError, PipelineError."""
     step = scrubbing(params)
     return _tables(files, out, step.schemas, partial(_derived, step=step, engine=engine), progress)
 
@@ -83,7 +79,7 @@ def judge(
     kept: bool = False,
 ) -> Results:
     """`verdicts.parquet`: id, keep, rule, every signal, and the language where `params` name some. With
-    `kept` also `documents.parquet`, those that stay. Raises SourceError, OutputError and NoDocumentError.
+    `kept` also `documents.parquet`, those that stay. Raises SourceError, OutputError and PipelineError.
     """
     step = judging_documents(params)
     make = partial(_derived, step=step, engine=engine)
@@ -99,7 +95,7 @@ def deduplicate(
     kept: bool = False,
 ) -> Results:
     """`decisions.parquet`, one row for each document in the order of the files. With `kept` also
-    `documents.parquet`, those that stay. Raises SourceError, OutputError and NoDocumentError.
+    `documents.parquet`, those that stay. Raises SourceError, OutputError and PipelineError.
     """
 
     def make(store: Store, documents: Version) -> Version:
@@ -112,7 +108,7 @@ def deduplicate(
 def train_tokenizer(files: FilesConfig, out: Path, progress: Read, params: bpe.TokenizerParams) -> Results:
     """A directory with the tokenizer, trained on the first `sample_bytes` of the files.
 
-    Raises SourceError, OutputError, NoDocumentError and VocabularyError.
+    Raises SourceError, OutputError, PipelineError and VocabularyError.
     """
     with output_directory(out) as directory, _reading(files, directory, {}, progress) as documents:
         counts: Counts = {"documents": 0, "text_bytes": 0}
@@ -136,7 +132,7 @@ def tokenize(
 ) -> Results:
     """A directory with the shards, their record shards.json and the tokenizer.
 
-    Raises SourceError, OutputError, NoDocumentError and TokenizerError.
+    Raises SourceError, OutputError, PipelineError and TokenizerError.
     """
     fetched = fetch(tokenizer)
     slow = bpe.unsupported(fetched[TOKENIZER])
@@ -208,7 +204,9 @@ def _tables(
 
 @contextmanager
 def _reading(files: FilesConfig, out: Path, schemas: Schemas, progress: Read) -> Iterator["Documents"]:
-    """Documents to make `<out>/<table>.parquet` of. A clean exit leaves all, `rejects` only with rows."""
+    """Documents to make `<out>/<table>.parquet` of. On a clean exit these tables are there, and `rejects` if
+    it has rows.
+    """
     with temporary_directory(out, ".partial-") as directory:
         with PartWriter(directory, PART, {**schemas, REJECTS: REJECTS_SCHEMA}) as writer:
             documents = Documents(files, writer, progress)
@@ -236,7 +234,7 @@ class Documents:
         self._progress = progress
 
     def __iter__(self) -> Generator[pa.RecordBatch]:
-        """Each batch. Raises SourceError, and NoDocumentError when there is none."""
+        """Each batch. Raises SourceError, and PipelineError when there is none."""
         for batch in self._source.read_all(self.rejects):
             size = text_bytes(batch)
             add(self.counts, {"documents": batch.num_rows, "text_bytes": size})
@@ -247,7 +245,7 @@ class Documents:
             if one:
                 where = one.file if one.row is None else f"{one.file}, row {one.row}"
                 first = f"; the first: {where}: {one.reason}, {one.detail}"
-            raise NoDocumentError(
+            raise PipelineError(
                 f"no document in {', '.join(self._source.config.paths)}: "
                 f"{counted(self.rejects.counts['set_aside'], 'rows or files')} set aside{first}"
             )

@@ -30,10 +30,6 @@ VERSION_NAME = re.compile(r"[0-9a-f]{16}")
 REMEDY = "run a job of the recipe again, which writes it anew; if the recipe is gone, delete the directory"
 
 
-class RecordError(PipelineError):
-    """It cannot be told which versions a recipe uses."""
-
-
 @dataclass(frozen=True)
 class RecipeName:
     """A recipe. `directory` is unique for the file, the variant and the settings that a run changed."""
@@ -85,7 +81,7 @@ class LastVersions:
         replaced = self._files.push(path, self._seen.get(path, NONE_YET))
         etag = self._files.pull(path)
         if not replaced and _name_in(path) != name:
-            raise RecordError(
+            raise PipelineError(
                 f"{path}: another run has made the tokenizer of this recipe meanwhile: run again, which uses "
                 "that one"
             )
@@ -122,11 +118,11 @@ def recorded(files: Files, changes_kept: int = CHANGES_KEPT) -> Iterable[tuple[K
     variants that their file no longer has and, of the runs with changed settings, all but the newest of each
     recipe.
 
-    Raises RecordError when a record is damaged.
+    Raises PipelineError when a record is damaged.
     """
     files.pull_folder(files.root / RECIPES)
     for path in damaged(files.root):
-        raise RecordError(f"{path} is damaged, so it cannot be told which versions a recipe uses: {REMEDY}")
+        raise PipelineError(f"{path} is damaged, so it cannot be told which versions a recipe uses: {REMEDY}")
     return users(files, changes_kept)
 
 

@@ -14,12 +14,13 @@ from safetensors.torch import load_file
 from pipeline.cli import main
 from pipeline.steps.lineage.checkpoints import checkpoint
 from pipeline.steps.lineage.readers import readings
-from pipeline.steps.lineage.reproduce import ReproduceError, write
+from pipeline.steps.lineage.reproduce import write
 from pipeline.steps.training import plan
 from pipeline.store import keys
 from pipeline.store.cleanup import gc
 from pipeline.store.cleanup.holding_forgotten import holding
 from pipeline.store.cleanup.runs import Limits
+from pipeline.store.errors import PipelineError
 from pipeline.store.forgotten import among
 from pipeline.store.training_runs import checkpoint_name, run_histories
 from tests.integration.project import Project, make_chat_project, make_project
@@ -142,7 +143,7 @@ def test_checkpoints_are_merged_by_hand_and_the_mean_outlives_them(
     assert read_by_mean() == {None: 32, through: None}  # only its run could tell
     assert found.run in [run.directory for run in holding(store, partial(among, documents)).runs]
     assert found.run not in [item.paths[0] for item in gc.find(store, Limits(runs=1))]
-    with pytest.raises(ReproduceError, match=f"merge {' '.join(named)}"):
+    with pytest.raises(PipelineError, match=f"merge {' '.join(named)}"):
         write(store, found, tmp_path / "again", tmp_path)
 
 

@@ -6,7 +6,8 @@ from pydantic import Field
 from pipeline.assets.asset import given, user_errors_as_failures
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.used_recipe import OWN, UsedRecipe
-from pipeline.steps.lineage.verification import VerificationError, longest_unread, stored, verify
+from pipeline.steps.lineage.verification import longest_unread, stored, verify
+from pipeline.store.errors import PipelineError
 
 MINUTES = 20  # about 1.2 TB, where a core hashes a gigabyte in a second
 OP = "look_for_damage"  # not the job's name: Dagster takes a name once
@@ -42,7 +43,7 @@ def verify_job(shown: str, used: UsedRecipe = OWN) -> dg.JobDefinition:
                 f"{', '.join(damaged.made_from_it) or 'nothing'}. To mend it: {used.meant(damaged.mend)}"
             )
         if found.damaged:
-            raise VerificationError(used.meant(f"{found}: `python -m pipeline verify` lists them"))
+            raise PipelineError(used.meant(f"{found}: `python -m pipeline verify` lists them"))
         context.log.info(str(found))
 
     @dg.job(

@@ -7,16 +7,16 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.plugins import batch_filter
-from pipeline.stages.fasttext.model import ModelError, read_model
+from pipeline.stages.fasttext.model import read_model
 from pipeline.stages.fasttext.scores import VERSION, scores
-from pipeline.store.errors import did_you_mean
+from pipeline.store.errors import PipelineError, did_you_mean
 
 SHOWN = 10  # labels
 
 
 @batch_filter(signals={"probability": float})
 class Probability:
-    """Measures the probability of one label. Raises ModelError for a label that the model does not have."""
+    """Measures the probability of one label. Raises PipelineError for a label that the model lacks."""
 
     version = VERSION
 
@@ -24,7 +24,7 @@ class Probability:
         self.model = read_model(Path(model))
         if label not in self.model.labels:
             hint = did_you_mean(label, self.model.labels, "it has " + " ".join(self.model.labels[:SHOWN]))
-            raise ModelError(f"{model} has no label {label!r}: {hint}")
+            raise PipelineError(f"{model} has no label {label!r}: {hint}")
         self.column = self.model.labels.index(label)
 
     def signals(self, documents: pa.RecordBatch) -> dict[str, np.ndarray]:

@@ -26,10 +26,6 @@ CENTROIDS = 256  # a byte names one of them
 MOST_NUMBERS = 1 << 29  # 2 GiB
 
 
-class ModelError(PipelineError):
-    """A file is no fastText classifier, or is damaged."""
-
-
 @dataclass(frozen=True)
 class Model:
     """A classifier. `labels` are as in the file, mostly `__label__...`.
@@ -49,16 +45,16 @@ class Model:
 
 
 def read_model(path: Path) -> Model:
-    """Opens a model: a `.bin`'s inputs stay on disk, shared; a `.ftz`'s become float32. Raises ModelError."""
+    """Opens a model: a `.bin`'s inputs stay on disk, a `.ftz`'s become float32. Raises PipelineError."""
     file = _File(path)
     if file.data[:4].tobytes() != MAGIC:
-        raise ModelError(f"{path} is not a fastText model: name the `.bin` or `.ftz` file of a classifier")
+        raise PipelineError(f"{path} is not a fastText model: name the `.bin` or `.ftz` file of a classifier")
     _, version, *arguments, _ = file.numbers("<2i12id", "header")
     dim, _, _, _, _, word_ngrams, loss, kind, bucket, minn, maxn, _ = arguments
     if kind != SUPERVISED:
-        raise ModelError(f"{path} holds word vectors: name a fastText model that was trained with labels")
+        raise PipelineError(f"{path} holds word vectors: name a fastText model that was trained with labels")
     if version != VERSION or loss not in (HIERARCHICAL, SOFTMAX, *BINARY):
-        raise ModelError(
+        raise PipelineError(
             f"{path} has version {version} and loss {loss}, which are not read: train it again, by fastText "
             "0.1 or later"
         )
@@ -91,7 +87,7 @@ def read_model(path: Path) -> Model:
 
 
 class _File:
-    """Takes arrays off a mapped file, one after another. Raises ModelError."""
+    """Takes arrays off a mapped file, one after another. Raises PipelineError."""
 
     def __init__(self, path: Path):
         self.path, self.position = path, 0
@@ -99,7 +95,7 @@ class _File:
             self.data = np.asarray(np.memmap(path, np.uint8, "r"))
         except (OSError, ValueError) as error:  # ValueError: it is empty
             reason = getattr(error, "strerror", error)
-            raise ModelError(f"{path} cannot be read as a fastText model: {reason}") from error
+            raise PipelineError(f"{path} cannot be read as a fastText model: {reason}") from error
 
     @property
     def left(self) -> int:
@@ -107,7 +103,7 @@ class _File:
 
     def check(self, right: bool, what: str) -> None:
         if not right:
-            raise ModelError(f"{self.path} is damaged, or cut off, in its {what}: copy it again")
+            raise PipelineError(f"{self.path} is damaged, or cut off, in its {what}: copy it again")
 
     def take(self, kind: type, count: int, what: str) -> np.ndarray:
         size = count * np.dtype(kind).itemsize
@@ -141,7 +137,7 @@ class _File:
         right = columns == dim and 0 < last <= width and (groups - 1) * width + last == dim
         self.check(right and len(codes) == rows * groups, what)
         if rows * dim > MOST_NUMBERS:
-            raise ModelError(
+            raise PipelineError(
                 f"{self.path} takes {rows * dim * 4 / 1e9:.0f} GB of memory: name its `.bin` file"
             )
         matrix, codes = np.empty((rows, dim), np.float32), codes.reshape(rows, groups)

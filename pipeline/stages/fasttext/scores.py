@@ -3,9 +3,10 @@
 import numpy as np
 import pyarrow as pa
 
-from pipeline.stages.fasttext.model import Model, ModelError
+from pipeline.stages.fasttext.model import Model
 from pipeline.stages.fasttext.words import add_texts
 from pipeline.stages.text import utf8_arrays
+from pipeline.store.errors import PipelineError
 
 VERSION = "fasttext-1"
 _LEAST = 1e-5  # fastText adds it before it takes a logarithm, and so to every probability
@@ -21,8 +22,8 @@ def scores(model: Model, texts: pa.Array) -> np.ndarray:
     read as spaces; 1e-5 too large, as fastText gives them. All 0 for a text without a known word or n-gram.
 
     On one core about 60 MB/s by lid.176.ftz, 50 by a model like lid.176.bin, and 35 by one like DCLM's, where
-    a core waits for a row of 400 bytes of memory for each two words. Raises ModelError where the numbers of
-    the model make no probability.
+    a core waits for a row of 400 bytes of memory for each two words. Raises PipelineError where the numbers
+    of the model make no probability.
     """
     totals, counts = np.zeros((len(texts), len(model.output)), np.float32), np.zeros(len(texts), np.int64)
     add_texts(*utf8_arrays(texts), model.vocabulary, model.input, totals, counts)
@@ -35,7 +36,7 @@ def scores(model: Model, texts: pa.Array) -> np.ndarray:
         else:
             found = _softmax(sums) if model.tree is None else _of_leaves(sums, model.tree)
     if not np.isfinite(found).all():
-        raise ModelError(f"{model.path} is damaged: it gives a probability of {found.max()}")
+        raise PipelineError(f"{model.path} is damaged: it gives a probability of {found.max()}")
     found[counts == 0] = 0
     return found
 

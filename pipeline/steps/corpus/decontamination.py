@@ -34,10 +34,6 @@ PART_BYTES = 128_000_000
 VERDICTS_SCHEMA = required(id=pa.string(), keep=pa.bool_())
 
 
-class DecontaminationError(PipelineError):
-    """An evaluation set cannot be compared with documents."""
-
-
 @dataclass(frozen=True)
 class EvaluationNgrams(DataStage):
     """The n-grams of all evaluation sets.
@@ -68,7 +64,9 @@ class EvaluationNgrams(DataStage):
 
     @property
     def raws(self) -> Sequence[Raw]:
-        """The sets as their sources deliver them. '.' keeps a set apart from a corpus of its name."""
+        """The sets as their sources deliver them. A corpus has no '.' in its name, so that a set may be
+        called like one.
+        """
         return [Raw(f"evaluation.{one.name}", one.source, PART_BYTES) for one in self.params.sets]
 
     def work(self, store: Store) -> Work:
@@ -83,7 +81,7 @@ class EvaluationNgrams(DataStage):
         return Work(self.key, f"{self.version} {pii.VERSION}", settings, inputs)
 
     def make(self, store: Store, engine: Engine) -> Version:
-        """Raises DecontaminationError for a set without a text that is long enough."""
+        """Raises PipelineError for a set without a text that is long enough."""
         versions = [raw.make(store, engine) for raw in self.raws]
         names = [one.name for one in self.params.sets]
         with store.making(self.work(store)) as draft:
@@ -149,7 +147,7 @@ class Contamination(CorpusStage):
 def _check_none_is_empty(names: Sequence[str], ngrams: np.ndarray, params: Decontamination) -> None:
     for name, count in zip(names, ngrams.tolist(), strict=True):
         if not count:
-            raise DecontaminationError(
+            raise PipelineError(
                 f"evaluation set {name!r} has no text of {params.min_words} words or more: name the column "
                 "that holds its text, or lower decontamination.min_words"
             )

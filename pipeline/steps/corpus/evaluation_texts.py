@@ -67,7 +67,7 @@ class EvaluationWindows(DataStage):
         return Work(self.key, f"{self.version} {pii.VERSION}", {"max_bytes": self.text.max_bytes}, inputs)
 
     def make(self, store: Store, engine: Engine) -> Version:
-        """Reads and scrubs the text, but filters nothing. Raises SourceError; CorpusError without text."""
+        """Reads and scrubs the text, but filters nothing. Raises SourceError; PipelineError without text."""
         compile_ahead.start()  # which does nothing any more once a kernel is compiled
         compile_ahead.wait_for_scrubbing()
         raw = self.raw.make(store, engine)

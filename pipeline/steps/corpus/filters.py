@@ -15,9 +15,9 @@ from pipeline.plugins.filters import Filter
 from pipeline.plugins.settings import OWN_SCORE, Entry, FastTextParams
 from pipeline.recipe.recipe import Recipe
 from pipeline.stages import quality
-from pipeline.stages.fasttext import ModelError
 from pipeline.steps.corpus.failures import UserCodeStage
 from pipeline.store import keys
+from pipeline.store.errors import PipelineError
 from pipeline.store.keys import Key
 from pipeline.store.manifest import Version
 from pipeline.store.params import anchored
@@ -114,11 +114,11 @@ def _least(measured: Version, top: float, spoken: Version | None, languages: Seq
 
 
 def content(store: Store, model: Path) -> str:
-    """The sha256 of a fastText classifier. Raises ModelError."""
+    """The sha256 of a fastText classifier. Raises PipelineError."""
     try:
         return store.hashes.sha256(model)
     except OSError as error:
-        raise ModelError(
+        raise PipelineError(
             f"{model} cannot be read: {error.strerror}; relative paths start at the recipe"
         ) from error
 

@@ -43,10 +43,6 @@ VERSION = "raw-4"
 ID_DIGITS = 12  # of a document's id, in the name of the part that begins with it
 
 
-class CorpusError(PipelineError):
-    """A corpus without a valid document; the message says what to change."""
-
-
 @dataclass(frozen=True)
 class UnitGroup:
     """Units that are read together: one large unit alone, or small ones that share a part."""
@@ -89,7 +85,9 @@ class Raw(CorpusStage):
         return [keys.source(self.corpus)]
 
     def work(self, store: Store) -> Version | Work:
-        """What was last read with these settings, without what was forgotten; else work without inputs."""
+        """What was last read from the source with these settings, without what was forgotten since; else the
+        work without its inputs.
+        """
         work = self._work(open_source(self.corpus, self.source), {})
         gone = forgotten(store.files, self.corpus).inputs.get(FORGOTTEN)
         for version in store.used_first(work.key):
@@ -107,7 +105,7 @@ class Raw(CorpusStage):
         return _inputs(open_source(self.corpus, self.source, store.hashes.sha256).units())["source"]
 
     def make(self, store: Store, engine: Engine) -> Version:
-        """Offline it reuses what was read last. Raises SourceError, and CorpusError without a document."""
+        """Offline it reuses what was read last. Raises SourceError, and PipelineError without a document."""
         if store.last_used(keys.scrubbed(self.corpus)) is None:
             compile_ahead.start()
         source = open_source(self.corpus, self.source, store.hashes.sha256)
@@ -161,7 +159,7 @@ class Raw(CorpusStage):
         emptied = f"set_aside/{FORGOTTEN}" in counts
         remedy = "Take it out of the recipe" if emptied else "Check its `source`"
         first = _first_reject(draft, parts)
-        raise CorpusError(
+        raise PipelineError(
             f"corpus {self.corpus!r} is empty: its source gave no valid document "
             f"({', '.join(reasons) or 'and no invalid one'}). {first and f'First, {first}. '}{remedy}"
         )
@@ -287,10 +285,10 @@ def _first_reject(draft: Draft, parts: Iterable[Part]) -> str:
 
 
 def _copied(source: StoredSource, draft: Draft, corpus: str, gone: Forgotten) -> list[Part]:
-    """The parts of a stored version. Raises CorpusError if it holds a document that was forgotten since."""
+    """The parts of a stored version. Raises PipelineError if it holds a document that was forgotten since."""
     read = (batch for unit in source.units() for batch in source.read(unit, RejectsTable(lambda _: None)))
     if gone.ids and any(gone.among(batch.column("id")).any() for batch in read):
-        raise CorpusError(
+        raise PipelineError(
             f"corpus {corpus!r}: {source.config.path} holds documents that were removed from this store "
             "(`forget`), so what was made of them cannot be made again"
         )

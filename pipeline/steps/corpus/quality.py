@@ -31,10 +31,6 @@ from pipeline.store.store import Store
 from pipeline.store.work import Work
 
 
-class AllRejectedError(PipelineError):
-    """No document of a corpus passes the quality rules."""
-
-
 @dataclass(frozen=True)
 class Quality(CorpusStage):
     """The verdict on each document: table `verdicts`. `has_model`: whether the recipe has a `quality_model`,
@@ -79,7 +75,7 @@ class Quality(CorpusStage):
         return Work(self.key, version, settings, store.data_versions(self.inputs))
 
     def make(self, store: Store, engine: Engine) -> Version:
-        """Raises AllRejectedError without a kept document, and PluginError when a filter fails too often."""
+        """Raises PipelineError without a kept document, and PluginError when a filter fails too often."""
         if self.params.language_file and self.params.languages:
             language.check(self.params.language_file, self.params.languages)
         tables = [(stage.make(store, engine), _table(stage)) for stage in self.measured]
@@ -92,7 +88,7 @@ class Quality(CorpusStage):
         limits.check(verdicts.parts, verdicts)
         if not verdicts.counts["kept"]:
             rules = ", ".join(f"{reason.rule}: {reason.documents}" for reason in reasons(verdicts)[1:])
-            raise AllRejectedError(
+            raise PipelineError(
                 f"quality rejects every document of corpus {self.corpus!r} ({rules}): loosen these rules or "
                 "choose another profile"
             )

@@ -45,10 +45,6 @@ MODELFILE = (
 )
 
 
-class GgufError(PipelineError):
-    """The model or its tokenizer cannot be written as GGUF."""
-
-
 def export_gguf(
     model: Path, made_from: Mapping[str, str], out: Path, progress: Callable[[int], object]
 ) -> dict[str, int]:
@@ -56,7 +52,7 @@ def export_gguf(
     a `Modelfile` for Ollama. Returns the numbers of
     tensors and parameters. `progress` is told the bytes that were written.
 
-    Memory is that of one tensor. Raises GgufError and OutputError.
+    Memory is that of one tensor. Raises PipelineError and OutputError.
     """
     lineage = json.loads((model / "lineage.json").read_text(encoding="utf-8"))
     name = lineage.get("recipe", {}).get("name", model.name)
@@ -73,18 +69,18 @@ def write(model: Path, path: Path, name: str, progress: Callable[[int], object])
     """Writes the model of a directory in Hugging Face's format, as `export_gguf` says."""
     config = json.loads((model / "config.json").read_text(encoding="utf-8"))
     if config.get("attention_sinks"):
-        raise GgufError(
+        raise PipelineError(
             "--format gguf: llama.cpp has no dense model with attention sinks: train without "
             "training.model.attention_sinks, or use the model with `python -m trainer`"
         )
     try:
         import gguf
     except ModuleNotFoundError:
-        raise GgufError(f"--format gguf needs the package gguf: run {install('gguf')}") from None
+        raise PipelineError(f"--format gguf needs the package gguf: run {install('gguf')}") from None
     architecture = ARCHITECTURES[config["architectures"][0]]
     factors = _rope_factors(config)
     if factors is not None and architecture != "llama":
-        raise GgufError(
+        raise PipelineError(
             "--format gguf: llama.cpp does not compute rope_scaling llama3 with qk_norm: train without one "
             "of training.model.rope_scaling and training.model.qk_norm"
         )
@@ -123,7 +119,7 @@ def write(model: Path, path: Path, name: str, progress: Callable[[int], object])
 def _named(names: Any, tensor: str) -> str:
     found: str | None = names.get_name(tensor, try_suffixes=(".weight",))
     if found is None:
-        raise GgufError(f"llama.cpp has no name for the tensor {tensor}")
+        raise PipelineError(f"llama.cpp has no name for the tensor {tensor}")
     return found
 
 
@@ -160,7 +156,7 @@ def _add_shape(writer: "GGUFWriter", config: Mapping[str, Any]) -> None:
             writer.add_rope_scaling_factor(scaling["factor"])
         case "yarn":
             if scaling.get("attention_factor") is not None:
-                raise GgufError(
+                raise PipelineError(
                     "--format gguf: llama.cpp computes YaRN's attention_factor itself and takes no other: "
                     "train without training.model.rope_scaling.attention_factor"
                 )
@@ -221,7 +217,7 @@ def _chat_template(model: Path) -> str | None:
 
 
 def _pre_tokenizer(settings: Mapping[str, Any]) -> str:
-    """llama.cpp's name of the pre-tokenizer of a tokenizer.json. Raises GgufError when it has none."""
+    """llama.cpp's name of the pre-tokenizer of a tokenizer.json. Raises PipelineError when it has none."""
     model, pre = settings["model"], settings["pre_tokenizer"]
     steps = pre["pretokenizers"] if pre and pre["type"] == "Sequence" else [pre]
     match steps:
@@ -243,7 +239,7 @@ def _pre_tokenizer(settings: Mapping[str, Any]) -> str:
     # llama.cpp does not normalise; NFC, which Qwen's tokenizers apply, leaves nearly all text as it is.
     normalizer = settings["normalizer"]
     if model["type"] != "BPE" or known is None or (normalizer and normalizer["type"] != "NFC"):
-        raise GgufError(
+        raise PipelineError(
             "--format gguf: llama.cpp has no counterpart of this tokenizer's pre-tokenization. It reads "
             "tokenizers that Groundwork trains, and byte-level BPE as in GPT-2, Llama 3 or Qwen 2"
         )

@@ -12,23 +12,21 @@ from pipeline.store.errors import PipelineError, first_line
 from trainer.system.durable import write_atomically
 
 
-class PushError(PipelineError):
-    """The model or the documents cannot be pushed; the message says what to change."""
-
-
 def push(model: Path, repository: str, public: bool) -> str:
     """Uploads the files of an export, with card and lineage, in one commit, and returns the commit's address.
 
     A new repository is private unless `public`. The token is the hub's own: HF_TOKEN, or the file that
-    `hf auth login` writes. Raises PushError.
+    `hf auth login` writes. Raises PipelineError.
     """
     try:
         # a checkpoint has a lineage, too
         config, lineage = _read(model / "config.json"), _read(model / "lineage.json")
     except (OSError, ValueError) as error:
-        raise PushError(f"{model} is not an exported model ({error}): give a run that has ended") from error
+        raise PipelineError(
+            f"{model} is not an exported model ({error}): give a run that has ended"
+        ) from error
     if config.get("attention_sinks"):
-        raise PushError(
+        raise PipelineError(
             f"{model} cannot be pushed: no reader of the hub's models has a dense one with attention sinks. "
             "Train without training.model.attention_sinks, or use the model with `python -m trainer`"
         )
@@ -47,7 +45,7 @@ def push_documents(exported: Path, repository: str, public: bool) -> str:
         if facts["format"] != FORMAT:
             raise ValueError(f"its format is {facts['format']}")
     except (OSError, ValueError, KeyError) as error:
-        raise PushError(
+        raise PipelineError(
             f"{exported} does not hold exported documents ({error}): give what "
             f"`python -m pipeline export --format {FORMAT} -o OUT` wrote"
         ) from error
@@ -76,11 +74,11 @@ def _upload(
                 delete_patterns=list(old) or None,
             ).commit_url
     except Exception as error:  # the HTTP library's own errors, which change between its versions
-        raise PushError(
+        raise PipelineError(
             f"{repository} cannot be pushed to {hub.endpoint}: {first_line(error)}. HF_TOKEN, or the token "
             "of `hf auth login`, must allow writing there"
         ) from error
-    raise PushError(f"{repository} exists and is public: give --public to publish there")
+    raise PipelineError(f"{repository} exists and is public: give --public to publish there")
 
 
 def _read(path: Path) -> dict[str, Any]:

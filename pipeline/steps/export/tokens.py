@@ -22,23 +22,19 @@ TOKENIZER = "tokenizer"
 Progress = Callable[[int], object]  # called with the number of tokens that were written
 
 
-class ExportError(PipelineError):
-    """Shards that are empty or damaged."""
-
-
 def export_tokens(
     store: Store, corpora: Sequence[str], splits: Sequence[str], out: Path, progress: Progress
 ) -> dict[str, int]:
     """Makes `out`: the shards in use, their tokenizer, and `export.json`, which records what they are.
     Returns documents and tokens of each split.
 
-    Raises StoreError, ShardSetError, ExportError and OutputError.
+    Raises PipelineError.
     """
     read = list(map(keys.token_shards, corpora))
     versions, tokenizer = list(map(store.current, read)), store.current(keys.TOKENIZER)
     sets = [shards for version in versions for split in splits if (shards := stored(version, split)).prefixes]
     if not sets:
-        raise ExportError(f"{', '.join(corpora)}: there are no tokens in {' or '.join(splits)}")
+        raise PipelineError(f"{', '.join(corpora)}: there are no tokens in {' or '.join(splits)}")
     names = [f"{split}_{what}" for split in splits for what in ("documents", "tokens")]
     counts = {name: sum(version.counts[name] for version in versions) for name in names}
     with output_directory(out) as directory:
@@ -51,7 +47,7 @@ def export_tokens(
 
 
 def write(sets: Sequence[ShardSet], out: Path, progress: Progress) -> None:
-    """Fills `out` with the shards: `<corpus>/<split>/<shard>.bin`, `.idx`. Raises ExportError if damaged."""
+    """Fills `out` with the shards: `<corpus>/<split>/<shard>.bin`, `.idx`. Damage raises PipelineError."""
     for shards in sets:
         directory = out / shards.corpus / shards.split
         directory.mkdir(parents=True)
@@ -59,7 +55,7 @@ def write(sets: Sequence[ShardSet], out: Path, progress: Progress) -> None:
             try:
                 tokens = Shard(prefix).num_tokens
             except ShardError as error:
-                raise ExportError(str(error)) from error
+                raise PipelineError(str(error)) from error
             for path in (bin_path(prefix), idx_path(prefix)):
                 _link(path, directory / path.name)
             progress(tokens)

@@ -10,9 +10,9 @@ from pipeline.steps.dedup import passage_index
 from pipeline.steps.dedup.near import LEAST_ALIKE, Match, Matcher, windows
 from pipeline.steps.lineage.documents import texts_of
 from pipeline.steps.lineage.readers import Reader
-from pipeline.steps.lineage.trace import TraceError
 from pipeline.steps.lineage.treated_text import treated
 from pipeline.store.engines.local import Engine
+from pipeline.store.errors import PipelineError
 from pipeline.store.forgotten import of_all, requests
 from pipeline.store.manifest import Version
 from trainer.system.wording import counted
@@ -41,9 +41,9 @@ class Near:
 
 
 def check(text: str) -> None:
-    """Raises TraceError for a text of too few words to be compared."""
+    """Raises PipelineError for a text of too few words to be compared."""
     if windows(text)[1].sum() < SHORTEST - WORDS + 1:
-        raise TraceError(
+        raise PipelineError(
             f"the text has fewer than {SHORTEST} words, too few to be compared: give more text, or the name "
             "of a file that exists, or count it word for word with `python -m pipeline trace --count TEXT`"
         )

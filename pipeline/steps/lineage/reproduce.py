@@ -40,14 +40,10 @@ TOLERANCE = 0.05
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
 
 
-class ReproduceError(PipelineError):
-    """A checkpoint was not made again."""
-
-
 def write(store: Store, one: Checkpoint, out: Path, relative_to: Path) -> list[str]:
     """Fills the directory `out` and returns the commands, notes among them as comments.
 
-    Raises OutputError when there is something at `out`, and ReproduceError for a mean of checkpoints of which
+    Raises OutputError when there is something at `out`, and PipelineError for a mean of checkpoints of which
     nothing is known any more. Relative paths are resolved against `relative_to`, because a lineage does not
     hold its recipe's directory.
     """
@@ -116,12 +112,12 @@ def _mean(store: Store, one: Checkpoint, directory: Path, out: Path, relative_to
 
 
 def _parent(store: Store, mean: Checkpoint, name: str) -> Checkpoint:
-    """A checkpoint that a mean was made of. Raises ReproduceError if nothing is known of its run."""
+    """A checkpoint that a mean was made of. Raises PipelineError if nothing is known of its run."""
     try:
         return checkpoint(store, name)
     except (LineageError, UnknownRunError):
         parents = " ".join(merged["checkpoint"] for merged in mean.merged)
-        raise ReproduceError(
+        raise PipelineError(
             f"{mean.name} is the mean of other checkpoints, and the run of {name} is not in this store: "
             f"reproduce each where its run is, and merge what comes out as in `python -m pipeline merge "
             f"{parents}`"
@@ -314,14 +310,14 @@ def _machines(then: dict[str, Any] | None) -> Iterator[str]:
 
 def compare(out: Path, again: Path) -> str:
     """Whether a checkpoint that was made `again` is the one of which `out` holds the hashes: by the bytes, or
-    else by its losses. Raises ReproduceError when it is not.
+    else by its losses. Raises PipelineError when it is not.
     """
     try:
         sums = dict(line.split()[::-1] for line in (out / SUMS).read_text(encoding="utf-8").splitlines())
         then, now = json.loads((out / LOSSES).read_text(encoding="utf-8")), _losses(again)
         same = [file_sha256(again / name) == wanted for name, wanted in sums.items()]
     except (OSError, ValueError, KeyError) as error:
-        raise ReproduceError(
+        raise PipelineError(
             f"cannot compare {again} with what {out} holds: {error}: name the directory that `reproduce` "
             "made and a checkpoint"
         ) from error
@@ -331,7 +327,7 @@ def compare(out: Path, again: Path) -> str:
     told = ", ".join(f"{name} {then[name]:.4f} then, {now[name]:.4f} now" for name in both)
     if then.keys() == now.keys() and all(abs(then[name] - now[name]) <= TOLERANCE for name in both):
         return f"the same up to rounding, not to the byte: {told}"
-    raise ReproduceError(f"another model: {told or 'it has no losses to compare'}")
+    raise PipelineError(f"another model: {told or 'it has no losses to compare'}")
 
 
 def _losses(checkpoint: Path) -> dict[str, float]:

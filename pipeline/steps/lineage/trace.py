@@ -29,10 +29,6 @@ OCCURRENCES = 10  # that are shown of a span
 LEADS = ("", " ")  # a word has another token after a space
 
 
-class TraceError(PipelineError):
-    """A text cannot be looked for."""
-
-
 @dataclass(frozen=True)
 class Occurrence:
     """Where a span occurs: a document, the token of it that the span begins at, and the steps at which any of
@@ -86,7 +82,7 @@ class Traced:
 
 class Searcher:
     """The training text of a reader, open to be searched. `engine` makes what is not indexed yet, after `say`
-    was told how much; without one, TraceError is raised instead. For shards that are gone it is LineageError.
+    was told how much; without one, PipelineError is raised instead. For shards that are gone: LineageError.
     """
 
     def __init__(self, reader: Reader, engine: Engine | None = None, say: Callable[[str], None] = print):
@@ -110,7 +106,7 @@ class Searcher:
         if index := store.existing(work):
             return index
         if self._engine is None:
-            raise TraceError(f"{work.key} has not been made: `python -m pipeline trace TEXT` makes it")
+            raise PipelineError(f"{work.key} has not been made: `python -m pipeline trace TEXT` makes it")
         tokens, size = shards.counts["train_tokens"], token_index.size(shards) / 1e6
         seconds = tokens / token_index.TOKENS_PER_SECOND
         self._say(f"making {work.key}: {tokens:,} tokens, {size:,.1f} MB, {seconds:,.0f} s of one core")
@@ -128,12 +124,12 @@ class Searcher:
         return sum(found.values())
 
     def check(self, text: str, least: int) -> None:
-        """Raises TraceError for a text of fewer tokens than a span must have."""
+        """Raises PipelineError for a text of fewer tokens than a span must have."""
         forms = [
             len(self._encoded(lead + prepared).ids) for prepared in self._prepared(text) for lead in LEADS
         ]
         if max(forms) < least:
-            raise TraceError(
+            raise PipelineError(
                 f"the text has {max(forms)} tokens, and spans of at least {least} are looked for: give more "
                 "text or a smaller --min-tokens, or --count it"
             )
@@ -152,7 +148,9 @@ class Searcher:
         return Traced(round(covered, 4), sorted(spans.values(), key=lambda span: span.log_probability))
 
     def _runs(self, text: str, corpora: Sequence[str], least: int) -> list[tuple[int, int, list[list[int]]]]:
-        """The longest runs of a text that occur, none in another: characters from, to, ids of each form."""
+        """The longest runs of a text that occur: characters from, up to, and the ids of each form; none
+        within another.
+        """
         found = []
         for lead in LEADS:
             encoding = self._encoded(lead + text)

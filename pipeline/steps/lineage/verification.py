@@ -26,10 +26,6 @@ from trainer.system.wording import counted
 CHECKPOINT = "checkpoint"
 
 
-class VerificationError(PipelineError):
-    """Something in the store is damaged, or there is no store."""
-
-
 @dataclass(frozen=True)
 class Damaged:
     """A damaged version or checkpoint. `place`: its path in the store; `made_from_it`: paths of versions, and
@@ -61,12 +57,10 @@ class Verification:
 
 
 def stored(store: Store) -> list[Path]:
-    """The directories of all versions and checkpoints. Raises VerificationError where no store is."""
+    """The directories of all versions and checkpoints. Raises PipelineError where no store is."""
     store.files.versions()
     if not store.root.is_dir():
-        raise VerificationError(
-            f"{store.root} is not a directory, so it holds no store: set GROUNDWORK_STORE"
-        )
+        raise PipelineError(f"{store.root} is not a directory, so it holds no store: set GROUNDWORK_STORE")
     return [*published(store.files), *sorted((store.root / RUNS).glob("*/checkpoints/step-*"))]
 
 

@@ -38,10 +38,6 @@ EDGE = 0.9  # of the largest share that was tried
 LEAF = 20  # least runs in a leaf, fewer where there are few runs
 
 
-class LawError(PipelineError):
-    """No law can be fitted."""
-
-
 @dataclass(frozen=True)
 class Law:
     """The law that was chosen. `errors`: of each, the root mean square error of the logarithm of the loss on
@@ -60,19 +56,19 @@ class Law:
 
 
 def check(losses: Array, of_seeds: Array, bigrams: float) -> None:
-    """Raises LawError where no law can be fitted: no loss of a mixture is below that of `bigrams`, or they
-    differ no more than those `of_seeds` of one mixture do (F-test of their variances).
+    """Raises PipelineError where no law can be fitted: no loss of a mixture is below that of `bigrams`, or
+    they differ no more than those `of_seeds` of one mixture do (F-test of their variances).
     """
     from scipy.stats import f
 
     if losses.min() >= bigrams:
-        raise LawError(
+        raise PipelineError(
             f"the small runs have learnt nothing: their best loss, {losses.min():.3f}, is not below the "
             f"{bigrams:.3f} of a bigram model. Raise mixture.search.training.max_tokens"
         )
     ratio = losses.var(ddof=1) / max(of_seeds.var(ddof=1), 1e-12)
     if ratio < f.ppf(LEVEL, len(losses) - 1, len(of_seeds) - 1):
-        raise LawError(
+        raise PipelineError(
             "the mixtures are not distinguishable: their losses have a standard deviation of "
             f"{losses.std(ddof=1):.4f}, those of seeds of one mixture {of_seeds.std(ddof=1):.4f}. Raise "
             "mixture.search.training.max_tokens"
@@ -80,7 +76,7 @@ def check(losses: Array, of_seeds: Array, bigrams: float) -> None:
 
 
 def fitted(shares: Array, losses: Array, bootstraps: int, seed: int) -> Law:
-    """The law of [runs, corpora] shares and losses, five or more. Raises LawError without lightgbm."""
+    """The law of [runs, corpora] shares and losses, five or more. Raises PipelineError without lightgbm."""
     logs, random = np.log(losses), np.random.default_rng(seed)
     fits: dict[str, Fit] = {"log-linear": log_linear, "trees": trees}
     held_out = {name: _held_out(fit, shares, logs, seed) for name, fit in fits.items()}
@@ -137,11 +133,11 @@ def _leave_one_out(left: Array, singular: Array, values: Array, penalty: float) 
 
 
 def trees(shares: Array, logs: Array) -> Prediction:
-    """Gradient-boosted trees. Raises LawError without lightgbm."""
+    """Gradient-boosted trees. Raises PipelineError without lightgbm."""
     try:
         import lightgbm
     except ModuleNotFoundError as error:
-        raise LawError(f"mixture.search needs the package lightgbm: run {install('mixture')}") from error
+        raise PipelineError(f"mixture.search needs the package lightgbm: run {install('mixture')}") from error
     leaf = min(LEAF, max(2, len(logs) // 10))
     settings = {**TREES, "min_data_in_leaf": leaf, "min_data_in_bin": min(3, leaf - 1)}
     settings |= {"num_threads": 1, "deterministic": True, "seed": 0, "verbosity": -1}
@@ -191,12 +187,12 @@ def proposed(law: Law, names: Sequence[str], proportions: Array, most: Array, se
     """The mixture of least loss among random ones of which no corpus has a share above `most`.
 
     Each bootstrapped fit names its best; the proposal is their mean, the interval their spread. Raises
-    LawError when `most` leaves no room.
+    PipelineError when `most` leaves no room.
     """
     candidates = mixtures(proportions, CANDIDATES, seed)
     candidates = candidates[(candidates <= most).all(1)]
     if len(candidates) < BEST:
-        raise LawError("mixture.max_epochs rules out almost every mixture: raise it, or add text")
+        raise PipelineError("mixture.max_epochs rules out almost every mixture: raise it, or add text")
     best = np.stack([candidates[np.argsort(fit(candidates))[:BEST]].mean(0) for fit in law.bootstrapped])
     shares, (low, high) = best.mean(0), np.percentile(best, INTERVAL, axis=0)
     low, high = np.minimum(low, shares), np.maximum(high, shares)  # the mean of skewed fits lies outside

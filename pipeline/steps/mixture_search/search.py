@@ -45,7 +45,7 @@ def search(store: Store, recipe: Recipe) -> Version:
     """Trains the small runs of the recipe's search, as many at once as have their own cores, and keeps shares
     and losses of each. A killed search goes on with the runs that were not done.
 
-    Raises RecipeError without `mixture.search`, MixtureError and TrainerCommandError.
+    Raises RecipeError without `mixture.search`, and PipelineError.
     """
     work = MixtureSearch(recipe).work(store)
     with store.making(work) as draft:
@@ -138,7 +138,7 @@ def _shortened(training: Mapping[str, Any], search: SearchParams, share: float) 
 
 
 def mixtures(store: Store, recipe: Recipe) -> list[dict[str, float]]:
-    """The shares of each run; no corpus is read more often than `max_epochs`. Raises MixtureError."""
+    """The shares of each run; no corpus is read more often than `max_epochs`. Raises PipelineError."""
     tokens, trained = _tokens(store, recipe), small(recipe)
     drawn = law.mixtures(_proportions(recipe, tokens), settings(recipe).runs, recipe.training.seed)
     weights = [dict(zip(tokens, row.tolist(), strict=True)) for row in drawn]
@@ -177,7 +177,7 @@ def _train(config: RunConfig) -> dict[str, Any]:
 
 
 def found(store: Store, recipe: Recipe, version: Version) -> dict[str, Any]:
-    """The fitted law and its proposal, computed once: fields of `Law` and `Proposal`. Raises LawError."""
+    """The fitted law and its proposal, computed once: fields of both. Raises PipelineError."""
     tokens, target = _tokens(store, recipe), settings(recipe).target
     planned = recipe.training.max_tokens
     limit = recipe.mixture.max_epochs

@@ -67,9 +67,7 @@ class Asked:
 
 
 def of_recipe(store: Store, evaluation: EvaluationParams) -> list[Asked]:
-    """What checkpoints of a recipe are scored on: benchmarks and evaluation texts. Raises SourceError, and
-    StoreError for a text that has not been read yet.
-    """
+    """Benchmarks and evaluation texts of a recipe. Raises SourceError; StoreError if one is not read yet."""
     return named(evaluation.benchmarks) + [_of_text(store, text) for text in evaluation.texts]
 
 
@@ -92,7 +90,7 @@ def named(wanted: Iterable[NamedBenchmark]) -> list[Asked]:
 def benchmark_checkpoint(store: Store, name: str, asked: Sequence[Asked]) -> Version:
     """Lets a checkpoint answer benchmarks. Each is a part, so that one more computes no other again.
 
-    Raises CheckpointGoneError and TrainerCommandError.
+    Raises CheckpointGoneError and PipelineError.
     """
     checkpoint, benchmarks = checkpoint_path(store, name), [one.benchmark for one in asked]
     weights = checkpoint_sha256(checkpoint)
@@ -202,16 +200,11 @@ def _facts(asked: Iterable[Asked], model: Path) -> dict[str, dict[str, Any]]:
 
 
 def answered(model: Path, asked: Sequence[Asked], precision: str, *options: str) -> dict[str, Scores]:
-    """The scores of any model by benchmark. Nothing is stored. Raises TrainerCommandError."""
+    """The scores of any model by benchmark. Nothing is stored. Raises PipelineError."""
     facts = _facts(asked, model)
     with TemporaryDirectory() as output:
-        _ask(
-            model,
-            [one.benchmark for one in asked],
-            f"--precision={precision}",
-            f"--output={output}",
-            *options,
-        )
+        benchmarks = [one.benchmark for one in asked]
+        _ask(model, benchmarks, f"--precision={precision}", f"--output={output}", *options)
         return {
             name: _scored(Path(output), one) | facts[name] for one in asked if (name := one.benchmark.name)
         }

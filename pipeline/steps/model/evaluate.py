@@ -73,7 +73,9 @@ def _models(store: Store, recipe: Recipe, tuned: Path) -> dict[str, Path]:
 def _asked_both_ways(
     evaluation: EvaluationParams, models: Mapping[str, Path], precision: str
 ) -> dict[str, dict[str, Any]]:
-    """Each benchmark's scores: of each model asked as any is, and of a tuned one by the template."""
+    """The scores of each benchmark: of each model as any other is asked, and after tuning through the
+    template.
+    """
     asked = benchmark.named(evaluation.benchmarks)
     if not asked:
         return {}
@@ -108,7 +110,7 @@ class Evaluation(RecipeStage):
 
 
 def evaluate_checkpoint(store: Store, name: str) -> Version:
-    """Evaluates a checkpoint on held-out text. Raises CheckpointGoneError and TrainerCommandError."""
+    """Evaluates a checkpoint on held-out text. Raises CheckpointGoneError and PipelineError."""
     checkpoint = checkpoint_path(store, name)
     weights = {"checkpoint": checkpoint_sha256(checkpoint)}
     settings = harness.imported(store, name)

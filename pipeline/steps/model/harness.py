@@ -26,10 +26,6 @@ ACCURACIES = {"acc": "accuracy", "acc_norm": "accuracy_per_character", "acc_byte
 WEIGHTS = "model.safetensors"
 
 
-class HarnessError(PipelineError):
-    """Results cannot be imported."""
-
-
 @dataclass(frozen=True)
 class Answers:
     """The questions of a task, and the log-likelihoods of their answers."""
@@ -83,7 +79,7 @@ class Results:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """From a `results_*.json`, with the `samples_*.jsonl` beside it. Raises HarnessError."""
+        """From a `results_*.json`, with the `samples_*.jsonl` beside it. Raises PipelineError."""
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
             model, parameters = str(found["model_name"]), found["config"].get("model_num_parameters")
@@ -102,29 +98,33 @@ class Results:
                 scores[title] = _scores(items, shares, answers.get(title))
         except (OSError, UnicodeDecodeError) as error:
             why = getattr(error, "strerror", None) or error
-            raise HarnessError(f"{path} cannot be read: {why}") from error
+            raise PipelineError(f"{path} cannot be read: {why}") from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise HarnessError(
+            raise PipelineError(
                 f"{path} is not from lm-evaluation-harness, or from another release ({error!r}): give the "
                 "results_*.json that `lm_eval run --output_path` writes"
             ) from error
         if not scores:
-            raise HarnessError(f"{path} holds no share of right answers, only {', '.join(left_out)}")
+            raise PipelineError(f"{path} holds no share of right answers, only {', '.join(left_out)}")
         return cls(model, parameters, scores, answers, left_out)
 
     def check_model(self, path: Path, named: bool) -> None:
-        """Raises HarnessError unless the results are of the model in a directory. Weights on this machine are
-        compared. Of others only the size is known, so the user must have `named` the model.
+        """Raises PipelineError unless the results are of the model in a directory. Weights on this machine
+        are compared. Of others only the size is known, so the user must have `named` the model.
         """
         measured, ours = Path(self.model), path / "hf" if (path / "hf").is_dir() else path
         if measured.is_dir():
             is_ours = measured.samefile(ours) or _weights(measured) == _weights(ours)
         elif not named:
-            raise HarnessError(f"the results are of {self.model}, which is not on this machine: give --model")
+            raise PipelineError(
+                f"the results are of {self.model}, which is not on this machine: give --model"
+            )
         else:
             is_ours = self.parameters in (None, _parameters(path))
         if not is_ours:
-            raise HarnessError(f"the results are of another model, {self.model}, not of {path}: give --model")
+            raise PipelineError(
+                f"the results are of another model, {self.model}, not of {path}: give --model"
+            )
 
 
 def _rows(found: Mapping[str, Any]) -> Iterator[tuple[str, str, int | None, dict[str, float]]]:

@@ -29,10 +29,6 @@ PASSAGES = 256  # read, and as many held out
 ATTEMPTS = 20  # for each passage; many windows hold the end of a document
 
 
-class RecitalError(PipelineError):
-    """A checkpoint has no such step, or too little text."""
-
-
 def written(store: Store, checkpoint: Checkpoint) -> list[str]:
     """The samples of a checkpoint, written again: text depends only on the run and its step. Raises
     CheckpointGoneError when its weights are gone.
@@ -62,7 +58,7 @@ class Passage:
 
 def memory(store: Store, checkpoint: Checkpoint, searcher: Searcher, seed: int = 0) -> list[Passage]:
     """Asks a checkpoint for passages drawn from the samples that it read, and for held-out ones that occur
-    nowhere in them. Raises RecitalError when there is none.
+    nowhere in them. Raises PipelineError when there is none.
     """
     training, chooser = Training(checkpoint.run), np.random.default_rng(seed)
     data, size = training.config.data, PROMPT + RECITED
@@ -95,7 +91,7 @@ def memory(store: Store, checkpoint: Checkpoint, searcher: Searcher, seed: int =
                 passages.append((corpus, start, ids))
     rows = [ids for passages in found.values() for *_, ids in passages]
     if not found[TRAIN]:
-        raise RecitalError(f"{checkpoint.name} read no {size} tokens of one document in one window")
+        raise PipelineError(f"{checkpoint.name} read no {size} tokens of one document in one window")
     recites = iter(_predicted(checkpoint_path(store, checkpoint.name), np.stack(rows), PROMPT))
     return [
         Passage(
@@ -148,14 +144,14 @@ def batch(store: Store, checkpoint: Checkpoint, step: int, losses: bool) -> tupl
     """The rows of the global batch of a step, from 1, of the run of a checkpoint. With `losses`, those with
     the highest first, under the newest checkpoint before the step, which is then named.
 
-    Raises RecitalError for a step outside of the run, or when no checkpoint before it is on disk.
+    Raises PipelineError for a step outside of the run, or when no checkpoint before it is on disk.
     """
     training, texts = Training(checkpoint.run), texts_read(store, checkpoint.lineage)
     for text in texts.values():
         _ = text.train_shards  # fetched
     curriculum, steps = training.config.training.curriculum, training.config.training.steps
     if not 0 < step <= steps:
-        raise RecitalError(f"run {checkpoint.run.name} has steps 1 to {steps}, not {step}")
+        raise PipelineError(f"run {checkpoint.run.name} has steps 1 to {steps}, not {step}")
     rows, ids = [], training.data.batch(step - 1, 0, 1)
     tokenizer = _tokenizer(store, checkpoint)
     for row, sample in enumerate(range(curriculum.samples(step - 1), curriculum.samples(step))):
@@ -168,7 +164,7 @@ def batch(store: Store, checkpoint: Checkpoint, step: int, losses: bool) -> tupl
         at: path for at, path in run_named(store, checkpoint.run.name).checkpoints().items() if at < step
     }
     if not saved:
-        raise RecitalError(
+        raise PipelineError(
             f"no checkpoint before step {step} of run {checkpoint.run.name} is on disk: leave out --losses"
         )
     model = store.files.fetch_folder(saved[max(saved)])

@@ -13,10 +13,6 @@ from pipeline.store.manifest import Version
 from trainer.data.shards import idx_path
 
 
-class ShardSetError(PipelineError):
-    """Token shards that are missing, or a tokenizer beside them that cannot be read."""
-
-
 @dataclass(frozen=True)
 class ShardSet:
     """The token shards of one corpus and split, in the order in which they are read."""
@@ -36,7 +32,7 @@ def stored(version: Version, split: str) -> ShardSet:
 
 
 def in_place(path: Path, splits: Sequence[str]) -> list[ShardSet]:
-    """The shards at `path`, a directory (perhaps with `train`) or a shard's name. Raises ShardSetError."""
+    """The shards at `path`, a directory (perhaps with `train`) or a shard's name. Raises PipelineError."""
     prefix = path.with_suffix("") if path.suffix in (".bin", ".idx") else path
     if idx_path(prefix).is_file():
         return [ShardSet(str(prefix), "", (prefix,))]
@@ -46,19 +42,19 @@ def in_place(path: Path, splits: Sequence[str]) -> list[ShardSet]:
         if here:
             sets.append(ShardSet(str(path), split, here))
     if not sets:
-        raise ShardSetError(
+        raise PipelineError(
             f"{path}: no token shard is there; a shard is a .bin and an .idx of the same name"
         )
     return sets
 
 
 def tokenizer_beside(path: Path) -> Tokenizer | None:
-    """The tokenizer next to the shards in a directory, if there is one. Raises ShardSetError."""
+    """The tokenizer next to the shards in a directory, if there is one. Raises PipelineError."""
     for place in (path, path / "tokenizer", path.parent, path.parent / "tokenizer"):
         file = place / "tokenizer.json"
         if file.is_file():
             try:
                 return Tokenizer.from_file(str(file))
             except Exception as error:  # the library raises nothing more specific
-                raise ShardSetError(f"{file}: cannot be read as a tokenizer.json: {error}") from error
+                raise PipelineError(f"{file}: cannot be read as a tokenizer.json: {error}") from error
     return None

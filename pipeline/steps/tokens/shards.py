@@ -21,6 +21,7 @@ from pipeline.steps.tokens.existing_tokenizer import CONFIG, TOKENIZER
 from pipeline.steps.tokens.tokenizer import frozen
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine
+from pipeline.store.errors import PipelineError
 from pipeline.store.keys import SPLITS, TRAIN, VALIDATION, Key
 from pipeline.store.manifest import File, Part, Version
 from pipeline.store.params import ROLE, ROLES
@@ -260,7 +261,7 @@ class SplitShards:
     def _encode(self, batch: pa.RecordBatch) -> Encoded:
         document_ids, texts = batch.column("id"), batch.column("text")
         if pc.any(pc.match_substring_regex(texts, f"^{ROLE}")).as_py():
-            raise chat.ConversationError(
+            raise PipelineError(
                 "a text to pretrain on is a conversation: set `training.objective` to sft or dpo, or leave "
                 "out corpora with `format: chat` or `preferences`"
             )

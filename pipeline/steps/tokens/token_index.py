@@ -32,10 +32,6 @@ SLOWER = 10  # a byte takes so many times as long as in stages that read text
 TOKENS_PER_SECOND = 2_000_000  # of one core
 
 
-class TokenIndexError(PipelineError):
-    """There is no room for an index."""
-
-
 @dataclass(frozen=True)
 class TokenIndex(CorpusStage):
     """The index of a corpus's token shards. No lineage has it, since no data is made from it."""
@@ -76,7 +72,7 @@ def work_of(shards: Version) -> Work:
 
 
 def of_shards(store: Store, engine: Engine, shards: Version) -> Version:
-    """The index of token shards, made again part by part as they change. Raises TokenIndexError."""
+    """The index of token shards, made again part by part as they change. Raises PipelineError."""
     work, tasks = work_of(shards), []
     for part in shards.parts:
         tables = sorted(table for table in part.files if table.startswith(f"{TRAIN}."))
@@ -92,7 +88,7 @@ def of_shards(store: Store, engine: Engine, shards: Version) -> Version:
 def _check_room(store: Store, shards: Version) -> None:
     needed, free = size(shards), shutil.disk_usage(store.root).free
     if free < needed:
-        raise TokenIndexError(
+        raise PipelineError(
             f"the index of corpus {shards.key.corpus} takes {needed / 1e9:.1f} GB, but {store.root} "
             f"has {free / 1e9:.1f} GB free: `python -m pipeline gc` lists what can be removed"
         )

@@ -12,10 +12,6 @@ from pipeline.store.store import Store
 from trainer.config import TrainingConfig
 
 
-class WeightsError(PipelineError):
-    """The weights that a recipe names are missing or cannot be read."""
-
-
 def located(recipe: Recipe) -> TrainingConfig:
     """The recipe's training with the resolved path of its weights."""
     training = recipe.training
@@ -26,7 +22,7 @@ def located(recipe: Recipe) -> TrainingConfig:
 
 
 def identity(store: Store, training: TrainingConfig) -> dict[str, Any] | None:
-    """The hash of the content of the weights, or repository and revision. Raises WeightsError."""
+    """The hash of the content of the weights, or repository and revision. Raises PipelineError."""
     source = training.pretrained
     if source is None:
         return None
@@ -39,7 +35,7 @@ def origin(store: Store, training: TrainingConfig) -> dict[str, Any]:
     """What a checkpoint's lineage says about the weights: their identity, the sha256 of each file and, where
     `lineage.json` lies beside them, the lineage of the model they belong to. Empty without such weights.
 
-    Raises WeightsError.
+    Raises PipelineError.
     """
     source = training.pretrained
     known = identity(store, training)
@@ -59,7 +55,7 @@ def _lineage_beside(weights: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        raise WeightsError(
+        raise PipelineError(
             f"training.pretrained.path: {place / 'lineage.json'} cannot be read ({error}): copy it again "
             "from the model's own directory, or delete it to train without its lineage"
         ) from error
@@ -74,7 +70,7 @@ def _weights(directory: Path) -> list[Path]:
 def _content(hashes: FileHashes, directory: Path) -> str:
     weights = _weights(directory)
     if not weights:
-        raise WeightsError(
+        raise PipelineError(
             f"training.pretrained.path: {directory} does not hold *.safetensors files: name another "
             "directory; relative paths start at the recipe"
         )
@@ -82,6 +78,6 @@ def _content(hashes: FileHashes, directory: Path) -> str:
         files = (directory / "config.json", *weights)
         return combined(f"{path.name} {hashes.sha256(path)}" for path in files)
     except OSError as error:
-        raise WeightsError(
+        raise PipelineError(
             f"training.pretrained.path: {error.filename} cannot be read: {error.strerror}"
         ) from error

@@ -27,14 +27,6 @@ from trainer.system.signals import stop_with_parent
 Ended = tuple[int, str, str]  # exit status, standard output, standard error
 
 
-class LaunchError(PipelineError):
-    """The command of the recipe cannot be started."""
-
-
-class TrainerCommandError(PipelineError):
-    """A command of the trainer failed."""
-
-
 @dataclass(frozen=True)
 class Launcher:
     """`threads`: OpenMP threads of each process. None: its share of the cores."""
@@ -55,8 +47,8 @@ class Launcher:
         this process. `poll` is called repeatedly and stops training by returning False. However this ends,
         the process group of the trainer is gone afterwards.
 
-        Raises LaunchError when the program of the recipe's command is missing, StartError when it cannot be
-        run, and TrainerKilledError when a signal that this process did not send ended the trainer.
+        Raises PipelineError when the program of the recipe's command is missing or cannot be run, and
+        TrainerKilledError when a signal that this process did not send ended the trainer.
         """
         environment = {**self._environment(), **variables}
         status = run_group(self._command(config), environment, poll, errors, self._stop_signal())
@@ -73,7 +65,7 @@ class Launcher:
             return launch.command(config, self.params.nproc_per_node)
         program = self.params.command[0]
         if shutil.which(program) is None:
-            raise LaunchError(
+            raise PipelineError(
                 f"launch.command: {program!r} is not a program on this machine: install it, add its "
                 "directory to PATH, or write its full path in the recipe"
             )
@@ -108,18 +100,18 @@ def _ray_nodes() -> ModuleType:
     try:
         from pipeline.steps.training import ray_nodes
     except ModuleNotFoundError as error:
-        raise LaunchError(f"launch.kind ray needs the package ray: run {install('ray')}") from error
+        raise PipelineError(f"launch.kind ray needs the package ray: run {install('ray')}") from error
     return ray_nodes
 
 
 def run_trainer(*arguments: str, threads: int | None = None) -> str:
-    """The standard output of `python -m trainer ...`. Raises TrainerCommandError with its last error."""
+    """The standard output of `python -m trainer ...`. Raises PipelineError with its last error."""
     shared = _shared.get()
     with terminal.doing(f"running `python -m trainer {arguments[0]}`"):
         status, printed, errors = shared.run(arguments) if shared else _run_alone(arguments, threads)
     if status not in (0, NOT_PASSED):
         lines = errors.strip().splitlines() or ["it wrote no error message"]
-        raise TrainerCommandError(
+        raise PipelineError(
             f"`python -m trainer {arguments[0]}` ended with exit status {status}: {lines[-1]}"
         )
     return printed

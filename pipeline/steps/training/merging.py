@@ -29,18 +29,14 @@ VERSION = "merge-1"
 log = logging.getLogger(__name__)
 
 
-class MergeError(PipelineError):
-    """A mean cannot be made; the message says of what."""
-
-
 def of_recipe(store: Store, recipe: Recipe, run: plan.Run, trained: Version) -> Version:
-    """The mean that the recipe asks for of an ended training. Raises MergeError if checkpoints are gone."""
+    """The mean that the recipe asks for of a training. Raises PipelineError if checkpoints are gone."""
     steps = run.config.training.averaged_steps
     saved = [RunDirectory(run.config.run_dir).checkpoints / f"step-{step:08d}" for step in steps]
     gone = [path for path in saved if not store.files.is_saved(path)]
     if gone:
         left = next(number for number, path in enumerate(reversed(saved)) if path in gone)
-        raise MergeError(
+        raise PipelineError(
             f"training.averaging.checkpoints {len(steps)}: {checkpoint_name(gone[-1])} is not on disk. Leave "
             f"averaging.checkpoints out, or lower it, of the newest there are {left}; or remove "
             f"{run.config.run_dir} to train again"
@@ -66,10 +62,10 @@ def reported(store: Store, version: Version) -> dict[str, Any]:
 
 
 def of_checkpoints(store: Store, saved: Sequence[Path], weights: Sequence[float] | None) -> Version:
-    """The mean of checkpoints. Each counts alike, or by its entry in `weights`. Raises MergeError."""
+    """The mean of checkpoints. Each counts alike, or by its entry in `weights`. Raises PipelineError."""
     names = [checkpoint_name(path) for path in saved]
     if len({*names}) < len(names):
-        raise MergeError(f"{', '.join(names)}: a checkpoint is named twice; --weights makes it count more")
+        raise PipelineError(f"{', '.join(names)}: a checkpoint is named twice; --weights makes it count more")
     inputs = {name: checkpoint_sha256(path) for name, path in zip(names, saved, strict=True)}
     work = Work(keys.PRETRAINED_MODEL, VERSION, {"weights": weights}, inputs)
     titles = {load_run_config(path.parents[1] / "config.yaml").project or "" for path in saved}

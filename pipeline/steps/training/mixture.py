@@ -12,10 +12,6 @@ from trainer.data.order import shares_in_turns
 from trainer.system.errors import TrainerError
 
 
-class MixtureError(PipelineError):
-    """The corpora are too small for the mixture that the recipe asks for."""
-
-
 @dataclass(frozen=True)
 class Contribution:
     """A corpus in the training: its training documents and tokens, its share of the tokens trained on, and
@@ -39,7 +35,7 @@ def shares(
     """The share of each corpus of `tokens` in `max_tokens`. The shares add up to 1; the order of samples
     rounds them (`rounded`). `steady`: a small change of a corpus seldom changes any share without a weight.
 
-    Raises MixtureError when `max_epochs` of everything is less than `max_tokens`.
+    Raises PipelineError when `max_epochs` of everything is less than `max_tokens`.
     """
     # `steady`: the nearest of eight sizes in each doubling, at most 4.5% off.
     sizes = {
@@ -51,7 +47,7 @@ def shares(
     available = sum(tokens.values())
     allowed = int(params.max_epochs * available)
     if allowed < max_tokens:  # compares tokens, since rounding can leave the sum of the shares below 1
-        raise MixtureError(
+        raise PipelineError(
             f"mixture.max_epochs is {params.max_epochs:g}, which allows {allowed:,} tokens of the "
             f"{available:,} that there are, but training.max_tokens is {max_tokens:,}: lower max_tokens, "
             "raise max_epochs, or add text"
@@ -68,11 +64,11 @@ def shares(
 
 
 def rounded(weights: Mapping[str, float]) -> dict[str, float]:
-    """The shares that training gives to corpora with these weights. Raises MixtureError."""
+    """The shares that training gives to corpora with these weights. Raises PipelineError."""
     try:
         return shares_in_turns(weights)
     except TrainerError as error:
-        raise MixtureError(str(error)) from error
+        raise PipelineError(str(error)) from error
 
 
 def contributions(
@@ -81,7 +77,7 @@ def contributions(
     params: MixtureParams,
     training: TrainingConfig,
 ) -> list[Contribution]:
-    """A row per corpus, even with nothing to train on, over all stages. Raises MixtureError."""
+    """A row per corpus, even with nothing to train on, over all stages. Raises PipelineError."""
     tokens = {name: version.counts["train_tokens"] for name, version in shards.items()}
     nonempty = {name: size for name, size in tokens.items() if size}
     default = shares(nonempty, weights, params, training.max_tokens, training.is_steady)

@@ -37,10 +37,6 @@ VERSION = "train-2"
 RESULTS = ("step", "tokens", "loss", "validation_loss", "bits_per_byte", "data_version")
 
 
-class TrainingError(PipelineError):
-    """Training cannot start, or failed."""
-
-
 @dataclass(frozen=True)
 class Run:
     """A training run. The same work has the same directory, so an interrupted run is found again and resumed.
@@ -67,14 +63,16 @@ class Run:
 
 
 def plan(store: Store, recipe: Recipe, name: str = "") -> Run:
-    """The recipe's run on its shards, with its name or `name`. Raises TrainingError without any text."""
+    """The run that the recipe describes on its shards, called `name` or as the recipe. Raises PipelineError
+    when there is nothing to train or validate on.
+    """
     recipe = with_length(store, recipe)
     tokenizer, shards = store.current(keys.TOKENIZER), _shards(store, recipe)
     work = training_work(store, recipe)
     training, run_dir = resolved(store, recipe), store.root / RUNS / work.name
     wanted, steps = training.averaging and training.averaging.checkpoints, training.averaged_steps
     if wanted and len(steps) < wanted:
-        raise TrainingError(
+        raise PipelineError(
             f"training.averaging.checkpoints {wanted}: training for {training.max_tokens} tokens saves only "
             f"{len(steps)}: lower it, or averaging.every_tokens"
         )
@@ -115,14 +113,14 @@ class PretrainedModel(RecipeStage):
         return read
 
     def work(self, store: Store) -> Work:
-        """Raises WeightsError."""
+        """Raises PipelineError."""
         trained = training_work(store, self.recipe)
         steps = with_length(store, self.recipe).training.averaged_steps
         return replace(trained, params={**trained.params, "mean_of_steps": steps}) if steps else trained
 
 
 def training_work(store: Store, recipe: Recipe) -> Work:
-    """The training, which no mean of its checkpoints changes. Raises WeightsError."""
+    """The training, which no mean of its checkpoints changes. Raises PipelineError."""
     params = _decisive(with_length(store, recipe))
     params["training"]["pretrained"] = initial_weights.identity(store, resolved(store, recipe))
     inputs = PretrainedModel(recipe).inputs
@@ -138,7 +136,9 @@ def with_length(store: Store, recipe: Recipe) -> Recipe:
 
 
 def resolved(store: Store, recipe: Recipe) -> TrainingConfig:
-    """The recipe's training with its weights' path and, after another recipe's model, its length."""
+    """The recipe's training with the path of its weights and, where it goes on with another recipe's model,
+    with its length.
+    """
     if recipe.tuning is None:
         return initial_weights.located(recipe)
     weights = result(store, store.current(keys.BASE_MODEL))["checkpoint"] / "hf"
@@ -166,7 +166,7 @@ def _decisive(recipe: Recipe) -> dict[str, Any]:
 
 def contributions(store: Store, recipe: Recipe) -> list[mixture.Contribution]:
     """The contribution of each corpus to the run that the recipe describes. Raises StoreError when a corpus
-    has no shards yet, and MixtureError.
+    has no shards yet, and PipelineError.
     """
     training = resolved(store, recipe)
     return mixture.contributions(_shards(store, recipe), recipe.weights, recipe.mixture, training)
@@ -182,19 +182,19 @@ def _data(
     tokens = {name: version.counts["train_tokens"] for name, version in sorted(shards.items())}
     tokens = {name: count for name, count in tokens.items() if count}
     if not tokens:
-        raise TrainingError(
+        raise PipelineError(
             "there are no tokens to train on: every document was rejected, a duplicate or held out. Add "
             "text, or loosen the quality rules"
         )
     if not any(shards[name].counts["validation_documents"] for name in tokens):
-        raise TrainingError(
+        raise PipelineError(
             "no document was held out for validation: raise shards.validation_fraction, add text, or cut "
             "long text files with `piece_bytes` of their source"
         )
     try:
         training.check_corpora(tokens)
     except ValueError as error:
-        raise TrainingError(str(error)) from None
+        raise PipelineError(str(error)) from None
     shares = mixture.shares(tokens, recipe.weights, recipe.mixture, training.max_tokens, training.is_steady)
     mixture.rounded(shares)  # refuses a share that is too small
     ends = frozen(tokenizer.directory()).boundaries
@@ -236,7 +236,9 @@ def _corpus_shards(version: Version, name: str, share: float) -> CorpusShards:
 
 
 def finish(store: Store, run: Run, checkpoint: Mapping[str, Any], seconds: float) -> Version:
-    """Publishes the finished run. `checkpoint`: the last one's message. `seconds`: of all attempts."""
+    """Publishes the finished run. `checkpoint`: what the trainer reported of its last checkpoint. `seconds`:
+    how long the trainer took in all its attempts.
+    """
     with store.making(run.work) as draft:
         if isinstance(draft, Version):
             return draft

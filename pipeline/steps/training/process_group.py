@@ -32,10 +32,6 @@ class RetriableError(PipelineError):
     """The trainer ended early through no mistake of the user: another attempt may succeed."""
 
 
-class StartError(PipelineError):
-    """The system cannot run the command."""
-
-
 class TrainerKilledError(RetriableError):
     """Something else ended the trainer."""
 
@@ -54,7 +50,7 @@ def run_group(
     exception, Ctrl-C, `poll`), the entire group is gone afterwards: `stop`, a grace period, SIGKILL. When
     this process dies, the command gets `stop`.
 
-    Raises StartError when the system cannot run the command.
+    Raises PipelineError when the system cannot run the command.
     """
     try:
         process = subprocess.Popen(
@@ -66,7 +62,7 @@ def run_group(
             stderr=errors,
         )
     except OSError as error:
-        raise StartError(
+        raise PipelineError(
             f"{command[0]!r} cannot be started: {error.strerror}. A script needs a first line such as "
             "`#!/bin/bash`, which names a program of this machine"
         ) from error

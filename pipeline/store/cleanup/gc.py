@@ -14,7 +14,6 @@ from pathlib import Path
 
 from pipeline.store import keys, last_versions, locks
 from pipeline.store.cleanup.runs import (
-    GarbageError,
     Limits,
     TrainingRun,
     intact,
@@ -22,6 +21,7 @@ from pipeline.store.cleanup.runs import (
     surplus_checkpoints,
     training_runs,
 )
+from pipeline.store.errors import PipelineError
 from pipeline.store.files import DAMAGED, MANIFEST, Files, reports_on
 from pipeline.store.keys import FORGOTTEN, RECIPES, RUNS, Key
 from pipeline.store.last_versions import VERSION_NAME
@@ -92,10 +92,10 @@ def retirable(store: Versions, limits: Limits, runs: Sequence[TrainingRun] | Non
 
 
 def remove(store: Versions, garbage: Iterable[Garbage]) -> list[Garbage]:
-    """Removes what is still garbage; returns it. Raises GarbageError while a run prepares data."""
+    """Removes what is still garbage; returns it. Raises PipelineError while a run prepares data."""
     with store.idle() as nobody_prepares:
         if not nobody_prepares:
-            raise GarbageError(
+            raise PipelineError(
                 "a run is preparing data in this store, so nothing was removed: repeat this once the run "
                 "trains or has ended"
             )
@@ -197,7 +197,9 @@ def _assets(store: Versions, path: Path) -> set[Path]:
 
 
 def _freed(groups: Sequence[Sequence[Path]]) -> list[int]:
-    """Bytes that removing all frees, by group: of files with all hard links in them, counted once."""
+    """Bytes that removing all directories frees, by group: files all of whose hard links are in them, each
+    counted once.
+    """
     found = [
         (number, path.lstat())
         for number, directories in enumerate(groups)

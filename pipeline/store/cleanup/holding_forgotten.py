@@ -12,7 +12,8 @@ from typing import Any
 
 from pipeline.store import keys
 from pipeline.store.cleanup.gc import Garbage, bytes_below, discard, published, retire
-from pipeline.store.cleanup.runs import GarbageError, TrainingRun, training_runs
+from pipeline.store.cleanup.runs import TrainingRun, training_runs
+from pipeline.store.errors import PipelineError
 from pipeline.store.files import MANIFEST, reports_on
 from pipeline.store.forgotten import Among, names
 from pipeline.store.keys import Key
@@ -86,7 +87,9 @@ def holding(store: Versions, among: Among, tokenizers: bool = False) -> Holding:
 
 
 def _trained_on(run: TrainingRun) -> Iterator[tuple[str, str]]:
-    """Key and data version of what a run, the weights it started from, or those of a mean learnt from."""
+    """Key and data version of what a run was trained on, itself or through the weights it started from, or of
+    which it is a mean.
+    """
     lineages: list[Mapping[str, Any]] = [run.lineage]
     while lineages:
         lineage = lineages.pop()
@@ -99,11 +102,11 @@ def _trained_on(run: TrainingRun) -> Iterator[tuple[str, str]]:
 
 def delete(store: Versions, found: Holding) -> None:
     """Removes it, the runs first and what was made from other versions before those: killed, it goes on.
-    Raises GarbageError while a run prepares data or trains on it.
+    Raises PipelineError while a run prepares data or trains on it.
     """
     with store.idle() as nobody_prepares:
         if not nobody_prepares:
-            raise GarbageError(
+            raise PipelineError(
                 "a run is preparing data in this store, so nothing was removed: repeat this later"
             )
         made = {
@@ -112,7 +115,7 @@ def delete(store: Versions, found: Holding) -> None:
         }
         for run in found.runs:
             if not retire(store, Garbage(run.directory.name, run.paths, run=run.directory)):
-                raise GarbageError(f"{run.directory} is being trained: stop it, and repeat this")
+                raise PipelineError(f"{run.directory} is being trained: stop it, and repeat this")
         for path in sorted(made, key=lambda path: made[path], reverse=True):
             discard(store, path)
         for path in found.unfinished:

@@ -40,10 +40,6 @@ class Limits:
     needed: tuple[Path, ...] = ()
 
 
-class GarbageError(PipelineError):
-    """Nothing can be removed now."""
-
-
 @dataclass(frozen=True)
 class TrainingRun:
     """A training run on disk. `paths`: everything that belongs to it; `base`: the weights that it started
@@ -118,14 +114,14 @@ def _described(directory: Path, made: list[Path]) -> TrainingRun:
 
 @contextmanager
 def intact(path: Path) -> Iterator[dict[str, Any]]:
-    """Yields a `lineage.json`, or the configuration of a run, which has a `lineage`. Raises GarbageError when
-    it is damaged, also when that is found while it is used.
+    """Yields a `lineage.json`, or the configuration of a run, which has a `lineage`. Raises PipelineError
+    when it is damaged, also when that is found while it is used.
     """
     try:
         text = path.read_text(encoding="utf-8")
         yield json.loads(text) if path.suffix == ".json" else yaml.load(text, Loader=yaml.CSafeLoader)
     except (ValueError, yaml.YAMLError, AttributeError, KeyError, TypeError) as error:
-        raise GarbageError(
+        raise PipelineError(
             f"{path} is damaged ({first_line(error)}), so it cannot be told which versions it names, and "
             f"nothing is removed: put it back from a copy, or remove {path.parent}"
         ) from error

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.stages.fasttext import ModelError, read_model, scores
+from pipeline.stages.fasttext import read_model, scores
+from pipeline.store.errors import PipelineError
 
 WORDS, LABELS, DIM, BUCKET, MINN, MAXN = ("</s>", "the", "été", "a"), ("x", "y", "z"), 4, 50, 2, 3
 SOFTMAX = 3
@@ -158,7 +159,7 @@ def test_damage_is_one_sentence_or_another_valid_model(
     try:
         found = judged(path, "the été unknown words", "")
         assert not cut and np.isfinite(found).all()
-    except ModelError as error:
+    except PipelineError as error:
         assert str(error).startswith(str(path)) and "\n" not in str(error)
     finally:
         peak = tracemalloc.get_traced_memory()[1]
@@ -181,11 +182,11 @@ WRONG = {
 @pytest.mark.parametrize(("content", "said"), WRONG.values(), ids=WRONG)
 def test_what_is_wrong_with_a_file_is_said(write: Callable[[bytes], Path], content: bytes, said: str) -> None:
     path = write(content)
-    with pytest.raises(ModelError, match="^" + str(path)) as raised:
+    with pytest.raises(PipelineError, match="^" + str(path)) as raised:
         judged(path, "the")
     assert said in str(raised.value)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"absent\.bin cannot be read as a fastText model: No such file"):
+    with pytest.raises(PipelineError, match=r"absent\.bin cannot be read as a fastText model: No such file"):
         read_model(tmp_path / "absent.bin")

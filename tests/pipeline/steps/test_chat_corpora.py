@@ -11,10 +11,10 @@ from pipeline.plugins import loading
 from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.recipe import Recipe, RecipeError
 from pipeline.recipe.sections import ShardParams
-from pipeline.stages.chat import ConversationError
 from pipeline.stages.quality import PROFILES
 from pipeline.steps.recipe_versions import store_of
 from pipeline.store import keys
+from pipeline.store.errors import PipelineError
 from pipeline.store.parts import kept_documents
 from pipeline.store.store import Store
 from tests.integration.project import TRAINING
@@ -128,5 +128,5 @@ def test_a_transform_may_change_what_is_said_but_not_the_marks(
     assert "\x1euser\x1f> quoted 7\nAnd number 7?\x1eassistant\x1fShortly 7\n" in texts(store, "talks")
     assert tokenize(store, ENGINE, "talks", SHARDS).counts["train_documents"]
     _, store = made(project, transforms=[one | {"python": "mine.talks:unmarked"}])
-    with pytest.raises(ConversationError, match="code of your own must keep the marks"):
+    with pytest.raises(PipelineError, match="code of your own must keep the marks"):
         tokenize(store, ENGINE, "talks", SHARDS)

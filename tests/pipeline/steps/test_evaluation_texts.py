@@ -12,12 +12,12 @@ from pipeline.recipe.recipe import Recipe, RecipeError
 from pipeline.recipe.variants import load_all
 from pipeline.sources.benchmarks.items import Benchmark, Question
 from pipeline.steps.corpus.evaluation_texts import EvaluationWindows
-from pipeline.steps.corpus.ingest import CorpusError
 from pipeline.steps.model.benchmark import Asked, by_cluster
 from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.steps.stages import final_assets, of_data
 from pipeline.store import keys
 from pipeline.store.engines.local import LocalEngine
+from pipeline.store.errors import PipelineError
 from pipeline.store.manifest import Version
 from pipeline.store.parquet import read_table
 from pipeline.store.store import Store
@@ -63,7 +63,7 @@ def test_a_text_is_no_part_of_what_a_model_is_made_from(tmp_path: Path) -> None:
 
 
 def test_a_text_without_words_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match=r"'text\.blank' is empty: .*Check its `source`"):
+    with pytest.raises(PipelineError, match=r"'text\.blank' is empty: .*Check its `source`"):
         cut(tmp_path / "store", recipe(tmp_path, {"blank": "\u00a0 \u00a0"}))
 
 

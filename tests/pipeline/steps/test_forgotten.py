@@ -23,13 +23,14 @@ from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
 from pipeline.steps import checks
-from pipeline.steps.corpus.ingest import CorpusError, Raw
+from pipeline.steps.corpus.ingest import Raw
 from pipeline.steps.lineage.checkpoints import LineageError
 from pipeline.steps.lineage.to_forget import find
 from pipeline.steps.training import plan
 from pipeline.store import keys
 from pipeline.store.cleanup.gc import published
 from pipeline.store.draft import Draft
+from pipeline.store.errors import PipelineError
 from pipeline.store.fingerprint import file_sha256
 from pipeline.store.forgotten import forget
 from pipeline.store.keys import Key
@@ -359,7 +360,7 @@ def test_a_corpus_of_which_all_was_forgotten_says_so(tmp_path: Path, frozen: Pat
     store = Made(tmp_path / "had", frozen)
     store.made()
     store.forget(*(key for texts in CORPORA["second"].values() for key in texts))
-    with pytest.raises(CorpusError, match=r"corpus 'second' is empty: .*\(forgotten 12\)\. Take it out of"):
+    with pytest.raises(PipelineError, match=r"corpus 'second' is empty: .*\(forgotten 12\)\. Take it out of"):
         store.read("second")
     assert store.made(["first"]) == Made(tmp_path / "never", frozen).made(["first"])
 
@@ -369,7 +370,7 @@ def test_a_stored_corpus_that_holds_a_forgotten_document_is_refused(tmp_path: Pa
     stored = StoredConfig(path=str(store.read("first").path))
     assert collect(store.store, ENGINE, "first", stored, PART_BYTES).counts["documents"] == 22
     store.forget("3")
-    with pytest.raises(CorpusError, match="holds documents that were removed"):
+    with pytest.raises(PipelineError, match="holds documents that were removed"):
         collect(store.store, ENGINE, "first", stored, PART_BYTES)
 
 

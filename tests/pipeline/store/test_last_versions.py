@@ -9,7 +9,8 @@ import yaml
 from pipeline.cli import main
 from pipeline.store import keys, last_versions
 from pipeline.store.bucket.address import files_in
-from pipeline.store.last_versions import DESCRIPTION, LastVersions, RecipeName, RecordError
+from pipeline.store.errors import PipelineError
+from pipeline.store.last_versions import DESCRIPTION, LastVersions, RecipeName
 
 NAME = "0123456789abcdef"
 
@@ -42,7 +43,7 @@ def test_the_next_run_writes_a_damaged_record_anew(used: LastVersions, record: s
     DAMAGES[damage](path)
     other = LastVersions(files_in(path.parents[2]), RecipeName("mine-89abcdef", "mine.yaml"))
     assert list(other.of_file("dedup")) == []
-    with pytest.raises(RecordError, match=f"{record} is damaged, .*: run a job of the recipe again"):
+    with pytest.raises(PipelineError, match=f"{record} is damaged, .*: run a job of the recipe again"):
         list(last_versions.recorded(files_in(path.parents[2])))
     used.describe()
     used.use(keys.DEDUP, NAME)

@@ -16,9 +16,10 @@ from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.recipe import RecipeError
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
-from pipeline.steps.corpus.decontamination import Contamination, DecontaminationError, EvaluationNgrams
+from pipeline.steps.corpus.decontamination import Contamination, EvaluationNgrams
 from pipeline.store import keys
 from pipeline.store.engines.local import LocalEngine
+from pipeline.store.errors import PipelineError
 from pipeline.store.manifest import Version
 from pipeline.store.parts import kept_documents
 from pipeline.store.store import Store
@@ -175,7 +176,5 @@ def test_a_recipe_names_sets_relative_to_itself_and_each_once(tmp_path: Path) ->
 
 def test_a_set_without_a_text_that_is_long_enough_is_named(store: Store, tmp_path: Path) -> None:
     (tmp_path / "exam.jsonl").write_text(json.dumps({"question": "Too short to say anything."}) + "\n")
-    with pytest.raises(
-        DecontaminationError, match=r"'exam' has no text of \d+ words or more: name the column"
-    ):
+    with pytest.raises(PipelineError, match=r"'exam' has no text of \d+ words or more: name the column"):
         EvaluationNgrams(params(tmp_path), [PiiParams()], ()).make(store, ENGINE)

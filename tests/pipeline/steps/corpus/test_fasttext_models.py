@@ -11,9 +11,10 @@ import yaml
 from pipeline.plugins.loading import PluginError
 from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.recipe import RecipeError
-from pipeline.stages.fasttext import ModelError, read_model, scores
+from pipeline.stages.fasttext import read_model, scores
 from pipeline.stages.quality import PROFILES, QualityParams
 from pipeline.store import keys
+from pipeline.store.errors import PipelineError
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
 from tests.integration.project import TRAINING
@@ -102,12 +103,14 @@ def test_a_language_model_decides_by_its_labels_without_their_prefix(store: Stor
 def test_a_mistake_is_one_sentence(store: Store, tmp_path: Path) -> None:
     with pytest.raises(PluginError, match="has no label 'y': it has __label__x __label__y __label__z"):
         liked(store, tmp_path, label="y")
-    with pytest.raises(ModelError, match=r"absent\.bin cannot be read: No such file or directory; relative"):
+    with pytest.raises(
+        PipelineError, match=r"absent\.bin cannot be read: No such file or directory; relative"
+    ):
         liked(store, tmp_path, fasttext="absent.bin")
     (tmp_path / "cut.bin").write_bytes(a_model()[0][:90])
     with pytest.raises(PluginError, match=r"cut\.bin is damaged"):
         liked(store, tmp_path, fasttext="cut.bin")
-    with pytest.raises(ModelError, match=r"quality\.languages: .*does not know 'en': it knows x y z"):
+    with pytest.raises(PipelineError, match=r"quality\.languages: .*does not know 'en': it knows x y z"):
         judged(store, tmp_path, language_model="model.bin", languages=["en"])
 
 

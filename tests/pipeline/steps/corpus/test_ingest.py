@@ -15,9 +15,10 @@ import zstandard
 from pipeline.sources.files import FilesConfig
 from pipeline.sources.source import Unit
 from pipeline.steps import checks
-from pipeline.steps.corpus.ingest import CorpusError, Raw, unit_groups
+from pipeline.steps.corpus.ingest import Raw, unit_groups
 from pipeline.store.atomic import OutputError
 from pipeline.store.engines.local import LocalEngine
+from pipeline.store.errors import PipelineError
 from pipeline.store.fingerprint import file_sha256
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
@@ -137,7 +138,7 @@ def test_an_empty_corpus_is_refused_with_what_was_found(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.jsonl").write_text("not json\n")
     with pytest.raises(
-        CorpusError, match=r"corpus 'c' is empty: its source gave no valid document \(invalid_json 1\)"
+        PipelineError, match=r"corpus 'c' is empty: its source gave no valid document \(invalid_json 1\)"
     ):
         collect(Store(tmp_path / "store"), ENGINE, "c", config(tmp_path / "in"), part_bytes=1_000_000)
 
@@ -147,7 +148,7 @@ def test_an_empty_corpus_says_which_column_is_missing_and_which_there_are(tmp_pa
     (tmp_path / "in" / "wiki.csv").write_text("nr,titel,body\n1,a,b\n")
     files = FilesConfig(paths=(str(tmp_path / "in" / "*.csv"),))
     said = r"First, wiki\.csv: no column 'text': name .* `text_column`; there are 'nr', 'titel', 'body'"
-    with pytest.raises(CorpusError, match=said):
+    with pytest.raises(PipelineError, match=said):
         collect(Store(tmp_path / "store"), ENGINE, "c", files, part_bytes=1_000_000)
 
 

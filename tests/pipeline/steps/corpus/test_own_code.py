@@ -22,10 +22,11 @@ from pipeline.sources.source import SourceError
 from pipeline.sources.user_code import PythonConfig
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
-from pipeline.steps.corpus.ingest import CorpusError, Raw
+from pipeline.steps.corpus.ingest import Raw
 from pipeline.steps.corpus.quality import reasons
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine, LocalEngine
+from pipeline.store.errors import PipelineError
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
 from tests.integration.project import TRAINING
@@ -354,7 +355,9 @@ def test_a_document_that_cannot_be_stored_is_named(store: Store, config: PythonC
 
 
 def test_a_source_of_numbers_as_ids_says_so(store: Store) -> None:
-    with pytest.raises(CorpusError, match=r"'some' is empty: its source gave no valid document \(bad_id 1\)"):
+    with pytest.raises(
+        PipelineError, match=r"'some' is empty: its source gave no valid document \(bad_id 1\)"
+    ):
         collect(store, ENGINE, "some", source(name="odd_documents", id=7), 40_000)
 
 

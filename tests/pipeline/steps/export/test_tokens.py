@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from examples import other_token_formats
-from pipeline.steps.export.tokens import ExportError, write
+from pipeline.steps.export.tokens import write
 from pipeline.steps.tokens.shard_sets import ShardSet
+from pipeline.store.errors import PipelineError
 from trainer.data.shard_writer import ShardWriter
 from trainer.data.shards import ShardError, bin_path
 
@@ -141,7 +142,7 @@ def test_a_damaged_shard_is_not_exported(tmp_path: Path) -> None:
     sets = stored(tmp_path, {"a-train": [[[1, 2, 3]]]})
     bin_path(sets[0].prefixes[0]).write_bytes(b"cut")
     (tmp_path / "out").mkdir()
-    with pytest.raises(ExportError, match=r"part.00000.bin: 3 bytes, but its index counts 3 tokens"):
+    with pytest.raises(PipelineError, match=r"part.00000.bin: 3 bytes, but its index counts 3 tokens"):
         write(sets, tmp_path / "out", lambda tokens: None)
 
 

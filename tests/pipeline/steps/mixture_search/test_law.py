@@ -7,7 +7,6 @@ from pipeline.steps.mixture_search.law import (
     LEAST,
     Array,
     Law,
-    LawError,
     check,
     fitted,
     log_linear,
@@ -15,6 +14,7 @@ from pipeline.steps.mixture_search.law import (
     proposed,
     rank_correlation,
 )
+from pipeline.store.errors import PipelineError
 
 NAMES = ("books", "web", "code")
 PROPORTIONS = np.array([0.7, 0.25, 0.05])
@@ -80,14 +80,14 @@ def test_no_law_is_fitted_to_noise_or_to_runs_that_have_learnt_nothing() -> None
     chance = np.random.default_rng(3)
     seeds, apart = chance.normal(3, 0.002, 3), chance.normal(3, 0.05, 24)
     check(apart, seeds, bigrams=3.1)
-    with pytest.raises(LawError, match=r"best loss, 2\.\d+, is not below the 2\.500 of a bigram model"):
+    with pytest.raises(PipelineError, match=r"best loss, 2\.\d+, is not below the 2\.500 of a bigram model"):
         check(apart, seeds, bigrams=2.5)
-    with pytest.raises(LawError, match=r"the mixtures are not distinguishable: .* those of seeds"):
+    with pytest.raises(PipelineError, match=r"the mixtures are not distinguishable: .* those of seeds"):
         check(chance.normal(3, 0.002, 24), seeds, bigrams=3.1)
 
 
 def test_limits_without_room_are_refused() -> None:
     pytest.importorskip("lightgbm")
     law = fitted(*runs(6), bootstraps=1, seed=0)
-    with pytest.raises(LawError, match="max_epochs rules out almost every mixture"):
+    with pytest.raises(PipelineError, match="max_epochs rules out almost every mixture"):
         proposed(law, NAMES, PROPORTIONS, np.array([0.1, 0.1, 0.1]), seed=0)

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.steps.model import benchmark
-from pipeline.steps.model.harness import HarnessError, Results
+from pipeline.steps.model.harness import Results
+from pipeline.store.errors import PipelineError
 from tests.pipeline.steps.model import lm_eval
 from trainer.system.intervals import wilson
 
@@ -65,9 +66,9 @@ def test_a_group_stands_for_its_tasks_and_each_filter_of_a_generation_for_itself
 def test_another_format_is_refused_in_one_sentence(tmp_path: Path, content: str) -> None:
     path = tmp_path / "results.json"
     path.write_text(content)
-    with pytest.raises(HarnessError, match=r"results\.json is not from lm-evaluation-harness.*: give the"):
+    with pytest.raises(PipelineError, match=r"results\.json is not from lm-evaluation-harness.*: give the"):
         Results.read(path)
-    with pytest.raises(HarnessError, match="cannot be read: No such file"):
+    with pytest.raises(PipelineError, match="cannot be read: No such file"):
         Results.read(tmp_path / "none.json")
 
 
@@ -79,7 +80,9 @@ def test_results_of_another_model_are_refused(tmp_path: Path) -> None:
     for name, path in models.items():
         results = Results.read(lm_eval.write(tmp_path, str(path)))
         if name == "other":
-            with pytest.raises(HarnessError, match=r"of another model, .*other, not of .*ours: give --model"):
+            with pytest.raises(
+                PipelineError, match=r"of another model, .*other, not of .*ours: give --model"
+            ):
                 results.check_model(models["ours"], named=True)
         else:
             results.check_model(models["ours"], named=False)
@@ -93,10 +96,10 @@ def test_a_model_elsewhere_must_be_named_and_have_the_size(tmp_path: Path) -> No
     }
     (tmp_path / "lineage.json").write_text(json.dumps(lineage))
     results = Results.read(lm_eval.write(tmp_path, "me/tiny"))
-    with pytest.raises(HarnessError, match="of me/tiny, which is not on this machine: give --model"):
+    with pytest.raises(PipelineError, match="of me/tiny, which is not on this machine: give --model"):
         results.check_model(tmp_path, named=False)
     results.check_model(tmp_path, named=True)
     lineage["assets"]["tokenizer"]["counts"]["entries"] = 600
     (tmp_path / "lineage.json").write_text(json.dumps(lineage))
-    with pytest.raises(HarnessError, match="another model, me/tiny"):
+    with pytest.raises(PipelineError, match="another model, me/tiny"):
         results.check_model(tmp_path, named=True)

@@ -26,6 +26,7 @@ from pipeline.steps.tokens.shards import SplitShards, prefixes
 from pipeline.steps.tokens.tokenizer import frozen
 from pipeline.store import keys
 from pipeline.store.engines.local import LocalEngine
+from pipeline.store.errors import PipelineError
 from pipeline.store.keys import SPLITS
 from pipeline.store.params import CONTENT, MARKS, MESSAGE, PAIR, ROLES
 from pipeline.store.store import Store
@@ -193,12 +194,12 @@ def test_a_text_that_is_no_conversation_is_named(store: Store, tmp_path: Path, t
     found = frozen(store.current(keys.TOKENIZER).path)
     encoder = bpe.Encoder(found.tokenizer_json, found.boundaries, True)
     rows = pa.RecordBatch.from_pydict({"id": ["good", "bad"], "text": [f"{MESSAGE}assistant{CONTENT}", text]})
-    with pytest.raises(chat.ConversationError, match="document 'bad' is no conversation"):
+    with pytest.raises(PipelineError, match="document 'bad' is no conversation"):
         SplitShards(tmp_path, "part", encoder, 0.5, 9000, LONGEST).write([rows])
 
 
 def test_a_conversation_is_not_pretrained_on_as_a_text(store: Store) -> None:
-    with pytest.raises(chat.ConversationError, match="a text to pretrain on is a conversation"):
+    with pytest.raises(PipelineError, match="a text to pretrain on is a conversation"):
         tokenize(Store(store.root), ENGINE, "pairs", ShardParams(validation_fraction=0.1))
 
 

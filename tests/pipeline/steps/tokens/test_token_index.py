@@ -19,10 +19,11 @@ from pipeline.sources.files import FilesConfig
 from pipeline.stages.bpe import TokenizerParams
 from pipeline.stages.dedup import DedupParams
 from pipeline.steps.tokens import token_index
-from pipeline.steps.tokens.token_index import TokenIndexError, of_shards
+from pipeline.steps.tokens.token_index import of_shards
 from pipeline.steps.tokens.token_search import TokenSearch
 from pipeline.store.cleanup import gc
 from pipeline.store.engines.local import LocalEngine
+from pipeline.store.errors import PipelineError
 from pipeline.store.last_versions import LastVersions, RecipeName
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
@@ -146,7 +147,7 @@ def test_a_disk_that_is_too_full_is_named_before_anything_is_written(
     store = Store(tmp_path)
     shards = put_shards(store, drawn(1, 20, np.uint16), np.uint16)
     monkeypatch.setattr(token_index.shutil, "disk_usage", lambda path: Usage(1000))
-    with pytest.raises(TokenIndexError, match=r"index of corpus books takes .* GB, but .* has 0.0 GB free"):
+    with pytest.raises(PipelineError, match=r"index of corpus books takes .* GB, but .* has 0.0 GB free"):
         of_shards(store, ENGINE, shards)
     assert not (tmp_path / "token_index").exists()
 

@@ -8,8 +8,9 @@ import pytest
 from pydantic import ValidationError
 
 from pipeline.recipe.sections import LaunchParams
-from pipeline.steps.training.launcher import Launcher, LaunchError
-from pipeline.steps.training.process_group import StartError, TrainerKilledError
+from pipeline.steps.training.launcher import Launcher
+from pipeline.steps.training.process_group import TrainerKilledError
+from pipeline.store.errors import PipelineError
 
 
 @pytest.mark.parametrize(
@@ -37,7 +38,7 @@ def test_a_launch_that_cannot_work_is_refused_with_what_to_write(settings: dict[
 def test_a_program_that_is_missing_is_named_before_anything_starts(tmp_path: Path) -> None:
     started = Launcher(LaunchParams(kind="command", command=("no-such-srun", "torchrun")), None)
     with pytest.raises(
-        LaunchError, match=r"launch\.command: 'no-such-srun' is not a program on this machine"
+        PipelineError, match=r"launch\.command: 'no-such-srun' is not a program on this machine"
     ):
         started.run(tmp_path / "config.yaml", {}, lambda: True)
 
@@ -48,7 +49,9 @@ def test_a_script_that_the_system_cannot_run_says_what_it_needs(tmp_path: Path, 
     script.write_text(f'{first_line}exec python "$@"\n')
     script.chmod(0o755)
     started = Launcher(LaunchParams(kind="command", command=(str(script),)), None)
-    with pytest.raises(StartError, match=r"start' cannot be started: .*A script needs a first line such as"):
+    with pytest.raises(
+        PipelineError, match=r"start' cannot be started: .*A script needs a first line such as"
+    ):
         started.run(tmp_path / "config.yaml", {}, lambda: True)
 
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from pipeline.cli import main
 from pipeline.recipe.sections import MixtureParams
-from pipeline.steps.training.mixture import MixtureError, rounded, shares
+from pipeline.steps.training.mixture import rounded, shares
 from pipeline.store import keys
+from pipeline.store.errors import PipelineError
 from pipeline.store.store import Store
 from tests.pipeline.steps.training.test_plan import recipe
 
@@ -51,7 +52,7 @@ def test_what_a_corpus_may_not_repeat_goes_to_the_others_by_their_weights() -> N
 
 def test_more_tokens_than_the_cap_allows_are_refused_with_the_numbers() -> None:
     with pytest.raises(
-        MixtureError, match=r"max_epochs is 2, which allows 200 tokens of the 100 .*max_tokens is 1,000"
+        PipelineError, match=r"max_epochs is 2, which allows 200 tokens of the 100 .*max_tokens is 1,000"
     ):
         shares({"a": 100}, NONE, MixtureParams(max_epochs=2), 1000)
 
@@ -105,7 +106,7 @@ def test_ready_made_corpora_are_listed_with_size_and_licence(capsys: pytest.Capt
 
 def test_a_corpus_too_small_for_its_share_is_refused_before_it_is_read_too_often() -> None:
     found = shares({"large": 10**10, "tiny": 200}, NONE, MixtureParams(max_epochs=2), 10**10)
-    with pytest.raises(MixtureError, match=r"'tiny' has 2e-08 of the mixture.* leave the corpus out"):
+    with pytest.raises(PipelineError, match=r"'tiny' has 2e-08 of the mixture.* leave the corpus out"):
         rounded(found)
     tokens = {"large": 10**10, "small": 200_000}
     found = shares(tokens, NONE, MixtureParams(max_epochs=2), 10**10)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.steps.training.launcher import TrainerCommandError, one_trainer, run_trainer
+from pipeline.steps.training.launcher import one_trainer, run_trainer
+from pipeline.store.errors import PipelineError
 from tests.trainer.run.evaluation.test_conversation import BOT, EOT, make, write_tokenizer
 from trainer.hf import export
 
@@ -26,14 +27,12 @@ def test_commands_share_a_process_and_a_mistake_in_one_does_not_end_it(tmp_path:
     alone, before = run_trainer(*ask), children()
     with one_trainer():
         (process,) = set(children()) - set(before)
-        with pytest.raises(
-            TrainerCommandError, match=r"states` ended with exit status 2: trainer: .*no\.yaml"
-        ):
+        with pytest.raises(PipelineError, match=r"states` ended with exit status 2: trainer: .*no\.yaml"):
             run_trainer("states", str(tmp_path / "no.yaml"))
         assert [run_trainer(*ask), run_trainer(*ask)] == [alone, alone]
         assert {*children()} - {*before} == {process}
         os.kill(process, signal.SIGKILL)
-        with pytest.raises(TrainerCommandError, match="ended with exit status -9"):
+        with pytest.raises(PipelineError, match="ended with exit status -9"):
             run_trainer(*ask)
     assert json.loads(alone)["unended"] is True
     assert children() == before

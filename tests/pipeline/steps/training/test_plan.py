@@ -16,8 +16,8 @@ from pipeline.steps.model.model_card import model_card
 from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.steps.training import plan
 from pipeline.steps.training.effort import Effort
-from pipeline.steps.training.initial_weights import WeightsError
 from pipeline.store import keys
+from pipeline.store.errors import PipelineError
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store, StoreError
 from tests.integration.project import TRAINING
@@ -148,7 +148,7 @@ def test_weights_to_go_on_from_lie_beside_the_recipe_and_decide_the_run_by_what_
         path.write_text(yaml.safe_dump(recipe(pretrained={"path": place}).model_dump(mode="json")))
         return plan.plan(store, load_recipe(path))
 
-    with pytest.raises(WeightsError, match=r"base does not hold \*\.safetensors files"):
+    with pytest.raises(PipelineError, match=r"base does not hold \*\.safetensors files"):
         run()
     (weights / "model.safetensors").write_bytes(b"one")
     before = run()

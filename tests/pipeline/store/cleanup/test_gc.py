@@ -17,6 +17,7 @@ from pipeline.steps.training import plan
 from pipeline.store import keys, last_versions
 from pipeline.store.cleanup import gc
 from pipeline.store.draft import Draft
+from pipeline.store.errors import PipelineError
 from pipeline.store.files import reports_on
 from pipeline.store.last_versions import LastVersions, RecipeName
 from pipeline.store.manifest import File, Part, Version
@@ -162,7 +163,7 @@ def test_an_unfinished_attempt_is_kept_for_a_day_so_that_it_can_be_resumed(store
 def test_nothing_is_removed_while_a_run_prepares_data(store: Store, tmp_path: Path) -> None:
     change(store, tmp_path)
     found = gc.find(store)
-    with store.in_progress(), pytest.raises(gc.GarbageError, match="a run is preparing data in this store"):
+    with store.in_progress(), pytest.raises(PipelineError, match="a run is preparing data in this store"):
         gc.remove(store, found)
     assert gc.remove(store, found) == found != []
 
