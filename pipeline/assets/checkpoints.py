@@ -1,4 +1,4 @@
-"""Records saved steps as entries of the `checkpoint` asset during training, and which still have weights."""
+"""Records each saved step as an entry of the `checkpoint` asset, and notes which lost their weights."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -170,25 +170,20 @@ def note_branch(
 
 
 def add_entry(
-    context: dg.OpExecutionContext,
-    asset: dg.AssetKey,
-    checkpoint: str,
-    version: Version,
-    facts: Mapping[str, Any],
+    context: dg.OpExecutionContext, asset: dg.AssetKey, name: str, version: Version, facts: Mapping[str, Any]
 ) -> None:
-    """Adds to an external asset what was measured of one checkpoint."""
+    """Adds to an external asset what was measured of the checkpoint `name`."""
     tags = {
         "dagster/data_version": version.data_version,
         "dagster/code_version": version.manifest["code_version"],
     }
     metadata = materialized(version, facts).metadata
-    context.log_event(dg.AssetMaterialization(asset, partition=checkpoint, metadata=metadata, tags=tags))
+    context.log_event(dg.AssetMaterialization(asset, partition=name, metadata=metadata, tags=tags))
 
 
 def update_weights(instance: dg.DagsterInstance, store: Store, used: UsedRecipe = OWN) -> list[str]:
-    """Compares the checkpoints that Dagster knows with those on disk: brings the partitions to evaluate up to
-    date, and notes on each entry whose weights were deleted that they were. Returns the names of those on
-    disk.
+    """Compares the checkpoints that Dagster knows with those on disk: updates the partitions to evaluate, and
+    notes on each entry whether its weights were deleted. Returns the names of those on disk.
     """
     # Before the disk is read, so that a step that is saved in between is not taken for a deleted one.
     known, listed, evaluations = (

@@ -84,16 +84,11 @@ class Saver:
         self.writer.wait()
         # The checkpoint holds the length of the metrics, so they must be on disk before it.
         snapshot = session.snapshot(self._staging, self._recorder.sync())
+        wanted = session.training.checkpoint
         self.writer.save(
             publish.directory_for(self._directory.checkpoints, session.step),
             snapshot.write,
-            partial(
-                _leave_what_is_kept,
-                session.training.checkpoint,
-                session.curriculum,
-                self._averaged,
-                session.is_complete,
-            ),
+            partial(_leave_what_is_kept, wanted, session.curriculum, self._averaged, session.is_complete),
         )
 
     def _announce(self, checkpoint: Path) -> None:

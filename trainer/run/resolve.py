@@ -69,16 +69,9 @@ def resolve(config: RunConfig, world: World) -> Plan:
 def attention_for(training: TrainingConfig, precision: Precision, world: World) -> Backend:
     """The backend that the main process chooses, ready for use in every process. A collective."""
     model, dtype, masked = training.model, AUTOCAST.get(precision, torch.float32), training.document_masking
+    size, sinks = model.head_dim, model.attention_sinks
     chosen = world.from_main(
-        lambda: choose(
-            training.attention,
-            world.device,
-            dtype,
-            training.seq_len,
-            model.head_dim,
-            bool(masked),
-            model.attention_sinks,
-        )
+        lambda: choose(training.attention, world.device, dtype, training.seq_len, size, bool(masked), sinks)
     )
     if chosen == "flash":
         kernels = flash.activate(world.device, model.head_dim)

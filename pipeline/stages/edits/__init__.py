@@ -13,22 +13,6 @@ NOTHING = np.zeros(0, REPEATED)
 REPEATED_RULE = "repeated_{unit}"
 NAMES = (*EditRule, *(REPEATED_RULE.format(unit=unit) for unit in ("line", "paragraph")))  # of cuts
 
-__all__ = [
-    "COUNTED",
-    "CUTS_SCHEMA",
-    "NAMES",
-    "REPEATED",
-    "VERSION",
-    "EditParams",
-    "EditRule",
-    "Lines",
-    "Repeated",
-    "columns",
-    "counted",
-    "edit",
-    "restored",
-]
-
 
 def edit(
     documents: pa.RecordBatch, params: EditParams, repeated: np.ndarray = NOTHING, seen: np.ndarray = NOTHING

@@ -79,18 +79,8 @@ def add_texts(
     ngrams = np.zeros(vocabulary.word_ngrams + 1, np.uint64)
     pending = np.zeros((2, PENDING + 1), np.uint64)
     for text in range(len(totals)):
-        counts[text] = _add_text(
-            data,
-            offsets[text],
-            offsets[text + 1],
-            vocabulary,
-            matrix,
-            keys,
-            sums,
-            ngrams,
-            pending,
-            totals[text],
-        )
+        start, end, total = offsets[text], offsets[text + 1], totals[text]
+        counts[text] = _add_text(data, start, end, vocabulary, matrix, keys, sums, ngrams, pending, total)
 
 
 @borrowing

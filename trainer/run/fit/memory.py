@@ -176,11 +176,8 @@ class Footprint:
 
     def _on_gpu(self, step: _Bytes, tokens: int) -> Memory:
         """`tp` and `pp` are taken to split evenly what `dp_shard` does."""
-        model, parallel, rows = (
-            self.training.model,
-            self.training.parallel,
-            padded_vocab_size(self.vocab_size),
-        )
+        model, parallel = self.training.model, self.training.parallel
+        rows = padded_vocab_size(self.vocab_size)
         shards, head = parallel.dp_shard * parallel.tp * parallel.pp, rows * model.d_model
         activations, gathered = step.activations, 0
         if shards > 1:

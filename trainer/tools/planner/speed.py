@@ -48,16 +48,9 @@ def _seconds(
     precision, world = resolve_precision(training.precision, device), World(0, 1, device)
     unmasked = training.model_copy(update={"document_masking": False})
     backend = attention_for(unmasked, precision, world)
+    kept, dropout = training.activation_checkpointing, training.dropout
     with torch.device("meta"):
-        model = Llama(
-            shape,
-            vocab_size,
-            training.seq_len,
-            backend,
-            training.activation_checkpointing,
-            training.dropout,
-            precision,
-        )
+        model = Llama(shape, vocab_size, training.seq_len, backend, kept, dropout, precision)
     model.materialise(device)
     model.initialise(training.init, training.seed)
     optimizers = build(model, training.optimizer)
