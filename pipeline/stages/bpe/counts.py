@@ -165,15 +165,6 @@ def _hash(data: np.ndarray, start: int, end: int) -> np.uint64:
     return value ^ value >> np.uint64(32)
 
 
-@borrowing
-def _is_word(
-    words: np.ndarray, starts: np.ndarray, word: np.uint64, data: np.ndarray, start: int, end: int
-) -> bool:
-    """Whether `data[start:end]` is this known word."""
-    known = words[starts[np.int64(word)] : starts[np.int64(word) + 1]]
-    return len(known) == end - start and equals(data, start, end, known)
-
-
 @kernel
 def _copy(rows: np.ndarray, larger: np.ndarray) -> None:
     """Puts all rows of the hash table into a larger one, which is empty."""
@@ -187,41 +178,36 @@ def _copy(rows: np.ndarray, larger: np.ndarray) -> None:
 
 
 @borrowing
-def _row_of(
-    rows: np.ndarray,
-    words: np.ndarray,
-    starts: np.ndarray,
-    hashed: np.uint64,
-    data: np.ndarray,
-    i: int,
-    end: int,
-) -> np.int64:
-    """Where in the hash table the word `data[i:end]` is, or where it belongs."""
-    row = np.int64(hashed & np.uint64(len(rows) - 1))
-    while rows[row, COUNT] and not (
-        rows[row, HASH] == hashed and _is_word(words, starts, rows[row, WORD], data, i, end)
-    ):
-        row = (row + 1) & (len(rows) - 1)
-    return row
-
-
-@borrowing
-def _enter(
+def _tally(
     rows: np.ndarray,
     words: np.ndarray,
     starts: np.ndarray,
     known: int,
-    row: int,
-    hashed: np.uint64,
     data: np.ndarray,
     i: int,
     end: int,
-) -> None:
-    """Makes `data[i:end]` the word number `known`, in a free row."""
-    rows[row, HASH], rows[row, WORD] = hashed, np.uint64(known)
-    for j in range(end - i):
-        words[starts[known] + j] = data[i + j]
-    starts[known + 1] = starts[known] + end - i
+    n: int,
+) -> int:
+    """Counts the word `data[i:end]` `n` times more. A new one gets the number `known`. Returns the number of
+    distinct words.
+    """
+    hashed = _hash(data, i, end)
+    row = np.int64(hashed & np.uint64(len(rows) - 1))
+    while rows[row, COUNT]:
+        if rows[row, HASH] == hashed:
+            number = np.int64(rows[row, WORD])
+            word = words[starts[number] : starts[number + 1]]
+            if len(word) == end - i and equals(data, i, end, word):
+                break
+        row = (row + 1) & (len(rows) - 1)
+    else:  # free
+        rows[row, HASH], rows[row, WORD] = hashed, np.uint64(known)
+        for j in range(end - i):
+            words[starts[known] + j] = data[i + j]
+        starts[known + 1] = starts[known] + end - i
+        known += 1
+    rows[row, COUNT] += np.uint64(n)
+    return known
 
 
 @kernel
@@ -249,12 +235,7 @@ def _count(
                 place[0], place[1] = document, i
                 return known
             end = _word_end(data, i, stop, of, pattern, most_digits)
-            hashed = _hash(data, i, end)
-            row = _row_of(rows, words, starts, hashed, data, i, end)
-            if not rows[row, COUNT]:
-                _enter(rows, words, starts, known, row, hashed, data, i, end)
-                known += 1
-            rows[row, COUNT] += np.uint64(1)
+            known = _tally(rows, words, starts, known, data, i, end, 1)
             i = end
     place[0] = len(offsets) - 1
     return known
@@ -276,13 +257,7 @@ def _add(
         if 2 * known >= len(rows):
             place[0] = word
             return known
-        i, end = ends[word], ends[word + 1]
-        hashed = _hash(data, i, end)
-        row = _row_of(rows, words, starts, hashed, data, i, end)
-        if not rows[row, COUNT]:
-            _enter(rows, words, starts, known, row, hashed, data, i, end)
-            known += 1
-        rows[row, COUNT] += np.uint64(counts[word])
+        known = _tally(rows, words, starts, known, data, ends[word], ends[word + 1], counts[word])
     place[0] = len(counts)
     return known
 
