@@ -198,14 +198,8 @@ class TrainingConfig(Bookkeeping, Learning, Rows, Numerics, Tuning, Sizes):
     @property
     def curriculum(self) -> Curriculum:
         """The stages of the run; a single one when `stages` is empty."""
-        run = CurriculumStage(
-            "",
-            self.max_tokens,
-            self.seq_len,
-            self.global_batch_tokens,
-            self.schedule,
-            schedule_tokens=self.max_tokens,
-        )
+        tokens, batch = self.max_tokens, self.global_batch_tokens
+        run = CurriculumStage("", tokens, self.seq_len, batch, self.schedule, schedule_tokens=tokens)
         return resolve(self.stages, run)
 
     @property

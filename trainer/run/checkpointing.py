@@ -29,17 +29,13 @@ def drop_optimizers(wanted: CheckpointConfig, newest: Path, is_complete: bool) -
 
 
 def _leave_what_is_kept(
-    wanted: CheckpointConfig,
-    curriculum: Curriculum,
-    averaged: Collection[int],
-    is_complete: bool,
-    newest: Path,
+    wanted: CheckpointConfig, curriculum: Curriculum, averaged: Collection[int], is_last: bool, newest: Path
 ) -> None:
     def stays(step: int) -> bool:
         return curriculum.passes(step, wanted.keep_every_tokens) or is_branch_point(wanted, curriculum, step)
 
     retention.retire(newest, wanted.keep_last, stays, averaged)
-    drop_optimizers(wanted, newest, is_complete)
+    drop_optimizers(wanted, newest, is_last)
 
 
 def is_branch_point(wanted: CheckpointConfig, curriculum: Curriculum, step: int) -> bool:

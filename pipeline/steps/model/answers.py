@@ -48,11 +48,7 @@ class Question:
 
     @classmethod
     def of(
-        cls,
-        text: str,
-        metadata: Mapping[str, Any],
-        corpus: str,
-        fits: Callable[[Sequence[Message]], int] = len,
+        cls, text: str, facts: Mapping[str, Any], corpus: str, fits: Callable[[Sequence[Message]], int] = len
     ) -> Self | str:
         """What is asked of a document, or why nothing is: for its last answer that fits. `fits`: how many
         messages of a conversation fit into the context.
@@ -66,9 +62,9 @@ class Question:
         if last is None:
             return TOO_LONG
         messages = [{"role": role, "content": content} for role, content in said[:last]]
-        form = metadata.get(FORM)
+        form = facts.get(FORM)
         usable = isinstance(form, str) and form_error(form) is None
-        kind = str(metadata.get("kind") or corpus)
+        kind = str(facts.get("kind") or corpus)
         return cls(messages, said[last][1], kind, form if usable else None)
 
 
