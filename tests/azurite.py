@@ -4,18 +4,15 @@ import base64
 import hashlib
 import hmac
 import shutil
-import socket
-import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from email.utils import formatdate
 from http.client import HTTPConnection
 
 import pytest
 
-from tests.integration.project import until
-from tests.s3_server import BUCKET, objects_of
+from tests.s3_server import BUCKET, listening, objects_of
 
 ACCOUNT = "devstoreaccount1"
 # Of the account that every Azurite has, as its documentation says.
@@ -59,29 +56,14 @@ def azurite() -> Iterator[Azurite]:
     command = shutil.which("azurite-blob")
     if command is None:
         pytest.skip("no Azurite (npm install --global azurite)")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    options = [
-        "--blobPort",
-        str(port),
+    options = (
         "--inMemoryPersistence",
         "--skipApiVersionCheck",
         "--silent",
         "--disableTelemetry",
-    ]
-    process = subprocess.Popen([command, *options], stdout=subprocess.DEVNULL)
-
-    def answers() -> bool:
-        with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-            return True
-        return False
-
-    try:
-        until(answers, 60)
-        server = Azurite(f"http://127.0.0.1:{port}")
+        "--blobPort",
+    )
+    with listening(command, *options) as endpoint:
+        server = Azurite(endpoint)
         server.make_container()
         yield server
-    finally:
-        process.kill()
-        process.wait()

@@ -86,14 +86,13 @@ class S3:
 
 
 @contextmanager
-def serving() -> Iterator[S3]:
-    pytest.importorskip("botocore", reason="needs the extra `s3`")
-    pytest.importorskip("moto.server", reason="needs moto's server (pip install 'moto[server]')")
+def listening(*command: str) -> Iterator[str]:
+    """The address of a server, once it answers. Its `command` takes a port as the last argument."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    process = subprocess.Popen([sys.executable, "-c", SERVER, str(port)], **quiet)  # type: ignore[call-overload]
+    quiet = subprocess.DEVNULL
+    process = subprocess.Popen([*command, str(port)], stdout=quiet, stderr=quiet)
 
     def answers() -> bool:
         with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
@@ -101,13 +100,21 @@ def serving() -> Iterator[S3]:
         return False
 
     try:
-        until(answers, 30)
-        server = S3(f"http://127.0.0.1:{port}")
-        server.client.create_bucket(Bucket=BUCKET)
-        yield server
+        until(answers, 60)
+        yield f"http://127.0.0.1:{port}"
     finally:
         process.kill()
         process.wait()
+
+
+@contextmanager
+def serving() -> Iterator[S3]:
+    pytest.importorskip("botocore", reason="needs the extra `s3`")
+    pytest.importorskip("moto.server", reason="needs moto's server (pip install 'moto[server]')")
+    with listening(sys.executable, "-c", SERVER) as endpoint:
+        server = S3(endpoint)
+        server.client.create_bucket(Bucket=BUCKET)
+        yield server
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -67,24 +68,24 @@ def test_a_damaged_record_is_named_and_nothing_is_removed(
     assert f"DAMAGED  {used._path / record} is not a record" in capsys.readouterr().out
 
 
-def test_what_the_seeds_of_a_variant_use_is_kept_as_long_as_the_file_has_them(tmp_path: Path) -> None:
-    recipe = tmp_path / "mine.yaml"
-    written = {"seeds": 2, "variants": {"fast": {"seeds": 3}, "lr": {"x": {"each": [1, 2]}}}}
-    recipe.write_text(yaml.safe_dump(written))
-    files = files_in(tmp_path / "store")
-    kept, gone = ["", "base.2", "fast.3", "lr_1.2"], ["base.3", "fast.4", "gone", "gone.2"]
-    for number, variant in enumerate(kept + gone):
-        name = RecipeName(f"mine-{number:08x}", str(recipe), variant=variant)
-        LastVersions(files, name).use(keys.DEDUP, f"{number:016x}")
-    assert {int(version, 16) for _, version in last_versions.recorded(files)} == {0, 1, 2, 3}
+SEEDS = {"seeds": 2, "variants": {"fast": {"seeds": 3}, "lr": {"x": {"each": [1, 2]}}}}
+TUNED = {"seeds": 2, "variants": {"hot": {}}, "post_training": {"sft": {"epochs": 1}}}
 
 
-def test_what_a_section_of_a_variant_uses_is_kept_as_long_as_the_file_has_both(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("written", "kept", "gone"),
+    [
+        (SEEDS, ["", "base.2", "fast.3", "lr_1.2"], ["base.3", "fast.4", "gone", "gone.2"]),
+        (TUNED, ["sft", "hot/sft", "base.2/sft", "hot.2/sft"], ["dpo", "hot/dpo", "gone/sft", "hot.3/sft"]),
+    ],
+    ids=["seeds", "sections"],
+)
+def test_what_seeds_and_sections_of_a_variant_use_is_kept_as_long_as_the_file_has_them(
+    tmp_path: Path, written: dict[str, Any], kept: list[str], gone: list[str]
+) -> None:
     recipe = tmp_path / "mine.yaml"
-    written = {"seeds": 2, "variants": {"hot": {}}, "post_training": {"sft": {"epochs": 1}}}
     recipe.write_text(yaml.safe_dump(written))
     files = files_in(tmp_path / "store")
-    kept, gone = ["sft", "hot/sft", "base.2/sft", "hot.2/sft"], ["dpo", "hot/dpo", "gone/sft", "hot.3/sft"]
     for number, variant in enumerate(kept + gone):
         name = RecipeName(f"mine-{number:08x}", str(recipe), variant=variant)
         LastVersions(files, name).use(keys.DEDUP, f"{number:016x}")
