@@ -73,8 +73,7 @@ def document_transform(target: Target) -> Target:
 
     Without this mark a transform takes an Arrow batch and returns a column of texts.
     """
-    marked: Target = _marked(target, Marked(True))
-    return marked
+    return _marked(target, Marked(True))
 
 
 def _marked(target: Target | None, mark: Marked) -> Any:

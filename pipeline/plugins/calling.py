@@ -56,8 +56,7 @@ class UserCode:
     @cached_property
     def mark(self) -> Marked:
         """Unmarked code takes batches."""
-        mark: Marked = getattr(self.code, MARK, Marked())
-        return mark
+        return getattr(self.code, MARK, Marked())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.entry,)  # a worker process loads the code itself

@@ -127,8 +127,7 @@ class Filter(UserCode):
 
     @property
     def _judge(self) -> Code:
-        judge: Code = self.code.keep  # type: ignore[attr-defined]
-        return judge
+        return self.code.keep  # type: ignore[attr-defined]
 
     def _measured(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Measures as `measure` does. Raises what the code raises, and TypeError for a wrong return value."""

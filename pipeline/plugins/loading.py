@@ -40,8 +40,7 @@ def load(reference: str) -> Code:
         found = getattr(found, name)
     if not callable(found):
         raise PluginError(f"{reference!r} is of type {type(found).__name__}: name a function or a class")
-    code: Code = found
-    return code
+    return found
 
 
 def _module(name: str) -> Any:

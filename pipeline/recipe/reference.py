@@ -145,8 +145,7 @@ def _models(place: Schema) -> list[Schema]:
 
 
 def _referred(place: Schema) -> Schema:
-    model: Schema = of_models()["$defs"][place["$ref"].rpartition("/")[2]]
-    return model
+    return of_models()["$defs"][place["$ref"].rpartition("/")[2]]
 
 
 def _variant(model: Schema) -> str:

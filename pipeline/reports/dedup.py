@@ -31,8 +31,7 @@ def report(store: Store, version: Version, corpora: Sequence[str]) -> dict[str, 
         drawing = draw(similarities(version), between(version, corpora), corpora)
         return {"png": as_text(drawing), "largest": largest(store, version)}
 
-    made: dict[str, Any] = version.report("dedup", [REPORT, list(corpora)], make)
-    return made
+    return version.report("dedup", [REPORT, list(corpora)], make)
 
 
 def similarities(version: Version) -> np.ndarray:

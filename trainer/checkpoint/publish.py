@@ -58,8 +58,7 @@ def publish(
 
 def manifest(checkpoint: Path) -> dict[str, dict[str, int | str]]:
     """The `size` in bytes and the `sha256` of each file. Raises CheckpointError if it is unreadable."""
-    files: dict[str, dict[str, int | str]] = whole_manifest(checkpoint)["files"]
-    return files
+    return whole_manifest(checkpoint)["files"]
 
 
 def whole_manifest(checkpoint: Path) -> dict[str, Any]:

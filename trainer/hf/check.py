@@ -85,5 +85,4 @@ def _logits_of_transformers(directory: Path, tokens: torch.Tensor) -> torch.Tens
     from transformers import AutoModelForCausalLM
 
     model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32).eval()
-    logits: torch.Tensor = model(tokens).logits
-    return logits
+    return model(tokens).logits

@@ -42,8 +42,7 @@ class SharedState:
 
     @property
     def step(self) -> int:
-        step: int = self.saved["step"]
-        return step
+        return self.saved["step"]
 
     def __str__(self) -> str:
         return f"{self.run.name} at step {self.step:,}"

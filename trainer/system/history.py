@@ -82,8 +82,7 @@ class RunHistory:
     @property
     def recipe(self) -> str:
         """The name of the recipe, empty without one."""
-        name: str = self.config.get("lineage", {}).get("recipe", {}).get("name", "")
-        return name
+        return self.config.get("lineage", {}).get("recipe", {}).get("name", "")
 
     @cached_property
     def records(self) -> list[dict[str, Any]]:
@@ -142,8 +141,7 @@ class RunHistory:
         saved = self.checkpoints()
         with suppress(OSError, ValueError, KeyError):
             facts = json.loads((saved[max(saved, default=0)] / "lineage.json").read_text(encoding="utf-8"))
-            found: list[dict[str, Any]] = facts["training"]["trunks"]
-            return found
+            return facts["training"]["trunks"]
         return []
 
     @property

@@ -130,8 +130,7 @@ def _hash(part: str) -> np.uint64:
 
 
 def _read(file: StoredFile) -> np.ndarray:
-    rows: np.ndarray = np.load(os.fspath(file), mmap_mode="r")
-    return rows
+    return np.load(os.fspath(file), mmap_mode="r")
 
 
 def _written(task: PartTask, directory: Path, rows: np.ndarray, counts: Counts) -> Part:

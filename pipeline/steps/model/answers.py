@@ -173,8 +173,7 @@ def compared(
 
 def _entries(checkpoint: Path) -> int:
     """How many tokens the model of a checkpoint has."""
-    entries: int = json.loads((checkpoint / "hf/config.json").read_text(encoding="utf-8"))["vocab_size"]
-    return entries
+    return json.loads((checkpoint / "hf/config.json").read_text(encoding="utf-8"))["vocab_size"]
 
 
 def _pretraining(run: RunConfig) -> RunConfig | None:

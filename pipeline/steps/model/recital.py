@@ -136,8 +136,7 @@ def _tokenizer(store: Store, checkpoint: Checkpoint) -> Tokenizer:
 def _written(tokenizer: Tokenizer, window: np.ndarray) -> str:
     """The text of a window, the marks of documents among it."""
     tokens = window[window != PADDING]
-    text: str = tokenizer.decode(np.where(tokens < 0, ~tokens, tokens).tolist(), skip_special_tokens=False)
-    return text
+    return tokenizer.decode(np.where(tokens < 0, ~tokens, tokens).tolist(), skip_special_tokens=False)
 
 
 def batch(store: Store, checkpoint: Checkpoint, step: int, losses: bool) -> tuple[list[Row], str]:

@@ -27,10 +27,9 @@ def fit(store: Store, stage: FrozenTokenizer, version: Version) -> list[Row]:
     Measured once for each tokenizer on the same text.
     """
     text = [store.current(key).data_version for key in stage.inputs]
-    rows: list[Row] = version.report(
+    return version.report(
         "fit", [REPORT, text, stage.validation_fraction], lambda: list(_measured(store, stage, version))
     )
-    return rows
 
 
 def _measured(store: Store, stage: FrozenTokenizer, version: Version) -> Iterator[Row]:

@@ -55,8 +55,7 @@ class TrainingRun:
 
     @property
     def recipe(self) -> str:
-        name: str = self.lineage.get("recipe", {}).get("name", "unknown")
-        return name
+        return self.lineage.get("recipe", {}).get("name", "unknown")
 
     @property
     def described(self) -> str:

@@ -141,8 +141,7 @@ def _function(shared: bytes) -> Callable[[Any], Any]:
         raise ClusterError(refused)
     # Encoders otherwise start a thread for each core of the node.
     os.environ["RAYON_NUM_THREADS"] = "1"
-    found: Callable[[Any], Any] = pickle.loads(work.function)
-    return found
+    return pickle.loads(work.function)
 
 
 class _Heard(logging.Handler):

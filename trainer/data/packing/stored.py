@@ -23,5 +23,4 @@ def made_once(path: Path, make: Callable[[Path], dict[str, Any]]) -> dict[str, A
                 with atomic_directory(path) as temporary:
                     facts = make(temporary)
                     (temporary / FACTS).write_text(json.dumps(facts) + "\n", encoding="utf-8")
-    found: dict[str, Any] = json.loads((path / FACTS).read_text(encoding="utf-8"))
-    return found
+    return json.loads((path / FACTS).read_text(encoding="utf-8"))
