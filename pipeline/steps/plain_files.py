@@ -108,7 +108,7 @@ def deduplicate(
 def train_tokenizer(files: FilesConfig, out: Path, progress: Read, params: bpe.TokenizerParams) -> Results:
     """A directory with the tokenizer, trained on the first `sample_bytes` of the files.
 
-    Raises SourceError, OutputError, PipelineError and VocabularyError.
+    Raises SourceError, OutputError, PipelineError and TokenizerError.
     """
     with output_directory(out) as directory, _reading(files, directory, {}, progress) as documents:
         counts: Counts = {"documents": 0, "text_bytes": 0}

@@ -34,10 +34,6 @@ class TokenizerError(PipelineError):
     """A tokenizer that cannot be used; the message says why."""
 
 
-class VocabularyError(TokenizerError):
-    """The text is too small for the requested vocabulary."""
-
-
 class TokenizerParams(Params):
     """A byte-level BPE vocabulary and the sample that it is trained on."""
 

@@ -88,8 +88,7 @@ class FrozenTokenizer(DataStage):
         and checkpoint.
 
         `retrain` makes a new one, or fetches an existing one again; so does a change of `params`. Raises
-        TokenizerError, also when the one in use is damaged, lost, or made by other code, and in the form of
-        VocabularyError.
+        TokenizerError, also when the one in use is damaged, lost, or made by other code.
         """
         if self.params.chat == "appended":
             return _appended(store, self.recipe, self.params)

@@ -89,7 +89,7 @@ def test_ties_and_repeated_letters_are_merged_in_the_order_of_the_library(
     params = bpe.TokenizerParams.model_validate({"vocab_size": vocab_size, **pattern})
     theirs = trained_by_the_library(texts, params)
     if theirs.get_vocab_size() < vocab_size:
-        with pytest.raises(bpe.VocabularyError, match=f"supports only {theirs.get_vocab_size()} entries"):
+        with pytest.raises(bpe.TokenizerError, match=f"supports only {theirs.get_vocab_size()} entries"):
             bpe.train([pa.array(texts, pa.string())], params)
     else:
         assert bpe.train([pa.array(texts, pa.string())], params).to_str() == theirs.to_str()
@@ -163,7 +163,7 @@ def test_no_character_beyond_the_searched_planes_is_more_than_a_sign() -> None:
 
 def test_a_vocabulary_that_the_text_cannot_support_is_refused_with_the_one_it_can() -> None:
     with pytest.raises(
-        bpe.VocabularyError,
+        bpe.TokenizerError,
         match=r"vocab_size is 5000, but the text supports only \d+ entries: set it to \d+ or less",
     ):
         text = pa.array(["too little text to find five thousand pairs in"])
