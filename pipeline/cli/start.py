@@ -13,8 +13,9 @@ from pipeline.stages.language import LANGUAGES
 from pipeline.stages.quality import PROFILES
 from pipeline.start import speed
 from pipeline.start.choose import Chosen, Wishes, choose
+from pipeline.start.deadline import Deadline
 from pipeline.start.horizon import AIM
-from pipeline.start.jobs import Deadline, Jobs
+from pipeline.start.jobs import Jobs
 from pipeline.start.look import MOST_SECONDS, Folder, look
 from pipeline.start.reasons import choices, notes
 from pipeline.start.speed import Speed

@@ -7,11 +7,12 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from pipeline.start.choose import PROGRAMS_AROUND_TUNING, Chosen
+from pipeline.start.deadline import Deadline
 from pipeline.start.following import Following
 from pipeline.start.horizon import AIM, FINISHING, Standing
 from pipeline.start.written import is_ours, recipe_name, recipe_text, write
@@ -25,22 +26,6 @@ MOST_CHANGES = 3  # of a horizon: each stops a job and begins another
 
 class FailedJobError(PipelineError):
     """A job that did not end well. What went wrong stands above."""
-
-
-@dataclass(frozen=True)
-class Deadline:
-    """So many `seconds` from when it is made."""
-
-    seconds: float
-    began: float = field(default_factory=time.monotonic)
-
-    @property
-    def spent(self) -> float:
-        return time.monotonic() - self.began
-
-    @property
-    def left(self) -> float:
-        return self.seconds - self.spent
 
 
 @dataclass

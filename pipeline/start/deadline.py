@@ -1,0 +1,20 @@
+"""How much of the time that a person gave is left."""
+
+import time
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """So many `seconds` from when it is made."""
+
+    seconds: float
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def spent(self) -> float:
+        return time.monotonic() - self.began
+
+    @property
+    def left(self) -> float:
+        return self.seconds - self.spent
