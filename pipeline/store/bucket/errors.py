@@ -2,7 +2,7 @@
 
 import re
 
-from pipeline.store.bucket.services import Service
+from pipeline.store.bucket.clouds import Service
 from pipeline.store.errors import PipelineError
 
 EXPIRED = "the session token has expired: get new credentials"

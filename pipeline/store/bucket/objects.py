@@ -17,6 +17,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pipeline.store.bucket.clouds import SERVICES, Service
 from pipeline.store.bucket.errors import (
     BucketError,
     RefusedError,
@@ -25,7 +26,6 @@ from pipeline.store.bucket.errors import (
     no_bucket,
     no_credentials,
 )
-from pipeline.store.bucket.services import SERVICES, Service
 from pipeline.store.errors import first_line
 from trainer.system.errors import install
 

@@ -17,6 +17,7 @@ from pipeline.sources import open_source
 from pipeline.sources.source import Rejected
 from pipeline.start import jobs, speed
 from pipeline.start.choose import MOST_TUNING_EPOCHS, Wishes, choose
+from pipeline.start.deadline import Deadline
 from pipeline.start.following import Following
 from pipeline.start.jobs import FailedJobError, execute
 from pipeline.start.look import Folder, NothingReadableError, look
@@ -216,7 +217,7 @@ def test_a_late_start_still_learns_its_few_conversations(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chosen = choose(judged(folder_of(chats, tmp_path)), Wishes(180.0, chat=True), fixed_speed())
-    deadline = jobs.Deadline(180.0, began=time.monotonic() - 180)
+    deadline = Deadline(180.0, began=time.monotonic() - 180)
     late = jobs.Jobs(tmp_path / "late.yaml", chosen, deadline, tmp_path)
     late._write()
     trained = Following(tmp_path, "", 0, 0.0, 5.0, pace=[(0.0, 0), (1.0, 5_000), (2.0, 10_000)])
