@@ -25,6 +25,5 @@ keep_output_after_ctrl_c()
 # also for a run of chosen assets no process for each step
 defs = definitions(OWN, dg.in_process_executor)
 
-# Exempts what was imported from garbage collection, which saves half a second of a run in which everything
-# is up to date.
+# No garbage collection of what was imported: it saves half a second of a run with nothing to do.
 gc.freeze()

@@ -23,8 +23,7 @@ from trainer.system import terminal
 from trainer.system.errors import USER_ERROR
 from trainer.system.history import bits_shown
 
-# Each resumes from the newest checkpoint. Dagster's own retry policy would also restart a run that a person
-# has stopped.
+# Each resumes from the newest checkpoint. Dagster's retry policy would restart runs that a person stopped.
 ATTEMPTS = 3
 ASK_SECONDS = 5.0  # between queries to Dagster's database, and before a failed one is repeated
 PATIENCE_SECONDS = 600.0  # how long the trainer's last messages wait for a database that does not respond

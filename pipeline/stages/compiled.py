@@ -37,8 +37,7 @@ class Compiled:
 # Called from Python, and kept on disk with all that it calls. Other threads run on, such as the thread that
 # hands tasks to worker processes.
 kernel = partial(Compiled, cache=True, nogil=True)
-# Called from kernels only. Neither makes nor returns an array (a view by `.view()` counts as made), and so
-# counts no references.
+# Called from kernels only. Makes and returns no array (`.view()` makes one), and so counts no references.
 borrowing = partial(Compiled, no_cpython_wrapper=True, _nrt=False)
 
 

@@ -26,8 +26,7 @@ LANGUAGES_SCHEMA = required(
     id=pa.string(), language=pa.string(), language_confidence=pa.float64(), language_stop_words=pa.int64()
 )
 
-# ISO 639 codes, as the detector names languages. Listed here so that checking a recipe does not load the
-# model, which takes a second.
+# ISO 639 codes of the detector, listed here so that checking a recipe need not load it, which takes 1 s.
 _CODES = (
     "ace af am an ar ary arz as az ba bcl be bg bn br bs ca crh cs cy da de dz el en eo es et eu ext fa fi "
     "fo fr fuv fy ga gcf gcr gd gl gom grc gu gug guw ha hbo he hi hr ht hu hy id ig is it ja jv ka kab kik "

@@ -8,8 +8,7 @@ from pydantic import Field, model_validator
 from trainer.config import depth
 from trainer.config.base import Config
 
-# 171m has so many parameters with a vocabulary of 50,000; 1b has the blocks of Llama 3.2 1B, 7b those of
-# Llama 2 7B.
+# 171m counts a vocabulary of 50,000; 1b has the blocks of Llama 3.2 1B, 7b those of Llama 2 7B.
 SIZES: dict[str, dict[str, int]] = {
     "tiny": {"n_layers": 4, "d_model": 256, "n_heads": 4, "n_kv_heads": 4, "d_ff": 688},
     "small": {"n_layers": 6, "d_model": 384, "n_heads": 6, "n_kv_heads": 6, "d_ff": 1024},

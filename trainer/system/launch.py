@@ -28,8 +28,7 @@ RENDEZVOUS = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 # Segments of GPU memory that grow leave no gaps between tensors of other sizes: a larger micro-batch fits.
 GPU_ALLOCATOR = {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
 
-# How long torchrun waits after SIGTERM before it kills its processes, in seconds; 30 by default, in which a
-# large model is not saved.
+# Seconds from torchrun's SIGTERM to its SIGKILL. The default, 30, is too short to save a large model.
 STOP_SECONDS = 600
 PATIENCE = {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(STOP_SECONDS)}
 

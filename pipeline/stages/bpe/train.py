@@ -22,8 +22,7 @@ from pipeline.stages.bpe.params import (
 
 LEAST = 2  # occurrences of a pair that is merged
 
-# Llama 3's published pre-tokenization pattern (the cl100k family): contractions, words, up to three digits,
-# punctuation, white space.
+# Llama 3's published pattern (the cl100k family): contractions, words, up to 3 digits, punctuation, space.
 LLAMA3_PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| "
     r"?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"

@@ -12,8 +12,7 @@ import numpy as np
 
 from pipeline.stages.dedup.passages import DEPTH, NUM_PERM, PASSAGE
 
-# The ensemble's bands for texts shorter than a passage: rather many candidates than a passage missed, since
-# all are verified.
+# The ensemble's bands for texts shorter than a passage: many candidates, since all of them are verified.
 WEIGHTS = (0.1, 0.9)  # of false positives and false negatives
 
 

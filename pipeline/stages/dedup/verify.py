@@ -8,8 +8,7 @@ from pipeline.stages.compiled import borrowing, kernel
 from pipeline.stages.dedup.params import DedupParams
 from pipeline.stages.dedup.shingles import ShingleSets
 
-# Bounds for pages that share only a template. Past them a duplicate may stay, but no document is removed
-# without verification.
+# Bounds for pages that share only a template. Past them a duplicate may stay; every removal is verified.
 KEPT_PER_KEY = 1024  # kept documents that a key remembers
 COMPARISONS = 64  # kept documents, those that share most keys first, that a document is compared with
 

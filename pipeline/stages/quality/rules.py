@@ -234,8 +234,7 @@ class QualityParams(Anchored):
 
 
 LANGUAGE = "language"
-# Why a document is rejected, in the order of the checks. `max_words` is broken when the signal `words` is
-# above that threshold.
+# Why a document is rejected, in order. `max_words` is broken when the signal `words` is above it.
 RULES = (
     LANGUAGE,
     *(

@@ -37,8 +37,7 @@ def _asset(store: Store, version: Version) -> dict[str, Any]:
         "code_version": manifest["code_version"],
         "path": str(version.path.relative_to(store.root)),
         "finished": manifest["finished"],
-        # A lineage may be published with the model, so it has the path of a source only as the recipe writes
-        # it.
+        # A lineage may be published, so it has the path of a source only as the recipe writes it.
         "params": {name: value for name, value in manifest["params"].items() if name != "source"},
         # Left out: the decisions on each part of the shards. They are many, and all are in the fingerprint.
         "inputs": {

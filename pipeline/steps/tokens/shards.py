@@ -37,8 +37,7 @@ from trainer.system.prefetch import ahead
 
 VERSION = "shards-2"
 MESSAGES = " messages-2"  # where a message has other tokens than a text
-# One process encodes on all cores and reads ahead, so two are faster only on so many times more input than in
-# other stages.
+# One process encodes on all cores and reads ahead: two pay only on so many times the usual input.
 PROCESSES_PAY_LATER = 8
 COMPARED_BYTES = 256_000  # of held-out text in each part
 # Counts of the held-out text that was compared with what its tokens give back, where some did not come back.

@@ -11,8 +11,7 @@ import torch
 from trainer.model.precision import AUTOCAST, Precision
 from trainer.system.gpus import GPUS
 
-# Ever larger matrices are multiplied until a product takes this long: bf16 takes a thousand times as long
-# without hardware support.
+# Matrices grow until a product takes this long: bf16 without hardware takes a thousand times as long.
 MEASURED_SECONDS, MEASURED_TIMES = 2e-3, 3
 CGROUP = Path("/sys/fs/cgroup")
 
