@@ -292,8 +292,10 @@ class BucketFiles(Files):
         self.cache.add(path)
 
     def unshare(self, path: Path) -> None:
-        """Needs a listing."""
-        self.bucket.delete([one.key for one in self.bucket.objects(self.key(path))])
+        """Needs a listing. What is here goes even if something on the way answers with an old one."""
+        listed = {one.key for one in self.bucket.objects(self.key(path))}
+        here = {self.key(file) for file in path.rglob("*") if file.is_file()}
+        self.bucket.delete(sorted(listed | here))
         self.bucket.delete([self.key(path)])
 
     def is_saved(self, checkpoint: Path) -> bool:

@@ -18,6 +18,7 @@ from pipeline.store.bucket.objects import SLICE_BYTES, Bucket
 from pipeline.store.cleanup import gc
 from pipeline.store.draft import Draft
 from pipeline.store.files import MANIFEST
+from pipeline.store.manifest import RECORDS
 from pipeline.store.store import Store
 from tests.azurite import KEY, azurite
 from tests.google_server import VERSIONED, google
@@ -238,6 +239,27 @@ def test_a_bad_network_changes_nothing(
     assert len(proxy.faults) > 5
     use(cloud, monkeypatch)
     assert texts(Store(cache_of(url, tmp_path / "three")).current("numbers")) == texts(made)
+
+
+def test_an_old_listing_leaves_nothing_beside_a_version(
+    cloud: CloudServer, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def differs(method: str, path: str, _: dict[str, str]) -> Answer | None:
+        lists = method == "GET" and "prefix=" in path and RECORDS in path
+        empty = (
+            b"<EnumerationResults><Blobs/></EnumerationResults>"
+            if cloud.scheme == "az"
+            else b"<ListBucketResult/>"
+        )
+        return (200, [], empty) if lists else None
+
+    with proxied(cloud, differs=differs) as (other, _), monkeypatch.context() as patched:
+        use(other, patched)
+        with Store(cache_of(url, tmp_path)).making(work()) as draft:
+            assert isinstance(draft, Draft)
+            draft.put(made := part(draft, "a", "one"))
+            version = draft.publish([made])
+    assert keys(cloud, url) == [f"numbers/{version.path.name}/{at}" for at in (MANIFEST, "table/a.txt")]
 
 
 def test_a_claim_is_held_by_one_process(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
