@@ -36,6 +36,8 @@ MEASURED_LEN = 256
 # Bytes of AdamW's state for a weight, and of that with moments in 8 bits: with a scale for 256 of them.
 ADAMW_STATE, ADAMW_8BIT_STATE = 2 * FP32, 2 * (1 + FP32 / 256)
 GATHERED_BLOCKS = 2  # with FSDP: the block at work and the next one
+# Of the head with FSDP, which keeps it as the loss makes it from PyTorch 2.15 on.
+HEAD_GRADIENT = FP32 if torch.__version__ >= "2.15" else BF16
 
 
 @dataclass(frozen=True)
@@ -184,7 +186,8 @@ class Footprint:
             vocabulary = head if model.tie_embeddings else 2 * head
             blocks = step.weights // FP32 - vocabulary
             kept = min(GATHERED_BLOCKS, model.n_layers) if parallel.reshard_after_forward else model.n_layers
-            gathered = 2 * BF16 * vocabulary + FP32 * head + BF16 * blocks * kept // model.n_layers
+            gathered = 2 * BF16 * vocabulary + (FP32 + HEAD_GRADIENT - BF16) * head
+            gathered += BF16 * blocks * kept // model.n_layers
             if self.training.activation_checkpointing == "none":
                 activations -= BF16 * blocks  # autocast's copies, kept for the backward pass: gathered again
         chunk = min(tokens, max(MIN_CHUNK_ROWS, CHUNK_LOGITS["cuda"] // rows))
