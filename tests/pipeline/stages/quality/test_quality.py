@@ -254,7 +254,7 @@ def standard_library_docstrings() -> list[str]:
         "datetime.py",
         "difflib.py",
         "logging/__init__.py",
-        "pathlib.py",
+        "ipaddress.py",
         "random.py",
     ]
     trees = (
