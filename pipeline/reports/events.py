@@ -37,7 +37,9 @@ def forget(marks: Collection[str]) -> tuple[list[str], list[str]]:
             known = set(instance.get_run_ids())
             for path in dagster_home().glob("history/**/*.db"):
                 if path.stem.count("-") == 4 and path.stem not in known:  # also of a deletion that was killed
-                    path.unlink()
+                    # its log first, which stays where the process of a run was killed
+                    for file in (*path.parent.glob(f"{path.name}-*"), path):
+                        file.unlink(missing_ok=True)
                 else:
                     _vacuum(path)
         return doomed, [run.run_id for run in found if not run.is_finished]

@@ -7,6 +7,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from pipeline.assets.operations import history
+from pipeline.dagster_internals import SqliteEventLogStorage
 from pipeline.reports.events import forget
 
 
@@ -25,6 +27,8 @@ def test_runs_that_mention_a_mark_go_unless_they_go_on(
     settings: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    monkeypatch.setattr(SqliteEventLogStorage, "_connect", SqliteEventLogStorage._connect)
+    history.keep_logs_open()  # as in the process of a run, which has the log of its file open
     if settings:
         (tmp_path / settings).write_text("")
     with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
