@@ -92,6 +92,11 @@ class Activity:
 
         return more
 
+    def relayed(self, stage: str) -> str:
+        """What `take` reads in another program."""
+        share, facts, left, _ = self._progress
+        return json.dumps([stage, self.what, share, facts, left])
+
     def take(self, relayed: str, called: str) -> None:
         """Is what the program `called` so relays of its line."""
         stage, what, share, facts, self.seconds_left = json.loads(relayed)
@@ -162,7 +167,7 @@ class _Screen:
         self.say: Callable[[str], None] = log.info
         self.whole: tuple[float, float] | None = None
         self.relay: int | None = None
-        self.stages, self.stage = (0, 0), ""
+        self.stages = 0, 0  # begun, and in all
         self._lock = threading.RLock()
         self._activities: list[Activity] = []
         self._since = 0.0  # when the last activity became the last
@@ -210,9 +215,9 @@ class _Screen:
     def paint(self) -> None:
         with self._lock:
             if self._activities and self.relay is not None:
-                last = self._activities[-1]
-                relayed = json.dumps([self.stage, last.what, *last._progress[:3]])  # for `Activity.take`
-                os.write(self.relay, f"{relayed}\n".encode())
+                begun, number = self.stages
+                stage = f"{begun} of {number}" if begun else ""
+                os.write(self.relay, f"{self._activities[-1].relayed(stage)}\n".encode())
             elif self._activities and (
                 self._is_painted or time.monotonic() - self._since >= SHOWN_AFTER_SECONDS
             ):
@@ -334,15 +339,16 @@ def whole(began: float, ends: float) -> None:
     _screen.whole = began, ends
 
 
-def stages(number: int) -> None:
-    """What this process does has so many stages."""
-    _screen.stages = 0, number
+def stages(count: Callable[[], int]) -> None:
+    """What this process does has so many stages. They are counted only if another program shows them."""
+    if _screen.relay is not None:
+        _screen.stages = 0, count()
 
 
 def next_stage() -> None:
-    done, number = _screen.stages
+    begun, number = _screen.stages
     if number:
-        _screen.stages, _screen.stage = (done + 1, number), f"{done + 1} of {number}"
+        _screen.stages = begun + 1, number
 
 
 def say_through(say: Callable[[str], None]) -> None:

@@ -159,9 +159,8 @@ class PipelineResources(dg.ConfigurableResource):
         if context.log:
             context.log.info(f"run {run.run_id[:8]} of {self.called} begins")
             terminal.otherwise(f"run {run.run_id[:8]} of {self.called}")
-            if run.execution_plan_snapshot_id:
-                planned = instance.get_execution_plan_snapshot(run.execution_plan_snapshot_id)
-                terminal.stages(len(planned.step_keys_to_execute))
+            if plan := run.execution_plan_snapshot_id:
+                terminal.stages(lambda: len(instance.get_execution_plan_snapshot(plan).step_keys_to_execute))
             if trains(run) and (said := pool.warning(instance, self.used.pool, run.run_id)):
                 context.log.warning(said)
             if trains(run) and self.recipe.training.model.attention_sinks:

@@ -33,7 +33,7 @@ def test_a_command_and_the_trainers_are_run() -> None:
 JOB = """import sys, time
 from trainer.system import terminal
 terminal.begin("preparing the run")
-terminal.stages(9)
+terminal.stages(lambda: 9)
 terminal.next_stage()
 print("a sample", flush=True)
 with terminal.doing("training") as bar:
