@@ -22,8 +22,8 @@ _open_each_time = SqliteEventLogStorage._connect
 
 def keep_logs_open() -> None:
     """From now on this process opens the index of all runs once, and the file of its run once. Dagster opens
-    and closes a file for every query, and SQLite writes its log back to the disk each time: half of a run
-    that finds everything up to date.
+    and closes a file for every query, and SQLite writes its log back to the disk each time: a fifth of
+    a run that finds everything up to date.
     """
     SqliteEventLogStorage._connect = _connect  # type: ignore[assignment, method-assign]
 
@@ -53,7 +53,7 @@ def _kept(storage: SqliteEventLogStorage, shard: str) -> db.Engine:
     """The open file of a shard: that of the index, or of the run that was asked for last."""
     kept: dict[str, db.Engine] = vars(storage).setdefault("_kept", {})
     if shard not in kept:
-        for other in kept.keys() - {INDEX_SHARD_NAME} if shard != INDEX_SHARD_NAME else ():
+        for other in kept.keys() - {INDEX_SHARD_NAME}:
             kept.pop(other).dispose()
         # `_db_lock` keeps threads apart
         options = {"timeout": BUSY_SECONDS, "check_same_thread": False}
