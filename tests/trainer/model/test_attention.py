@@ -212,6 +212,8 @@ def test_the_backend_of_a_cpu_follows_from_precision_and_length() -> None:
         ("flash-attn-3", 9, torch.bfloat16, 64, False, "flash"),
         ("flash-attn-3", 9, torch.float32, 64, True, "flex"),
         ("flash-attn-3", 9, torch.bfloat16, 36, True, "flex"),
+        ("", 9, torch.bfloat16, 16, True, "flex"),
+        ("", 9, torch.bfloat16, 15, True, "sdpa"),  # flex has no kernels for these
         ("flash-attn-4", 10, torch.bfloat16, 64, True, "flash"),
         ("flash-attn", 8, torch.bfloat16, 64, True, "flash"),
         ("flash-attn", 8, torch.float16, 64, False, "flash"),
@@ -236,12 +238,14 @@ def test_a_gpu_attends_with_flash_where_a_package_for_it_is_the_fastest(
     assert choose("auto", gpu, dtype, 256, head_dim, masked) == expected
     assert choose("math", gpu, dtype, 256, head_dim, masked) == "math"
     with_sinks = choose("auto", gpu, dtype, 256, head_dim, masked, sinks=True)
-    assert with_sinks == ("flex" if masked else "sdpa")
+    assert with_sinks == ("flex" if masked and head_dim >= 16 else "sdpa")
 
 
 def test_a_backend_that_cannot_work_here_is_refused_with_the_reason() -> None:
     with pytest.raises(TrainerError, match="no backward pass on a CPU"):
         choose("flex", torch.device("cpu"), torch.float32, 64, 64, masked=True)
+    with pytest.raises(TrainerError, match=r"heads of at least 16 numbers, and model\.head_dim is 8"):
+        choose("flex", torch.device("cuda"), torch.bfloat16, 64, 8, masked=True)
     for device, dtype in (("cuda", torch.float32), ("cpu", torch.bfloat16)):
         with pytest.raises(TrainerError, match="it needs a GPU, and bf16 or fp16"):
             choose("flash", torch.device(device), dtype, 64, 64, masked=True)

@@ -17,6 +17,8 @@ from trainer.system.errors import TrainerError
 # runs of one configuration different results.
 MATH_MAX_LENGTH = {torch.bfloat16: 512, torch.float16: 512, torch.float32: 256}
 
+NARROWEST_FLEX_HEAD = 16  # there are no kernels for narrower ones
+
 
 def choose(
     wanted: Backend | Literal["auto"],
@@ -31,9 +33,9 @@ def choose(
 
     On a GPU `auto` takes flash in bf16 and fp16 if a package is installed whose kernels are the fastest for
     this GPU and heads of `head_dim` numbers, else flex for masked documents and SDPA for others: SDPA would
-    compute hidden scores, too, and keep a mask of length x length in each layer. Flash has no attention
-    `sinks`, and settings with both are refused where they are read. Raises TrainerError when `wanted` cannot
-    be used here.
+    compute hidden scores, too, and keep a mask of length x length in each layer. Heads too narrow for flex
+    get SDPA all the same. Flash has no attention `sinks`, and settings with both are refused where they are
+    read. Raises TrainerError when `wanted` cannot be used here.
     """
     in_half = device.type == "cuda" and dtype in (torch.bfloat16, torch.float16)
     if wanted == "flash" and not in_half:
@@ -42,13 +44,18 @@ def choose(
         )
     if wanted == "flex" and device.type != "cuda":
         raise TrainerError("training.attention flex has no backward pass on a CPU; set attention: auto")
+    if wanted == "flex" and head_dim < NARROWEST_FLEX_HEAD:
+        raise TrainerError(
+            f"training.attention flex needs heads of at least {NARROWEST_FLEX_HEAD} numbers, and "
+            f"model.head_dim is {head_dim}; set attention: auto"
+        )
     if wanted != "auto":
         return wanted
     if device.type == "cpu":
         return "math" if seq_len <= MATH_MAX_LENGTH[dtype] else "sdpa"
     if in_half and not sinks and flash.is_fastest_on(device, head_dim):
         return "flash"
-    return "flex" if masked else "sdpa"
+    return "flex" if masked and head_dim >= NARROWEST_FLEX_HEAD else "sdpa"
 
 
 def masks_documents(wanted: bool | Literal["auto"], device: torch.device) -> bool:
