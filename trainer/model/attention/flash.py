@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from packaging.version import Version
@@ -14,6 +14,9 @@ from trainer.system.errors import TrainerError, first_line
 WIDEST_HEAD, HEAD_MULTIPLE = 256, 8
 OLDEST_GPU = 8  # major number of the compute capability: A100
 OLDEST_FLASH_ATTN = "2.7"  # its kernels are operators that torch.compile knows
+# From 2.12 on, varlen_attn has to be told that query heads share key heads. That of 2.11 takes both as they
+# come.
+TOLD_OF_GROUPS = Version(torch.__version__) >= Version("2.12")
 
 
 class Package(NamedTuple):
@@ -150,9 +153,7 @@ def _of_torch(
     # Imported here because it loads the compiler, which takes a second.
     from torch.nn.attention.varlen import varlen_attn
 
-    grouped, causal = query.shape[1] != key.shape[1], (-1, 0)
-    mixed = varlen_attn(
-        query, key, value, starts, starts, longest, longest, window_size=causal, enable_gqa=grouped
-    )
+    grouped: dict[str, Any] = {"enable_gqa": query.shape[1] != key.shape[1]} if TOLD_OF_GROUPS else {}
+    mixed = varlen_attn(query, key, value, starts, starts, longest, longest, window_size=(-1, 0), **grouped)
     assert isinstance(mixed, torch.Tensor)  # no sums of the softmax were asked for
     return mixed
