@@ -24,6 +24,7 @@ from trainer.config import ParallelConfig
 from trainer.parallel.dtensor import squares
 from trainer.system.errors import ToldByMainError, TrainerError, first_line, in_every_process
 from trainer.system.launch import RENDEZVOUS
+from trainer.system.wording import counted
 
 BUCKET_BYTES = 32 * 1024 * 1024
 # Innermost dimension last: tensor parallelism communicates most, so its ranks share a node.
@@ -195,6 +196,7 @@ def join(parallel: ParallelConfig) -> World:
                 f"`torchrun --nproc-per-node={copy} -m trainer ...`, or change training.parallel"
             )
     device = torch.device("cuda", neighbour) if torch.cuda.is_available() else torch.device("cpu")
+    _check_gpus(neighbour)
     if device.type == "cuda":
         torch.cuda.set_device(device)
     if size == 1:
@@ -216,6 +218,20 @@ def join(parallel: ParallelConfig) -> World:
     pipeline = mesh[STAGES] if parallel.pp > 1 else None
     group = dist.group.WORLD if pipeline is None else dist.new_subgroups(size // parallel.pp)[0]
     return World(rank, size, device, mesh[DIMENSIONS], pipeline, dist.new_group(backend="gloo"), group)
+
+
+def _check_gpus(neighbour: int) -> None:
+    """Raises TrainerError if this machine has GPUs, but none for its process number `neighbour`. Each process
+    tells it by itself, since the others may be on machines with more.
+    """
+    gpus = torch.cuda.device_count()
+    if 0 < gpus <= neighbour:
+        raise TrainerError(
+            f"process {neighbour} of this machine has no GPU: PyTorch sees {counted(gpus, 'GPUs')} here, and "
+            f"each process takes one of its own. Start at most {counted(gpus, 'processes')} on this machine "
+            "(launch.nproc_per_node, torchrun --nproc-per-node), or set CUDA_VISIBLE_DEVICES to nothing to "
+            "train on its CPUs"
+        )
 
 
 def _place() -> tuple[int, int, int]:

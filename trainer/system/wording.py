@@ -1,6 +1,6 @@
 """Numbers in sentences."""
 
-SINGULAR = {"corpora": "corpus", "entries": "entry", "copies": "copy"}
+SINGULAR = {"corpora": "corpus", "entries": "entry", "copies": "copy", "processes": "process"}
 
 
 def counted(number: int, many: str) -> str:

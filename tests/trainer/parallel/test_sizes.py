@@ -20,6 +20,17 @@ def test_sizes_must_multiply_to_the_processes(monkeypatch: pytest.MonkeyPatch) -
         join(ParallelConfig(dp_shard=2))
 
 
+def test_a_process_without_a_gpu_of_its_own_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    for name, value in {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(
+        TrainerError, match=r"process 1 .* has no GPU: PyTorch sees 1 GPU .* at most 1 process on"
+    ):
+        join(ParallelConfig())
+
+
 @pytest.mark.parametrize(
     ("training", "says"),
     [
