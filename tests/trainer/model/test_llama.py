@@ -187,11 +187,12 @@ def test_layers_joined_to_one_product_give_what_each_gives_and_their_gradients()
     torch.testing.assert_close(found, expected)
 
 
-def test_blocks_with_joined_products_train_as_before_under_the_same_names() -> None:
+@pytest.mark.parametrize("qk_norm", [False, True])
+def test_blocks_with_joined_products_train_as_before_under_the_same_names(qk_norm: bool) -> None:
     """Compiled as on a GPU, where `compile_blocks` joins them."""
     found = []
     for joins in (False, True):
-        model = Llama(ModelConfig(**SHAPE), 300, 64, "math")
+        model = Llama(ModelConfig.model_validate(SHAPE | {"qk_norm": qk_norm}), 300, 64, "math")
         model.initialise(INIT, seed=0)
         model.double()
         if joins:
