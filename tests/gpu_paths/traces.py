@@ -168,6 +168,10 @@ def block(
         whole.model.layers[0].compile(fullgraph=True, dynamic=False, backend=generated_code.backend)
         tokens = torch.zeros(int(rows), int(length), dtype=torch.int64, device=GPU)
         documents = document_numbers(tokens, BOT) if masked == "true" else None
+        # Its code would be captured in place of the block's.
+        trainer.model.attention.documents.compiled_block_mask = lambda: (
+            trainer.model.attention.documents.create_block_mask
+        )
         x = torch.zeros(*tokens.shape, shape.d_model, device=GPU, requires_grad=True)
         mask = document_mask(documents, int(length), attention)
         with autocast(precision, GPU):  # type: ignore[arg-type]
