@@ -25,14 +25,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import torch
-from harness import training_run
 from harness.sidebyside import CORPORA, ROOT, Report, sample
 from peers.train import validation_loss
 
-from pipeline.sources.files import FilesConfig, FilesSource
-from pipeline.stages import bpe
 from trainer.config import RunConfig, load_run_config
 from trainer.config import depth as laws
 from trainer.data.loader import TrainingData
@@ -95,7 +91,12 @@ def compare(
 
 
 def prepare(directory: Path, device: str, depth: int, text: list[str]) -> Path:
-    """The configuration of ours, without its length."""
+    """The configuration of ours, without its length. Imports what a machine that only trains may lack."""
+    import pyarrow as pa
+    from harness import training_run
+
+    from pipeline.stages import bpe
+
     scale = SCALES[device]
     found = list(_texts(text, scale.megabytes))
     params = bpe.TokenizerParams(vocab_size=scale.vocab)
@@ -115,6 +116,8 @@ def prepare(directory: Path, device: str, depth: int, text: list[str]) -> Path:
 
 
 def _texts(paths: list[str], megabytes: int) -> Iterator[str]:
+    from pipeline.sources.files import FilesConfig, FilesSource
+
     left = megabytes * 1e6
     for batch in FilesSource("text", FilesConfig(paths=paths)).read_all([]):
         for document in batch.column("text").to_pylist():
