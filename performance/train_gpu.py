@@ -6,8 +6,7 @@ python performance/train_gpu.py [--sizes 124m 1b 3b] [--seq-lens 1024 4096] [--n
 Random tokens in documents; the same batch, micro-batch and precision (bf16 over fp32 weights), compiled, each
 in a process of its own, one after the other. The model is the same Llama; nanoGPT's is a GPT-2 and nanochat's
 a model of its own, each with as many parameters in blocks. A contender that does not fit or is not installed
-is written down as such. It has not been run on a GPU yet: all but the timing was tried on a CPU, with small
-sizes.
+is written down as such. torchtitan 0.3 needs a newer PyTorch than 2.11.
 """
 
 import argparse
