@@ -3,8 +3,7 @@ import copy tensors unchanged.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -184,29 +183,30 @@ class Decoder(nn.Module):
         self.norm = RMSNorm(config.d_model, config.norm_eps)
         self.backend = backend
         self.most_documents: int | None = None  # of a window, where the data tells
-        self._dropout_keys: torch.Tensor | None = None
         cos, sin = rotary_tables(config, max_length)
         self.register_buffer("cos", cos, persistent=False)
         self.register_buffer("sin", sin, persistent=False)
 
-    @contextmanager
-    def dropping(self, keys: torch.Tensor | None) -> Iterator[None]:
-        """Forward passes in this context drop what `keys` [batch, 2] of sample_keys say; others drop nothing.
-        A block that is recomputed later has its keys among its inputs.
-        """
-        self._dropout_keys = keys
-        try:
-            yield
-        finally:
-            self._dropout_keys = None
-
     def forward(
-        self, tokens: torch.Tensor, documents: torch.Tensor | None = None, cache: KeyValueCache | None = None
+        self,
+        tokens: torch.Tensor,
+        documents: torch.Tensor | None = None,
+        cache: KeyValueCache | None = None,
+        dropout_keys: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        return self.norm(self.through(self.layers, self.embed(tokens), tokens.shape[1], documents, cache))
+        x, length = self.embed(tokens, dropout_keys), tokens.shape[1]
+        if cache is None:
+            return self.norm(self.through(self.layers, x, length, documents, dropout_keys))
+        places, visible = cache.next(length, x.device)
+        cos, sin = self.cos[places], self.sin[places]
+        for number, layer in enumerate(cast(Iterable[Block], self.layers)):
+            # Uncompiled: a cache reads more with each call, and compiled blocks need one shape.
+            x = layer.forward(x, cos, sin, visible, cache.layer(number))
+        cache.advance(length)
+        return self.norm(x)
 
-    def embed(self, tokens: torch.Tensor) -> torch.Tensor:
-        return self.embed_dropout(self.embed_tokens(tokens), keys_at(0, self._dropout_keys))
+    def embed(self, tokens: torch.Tensor, dropout_keys: torch.Tensor | None) -> torch.Tensor:
+        return self.embed_dropout(self.embed_tokens(tokens), keys_at(0, dropout_keys))
 
     def through(
         self,
@@ -214,23 +214,15 @@ class Decoder(nn.Module):
         x: torch.Tensor,
         length: int,
         documents: torch.Tensor | None,
-        cache: KeyValueCache | None = None,
+        dropout_keys: torch.Tensor | None,
     ) -> torch.Tensor:
         """The hidden states `x` after `layers`. `length` counts all tokens, of which `x` holds a part under
         tensor parallelism.
         """
-        if cache is not None:
-            places, visible = cache.next(length, x.device)
-            cos, sin = self.cos[places], self.sin[places]
-            for number, layer in enumerate(cast(Iterable[Block], layers)):
-                # Uncompiled: a cache reads more with each call, and compiled blocks need one shape.
-                x = layer.forward(x, cos, sin, visible, cache.layer(number))
-            cache.advance(length)
-            return x
         cos, sin = self.cos[:length], self.sin[:length]
         mask = document_mask(documents, length, self.backend, self.most_documents)
         for layer in cast(Iterable[Block], layers):
-            x = layer(x, cos, sin, mask, None, layer.dropout_keys(self._dropout_keys))
+            x = layer(x, cos, sin, mask, None, layer.dropout_keys(dropout_keys))
         return x
 
 
@@ -274,12 +266,16 @@ class Llama(nn.Module):
         self.model.cos, self.model.sin = cos.to(device), sin.to(device)
 
     def forward(
-        self, tokens: torch.Tensor, documents: torch.Tensor | None = None, cache: KeyValueCache | None = None
+        self,
+        tokens: torch.Tensor,
+        documents: torch.Tensor | None = None,
+        cache: KeyValueCache | None = None,
+        dropout_keys: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """`tokens` [batch, length] int64; `documents` [batch, length] numbers the documents to keep apart;
-        `cache` holds earlier positions.
+        `cache` holds earlier positions. Without `dropout_keys` [batch, 2] of `sample_keys` none is dropped.
         """
-        return self.model(tokens, documents, cache)
+        return self.model(tokens, documents, cache, dropout_keys)
 
     @property
     def has_head(self) -> bool:

@@ -12,7 +12,6 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 
 from trainer.config import ParallelConfig
-from trainer.model.cache import KeyValueCache
 from trainer.model.llama import Llama
 from trainer.model.lora import merged_parameters
 from trainer.model.precision import autocast
@@ -42,7 +41,7 @@ class Blocks(nn.Module):
         self.blocks = nn.ModuleList(model.get_submodule(part) for part in parts if ".layers." in part)
         self.around = nn.ModuleList(model.get_submodule(part) for part in parts if ".layers." not in part)
         decoder = model.model
-        self._embed, self._through, self._dropping = decoder.embed, decoder.through, decoder.dropping
+        self._embed, self._through = decoder.embed, decoder.through
         self._norm = decoder.norm if "lm_head" in parts else nn.Identity()
         self._precision, self._sequence_parts = model.precision, 1 if number == 0 else parallel.tp
 
@@ -54,10 +53,10 @@ class Blocks(nn.Module):
         `x` is tokens [batch, length] in the first stage, else the output of the stage before.
         """
         length = x.shape[1] * self._sequence_parts
-        with autocast(self._precision, x.device), self._dropping(dropout_keys):
+        with autocast(self._precision, x.device):
             if self.number == 0:
-                x = self._embed(x)
-            return self._norm(self._through(self.blocks, x, length, documents))
+                x = self._embed(x, dropout_keys)
+            return self._norm(self._through(self.blocks, x, length, documents, dropout_keys))
 
 
 class PipelineModel(Llama):
@@ -98,9 +97,9 @@ class PipelineModel(Llama):
         return self._here == self._parallel.pp - 1
 
     def forward(
-        self, tokens: torch.Tensor, documents: torch.Tensor | None = None, cache: KeyValueCache | None = None
+        self, tokens: torch.Tensor, documents: torch.Tensor | None = None, *_: object, **__: object
     ) -> torch.Tensor:
-        """Like `Llama.forward`, without gradients or dropout. A collective.
+        """Like `Llama.forward`, without gradients, cache or dropout. A collective.
 
         Only the process that `has_head` returns the final hidden states.
         """

@@ -50,12 +50,12 @@ def loss_of(training: TrainingConfig) -> Loss:
 
 
 def loss_sum(model: Llama, batch: Batch, precision: Precision) -> torch.Tensor:
-    """The summed loss of the batch's targets in nats.
+    """The summed loss of the batch's targets in nats, without dropout.
 
     In a pipeline only the processes with the last stage know it; in the others it is zero, without gradients
     (`trainer.run.step` has them).
     """
-    with autocast(precision, batch.tokens.device), model.model.dropping(batch.dropout_keys):
+    with autocast(precision, batch.tokens.device):
         hidden = model(batch.tokens, batch.documents)
         if not model.has_head:
             return hidden.new_zeros(())

@@ -177,8 +177,8 @@ def add_gradients(
     size = len(batch) // micro_batches
     for start in range(0, len(batch), size):
         micro_batch = batch.rows(slice(start, start + size))
-        with autocast(model.precision, batch.tokens.device), model.model.dropping(micro_batch.dropout_keys):
-            hidden = model(micro_batch.tokens, micro_batch.documents)
+        with autocast(model.precision, batch.tokens.device):
+            hidden = model(micro_batch.tokens, micro_batch.documents, None, micro_batch.dropout_keys)
         to_differentiate(hidden, micro_batch).backward()
     return total
 

@@ -243,8 +243,9 @@ def _step(training: TrainingConfig, vocab_size: int, accumulates: bool, windows:
             keys = torch.zeros(windows, 2, dtype=torch.int32) if training.dropout else None
             reference = torch.zeros(windows, training.seq_len, 2) if training.objective == "dpo" else None
             batch = Batch.of(tokens, 0 if masked else None, keys, reference=reference)
-            with autocast(precision, CPU), model.model.dropping(keys):
-                loss, _ = loss_of(training).sums(model, model(batch.tokens, batch.documents), batch)
+            with autocast(precision, CPU):
+                hidden = model(batch.tokens, batch.documents, None, keys)
+                loss, _ = loss_of(training).sums(model, hidden, batch)
             activations = live.now - before
             loss.backward()
             surplus_bytes = int(surplus * weights // FP32)
