@@ -3,11 +3,11 @@
 import logging
 import math
 import traceback
-from contextlib import ExitStack, closing
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from itertools import count
 
 import torch
-import yaml
 
 from trainer.checkpoint import publish
 from trainer.config import RunConfig
@@ -24,12 +24,11 @@ from trainer.run.records.log_file import log_file
 from trainer.run.records.nonfinite_report import explain
 from trainer.run.records.recorder import NullRecorder, Recorder
 from trainer.run.records.step_timer import StepTimer
-from trainer.run.resolve import resolve
+from trainer.run.resolve import Plan, resolve
 from trainer.run.session import Session
 from trainer.run.shared_states import go_on_from_newest
 from trainer.run.step import NotFiniteError, StepResult
 from trainer.system import terminal
-from trainer.system.durable import write_atomically
 from trainer.system.errors import RESUMABLE, TrainerError, in_every_process
 from trainer.system.prefetch import ahead
 from trainer.system.run_directory import RunDirectory
@@ -47,41 +46,65 @@ def run(config: RunConfig, allow_changes: bool = False, profile: bool = False) -
     `allow_changes` resumes from a checkpoint with other settings; `profile` writes a trace of a few steps to
     the run's directory. Raises TrainerError for what the user can correct.
     """
-    with StopSignals() as stop, ExitStack() as to_the_end:
+    with ExitStack() as stack:
+        stop = stack.enter_context(StopSignals())
         with terminal.doing("joining the other processes"):
             world = join(config.training.parallel)
-        to_the_end.callback(leave)
+        stack.callback(leave)
         reporter = Reporter(world.is_main)
-        to_the_end.callback(reporter.close)
-        try:
-            # Closing files writes their last lines, which fails on a full disk, too.
-            with RunDirectory(config.run_dir).writable() as directory, ExitStack() as stack:
-                return _run(config, world, reporter, stop, directory, stack, allow_changes, profile)
-        except StoppedEarlyError:
-            log.info("stopped before this start took a step, with nothing new to save; run again to train")
+        stack.callback(reporter.close)
+        stack.enter_context(_told(reporter))
+        # Closing files writes their last lines, which fails on a full disk, too.
+        directory = stack.enter_context(RunDirectory(config.run_dir).writable())
+        append_log_to = stack.enter_context(log_file()) if world.is_main else None
+        with terminal.doing(f"reading the tokens of {counted(len(config.data.corpora), 'corpora')}"):
+            plan = resolve(config, world)
+        world.from_main(lambda: stack.enter_context(directory.locked()))
+        session = _begun(plan, world, directory, reporter, allow_changes)
+        if not session.is_complete:
+            with terminal.doing("compiling the model" if plan.compiled else "trying one micro-batch"):
+                dry_run(session)
+            stop.after_step()
+            recorder = NullRecorder()
+            if append_log_to is not None:
+                # May refuse: before anything is written.
+                recorder = Recorder(session, directory, reporter, profile)
+                append_log_to(directory.log)
+                stack.callback(recorder.close)
+            saver = Saver(session, directory, recorder, reporter)
+            stack.callback(saver.writer.close)
+            _train(session, recorder, saver, stop)
+        if not session.is_complete:
+            log.info("stopped at step %d of %d; run again to resume", session.step, session.training.steps)
             return RESUMABLE
-        except TrainerError as error:
-            reporter.send("error", message=str(error))
-            raise
-        except Exception as error:
-            reporter.send("error", message="".join(traceback.format_exception(error)[-3:]).strip())
-            raise
+        last = publish.directory_for(directory.checkpoints, session.step)
+        log.info("complete: %s tokens, %s", f"{session.tokens:,}", last)
+        reporter.send(
+            "end", step=session.step, tokens=session.tokens, loss=session.loss, evaluation=session.evaluation
+        )
+        return DONE
+    return RESUMABLE
 
 
-def _run(
-    config: RunConfig,
-    world: World,
-    reporter: Reporter,
-    stop: StopSignals,
-    directory: RunDirectory,
-    stack: ExitStack,
-    allow_changes: bool,
-    profile: bool,
-) -> int:
-    append_log_to = stack.enter_context(log_file()) if world.is_main else None
-    with terminal.doing(f"reading the tokens of {counted(len(config.data.corpora), 'corpora')}"):
-        plan = resolve(config, world)
-    world.from_main(lambda: stack.enter_context(directory.locked()))
+@contextmanager
+def _told(reporter: Reporter) -> Iterator[None]:
+    """Reports the error that ends a run. A signal before the first step is none."""
+    try:
+        yield
+    except StoppedEarlyError:
+        log.info("stopped before this start took a step, with nothing new to save; run again to train")
+    except TrainerError as error:
+        reporter.send("error", message=str(error))
+        raise
+    except Exception as error:
+        reporter.send("error", message="".join(traceback.format_exception(error)[-3:]).strip())
+        raise
+
+
+def _begun(
+    plan: Plan, world: World, directory: RunDirectory, reporter: Reporter, allow_changes: bool
+) -> Session:
+    """The session at the newest state that there is of the run, its own or another run's."""
     with terminal.doing("looking for a checkpoint to resume from"):
         resumed = resume.find(plan, world, directory.checkpoints, allow_changes)
     with terminal.doing("building the model"):
@@ -97,32 +120,7 @@ def _run(
     send_start(reporter, session, resumed)
     if world.is_main:
         send_again(reporter, directory.checkpoints, session)
-    if not session.is_complete:
-        with terminal.doing("compiling the model" if plan.compiled else "trying one micro-batch"):
-            dry_run(session)
-        stop.after_step()
-        recorder = NullRecorder()
-        if append_log_to is not None:
-            recorder = Recorder(session, directory, reporter)  # may refuse: before anything is written
-            append_log_to(directory.log)
-            write_atomically(
-                directory.config, yaml.safe_dump(session.config.model_dump(mode="json"), sort_keys=False)
-            )
-            stack.callback(recorder.close)
-            if profile:
-                recorder.trace()
-        saver = Saver(session, directory, recorder, reporter)
-        stack.callback(saver.writer.close)
-        _train(session, recorder, saver, stop)
-        if not session.is_complete:
-            log.info("stopped at step %d of %d; run again to resume", session.step, session.training.steps)
-            return RESUMABLE
-    last = publish.directory_for(directory.checkpoints, session.step)
-    log.info("complete: %s tokens, %s", f"{session.tokens:,}", last)
-    reporter.send(
-        "end", step=session.step, tokens=session.tokens, loss=session.loss, evaluation=session.evaluation
-    )
-    return DONE
+    return session
 
 
 def _train(session: Session, recorder: NullRecorder, saver: Saver, stop: StopSignals) -> None:

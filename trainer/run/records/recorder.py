@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from torch.profiler import profile
+import yaml
 
 from trainer.hf.tokenizer import load_tokenizer
 from trainer.model.llama import Llama
@@ -20,6 +20,7 @@ from trainer.run.records.sinks import Sinks
 from trainer.run.session import Session
 from trainer.run.step import StepResult
 from trainer.system import terminal
+from trainer.system.durable import write_atomically
 from trainer.system.history import RunHistory, bits_shown
 from trainer.system.run_directory import RunDirectory
 
@@ -53,7 +54,10 @@ class NullRecorder:
 class Recorder(NullRecorder):
     """Records a session from its current step on."""
 
-    def __init__(self, session: Session, directory: RunDirectory, reporter: Reporter) -> None:
+    def __init__(
+        self, session: Session, directory: RunDirectory, reporter: Reporter, traces: bool = False
+    ) -> None:
+        """With `traces`, a few of the next steps are traced."""
         self._session, self._directory, self._reporter = session, directory, reporter
         self._sinks = Sinks(session.config, session.plan.identity, directory.sinks, session.step > 0)
         self.metrics = MetricsLog(
@@ -64,17 +68,16 @@ class Recorder(NullRecorder):
             self._sinks,
             redraws=bool(session.trunks) and session.trunks[-1]["step"] == session.step,
         )
+        settings = yaml.safe_dump(session.config.model_dump(mode="json"), sort_keys=False)
+        write_atomically(directory.config, settings)
         self._started, self._started_tokens = time.monotonic(), session.tokens
         self._last_line = self._started
         self._bar = terminal.doing("training").__enter__()
         self._validation: list[str] = []
-        self._tracing: profile | None = None
         self._peak_flops = peak_flops(session.world.device, session.plan.precision) * session.world.size
-
-    def trace(self) -> None:
-        """Has a few of the next steps traced."""
-        self._tracing = profiler(self._directory.profile, self._session.step)
-        self._tracing.start()
+        self._tracing = profiler(directory.profile, session.step) if traces else None
+        if self._tracing is not None:
+            self._tracing.start()
 
     def close(self) -> None:
         if self._tracing is not None:
