@@ -38,7 +38,7 @@ def check_export(model: Llama, directory: Path) -> None:
 
     Takes the memory of a second model.
     """
-    exported, tokens = load_model(directory, model.lm_head.weight.device), _tokens(model)
+    exported, tokens = load_model(directory, model.device), _tokens(model)
     result = _compare(exported, tokens, _logits(model, tokens))
     if not result.passed:
         raise TrainerError(
@@ -70,7 +70,7 @@ def _compare(model: Llama, tokens: torch.Tensor, reference: torch.Tensor | None)
 
 
 def _tokens(model: Llama) -> torch.Tensor:
-    numbers = torch.arange(min(TOKENS, model.max_length), device=model.lm_head.weight.device)
+    numbers = torch.arange(min(TOKENS, model.max_length), device=model.device)
     return numbers[None] * 37 % model.vocab_size
 
 

@@ -62,8 +62,9 @@ def weights(model: Llama) -> dict[str, torch.Tensor]:
     return tensors
 
 
-def load_model(directory: Path, device: torch.device) -> Llama:
-    """Loads the model of a directory for inference on `device`."""
+def load_model(directory: Path, device: torch.device | None = None) -> Llama:
+    """Loads the model of a directory for inference on `device`, by default the GPU if there is one."""
+    device = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
     shape, seq_len = model_config(directory), read_size(directory, "max_position_embeddings")
     vocab_size = read_size(directory, "vocab_size")
     with torch.device("meta"):

@@ -1,6 +1,5 @@
 """The mean of several models of one shape: a directory like theirs, with fp32 weights."""
 
-import json
 import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -11,13 +10,13 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from trainer.hf.config import read_config
 from trainer.hf.directory import SINGLE, TOKENIZER_FILES, weight_files
 from trainer.model.llama import HEAD
 from trainer.system.errors import TrainerError
 
-CONFIG = "config.json"
 # What a directory says of its files and not of the model. How answers end is no matter of the shape.
-NOT_OF_THE_MODEL = ("dtype", "torch_dtype", "transformers_version", "eos_token_id")
+NOT_OF_THE_MODEL = {"dtype", "torch_dtype", "transformers_version", "eos_token_id"}
 
 
 def write_mean(
@@ -42,7 +41,7 @@ def write_mean(
             for name in sorted(opened[0])
         }
     save_file(means, destination / SINGLE, metadata={"format": "pt"})
-    for name in (CONFIG, "generation_config.json", *TOKENIZER_FILES):
+    for name in ("config.json", "generation_config.json", *TOKENIZER_FILES):
         if (like / name).exists():
             shutil.copyfile(like / name, destination / name)
 
@@ -70,23 +69,15 @@ def _tensors(model: Path, stack: ExitStack) -> dict[str, Any]:
         except (OSError, SafetensorError) as error:
             raise TrainerError(f"{path}: cannot be read: {error}") from error
         found |= dict.fromkeys(file.keys(), file)
-    if _config(model).get("tie_word_embeddings"):
+    if read_config(model).get("tie_word_embeddings"):
         found.pop(HEAD, None)
     return found
 
 
-def _config(model: Path) -> dict[str, Any]:
-    try:
-        config: dict[str, Any] = json.loads((model / CONFIG).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise TrainerError(f"{model / CONFIG}: cannot be read ({error})") from error
-    return {name: value for name, value in config.items() if name not in NOT_OF_THE_MODEL}
-
-
 def _compare(first: Path, other: Path) -> None:
     """Raises TrainerError unless both have the same shape and tokenizer."""
-    ours, theirs = _config(first), _config(other)
-    for name in sorted(ours.keys() | theirs.keys()):
+    ours, theirs = read_config(first), read_config(other)
+    for name in sorted((ours.keys() | theirs.keys()) - NOT_OF_THE_MODEL):
         if ours.get(name) != theirs.get(name):
             raise TrainerError(
                 f"{other} has {name} {theirs.get(name)}, and {first} has {ours.get(name)}: only models of "

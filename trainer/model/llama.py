@@ -278,6 +278,10 @@ class Llama(nn.Module):
         return self.model(tokens, documents, cache, dropout_keys)
 
     @property
+    def device(self) -> torch.device:
+        return self.model.cos.device
+
+    @property
     def has_head(self) -> bool:
         """Whether this process holds the end of the model, as only one of a pipeline does."""
         return True

@@ -139,9 +139,7 @@ class PipelineModel(Llama):
         held = dict(self.named_parameters())
         for name, shape in self.shapes.items():
             tensor = (
-                full_tensor(held[name]).detach()
-                if name in held
-                else torch.empty(shape, device=self.model.cos.device)
+                full_tensor(held[name]).detach() if name in held else torch.empty(shape, device=self.device)
             )
             dist.broadcast(tensor, group=self._group, group_src=self._process_of[name])
             yield name, tensor

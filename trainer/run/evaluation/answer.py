@@ -5,8 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from trainer.config import SamplesConfig
 from trainer.config.data import ChatIds
 from trainer.hf import load_model
@@ -23,8 +21,8 @@ def answered(directory: Path, questions: Path, samples: SamplesConfig) -> Iterat
     """
     asked = list(_conversations(questions))
     form = ChatFormat.of(directory)
-    model = load_model(directory, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
-    room = min(model.max_length, POSITIONS[model.lm_head.weight.device.type])
+    model = load_model(directory)
+    room = min(model.max_length, POSITIONS[model.device.type])
     prompts = [Prompt(form.before_answer(said), form.kept(*said[0], room)) for said in asked]
     fitting = [number for number, prompt in enumerate(prompts) if len(prompt.tokens) < room]
     written = generate(model, [prompts[number] for number in fitting], samples, form.ends, room=room)

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeGuard
 
-import torch
-
 from trainer import hf
 from trainer.config import ChatIds
 from trainer.hf.tokenizer import load_tokenizer
@@ -99,10 +97,9 @@ def benchmark(
     Raises TrainerError for a bad file before anything is computed.
     """
     benchmarks = {path.stem: read_items(path) for path in files}
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model, tokenizer = hf.load_model(directory, device), load_tokenizer(directory)
+    model, tokenizer = hf.load_model(directory), load_tokenizer(directory)
     begin = hf.read_config(directory).get("bos_token_id")
-    resolved = resolve_precision(precision, device)
+    resolved = resolve_precision(precision, model.device)
     for name, items in benchmarks.items():
         if chat or any(item.messages is not None for item in items):
             form = ChatFormat.of(directory)

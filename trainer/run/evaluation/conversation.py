@@ -87,7 +87,7 @@ class Conversation:
 
     def reset(self) -> None:
         """Forgets what was said, but not the instructions that it began with."""
-        room = min(self._model.max_length, POSITIONS[self._model.lm_head.weight.device.type])
+        room = min(self._model.max_length, POSITIONS[self._model.device.type])
         self.stream, self._unread, self.stopped = Stream(self._model, room), [self._form.begin], False
         if self._system:
             self.read("system", self._system)
@@ -123,7 +123,7 @@ class Conversation:
     @torch.no_grad()
     def _next(self) -> int:
         """Reads what is unread and draws the next token."""
-        device, unread, self._unread = self._model.lm_head.weight.device, self._unread, []
+        device, unread, self._unread = self._model.device, self._unread, []
         with autocast(writing_precision(device), device):
             (token,) = next_tokens(self._model, self.stream, [unread], self._samples, [self._generator])
         return token

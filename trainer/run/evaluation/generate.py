@@ -71,7 +71,7 @@ def generate(
 
     On a CPU in fp32; on a GPU in bf16 where it multiplies bf16.
     """
-    device, room = model.lm_head.weight.device, room or model.max_length
+    device, room = model.device, room or model.max_length
     for batch in _batches(prompts, samples.max_new_tokens, room, POSITIONS[device.type]):
         # Once for all tokens: at its end autocast forgets the weights in half precision.
         with autocast(writing_precision(device), device):
@@ -130,7 +130,7 @@ def next_tokens(
     """Reads the tokens of each row of a stream that are unread, and chooses the next one."""
     counts = [len(tokens) for tokens in unread]
     padded = [[*tokens, *[0] * (max(counts) - len(tokens))] for tokens in unread]
-    states = stream.read(torch.tensor(padded, device=model.lm_head.weight.device), counts)
+    states = stream.read(torch.tensor(padded, device=model.device), counts)
     return choose(model.logits(states).float(), samples, generators)
 
 
@@ -189,5 +189,4 @@ def _token_id(directory: Path, config: dict[str, Any], key: str) -> int:
 
 def complete_with_model_of(directory: Path, samples: SamplesConfig, seed: int) -> list[dict[str, str]]:
     """As `written`, with the model of the directory."""
-    model = hf.load_model(directory, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
-    return written(model, directory, samples, seed)
+    return written(hf.load_model(directory), directory, samples, seed)

@@ -108,12 +108,11 @@ def evaluate_checkpoint(
 
     Raises TrainerError if there are no validation shards or the checkpoint cannot be read.
     """
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model = load_model(checkpoint / "hf", device)
+    model = load_model(checkpoint / "hf")
     everything = config.training.evaluation.model_copy(update={"max_tokens": None})
     training = config.training.model_copy(update={"evaluation": everything})
-    precision = resolve_precision(training.precision, device)
-    alone, config = World(0, 1, device), config.model_copy(update={"training": training})
+    precision = resolve_precision(training.precision, model.device)
+    alone, config = World(0, 1, model.device), config.model_copy(update={"training": training})
     found: dict[str, Any] | None
     if training.objective == "dpo":
         known = held_out_of(checkpoint, config, read_state(checkpoint)["meaning"])

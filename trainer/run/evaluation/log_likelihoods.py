@@ -47,7 +47,7 @@ def log_likelihoods(
             fitting = fit_to_context(before, piece, model.max_length)
             kind = whole if len(fitting) == len(before) else cut
             kind.setdefault(fitting, _Branches(fitting)).continuations.append((number, piece))
-    device = model.lm_head.weight.device
+    device = model.device
     with autocast(precision, device):  # once for all: at its end it forgets the weights in half precision
         for kind in (whole, cut):
             shared = _shared_beginning(list(kind))
@@ -92,7 +92,7 @@ def _batches(branches: list[_Branches], positions: int) -> Iterator[list[_Branch
 
 
 def _computed(model: Llama, beginning: KeyValueCache, batch: list[_Branches]) -> Iterator[tuple[int, float]]:
-    device = model.lm_head.weight.device
+    device = model.device
     rest = torch.tensor([one.context[beginning.room :] for one in batch], device=device)
     rows, length = torch.zeros(len(batch), dtype=torch.int64, device=device), len(batch[0].context)
     cache = beginning.selected(rows, length)

@@ -22,8 +22,8 @@ def predictions(
     """For each of `rows`, windows int64 [rows, length] as in `trainer.data.windows`: the mean `loss` in nats,
     and how many tokens after the first `prompt` the model `recites`: greedy decoding would write them.
     """
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model, training = load_model(checkpoint / "hf", device), config.training
+    model, training = load_model(checkpoint / "hf"), config.training
+    device = model.device
     bot_id = config.data.bot_id if masks_documents(training.document_masking, device) else None
     for row in torch.from_numpy(rows).to(device).split(1):
         batch = Batch.of(row, bot_id)

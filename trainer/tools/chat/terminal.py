@@ -5,10 +5,8 @@ import re
 import sys
 from typing import TextIO
 
-import torch
-
-from trainer import hf
 from trainer.config import SamplesConfig, samples_of
+from trainer.hf import load_model
 from trainer.run.evaluation.conversation import ChatFormat, Conversation
 from trainer.system import terminal
 from trainer.system.history import MODEL_NAMES
@@ -47,8 +45,7 @@ def opened(named: str, samples: SamplesConfig, system: str) -> Conversation:
     """A conversation with the model of this name. Raises TrainerError."""
     directory = model_named(named)
     form = ChatFormat.of(directory)
-    model = hf.load_model(directory, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
-    return Conversation(model, form, samples, system)
+    return Conversation(load_model(directory), form, samples, system)
 
 
 def talk(conversation: Conversation, lines: TextIO, out: TextIO) -> None:
