@@ -286,11 +286,8 @@ def _store(environment: Mapping[str, str], several_nodes: bool) -> dist.Store | 
     if several_nodes:
         if environment["RANK"] == "0" and environment["TORCHELASTIC_MAX_RESTARTS"] != "0":
             name, value = next(iter(RENDEZVOUS.items()))
-            log.warning(
-                "restarted processes will not find each other: export %s=%s before you start torchrun",
-                name,
-                value,
-            )
+            told = f"export {name}={value} before you start torchrun"
+            log.warning(f"restarted processes will not find each other: {told}")
         return None
     store = dist.TCPStore(
         environment["MASTER_ADDR"],
@@ -310,9 +307,8 @@ def _interface_towards(host: str) -> str | None:
         address = probe.getsockname()[0]
         if address.startswith("127."):
             log.warning(
-                "%s is a loopback address on this machine, so processes on other machines cannot reach it: "
-                "use its IP address instead of its name",
-                host,
+                f"{host} is a loopback address on this machine, so processes on other machines cannot reach "
+                "it: use its IP address instead of its name"
             )
         for _, name in socket.if_nameindex():
             try:

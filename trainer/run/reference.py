@@ -61,9 +61,8 @@ class Reference:
             values = torch.cat(found).float().cpu().numpy().astype(DTYPE)
             if world.is_main:
                 write_atomically(path, values.tobytes())
-                log.info(
-                    "reference of %d pairs in %.1f s: %s", sum(pairs), time.perf_counter() - started, path
-                )
+                seconds = time.perf_counter() - started
+                log.info(f"reference of {sum(pairs)} pairs in {seconds:.1f} s: {path}")
         else:
             values = map_file(path, DTYPE).reshape(-1, 2)
         each = np.split(values, np.cumsum(pairs)[:-1])

@@ -116,10 +116,8 @@ def restore(session: Session, checkpoint: Path) -> None:
     session.trunks, session.mixed = saved["trunks"], saved["rounding"] != session.rounding
     if otherwise := differences(saved.get("machine", session.machine), session.machine):
         log.warning(
-            "this machine rounds otherwise than that of step %d (%s): the weights will differ in their last "
-            "bits from those of a run that was not moved",
-            session.step,
-            "; ".join(otherwise),
+            f"this machine rounds otherwise than that of step {session.step} ({'; '.join(otherwise)}): the "
+            "weights will differ in their last bits from those of a run that was not moved"
         )
     changed = _changes(saved, session.plan)
     if changed:

@@ -82,12 +82,8 @@ def go_on_from_newest(session: Session, directory: RunDirectory, own: Path | Non
             continue
         if otherwise:
             log.warning("%s was computed otherwise: %s", shared, otherwise)
-        log.info(
-            "going on from %s of %d: %s tokens are trained already",
-            shared,
-            session.training.steps,
-            f"{shared.saved['tokens']:,}",
-        )
+        trained = f"{shared.saved['tokens']:,} tokens are trained already"
+        log.info(f"going on from {shared} of {session.training.steps}: {trained}")
         return adopted
     return own
 

@@ -71,11 +71,8 @@ class RunDirectory:
         with lock as file:
             while not _try_lock(file.fileno()):
                 if not logged:
-                    log.info(
-                        "%s: another trainer is using this run directory; waiting %.0f s for it to exit",
-                        self.path,
-                        patience_seconds,
-                    )
+                    waiting = f"waiting {patience_seconds:.0f} s for it to exit"
+                    log.info(f"{self.path}: another trainer is using this run directory; {waiting}")
                     logged = True
                 if time.monotonic() > deadline:
                     raise TrainerError(

@@ -173,13 +173,8 @@ def _make(tokens: TokenStream, longest: int, made: Path, path: Path) -> dict[str
             for file, values, dtype in zip(files, written, FILES.values(), strict=True):
                 file.write(values.astype(dtype).tobytes())
             pieces, total = pieces + len(starts), total + int(lengths.sum(dtype=np.int64))
-    log.info(
-        "cut %s tokens into %s pieces of documents in %.1f s: %s",
-        f"{tokens.num_tokens:,}",
-        f"{pieces:,}",
-        time.perf_counter() - started,
-        path,
-    )
+    where = f"in {time.perf_counter() - started:.1f} s: {path}"
+    log.info(f"cut {tokens.num_tokens:,} tokens into {pieces:,} pieces of documents {where}")
     return {"pieces": pieces, "tokens": total}
 
 

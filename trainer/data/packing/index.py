@@ -131,7 +131,5 @@ def _make(stream: TokenStream, seq_len: int, made: Path, path: Path) -> dict[str
             pieces += len(starts)
             tokens += int(lengths.sum(dtype=np.int64))
     seconds = time.perf_counter() - started
-    log.info(
-        "packed %s tokens into %s rows in %.1f s: %s", f"{stream.num_tokens:,}", f"{rows:,}", seconds, path
-    )
+    log.info(f"packed {stream.num_tokens:,} tokens into {rows:,} rows in {seconds:.1f} s: {path}")
     return {"seq_len": seq_len, "rows": rows, "pieces": pieces, "tokens": tokens}

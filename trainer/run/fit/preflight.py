@@ -145,11 +145,8 @@ def _hash_shards(name: str, shards: list[Shard], data: DataConfig) -> str:
     seconds, found = time.monotonic() - started, digest.hexdigest()
     if seconds > SLOW_SECONDS:
         log.info(
-            "corpus %r: all tokens read and hashed in %.0f s. Set `content: %s` in its configuration to "
-            "skip this next time",
-            name,
-            seconds,
-            found,
+            f"corpus {name!r}: all tokens read and hashed in {seconds:.0f} s. Set `content: {found}` in its "
+            "configuration to skip this next time"
         )
     return found
 
@@ -211,10 +208,7 @@ def _warn_of_long_validations(config: RunConfig) -> None:
     share = FORWARD_SHARE * evaluations * tokens / training.max_tokens
     if share > LONG_VALIDATION_SHARE:
         log.warning(
-            "validation will take about %.0f%% of the time of the training steps: %d times %s held-out "
-            "tokens. Raise training.evaluation.every_tokens (now %s), or set training.evaluation.max_tokens",
-            100 * share,
-            evaluations,
-            f"{tokens:,}",
-            f"{wanted.every_tokens:,}",
+            f"validation will take about {share:.0%} of the time of the training steps: {evaluations} times "
+            f"{tokens:,} held-out tokens. Raise training.evaluation.every_tokens (now "
+            f"{wanted.every_tokens:,}), or set training.evaluation.max_tokens"
         )

@@ -89,13 +89,8 @@ class Recorder(NullRecorder):
     def before_step(self) -> None:
         stage = self._session.curriculum.stage(self._session.step)
         if stage.name and stage.first_step == self._session.step:
-            log.info(
-                "stage %s: %d steps of %s tokens, windows of %d",
-                stage.name,
-                stage.steps,
-                f"{stage.global_batch_tokens:,}",
-                stage.seq_len,
-            )
+            size = f"{stage.global_batch_tokens:,} tokens, windows of {stage.seq_len}"
+            log.info(f"stage {stage.name}: {stage.steps} steps of {size}")
 
     def step(
         self, result: StepResult, weight_norm: float | None, step_seconds: float, wait_seconds: float
@@ -108,20 +103,12 @@ class Recorder(NullRecorder):
         )
         speed = stage.global_batch_tokens / step_seconds
         if result.skipped and not result.spike:
-            log.warning(
-                "step %d skipped: gradients overflowed in fp16; the loss scale is now %g",
-                session.step,
-                session.context.loss_scale.value,
-            )
+            scale = f"the loss scale is now {session.context.loss_scale.value:g}"
+            log.warning(f"step {session.step} skipped: gradients overflowed in fp16; {scale}")
         if result.spike:
             then = "update skipped" if result.skipped else "logged only"
-            log.warning(
-                "step %d: spike: loss %.3f, gradient norm %.3f; %s",
-                session.step,
-                result.loss,
-                result.grad_norm,
-                then,
-            )
+            seen = f"loss {result.loss:.3f}, gradient norm {result.grad_norm:.3f}"
+            log.warning(f"step {session.step}: spike: {seen}; {then}")
         if weight_norm is not None:
             optimizer = session.training.optimizer
             flops = session.training.model.flops_per_token(session.config.data.vocab_size, stage.seq_len)
@@ -151,22 +138,14 @@ class Recorder(NullRecorder):
                 for name in ("step", "tokens", "loss", "lr", "grad_norm", "spike", "tokens_per_second", "mfu")
             } | result.preferences
             self._reporter.send("metrics", **message, eta_seconds=round(eta, 1))
+        share = session.tokens / session.training.max_tokens
         facts = [f"loss {result.loss:.3f}", f"step {session.step:,} of {session.training.steps:,}"]
-        facts += [f"{speed:,.0f} tokens/s", *self._validation]
-        self._bar.update(session.tokens / session.training.max_tokens, facts, eta)
+        self._bar.update(share, [*facts, f"{speed:,.0f} tokens/s", *self._validation], eta)
         if time.monotonic() - self._last_line >= LOG_INTERVAL_SECONDS:
             self._last_line = time.monotonic()
-            log.info(
-                "%5.1f%%  %s tokens  %s %.3f%s  %.0f tokens/s  %.0f s left",
-                100 * session.tokens / session.training.max_tokens,
-                f"{session.tokens:,}",
-                LOSS[session.training.objective],
-                result.loss,
-                _told(result.preferences),
-                speed,
-                eta,
-                extra=terminal.SHOWN,
-            )
+            loss = f"{LOSS[session.training.objective]} {result.loss:.3f}{_told(result.preferences)}"
+            line = f"{share:6.1%}  {session.tokens:,} tokens  {loss}  {speed:.0f} tokens/s  {eta:.0f} s left"
+            log.info(line, extra=terminal.SHOWN)
 
     def after_step(self) -> None:
         if self._tracing is not None:
@@ -187,15 +166,9 @@ class Recorder(NullRecorder):
         )
         self._validation = [f"validation {evaluation['loss']:.3f}"]
         self._reporter.send("evaluation", step=session.step, tokens=session.tokens, **evaluation)
-        log.info(
-            "step %d: validation %s %.4f%s, perplexity %.1f, %s",
-            session.step,
-            LOSS[session.training.objective],
-            evaluation["loss"],
-            _told(evaluation),
-            evaluation["perplexity"],
-            bits_shown(evaluation["bits_per_byte"]),
-        )
+        loss = f"{LOSS[session.training.objective]} {evaluation['loss']:.4f}{_told(evaluation)}"
+        told = f"perplexity {evaluation['perplexity']:.1f}, {bits_shown(evaluation['bits_per_byte'])}"
+        log.info(f"step {session.step}: validation {loss}, {told}")
 
     def samples(self, model: Llama) -> None:
         """Records what the unsplit `model` writes; the text depends only on the run and its step."""
@@ -216,11 +189,8 @@ def _told(preferences: Mapping[str, Any]) -> str:
     """The METRICS of preferences, if there are any."""
     if "margin" not in preferences:
         return ""
-    return (
-        ", accuracy {accuracy:.3f}, margin {margin:.3f}, change of log p(chosen) {chosen_change:.3f}".format(
-            **preferences
-        )
-    )
+    told = ", accuracy {accuracy:.3f}, margin {margin:.3f}, change of log p(chosen) {chosen_change:.3f}"
+    return told.format(**preferences)
 
 
 def _as_folder(name: str) -> str:
