@@ -1,6 +1,7 @@
 """Sessions without a run around them, and single steps of them."""
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 
@@ -13,8 +14,9 @@ from trainer.run.step import StepResult, train_step
 ALONE = World(0, 1, torch.device("cpu"))
 
 
-def new_session(config: RunConfig, world: World = ALONE) -> Session:
+def new_session(config: RunConfig | dict[str, Any], world: World = ALONE) -> Session:
     """A session at step 0."""
+    config = RunConfig.model_validate(config)
     return build_session(resolve(config, world), world)
 
 

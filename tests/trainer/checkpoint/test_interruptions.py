@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.trainer.runs import outcome, start, write_config
+from tests.trainer.trained import trained
 from trainer.checkpoint import publish
 from trainer.config import RunConfig
 from trainer.run.loop import DONE, run
@@ -32,7 +33,7 @@ def test_twenty_random_interruptions_change_no_bit(settings: dict[str, Any], tmp
         "checkpoint": {"every_tokens": 5 * 256, "keep_last": 3, "keep_every_tokens": 50 * 256},
     }
     settings["training"]["evaluation"]["every_tokens"] = 40 * 256
-    assert run(RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "whole")})) == DONE
+    trained(settings, tmp_path / "whole")
 
     run_dir = tmp_path / "run"
     config = write_config(settings, tmp_path / "run.yaml", run_dir)
@@ -53,7 +54,7 @@ def test_twenty_random_interruptions_change_no_bit(settings: dict[str, Any], tmp
         assert process.returncode in (DONE, RESUMABLE, -signal.SIGKILL, -signal.SIGTERM), errors
         assert publish.newest_valid(run_dir / "checkpoints")[1] == []
     print(f"{in_saves} of {INTERRUPTIONS} while a checkpoint was written")
-    assert run(RunConfig.model_validate({**settings, "run_dir": str(run_dir)})) == DONE
+    trained(settings, run_dir)
     assert outcome(run_dir) == outcome(tmp_path / "whole")
 
 
@@ -109,6 +110,6 @@ def test_a_disk_that_fills_up_costs_no_earlier_checkpoint(
     assert saved and publish.newest_valid(config.run_dir / "checkpoints") == (saved[-1], [])
 
     (small_disk / "ballast").unlink()
-    assert run(RunConfig.model_validate({**settings, "run_dir": str(config.run_dir)})) == DONE
-    assert run(RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "whole")})) == DONE
+    trained(settings, config.run_dir)
+    trained(settings, tmp_path / "whole")
     assert outcome(config.run_dir) == outcome(tmp_path / "whole")

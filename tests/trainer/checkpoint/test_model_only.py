@@ -3,16 +3,14 @@
 import copy
 import os
 import signal
-import time
-from collections.abc import Callable, Sequence
-from multiprocessing.process import BaseProcess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from tests.trainer.parallel.processes import train
+from tests.trainer.parallel.processes import sending, train
 from tests.trainer.runs import history, outcome
 from trainer.checkpoint import publish, retention
 from trainer.config import RunConfig, run_identity
@@ -105,18 +103,9 @@ def test_a_run_that_shall_keep_no_optimizer_goes_on_when_it_was_killed_or_stoppe
     assert run(whole) == DONE
     config = RunConfig.model_validate(changed)
 
-    def stop(number: int, after: int) -> Callable[[Sequence[BaseProcess]], None]:
-        def interrupt(processes: Sequence[BaseProcess]) -> None:
-            (process,) = processes
-            while not (config.run_dir / f"checkpoints/step-{after:08d}").exists():
-                assert process.is_alive()
-                time.sleep(0.002)
-            os.kill(process.pid or 0, number)
-
-        return interrupt
-
     for number, after, status in ((signal.SIGKILL, 8, -signal.SIGKILL), (signal.SIGTERM, 16, RESUMABLE)):
-        assert train(changed, config.run_dir, 1, during=stop(number, after)) == [status]
+        saved = sending(number, (config.run_dir / f"checkpoints/step-{after:08d}").exists)
+        assert train(changed, config.run_dir, 1, during=saved) == [status]
         newest = publish.existing(config.run_dir / "checkpoints")[-1]
         assert publish.optimizer_files(newest)
     assert run(config) == DONE

@@ -1,7 +1,6 @@
 """Saving beside training: nothing is told before it is on disk, and the moment asked for is written."""
 
 import errno
-import multiprocessing
 import threading
 import time
 from pathlib import Path
@@ -11,16 +10,17 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from tests.trainer.models import small
+from tests.trainer.parallel.processes import together
+from tests.trainer.steps import ALONE
+from tests.trainer.trained import saved, trained
 from trainer.checkpoint import publish
 from trainer.checkpoint.background import CheckpointWriter, Staging
-from trainer.config import InitConfig, ModelConfig, RunConfig
-from trainer.model.llama import Llama
+from trainer.config import RunConfig
 from trainer.parallel.world import World
-from trainer.run.loop import DONE, run
+from trainer.run.loop import run
 from trainer.run.session import Session
 from trainer.system.errors import TrainerError
-
-ALONE = World(0, 1, torch.device("cpu"))
 
 
 def test_a_checkpoint_is_announced_once_it_is_committed_and_training_does_not_wait_for_it(
@@ -60,8 +60,9 @@ def test_what_goes_wrong_in_the_thread_is_told_to_training(tmp_path: Path) -> No
     writer.close()
 
 
-def save_a_part(rank: int, directory: Path, broken: bool) -> None:
-    dist.init_process_group("gloo", init_method=f"file://{directory}/meeting", rank=rank, world_size=2)
+def save_a_part(directory: Path, broken: bool) -> None:
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
     world = World(rank, 2, torch.device("cpu"), background=dist.new_group(backend="gloo"))
     writer = CheckpointWriter(lambda saved: None, world)
 
@@ -82,13 +83,7 @@ def save_a_part(rank: int, directory: Path, broken: bool) -> None:
 def test_a_checkpoint_holds_the_parts_of_all_processes_or_is_not_published(
     tmp_path: Path, broken: bool
 ) -> None:
-    context = multiprocessing.get_context("forkserver")
-    started = [context.Process(target=save_a_part, args=(rank, tmp_path, broken)) for rank in range(2)]
-    for process in started:
-        process.start()
-    for process in started:
-        process.join(120)
-    assert [process.exitcode for process in started] == [0, 0]
+    assert together(save_a_part, 2, tmp_path, broken) == [0, 0]
     checkpoint = tmp_path / "step-00000001"
     if broken:
         assert not checkpoint.exists()
@@ -101,13 +96,7 @@ def test_a_checkpoint_holds_the_parts_of_all_processes_or_is_not_published(
 
 @pytest.mark.parametrize("tied", [True, False])
 def test_the_copy_that_is_written_does_not_follow_training(tied: bool) -> None:
-    model = Llama(
-        ModelConfig(n_layers=1, d_model=16, n_heads=2, n_kv_heads=1, d_ff=16, tie_embeddings=tied),
-        50,
-        8,
-        "math",
-    )
-    model.initialise(InitConfig(), seed=1)
+    model = small(vocab_size=50, context=8, tie_embeddings=tied)
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     copy = Staging().model(model, ALONE)
     assert copy is not None
@@ -121,25 +110,17 @@ def test_the_copy_that_is_written_does_not_follow_training(tied: bool) -> None:
 
 
 def steps(config: RunConfig) -> list[int]:
-    return [publish.step_of(checkpoint) for checkpoint in publish.existing(config.run_dir / "checkpoints")]
+    return [publish.step_of(checkpoint) for checkpoint in saved(config)]
 
 
 def test_the_newest_stay_and_those_at_multiples_for_good(settings: dict[str, Any]) -> None:
-    settings["training"]["checkpoint"] = {
-        "every_tokens": 4 * 256,
-        "keep_last": 1,
-        "keep_every_tokens": 6 * 256,
-    }
-    config = RunConfig.model_validate(settings)
-    assert run(config) == DONE
-    assert steps(config) == [6, 12]
+    kept = {"every_tokens": 4 * 256, "keep_last": 1, "keep_every_tokens": 6 * 256}
+    assert steps(trained(settings, checkpoint=kept)) == [6, 12]
 
 
 def test_checkpoints_can_come_by_the_clock(settings: dict[str, Any]) -> None:
-    settings["training"]["checkpoint"] = {"every_minutes": 1e-6, "keep_last": 99}
-    config = RunConfig.model_validate(settings)
-    assert run(config) == DONE
-    assert steps(config) == list(range(1, 13))
+    often = {"every_minutes": 1e-6, "keep_last": 99}
+    assert steps(trained(settings, checkpoint=often)) == list(range(1, 13))
 
 
 def test_a_run_whose_checkpoint_cannot_be_saved_ends_before_the_next_is_due(

@@ -25,12 +25,10 @@ from trainer.data.shard_writer import ShardWriter
 from trainer.data.shards import TokenStream, idx_path
 from trainer.data.windows import PADDING
 from trainer.model.llama import Llama
-from trainer.parallel.world import World
 from trainer.run.batch import Batch
 from trainer.run.objectives import loss_sum
 from trainer.system.errors import TrainerError
 
-ALONE = World(0, 1, torch.device("cpu"))
 BOT, EOT = 2, 3
 
 
@@ -240,7 +238,7 @@ def test_the_loss_is_divided_by_the_tokens_predicted_however_the_batch_is_cut(
             "micro_batch_size": micro_batch_size,
             "optimizer": {"kind": "adamw", "eps": 1e-4},
         }
-        session = new_session(RunConfig.model_validate(settings))
+        session = new_session(settings)
         windows = torch.from_numpy(session.plan.data.batch(1, 0, 1))
         predicted = int((windows[:, 1:] >= 0).sum())
         assert predicted < session.training.global_batch_tokens

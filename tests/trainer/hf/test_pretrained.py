@@ -19,6 +19,7 @@ from transformers import (
 )
 
 from tests.trainer.parallel.processes import train
+from tests.trainer.trained import trained
 from trainer import hf
 from trainer.config import PretrainedConfig, RunConfig, load_run_config
 from trainer.hf import Pretrained
@@ -89,7 +90,7 @@ def test_a_model_of_transformers_is_read_trained_and_opened_again(
         "max_tokens": 2 * 256,
     }
     settings["training"]["optimizer"] = {"kind": "adamw", "lr": 1e-12, "weight_decay": 0.0}
-    assert run(RunConfig.model_validate(settings)) == DONE
+    trained(settings)
     (checkpoint,) = Path(settings["run_dir"]).glob("checkpoints/*")
     again = AutoModelForCausalLM.from_pretrained(checkpoint / "hf")
     # So small a learning rate leaves the weights where they were: the logits show that they were the
@@ -104,7 +105,7 @@ def test_training_goes_on_from_any_directory_and_keeps_the_longer_context(
     monkeypatch.chdir(tmp_path)
     settings["training"] |= {"model": ours("llama", False), "pretrained": {"path": "from"}}
     settings["training"] |= {"max_tokens": 2 * 256, "optimizer": {"kind": "adamw"}}
-    assert run(RunConfig.model_validate(settings)) == DONE
+    trained(settings)
     monkeypatch.chdir("/")
     run_dir = Path(settings["run_dir"])
     written = load_run_config(run_dir / "config.yaml", ["training.max_tokens=1024"])

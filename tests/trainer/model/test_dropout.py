@@ -6,11 +6,8 @@ import pytest
 import torch
 
 from tests.trainer.steps import new_session, step
-from trainer.config import RunConfig
 from trainer.model.dropout import Dropout, keys_at, sample_keys
-from trainer.parallel.world import World
 
-ALONE = World(0, 1, torch.device("cpu"))
 SHARE = 0.1
 
 
@@ -38,7 +35,7 @@ def gradients(settings: dict[str, Any], compiled: bool = False, **training: Any)
         "compile": compiled,
         **training,
     }
-    session = new_session(RunConfig.model_validate({**settings, "training": config}))
+    session = new_session({**settings, "training": config})
     step(session, 0)
     states = session.optimizers[0].state
     return {name: states[parameter]["exp_avg"] for name, parameter in session.model.named_parameters()}
@@ -61,7 +58,7 @@ def test_gradients_depend_neither_on_the_micro_batch_nor_on_what_is_recomputed(
 def test_all_blocks_are_compiled_as_one(settings: dict[str, Any]) -> None:
     settings["training"] |= {"dropout": SHARE, "compile": False}
     settings["training"]["model"]["n_layers"] = 12
-    session = new_session(RunConfig.model_validate(settings))
+    session = new_session(settings)
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
     for block in session.model.model.layers:

@@ -10,15 +10,15 @@ from torch._dynamo.utils import counters
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from tests.trainer.trained import trained
 from trainer import hf
-from trainer.config import InitConfig, LoraConfig, ModelConfig, RunConfig
+from trainer.config import InitConfig, LoraConfig, ModelConfig
 from trainer.config.model import SIZES
 from trainer.model.activation_checkpointing import ActivationCheckpointing
 from trainer.model.attention import Backend, document_numbers
 from trainer.model.joined_products import join_products, joined
 from trainer.model.llama import Llama
 from trainer.model.lora import adapt
-from trainer.run.loop import DONE, run
 
 SHAPE = {"n_layers": 2, "d_model": 32, "n_heads": 4, "n_kv_heads": 2, "d_ff": 48}
 INIT = InitConfig(std=0.2, zero_output=False)
@@ -169,7 +169,7 @@ def test_more_steps_evaluations_and_document_boundaries_compile_nothing_anew(
         torch.compiler.reset()
         counters.clear()
         settings["training"]["max_tokens"] = steps * 256
-        assert run(RunConfig.model_validate({**settings, "run_dir": str(tmp_path / str(steps))})) == DONE
+        trained(settings, tmp_path / str(steps))
         graphs.append(counters["stats"]["unique_graphs"])
     assert graphs[0] == graphs[1] > 0
 

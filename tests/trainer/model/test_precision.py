@@ -1,43 +1,35 @@
 """fp16: an overflow costs its batch and nothing else, and a resumed run knows the loss scale."""
 
-import multiprocessing
-import os
-import shutil
-import socket
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-from tests.trainer.steps import new_session, step
-from trainer.checkpoint import publish
+from tests.trainer.parallel.processes import CONTEXT, together
+from tests.trainer.runs import history
+from tests.trainer.steps import ALONE, new_session, step
+from tests.trainer.trained import assert_resumes_to_the_same_bytes, trained
 from trainer.checkpoint.background import Staging
 from trainer.config import RunConfig
 from trainer.model import precision
 from trainer.model.precision import LossScale, resolve_precision
 from trainer.parallel.pipeline_parallel import whole_parameters
-from trainer.parallel.world import World, join, leave
+from trainer.parallel.world import join, leave
 from trainer.run import resume
 from trainer.run.loop import DONE, run
 from trainer.run.session import Session
-from trainer.system.durable import read_json_lines
 from trainer.system.errors import TrainerError
-
-ALONE = World(0, 1, torch.device("cpu"))
 
 
 @pytest.fixture
 def fp16(settings: dict[str, Any]) -> Session:
     settings["training"] |= {"precision": "fp16", "optimizer": {"kind": "adamw", "lr": 1e-3}}
-    return new_session(RunConfig.model_validate(settings))
+    return new_session(settings)
 
 
 def test_fp16_learns_what_fp32_does(settings: dict[str, Any], fp16: Session) -> None:
-    full = new_session(
-        RunConfig.model_validate({**settings, "training": {**settings["training"], "precision": "fp32"}}),
-        ALONE,
-    )
+    full = new_session({**settings, "training": {**settings["training"], "precision": "fp32"}})
     for number in range(8):
         half, whole = step(fp16, number), step(full, number)
         assert not half.skipped
@@ -80,18 +72,9 @@ def test_a_run_resumed_after_overflows_goes_on_with_its_scale(
     monkeypatch.setattr(precision, "FIRST_SCALE", 2.0**27)
     assert run(config) == DONE
 
-    def history() -> list[tuple[float, float]]:
-        return [
-            (record["loss"], record["lr"])
-            for record in read_json_lines(config.run_dir / "metrics.jsonl")
-            if record["kind"] == "train"
-        ]
-
-    expected = history()
-    assert expected[0][1] == 0 < expected[-1][1]
-    shutil.rmtree(publish.existing(config.run_dir / "checkpoints")[-1])
-    assert run(config) == DONE
-    assert history() == expected
+    rates = [one["lr"] for one in history(config.run_dir) if one["kind"] == "train"]
+    assert rates[0] == 0 < rates[-1]
+    assert_resumes_to_the_same_bytes(config)
 
 
 @pytest.mark.parametrize(("first", "then"), [("fp16", "fp32"), ("bf16", "fp16")])
@@ -103,9 +86,9 @@ def test_a_change_of_precision_begins_with_that_precisions_own_scale(
         "max_tokens": 4 * 256,
         "checkpoint": {"every_tokens": 4 * 256},
     }
-    assert run(RunConfig.model_validate(settings)) == DONE
+    trained(settings)
     settings["training"]["precision"] = then
-    session = new_session(RunConfig.model_validate(settings))
+    session = new_session(settings)
     checkpoint = resume.find(session.plan, ALONE, session.config.run_dir / "checkpoints", allow_changes=True)
     assert checkpoint is not None
     resume.restore(session, checkpoint)
@@ -120,32 +103,20 @@ def test_a_scale_that_had_to_go_down_to_one_grows_again(monkeypatch: pytest.Monk
     assert scale.value == 4
 
 
-def _steps(settings: dict[str, Any], rank: int, port: int, told: Any) -> None:
+def _steps(settings: dict[str, Any], told: Any) -> None:
     """Four steps of one of two processes. In the third, gradients of process 1 overflow."""
-    os.environ |= {
-        "RANK": str(rank),
-        "LOCAL_RANK": str(rank),
-        "WORLD_SIZE": "2",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-    }
     config = RunConfig.model_validate(settings)
     session, results = new_session(config, join(config.training.parallel)), []
+    world = session.world
     for number in range(4):
         last_block = [*session.model.model.layers][-1]
-        hook = last_block.register_forward_hook(_overflow) if (number, rank) == (2, 1) else None
-        results.append(
-            session.take_step(
-                torch.from_numpy(
-                    session.plan.data.batch(number, session.world.data_rank, session.world.data_size)
-                )
-            )
-        )
+        hook = last_block.register_forward_hook(_overflow) if (number, world.rank) == (2, 1) else None
+        windows = session.plan.data.batch(number, world.data_rank, world.data_size)
+        results.append(session.take_step(torch.from_numpy(windows)))
         if hook is not None:
             hook.remove()
-    told.put(
-        (rank, results, sum(weights.double().sum().item() for _, weights in whole_parameters(session.model)))
-    )
+    weights = sum(one.double().sum().item() for _, one in whole_parameters(session.model))
+    told.put((world.rank, results, weights))
     leave()
 
 
@@ -160,31 +131,17 @@ def _overflow(block: nn.Module, inputs: Any, output: torch.Tensor) -> None:
 def test_an_overflow_in_one_process_skips_the_step_in_all(
     settings: dict[str, Any], parallel: dict[str, int]
 ) -> None:
-    settings["training"] |= {
-        "precision": "fp16",
-        "optimizer": {"kind": "adamw", "lr": 1e-3},
-        "parallel": parallel,
-    }
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["trainer.run.session"])
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    told = context.Queue()
-    processes = [context.Process(target=_steps, args=(settings, rank, port, told)) for rank in range(2)]
-    for process in processes:
-        process.start()
-    (_, first, weights), (_, second, others) = sorted(
-        (told.get(timeout=120) for _ in processes), key=lambda one: one[0]
-    )
-    for process in processes:
-        process.join()
+    optimizer = {"kind": "adamw", "lr": 1e-3}
+    settings["training"] |= {"precision": "fp16", "optimizer": optimizer, "parallel": parallel}
+    told = CONTEXT.Queue()
+    assert together(_steps, 2, settings, told) == [0, 0]
+    both = sorted((told.get(timeout=1) for _ in range(2)), key=lambda one: one[0])
+    (_, first, weights), (_, second, others) = both
     assert list(map(repr, first)) == list(map(repr, second)) and weights == others
     assert [result.skipped for result in first] == [False, False, True, False]
     factors = [result.lr_factor for result in first]
-    assert factors[2] == 0 and factors[3] == pytest.approx(
-        RunConfig.model_validate(settings).training.curriculum.stage(3).lr_factor(3 * 256)
-    )
+    curriculum = RunConfig.model_validate(settings).training.curriculum
+    assert factors[2] == 0 and factors[3] == pytest.approx(curriculum.stage(3).lr_factor(3 * 256))
 
 
 def test_tf32_on_a_cpu_is_refused() -> None:
@@ -201,7 +158,7 @@ def test_fp8_learns_what_bf16_does_and_its_checkpoints_hold_a_plain_model(settin
         "optimizer": {"kind": "adamw", "lr": 1e-3},
         "init": {"zero_output": False},
     }
-    plain, eighth = (new_session(RunConfig.model_validate(settings)) for _ in range(2))
+    plain, eighth = (new_session(settings) for _ in range(2))
     precision.convert_to_fp8(eighth.model.model.layers, emulated=True)
     for number in range(8):
         ours, theirs = step(eighth, number), step(plain, number)

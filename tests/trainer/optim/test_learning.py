@@ -6,13 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import torch
 
 from tests.trainer.steps import new_session, step
-from trainer.config import RunConfig
-from trainer.parallel.world import World
 
-ALONE = World(0, 1, torch.device("cpu"))
 BATCH_TOKENS, STEPS = 512, 80
 # In nats per token; guessing is 5.7, and words drawn at random cannot be foretold below about 1.43.
 BELOW = 1.7
@@ -59,7 +55,7 @@ def test_forty_thousand_tokens_bring_the_loss_below(
         "optimizer": {"kind": kind, "lr": RATES[kind], "muon_lr": 0.02, **OTHERS.get(kind, {})},
         "schedule": {"warmup_tokens": 8 * BATCH_TOKENS, **SCHEDULES[schedule]},
     }
-    session = new_session(RunConfig.model_validate(settings))
+    session = new_session(settings)
     losses = []
     for number in range(STEPS):
         losses.append(step(session, number).loss)

@@ -2,7 +2,6 @@
 if never stopped.
 """
 
-import shutil
 import sys
 from typing import Any
 
@@ -11,21 +10,17 @@ import torch
 from torch import nn
 from transformers.optimization import Adafactor as TransformersAdafactor
 
-from tests.trainer.runs import outcome
-from tests.trainer.steps import new_session, step
-from trainer.checkpoint import publish
+from tests.trainer.steps import ALONE, new_session, step
+from tests.trainer.trained import assert_resumes_to_the_same_bytes, trained
 from trainer.config import OptimizerConfig, RunConfig
 from trainer.model.llama import Llama
 from trainer.model.precision import multiplies_bf16
 from trainer.optim.build import build, set_learning_rates
 from trainer.optim.second_pass import SecondPass
 from trainer.optim.state import load_state_tensors, state_tensors
-from trainer.parallel.world import World
-from trainer.run.loop import DONE, run
 from trainer.run.session import Session
 from trainer.system.errors import TrainerError
 
-ALONE = World(0, 1, torch.device("cpu"))
 KINDS = ["adamw", "muon", "adafactor", "lion", "sophia"]
 LR, DECAY, STEPS = 0.01, 0.1, 30
 # The rate falls on the way, so that a rule that keeps its own would be seen.
@@ -178,7 +173,7 @@ def steps(session: Session, first: int, after: int) -> None:
 def prepared(settings: dict[str, Any], kind: str) -> Session:
     settings["training"]["optimizer"] = {"kind": kind, "lr": 1e-3}
     settings["training"]["model"]["d_ff"] = 64
-    return new_session(RunConfig.model_validate(settings))
+    return new_session(settings)
 
 
 @pytest.mark.slow
@@ -223,12 +218,8 @@ def test_a_run_that_resumes_from_a_checkpoint_ends_in_the_same_bytes(
         pytest.importorskip("torchao", reason="the extra `torchao` is not installed")
         settings["training"]["model"] |= {"d_model": 64, "d_ff": 64}  # smaller matrices stay in 32 bits
     settings["training"] |= {"optimizer": {"kind": kind}, "averaging": {"half_life_tokens": 512}}
-    config = RunConfig.model_validate(settings)
-    assert run(config) == DONE
-    whole = outcome(config.run_dir)
-    shutil.rmtree(publish.existing(config.run_dir / "checkpoints")[-1])
-    assert run(config) == DONE
-    assert outcome(config.run_dir) == whole
+    config = trained(settings)
+    assert_resumes_to_the_same_bytes(config)
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "python"])
@@ -237,7 +228,7 @@ def test_groups_clipping_and_a_loss_scale_work_with_every_kind(settings: dict[st
     frozen = {"groups": [{"pattern": "lm_head*", "lr_multiplier": 0}]}
     settings["training"] |= {"precision": "fp16", "init": {"zero_output": False}}
     settings["training"]["optimizer"] = {"kind": kind, **named, **frozen, "max_grad_norm": 0.1}
-    session = new_session(RunConfig.model_validate(settings))
+    session = new_session(settings)
     session.context.loss_scale.value = 2.0**60  # overflows
     before = {name: parameter.detach().clone() for name, parameter in session.model.named_parameters()}
     assert step(session, 0).skipped

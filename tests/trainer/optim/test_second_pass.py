@@ -52,7 +52,7 @@ def test_drawing_tokens_casts_the_head_once_not_for_each_chunk() -> None:
 def sophia(settings: dict[str, Any], **training: Any) -> Session:
     changes = {"optimizer": {"kind": "sophia"}, "init": {"zero_output": False}}
     settings["training"] |= changes | training
-    return new_session(RunConfig.model_validate(settings))
+    return new_session(settings)
 
 
 def curvature(session: Session) -> torch.Tensor:
@@ -83,7 +83,7 @@ def test_the_loss_and_the_gradient_of_a_step_are_those_without_a_second_pass(
 ) -> None:
     session = sophia(settings)
     settings["training"]["optimizer"] = {"kind": "adamw"}
-    other = new_session(RunConfig.model_validate(settings))
+    other = new_session(settings)
     ours, theirs = step(session, 0), step(other, 0)
     assert (ours.loss, ours.grad_norm) == (theirs.loss, theirs.grad_norm)
 

@@ -12,16 +12,15 @@ from safetensors.torch import load_file
 
 from tests.trainer.runs import outcome
 from tests.trainer.steps import new_session
+from tests.trainer.trained import trained
 from trainer.checkpoint import publish
 from trainer.config import RunConfig
 from trainer.optim.weight_averaging import use_averaged_weights
-from trainer.parallel.world import World
 from trainer.run.evaluation.held_out import evaluate_checkpoint
 from trainer.run.loop import DONE, run
 from trainer.run.session import Session
 from trainer.system.durable import read_json_lines
 
-ALONE = World(0, 1, torch.device("cpu"))
 STEP_TOKENS = 256
 AVERAGING = {"half_life_tokens": 2 * STEP_TOKENS}
 Weights = dict[str, torch.Tensor]
@@ -33,7 +32,7 @@ def weights(session: Session) -> Weights:
 
 def course(settings: dict[str, Any], steps: int) -> tuple[Session, list[Weights]]:
     """A run in memory, and its weights after each step."""
-    session, seen = new_session(RunConfig.model_validate(settings)), []
+    session, seen = new_session(settings), []
     for step in range(steps):
         session.take_step(torch.from_numpy(session.plan.data.batch(step, 0, 1)))
         seen.append(weights(session))
@@ -67,18 +66,13 @@ def test_a_resumed_run_ends_in_the_same_average_which_is_evaluated_and_exported(
 ) -> None:
     """With dropout, which drops the same after it is resumed."""
     settings["training"] |= {"averaging": AVERAGING, "optimizer": {"kind": optimizer}, "dropout": 0.1}
-    config = RunConfig.model_validate(settings)
-    assert run(config) == DONE
+    config = trained(settings)
     whole = outcome(config.run_dir)
     checkpoint = publish.existing(config.run_dir / "checkpoints")[-1]
-    trained, exported = (
-        load_file(checkpoint / "optimizer.safetensors"),
-        load_file(checkpoint / "hf/model.safetensors"),
-    )
-    assert all(
-        not torch.equal(trained[f"trained/{name}"][: len(weight)], weight)
-        for name, weight in exported.items()
-    )
+    files = ("optimizer.safetensors", "hf/model.safetensors")
+    state, exported = (load_file(checkpoint / file) for file in files)
+    for name, weight in exported.items():
+        assert not torch.equal(state[f"trained/{name}"][: len(weight)], weight)
     last = [
         record
         for record in read_json_lines(config.run_dir / "metrics.jsonl")
@@ -97,7 +91,7 @@ def test_an_average_that_is_no_longer_wanted_is_not_evaluated_or_exported(settin
         "max_tokens": 8 * STEP_TOKENS,
         "checkpoint": {"every_tokens": 8 * STEP_TOKENS},
     }
-    assert run(RunConfig.model_validate(settings)) == DONE
+    trained(settings)
     settings["training"] |= {"averaging": None, "max_tokens": 12 * STEP_TOKENS}
     config = RunConfig.model_validate(settings)
     assert run(config, allow_changes=True) == DONE

@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import socket
+import time
 from collections.abc import Callable, Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 from trainer.config import RunConfig
 
 PATIENCE_SECONDS = 300
+CONTEXT = multiprocessing.get_context("forkserver")
+Interrupt = Callable[[Sequence[BaseProcess]], None]
 
 
 def train(
@@ -18,21 +21,27 @@ def train(
     run_dir: Path,
     processes: int,
     before: Callable[[RunConfig], None] | None = None,
-    during: Callable[[Sequence[BaseProcess]], None] | None = None,
+    during: Interrupt | None = None,
     **training: Any,
 ) -> list[int | None]:
     """Runs `settings`, changed by `training`, to the end in `run_dir`, each process after `before`; `during`
     may interrupt them. The exit status of each.
     """
     config = {**settings, "run_dir": str(run_dir), "training": {**settings["training"], **training}}
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["trainer.run.loop", "tests.trainer.parallel.processes"])
+    return together(_train, processes, config, before, during=during)
+
+
+def together(
+    target: Callable[..., None], processes: int, *arguments: Any, during: Interrupt | None = None
+) -> list[int | None]:
+    """Calls `target` with the arguments in processes that find each other. The exit status of each."""
+    CONTEXT.set_forkserver_preload(["trainer.run.loop", "tests.trainer.parallel.processes"])
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+        variables = {"WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1"}
+        variables["MASTER_PORT"] = str(free.getsockname()[1])
     started = [
-        context.Process(target=_train, args=(config, before, rank, processes, port))
-        for rank in range(processes)
+        CONTEXT.Process(target=_one, args=(rank, variables, target, arguments)) for rank in range(processes)
     ]
     for process in started:
         process.start()
@@ -45,18 +54,29 @@ def train(
     return [process.exitcode for process in started]
 
 
-def _train(
-    settings: dict[str, Any], before: Callable[[RunConfig], None] | None, rank: int, size: int, port: int
-) -> None:
+def sending(number: int, when: Callable[[], bool]) -> Interrupt:
+    """Sends a signal to the only process as soon as something is so."""
+
+    def interrupt(processes: Sequence[BaseProcess]) -> None:
+        (process,) = processes
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not when():
+            assert process.is_alive() and time.monotonic() < deadline
+            time.sleep(0.002)
+        assert process.pid is not None
+        os.kill(process.pid, number)
+
+    return interrupt
+
+
+def _one(rank: int, variables: dict[str, str], target: Callable[..., None], arguments: Sequence[Any]) -> None:
+    os.environ |= {**variables, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+    target(*arguments)
+
+
+def _train(settings: dict[str, Any], before: Callable[[RunConfig], None] | None) -> None:
     from trainer.run.loop import run
 
-    os.environ |= {
-        "RANK": str(rank),
-        "LOCAL_RANK": str(rank),
-        "WORLD_SIZE": str(size),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-    }
     config = RunConfig.model_validate(settings)
     if before is not None:
         before(config)

@@ -9,10 +9,10 @@ from safetensors.numpy import load_file
 
 from tests.trainer.parallel.processes import train
 from tests.trainer.runs import history
+from tests.trainer.trained import trained
 from trainer.checkpoint import publish, state
-from trainer.config import RunConfig
 from trainer.model.precision import multiplies_bf16
-from trainer.run.loop import DONE, run
+from trainer.run.loop import DONE
 
 STEPS = 50
 TOLERANCES = {"loss": 1e-5, "bits_per_byte": 1e-5, "grad_norm": 1e-4, "param_norm": 1e-5}
@@ -124,7 +124,7 @@ def test_lion_learns_what_it_does_in_one_process(settings: dict[str, Any], tmp_p
 
 def run_both(settings: dict[str, Any], tmp_path: Path, processes: int, parallel: dict[str, Any]) -> None:
     """In one process, and in `processes` that are split like this: the directories `one` and `many`."""
-    assert run(RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "one")})) == DONE
+    trained(settings, tmp_path / "one")
     assert train(settings, tmp_path / "many", processes, parallel=parallel) == [DONE] * processes
 
 

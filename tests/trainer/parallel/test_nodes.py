@@ -16,8 +16,7 @@ from tests.hosts import Host, network
 from tests.integration.project import until
 from tests.trainer.parallel.test_equal import assert_same_run, spread
 from tests.trainer.runs import ROOT, write_config
-from trainer.config import RunConfig
-from trainer.run.loop import DONE, run
+from tests.trainer.trained import trained
 from trainer.system import launch
 from trainer.system.durable import read_json_lines
 
@@ -113,7 +112,7 @@ def cut_off(node: Host) -> None:
 def test_a_run_that_loses_a_node_goes_on_with_the_other_and_is_the_same(
     long: dict[str, Any], nodes: list[Host], tmp_path: Path, harm: Callable[[Host], None]
 ) -> None:
-    assert run(RunConfig.model_validate({**long, "run_dir": str(tmp_path / "whole")})) == DONE
+    trained(long, tmp_path / "whole")
     job = Job(long, nodes, tmp_path)
     job.wait_for(23)
     harm(nodes[1])

@@ -9,10 +9,10 @@ import torch
 
 from tests.trainer.parallel.processes import train
 from tests.trainer.parallel.test_equal import assert_same_run
+from tests.trainer.trained import trained
 from trainer.checkpoint import publish
 from trainer.checkpoint.sharded_safetensors import SavedTensors, TensorPart, save_parts
-from trainer.config import RunConfig
-from trainer.run.loop import DONE, run
+from trainer.run.loop import DONE
 
 EVERY = 3  # steps between checkpoints, of 12 in all
 WAYS = {
@@ -36,7 +36,7 @@ def test_a_run_goes_on_however_it_was_split_before(
 ) -> None:
     settings["training"] |= {"optimizer": {"kind": "adamw", "lr": 1e-3, "eps": 1e-4}, "micro_batch_size": 2}
     settings["training"]["checkpoint"] = {"every_tokens": EVERY * 256, "keep_last": 9}
-    assert run(RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "whole")})) == DONE
+    trained(settings, tmp_path / "whole")
     for leg, (processes, parallel) in enumerate(WAYS[way], 1):
         assert train(settings, tmp_path / "run", processes, parallel=parallel) == [DONE] * processes
         if leg < len(WAYS[way]):

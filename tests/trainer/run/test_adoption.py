@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.trainer.runs import outcome, start, write_config
+from tests.trainer.trained import trained
 from trainer.checkpoint import publish, retention
 from trainer.config import RunConfig
 from trainer.run.loop import DONE, run
@@ -102,7 +103,7 @@ class Place:
         for name, steps in (("first", 12), ("long", 16)):
             training = {**settings["training"], "max_tokens": steps * STEP}
             one = {**settings, "run_dir": str(whole / name), "training": training}
-            assert run(RunConfig.model_validate(one)) == DONE
+            trained(one)
         self.settings = {**one, "runs": str(self.runs), "run_dir": str(self.runs / "long")}
         self.expected = outcome(whole / "long")
         for checkpoint in publish.existing(whole / "long" / "checkpoints")[4:]:
@@ -184,7 +185,7 @@ def test_branches_go_on_at_once_from_a_run_that_is_still_trained(
     branches = {"early": {"schedule": wsd | {"decay_fraction": 0.5}}, "long": {"max_tokens": 90 * STEP}}
     for name, edit in branches.items():
         alone = {**changed(settings, None, **edit), "run_dir": str(tmp_path / name)}
-        assert run(RunConfig.model_validate(alone)) == DONE
+        trained(alone)
     runs = tmp_path / "runs"
 
     def started(name: str, **edit: Any) -> "subprocess.Popen[str]":

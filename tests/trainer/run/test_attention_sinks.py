@@ -8,8 +8,9 @@ import torch
 from safetensors.torch import load_file
 
 from tests.trainer.runs import outcome
+from tests.trainer.trained import trained
 from trainer.checkpoint import publish
-from trainer.config import RunConfig, SamplesConfig
+from trainer.config import SamplesConfig
 from trainer.run.evaluation.generate import complete_with_model_of
 from trainer.run.loop import DONE, run
 
@@ -26,13 +27,12 @@ def test_sinks_are_learnt_who_reads_them_is_said_and_a_resumed_run_ends_in_the_s
     settings["training"]["model"] |= {"attention_sinks": True}
     settings["training"] |= {"averaging": {"half_life_tokens": 512}, "attention": "sdpa"}
     whole = tmp_path / "whole"
-    assert run(RunConfig.model_validate({**settings, "run_dir": str(whole)})) == DONE
+    trained(settings, whole)
     assert "only `python -m trainer` will read the exported model" in caplog.text
     assert sinks_of(whole).shape == (2, 4)
     assert (sinks_of(whole) != 0).all()
 
-    config = RunConfig.model_validate(settings)
-    assert run(config) == DONE
+    config = trained(settings)
     newest = publish.existing(config.run_dir / "checkpoints")[-1]
     (newest / "optimizer.safetensors").write_bytes(b"damaged")
     assert run(config) == DONE
@@ -53,10 +53,9 @@ def test_a_model_with_sinks_is_tuned_and_an_adapter_leaves_them_as_they_are(
         "run_dir": str(tmp_path / "base"),
         "training": {**sft["training"], "objective": "pretrain"},
     }
-    assert run(RunConfig.model_validate(start)) == DONE
+    trained(start)
     base = publish.existing(tmp_path / "base" / "checkpoints")[-1] / "hf"
     del sft["training"]["init"]
     sft["training"] |= {"pretrained": {"path": str(base)}, "lora": lora, "max_tokens": 4 * 1024}
-    config = RunConfig.model_validate(sft)
-    assert run(config) == DONE
+    config = trained(sft)
     assert torch.equal(sinks_of(config.run_dir), sinks_of(tmp_path / "base")) == (lora is not None)

@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from tests.trainer.chats import BOT, CHAT, EOT, Chats
 from tests.trainer.runs import outcome
 from tests.trainer.steps import new_session
+from tests.trainer.trained import trained
 from trainer import hf
 from trainer.config import LoraConfig, RunConfig
 from trainer.model.lora import merged_parameters
@@ -22,7 +23,7 @@ from trainer.system.errors import TrainerError
 def adapted(settings: dict[str, Any], finished: RunConfig, chats: Chats) -> dict[str, Any]:
     """A run that adapts a pretrained model which has control tokens."""
     checkpoint = sorted(finished.run_dir.glob("checkpoints/*"))[-1]
-    grown = new_session(RunConfig.model_validate(pretrained(settings, checkpoint)))
+    grown = new_session(pretrained(settings, checkpoint))
     hf.export(grown.model, chats.folder / "tokenizer", BOT, EOT, finished.run_dir / "grown")
     settings["training"]["pretrained"]["path"] = str(finished.run_dir / "grown")
     settings["training"]["lora"] = {"rank": 4, "alpha": 8}
@@ -47,7 +48,7 @@ def test_a_stopped_adapter_goes_on_from_its_own_file_to_the_same_bytes(
     shutil.copytree(tmp_path / "whole", run_dir, dirs_exist_ok=True)
     (last,) = run_dir.glob("checkpoints/step-00000012")
     shutil.rmtree(last)
-    assert run(RunConfig.model_validate(settings)) == DONE
+    trained(settings)
     assert outcome(run_dir) == outcome(tmp_path / "whole")
     files = [place / "checkpoints" / last.name / "adapter" for place in (run_dir, tmp_path / "whole")]
     assert file_bytes(files[0]) == file_bytes(files[1])
@@ -66,7 +67,7 @@ def test_an_adapter_of_another_shape_is_another_run_whatever_is_allowed(
 ) -> None:
     settings = adapted(sft, finished, chats)
     settings["training"]["max_tokens"] = 2 * settings["training"]["global_batch_tokens"]
-    assert run(RunConfig.model_validate(settings)) == DONE
+    trained(settings)
     settings["training"] |= {
         "max_tokens": 2 * settings["training"]["max_tokens"],
         "lora": changed and settings["training"]["lora"] | changed,
@@ -106,13 +107,12 @@ def test_an_adapter_learns_control_tokens_that_the_model_has_never_seen(
     tied: bool, sft: dict[str, Any], chats: Chats, settings: dict[str, Any]
 ) -> None:
     settings["training"]["model"] |= {"tie_embeddings": tied}
-    assert run(RunConfig.model_validate(settings)) == DONE
+    trained(settings)
     base = sorted(Path(settings["run_dir"]).glob("checkpoints/*"))[-1]
     chosen = pretrained(sft, base)
     chosen["training"] |= {"lora": {"rank": 4}, "optimizer": {"kind": "adamw", "lr": 1e-2}}
     chosen["training"]["model"] |= {"tie_embeddings": tied}
-    config = RunConfig.model_validate(chosen)
-    assert run(config) == DONE
+    config = trained(chosen)
     last = sorted(config.run_dir.glob("checkpoints/*"))[-1]
     before, after = (load_file(place / "hf/model.safetensors") for place in (base, last))
     names = ["model.embed_tokens.weight", *([] if tied else ["lm_head.weight"])]
@@ -159,17 +159,16 @@ def test_with_any_other_setting_it_resumes_and_its_sum_with_the_base_is_what_is_
 ) -> None:
     settings["training"] |= {"max_tokens": 1024, "checkpoint": {"every_tokens": 1024}}
     settings["training"]["model"] |= shape
-    assert run(RunConfig.model_validate(settings)) == DONE
+    trained(settings)
     chosen = pretrained(sft, sorted(Path(settings["run_dir"]).glob("checkpoints/*"))[-1])
     chosen["training"] |= {"lora": {"rank": 4}} | changed
     chosen["training"]["model"] |= shape
     whole, run_dir = tmp_path / "whole", Path(chosen["run_dir"])
-    assert run(RunConfig.model_validate({**chosen, "run_dir": str(whole)})) == DONE
+    trained(chosen, whole)
     shutil.copytree(whole, run_dir)
     last = sorted(run_dir.glob("checkpoints/*"))[-1]
     shutil.rmtree(last)
-    config = RunConfig.model_validate(chosen)
-    assert run(config) == DONE
+    config = trained(chosen)
     assert outcome(run_dir) == outcome(whole)
     model, merged = new_session(config).model, load_file(last / "hf/model.safetensors")
     hf.load_adapter(model, last / "adapter")

@@ -16,14 +16,14 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from tests.trainer.runs import outcome
+from tests.trainer.runs import history, outcome
+from tests.trainer.trained import trained
 from trainer.checkpoint import publish
 from trainer.config import RunConfig
 from trainer.data.loader import TrainingData
 from trainer.data.order import SampleOrder, Segment
 from trainer.data.shards import TokenStream
 from trainer.run.loop import DONE, run
-from trainer.system.durable import read_json_lines
 from trainer.system.errors import TrainerError
 
 # 32 x 8 = 256 tokens a step unless a stage says otherwise; in windows of 8, then 16, then 32.
@@ -46,16 +46,9 @@ def test_tokens_samples_and_rates_go_through_their_golden_points(staged: dict[st
         (stage.name, stage.first_token, stage.first_step, stage.first_sample, stage.steps)
         for stage in curriculum.stages
     ] == [("short", 0, 0, 0, 6), ("middle", 768, 6, 96, 5), ("long", 2048, 11, 176, 4)]
-    assert [curriculum.tokens(step) for step in (0, 1, 6, 7, 11, 12, 15)] == [
-        0,
-        128,
-        768,
-        1024,
-        2048,
-        2304,
-        3072,
-    ]
-    assert [curriculum.samples(step) for step in (0, 1, 6, 7, 11, 12, 15)] == [0, 16, 96, 112, 176, 184, 208]
+    steps = (0, 1, 6, 7, 11, 12, 15)
+    assert [*map(curriculum.tokens, steps)] == [0, 128, 768, 1024, 2048, 2304, 3072]
+    assert [*map(curriculum.samples, steps)] == [0, 16, 96, 112, 176, 184, 208]
     at = ((0, 128), (3, 512), (5, 768), (6, 769), (10, 2048), (11, 2049), (12, 2560), (14, 3072))
     assert [curriculum.stage(step).lr_factor(tokens) for step, tokens in at] == pytest.approx(
         [0.25, 1, 1, 0.5, 0.5, 1023 / 1024, 0.5, 0]
@@ -73,19 +66,16 @@ def test_a_run_in_stages_takes_the_tokens_that_each_states_wherever_it_is_resume
     staged: dict[str, Any],
 ) -> None:
     staged["training"]["checkpoint"] = {"every_tokens": 128, "keep_last": 20}
-    config = RunConfig.model_validate(staged)
-    assert run(config) == DONE
+    config = trained(staged)
     whole = outcome(config.run_dir)
     for step in (8, 6):
         goes_back(config.run_dir, step)
         assert run(config) == DONE
         assert outcome(config.run_dir) == whole
 
-    trained = [
-        record for record in read_json_lines(config.run_dir / "metrics.jsonl") if record["kind"] == "train"
-    ]
-    assert [record["tokens"] for record in trained] == [*range(128, 769, 128), *range(1024, 3073, 256)]
-    assert [record["stage"] for record in trained] == ["short"] * 6 + ["middle"] * 5 + ["long"] * 4
+    steps = [one for one in history(config.run_dir) if one["kind"] == "train"]
+    assert [one["tokens"] for one in steps] == [*range(128, 769, 128), *range(1024, 3073, 256)]
+    assert [one["stage"] for one in steps] == ["short"] * 6 + ["middle"] * 5 + ["long"] * 4
     lineage = json.loads((config.run_dir / "checkpoints/step-00000015/lineage.json").read_text())["training"]
     # 768 of prose; 80 windows of 16 at 3 : 1; 32 windows of 32 at 1 : 3.
     assert lineage["corpus_tokens"] == {"prose": 768 + 60 * 16 + 8 * 32, "code": 20 * 16 + 24 * 32}
@@ -96,19 +86,14 @@ def test_batches_of_a_stage_are_cut_from_the_shards_as_it_says_on_any_number_of_
 ) -> None:
     config = RunConfig.model_validate(staged)
     data, curriculum = TrainingData(config.data, config.training, config.run_dir), config.training.curriculum
-    streams = [
-        TokenStream(corpus.train).window(0, TokenStream(corpus.train).num_tokens)
-        for corpus in config.data.corpora
-    ]
+    streams = [TokenStream(corpus.train) for corpus in config.data.corpora]
     for step in range(15):
         stage, batch = curriculum.stage(step), data.batch(step, 0, 1)
         assert batch.shape == (stage.global_batch_tokens // stage.seq_len, stage.seq_len + 1)
         corpora, windows = data.order.windows(curriculum.samples(step), len(batch))
         for row, corpus, window in zip(batch, corpora, windows, strict=True):
-            assert (
-                row.tolist()
-                == streams[corpus][window * stage.seq_len : (window + 1) * stage.seq_len + 1].tolist()
-            )
+            wanted = streams[corpus].window(int(window) * stage.seq_len, stage.seq_len + 1)
+            assert row.tolist() == wanted.tolist()
         assert np.array_equal(batch, np.concatenate([data.batch(step, rank, 4) for rank in range(4)]))
 
 
@@ -230,8 +215,7 @@ def test_what_is_to_come_can_be_changed_by_an_explicit_word_and_what_was_cannot(
     staged: dict[str, Any],
 ) -> None:
     staged["training"]["checkpoint"]["keep_last"] = 20
-    config = RunConfig.model_validate(staged)
-    assert run(config) == DONE
+    config = trained(staged)
     goes_back(config.run_dir, 8)
     stages = copy.deepcopy(STAGES)
     stages[2]["weights"] = {"prose": 1}

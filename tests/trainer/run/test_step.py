@@ -13,15 +13,12 @@ from tests.trainer.steps import new_session, step
 from trainer.config import RunConfig
 from trainer.data.loader import TrainingData
 from trainer.model.llama import Llama
-from trainer.parallel.world import World
 from trainer.run.loop import run
 from trainer.run.records.nonfinite_report import explain
 from trainer.run.session import Session
 from trainer.run.spikes import STEPS, SpikeDetector
 from trainer.run.step import NotFiniteError, StepResult
 from trainer.system.errors import TrainerError
-
-ALONE = World(0, 1, torch.device("cpu"))
 
 
 def run_steps(settings: dict[str, Any], steps: int = 2, **training: Any) -> tuple[list[float], Llama]:
@@ -41,7 +38,7 @@ def assert_same_weights(ours: Llama, theirs: Llama, tolerance: float) -> None:
 def test_documents_are_told_apart_where_they_are_masked(settings: dict[str, Any]) -> None:
     for masked in (True, False):
         settings["training"]["document_masking"] = masked
-        session = new_session(RunConfig.model_validate(settings))
+        session = new_session(settings)
         assert (session.context.bot_id is not None) == masked
 
 
@@ -79,7 +76,7 @@ def test_a_spike_changes_the_weights_unless_it_is_to_be_skipped(
     settings: dict[str, Any], action: str
 ) -> None:
     training = {**settings["training"], "spikes": {"action": action}}
-    session = new_session(RunConfig.model_validate({**settings, "training": training}))
+    session = new_session({**settings, "training": training})
     session.context.spikes = SpikeDetector((0.5 + number % 2 / 100, 1.0) for number in range(STEPS))
     before = [parameter.detach().clone() for parameter in session.model.parameters()]
     result = step(session, 0)
@@ -140,7 +137,7 @@ def test_a_batch_too_large_for_fp16_is_told_from_one_that_fp32_cannot_do_either(
     settings: dict[str, Any],
 ) -> None:
     settings["training"] |= {"precision": "fp16", "init": {"zero_output": False}}
-    session = new_session(RunConfig.model_validate(settings))
+    session = new_session(settings)
     error, run_dir = NotFiniteError(1, math.inf, math.inf), session.config.run_dir
     with torch.no_grad():
         session.model.model.layers[0].mlp.up_proj.weight.mul_(1e8)

@@ -2,11 +2,7 @@
 
 import json
 import math
-import os
 import signal
-import time
-from collections.abc import Sequence
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +15,10 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from tests.trainer.chats import BOT, CHAT, EOT, Chats
-from tests.trainer.parallel.processes import train
+from tests.trainer.parallel.processes import sending, train
 from tests.trainer.runs import history, outcome, write_config
 from tests.trainer.steps import new_session, step
+from tests.trainer.trained import trained
 from trainer.config import RunConfig, load_to_train
 from trainer.data.windows import PADDING
 from trainer.run.batch import Batch
@@ -69,7 +66,7 @@ def test_answers_and_text_without_messages_are_learnt_and_nothing_else(
 
 
 def test_packed_conversations_have_the_loss_that_each_has_alone(sft: dict[str, Any], chats: Chats) -> None:
-    session = new_session(RunConfig.model_validate(sft))
+    session = new_session(sft)
     windows, answers = torch.from_numpy(session.plan.data.batch(0, 0, 1)), session.context.answers
     together = loss_sum(session.model, Batch.of(windows, BOT, answers=answers), "fp32").item()
     alone, count = 0.0, 0
@@ -90,7 +87,7 @@ def test_eight_rows_at_once_are_one_row_eight_times(kind: str, request: pytest.F
     found = []
     for windows in (8, 1):
         chosen["training"]["micro_batch_size"] = windows
-        session = new_session(RunConfig.model_validate(chosen))
+        session = new_session(chosen)
         session.compare_with_start()
         found.append(
             [(result.loss, result.grad_norm) for result in (step(session, number) for number in (0, 1))]
@@ -103,26 +100,18 @@ def test_a_run_killed_while_it_tunes_ends_in_the_same_bytes(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     chosen = request.getfixturevalue(kind)
-    assert run(RunConfig.model_validate({**chosen, "run_dir": str(tmp_path / "whole")})) == DONE
+    trained(chosen, tmp_path / "whole")
     run_dir = Path(chosen["run_dir"])
 
-    def kill(processes: Sequence[BaseProcess]) -> None:
-        (process,) = processes
-        deadline = time.monotonic() + 300
-        while not list(run_dir.glob("checkpoints/step-*/manifest.json")):
-            assert process.is_alive() and time.monotonic() < deadline
-            time.sleep(0.002)
-        assert process.pid is not None
-        os.kill(process.pid, signal.SIGKILL)
+    def stored() -> dict[Path, tuple[int, bytes]]:
+        return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in run_dir.glob("reference/*")}
 
-    assert train(chosen, run_dir, 1, during=kill) == [-signal.SIGKILL]
-    stored = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in run_dir.glob("reference/*")}
-    assert run(RunConfig.model_validate(chosen)) == DONE
+    saved = sending(signal.SIGKILL, lambda: any(run_dir.glob("checkpoints/step-*/manifest.json")))
+    assert train(chosen, run_dir, 1, during=saved) == [-signal.SIGKILL]
+    before = stored()
+    trained(chosen)
     assert outcome(run_dir) == outcome(tmp_path / "whole")
-    assert stored == {
-        path: (path.stat().st_mtime_ns, path.read_bytes()) for path in run_dir.glob("reference/*")
-    }
-    assert len(stored) == (kind == "dpo")
+    assert stored() == before and len(before) == (kind == "dpo")
 
 
 @pytest.mark.slow
@@ -134,7 +123,7 @@ def test_two_processes_tune_the_same_model_as_one(
     kind: str, parallel: dict[str, int], request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     chosen = request.getfixturevalue(kind)
-    assert run(RunConfig.model_validate({**chosen, "run_dir": str(tmp_path / "one")})) == DONE
+    trained(chosen, tmp_path / "one")
     assert train(chosen, tmp_path / "two", 2, parallel=parallel) == [DONE] * 2
     for ours, theirs in zip(history(tmp_path / "one"), history(tmp_path / "two"), strict=True):
         assert ours["loss"] == pytest.approx(theirs["loss"], abs=1e-6 * max(1, abs(ours["loss"])))
@@ -146,8 +135,7 @@ def test_preferences_are_learnt_from_ln_2_on_and_told(
 ) -> None:
     dpo["training"] |= {"dpo": {"nll": 0}, "micro_batch_size": "auto"}
     caplog.set_level("INFO")
-    config = RunConfig.model_validate(dpo)
-    assert run(config) == DONE
+    config = trained(dpo)
     steps = [record for record in history(config.run_dir) if record["kind"] == "train"]
     assert steps[0]["loss"] == pytest.approx(math.log(2), abs=1e-6)
     assert (steps[0]["margin"], steps[0]["chosen_change"]) == (0.0, 0.0)
@@ -168,23 +156,23 @@ def test_the_chosen_answers_loss_keeps_it_likely(dpo: dict[str, Any]) -> None:
     changes = []
     for nll in (0.0, 1.0):
         dpo["training"] |= {"dpo": {"nll": nll}}
-        session = new_session(RunConfig.model_validate(dpo))
+        session = new_session(dpo)
         session.compare_with_start()
         changes.append([step(session, number) for number in range(6)][-1].preferences["chosen_change"])
     assert changes[0] < changes[1]
 
 
 def test_the_reference_of_other_weights_is_computed_again(dpo: dict[str, Any]) -> None:
-    session = new_session(RunConfig.model_validate(dpo))
+    session = new_session(dpo)
     session.compare_with_start()
     dpo["training"]["seed"] = 6
-    other = new_session(RunConfig.model_validate(dpo))
+    other = new_session(dpo)
     other.compare_with_start()
     ours, theirs = session.reference, other.reference
     assert ours is not None and theirs is not None
     assert len(list((session.config.run_dir / "reference").iterdir())) == 2
     assert not np.allclose(ours.trained[0], theirs.trained[0], atol=0.1)
-    again = new_session(RunConfig.model_validate(dpo))
+    again = new_session(dpo)
     with torch.no_grad():
         again.model.lm_head.weight.zero_()  # what is stored is taken
     again.compare_with_start()
@@ -206,15 +194,13 @@ def test_shards_that_nothing_can_be_learnt_from_are_one_sentence(
     kind: str, shards: str, says: str, chats: Chats, settings: dict[str, Any], request: pytest.FixtureRequest
 ) -> None:
     training = request.getfixturevalue(kind)["training"]
-    conversation, text = chats.ids([("user", "a"), ("assistant", "b")]), [BOT, 10, 11, EOT]
-    chats.write("long", [chats.ids([("user", "a" * 200), ("assistant", "b")])])
-    chats.write("long-v", [conversation])
-    chats.write("text", [text])
-    chats.write("text-v", [conversation])
-    chats.write("unheld", [conversation])
-    chats.write("unheld-v", [text])
-    chats.write("empty", [])
-    chats.write("empty-v", [conversation])
+    talk, text = chats.ids([("user", "a"), ("assistant", "b")]), [BOT, 10, 11, EOT]
+    long = chats.ids([("user", "a" * 200), ("assistant", "b")])
+    for name, documents, held in (
+        ("long", [long], talk), ("text", [text], talk), ("unheld", [talk], text), ("empty", [], talk),
+    ):  # fmt: skip
+        chats.write(name, documents)
+        chats.write(f"{name}-v", [held])
     with pytest.raises(TrainerError, match=says):
         run(RunConfig.model_validate(chats.settings(settings, shards, **training)))
 
@@ -257,7 +243,7 @@ def test_control_tokens_behind_the_vocabulary_begin_as_the_mean_of_the_others(
     sft["training"] |= {"model": model, "pretrained": {"path": str(checkpoint / "hf")}}
     del sft["training"]["init"]
     before = load_file(checkpoint / "hf/model.safetensors")
-    session = new_session(RunConfig.model_validate(sft))
+    session = new_session(sft)
     for name in ("model.embed_tokens.weight", "lm_head.weight"):
         grown = dict(session.model.named_parameters())[name]
         assert torch.equal(grown[:300], before[name])
@@ -269,4 +255,4 @@ def test_control_tokens_behind_the_vocabulary_begin_as_the_mean_of_the_others(
     changed = checkpoint / "hf/tokenizer.json"
     changed.write_text(json.dumps(other))
     with pytest.raises(TrainerError, match="tokenize the data with the model's own tokenizer"):
-        new_session(RunConfig.model_validate(sft))
+        new_session(sft)

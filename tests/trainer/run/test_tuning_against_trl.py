@@ -11,10 +11,10 @@ from safetensors.torch import load_file
 from tests.trainer.chats import BOT, CONTROL, EOT, Chats, Turns, conversations, preferences
 from tests.trainer.runs import history
 from tests.trainer.steps import new_session
+from tests.trainer.trained import trained
 from trainer import hf
-from trainer.config import LoraConfig, PretrainedConfig, RunConfig
+from trainer.config import LoraConfig, PretrainedConfig
 from trainer.model.lora import adapters
-from trainer.run.loop import DONE, run
 
 STEPS, BETA, LORA_LR = 50, 0.1, 3e-3
 ADAMW = {"kind": "adamw", "betas": [0.9, 0.999], "weight_decay": 0.0, "lr": 3e-4}
@@ -29,7 +29,7 @@ TEMPLATE = (
 def start(sft: dict[str, Any], chats: Chats, tmp_path: Path) -> Path:
     """A model to tune, as transformers opens it."""
     transformers = pytest.importorskip("transformers")
-    model = new_session(RunConfig.model_validate(sft)).model
+    model = new_session(sft).model
     hf.export(model, chats.folder / "tokenizer", BOT, EOT, tmp_path / "start")
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "start")
     tokenizer.chat_template = TEMPLATE
@@ -52,8 +52,7 @@ def ours(
     del settings["training"]["init"]
     if lora:
         settings["training"] |= {"lora": lora, "optimizer": ADAMW | {"lr": LORA_LR}}
-    config = RunConfig.model_validate(settings)
-    assert run(config) == DONE
+    config = trained(settings)
     data, read = new_session(config).plan.data, []
     for number in range(STEPS):
         tokens = data.batch(number, 0, 1).ravel()
@@ -135,7 +134,7 @@ def test_answers_are_learnt_as_by_trl_and_peft(
     rows = [{"messages": messages(turns)} for turns in talks]
     adapter = None
     if lora:
-        adapter, untrained = start.parent / "adapter", new_session(RunConfig.model_validate(sft))
+        adapter, untrained = start.parent / "adapter", new_session(sft)
         config, base, tokens = LoraConfig(**lora), PretrainedConfig(path=start), list(range(300, 305))
         hf.save_adapter(adapters(untrained.model), config, base, adapter, tokens)
     peer = theirs("sft", start, rows, batches, adapter)

@@ -8,16 +8,14 @@ import numpy as np
 import pytest
 import torch
 
+from tests.trainer.steps import ALONE
 from trainer.checkpoint.state import read_state
 from trainer.config import InitConfig, RunConfig, SamplesConfig
 from trainer.data.held_out import held_out
 from trainer.data.shards import TokenStream
 from trainer.data.windows import PADDING
 from trainer.model.llama import Llama
-from trainer.parallel.world import World
 from trainer.run.evaluation.held_out import evaluate, evaluate_checkpoint
-
-ALONE = World(0, 1, torch.device("cpu"))
 
 
 @pytest.fixture

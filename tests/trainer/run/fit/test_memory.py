@@ -85,7 +85,7 @@ def test_what_a_checkpoint_is_written_from_is_counted_with_averages_too(
     settings: dict[str, Any], averaging: dict[str, Any] | None
 ) -> None:
     settings["training"] |= {"averaging": averaging, "optimizer": {"kind": "adamw"}}
-    session = new_session(RunConfig.model_validate(settings))
+    session = new_session(settings)
     for step in range(3):
         session.take_step(torch.from_numpy(session.plan.data.batch(step, 0, 1)))
     snapshot = session.snapshot(Staging(), 0)

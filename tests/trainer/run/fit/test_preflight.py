@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch._dynamo.exc import BackendCompilerFailed, FailOnRecompileLimitHit
 
-from tests.trainer.steps import new_session
+from tests.trainer.steps import ALONE, new_session
 from trainer.config import RunConfig
 from trainer.data.held_out import held_out
 from trainer.data.loader import TrainingData
@@ -27,8 +27,6 @@ from trainer.run.loop import run
 from trainer.run.objectives import loss_sum
 from trainer.run.session import Session
 from trainer.system.errors import TrainerError
-
-ALONE = World(0, 1, torch.device("cpu"))
 
 
 def _empty_validation(settings: dict[str, Any], tmp_path: Path) -> None:
@@ -246,7 +244,7 @@ def test_a_model_that_does_not_fit_is_refused_with_what_each_part_needs(
 
 
 def test_a_rehearsal_reads_one_micro_batch_and_changes_nothing(settings: dict[str, Any]) -> None:
-    session = new_session(RunConfig.model_validate(settings))
+    session = new_session(settings)
     before = [parameter.detach().clone() for parameter in session.model.parameters()]
     random = torch.get_rng_state()
     seen: list[tuple[int, ...]] = []

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from dagster_pipes import PipesContext, encode_param
 
+from tests.trainer.trained import trained
 from trainer.config import RunConfig
-from trainer.run.loop import DONE, run
+from trainer.run.loop import run
 from trainer.run.records.dagster_pipes import Reporter
 from trainer.system.errors import TrainerError
 
@@ -50,8 +51,7 @@ def test_a_run_reports_its_start_metrics_evaluations_checkpoints_and_end_and_che
     settings: dict[str, Any], messages: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings["training"]["samples"] = {"prompts": ["the model"], "max_new_tokens": 4}
-    config = RunConfig.model_validate(settings)
-    assert run(config) == DONE
+    config = trained(settings)
     found = received(messages)
     # A checkpoint is announced when it is committed, which may be after the evaluation of a later step.
     steps = {

@@ -15,8 +15,8 @@ import yaml
 from dagster_pipes import encode_param
 
 from tests.trainer.runs import start, write_config
+from tests.trainer.trained import trained
 from trainer.config import RunConfig, config_hash, run_identity
-from trainer.run.loop import DONE, run
 from trainer.run.records import sinks
 from trainer.system.durable import read_json_lines
 from trainer.system.errors import TrainerError
@@ -161,7 +161,7 @@ def test_the_log_file_has_what_the_console_said_with_dates_in_all_attempts(
     lasting = [line for line in said if not SIGN_OF_LIFE.fullmatch(line)]
     assert Counter(line[20:] for line in first.splitlines()) == Counter(lasting)
     shutil.rmtree(tmp_path / "run" / "checkpoints" / "step-00000012")
-    assert run(RunConfig.model_validate(settings)) == DONE
+    trained(settings)
     both = (tmp_path / "run" / "log.txt").read_text()
     assert both.startswith(first) and both.count("complete: 3,072 tokens") == 2
     assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ", line) for line in both.splitlines())
