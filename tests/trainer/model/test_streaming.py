@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainer.config import InitConfig, ModelConfig
+from tests.trainer.models import small
 from trainer.model.llama import Block, Llama
 from trainer.model.rope import rotate
 from trainer.model.streaming import DROPPED, Stream
@@ -17,14 +17,7 @@ YARN = {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 
 
 
 def make(**shape: Any) -> Llama:
-    model = Llama(
-        ModelConfig(**{"n_layers": 3, "d_model": 32, "n_heads": 4, "n_kv_heads": 2, "d_ff": 48, **shape}),
-        VOCABULARY,
-        CONTEXT,
-        "math",
-    )
-    model.initialise(InitConfig(std=0.3, zero_output=False), seed=1)
-    return model.eval()
+    return small(VOCABULARY, CONTEXT, **{"n_layers": 3, **shape})
 
 
 def some_tokens(length: int, rows: int = 1) -> torch.Tensor:

@@ -8,8 +8,9 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from tests.trainer.models import small
 from tests.trainer.run.evaluation.test_conversation import BOT, EOT, write_tokenizer
-from trainer.config import InitConfig, ModelConfig, SamplesConfig
+from trainer.config import SamplesConfig
 from trainer.hf import export
 from trainer.model import cache
 from trainer.model.llama import Llama
@@ -17,15 +18,14 @@ from trainer.run.evaluation.generate import Continuation, Prompt, generate
 
 VOCABULARY, CONTEXT, END = 265, 64, 77
 GREEDY = SamplesConfig(max_new_tokens=24, temperature=0)
+Texts = list[Continuation]
 
 
 def make(**shape: Any) -> Llama:
-    fields = {"n_layers": 2, "d_model": 32, "n_heads": 4, "n_kv_heads": 2, "d_ff": 48, **shape}
-    model = Llama(ModelConfig(**fields), VOCABULARY, CONTEXT, "math")
-    model.initialise(InitConfig(std=0.3, zero_output=False), seed=1)
+    model = small(VOCABULARY, CONTEXT, **shape)
     with torch.no_grad():
         model.lm_head.weight[END] *= 2  # texts end often, and at many lengths
-    return model.eval()
+    return model
 
 
 def prompts(count: int, longest: int = CONTEXT - GREEDY.max_new_tokens) -> list[list[int]]:
@@ -33,16 +33,12 @@ def prompts(count: int, longest: int = CONTEXT - GREEDY.max_new_tokens) -> list[
     return [[BOT, *(drawn.randrange(10, 250) for _ in range(drawn.randrange(longest)))] for _ in range(count)]
 
 
-def texts(
-    model: Llama, asked: list[list[int]], samples: SamplesConfig = GREEDY, first: int = 4
-) -> list[Continuation]:
+def texts(model: Llama, asked: list[list[int]], samples: SamplesConfig = GREEDY, first: int = 4) -> Texts:
     found = dict(generate(model, [Prompt(tokens, first) for tokens in asked], samples, {END}, seed=3))
     return [found[number] for number in range(len(asked))]
 
 
-def alone(
-    model: Llama, asked: list[list[int]], samples: SamplesConfig = GREEDY, first: int = 4
-) -> list[Continuation]:
+def alone(model: Llama, asked: list[list[int]], samples: SamplesConfig = GREEDY, first: int = 4) -> Texts:
     return [texts(model, [tokens], samples, first)[0] for tokens in asked]
 
 

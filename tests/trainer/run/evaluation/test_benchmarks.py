@@ -10,8 +10,8 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.trainer.conftest import BOT, EOT
+from tests.trainer.models import small
 from trainer import hf
-from trainer.config import InitConfig, ModelConfig
 from trainer.model import cache
 from trainer.model.llama import Llama
 from trainer.run.evaluation.benchmarks import Question, benchmark, read_items, scores
@@ -25,21 +25,15 @@ ITEMS: list[dict[str, Any]] = [
     {"context": SHOTS + "a shard", "continuations": [" writes every step", " Überschrift"], "gold": 0},
     {"context": SHOTS + "a shard", "continuations": [" then"], "gold": 0},
     {"context": ["a model and", "a loss and"], "continuations": [" a step", " a step"], "gold": 1},
-    {
-        "context": SHOTS * 5 + "the end",
-        "continuations": [" is small", " is"],
-        "gold": 0,
-    },  # too long a context
+    # Too long a context.
+    {"context": SHOTS * 5 + "the end", "continuations": [" is small", " is"], "gold": 0},
 ]
 
 
 @pytest.fixture(scope="module")
 def exported(corpus_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    shape = ModelConfig(n_layers=2, d_model=32, n_heads=4, n_kv_heads=2, d_ff=48, qk_norm=True)
-    model = Llama(shape, 300, 48, "math")
-    model.initialise(InitConfig(std=0.3, zero_output=False), seed=1)
     directory = tmp_path_factory.mktemp("exported") / "model"
-    hf.export(model, corpus_dir / "tokenizer", BOT, EOT, directory)
+    hf.export(small(context=48), corpus_dir / "tokenizer", BOT, EOT, directory)
     return directory
 
 
@@ -56,10 +50,8 @@ def computed_by(directory: Path, name: str) -> list[list[float | None]]:
 
 @torch.no_grad()
 def of_transformers(directory: Path, context: str, continuation: str) -> float:
-    model, tokenizer = (
-        AutoModelForCausalLM.from_pretrained(directory),
-        AutoTokenizer.from_pretrained(directory),
-    )
+    model = AutoModelForCausalLM.from_pretrained(directory)
+    tokenizer = AutoTokenizer.from_pretrained(directory)
     before, after = (tokenizer.encode(text, add_special_tokens=False) for text in (context, continuation))
     tokens = torch.tensor([[BOT, *before, *after]])[:, -(model.config.max_position_embeddings + 1) :]
     found = model(tokens[:, :-1]).logits.log_softmax(-1)[0, -len(after) :]

@@ -1,13 +1,16 @@
 """A conversation reads what the model was taught: each token once, no control token from a text."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from trainer.config import InitConfig, ModelConfig, SamplesConfig
+from tests.trainer.models import small
+from trainer.config import SamplesConfig
 from trainer.hf import export
 from trainer.model.llama import Llama
 from trainer.run.evaluation.answer import answered
@@ -35,10 +38,7 @@ def write_tokenizer(directory: Path, special: list[str] = SPECIAL) -> Path:
 
 
 def make(context: int = 120) -> Llama:
-    shape = ModelConfig(n_layers=2, d_model=32, n_heads=4, n_kv_heads=2, d_ff=48)
-    model = Llama(shape, 256 + len(SPECIAL), context, "math")
-    model.initialise(InitConfig(std=0.3, zero_output=False), seed=1)
-    return model.eval()
+    return small(256 + len(SPECIAL), context)
 
 
 def conversation(tmp_path: Path, model: Llama, **settings: str) -> Conversation:
@@ -159,12 +159,8 @@ def test_an_answer_is_scored_with_its_end_behind_the_messages_as_it_was_trained(
     (found,) = json.loads((tmp_path / "talks.answers.log_likelihoods.jsonl").read_text())["log_likelihoods"]
 
     form = ChatFormat.of(tmp_path / "model")
-    ids = [
-        BOT,
-        *(token for one in said for token in form.message(**one)),
-        *form.message("assistant", "yes"),
-        EOT,
-    ]
+    asked = [token for one in said for token in form.message(**one)]
+    ids = [BOT, *asked, *form.message("assistant", "yes"), EOT]
     tokens, targets = torch.tensor([ids[:-1]]), torch.tensor([ids[1:]])
     learnt = Answers(BOT, EOT, form.ids, False).learnt(tokens, targets, torch.zeros_like(tokens))
     with torch.no_grad():
@@ -172,17 +168,13 @@ def test_an_answer_is_scored_with_its_end_behind_the_messages_as_it_was_trained(
     expected = logs[torch.arange(len(ids) - 1), targets[0]][learnt[0] & (targets[0] != EOT)].sum()
     assert found == pytest.approx(float(expected), abs=1e-4)
 
-    items.write_text(
-        json.dumps({"messages": [{"role": "end", "content": "x"}], "continuations": ["y"], "gold": 0})
-    )
+    wrong = {"messages": [{"role": "end", "content": "x"}], "continuations": ["y"], "gold": 0}
+    items.write_text(json.dumps(wrong))
     with pytest.raises(TrainerError, match=r"answers\.jsonl:1: `messages` must be a list of objects"):
         list(benchmark(tmp_path / "model", [items], "fp32"))
 
 
 def test_the_command_talks_and_forgets(tmp_path: Path) -> None:
-    import subprocess
-    import sys
-
     directory = write_tokenizer(tmp_path / "tokenizer")
     export(make(), directory, BOT, EOT, tmp_path / "model")
     ended = subprocess.run(
@@ -211,9 +203,8 @@ def test_many_conversations_are_answered_as_one_is_turn_by_turn(tmp_path: Path) 
     questions = tmp_path / "questions.jsonl"
     lines = ({"messages": [{"role": role, "content": said} for role, said in one]} for one in asked)
     questions.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    for (*before, (role, said)), found in zip(
-        asked, answered(tmp_path / "model", questions, samples), strict=True
-    ):
+    written = answered(tmp_path / "model", questions, samples)
+    for (*before, (role, said)), found in zip(asked, written, strict=True):
         talk = Conversation(model, ChatFormat.of(tmp_path / "model"), samples)
         for message in before:
             talk.read(*message)

@@ -7,7 +7,8 @@ import pytest
 import torch
 from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
-from trainer.config import InitConfig, ModelConfig, SamplesConfig
+from tests.trainer.models import small
+from trainer.config import SamplesConfig
 from trainer.hf.tokenizer import load_tokenizer
 from trainer.model.cache import KeyValueCache
 from trainer.model.llama import Llama
@@ -22,15 +23,8 @@ def continued(model: Llama, prompt: list[int], samples: SamplesConfig, end: int 
     return text.tokens
 
 
-def make(backend: Any = "math", **shape: Any) -> Llama:
-    model = Llama(
-        ModelConfig(**{"n_layers": 2, "d_model": 32, "n_heads": 4, "n_kv_heads": 2, "d_ff": 48, **shape}),
-        300,
-        40,
-        backend,
-    )
-    model.initialise(InitConfig(std=0.3, zero_output=False), seed=1)
-    return model.eval()
+def make(**shape: Any) -> Llama:
+    return small(context=40, **shape)
 
 
 @pytest.mark.parametrize("backend", ["math", "sdpa"])
@@ -38,15 +32,13 @@ def make(backend: Any = "math", **shape: Any) -> Llama:
     "shape", [{}, {"qk_norm": True}, {"n_kv_heads": 1, "tie_embeddings": True}, {"attention_sinks": True}]
 )
 def test_logits_over_a_cache_equal_those_of_the_whole_text(backend: str, shape: dict[str, Any]) -> None:
-    model = make(backend, **shape)
+    model = make(backend=backend, **shape)
     tokens = torch.randint(0, 300, (1, 30), generator=torch.Generator().manual_seed(0))
     cache = KeyValueCache(30)
     with torch.no_grad():
         whole = model.logits(model(tokens))
-        pieces = torch.cat(
-            [model.logits(model(part, cache=cache)) for part in tokens.split([9, 1, 1, 7, 1, 11], dim=1)],
-            dim=1,
-        )
+        parts = tokens.split([9, 1, 1, 7, 1, 11], dim=1)
+        pieces = torch.cat([model.logits(model(part, cache=cache)) for part in parts], dim=1)
     torch.testing.assert_close(pieces, whole, rtol=1e-5, atol=1e-5)
 
 

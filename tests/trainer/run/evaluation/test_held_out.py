@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from tests.trainer.models import small
 from tests.trainer.steps import ALONE
 from trainer.checkpoint.state import read_state
-from trainer.config import InitConfig, RunConfig, SamplesConfig
+from trainer.config import RunConfig, SamplesConfig
 from trainer.data.held_out import held_out
 from trainer.data.shards import TokenStream
 from trainer.data.windows import PADDING
@@ -20,9 +21,7 @@ from trainer.run.evaluation.held_out import evaluate, evaluate_checkpoint
 
 @pytest.fixture
 def model(config: RunConfig) -> Llama:
-    model = Llama(config.training.model, config.data.vocab_size, config.training.seq_len, "math")
-    model.initialise(InitConfig(std=0.3, zero_output=False), seed=1)
-    return model
+    return small(config.data.vocab_size, config.training.seq_len, **config.training.model.model_dump())
 
 
 def direct_nats(model: Llama, config: RunConfig, corpus: int) -> tuple[float, int]:
@@ -30,14 +29,17 @@ def direct_nats(model: Llama, config: RunConfig, corpus: int) -> tuple[float, in
     stream, seq_len = TokenStream(config.data.corpora[corpus].validation), config.training.seq_len
     nats, count = 0.0, 0
     for start in range(0, stream.num_tokens - 1, seq_len):
-        window = torch.from_numpy(
-            stream.window(start, min(seq_len + 1, stream.num_tokens - start)).astype("int64")
-        )
-        with torch.no_grad():
-            predicted = model.logits(model(window[None, :-1]))[0].double().log_softmax(-1)
-        nats -= predicted.gather(1, window[1:, None]).sum().item()
+        window = stream.window(start, min(seq_len + 1, stream.num_tokens - start))
+        nats += nats_of(model, window)
         count += len(window) - 1
     return nats, count
+
+
+@torch.no_grad()
+def nats_of(model: Llama, window: np.ndarray) -> float:
+    tokens = torch.from_numpy(window.astype("int64"))
+    predicted = model.logits(model(tokens[None, :-1]))[0].double().log_softmax(-1)
+    return -predicted.gather(1, tokens[1:, None]).sum().item()
 
 
 @pytest.mark.parametrize("micro_batch_size", [1, 4, 64])
@@ -56,11 +58,8 @@ def test_bits_per_byte_equal_a_direct_computation(
         assert mine["validation_tokens"] == tokens
         assert mine["loss"] == pytest.approx(nats / tokens, rel=1e-6)
         assert mine["bits_per_byte"] == pytest.approx(nats / math.log(2) / corpus.validation_bytes, rel=1e-6)
-        all_nats, all_tokens, all_bytes = (
-            all_nats + nats,
-            all_tokens + tokens,
-            all_bytes + corpus.validation_bytes,
-        )
+        all_nats, all_tokens = all_nats + nats, all_tokens + tokens
+        all_bytes += corpus.validation_bytes
     assert found["loss"] == pytest.approx(all_nats / all_tokens, rel=1e-6)
     assert found["perplexity"] == pytest.approx(math.exp(all_nats / all_tokens), rel=1e-5)
     assert found["bits_per_byte"] == pytest.approx(all_nats / math.log(2) / all_bytes, rel=1e-6)
@@ -79,12 +78,7 @@ def test_a_validation_with_a_cap_reads_a_fixed_subset_spread_over_every_corpus(
         stream, corpus = part.stream, once["per_corpus"][part.corpus.name]
         windows = -(-(stream.num_tokens - 1) // 32)
         assert part.numbers.tolist() == [i * windows // len(part.numbers) for i in range(len(part.numbers))]
-        nats = 0.0
-        for number in part.numbers:
-            window = torch.from_numpy(stream.window(int(number) * 32, 33).astype("int64"))
-            with torch.no_grad():
-                predicted = model.logits(model(window[None, :-1]))[0].double().log_softmax(-1)
-            nats -= predicted.gather(1, window[1:, None]).sum().item()
+        nats = sum(nats_of(model, stream.window(int(number) * 32, 33)) for number in part.numbers)
         assert corpus["loss"] == pytest.approx(nats / corpus["validation_tokens"], rel=1e-6)
         per_byte = (stream.num_tokens - 1) / part.corpus.validation_bytes
         assert corpus["bits_per_byte"] == pytest.approx(corpus["loss"] * per_byte / math.log(2), rel=0.01)
