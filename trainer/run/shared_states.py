@@ -24,7 +24,8 @@ from trainer.run.resolve import resolve
 from trainer.run.session import Session
 from trainer.run.state_chain import StateChain, held_out
 from trainer.system.durable import write_atomically
-from trainer.system.history import OPTIMIZER_FILES, RunHistory, differing, flat, histories
+from trainer.system.history import OPTIMIZER_FILES, RunHistory, histories
+from trainer.system.machine import differences
 from trainer.system.run_directory import RunDirectory
 
 OWN = ("state.json", "lineage.json")  # files that are written anew for the run that goes on
@@ -125,10 +126,7 @@ def _computed_otherwise(session: Session, shared: SharedState) -> str:
     then, now = shared.saved["rounding"], session.rounding
     if then is None:
         return "on more than one machine, or with settings that changed in between"
-    before, here = flat(then), flat(now)
-    return "; ".join(
-        f"{name} {before.get(name)} then, {here.get(name)} now" for name in differing([before, here])
-    )
+    return "; ".join(differences(then, now))
 
 
 def _adopted(

@@ -58,21 +58,15 @@ def _facts() -> dict[str, str]:
 
 
 def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """In which respects weights may differ in their last bits, as sentences' parts; empty if in none. What is
-    missing in `now` is not compared.
-    """
-    found = []
-    for name in ("device", "threads"):
-        if name in now and then.get(name) != now[name]:
-            found.append(f"{name} {then.get(name)} then, {now[name]} now")
-    for name in ("instructions", "limits"):
-        if then.get(name) != now.get(name):
-            ours, theirs = (_shown(facts.get(name)) for facts in (now, then))
-            found.append(f"{name} {theirs} then, {ours} now")
-    return found
+    """Those of the facts by which weights may differ in their last bits, as parts of a sentence."""
+    return [
+        f"{name} {_shown(then.get(name))} then, {_shown(now.get(name))} now"
+        for name in {**now, **then}
+        if name != "processor" and then.get(name) != now.get(name)
+    ]
 
 
 def _shown(value: Any) -> str:
     if isinstance(value, dict):
-        return " ".join(f"{name}={one}" for name, one in value.items()) or "none"
-    return " ".join(value or []) or "none"
+        value = [f"{name}={one}" for name, one in value.items()]
+    return " ".join(value) or "none" if isinstance(value, list) else str(value)

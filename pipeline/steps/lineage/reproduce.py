@@ -301,7 +301,7 @@ def _machines(then: dict[str, Any] | None) -> Iterator[str]:
         return
     if then["device"] != "cpu":
         yield "# made on a GPU, whose kernels add in no fixed order: the losses are compared"
-    elif otherwise := differences(then, processor()):
+    elif otherwise := differences(then, then | processor()):
         yield (
             f"# made on {then['processor']}, and this processor rounds otherwise "
             f"({'; '.join(otherwise)}): the losses are compared"

@@ -244,8 +244,10 @@ def _step(training: TrainingConfig, vocab_size: int, accumulates: bool, windows:
             reference = torch.zeros(windows, training.seq_len, 2) if training.objective == "dpo" else None
             batch = Batch.of(tokens, 0 if masked else None, keys, reference=reference)
             with autocast(precision, CPU):
-                hidden = model(batch.tokens, batch.documents, None, keys)
-                loss, _ = loss_of(training).sums(model, hidden, batch)
+                # Not named: the hidden states are freed as in a step.
+                loss, _ = loss_of(training).sums(
+                    model, model(batch.tokens, batch.documents, None, keys), batch
+                )
             activations = live.now - before
             loss.backward()
             surplus_bytes = int(surplus * weights // FP32)

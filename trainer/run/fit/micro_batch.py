@@ -11,6 +11,7 @@ from trainer.config import TrainingConfig
 from trainer.parallel.world import World
 from trainer.run.fit.hardware import free_memory
 from trainer.run.fit.memory import Footprint, is_out_of_memory
+from trainer.run.fit.preflight import check_batch
 from trainer.run.resolve import Plan
 from trainer.run.session import Session, build_session
 from trainer.run.step import add_gradients
@@ -37,12 +38,11 @@ def fitting(footprint: Footprint, data_size: int, memory: int) -> list[int]:
 
 
 def divides(training: TrainingConfig, size: int, data_size: int) -> bool:
-    """Whether `size` windows fill each stage's global batch, in as many as a pipeline needs."""
-    parallel = training.parallel
-    for stage in training.curriculum.stages:
-        number, rest = divmod(stage.global_batch_tokens, size * training.seq_len * data_size)
-        if rest or number < parallel.pp:
-            return False
+    """Whether preflight lets `size` windows pass."""
+    try:
+        check_batch(training, size, data_size)
+    except TrainerError:
+        return False
     return True
 
 

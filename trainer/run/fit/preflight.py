@@ -9,7 +9,7 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from trainer.checkpoint import publish
-from trainer.config import CorpusShards, DataConfig, RunConfig
+from trainer.config import CorpusShards, DataConfig, RunConfig, TrainingConfig
 from trainer.data.held_out import held_out
 from trainer.data.shards import Shard, ShardError, idx_path
 from trainer.hf.tokenizer import load_tokenizer
@@ -42,7 +42,7 @@ def check(config: RunConfig, world: World) -> dict[str, str]:
     """
     sinks.check(config.training)
     compiler.check(config.training, world.device)
-    _check_batch(config, world.data_size)
+    check_batch(config.training, config.training.micro_batch_windows, world.data_size)
     _check_tokenizer(config)
     found = {corpus.name: _check_shards(corpus, config.data) for corpus in config.data.corpora}
     conversations.check(config)
@@ -52,23 +52,25 @@ def check(config: RunConfig, world: World) -> dict[str, str]:
     return found
 
 
-def _check_batch(config: RunConfig, data_size: int) -> None:
-    training = config.training
-    micro = training.micro_batch_tokens
+def check_batch(training: TrainingConfig, windows: int, data_size: int) -> None:
+    """Raises TrainerError unless micro-batches of so many `windows` fill each stage's global batch, in as
+    many as a pipeline needs.
+    """
+    pp = training.parallel.pp
     for stage in training.curriculum.stages:
         where = f"stage {stage.name!r}: " if training.stages else ""
-        if stage.global_batch_tokens % (micro * data_size):
+        number, rest = divmod(stage.global_batch_tokens, windows * training.seq_len * data_size)
+        if rest:
             raise TrainerError(
                 f"{where}training.global_batch_tokens {stage.global_batch_tokens} is not a multiple of "
-                "seq_len x micro_batch_size x processes "
-                f"({training.seq_len} x {training.micro_batch_windows} x {data_size}). Change one of them"
+                f"seq_len x micro_batch_size x processes ({training.seq_len} x {windows} x {data_size}). "
+                "Change one of them"
             )
-        parallel, micro_batches = training.parallel, stage.global_batch_tokens // (micro * data_size)
-        if micro_batches < parallel.pp:
+        if number < pp:
             raise TrainerError(
-                f"{where}training.parallel.pp {parallel.pp} needs at least {parallel.pp} micro-batches per "
-                f"step in each pipeline, but there are {micro_batches}. Lower training.micro_batch_size, or "
-                "raise training.global_batch_tokens"
+                f"{where}training.parallel.pp {pp} needs at least {pp} micro-batches per step in each "
+                f"pipeline, but there are {number}. Lower training.micro_batch_size, or raise "
+                "training.global_batch_tokens"
             )
 
 
