@@ -177,10 +177,14 @@ def add_gradients(
     size = len(batch) // micro_batches
     for start in range(0, len(batch), size):
         micro_batch = batch.rows(slice(start, start + size))
-        with autocast(model.precision, batch.tokens.device):
-            hidden = model(micro_batch.tokens, micro_batch.documents, None, micro_batch.dropout_keys)
-        to_differentiate(hidden, micro_batch).backward()
+        # The hidden states have no name here, so that the backward pass begins without them.
+        to_differentiate(_hidden_states(model, micro_batch), micro_batch).backward()
     return total
+
+
+def _hidden_states(model: Llama, batch: Batch) -> torch.Tensor:
+    with autocast(model.precision, batch.tokens.device):
+        return model(batch.tokens, batch.documents, None, batch.dropout_keys)
 
 
 def _clipped_norm(model: Llama, limit: float | None, world: World) -> torch.Tensor:

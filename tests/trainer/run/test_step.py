@@ -2,12 +2,14 @@
 
 import json
 import math
+import weakref
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from safetensors.numpy import load_file
+from torch import nn
 
 from tests.trainer.steps import new_session, step
 from trainer.config import RunConfig
@@ -88,6 +90,18 @@ def test_a_spike_changes_the_weights_unless_it_is_to_be_skipped(
 def test_masking_documents_changes_what_a_token_sees(settings: dict[str, Any]) -> None:
     init = {"zero_output": False}
     assert run_steps(settings, 2, document_masking=True, init=init)[0] != run_steps(settings, 2, init=init)[0]
+
+
+def test_the_backward_pass_begins_without_the_last_hidden_states(settings: dict[str, Any]) -> None:
+    session, held = new_session(settings), list[bool]()
+
+    def watch(_: nn.Module, inputs: object, output: torch.Tensor) -> None:
+        kept = weakref.ref(output)
+        output.register_hook(lambda _: held.append(kept() is not None))
+
+    session.model.model.norm.register_forward_hook(watch)
+    step(session, 0)
+    assert held == [False, False]  # of two micro-batches
 
 
 def test_a_loss_that_is_not_finite_stops_before_the_weights_change(settings: dict[str, Any]) -> None:
