@@ -137,7 +137,7 @@ def _evaluate(arguments: list[str]) -> int:
     checkpoint = checkpoint_named(options.model)
     config = load_run_config(options.config or checkpoint.resolve().parent.parent / "config.yaml")
     with terminal.doing(f"evaluating {checkpoint}"):
-        from trainer.run.evaluation.held_out import evaluate_checkpoint
+        from trainer.run.evaluation.validation import evaluate_checkpoint
 
         found = evaluate_checkpoint(checkpoint, config, samples)
     print(json.dumps(found))
@@ -175,7 +175,7 @@ def _predict(arguments: list[str]) -> int:
     with terminal.doing(LOADING):
         import numpy as np
 
-        from trainer.run.evaluation.rows import predictions
+        from trainer.run.evaluation.predictions import predictions
         from trainer.tools.named import checkpoint_named
 
     checkpoint = checkpoint_named(options.model)

@@ -35,7 +35,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         'task = PartTask(PART, "", tuple(stored.files("documents")), 1)',
     ): "the bytes of a task say only how to share out several",
     (
-        "trainer/data/packing/index.py",
+        "trainer/data/packing/packed_rows.py",
         "'ends.i64_': np.dtype(\"<i8\"),",
     ): "names a file that nothing else reads",
     ("trainer/data/loader.py", "name: round(windows.padding, 7)"): SHOWN,

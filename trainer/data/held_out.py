@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainer.config import CorpusShards, DataConfig
-from trainer.data.packing.index import PackedRows
+from trainer.data.packing.packed_rows import PackedRows
 from trainer.data.shards import TokenStream
 from trainer.data.windows import PADDING, most_documents
 

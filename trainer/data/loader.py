@@ -12,7 +12,7 @@ from trainer.data.held_out import held_out
 from trainer.data.order import sample_order
 from trainer.data.packing.document_stream import DocumentStream
 from trainer.data.packing.document_windows import PIECE_WINDOWS, DocumentWindows
-from trainer.data.packing.index import PackedRows
+from trainer.data.packing.packed_rows import PackedRows
 from trainer.data.shards import Shard, ShardError, TokenStream, bin_path
 from trainer.data.windows import StridedWindows
 from trainer.system.errors import TrainerError

@@ -15,7 +15,7 @@ from trainer.optim.weight_averaging import use_averaged_weights
 from trainer.parallel.world import World, join, leave
 from trainer.run import resume
 from trainer.run.checkpointing import Saver, drop_optimizers
-from trainer.run.evaluation.pairs import EvaluationStoppedError
+from trainer.run.evaluation.preferences import EvaluationStoppedError
 from trainer.run.fit import micro_batch
 from trainer.run.fit.rehearsal import dry_run, explained
 from trainer.run.garbage import GarbageCollection

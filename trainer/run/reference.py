@@ -17,11 +17,11 @@ from trainer.config import RunConfig
 from trainer.data.held_out import HeldOutRows, held_out
 from trainer.data.loader import TrainingData
 from trainer.data.memmap import map_file
-from trainer.data.packing.index import PackedRows
+from trainer.data.packing.packed_rows import PackedRows
 from trainer.data.shards import TokenStream
 from trainer.model.llama import Llama
 from trainer.parallel.world import World
-from trainer.run.evaluation.pairs import scores
+from trainer.run.evaluation.preferences import scores
 from trainer.run.resolve import Plan
 from trainer.system import terminal
 from trainer.system.durable import write_atomically

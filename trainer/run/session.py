@@ -22,8 +22,8 @@ from trainer.optim.build import build
 from trainer.optim.second_pass import SecondPass
 from trainer.parallel.pipeline_parallel import PipelineModel
 from trainer.parallel.world import World
-from trainer.run.evaluation.held_out import evaluate
-from trainer.run.evaluation.pairs import evaluate_pairs
+from trainer.run.evaluation.preferences import evaluate_pairs
+from trainer.run.evaluation.validation import evaluate
 from trainer.run.fit.compiler import compile_blocks
 from trainer.run.learnt_tokens import Answers
 from trainer.run.reference import Reference

@@ -15,7 +15,7 @@ from trainer.checkpoint.publish import CheckpointError
 from trainer.checkpoint.state import read_state, write_json
 from trainer.config import RunConfig, load_run_config
 from trainer.hf.mean import write_mean
-from trainer.run.evaluation.held_out import evaluate_checkpoint
+from trainer.run.evaluation.validation import evaluate_checkpoint
 from trainer.run.records.recorder import draw_losses
 from trainer.system.durable import atomic_directory
 from trainer.system.errors import TrainerError

@@ -20,7 +20,7 @@ from trainer.data import shards
 from trainer.data.held_out import held_out
 from trainer.data.loader import TrainingData
 from trainer.data.packing.bestfit import pack
-from trainer.data.packing.index import PackedRows
+from trainer.data.packing.packed_rows import PackedRows
 from trainer.data.shard_writer import ShardWriter
 from trainer.data.shards import TokenStream, idx_path
 from trainer.data.windows import PADDING

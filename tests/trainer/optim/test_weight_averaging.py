@@ -16,7 +16,7 @@ from tests.trainer.trained import trained
 from trainer.checkpoint import publish
 from trainer.config import RunConfig
 from trainer.optim.weight_averaging import use_averaged_weights
-from trainer.run.evaluation.held_out import evaluate_checkpoint
+from trainer.run.evaluation.validation import evaluate_checkpoint
 from trainer.run.loop import DONE, run
 from trainer.run.session import Session
 from trainer.system.durable import read_json_lines

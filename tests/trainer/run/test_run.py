@@ -21,7 +21,7 @@ from trainer.__main__ import main
 from trainer.checkpoint import publish, retention
 from trainer.config import RunConfig, load_run_config
 from trainer.model.llama import Llama
-from trainer.run.evaluation import held_out
+from trainer.run.evaluation import validation
 from trainer.run.loop import DONE, run
 from trainer.run.objectives import loss_sum
 from trainer.run.session import Session
@@ -115,7 +115,7 @@ def test_a_signal_in_an_evaluation_ends_it_and_the_next_start_makes_up_for_it(
         return loss_sum(model, *others)
 
     with monkeypatch.context() as patched:
-        patched.setattr(held_out, "loss_sum", stopped_by)
+        patched.setattr(validation, "loss_sum", stopped_by)
         for times in (1, 2, 3):  # also of the one that makes up for it
             assert run(config) == RESUMABLE
             assert asked == ["batch"] * times

@@ -23,7 +23,7 @@ from trainer.config import RunConfig, load_to_train
 from trainer.data.windows import PADDING
 from trainer.run.batch import Batch
 from trainer.run.dpo_loss import METRICS
-from trainer.run.evaluation.held_out import evaluate_checkpoint
+from trainer.run.evaluation.validation import evaluate_checkpoint
 from trainer.run.learnt_tokens import Answers
 from trainer.run.loop import DONE, run
 from trainer.run.objectives import loss_sum

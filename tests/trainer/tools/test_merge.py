@@ -14,7 +14,7 @@ from trainer.checkpoint import publish
 from trainer.config import RunConfig
 from trainer.hf import load_model
 from trainer.hf.mean import mean, write_mean
-from trainer.run.evaluation.held_out import evaluate_checkpoint
+from trainer.run.evaluation.validation import evaluate_checkpoint
 from trainer.run.loop import DONE, run
 from trainer.system import launch
 from trainer.system.durable import read_json_lines

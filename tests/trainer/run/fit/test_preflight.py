@@ -265,7 +265,7 @@ def test_a_validation_reads_no_more_windows_at_a_time_than_fit_in_training(
         return loss_sum(model, batch, *others)
 
     settings["training"]["evaluation"]["micro_batch_size"] = 1000
-    monkeypatch.setattr("trainer.run.evaluation.held_out.loss_sum", crowded)
+    monkeypatch.setattr("trainer.run.evaluation.validation.loss_sum", crowded)
     assert run(RunConfig.model_validate(settings)) == 0
 
 

@@ -19,7 +19,7 @@ from trainer.parallel.pipeline_parallel import release
 from trainer.parallel.world import World
 from trainer.run.batch import Batch
 from trainer.run.evaluation.generate import written
-from trainer.run.evaluation.pairs import EvaluationStoppedError, evaluate_pairs
+from trainer.run.evaluation.preferences import EvaluationStoppedError, evaluate_pairs
 from trainer.run.learnt_tokens import Answers
 from trainer.run.objectives import loss_sum
 from trainer.run.reference import held_out_of

@@ -16,7 +16,7 @@ from trainer.data.held_out import held_out
 from trainer.data.shards import TokenStream
 from trainer.data.windows import PADDING
 from trainer.model.llama import Llama
-from trainer.run.evaluation.held_out import evaluate, evaluate_checkpoint
+from trainer.run.evaluation.validation import evaluate, evaluate_checkpoint
 
 
 @pytest.fixture
