@@ -6,11 +6,10 @@ import random
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from tokenizers import AddedToken, Tokenizer
 
+from tests.trainer.shards import write_shard
 from trainer.config import ChatIds
-from trainer.data.shard_writer import ShardWriter
 
 BOT, EOT, VOCAB = 2, 3, 305
 CONTROL = ["[SYSTEM]", "[USER]", "[ASSISTANT]", "[TOOL]", "[END]"]
@@ -38,10 +37,7 @@ class Chats:
         return [*ids, EOT]
 
     def write(self, name: str, documents: list[list[int]]) -> Path:
-        with ShardWriter(self.folder / name, np.dtype("<u2")) as writer:
-            for ids in documents:
-                writer.add(np.array(ids))
-        return self.folder / name
+        return write_shard(self.folder / name, documents)
 
     def settings(self, run: dict[str, Any], name: str, **training: Any) -> dict[str, Any]:
         """Those of `run`, on the shards `name` and `name`-v."""

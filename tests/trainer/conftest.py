@@ -7,14 +7,14 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from tests.trainer.chats import Chats, conversations, preferences
+from tests.trainer.models import SHAPE
+from tests.trainer.shards import write_shard
 from trainer.config import RunConfig
-from trainer.data.shard_writer import ShardWriter, token_dtype
 from trainer.run.loop import DONE, run
 
 BOT, EOT, VOCAB = 2, 3, 300
@@ -44,12 +44,6 @@ def _documents(count: int, seed: int) -> list[str]:
     return [" ".join(chooser.choices(WORDS, k=chooser.randint(5, 60))) + ".\n" for _ in range(count)]
 
 
-def _write_shard(prefix: Path, tokenizer: Tokenizer, documents: list[str]) -> None:
-    with ShardWriter(prefix, token_dtype(VOCAB - 1)) as writer:
-        for encoding in tokenizer.encode_batch(documents, add_special_tokens=False):
-            writer.add(np.array([BOT, *encoding.ids, EOT]))
-
-
 @pytest.fixture(scope="session")
 def corpus_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """tokenizer/, and the shards of corpora `prose` (two train shards) and `code`, each with validation."""
@@ -66,23 +60,14 @@ def corpus_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert tokenizer.get_vocab_size() == VOCAB
     (folder / "tokenizer").mkdir()
     tokenizer.save(str(folder / "tokenizer" / "tokenizer.json"))
-    settings = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "bos_token": "[BOT]",
-        "eos_token": "[EOT]",
-        "unk_token": "[UNK]",
-        "pad_token": "[PAD]",
-    }
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "[BOT]", "eos_token": "[EOT]"}
+    settings |= {"unk_token": "[UNK]", "pad_token": "[PAD]"}
     (folder / "tokenizer" / "tokenizer_config.json").write_text(json.dumps(settings))
-    for name, count, seed in (
-        ("prose-0", 60, 1),
-        ("prose-1", 40, 2),
-        ("prose-v", 9, 3),
-        ("code-0", 30, 4),
-        ("code-v", 5, 5),
-    ):
+    sizes = {"prose-0": 60, "prose-1": 40, "prose-v": 9, "code-0": 30, "code-v": 5}
+    for seed, (name, count) in enumerate(sizes.items(), start=1):
         documents = _documents(count, seed)
-        _write_shard(folder / name, tokenizer, documents)
+        encodings = tokenizer.encode_batch(documents, add_special_tokens=False)
+        write_shard(folder / name, ([BOT, *encoding.ids, EOT] for encoding in encodings))
         (folder / f"{name}.txt").write_text("".join(documents))
     return folder
 
@@ -110,14 +95,7 @@ def _settings(corpus_dir: Path, run_dir: Path) -> dict[str, Any]:
             "corpora": [corpus("prose", 3, ["prose-0", "prose-1"]), corpus("code", 1, ["code-0"])],
         },
         "training": {
-            "model": {
-                "n_layers": 2,
-                "d_model": 32,
-                "n_heads": 4,
-                "n_kv_heads": 2,
-                "d_ff": 48,
-                "qk_norm": False,
-            },
+            "model": {**SHAPE, "qk_norm": False},
             "seq_len": 32,
             "global_batch_tokens": 256,
             "micro_batch_size": 4,

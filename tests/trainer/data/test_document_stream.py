@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.trainer.shards import write_shard
 from trainer.config import RunConfig
 from trainer.data.loader import TrainingData
 from trainer.data.packing import document_stream
 from trainer.data.packing.document_stream import DocumentStream, shuffled
 from trainer.data.packing.document_windows import DocumentWindows
-from trainer.data.shard_writer import ShardWriter
 from trainer.data.shards import TokenStream
 from trainer.system.errors import TrainerError
 
@@ -28,10 +28,8 @@ def opened(folder: Path, documents: Documents, longest: int = 12) -> DocumentStr
     """The stream over these documents, in two shards."""
     number, half = len(list(folder.iterdir())), len(documents) // 2
     prefixes = [folder / f"{number}-{shard}" for shard in "ab"]
-    for prefix, some in zip(prefixes, (documents[:half], documents[half:]), strict=True):
-        with ShardWriter(prefix, np.dtype("<u2")) as writer:
-            for document in some:
-                writer.add(np.array(document))
+    write_shard(prefixes[0], documents[:half])
+    write_shard(prefixes[1], documents[half:])
     return DocumentStream(TokenStream(prefixes), longest, "7/a", str(number), folder / "index")
 
 
@@ -95,9 +93,8 @@ def test_epochs_have_orders_of_their_own_and_copies_do_not_lie_together(tmp_path
     one, two = shuffled(contents, b"0"), shuffled(contents, b"1")
     assert np.array_equal(np.sort(one), np.arange(1000)) and (one == two).sum() < 10
     assert abs(np.corrcoef(one, two)[0, 1]) < 0.1 and abs(np.corrcoef(one[1:], one[:-1])[0, 1]) < 0.1
-    places = np.flatnonzero(
-        np.isin(shuffled(np.where(np.arange(1000) < 20, contents[0], contents), b"0"), range(20))
-    )
+    copied = np.where(np.arange(1000) < 20, contents[0], contents)
+    places = np.flatnonzero(np.isin(shuffled(copied, b"0"), range(20)))
     assert len(places) == 20 and np.diff(places).max() > 20
 
 
@@ -156,10 +153,7 @@ def test_other_shards_under_the_same_names_are_indexed_anew(settings: dict[str, 
     settings["training"]["packing"] = "documents"
     config, batches = RunConfig.model_validate(settings), []
     for seed in (1, 2):
-        opened_now = drawn([20] * 30, seed)
-        with ShardWriter(tmp_path / "text", np.dtype("<u2")) as writer:
-            for document in opened_now:
-                writer.add(np.array(document))
+        write_shard(tmp_path / "text", drawn([20] * 30, seed))
         data = TrainingData(config.data, config.training, tmp_path / "index")
         batches.append(data.batch(0, 0, 1))
         fresh = TrainingData(config.data, config.training, tmp_path / f"fresh-{seed}")

@@ -14,6 +14,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.trainer.models import small
+from tests.trainer.shards import write_shard
 from tests.trainer.steps import new_session, step
 from trainer.config import RunConfig
 from trainer.data import shards
@@ -21,10 +23,8 @@ from trainer.data.held_out import held_out
 from trainer.data.loader import TrainingData
 from trainer.data.packing.bestfit import pack
 from trainer.data.packing.packed_rows import PackedRows
-from trainer.data.shard_writer import ShardWriter
 from trainer.data.shards import TokenStream, idx_path
 from trainer.data.windows import PADDING
-from trainer.model.llama import Llama
 from trainer.run.batch import Batch
 from trainer.run.objectives import loss_sum
 from trainer.system.errors import TrainerError
@@ -35,9 +35,7 @@ BOT, EOT = 2, 3
 def write(prefix: Path, lengths: list[int], seed: int = 0) -> None:
     """Documents of these lengths, [BOT] and [EOT] included."""
     chooser = np.random.default_rng(seed)
-    with ShardWriter(prefix, np.dtype("<u2")) as writer:
-        for length in lengths:
-            writer.add(np.array([BOT, *chooser.integers(10, 300, length - 2), EOT]))
+    write_shard(prefix, ([BOT, *chooser.integers(10, 300, length - 2), EOT] for length in lengths))
 
 
 @settings(max_examples=100, deadline=None)
@@ -101,10 +99,11 @@ def test_the_index_does_not_depend_on_where_shards_end_or_blocks_are_cut(
     monkeypatch.setattr(shards, "READ_TOGETHER", 7)
     monkeypatch.setattr(shards, "BLOCK_DOCUMENTS", 50)
     blocks = PackedRows(TokenStream([tmp_path / "a", tmp_path / "b"]), 32, BOT, tmp_path / "in-blocks")
-    found = np.sort(np.concatenate([starts for starts, _ in map(blocks.pieces, range(blocks.num_rows))]))
-    assert np.array_equal(
-        found, np.sort(np.concatenate([starts for starts, _ in map(whole.pieces, range(whole.num_rows))]))
+    found, wanted = (
+        sorted(start for row in range(rows.num_rows) for start in rows.pieces(row)[0].tolist())
+        for rows in (blocks, whole)
     )
+    assert found == wanted
 
 
 def test_who_asks_at_once_gets_one_index(tmp_path: Path) -> None:
@@ -143,9 +142,8 @@ def test_an_epoch_of_batches_holds_every_document_once(packed: RunConfig) -> Non
         starts = np.cumsum(lengths) - lengths
         tokens = stream.window(0, stream.num_tokens)
         inside = np.delete(tokens, starts)
-        assert np.array_equal(
-            np.bincount(targets[targets > BOT], minlength=300)[3:], np.bincount(inside, minlength=300)[3:]
-        )
+        counted = (np.bincount(some, minlength=300)[3:] for some in (targets[targets > BOT], inside))
+        assert np.array_equal(*counted)
         assert sorted(seen[corpus][size : 2 * size]) == sorted(epoch)
 
 
@@ -165,8 +163,7 @@ def test_a_batch_reads_documents_and_marks_rests_and_padding(tmp_path: Path) -> 
 
 def test_the_loss_of_packed_rows_is_that_of_the_documents_alone(packed: RunConfig) -> None:
     data = TrainingData(packed.data, packed.training, packed.run_dir)
-    model = Llama(packed.training.model, 300, 32, "math")
-    model.initialise(packed.training.init.model_copy(update={"zero_output": False, "std": 0.3}), seed=1)
+    model = small(context=32, qk_norm=False)
     windows = torch.from_numpy(data.batch(1, 0, 1))
     assert (windows < 0).any()
     with torch.no_grad():
@@ -198,10 +195,8 @@ def test_no_window_has_more_documents_than_the_index_promises(
     settings["training"] |= {"packing": packing, "seq_len": 128, "global_batch_tokens": 512}
     settings["training"]["max_tokens"] = 4 * 512
     if packing != "best_fit":
-        settings["training"]["stages"] = [
-            {"name": "short", "until_tokens": 1024, "seq_len": 64},
-            {"name": "long", "until_tokens": 2048},
-        ]
+        short = {"name": "short", "until_tokens": 1024, "seq_len": 64}
+        settings["training"]["stages"] = [short, {"name": "long", "until_tokens": 2048}]
     config = RunConfig.model_validate(settings)
     data = TrainingData(config.data, config.training, config.run_dir)
     read = []
@@ -233,11 +228,8 @@ def test_the_loss_is_divided_by_the_tokens_predicted_however_the_batch_is_cut(
 ) -> None:
     losses = []
     for micro_batch_size in (8, 1):
-        settings["training"] |= {
-            "packing": "best_fit",
-            "micro_batch_size": micro_batch_size,
-            "optimizer": {"kind": "adamw", "eps": 1e-4},
-        }
+        settings["training"] |= {"packing": "best_fit", "micro_batch_size": micro_batch_size}
+        settings["training"]["optimizer"] = {"kind": "adamw", "eps": 1e-4}
         session = new_session(settings)
         windows = torch.from_numpy(session.plan.data.batch(1, 0, 1))
         predicted = int((windows[:, 1:] >= 0).sum())

@@ -12,19 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.trainer.shards import write_shard as write
 from trainer.data.shard_writer import ShardWriter, token_dtype
 from trainer.data.shards import HEADER, Shard, ShardError, TokenStream
 
 documents_strategy = st.lists(
     st.lists(st.integers(0, 65_535), min_size=1, max_size=20), min_size=1, max_size=12
 )
-
-
-def write(prefix: Path, documents: list[list[int]], dtype: str = "uint16") -> Path:
-    with ShardWriter(prefix, np.dtype(dtype)) as writer:
-        for document in documents:
-            writer.add(np.array(document))
-    return prefix
 
 
 @settings(max_examples=40, deadline=None)
@@ -46,12 +40,9 @@ def sharded_documents(draw: st.DrawFn) -> list[list[list[int]]]:
 
 
 def stream_of(folder: str, shards: list[list[list[int]]]) -> TokenStream:
-    return TokenStream(
-        [
-            write(Path(folder) / str(number), documents, ("uint16", "uint32")[number % 2])
-            for number, documents in enumerate(shards)
-        ]
-    )
+    types, folders = itertools.cycle(("uint16", "uint32")), Path(folder)
+    made = enumerate(zip(shards, types, strict=False))
+    return TokenStream([write(folders / str(number), some, dtype) for number, (some, dtype) in made])
 
 
 @settings(max_examples=60, deadline=None)
@@ -79,19 +70,14 @@ def test_gathered_rows_are_the_windows_and_other_rows_are_left_alone(
     with tempfile.TemporaryDirectory() as folder:
         stream = stream_of(folder, shards)
         length = data.draw(st.integers(1, stream.num_tokens))
-        starts = np.array(
-            data.draw(st.lists(st.integers(0, stream.num_tokens - length), max_size=6)), np.int64
-        )
+        possible = st.lists(st.integers(0, stream.num_tokens - length), max_size=6)
+        starts = np.array(data.draw(possible), np.int64)
         rows = np.array(data.draw(st.permutations(range(len(starts) + 2))), np.int64)[: len(starts)]
         out = np.full((len(starts) + 2, length), -1, np.int64)
         stream.gather(starts, out, rows)
-        for row in range(len(out)):
-            expected = (
-                stream.window(int(starts[rows.tolist().index(row)]), length).tolist()
-                if row in rows
-                else [-1] * length
-            )
-            assert out[row].tolist() == expected
+        read = dict(zip(rows.tolist(), starts.tolist(), strict=True))
+        for row, found in enumerate(out.tolist()):
+            assert found == (stream.window(read[row], length).tolist() if row in read else [-1] * length)
         with pytest.raises(IndexError, match="are not in a stream"):
             stream.gather(np.array([stream.num_tokens - length + 1]), out, np.array([0]))
 
@@ -202,28 +188,18 @@ def test_a_damaged_shard_is_refused_by_name(tmp_path: Path, damage: object, name
 @pytest.mark.parametrize(
     ("damage", "names"),
     [
-        (
-            lambda folder: _patch(folder / "a.idx", HEADER.size + 4, struct.pack("<i", -4)),
-            "document 1 has length -4",
-        ),
-        (
-            lambda folder: _patch(folder / "a.idx", HEADER.size + 3 * 4 + 8, struct.pack("<q", 9)),
-            "document 1 starts at byte 9",
-        ),
-        (
-            lambda folder: _patch(folder / "a.idx", HEADER.size + 3 * 12 + 8, struct.pack("<q", 2)),
-            "document starts are not",
-        ),
+        ((4, struct.pack("<i", -4)), "document 1 has length -4"),
+        ((3 * 4 + 8, struct.pack("<q", 9)), "document 1 starts at byte 9"),
+        ((3 * 12 + 8, struct.pack("<q", 2)), "document starts are not"),
     ],
 )
 def test_a_damaged_index_is_found_by_checking_it(
-    tmp_path: Path, damage: object, names: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, damage: tuple[int, bytes], names: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("trainer.data.shards.CHECKED_TOGETHER", 2)
     shard = Shard(write(tmp_path / "a", [[1, 2], [3], [4]]))
     shard.check_index()
-    assert callable(damage)
-    damage(tmp_path)
+    _patch(tmp_path / "a.idx", HEADER.size + damage[0], damage[1])
     with pytest.raises(ShardError, match=f"a.idx: .*{names}"):
         Shard(tmp_path / "a").check_index()
 

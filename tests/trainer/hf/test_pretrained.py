@@ -18,38 +18,20 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
+from tests.trainer import models
 from tests.trainer.parallel.processes import train
 from tests.trainer.trained import trained
 from trainer import hf
-from trainer.config import PretrainedConfig, RunConfig, load_run_config
+from trainer.config import ModelConfig, PretrainedConfig, RunConfig, load_run_config
 from trainer.hf import Pretrained
 from trainer.run.loop import DONE, run
 from trainer.system.errors import TrainerError
 
-SHAPE = {
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "vocab_size": 310,
-}
-ROPE = {
-    "rope_type": "llama3",
-    "rope_theta": 5e5,
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-}
-OURS = {
-    "n_layers": 2,
-    "d_model": 32,
-    "n_heads": 4,
-    "n_kv_heads": 2,
-    "d_ff": 48,
-    "norm_eps": 1e-6,
-    "qk_norm": False,
-}
+SHAPE = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "vocab_size": 310}
+SHAPE |= {"num_attention_heads": 4, "num_key_value_heads": 2}
+ROPE = {"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 1.0}
+ROPE |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 64}
+OURS = {**models.SHAPE, "norm_eps": 1e-6, "qk_norm": False}
 
 
 def write(directory: Path, family: str, tied: bool, shard_size: str = "1GB") -> PreTrainedModel:
@@ -57,9 +39,7 @@ def write(directory: Path, family: str, tied: bool, shard_size: str = "1GB") -> 
     torch.manual_seed(0)
     common = {**SHAPE, "tie_word_embeddings": tied, "initializer_range": 0.2, "max_position_embeddings": 128}
     if family == "llama":
-        model = LlamaForCausalLM(
-            LlamaConfig(**common, rope_parameters={**ROPE, "original_max_position_embeddings": 64})
-        )
+        model = LlamaForCausalLM(LlamaConfig(**common, rope_parameters=ROPE))
     else:
         model = Qwen3ForCausalLM(Qwen3Config(**common, head_dim=16))
     model.save_pretrained(directory, max_shard_size=shard_size)
@@ -69,9 +49,8 @@ def write(directory: Path, family: str, tied: bool, shard_size: str = "1GB") -> 
 def ours(family: str, tied: bool) -> dict[str, Any]:
     if family == "qwen3":
         return {**OURS, "tie_embeddings": tied, "qk_norm": True, "head_dim": 16}
-    scaling = {key: ROPE[key] for key in ("rope_type", "rope_theta", "factor")}
-    scaling["original_max_position_embeddings"] = 64
-    return {**OURS, "tie_embeddings": tied, "rope_theta": scaling.pop("rope_theta"), "rope_scaling": scaling}
+    scaling = {key: value for key, value in ROPE.items() if key != "rope_theta"}
+    return {**OURS, "tie_embeddings": tied, "rope_theta": ROPE["rope_theta"], "rope_scaling": scaling}
 
 
 @pytest.mark.parametrize(("family", "tied"), [("llama", False), ("qwen3", True)])
@@ -84,13 +63,8 @@ def test_a_model_of_transformers_is_read_trained_and_opened_again(
     model = hf.load_model(tmp_path / "from", torch.device("cpu"))
     torch.testing.assert_close(model.logits(model(tokens)), peer(tokens).logits, rtol=1e-5, atol=1e-5)
 
-    settings["training"] |= {
-        "model": ours(family, tied),
-        "pretrained": {"path": str(tmp_path / "from")},
-        "max_tokens": 2 * 256,
-    }
-    settings["training"]["optimizer"] = {"kind": "adamw", "lr": 1e-12, "weight_decay": 0.0}
-    trained(settings)
+    start, still = {"path": str(tmp_path / "from")}, {"kind": "adamw", "lr": 1e-12, "weight_decay": 0.0}
+    trained(settings, model=ours(family, tied), pretrained=start, max_tokens=2 * 256, optimizer=still)
     (checkpoint,) = Path(settings["run_dir"]).glob("checkpoints/*")
     again = AutoModelForCausalLM.from_pretrained(checkpoint / "hf")
     # So small a learning rate leaves the weights where they were: the logits show that they were the
@@ -154,9 +128,7 @@ def _enter(nodes: Path, config: RunConfig) -> None:
 
 
 def find(config: RunConfig, directory: Path, model: dict[str, Any]) -> Pretrained:
-    return Pretrained.find(
-        PretrainedConfig(path=directory), type(config.training.model).model_validate(model), config.data
-    )
+    return Pretrained.find(PretrainedConfig(path=directory), ModelConfig.model_validate(model), config.data)
 
 
 def test_the_identity_of_weights_is_their_content(config: RunConfig, tmp_path: Path) -> None:

@@ -27,15 +27,8 @@ def test_its_share_of_elements_is_dropped_independently_of_place_sample_and_neig
 def gradients(settings: dict[str, Any], compiled: bool = False, **training: Any) -> dict[str, torch.Tensor]:
     """What the first step adds to the momentum of each weight."""
     optimizer = {"kind": "adamw", "betas": [0.5, 0.5], "max_grad_norm": None}
-    config = {
-        **settings["training"],
-        "dropout": SHARE,
-        "init": {"zero_output": False},
-        "optimizer": optimizer,
-        "compile": compiled,
-        **training,
-    }
-    session = new_session({**settings, "training": config})
+    changes = {"dropout": SHARE, "init": {"zero_output": False}, "optimizer": optimizer, "compile": compiled}
+    session = new_session({**settings, "training": settings["training"] | changes | training})
     step(session, 0)
     states = session.optimizers[0].state
     return {name: states[parameter]["exp_avg"] for name, parameter in session.model.named_parameters()}

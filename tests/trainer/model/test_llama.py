@@ -10,6 +10,7 @@ from torch._dynamo.utils import counters
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from tests.trainer.models import SHAPE
 from tests.trainer.trained import trained
 from trainer import hf
 from trainer.config import InitConfig, LoraConfig, ModelConfig
@@ -20,7 +21,6 @@ from trainer.model.joined_products import join_products, joined
 from trainer.model.llama import Llama
 from trainer.model.lora import adapt
 
-SHAPE = {"n_layers": 2, "d_model": 32, "n_heads": 4, "n_kv_heads": 2, "d_ff": 48}
 INIT = InitConfig(std=0.2, zero_output=False)
 
 
@@ -136,11 +136,8 @@ def test_activation_checkpointing_changes_no_bit_of_the_gradients_and_selective_
 @pytest.mark.parametrize(
     ("kind", "backend", "sinks"),
     [
-        ("none", "sdpa", False),
-        ("selective", "sdpa", False),
-        ("full", "sdpa", False),
-        ("none", "sdpa", True),
-        ("selective", "math", True),
+        *((kind, "sdpa", False) for kind in ("none", "selective", "full")),
+        *(("none", "sdpa", True), ("selective", "math", True)),
     ],
 )
 def test_compiled_blocks_have_the_gradients_of_plain_ones(
@@ -158,18 +155,14 @@ def test_compiled_blocks_have_the_gradients_of_plain_ones(
 def test_more_steps_evaluations_and_document_boundaries_compile_nothing_anew(
     settings: dict[str, Any], tmp_path: Path
 ) -> None:
-    settings["training"] |= {
-        "compile": True,
-        "document_masking": True,
-        "activation_checkpointing": "selective",
-    }
+    settings["training"] |= {"compile": True, "document_masking": True}
+    settings["training"] |= {"activation_checkpointing": "selective"}
     settings["training"]["evaluation"]["every_tokens"] = 5 * 256
     graphs = []
     for steps in (10, 50):
         torch.compiler.reset()
         counters.clear()
-        settings["training"]["max_tokens"] = steps * 256
-        trained(settings, tmp_path / str(steps))
+        trained(settings, tmp_path / str(steps), max_tokens=steps * 256)
         graphs.append(counters["stats"]["unique_graphs"])
     assert graphs[0] == graphs[1] > 0
 

@@ -81,12 +81,8 @@ def test_a_run_resumed_after_overflows_goes_on_with_its_scale(
 def test_a_change_of_precision_begins_with_that_precisions_own_scale(
     settings: dict[str, Any], first: str, then: str
 ) -> None:
-    settings["training"] |= {
-        "precision": first,
-        "max_tokens": 4 * 256,
-        "checkpoint": {"every_tokens": 4 * 256},
-    }
-    trained(settings)
+    settings["training"] |= {"max_tokens": 4 * 256, "checkpoint": {"every_tokens": 4 * 256}}
+    trained(settings, precision=first)
     settings["training"]["precision"] = then
     session = new_session(settings)
     checkpoint = resume.find(session.plan, ALONE, session.config.run_dir / "checkpoints", allow_changes=True)
@@ -153,11 +149,8 @@ def test_tf32_on_a_cpu_is_refused() -> None:
 def test_fp8_learns_what_bf16_does_and_its_checkpoints_hold_a_plain_model(settings: dict[str, Any]) -> None:
     """Emulated: the same rounding as on a GPU, at the speed of none."""
     pytest.importorskip("torchao", reason="the extra `torchao` is not installed")
-    settings["training"] |= {
-        "precision": "bf16",
-        "optimizer": {"kind": "adamw", "lr": 1e-3},
-        "init": {"zero_output": False},
-    }
+    settings["training"] |= {"precision": "bf16", "init": {"zero_output": False}}
+    settings["training"]["optimizer"] = {"kind": "adamw", "lr": 1e-3}
     plain, eighth = (new_session(settings) for _ in range(2))
     precision.convert_to_fp8(eighth.model.model.layers, emulated=True)
     for number in range(8):

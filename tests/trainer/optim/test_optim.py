@@ -18,7 +18,6 @@ from trainer.model.precision import multiplies_bf16
 from trainer.optim.build import build, set_learning_rates
 from trainer.optim.second_pass import SecondPass
 from trainer.optim.state import load_state_tensors, state_tensors
-from trainer.run.session import Session
 from trainer.system.errors import TrainerError
 
 KINDS = ["adamw", "muon", "adafactor", "lion", "sophia"]
@@ -41,27 +40,21 @@ class Toy(nn.Module):
 def gradients() -> list[Weights]:
     generator = torch.Generator().manual_seed(1)
     scale = torch.logspace(-3, 1, 8)
+    shapes = {"matrix": (12, 8), "norm": (8,)}
     return [
-        {
-            "matrix": torch.randn(12, 8, generator=generator) * scale,
-            "norm": torch.randn(8, generator=generator) * scale,
-        }
+        {name: torch.randn(shape, generator=generator) * scale for name, shape in shapes.items()}
         for _ in range(STEPS)
     ]
 
 
-def ours(kind: str, **settings: Any) -> Weights:
+def ours(kind: str) -> Weights:
     """The toy's weights after all steps."""
     model = Toy()
-    optimizers = build(
-        model,
-        OptimizerConfig.model_validate(
-            {"kind": kind, "lr": LR, "muon_lr": LR, "weight_decay": DECAY, **settings}
-        ),
-    )
-    for factor, wanted in zip(FACTORS, gradients(), strict=True):
+    wanted = {"kind": kind, "lr": LR, "muon_lr": LR, "weight_decay": DECAY}
+    optimizers = build(model, OptimizerConfig.model_validate(wanted))
+    for factor, given in zip(FACTORS, gradients(), strict=True):
         for name, parameter in model.named_parameters():
-            parameter.grad = wanted[name].clone()
+            parameter.grad = given[name].clone()
         set_learning_rates(optimizers, factor)
         for optimizer in optimizers:
             if isinstance(optimizer, SecondPass):
@@ -134,9 +127,8 @@ def muon() -> Weights:
         for _ in range(5):
             a = x @ x.T
             x = 3.4445 * x + (-4.7750 * a + 2.0315 * a @ a) @ x
-        weights["matrix"] = (
-            weights["matrix"] * (1 - LR * factor * DECAY) - LR * factor * (12 / 8) ** 0.5 * x.T
-        )
+        kept = weights["matrix"] * (1 - LR * factor * DECAY)
+        weights["matrix"] = kept - LR * factor * (12 / 8) ** 0.5 * x.T
     return {**weights, "norm": follow(adamw)["norm"]}
 
 
@@ -163,17 +155,6 @@ def test_the_trajectory_is_that_of_the_published_rule(kind: str, reference: Any,
     for name, weight in expected.items():
         assert (weight - begun[name]).abs().max() > 0.05
         torch.testing.assert_close(found[name].double(), weight, rtol=0, atol=tolerance)
-
-
-def steps(session: Session, first: int, after: int) -> None:
-    for number in range(first, after):
-        step(session, number)
-
-
-def prepared(settings: dict[str, Any], kind: str) -> Session:
-    settings["training"]["optimizer"] = {"kind": kind, "lr": 1e-3}
-    settings["training"]["model"]["d_ff"] = 64
-    return new_session(settings)
 
 
 @pytest.mark.slow
@@ -242,14 +223,19 @@ def test_groups_clipping_and_a_loss_scale_work_with_every_kind(settings: dict[st
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_state_of_another_shape_is_refused(settings: dict[str, Any], kind: str) -> None:
-    session = prepared(settings, kind)
-    steps(session, 0, 1)
+    settings["training"]["optimizer"] = {"kind": kind, "lr": 1e-3}
+    session = new_session(settings)
+    step(session, 0)
     tensors = state_tensors(session.model, session.optimizers)
     key = next(key for key in tensors if not key.startswith("step") and "gate_proj" in key)
     with pytest.raises(ValueError, match="has shape"):
         load_state_tensors(session.model, session.optimizers, {key: torch.zeros(7, 7)})
     with pytest.raises(ValueError, match="belongs to the unknown parameter"):
         load_state_tensors(session.model, session.optimizers, {"exp_avg/nowhere": torch.zeros(7)})
+
+
+def groups_of(optimizers: list[torch.optim.Optimizer]) -> list[dict[str, Any]]:
+    return [group for optimizer in optimizers for group in optimizer.param_groups]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -260,24 +246,12 @@ def test_every_parameter_has_exactly_one_rule_and_only_matrices_decay(
     shape = config.training.model.model_copy(update={"tie_embeddings": tied, "qk_norm": True})
     model = Llama(shape, 300, 32, "math")
     optimizers = build(model, OptimizerConfig.model_validate({"kind": kind, "weight_decay": 0.1}))
-    owned = [
-        parameter
-        for optimizer in optimizers
-        for group in optimizer.param_groups
-        for parameter in group["params"]
-    ]
+    owned = [one for group in groups_of(optimizers) for one in group["params"]]
     assert sorted(map(id, owned)) == sorted(map(id, model.parameters()))
     names = {id(parameter): name for name, parameter in model.named_parameters()}
-    decayed = {
-        names[id(p)]
-        for o in optimizers
-        for group in o.param_groups
-        if group["weight_decay"]
-        for p in group["params"]
-    }
-    assert decayed == {
-        name for name in names.values() if name.endswith("proj.weight") or name == "lm_head.weight"
-    }
+    decaying = [group for group in groups_of(optimizers) if group["weight_decay"]]
+    decayed = {names[id(one)] for group in decaying for one in group["params"]}
+    assert decayed == {name for name in names.values() if name.endswith(("proj.weight", "lm_head.weight"))}
     assert ("lm_head.weight" in decayed) is not tied
 
 
@@ -291,10 +265,9 @@ def test_groups_change_rate_and_decay_of_what_their_pattern_fits(config: RunConf
     rates = {"kind": "muon", "lr": 1.0, "muon_lr": 4.0, "weight_decay": 0.1}
     optimizers = build(model, OptimizerConfig.model_validate({**rates, "groups": groups}))
     found = {
-        id(p): (group["base_lr"], group["weight_decay"])
-        for o in optimizers
-        for group in o.param_groups
-        for p in group["params"]
+        id(one): (group["base_lr"], group["weight_decay"])
+        for group in groups_of(optimizers)
+        for one in group["params"]
     }
     settings = {name: found[id(parameter)] for name, parameter in model.named_parameters()}
     assert settings["model.embed_tokens.weight"] == (2.0, 0.3)
@@ -316,7 +289,6 @@ def test_groups_change_rate_and_decay_of_what_their_pattern_fits(config: RunConf
 )
 def test_a_group_of_nothing_is_refused(config: RunConfig, patterns: list[str], says: str) -> None:
     model = Llama(config.training.model, 300, 32, "math")
+    groups = [{"pattern": pattern} for pattern in patterns]
     with pytest.raises(TrainerError, match=says):
-        build(
-            model, OptimizerConfig.model_validate({"groups": [{"pattern": pattern} for pattern in patterns]})
-        )
+        build(model, OptimizerConfig.model_validate({"groups": groups}))

@@ -19,6 +19,7 @@ from trainer.run.loop import DONE, run
 from trainer.system.errors import TrainerError
 
 HERE = other_optimizers.__name__
+ADAMS = {"exp_avg", "exp_avg_sq"}
 
 
 def with_class(settings: dict[str, Any], reference: str, **optimizer: Any) -> RunConfig:
@@ -29,17 +30,9 @@ def with_class(settings: dict[str, Any], reference: str, **optimizer: Any) -> Ru
 @pytest.mark.parametrize(
     ("reference", "params", "slots"),
     [
-        (
-            "torch.optim:NAdam",
-            {"decoupled_weight_decay": True},
-            {"exp_avg", "exp_avg_sq", "mu_product", "step"},
-        ),
+        ("torch.optim:NAdam", {"decoupled_weight_decay": True}, ADAMS | {"mu_product", "step"}),
         # Keeps the count of its steps in its groups.
-        (
-            "pytorch_optimizer:AdEMAMix",
-            {"betas": [0.9, 0.95, 0.99]},
-            {"exp_avg", "exp_avg_sq", "exp_avg_slow", "group.step"},
-        ),
+        ("pytorch_optimizer:AdEMAMix", {"betas": [0.9, 0.95, 0.99]}, ADAMS | {"exp_avg_slow", "group.step"}),
         # A count beside each weight.
         (f"{HERE}:Squares", {"momentum": 0.9}, {"momentum_buffer", "number.read"}),
     ],

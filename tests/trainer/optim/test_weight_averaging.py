@@ -19,7 +19,7 @@ from trainer.optim.weight_averaging import use_averaged_weights
 from trainer.run.evaluation.validation import evaluate_checkpoint
 from trainer.run.loop import DONE, run
 from trainer.run.session import Session
-from trainer.system.durable import read_json_lines
+from trainer.system.history import RunHistory
 
 STEP_TOKENS = 256
 AVERAGING = {"half_life_tokens": 2 * STEP_TOKENS}
@@ -73,11 +73,7 @@ def test_a_resumed_run_ends_in_the_same_average_which_is_evaluated_and_exported(
     state, exported = (load_file(checkpoint / file) for file in files)
     for name, weight in exported.items():
         assert not torch.equal(state[f"trained/{name}"][: len(weight)], weight)
-    last = [
-        record
-        for record in read_json_lines(config.run_dir / "metrics.jsonl")
-        if record["kind"] == "evaluation"
-    ][-1]
+    last = RunHistory(config.run_dir).validations[-1]
     assert evaluate_checkpoint(checkpoint, config)["loss"] == pytest.approx(last["loss"], rel=1e-5)
 
     shutil.rmtree(checkpoint)
@@ -86,12 +82,8 @@ def test_a_resumed_run_ends_in_the_same_average_which_is_evaluated_and_exported(
 
 
 def test_an_average_that_is_no_longer_wanted_is_not_evaluated_or_exported(settings: dict[str, Any]) -> None:
-    settings["training"] |= {
-        "averaging": AVERAGING,
-        "max_tokens": 8 * STEP_TOKENS,
-        "checkpoint": {"every_tokens": 8 * STEP_TOKENS},
-    }
-    trained(settings)
+    settings["training"]["checkpoint"] = {"every_tokens": 8 * STEP_TOKENS}
+    trained(settings, averaging=AVERAGING, max_tokens=8 * STEP_TOKENS)
     settings["training"] |= {"averaging": None, "max_tokens": 12 * STEP_TOKENS}
     config = RunConfig.model_validate(settings)
     assert run(config, allow_changes=True) == DONE

@@ -26,10 +26,7 @@ from trainer.system.errors import TrainerError
 def run_steps(settings: dict[str, Any], steps: int = 2, **training: Any) -> tuple[list[float], Llama]:
     config = RunConfig.model_validate({**settings, "training": {**settings["training"], **training}})
     session = new_session(config)
-    losses = []
-    for number in range(steps):
-        losses.append(step(session, number).loss)
-    return losses, session.model
+    return [step(session, number).loss for number in range(steps)], session.model
 
 
 def assert_same_weights(ours: Llama, theirs: Llama, tolerance: float) -> None:
