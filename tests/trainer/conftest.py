@@ -16,6 +16,7 @@ from tests.trainer.models import SHAPE
 from tests.trainer.shards import write_shard
 from trainer.config import RunConfig
 from trainer.run.loop import DONE, run
+from trainer.system import launch
 
 BOT, EOT, VOCAB = 2, 3, 300
 WORDS = (
@@ -110,6 +111,13 @@ def _settings(corpus_dir: Path, run_dir: Path) -> dict[str, Any]:
         },
         "lineage": {"recipe": "test"},
     }
+
+
+@pytest.fixture
+def trainer_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without these variables a trainer would start Python anew."""
+    for name, value in launch.environment(1).items():
+        monkeypatch.setenv(name, value)
 
 
 @pytest.fixture

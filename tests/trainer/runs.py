@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,14 @@ def start(config: Path, *arguments: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(
         [*launch.command(config), *arguments], cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True
     )
+
+
+def printed(code: str, *arguments: str) -> str:
+    """What a program prints in the environment of a trainer."""
+    command, environment = [sys.executable, "-c", code, *arguments], {**os.environ, **launch.environment(1)}
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, text=True
+    ).stdout
 
 
 def write_config(settings: dict[str, Any], path: Path, run_dir: Path) -> Path:

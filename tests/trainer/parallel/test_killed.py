@@ -27,11 +27,8 @@ def test_a_run_whose_processes_are_killed_ends_by_itself_in_the_same_bytes(
     seed = time.time_ns() % 1_000_000
     print(f"seed {seed}")
     chooser = random.Random(seed)
-    settings["training"] |= {
-        "max_tokens": 120 * 256,
-        "optimizer": {"kind": "adamw"},
-        "parallel": {"dp_shard": 2},
-    }
+    settings["training"] |= {"max_tokens": 120 * 256, "optimizer": {"kind": "adamw"}}
+    settings["training"]["parallel"] = {"dp_shard": 2}
     assert torchrun_of(settings, tmp_path / "whole").wait(timeout=300) == 0
 
     torchrun = torchrun_of(settings, tmp_path / "run", kills, by_hand)

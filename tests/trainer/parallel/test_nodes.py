@@ -3,6 +3,7 @@ run stays the same run.
 """
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -43,29 +44,12 @@ class Job:
 
     def start(self, node: Host) -> "subprocess.Popen[bytes]":
         """torchrun on a node, by hand."""
-        options = [
-            "--nnodes=1:2",
-            "--nproc-per-node=1",
-            "--max-restarts=3",
-            "--rdzv-backend=c10d",
-            "--rdzv-id=run",
-        ]
+        options = ["--nnodes=1:2", "--nproc-per-node=1", "--max-restarts=3", "--rdzv-backend=c10d"]
         options += [f"--rdzv-endpoint={self._first.address}:29400", f"--local-addr={node.address}"]
-        options += [f"--rdzv-conf=is_host={int(node == self._first)},{PATIENCE}"]
-        command = [
-            sys.executable,
-            "-m",
-            "torch.distributed.run",
-            *options,
-            "-m",
-            "trainer",
-            str(self._config),
-        ]
-        return node.start(
-            command,
-            {**os.environ, **launch.RENDEZVOUS, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
-            self.said,
-        )
+        options += [f"--rdzv-conf=is_host={int(node == self._first)},{PATIENCE}", "--rdzv-id=run"]
+        torchrun = [sys.executable, "-m", "torch.distributed.run", *options]
+        variables = {**os.environ, **launch.RENDEZVOUS, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+        return node.start([*torchrun, "-m", "trainer", str(self._config)], variables, self.said)
 
     def wait_for(self, step: int, seconds: float = 120) -> None:
         deadline = time.monotonic() + seconds
@@ -80,12 +64,7 @@ class Job:
 
     def starts(self) -> list[str]:
         """With how many processes training started, each time."""
-        lines = self.said.read_text().splitlines()
-        return [
-            line.partition("processes ")[2].partition(",")[0]
-            for line in lines
-            if "processes " in line and "resumed_from" in line
-        ]
+        return re.findall(r"processes ([^,\n]*).*resumed_from", self.said.read_text())
 
 
 @pytest.fixture

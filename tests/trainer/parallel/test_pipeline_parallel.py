@@ -14,18 +14,12 @@ from trainer.run.loop import run
 from trainer.system.errors import TrainerError
 
 ADAMW = {"kind": "adamw", "lr": 1e-3, "eps": 1e-4}
+OVERFLOWING = ADAMW | {"lr": 1e38, "groups": [{"pattern": "model.layers.4.mlp.*", "lr_multiplier": 1e3}]}
 OF_A_STAGE = {"pattern": "model.layers.3.*", "lr_multiplier": 0.5}
+LONG = {"name": "long", "until_tokens": 1536}
+SHORT = {"name": "short", "until_tokens": 3072, "seq_len": 16}
 RUNS = {
-    "stages of other lengths": (
-        2,
-        {"pp": 2},
-        {
-            "stages": [
-                {"name": "long", "until_tokens": 1536},
-                {"name": "short", "until_tokens": 3072, "seq_len": 16},
-            ]
-        },
-    ),
+    "stages of other lengths": (2, {"pp": 2}, {"stages": [LONG, SHORT]}),
     "three processes": (3, {"pp": 3}, {"micro_batch_size": 1, "averaging": {"half_life_tokens": 512}}),
     "copies": (
         4,
@@ -65,13 +59,7 @@ def test_a_run_in_stages_is_that_of_one_process(deep: dict[str, Any], tmp_path: 
 
 @pytest.mark.slow
 def test_what_is_not_finite_is_found_in_any_stage(deep: dict[str, Any], tmp_path: Path) -> None:
-    deep["training"] |= {
-        "optimizer": {
-            **ADAMW,
-            "lr": 1e38,
-            "groups": [{"pattern": "model.layers.4.mlp.*", "lr_multiplier": 1e3}],
-        }
-    }
+    deep["training"]["optimizer"] = OVERFLOWING
     with pytest.raises(TrainerError, match="these weights were not finite before this step"):
         run(RunConfig.model_validate({**deep, "run_dir": str(tmp_path / "one")}))
     assert train(deep, tmp_path / "many", 2, parallel={"pp": 2}) == [1, 1]
@@ -87,8 +75,7 @@ def test_what_is_not_finite_is_found_in_any_stage(deep: dict[str, Any], tmp_path
 def test_what_is_not_finite_in_bf16_on_a_split_model_is_explained_too(
     deep: dict[str, Any], tmp_path: Path, parallel: dict[str, int]
 ) -> None:
-    groups = [{"pattern": "model.layers.4.mlp.*", "lr_multiplier": 1e3}]
-    deep["training"] |= {"precision": "bf16", "optimizer": {**ADAMW, "lr": 1e38, "groups": groups}}
+    deep["training"] |= {"precision": "bf16", "optimizer": OVERFLOWING}
     assert train(deep, tmp_path / "many", 2, parallel=parallel) == [1, 1]
     [left] = tmp_path.glob("many/not-finite/*.json")
     told = json.loads(left.read_text())

@@ -49,11 +49,8 @@ def test_a_run_goes_on_however_it_was_split_before(
 def test_any_region_is_put_together_from_parts_and_what_is_missing_is_said(tmp_path: Path) -> None:
     whole = torch.arange(24.0).view(4, 6)
     for name, rows in (("a", slice(0, 3)), ("b", slice(3, 4))):
-        save_parts(
-            tmp_path / f"{name}.safetensors",
-            {"moment": whole[rows].contiguous()},
-            {"moment": TensorPart((rows.start, 0), (4, 6))},
-        )
+        part, place = whole[rows].contiguous(), TensorPart((rows.start, 0), (4, 6))
+        save_parts(tmp_path / f"{name}.safetensors", {"moment": part}, {"moment": place})
     save_parts(tmp_path / "c.safetensors", {"step": torch.tensor(3.0)}, {})
     with SavedTensors(tmp_path.glob("*.safetensors")) as saved:
         assert saved.shapes == {"moment": (4, 6), "step": ()}

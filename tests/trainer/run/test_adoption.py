@@ -27,12 +27,7 @@ from trainer.system.history import RunHistory
 STEP = 256  # tokens
 SHARED = 9  # the last step that a run of 12 steps shares with one of 16
 # What every process would import in six seconds.
-PRELOADED = [
-    "trainer.run.loop",
-    "torch._dynamo",
-    "matplotlib.backends.backend_agg",
-    "tests.trainer.run.test_adoption",
-]
+PRELOADED = ["trainer.run.loop", "torch._dynamo", "matplotlib.backends.backend_agg", __name__]
 OPERATIONS = ("open", "os.mkdir", "os.link", "os.rename", "os.remove", "os.rmdir")
 
 
@@ -166,30 +161,23 @@ def test_the_other_run_changes_at_any_moment(place: Place, own: bool, first: int
                 assert found == place.expected, (moment, disturb)
 
 
-def changed(settings: dict[str, Any], runs: Path | None, **training: Any) -> dict[str, Any]:
-    return {**settings, "runs": runs and str(runs), "training": {**settings["training"], **training}}
-
-
 @pytest.mark.slow
 def test_branches_go_on_at_once_from_a_run_that_is_still_trained(
     settings: dict[str, Any], tmp_path: Path
 ) -> None:
     """Two branches, one started twice, while their trunk stands still and then retires what they read."""
     wsd = {"kind": "wsd", "warmup_tokens": 2 * STEP, "decay_fraction": 0.25}
-    settings["training"] |= {
-        "max_tokens": 80 * STEP,
-        "schedule": wsd,
-        "checkpoint": {"every_tokens": 5 * STEP, "keep_last": 2},
-        "evaluation": {"every_tokens": 40 * STEP, "micro_batch_size": 4},
-    }
+    settings["training"] |= {"max_tokens": 80 * STEP, "schedule": wsd}
+    settings["training"]["checkpoint"] = {"every_tokens": 5 * STEP, "keep_last": 2}
+    settings["training"]["evaluation"] = {"every_tokens": 40 * STEP, "micro_batch_size": 4}
     branches = {"early": {"schedule": wsd | {"decay_fraction": 0.5}}, "long": {"max_tokens": 90 * STEP}}
     for name, edit in branches.items():
-        alone = {**changed(settings, None, **edit), "run_dir": str(tmp_path / name)}
-        trained(alone)
+        trained(settings, tmp_path / name, **edit)
     runs = tmp_path / "runs"
 
     def started(name: str, **edit: Any) -> "subprocess.Popen[str]":
-        return start(write_config(changed(settings, runs, **edit), tmp_path / f"{name}.yaml", runs / name))
+        changed = {**settings, "runs": str(runs), "training": settings["training"] | edit}
+        return start(write_config(changed, tmp_path / f"{name}.yaml", runs / name))
 
     trunk = started("trunk")
     while len(publish.existing(runs / "trunk" / "checkpoints")) < 2:

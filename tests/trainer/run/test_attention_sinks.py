@@ -48,12 +48,7 @@ def test_a_model_with_sinks_is_tuned_and_an_adapter_leaves_them_as_they_are(
     sft: dict[str, Any], tmp_path: Path, lora: dict[str, Any] | None
 ) -> None:
     sft["training"]["model"] |= {"attention_sinks": True}
-    start = {
-        **sft,
-        "run_dir": str(tmp_path / "base"),
-        "training": {**sft["training"], "objective": "pretrain"},
-    }
-    trained(start)
+    trained(sft, tmp_path / "base", objective="pretrain")
     base = publish.existing(tmp_path / "base" / "checkpoints")[-1] / "hf"
     del sft["training"]["init"]
     sft["training"] |= {"pretrained": {"path": str(base)}, "lora": lora, "max_tokens": 4 * 1024}

@@ -95,11 +95,8 @@ def test_a_run_none_of_whose_checkpoints_can_be_used_is_not_begun_anew_unasked(
 ) -> None:
     for checkpoint in publish.existing(finished.run_dir / "checkpoints"):
         (checkpoint / "manifest.json").write_text("{")
-    with pytest.raises(
-        TrainerError,
-        match=r"no checkpoint in .*checkpoints can be resumed: .*manifest.json cannot be read.* Delete the "
-        r"directory to start over",
-    ):
+    says = r"no checkpoint in .*checkpoints can be resumed: .*manifest.json cannot be read"
+    with pytest.raises(TrainerError, match=f"{says}.* Delete the directory to start over"):
         run(finished)
     assert history(finished.run_dir) == history(finished_once)
 
@@ -339,14 +336,7 @@ def test_torchrun_ends_with_the_status_of_the_trainer_and_a_sentence(
             assert "Traceback" not in errors and "torch/distributed/elastic" not in errors
 
 
-@pytest.fixture
-def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That of a trainer, which otherwise starts Python anew."""
-    for name, value in launch.environment(1).items():
-        monkeypatch.setenv(name, value)
-
-
-@pytest.mark.usefixtures("_environment")
+@pytest.mark.usefixtures("trainer_environment")
 def test_evaluate_and_generate_are_commands(finished_once: Path, capsys: pytest.CaptureFixture[str]) -> None:
     checkpoint = str(finished_once / "checkpoints/step-00000012")
     samples = '{"prompts": ["the model", "a"], "max_new_tokens": 5}'
@@ -372,7 +362,7 @@ def test_evaluate_and_generate_are_commands(finished_once: Path, capsys: pytest.
     assert "did you mean 'temperature'" in said[1]
 
 
-@pytest.mark.usefixtures("_environment")
+@pytest.mark.usefixtures("trainer_environment")
 def test_a_check_that_is_not_passed_is_told_apart_by_its_exit_status(
     finished: RunConfig, capsys: pytest.CaptureFixture[str]
 ) -> None:

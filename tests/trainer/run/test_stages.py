@@ -32,6 +32,8 @@ STAGES: list[dict[str, Any]] = [
     {"name": "middle", "until_tokens": 2048, "seq_len": 16, "lr_multiplier": 0.5},
     {"name": "long", "weights": {"code": 3, "prose": 1}, "schedule": {"kind": "linear", "min_lr_ratio": 0}},
 ]
+MIXES = st.sampled_from([(1, 0), (1, 3), (0, 1)])
+SEGMENTS = st.tuples(st.sampled_from([2, 4, 6, 12]), st.integers(1, 200), MIXES)
 
 
 @pytest.fixture
@@ -98,26 +100,13 @@ def test_batches_of_a_stage_are_cut_from_the_shards_as_it_says_on_any_number_of_
 
 
 @examples(max_examples=40, deadline=None)
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from([2, 4, 6, 12]), st.integers(1, 200), st.sampled_from([(1, 0), (1, 3), (0, 1)])
-        ),
-        min_size=1,
-        max_size=5,
-    )
-)
+@given(st.lists(SEGMENTS, min_size=1, max_size=5))
 def test_across_stages_no_token_comes_twice_before_all_came_once(
     stages: list[tuple[int, int, tuple[int, int]]],
 ) -> None:
     firsts = [0, *itertools.accumulate(count for _, count, _ in stages)]
-    order = SampleOrder(
-        3,
-        ["a", "b"],
-        [13, 29],
-        12,
-        [Segment(first, length, mix) for first, (length, _, mix) in zip(firsts, stages, strict=False)],
-    )
+    segments = [Segment(first, *stage[::2]) for first, stage in zip(firsts, stages, strict=False)]
+    order = SampleOrder(3, ["a", "b"], [13, 29], 12, segments)
     seen = [np.zeros(size * 12, dtype=np.int64) for size in order.sizes]
     left_out = 0
     for first, (length, count, _) in zip(firsts, stages, strict=False):

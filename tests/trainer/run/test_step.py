@@ -126,19 +126,13 @@ def test_what_was_not_finite_is_told_with_the_batch_beside(
         return result
 
     monkeypatch.setattr(Session, "take_step", take_step)
-    with pytest.raises(
-        TrainerError,
-        match=r"step 6: loss nan.*these weights were not finite before this step: "
-        r"model\.layers\.1\.mlp\.up_proj\.weight\. Delete",
-    ):
+    says = r"step 6: loss nan.*these weights were not finite before this step: model\.layers\.1\.mlp"
+    with pytest.raises(TrainerError, match=rf"{says}\.up_proj\.weight\. Delete"):
         run(config)
     assert [path.name for path in (config.run_dir / "checkpoints").iterdir()] == ["step-00000004"]
     told = json.loads((config.run_dir / "not-finite/step-00000006.json").read_text())
-    assert (told["step"], told["loss"], told["weights_not_finite"]) == (
-        6,
-        "nan",
-        ["model.layers.1.mlp.up_proj.weight"],
-    )
+    assert (told["step"], told["loss"]) == (6, "nan")
+    assert told["weights_not_finite"] == ["model.layers.1.mlp.up_proj.weight"]
     assert told["window_losses_in_fp32"] == ["nan"] * 8
     batch = load_file(config.run_dir / "not-finite/step-00000006.safetensors")["windows"]
     assert np.array_equal(batch, TrainingData(config.data, config.training, config.run_dir).batch(5, 0, 1))

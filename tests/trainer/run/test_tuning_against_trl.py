@@ -169,12 +169,8 @@ def test_preferences_are_learnt_as_by_trl(dpo: dict[str, Any], chats: Chats, sta
     }
     batches = [[number[pair] for pair in zip(ids[::2], ids[1::2], strict=True)] for ids in read]
     rows = [
-        {
-            "prompt": messages(chosen[:-1]),
-            "chosen": messages(chosen[-1:]),
-            "rejected": messages(rejected[-1:]),
-        }
-        for chosen, rejected in pairs
+        {"prompt": messages(asked), "chosen": messages([better]), "rejected": messages([worse])}
+        for (*asked, better), (*_, worse) in pairs
     ]
     peer = theirs("dpo", start, rows, batches)
     assert_same(steps, peer, dpo["run_dir"], start.parent / "trl")

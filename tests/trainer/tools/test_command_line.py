@@ -15,8 +15,8 @@ from tests.trainer.runs import write_config
 from trainer.__main__ import COMMANDS, main
 from trainer.config import RunConfig
 from trainer.run.loop import run
-from trainer.system import launch
 
+pytestmark = pytest.mark.usefixtures("trainer_environment")
 OPTIONS = {
     "": ["--allow-changes", "--profile"],
     "evaluate": ["--model", "--config", "--samples"],
@@ -35,28 +35,14 @@ VALUES = [
     *("", " ", "-", "--", "=", "a=", "=1", "a.b=1", "a=[", "*", "nan", "inf", "-1", "0", "1", "1.5", "1e400"),
     *("9" * 30, "1e-400", "1b", "tiny", "7b", "350m", "H100", "cpu", "adamw", "muon", "full", "{}", "[]"),
     *('{"prompts": ["the"]}', '{"prompts": ["\\ud800"]}', "the", "é", "\x1b[2J", "\udc80", "x" * 5000),
-    *(
-        "/",
-        "/dev/null",
-        "~nobody/x",
-        "..",
-        "training.seed=1,2",
-        "training.seed=1",
-        "training.optimizer.lr=[]",
-    ),
-    *("run_dir=/", "data=1", "training=null", "data.corpora.9=1", "nowhere.yaml", "0123abcd", "0123-1"),
+    *("/", "/dev/null", "~nobody/x", "..", "training.seed=1,2", "training.seed=1"),
+    *("training.optimizer.lr=[]", "run_dir=/", "data=1", "training=null", "data.corpora.9=1"),
+    *("nowhere.yaml", "0123abcd", "0123-1"),
 ]
 
 
 PATHS = ["run", "run.yaml", "run/checkpoints/step-00000004", "run/checkpoints/step-00000004/hf", "bytes.yaml"]
 PATHS += ["empty.yaml", "list.yaml", "model.yaml", "run/config.yaml", "run/metrics.jsonl", "run/checkpoints"]
-
-
-@pytest.fixture(autouse=True)
-def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without these variables the trainer would start Python anew."""
-    for name, value in launch.environment(1).items():
-        monkeypatch.setenv(name, value)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from tests.trainer.trained import saved, trained
 from trainer.__main__ import main
 from trainer.checkpoint import publish
 from trainer.config import RunConfig
@@ -16,33 +17,15 @@ from trainer.hf import load_model
 from trainer.hf.mean import mean, write_mean
 from trainer.run.evaluation.validation import evaluate_checkpoint
 from trainer.run.loop import DONE, run
-from trainer.system import launch
 from trainer.system.durable import read_json_lines
 from trainer.system.errors import TrainerError
 from trainer.system.history import RunHistory, checkpoint_sha256
 from trainer.tools.merge import merge
 
+pytestmark = pytest.mark.usefixtures("trainer_environment")
 STEP = 256
 WEIGHTS = "hf/model.safetensors"
 MEAN_OF_THREE = {"checkpoints": 3, "every_tokens": 2 * STEP}
-
-
-@pytest.fixture(autouse=True)
-def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without these variables the trainer would start Python anew."""
-    for name, value in launch.environment(1).items():
-        monkeypatch.setenv(name, value)
-
-
-def trained(settings: dict[str, Any], **training: Any) -> RunConfig:
-    settings["training"] |= training
-    config = RunConfig.model_validate(settings)
-    assert run(config) == DONE
-    return config
-
-
-def saved(config: RunConfig) -> list[Path]:
-    return publish.existing(config.run_dir / "checkpoints")
 
 
 def weights(checkpoint: Path) -> dict[str, torch.Tensor]:
@@ -121,8 +104,8 @@ def test_a_run_that_is_resumed_ends_in_the_same_mean(settings: dict[str, Any], t
 
     whole = mean_of_run("whole")
     shutil.rmtree(config.run_dir)
-    settings["training"]["checkpoint"] = kept | {"every_tokens": STEP}
-    config = trained(settings)  # which also saves step 11
+    often = kept | {"every_tokens": STEP}
+    config = trained(settings, averaging=MEAN_OF_THREE, checkpoint=often)  # which also saves step 11
     assert [publish.step_of(path) for path in saved(config)] == [8, 10, 11, 12]
     shutil.rmtree(saved(config)[-1])
     assert run(config) == DONE

@@ -7,15 +7,14 @@ from pathlib import Path
 import pytest
 
 from trainer.__main__ import main
-from trainer.system import launch
 from trainer.system.errors import USER_ERROR
+
+pytestmark = pytest.mark.usefixtures("trainer_environment")
 
 
 @pytest.fixture
 def trained(finished_once: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A finished run in a store."""
-    for name, value in launch.environment(1).items():
-        monkeypatch.setenv(name, value)
     monkeypatch.setenv("GROUNDWORK_STORE", str(tmp_path / "store"))
     return shutil.copytree(finished_once, tmp_path / "store/runs/6ddca1201f00aa11")
 
@@ -66,8 +65,6 @@ def test_a_directory_without_a_model_is_refused_with_what_is_wanted(
 def test_a_store_in_a_bucket_is_refused_with_the_command_that_finds_the_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name, value in launch.environment(1).items():
-        monkeypatch.setenv(name, value)
     monkeypatch.setenv("GROUNDWORK_STORE", "s3://bucket/x")
     assert main(["check", "--model", "6ddca120"]) == USER_ERROR
     assert "GROUNDWORK_STORE is s3://bucket/x, and the trainer reads directories" in capsys.readouterr().err

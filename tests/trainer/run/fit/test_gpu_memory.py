@@ -14,6 +14,7 @@ from trainer.model import fewer_passes
 from trainer.model.llama import Llama
 from trainer.model.loss import summed_cross_entropy
 from trainer.optim.build import build
+from trainer.optim.state import state_tensors
 from trainer.parallel.parallelize import split
 from trainer.parallel.world import DIMENSIONS
 from trainer.run.batch import Batch
@@ -26,15 +27,9 @@ MODEL = ModelConfig(n_layers=3, d_model=256, n_heads=4, n_kv_heads=2, d_ff=640)
 
 def on_gpu(model: ModelConfig = MODEL, micro_batch_size: int = 1, **changes: Any) -> Memory:
     tokens = 128 * micro_batch_size
-    wanted = {
-        "model": model,
-        "seq_len": 128,
-        "micro_batch_size": micro_batch_size,
-        "global_batch_tokens": tokens,
-        "max_tokens": tokens,
-        "checkpoint": {"every_tokens": 1},
-        "evaluation": {"every_tokens": 1},
-    }
+    wanted: dict[str, Any] = {key: {"every_tokens": 1} for key in ("checkpoint", "evaluation")}
+    wanted |= {"model": model, "seq_len": 128, "micro_batch_size": micro_batch_size}
+    wanted |= {"global_batch_tokens": tokens, "max_tokens": tokens}
     training = TrainingConfig.model_validate(wanted | changes)
     return Footprint.measure(training, VOCAB, 1, torch.device("cuda")).memory()
 
@@ -75,13 +70,7 @@ def test_weights_and_optimizer_state_are_those_of_the_trainer(kind: str) -> None
         parameter.grad = torch.ones_like(parameter)
     for optimizer in optimizers:
         optimizer.step()
-    state = sum(
-        value.nbytes
-        for optimizer in optimizers
-        for slots in optimizer.state.values()
-        for value in slots.values()
-        if torch.is_tensor(value)
-    )
+    state = sum(value.nbytes for value in state_tensors(model, optimizers).values())
     memory = on_gpu(optimizer={"kind": kind})
     weights = sum(parameter.nbytes for parameter in model.parameters())
     assert memory.weights == memory.gradients == weights
@@ -108,11 +97,8 @@ def test_dp_shard_splits_weights_gradients_and_optimizer_state_among_the_gpus(ki
         on_gpu(micro_batch_size=4, activation_checkpointing=kind, parallel={"dp_shard": shards})
         for shards in (1, 8)
     )
-    assert [split.weights, split.gradients, split.optimizer] == [
-        alone.weights // 8,
-        alone.gradients // 8,
-        alone.optimizer // 8,
-    ]
+    for part in ("weights", "gradients", "optimizer"):
+        assert getattr(split, part) == getattr(alone, part) // 8
     # Autocast's copies of the matrices for the backward pass, which FSDP makes again.
     matrices = MODEL.parameters(VOCAB) - 2 * VOCAB * MODEL.d_model
     copies = 2 * matrices if kind == "none" else 0

@@ -2,9 +2,6 @@
 
 import hashlib
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +9,11 @@ import pytest
 import torch
 from tokenizers import Tokenizer, models
 
-from tests.trainer.runs import ROOT
+from tests.trainer.runs import printed
 from tests.trainer.steps import new_session
 from trainer.checkpoint.background import Staging
 from trainer.config import RunConfig
 from trainer.run.fit.memory import AMPLE, Footprint, Memory, is_ample
-from trainer.system import launch
 
 CPU = torch.device("cpu")
 
@@ -102,34 +98,13 @@ def test_a_process_takes_what_was_estimated(
     settings: dict[str, Any], tmp_path: Path, shape: tuple[int, int, int]
 ) -> None:
     layers, width, micro_batch_size = shape
-    model = {
-        "n_layers": layers,
-        "d_model": width,
-        "n_heads": width // 64,
-        "n_kv_heads": width // 64,
-        "d_ff": 8 * width // 3,
-    }
-    batch = {
-        "seq_len": 256,
-        "micro_batch_size": micro_batch_size,
-        "global_batch_tokens": 256 * micro_batch_size,
-    }
-    settings["training"] |= {
-        **batch,
-        "model": model,
-        "max_tokens": 256 * micro_batch_size,
-        "optimizer": {"kind": "adamw"},
-    }
+    heads, tokens = width // 64, 256 * micro_batch_size
+    model = {"n_layers": layers, "d_model": width, "n_heads": heads, "n_kv_heads": heads}
+    settings["training"] |= {"model": {**model, "d_ff": 8 * width // 3}, "optimizer": {"kind": "adamw"}}
+    settings["training"] |= {"seq_len": 256, "micro_batch_size": micro_batch_size}
+    settings["training"] |= {"global_batch_tokens": tokens, "max_tokens": tokens}
     settings["data"] |= tokenizer_of(8192, tmp_path)
-    environment = {**os.environ, **launch.environment(1)}
-    measured = subprocess.run(
-        [sys.executable, "-c", MEASURE, json.dumps(settings)],
-        cwd=ROOT,
-        env=environment,
-        check=True,
-        capture_output=True,
-    )
-    estimated, taken = json.loads(measured.stdout)
+    estimated, taken = json.loads(printed(MEASURE, json.dumps(settings)))
     print(f"estimated {estimated / 1e6:.0f} MB, taken {taken / 1e6:.0f} MB")
     # How many holes the heap gets depends on the kernels of the CPU: with AVX2 a process takes 12% less.
     assert 0.8 * estimated < taken < 1.1 * estimated

@@ -3,8 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,14 +12,13 @@ import torch
 import yaml
 
 from tests.trainer.parallel.processes import train
-from tests.trainer.runs import ROOT, outcome
+from tests.trainer.runs import outcome, printed
 from trainer.checkpoint import publish
 from trainer.config import RunConfig, TrainingConfig
 from trainer.run.fit import micro_batch
 from trainer.run.fit.memory import Footprint
 from trainer.run.fit.micro_batch import MARGIN, fitting
 from trainer.run.loop import DONE, run
-from trainer.system import launch
 
 GPU, VOCAB = torch.device("cuda"), 32_000
 
@@ -102,15 +99,7 @@ def test_it_is_halved_while_memory_runs_out_at_the_start(settings: dict[str, Any
     wanted = RunConfig.model_validate(settings)
     footprint = Footprint.measure(wanted.training, wanted.data.vocab_size, 1, torch.device("cpu"))
     assert fitting(footprint, 1, 4 * 10**9)[0] == 128
-    done = subprocess.run(
-        [sys.executable, "-c", DECIDE, json.dumps(settings), str(120 * 10**6)],
-        cwd=ROOT,
-        env={**os.environ, **launch.environment(1)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert int(done.stdout) in (64, 32, 16, 8)
+    assert int(printed(DECIDE, json.dumps(settings), str(120 * 10**6))) in (64, 32, 16, 8)
 
 
 def test_a_resumed_run_keeps_it_and_ends_in_the_same_bytes(

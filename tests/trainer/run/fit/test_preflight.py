@@ -1,24 +1,23 @@
 """What cannot work is said before the first step, and nothing is written."""
 
 import os
+import re
 import shutil
 import sysconfig
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch._dynamo.exc import BackendCompilerFailed, FailOnRecompileLimitHit
 
+from tests.trainer.shards import write_shard
 from tests.trainer.steps import ALONE, new_session
-from trainer.config import RunConfig
+from trainer.config import RunConfig, override
 from trainer.data.held_out import held_out
 from trainer.data.loader import TrainingData
-from trainer.data.shard_writer import ShardWriter
 from trainer.model.llama import Llama
 from trainer.parallel.world import World
 from trainer.run.batch import Batch
@@ -28,43 +27,9 @@ from trainer.run.objectives import loss_sum
 from trainer.run.session import Session
 from trainer.system.errors import TrainerError
 
-
-def _empty_validation(settings: dict[str, Any], tmp_path: Path) -> None:
-    with ShardWriter(tmp_path / "empty", np.dtype("uint16")):
-        pass
-    settings["data"]["corpora"][1]["validation"] = [str(tmp_path / "empty")]
-
-
-def _other_tokenizer(settings: dict[str, Any], tmp_path: Path) -> None:
-    (tmp_path / "tokenizer").mkdir()
-    (tmp_path / "tokenizer" / "tokenizer.json").write_text("{}")
-    settings["data"]["tokenizer"] = str(tmp_path / "tokenizer")
-
-
-def _truncated_shard(settings: dict[str, Any], tmp_path: Path) -> None:
-    with ShardWriter(tmp_path / "cut", np.dtype("uint16")) as writer:
-        writer.add(np.arange(100))
-    os.truncate(tmp_path / "cut.bin", 150)
-    settings["data"]["corpora"][0]["train"].append(str(tmp_path / "cut"))
-
-
-def _id_outside_the_vocabulary(settings: dict[str, Any], tmp_path: Path) -> None:
-    with ShardWriter(tmp_path / "big", np.dtype("uint16")) as writer:
-        writer.add(np.array([1, 2]))
-        writer.add(np.array([3, 300]))
-    settings["data"]["corpora"][1]["validation"].append(str(tmp_path / "big"))
-
-
-def _first_id_outside_the_vocabulary(settings: dict[str, Any], tmp_path: Path) -> None:
-    with ShardWriter(tmp_path / "first", np.dtype("uint16")) as writer:
-        writer.add(np.array([300, 1, 2]))
-    settings["data"]["corpora"][1]["validation"].append(str(tmp_path / "first"))
-
-
-def _documents_of_another_tokenizer(settings: dict[str, Any], tmp_path: Path) -> None:
-    with ShardWriter(tmp_path / "other", np.dtype("uint16")) as writer:
-        writer.add(np.array([1, 50, 60, 0]))
-    settings["data"]["corpora"][1]["train"].append(str(tmp_path / "other"))
+# Beside the shards and the tokenizer of a sound run; `cut` has lost its end.
+SHARDS = {"empty": [], "cut": [range(100)], "big": [[1, 2], [3, 300]], "first": [[300, 1, 2]]}
+SHARDS |= {"other": [[1, 50, 60, 0]]}
 
 
 def test_a_validation_that_takes_long_is_warned_of_with_what_to_change(
@@ -83,69 +48,64 @@ def test_a_validation_that_takes_long_is_warned_of_with_what_to_change(
 
 
 @pytest.mark.parametrize(
-    ("spoil", "says"),
+    ("changes", "says"),
     [
         (
-            _documents_of_another_tokenizer,
+            "data.corpora.1.train=[{own}/other]",
             r"other\.bin: document 0 starts with id 1, not with 2; this shard was made with another tok",
         ),
+        ("training.samples={{prompts: [a, LONG]}}", r"prompts\.1 has \d+ tokens, .*seq_len 32"),
         (
-            lambda settings, _: settings["training"].update(samples={"prompts": ["a", "the " * 40]}),
-            r"prompts\.1 has \d+ tokens, .*seq_len 32",
-        ),
-        (
-            lambda settings, _: settings["data"]["corpora"][1].update(
-                validation=settings["data"]["corpora"][1]["train"]
-            ),
+            "data.corpora.1.validation=[{corpus}/code-0]",
             r"corpus 'code': .*code-0 is in `validation` and in `train`: its loss",
         ),
         (
-            lambda settings, _: settings["data"]["corpora"][1].update(
-                validation=settings["data"]["corpora"][0]["train"][:1]
-            ),
+            "data.corpora.1.validation=[{corpus}/prose-0]",
             r"corpus 'code': .*prose-0 is in `validation` and in `train` of corpus 'prose'",
         ),
         (
-            lambda settings, _: settings["data"].update(vocab_size=5000),
+            "data.vocab_size=5000",
             r"data\.vocab_size is 5000, but the tokenizer in .*tokenizer has 300 entries: set it to 300",
         ),
-        (_empty_validation, "corpus 'code': its validation shards hold no text to predict. Remove"),
-        (_other_tokenizer, r"tokenizer\.json has sha256 44136f.*made with"),
         (
-            lambda settings, _: settings["data"].update(tokenizer="nowhere"),
-            r"nowhere/tokenizer\.json: no such file",
+            "data.corpora.1.validation=[{own}/empty]",
+            "corpus 'code': its validation shards hold no text to predict. Remove",
         ),
-        (_truncated_shard, r"corpus 'prose': .*cut\.bin: 150 bytes, but its index counts 100 tokens"),
+        ("data.tokenizer={own}/tokenizer", r"tokenizer\.json has sha256 44136f.*made with"),
+        ("data.tokenizer=nowhere", r"nowhere/tokenizer\.json: no such file"),
         (
-            _id_outside_the_vocabulary,
+            "data.corpora.0.train=[{own}/cut]",
+            r"corpus 'prose': .*cut\.bin: 150 bytes, but its index counts 100 tokens",
+        ),
+        (
+            "data.corpora.1.validation=[{own}/big]",
             r"corpus 'code': .*big\.bin: document 1 holds id 300, but the vocabulary has 300",
         ),
         (
-            _first_id_outside_the_vocabulary,
+            "data.corpora.1.validation=[{own}/first]",
             r"first\.bin: document 0 holds id 300, but the vocabulary has 300",
         ),
+        ("data.corpora.0.train=[gone]", r"gone\.idx: no such file"),
         (
-            lambda settings, _: settings["data"]["corpora"][0].update(train=["gone"]),
-            r"gone\.idx: no such file",
-        ),
-        (
-            lambda settings, _: settings["training"].update(
-                seq_len=8192, global_batch_tokens=32768, max_tokens=32768
-            ),
+            "training.seq_len=8192 training.global_batch_tokens=32768 training.max_tokens=32768",
             "too few for one window",
         ),
         (
-            lambda settings, _: settings["training"]["model"].update(
-                d_model=1 << 21, n_heads=8, n_kv_heads=8
-            ),
+            "training.model.d_model=2097152 training.model.n_heads=8 training.model.n_kv_heads=8",
             r"MB free, but \d checkpoints of",
         ),
     ],
 )
 def test_a_run_that_cannot_work_says_why_and_touches_nothing(
-    settings: dict[str, Any], tmp_path: Path, spoil: Callable[[dict[str, Any], Path], None], says: str
+    settings: dict[str, Any], corpus_dir: Path, tmp_path: Path, changes: str, says: str
 ) -> None:
-    spoil(settings, tmp_path)
+    for name, documents in SHARDS.items():
+        write_shard(tmp_path / name, documents)
+    os.truncate(tmp_path / "cut.bin", 150)
+    (tmp_path / "tokenizer").mkdir()
+    (tmp_path / "tokenizer" / "tokenizer.json").write_text("{}")
+    for change in re.split(r" (?=training)", changes):
+        override(settings, change.format(own=tmp_path, corpus=corpus_dir).replace("LONG", "the " * 40))
     config = RunConfig.model_validate(settings)
     with pytest.raises(TrainerError, match=says):
         run(config)
@@ -172,11 +132,8 @@ def test_checkpoints_take_the_room_that_was_asked_for(
 
 
 def test_processes_that_do_not_divide_the_batch_are_named(config: RunConfig) -> None:
-    with pytest.raises(
-        TrainerError,
-        match=r"global_batch_tokens 256 is not a multiple of seq_len x micro_batch_size x processes \(32 x 4 "
-        r"x 3\)",
-    ):
+    says = r"global_batch_tokens 256 is not a multiple of seq_len x micro_batch_size x processes"
+    with pytest.raises(TrainerError, match=rf"{says} \(32 x 4 x 3\)"):
         preflight.check(config, World(0, 3, torch.device("cpu")))
 
 
@@ -187,9 +144,7 @@ def test_the_hash_of_a_corpus_follows_its_content_not_its_place(
     moved = []
     for prefix in config.data.corpora[0].train:
         for suffix in (".bin", ".idx"):
-            (tmp_path / (prefix.name + suffix)).write_bytes(
-                prefix.with_name(prefix.name + suffix).read_bytes()
-            )
+            shutil.copy(f"{prefix}{suffix}", tmp_path)
         moved.append(str(tmp_path / prefix.name))
     settings["data"]["corpora"][0]["train"] = moved
     assert preflight.check(RunConfig.model_validate(settings), ALONE) == before
@@ -201,12 +156,9 @@ def test_the_hash_of_a_corpus_follows_its_content_not_its_place(
 
 def _known(settings: dict[str, Any], tmp_path: Path, before: int) -> RunConfig:
     """A corpus of known content, one of whose ids, after `before` good ones, is outside the vocabulary."""
-    with ShardWriter(tmp_path / "known", np.dtype("uint16")) as writer:
-        writer.add(np.full(before, 5))
-        writer.add(np.array([2, 300, *[5] * 50, 3]))
-    settings["data"]["corpora"] = [
-        {"name": "known", "weight": 1, "train": [str(tmp_path / "known")], "content": "as its maker knows it"}
-    ]
+    shard = write_shard(tmp_path / "known", [[5] * before, [2, 300, *[5] * 50, 3]])
+    known = {"name": "known", "weight": 1, "train": [str(shard)], "content": "as its maker knows it"}
+    settings["data"]["corpora"] = [known]
     return RunConfig.model_validate(settings)
 
 
@@ -234,11 +186,8 @@ def test_a_model_that_does_not_fit_is_refused_with_what_each_part_needs(
     config: RunConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(preflight, "free_memory", lambda device: 500_000)
-    with pytest.raises(
-        TrainerError,
-        match=r"needs \d+ MB \(weights .*optimizer state .*activations .*and 0 MB are free on cpu; take a "
-        r"smaller",
-    ):
+    parts = r"needs \d+ MB \(weights .*optimizer state .*activations"
+    with pytest.raises(TrainerError, match=f"{parts} .*and 0 MB are free on cpu; take a smaller"):
         run(config)
     assert not config.run_dir.exists()
 

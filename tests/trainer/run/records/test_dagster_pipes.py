@@ -14,20 +14,9 @@ from trainer.run.loop import run
 from trainer.run.records.dagster_pipes import Reporter
 from trainer.system.errors import TrainerError
 
-CONTEXT = {
-    "asset_keys": ["pretrained_model"],
-    "code_version_by_asset_key": {},
-    "provenance_by_asset_key": {},
-    "partition_key": None,
-}
-CONTEXT |= {
-    "partition_key_range": None,
-    "partition_time_window": None,
-    "run_id": "r",
-    "job_name": "pretrain",
-    "retry_number": 0,
-    "extras": {},
-}
+CONTEXT = {"asset_keys": ["pretrained_model"], "run_id": "r", "job_name": "pretrain", "retry_number": 0}
+CONTEXT |= {key: {} for key in ("code_version_by_asset_key", "provenance_by_asset_key", "extras")}
+CONTEXT |= dict.fromkeys(("partition_key", "partition_key_range", "partition_time_window"))
 
 
 @pytest.fixture

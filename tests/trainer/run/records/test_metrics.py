@@ -56,21 +56,14 @@ def test_a_step_that_fp16_skipped_is_json_that_others_read_and_is_drawn(tmp_path
     assert (tmp_path / "loss.png").exists() and drawn.startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize(
-    ("name", "teraflops"),
-    [
-        ("NVIDIA L4", 121),
-        ("NVIDIA L40", 181),
-        ("NVIDIA L40S", 362),
-        ("NVIDIA A100-SXM4-80GB", 312),
-        ("NVIDIA H100 PCIe", 756),
-        ("NVIDIA A10G", None),
-    ],
-)
+TERAFLOPS = {"L4": 121, "L40": 181, "L40S": 362, "A100-SXM4-80GB": 312, "H100 PCIe": 756, "A10G": None}
+
+
+@pytest.mark.parametrize(("name", "teraflops"), TERAFLOPS.items())
 def test_the_peak_is_that_of_the_gpu_and_not_of_one_whose_name_begins_like_it(
     name: str, teraflops: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: name)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"NVIDIA {name}")
     monkeypatch.setattr(hardware, "_measured_flops", lambda *_: -1.0)
     assert hardware.peak_flops(torch.device("cuda"), "bf16") == (
         -1.0 if teraflops is None else teraflops * 1e12

@@ -18,8 +18,8 @@ from tests.trainer.runs import start, write_config
 from tests.trainer.trained import trained
 from trainer.config import RunConfig, config_hash, run_identity
 from trainer.run.records import sinks
-from trainer.system.durable import read_json_lines
 from trainer.system.errors import TrainerError
+from trainer.system.history import RunHistory
 
 SECRET = "hunter2-hunter2"
 
@@ -46,14 +46,11 @@ def tracked(
     if not kinds:
         pytest.importorskip("wandb")
     with pytest.MonkeyPatch.context() as patched:
-        for name, value in {
-            "MLFLOW_TRACKING_URI": f"sqlite:///{place}/mlflow.db",
-            "HF_TOKEN": SECRET,
-            "TRACKIO_DIR": str(place / "trackio"),
-            "WANDB_MODE": "offline",
-            "WANDB_API_KEY": SECRET * 3,
-        }.items():
-            patched.setenv(name, value)
+        patched.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{place}/mlflow.db")
+        patched.setenv("TRACKIO_DIR", str(place / "trackio"))
+        patched.setenv("WANDB_MODE", "offline")
+        patched.setenv("WANDB_API_KEY", SECRET * 3)
+        patched.setenv("HF_TOKEN", SECRET)
         for _ in range(2):
             shutil.rmtree(place / "run" / "checkpoints" / "step-00000012", ignore_errors=True)
             status, said = train(settings, place, sinks=kinds)
@@ -63,11 +60,7 @@ def tracked(
 
 
 def losses(run_dir: Path) -> dict[int, float]:
-    return {
-        record["step"]: record["loss"]
-        for record in read_json_lines(run_dir / "metrics.jsonl")
-        if record["kind"] == "train"
-    }
+    return {step["step"]: step["loss"] for step in RunHistory(run_dir).steps}
 
 
 def test_a_missing_package_is_one_sentence_before_anything_is_written(
