@@ -125,7 +125,7 @@ def _setting(path: str, place: Schema, required: bool) -> Setting:
         default = SECTION
     elif "default" in place:
         default = as_yaml(place["default"])
-    about = place.get("description") or " ".join(models[0]["description"].split())
+    about = " ".join((place.get("description") or models[0]["description"]).split())
     return Setting(
         path, in_words(place), None if required else default, ", ".join(_bounds(place)), about, bool(models)
     )

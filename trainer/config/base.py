@@ -30,7 +30,7 @@ AbsolutePath = Annotated[Path, AfterValidator(absolute_path)]
 class Config(BaseModel):
     """Frozen. An unknown key is an error that names the nearest key."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
     def with_derived(self, **values: Any) -> Self:
         """A copy with `values` that follow from other settings. They are not in `model_fields_set`, which

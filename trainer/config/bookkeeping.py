@@ -12,33 +12,28 @@ class CheckpointConfig(Config):
     `every_minutes` must be set.
     """
 
-    every_tokens: int | None = Field(default=None, ge=1, description="Tokens between checkpoints.")
-    every_minutes: float | None = Field(
-        default=None,
-        gt=0,
-        description="Minutes between checkpoints. With `every_tokens`, whichever comes first.",
-    )
-    keep_last: int = Field(default=3, ge=1, description="How many of the newest checkpoints stay on disk.")
-    keep_every_tokens: int | None = Field(
-        default=None,
-        ge=1,
-        description="Tokens between checkpoints that are saved and stay on disk for good, beyond the newest "
-        "ones. When not set, none.",
-    )
-    optimizer: Literal["all", "newest", "none"] = Field(
-        default="all",
-        description="Which of the checkpoints on disk keep the optimizer's state, about two thirds of their "
-        "size, which training needs to resume. `newest`: an older checkpoint loses it once a newer one is "
-        "complete, also one that is kept for good. `none`: as `newest` until training ends, and then no "
-        "checkpoint has it, so that the finished run cannot be trained further.",
-    )
+    every_tokens: int | None = Field(default=None, ge=1)
+    """Tokens between checkpoints."""
+    every_minutes: float | None = Field(default=None, gt=0)
+    """Minutes between checkpoints. With `every_tokens`, whichever comes first."""
+    keep_last: int = Field(default=3, ge=1)
+    """How many of the newest checkpoints stay on disk."""
+    keep_every_tokens: int | None = Field(default=None, ge=1)
+    """Tokens between checkpoints that are saved and stay on disk for good, beyond the newest ones. When not
+    set, none.
+    """
+    optimizer: Literal["all", "newest", "none"] = "all"
+    """Which of the checkpoints on disk keep the optimizer's state, about two thirds of their size, which
+    training needs to resume. `newest`: an older checkpoint loses it once a newer one is complete, also one
+    that is kept for good. `none`: as `newest` until training ends, and then no checkpoint has it, so that the
+    finished run cannot be trained further.
+    """
 
-    keep_branch_points: bool = Field(
-        default=True,
-        description="Whether the states stay on disk that other trainings are likely to go on from: where a "
-        "stage begins, and where the learning rate of `wsd` begins to fall. Each is one more checkpoint. "
-        "Only used where `optimizer` is `all`.",
-    )
+    keep_branch_points: bool = True
+    """Whether the states stay on disk that other trainings are likely to go on from: where a stage begins,
+    and where the learning rate of `wsd` begins to fall. Each is one more checkpoint. Only used where
+    `optimizer` is `all`.
+    """
 
     @property
     def keeps_branch_points(self) -> bool:
@@ -55,19 +50,15 @@ class CheckpointConfig(Config):
 class EvaluationConfig(Config):
     """When the loss on held-out text is measured. One more evaluation is made at the end."""
 
-    every_tokens: int = Field(ge=1, description="Tokens between evaluations on the held-out text.")
-    micro_batch_size: int = Field(
-        default=8,
-        ge=1,
-        description="Windows that are evaluated at a time: at most those of a micro-batch, which fit.",
-    )
-    max_tokens: int | None = Field(
-        default=None,
-        ge=1,
-        description="Held-out tokens that an evaluation during training reads at most: windows spread evenly "
-        "over each corpus, the same at every evaluation. Set it when evaluations take too much of the "
-        "time. When not set, all. The final evaluation and those of single checkpoints read all in any case.",
-    )
+    every_tokens: int = Field(ge=1)
+    """Tokens between evaluations on the held-out text."""
+    micro_batch_size: int = Field(default=8, ge=1)
+    """Windows that are evaluated at a time: at most those of a micro-batch, which fit."""
+    max_tokens: int | None = Field(default=None, ge=1)
+    """Held-out tokens that an evaluation during training reads at most: windows spread evenly over each
+    corpus, the same at every evaluation. Set it when evaluations take too much of the time. When not set,
+    all. The final evaluation and those of single checkpoints read all in any case.
+    """
 
 
 # Logits divided by less than this can overflow.
@@ -77,23 +68,18 @@ LOWEST_TEMPERATURE = 1e-6
 class SamplesConfig(Config):
     """Text that the model writes when a checkpoint is evaluated."""
 
-    prompts: list[str] = Field(
-        default=[], description="Texts that the model continues. An empty list writes none."
-    )
-    max_new_tokens: int = Field(default=64, ge=1, description="Tokens to write at most for each prompt.")
-    temperature: float = Field(
-        default=0.8,
-        ge=0,
-        description="Divides the logits before a token is drawn. Lower is more predictable; 0 always takes "
-        "the likeliest token.",
-    )
-    top_k: int = Field(default=40, ge=0, description="How many of the likeliest tokens can be drawn. 0: all.")
-    top_p: float = Field(
-        default=1.0,
-        gt=0,
-        le=1,
-        description="Only the likeliest tokens that together reach this probability (0 to 1) can be drawn.",
-    )
+    prompts: list[str] = Field(default=[])
+    """Texts that the model continues. An empty list writes none."""
+    max_new_tokens: int = Field(default=64, ge=1)
+    """Tokens to write at most for each prompt."""
+    temperature: float = Field(default=0.8, ge=0)
+    """Divides the logits before a token is drawn. Lower is more predictable; 0 always takes the likeliest
+    token.
+    """
+    top_k: int = Field(default=40, ge=0)
+    """How many of the likeliest tokens can be drawn. 0: all."""
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    """Only the likeliest tokens that together reach this probability (0 to 1) can be drawn."""
 
     @field_validator("temperature")
     @classmethod
@@ -106,22 +92,22 @@ class SamplesConfig(Config):
 class Bookkeeping(Config):
     """Checkpoints, evaluations, samples and metrics."""
 
-    checkpoint: CheckpointConfig = Field(description="When checkpoints are saved and which are kept.")
-    evaluation: EvaluationConfig = Field(description="When the loss on held-out text is measured.")
-    samples: SamplesConfig = Field(
-        default=SamplesConfig(), description="Text that the model writes at evaluations."
-    )
-    log_every_steps: int = Field(default=1, ge=1, description="Steps between lines of metrics.")
-    shared_states: Literal["exact", "rounded", "none"] = Field(
-        default="exact",
-        description="Which states of other trainings a training goes on from instead of computing them "
-        "again. `exact`: those that it would reach itself, on a CPU to the last bit, on a GPU up to "
-        "rounding. `rounded`: also those that were computed with another number of threads, processor, "
-        "micro-batch or split, whose last bits differ. `none`: every token is trained.",
-    )
-    sinks: list[Literal["mlflow", "trackio", "wandb"]] = Field(
-        default=[],
-        description="Trackers that metrics and settings are sent to as well: MLflow, trackio or Weights & "
-        "Biases. Each needs the extra of its name. docs/trainer.md says how each is configured. "
-        "metrics.jsonl and TensorBoard are always written.",
-    )
+    checkpoint: CheckpointConfig
+    """When checkpoints are saved and which are kept."""
+    evaluation: EvaluationConfig
+    """When the loss on held-out text is measured."""
+    samples: SamplesConfig = SamplesConfig()
+    """Text that the model writes at evaluations."""
+    log_every_steps: int = Field(default=1, ge=1)
+    """Steps between lines of metrics."""
+    shared_states: Literal["exact", "rounded", "none"] = "exact"
+    """Which states of other trainings a training goes on from instead of computing them again. `exact`: those
+    that it would reach itself, on a CPU to the last bit, on a GPU up to rounding. `rounded`: also those that
+    were computed with another number of threads, processor, micro-batch or split, whose last bits differ.
+    `none`: every token is trained.
+    """
+    sinks: list[Literal["mlflow", "trackio", "wandb"]] = Field(default=[])
+    """Trackers that metrics and settings are sent to as well: MLflow, trackio or Weights & Biases. Each needs
+    the extra of its name. docs/trainer.md says how each is configured. metrics.jsonl and TensorBoard are
+    always written.
+    """

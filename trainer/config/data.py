@@ -11,28 +11,24 @@ from trainer.config.tuning import ChatIds
 class CorpusShards(Config):
     """The token shards of one corpus."""
 
-    name: str = Field(min_length=1, description="Name of the corpus.")
-    weight: float = Field(gt=0, description="Share of the samples, relative to the other corpora.")
-    train: list[AbsolutePath] = Field(
-        min_length=1, description="Shards to train on, by prefix: the path without `.bin` and `.idx`."
-    )
-    validation: list[AbsolutePath] = Field(default=[], description="Shards of held-out text, by prefix.")
-    validation_bytes: int = Field(
-        default=0, ge=0, description="UTF-8 bytes of the held-out text. Needed with `validation`."
-    )
-    not_given_back: float = Field(
-        default=0,
-        ge=0,
-        le=1,
-        description="Share of the held-out text, in bytes, of documents that the tokenizer does not give "
-        "back: unknown words, lower case and the like. Bits per byte are measured only where it is 0.",
-    )
-    content: str | None = Field(
-        default=None,
-        min_length=1,
-        description="Hash or version of what the shards hold, from whoever made them. When not set, all "
-        "tokens are read and hashed at each start.",
-    )
+    name: str = Field(min_length=1)
+    """Name of the corpus."""
+    weight: float = Field(gt=0)
+    """Share of the samples, relative to the other corpora."""
+    train: list[AbsolutePath] = Field(min_length=1)
+    """Shards to train on, by prefix: the path without `.bin` and `.idx`."""
+    validation: list[AbsolutePath] = Field(default=[])
+    """Shards of held-out text, by prefix."""
+    validation_bytes: int = Field(default=0, ge=0)
+    """UTF-8 bytes of the held-out text. Needed with `validation`."""
+    not_given_back: float = Field(default=0, ge=0, le=1)
+    """Share of the held-out text, in bytes, of documents that the tokenizer does not give back: unknown
+    words, lower case and the like. Bits per byte are measured only where it is 0.
+    """
+    content: str | None = Field(default=None, min_length=1)
+    """Hash or version of what the shards hold, from whoever made them. When not set, all tokens are read and
+    hashed at each start.
+    """
 
     @model_validator(mode="after")
     def _prefixes_name_files(self) -> Self:
@@ -54,16 +50,20 @@ class CorpusShards(Config):
 class DataConfig(Config):
     """The tokenizer, and the corpora encoded with it."""
 
-    tokenizer: AbsolutePath = Field(description="Directory with tokenizer.json and tokenizer_config.json.")
-    tokenizer_sha256: str = Field(description="Identity of the tokenizer: the SHA-256 of its tokenizer.json.")
-    vocab_size: int = Field(ge=1, description="Entries of the vocabulary.")
-    bot_id: int = Field(ge=0, description="Id of the token at the beginning of every document.")
-    eot_id: int = Field(ge=0, description="Id of the token at the end of every document.")
-    chat: ChatIds | None = Field(
-        default=None,
-        description="Ids of the tokenizer's control tokens. Needed for `objective: sft` and `dpo`.",
-    )
-    corpora: list[CorpusShards] = Field(min_length=1, description="The corpora to train on.")
+    tokenizer: AbsolutePath
+    """Directory with tokenizer.json and tokenizer_config.json."""
+    tokenizer_sha256: str
+    """Identity of the tokenizer: the SHA-256 of its tokenizer.json."""
+    vocab_size: int = Field(ge=1)
+    """Entries of the vocabulary."""
+    bot_id: int = Field(ge=0)
+    """Id of the token at the beginning of every document."""
+    eot_id: int = Field(ge=0)
+    """Id of the token at the end of every document."""
+    chat: ChatIds | None = None
+    """Ids of the tokenizer's control tokens. Needed for `objective: sft` and `dpo`."""
+    corpora: list[CorpusShards] = Field(min_length=1)
+    """The corpora to train on."""
 
     @model_validator(mode="after")
     def _names_are_unique_and_ids_valid(self) -> Self:

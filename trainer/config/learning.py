@@ -19,11 +19,10 @@ class SpikesConfig(Config):
     the 128 steps before.
     """
 
-    action: Literal["log", "skip"] = Field(
-        default="log",
-        description="`log`: the spike is recorded. `skip`: the step's update is left out as well; its "
-        "tokens count as seen and the schedule continues.",
-    )
+    action: Literal["log", "skip"] = "log"
+    """`log`: the spike is recorded. `skip`: the step's update is left out as well; its tokens count as seen
+    and the schedule continues.
+    """
 
 
 class AveragingConfig(Config):
@@ -33,24 +32,17 @@ class AveragingConfig(Config):
     training ends, without training. With both, it is the mean of the averaged weights.
     """
 
-    half_life_tokens: int | None = Field(
-        default=None,
-        ge=1,
-        description="Tokens after which weights count half in the moving average. When not set, none.",
-    )
-    checkpoints: int | None = Field(
-        default=None,
-        ge=2,
-        description="How many of the last checkpoints the final model is the mean of. They stay on disk, "
-        "those beyond `checkpoint.keep_last` without the optimizer's state. A change trains nothing again "
-        "while they are there. When not set, the final model is the last checkpoint.",
-    )
-    every_tokens: int | None = Field(
-        default=None,
-        ge=1,
-        description="Tokens between the checkpoints of the mean, which are saved beside those that "
-        "`checkpoint` asks for. When not set, `checkpoint.every_tokens`.",
-    )
+    half_life_tokens: int | None = Field(default=None, ge=1)
+    """Tokens after which weights count half in the moving average. When not set, none."""
+    checkpoints: int | None = Field(default=None, ge=2)
+    """How many of the last checkpoints the final model is the mean of. They stay on disk, those beyond
+    `checkpoint.keep_last` without the optimizer's state. A change trains nothing again while they are there.
+    When not set, the final model is the last checkpoint.
+    """
+    every_tokens: int | None = Field(default=None, ge=1)
+    """Tokens between the checkpoints of the mean, which are saved beside those that `checkpoint` asks for.
+    When not set, `checkpoint.every_tokens`.
+    """
 
     @model_validator(mode="after")
     def _averages_something(self) -> Self:
@@ -64,50 +56,37 @@ class AveragingConfig(Config):
 class Learning(Config):
     """First weights, loss, updates and the stages of a run."""
 
-    pretrained: PretrainedConfig | None = Field(
-        default=None, description="Weights to start from. When not set, `init` decides."
-    )
-    init: InitConfig = Field(
-        default=InitConfig(), description="The first weights of a model trained from scratch."
-    )
-    dropout: float = Field(
-        default=0.0,
-        ge=0,
-        lt=1,
-        description="Share (0 to 1) of numbers set to zero in the embedding and in what each block adds. "
-        "Helps where text is repeated often.",
-    )
-    z_loss: float = Field(
-        default=0.0,
-        ge=0,
-        description="Weight of log(Z)^2 in the loss (PaLM, section 5), against drifting logits; 1e-4 when "
-        "it is used. 0 turns it off.",
-    )
-    optimizer: OptimizerConfig = Field(
-        default=OptimizerConfig(), validate_default=True, description="How gradients become updates."
-    )
-    schedule: ScheduleConfig = Field(
-        default=ScheduleConfig(), validate_default=True, description="The course of the learning rate."
-    )
-    stages: list[StageConfig] = Field(
-        default=[],
-        description="Stages that divide the run and may differ in data, window, batch and learning rate, in "
-        "order. All have the same number of tokens per micro-batch. An empty list is one stage.",
-    )
-    control: Literal["duplicates", "shuffled"] | None = Field(
-        default=None,
-        description="Spoils what the run reads, to make a negative control that must lose against the same "
-        "run without it. `duplicates`: the second half of what a corpus gives repeats the first half, "
-        "and at most half of each corpus is read. `shuffled`: the tokens of each window are in random order.",
-    )
-    spikes: SpikesConfig = Field(
-        default=SpikesConfig(), description="What happens when loss or gradients jump."
-    )
-    averaging: AveragingConfig | None = Field(
-        default=None,
-        description="An average of the weights, which is then evaluated, sampled from and exported. When "
-        "not set, the trained weights themselves.",
-    )
+    pretrained: PretrainedConfig | None = None
+    """Weights to start from. When not set, `init` decides."""
+    init: InitConfig = InitConfig()
+    """The first weights of a model trained from scratch."""
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Share (0 to 1) of numbers set to zero in the embedding and in what each block adds. Helps where text is
+    repeated often.
+    """
+    z_loss: float = Field(default=0.0, ge=0)
+    """Weight of log(Z)^2 in the loss (PaLM, section 5), against drifting logits; 1e-4 when it is used. 0
+    turns it off.
+    """
+    optimizer: OptimizerConfig = Field(default=OptimizerConfig(), validate_default=True)
+    """How gradients become updates."""
+    schedule: ScheduleConfig = Field(default=ScheduleConfig(), validate_default=True)
+    """The course of the learning rate."""
+    stages: list[StageConfig] = Field(default=[])
+    """Stages that divide the run and may differ in data, window, batch and learning rate, in order. All have
+    the same number of tokens per micro-batch. An empty list is one stage.
+    """
+    control: Literal["duplicates", "shuffled"] | None = None
+    """Spoils what the run reads, to make a negative control that must lose against the same run without it.
+    `duplicates`: the second half of what a corpus gives repeats the first half, and at most half of each
+    corpus is read. `shuffled`: the tokens of each window are in random order.
+    """
+    spikes: SpikesConfig = SpikesConfig()
+    """What happens when loss or gradients jump."""
+    averaging: AveragingConfig | None = None
+    """An average of the weights, which is then evaluated, sampled from and exported. When not set, the
+    trained weights themselves.
+    """
 
     @property
     def moving_average(self) -> int | None:

@@ -11,37 +11,26 @@ from trainer.config.base import Config
 class ScheduleConfig(Config):
     """The course of the learning rate over the run: a linear warmup, then the schedule."""
 
-    kind: Literal["cosine", "linear", "constant", "wsd"] = Field(
-        default="wsd",
-        description="How the learning rate falls after the warmup. `cosine`, `linear`: to the end of the "
-        "run. `constant`: not at all. `wsd` (warmup, stable, decay): flat, then over the last "
-        "`decay_fraction` of the run as `decay` says.",
-    )
-    warmup_tokens: int = Field(
-        default_factory=int,
-        ge=0,
-        description="Tokens over which the learning rate rises in a line from 0 to its peak. When not set, "
-        "those of 2 / (1 - the second of `betas`) steps, 40 as a rule, but at most a tenth of `max_tokens`; "
-        "in the schedule of a stage, 0.",
-    )
+    kind: Literal["cosine", "linear", "constant", "wsd"] = "wsd"
+    """How the learning rate falls after the warmup. `cosine`, `linear`: to the end of the run. `constant`:
+    not at all. `wsd` (warmup, stable, decay): flat, then over the last `decay_fraction` of the run as `decay`
+    says.
+    """
+    warmup_tokens: int = Field(default_factory=int, ge=0)
+    """Tokens over which the learning rate rises in a line from 0 to its peak. When not set, those of 2 / (1 -
+    the second of `betas`) steps, 40 as a rule, but at most a tenth of `max_tokens`; in the schedule of a
+    stage, 0.
+    """
     min_lr_ratio: float = Field(
-        default_factory=lambda settings: 0.0 if settings["kind"] == "wsd" else 0.1,
-        ge=0,
-        le=1,
-        description="Lowest learning rate after the warmup, as a share (0 to 1) of the peak, and that "
-        "of the last step, which with 0 changes nothing. When not set, 0 with `wsd` and 0.1 with any other "
-        "kind.",
+        default_factory=lambda settings: 0.0 if settings["kind"] == "wsd" else 0.1, ge=0, le=1
     )
-    decay_fraction: float = Field(
-        default=0.6,
-        gt=0,
-        le=1,
-        description="Share (0 to 1) of the run over which the learning rate falls. Only used with `wsd`.",
-    )
-    decay: Literal["linear", "sqrt"] = Field(
-        default="linear",
-        description="Shape of the fall: a line, or 1 - sqrt (Hägele et al. 2024). Only used with `wsd`.",
-    )
+    """Lowest learning rate after the warmup, as a share (0 to 1) of the peak, and that of the last step,
+    which with 0 changes nothing. When not set, 0 with `wsd` and 0.1 with any other kind.
+    """
+    decay_fraction: float = Field(default=0.6, gt=0, le=1)
+    """Share (0 to 1) of the run over which the learning rate falls. Only used with `wsd`."""
+    decay: Literal["linear", "sqrt"] = "linear"
+    """Shape of the fall: a line, or 1 - sqrt (Hägele et al. 2024). Only used with `wsd`."""
 
     def check(self, tokens: int, where: str = "") -> None:
         """Raises ValueError when warmup and decay do not fit into `tokens`; `where` begins the message."""

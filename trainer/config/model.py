@@ -34,27 +34,25 @@ Positive = Annotated[float, Field(ge=1 / LARGEST, le=LARGEST)]
 class LinearScaling(Config):
     """Divides every position by `factor` (Chen et al. 2023)."""
 
-    rope_type: Literal["linear"] = Field(description="Selects this method.")
-    factor: Stretch = Field(description="How many times longer the context gets.")
+    rope_type: Literal["linear"]
+    """Selects this method."""
+    factor: Stretch
+    """How many times longer the context gets."""
 
 
 class Llama3Scaling(Config):
     """Divides low frequencies by `factor` and keeps high ones, with a ramp between (Llama 3.1)."""
 
-    rope_type: Literal["llama3"] = Field(description="Selects this method.")
-    factor: Stretch = Field(description="What low frequencies are divided by. 8 in Llama 3.1.")
-    original_max_position_embeddings: int = Field(
-        ge=1, lt=2**63, description="Tokens of context that the model had before."
-    )
-    low_freq_factor: float = Field(
-        default=1.0,
-        gt=0,
-        le=1e6,
-        description="Frequencies with fewer turns over the original context count as low.",
-    )
-    high_freq_factor: float = Field(
-        default=4.0, gt=0, le=1e6, description="Frequencies with more turns over it count as high."
-    )
+    rope_type: Literal["llama3"]
+    """Selects this method."""
+    factor: Stretch
+    """What low frequencies are divided by. 8 in Llama 3.1."""
+    original_max_position_embeddings: int = Field(ge=1, lt=2**63)
+    """Tokens of context that the model had before."""
+    low_freq_factor: float = Field(default=1.0, gt=0, le=1e6)
+    """Frequencies with fewer turns over the original context count as low."""
+    high_freq_factor: float = Field(default=4.0, gt=0, le=1e6)
+    """Frequencies with more turns over it count as high."""
 
     @model_validator(mode="after")
     def _low_is_below_high(self) -> Self:
@@ -69,26 +67,21 @@ class Llama3Scaling(Config):
 class YarnScaling(Config):
     """Stretches low frequencies only and sharpens attention: YaRN (Peng et al. 2023, arXiv 2309.00071)."""
 
-    rope_type: Literal["yarn"] = Field(description="Selects this method.")
-    factor: Stretch = Field(description="How many times longer the context gets.")
-    original_max_position_embeddings: int = Field(
-        ge=1, lt=2**63, description="Tokens of context that the model had before."
-    )
-    beta_fast: Positive = Field(
-        32.0,
-        description="Frequencies with more turns than this over the original context stay as they are. 32 "
-        "in the paper.",
-    )
-    beta_slow: Positive = Field(
-        1.0,
-        description="Frequencies with fewer turns than this over the original context are divided by "
-        "`factor`. 1 in the paper.",
-    )
-    attention_factor: Positive | None = Field(
-        None,
-        description="What the rotated queries and keys are multiplied by. When not set, 0.1 ln(factor) + 1, "
-        "as in the paper.",
-    )
+    rope_type: Literal["yarn"]
+    """Selects this method."""
+    factor: Stretch
+    """How many times longer the context gets."""
+    original_max_position_embeddings: int = Field(ge=1, lt=2**63)
+    """Tokens of context that the model had before."""
+    beta_fast: Positive = 32.0
+    """Frequencies with more turns than this over the original context stay as they are. 32 in the paper."""
+    beta_slow: Positive = 1.0
+    """Frequencies with fewer turns than this over the original context are divided by `factor`. 1 in the
+    paper.
+    """
+    attention_factor: Positive | None = None
+    """What the rotated queries and keys are multiplied by. When not set, 0.1 ln(factor) + 1, as in the paper.
+    """
 
 
 RopeScaling = Annotated[LinearScaling | Llama3Scaling | YarnScaling, Field(discriminator="rope_type")]
@@ -99,57 +92,39 @@ class ModelConfig(Config):
     tokenizer.
     """
 
-    n_layers: int = Field(ge=1, description="Number of transformer blocks.")
-    d_model: int = Field(
-        ge=1,
-        description="Width of the model: numbers per token. A multiple of `n_heads`, unless `head_dim` "
-        "is set.",
-    )
-    n_heads: int = Field(ge=1, description="Attention heads per block.")
-    n_kv_heads: int = Field(
-        ge=1,
-        description="Key and value heads per block; must divide `n_heads`. Fewer than `n_heads` is "
-        "grouped-query attention, which makes generation cheaper.",
-    )
-    d_ff: int = Field(
-        ge=1, description="Width inside the feed-forward layers, usually about 8/3 of `d_model`."
-    )
-    head_dim: int = Field(
-        default_factory=lambda shape: shape["d_model"] // shape["n_heads"],
-        ge=2,
-        description="Numbers per attention head, an even number. When not set, `d_model` / `n_heads`.",
-    )
-    rope_theta: float = Field(
-        default=10000.0,
-        gt=1,
-        le=1e12,
-        description="Base of the rotary position embeddings. Larger for long contexts: 500,000 in Llama 3.",
-    )
-    rope_scaling: RopeScaling | None = Field(
-        default=None,
-        description="How the rotary embeddings are stretched to contexts longer than those of an earlier "
-        "training. When not set, not at all.",
-    )
-    norm_eps: float = Field(
-        default=1e-5, gt=0, description="Added to the mean square in RMSNorm against division by zero."
-    )
-    tie_embeddings: bool = Field(
-        default=False,
-        description="Whether the output layer shares the weights of the embedding. Saves parameters in "
-        "small models.",
-    )
-    qk_norm: bool = Field(
-        default=True,
-        description="Whether queries and keys are normalised in each head (Qwen3), which keeps training "
-        "stable at high learning rates. The weights of a Llama have no such norms: set it to false to start "
-        "from them.",
-    )
-    attention_sinks: bool = Field(
-        default=False,
-        description="Whether each head has a learned logit that takes part in its softmax and is then "
-        "dropped, so that a head can attend to nothing (gpt-oss). `transformers` and llama.cpp have no such "
-        "dense model: only `python -m trainer` reads it, its export too. Excludes `attention: flash`.",
-    )
+    n_layers: int = Field(ge=1)
+    """Number of transformer blocks."""
+    d_model: int = Field(ge=1)
+    """Width of the model: numbers per token. A multiple of `n_heads`, unless `head_dim` is set."""
+    n_heads: int = Field(ge=1)
+    """Attention heads per block."""
+    n_kv_heads: int = Field(ge=1)
+    """Key and value heads per block; must divide `n_heads`. Fewer than `n_heads` is grouped-query attention,
+    which makes generation cheaper.
+    """
+    d_ff: int = Field(ge=1)
+    """Width inside the feed-forward layers, usually about 8/3 of `d_model`."""
+    head_dim: int = Field(default_factory=lambda shape: shape["d_model"] // shape["n_heads"], ge=2)
+    """Numbers per attention head, an even number. When not set, `d_model` / `n_heads`."""
+    rope_theta: float = Field(default=10000.0, gt=1, le=1e12)
+    """Base of the rotary position embeddings. Larger for long contexts: 500,000 in Llama 3."""
+    rope_scaling: RopeScaling | None = None
+    """How the rotary embeddings are stretched to contexts longer than those of an earlier training. When not
+    set, not at all.
+    """
+    norm_eps: float = Field(default=1e-5, gt=0)
+    """Added to the mean square in RMSNorm against division by zero."""
+    tie_embeddings: bool = False
+    """Whether the output layer shares the weights of the embedding. Saves parameters in small models."""
+    qk_norm: bool = True
+    """Whether queries and keys are normalised in each head (Qwen3), which keeps training stable at high
+    learning rates. The weights of a Llama have no such norms: set it to false to start from them.
+    """
+    attention_sinks: bool = False
+    """Whether each head has a learned logit that takes part in its softmax and is then dropped, so that a
+    head can attend to nothing (gpt-oss). `transformers` and llama.cpp have no such dense model: only `python
+    -m trainer` reads it, its export too. Excludes `attention: flash`.
+    """
 
     @model_validator(mode="before")
     @classmethod
@@ -211,15 +186,12 @@ class ModelConfig(Config):
 class InitConfig(Config):
     """The first weights of a model that is trained from scratch."""
 
-    std: float = Field(
-        default=0.02,
-        gt=0,
-        description="Standard deviation of the normal distribution, with mean 0, that matrices and "
-        "embeddings are drawn from.",
-    )
-    zero_output: bool = Field(
-        default=True, description="Whether each block starts as the identity, with o_proj and down_proj zero."
-    )
+    std: float = Field(default=0.02, gt=0)
+    """Standard deviation of the normal distribution, with mean 0, that matrices and embeddings are drawn
+    from.
+    """
+    zero_output: bool = True
+    """Whether each block starts as the identity, with o_proj and down_proj zero."""
 
 
 class PretrainedConfig(Config):
@@ -227,15 +199,12 @@ class PretrainedConfig(Config):
     safetensors are read.
     """
 
-    path: Path | None = Field(
-        default=None,
-        description="Directory that holds the weights. In a recipe, a relative path starts at the "
-        "recipe's directory.",
-    )
-    repo: str | None = Field(
-        default=None, description="Name of the model on the Hugging Face hub, as `owner/name`."
-    )
-    revision: str | None = Field(default=None, description="Branch, tag or commit of `repo`. Needed with it.")
+    path: Path | None = None
+    """Directory that holds the weights. In a recipe, a relative path starts at the recipe's directory."""
+    repo: str | None = None
+    """Name of the model on the Hugging Face hub, as `owner/name`."""
+    revision: str | None = None
+    """Branch, tag or commit of `repo`. Needed with it."""
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:

@@ -23,19 +23,14 @@ EXPONENTIAL = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
 class ParameterGroup(Config):
     """Other settings for the parameters whose names match a pattern."""
 
-    pattern: str = Field(
-        min_length=1,
-        description="Parameter names, with `*`, `?` and `[...]` as wildcards. A parameter belongs to the "
-        "first group that it matches.",
-    )
-    lr_multiplier: float = Field(
-        default=1.0, ge=0, description="Factor on the learning rate. 0 freezes the parameters."
-    )
-    weight_decay: float | None = Field(
-        default=None,
-        ge=0,
-        description="Weight decay of these parameters. When not set, the optimizer's rule.",
-    )
+    pattern: str = Field(min_length=1)
+    """Parameter names, with `*`, `?` and `[...]` as wildcards. A parameter belongs to the first group that it
+    matches.
+    """
+    lr_multiplier: float = Field(default=1.0, ge=0)
+    """Factor on the learning rate. 0 freezes the parameters."""
+    weight_decay: float | None = Field(default=None, ge=0)
+    """Weight decay of these parameters. When not set, the optimizer's rule."""
 
 
 # The defaults of Muon suit each other: embeddings and head learn faster than the rest of AdamW's parameters.
@@ -46,78 +41,58 @@ HEAD = ParameterGroup(pattern="lm_head*", lr_multiplier=1.5)
 class OptimizerConfig(Config):
     """How gradients become updates of the weights."""
 
-    kind: OptimizerKind = Field(
-        default="muon",
-        description="The optimizer. `muon`: Muon (Jordan et al. 2024) for the matrices inside blocks and "
-        "AdamW for the rest. `adafactor` (Shazeer and Stern 2018), `lion` (Chen et al. 2023) and "
-        "`adamw_8bit`, whose moments have 8 bits and which needs torchao, take less memory than AdamW. "
-        "`sophia`: Sophia-G (Liu et al. 2023), which divides by an estimate of the curvature. `python`: the "
-        "class that `python` names. docs/trainer.md compares them.",
-    )
-    lr: float = Field(
-        default_factory=lambda settings: USUAL_LR.get(settings["kind"], 3e-3),
-        gt=0,
-        description="Peak learning rate, reached after the warmup. With `muon`, that of AdamW. When not set, "
-        "0.002 with `muon`, 0.001 with `lion`, `sophia` and `python`, and 0.003 with any other kind; start "
-        "lower from existing weights.",
-    )
-    groups: list[ParameterGroup] = Field(
-        default_factory=list,
-        description="Parameters with another learning rate or weight decay, by name. A parameter belongs to "
-        "the first group that it matches. When not set, none; with `muon`, unless the model has "
-        "`tie_embeddings`, 25 times the rate for the embedding and 1.5 times for the head.",
-    )
+    kind: OptimizerKind = "muon"
+    """The optimizer. `muon`: Muon (Jordan et al. 2024) for the matrices inside blocks and AdamW for the rest.
+    `adafactor` (Shazeer and Stern 2018), `lion` (Chen et al. 2023) and `adamw_8bit`, whose moments have 8
+    bits and which needs torchao, take less memory than AdamW. `sophia`: Sophia-G (Liu et al. 2023), which
+    divides by an estimate of the curvature. `python`: the class that `python` names. docs/trainer.md compares
+    them.
+    """
+    lr: float = Field(default_factory=lambda settings: USUAL_LR.get(settings["kind"], 3e-3), gt=0)
+    """Peak learning rate, reached after the warmup. With `muon`, that of AdamW. When not set, 0.002 with
+    `muon`, 0.001 with `lion`, `sophia` and `python`, and 0.003 with any other kind; start lower from existing
+    weights.
+    """
+    groups: list[ParameterGroup] = Field(default_factory=list)
+    """Parameters with another learning rate or weight decay, by name. A parameter belongs to the first group
+    that it matches. When not set, none; with `muon`, unless the model has `tie_embeddings`, 25 times the rate
+    for the embedding and 1.5 times for the head.
+    """
     betas: tuple[DecayRate, DecayRate] = Field(
-        default_factory=lambda settings: USUAL_BETAS.get(settings["kind"], (0.9, 0.95)),
-        description="Decay rates (0 to 1) of two moving averages: of the gradient, and of its square (with "
-        "`sophia`, of the curvature). `lion` has one average and mixes it with the gradient by the first "
-        "rate for an update. When not set, 0.9 and 0.99 with `lion`, 0.965 and 0.99 with `sophia`, and 0.9 "
-        "and 0.95 with any other kind. Not used with `adafactor` and `python`.",
+        default_factory=lambda settings: USUAL_BETAS.get(settings["kind"], (0.9, 0.95))
     )
-    eps: float = Field(
-        default=1e-8,
-        gt=0,
-        description="Added to the denominator of the update in AdamW against division by zero.",
-    )
-    weight_decay: float = Field(
-        default_factory=lambda settings: USUAL_DECAY.get(settings["kind"], 0.1),
-        ge=0,
-        description="Decoupled weight decay: each step takes away this share of a weight, times the "
-        "learning rate. Applies to matrices, not to norms and embeddings, unless a group sets it. When not "
-        "set, 0 with `muon` and `python`, 0.3 with `lion`, whose learning rate is a third of AdamW's, and "
-        "0.1 with any other kind.",
-    )
-    max_grad_norm: float | None = Field(
-        default=1.0,
-        gt=0,
-        description="Largest norm of the gradient over all parameters; larger gradients are scaled down to "
-        "it. Null turns clipping off.",
-    )
-    muon_lr: float = Field(
-        default=0.01,
-        gt=0,
-        description="Peak learning rate of Muon, for the matrices inside blocks. Only used with `muon`.",
-    )
-    sophia_rho: float = Field(
-        default=0.04,
-        gt=0,
-        description="Clipping of Sophia: a weight moves by the full learning rate where the average gradient "
-        "exceeds `sophia_rho` times the curvature. Lower clips more. Only used with `sophia`.",
-    )
-    python: str | None = Field(
-        default=None,
-        description="For kind `python`: a subclass of torch.optim.Optimizer, as `package.module:Class`, in a "
-        "package that is installed in .venv or in a directory in PYTHONPATH. It gets parameter groups with "
-        "`lr` and `weight_decay`.",
-    )
-    version: str | None = Field(
-        default=None,
-        description="For kind `python`: change it when the code of the class changes, which itself is not "
-        "looked at, so that the run is another one.",
-    )
-    params: dict[str, JsonValue] = Field(
-        default={}, description="For kind `python`: other arguments of the class, by name."
-    )
+    """Decay rates (0 to 1) of two moving averages: of the gradient, and of its square (with `sophia`, of the
+    curvature). `lion` has one average and mixes it with the gradient by the first rate for an update. When
+    not set, 0.9 and 0.99 with `lion`, 0.965 and 0.99 with `sophia`, and 0.9 and 0.95 with any other kind. Not
+    used with `adafactor` and `python`.
+    """
+    eps: float = Field(default=1e-8, gt=0)
+    """Added to the denominator of the update in AdamW against division by zero."""
+    weight_decay: float = Field(default_factory=lambda settings: USUAL_DECAY.get(settings["kind"], 0.1), ge=0)
+    """Decoupled weight decay: each step takes away this share of a weight, times the learning rate. Applies
+    to matrices, not to norms and embeddings, unless a group sets it. When not set, 0 with `muon` and
+    `python`, 0.3 with `lion`, whose learning rate is a third of AdamW's, and 0.1 with any other kind.
+    """
+    max_grad_norm: float | None = Field(default=1.0, gt=0)
+    """Largest norm of the gradient over all parameters; larger gradients are scaled down to it. Null turns
+    clipping off.
+    """
+    muon_lr: float = Field(default=0.01, gt=0)
+    """Peak learning rate of Muon, for the matrices inside blocks. Only used with `muon`."""
+    sophia_rho: float = Field(default=0.04, gt=0)
+    """Clipping of Sophia: a weight moves by the full learning rate where the average gradient exceeds
+    `sophia_rho` times the curvature. Lower clips more. Only used with `sophia`.
+    """
+    python: str | None = None
+    """For kind `python`: a subclass of torch.optim.Optimizer, as `package.module:Class`, in a package that is
+    installed in .venv or in a directory in PYTHONPATH. It gets parameter groups with `lr` and `weight_decay`.
+    """
+    version: str | None = None
+    """For kind `python`: change it when the code of the class changes, which itself is not looked at, so that
+    the run is another one.
+    """
+    params: dict[str, JsonValue] = Field(default={})
+    """For kind `python`: other arguments of the class, by name."""
 
     @field_validator("params", mode="before")
     @classmethod

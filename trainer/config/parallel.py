@@ -18,36 +18,24 @@ class ParallelConfig(Config):
     are as many copies as that leaves processes for, and each reads other samples.
     """
 
-    dp_shard: int = Field(
-        default=1,
-        ge=1,
-        description="Processes among which the weights, gradients and optimizer state of a copy are "
-        "sharded; each reads samples of its own (FSDP, with several copies HSDP). Raise it when the model "
-        "does not fit into one GPU.",
-    )
-    tp: int = Field(
-        default=1,
-        ge=1,
-        description="Processes that split each matrix, and the sequence between matrices, for the same "
-        "samples (tensor parallelism). Must divide `n_heads`, `n_kv_heads`, `d_ff` and `seq_len`. Needs "
-        "fast links.",
-    )
-    pp: int = Field(
-        default=1,
-        ge=1,
-        description="Processes that each hold some of the blocks; micro-batches go from one to the next "
-        "(pipeline parallelism, 1F1B).",
-    )
-    reshard_after_forward: bool = Field(
-        default=True,
-        description="Whether weights gathered for a block's forward pass are freed after it and gathered "
-        "again for its backward pass: less memory, more traffic. Only matters with `dp_shard`.",
-    )
-    timeout_seconds: int = Field(
-        default=600,
-        ge=1,
-        description="Seconds that a process waits for another before it takes it for dead and ends.",
-    )
+    dp_shard: int = Field(default=1, ge=1)
+    """Processes among which the weights, gradients and optimizer state of a copy are sharded; each reads
+    samples of its own (FSDP, with several copies HSDP). Raise it when the model does not fit into one GPU.
+    """
+    tp: int = Field(default=1, ge=1)
+    """Processes that split each matrix, and the sequence between matrices, for the same samples (tensor
+    parallelism). Must divide `n_heads`, `n_kv_heads`, `d_ff` and `seq_len`. Needs fast links.
+    """
+    pp: int = Field(default=1, ge=1)
+    """Processes that each hold some of the blocks; micro-batches go from one to the next (pipeline
+    parallelism, 1F1B).
+    """
+    reshard_after_forward: bool = True
+    """Whether weights gathered for a block's forward pass are freed after it and gathered again for its
+    backward pass: less memory, more traffic. Only matters with `dp_shard`.
+    """
+    timeout_seconds: int = Field(default=600, ge=1)
+    """Seconds that a process waits for another before it takes it for dead and ends."""
 
     @property
     def splits_model(self) -> bool:

@@ -20,23 +20,22 @@ from trainer.system.errors import TrainerError
 class RunConfig(Config):
     """One run of the trainer."""
 
-    run_dir: AbsolutePath = Field(description="Directory of the run's checkpoints, metrics and plots.")
-    data: DataConfig = Field(description="What the run learns from.")
-    training: TrainingConfig = Field(description="The model and how it is trained.")
-    name: str = Field(
-        default="", description="What people call the run; when empty, what its directory is called."
-    )
-    project: str | None = Field(
-        default=None, description="Project or experiment under which trackers list the run."
-    )
-    runs: AbsolutePath | None = Field(
-        default=None,
-        description="Directory with the directories of runs whose states this run may go on from "
-        "(training.shared_states). When not set, there are none.",
-    )
-    lineage: dict[str, Any] = Field(
-        default={}, description="Copied into each checkpoint and not interpreted."
-    )
+    run_dir: AbsolutePath
+    """Directory of the run's checkpoints, metrics and plots."""
+    data: DataConfig
+    """What the run learns from."""
+    training: TrainingConfig
+    """The model and how it is trained."""
+    name: str = ""
+    """What people call the run; when empty, what its directory is called."""
+    project: str | None = None
+    """Project or experiment under which trackers list the run."""
+    runs: AbsolutePath | None = None
+    """Directory with the directories of runs whose states this run may go on from (training.shared_states).
+    When not set, there are none.
+    """
+    lineage: dict[str, Any] = Field(default={})
+    """Copied into each checkpoint and not interpreted."""
 
     @property
     def adapted_tokens(self) -> tuple[int, ...]:

@@ -16,35 +16,24 @@ class StageConfig(Config):
     leave out both. Other settings that are left out are those of the run.
     """
 
-    name: str = Field(min_length=1, description="Name of the stage in reports and plots.")
-    share: float | None = Field(
-        default=None, gt=0, le=1, description="Length of the stage as a share (0 to 1) of `max_tokens`."
-    )
-    until_tokens: int | None = Field(
-        default=None,
-        ge=1,
-        description="Tokens of the run, from its beginning, at which the stage ends; instead of `share`.",
-    )
-    seq_len: int | None = Field(
-        default=None,
-        ge=2,
-        description="Tokens per window in this stage. Must divide the run's, which is the longest.",
-    )
-    global_batch_tokens: int | None = Field(default=None, ge=1, description="Tokens per step in this stage.")
-    weights: dict[str, float] | None = Field(
-        default=None,
-        min_length=1,
-        description="The corpora that the stage reads, by name, each with its weight relative to the "
-        "others. When not set, all corpora as in the run.",
-    )
-    lr_multiplier: float = Field(
-        default=1.0, ge=0, description="Factor on the learning rate of the schedule in this stage."
-    )
-    schedule: ScheduleConfig | None = Field(
-        default=None,
-        description="Schedule of the learning rate over this stage's tokens. When not set, the run's "
-        "schedule continues.",
-    )
+    name: str = Field(min_length=1)
+    """Name of the stage in reports and plots."""
+    share: float | None = Field(default=None, gt=0, le=1)
+    """Length of the stage as a share (0 to 1) of `max_tokens`."""
+    until_tokens: int | None = Field(default=None, ge=1)
+    """Tokens of the run, from its beginning, at which the stage ends; instead of `share`."""
+    seq_len: int | None = Field(default=None, ge=2)
+    """Tokens per window in this stage. Must divide the run's, which is the longest."""
+    global_batch_tokens: int | None = Field(default=None, ge=1)
+    """Tokens per step in this stage."""
+    weights: dict[str, float] | None = Field(default=None, min_length=1)
+    """The corpora that the stage reads, by name, each with its weight relative to the others. When not set,
+    all corpora as in the run.
+    """
+    lr_multiplier: float = Field(default=1.0, ge=0)
+    """Factor on the learning rate of the schedule in this stage."""
+    schedule: ScheduleConfig | None = None
+    """Schedule of the learning rate over this stage's tokens. When not set, the run's schedule continues."""
 
     @field_validator("weights")
     @classmethod

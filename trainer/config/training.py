@@ -38,16 +38,11 @@ class TrainingConfig(Bookkeeping, Learning, Rows, Numerics, Tuning, Sizes):
     follow from them.
     """
 
-    threads: int | None = Field(
-        default=None,
-        ge=1,
-        le=1024,
-        description="CPU threads of each process. When not set, the physical cores divided by the processes "
-        "of this machine.",
-    )
-    parallel: ParallelConfig = Field(
-        default=ParallelConfig(), description="How several processes share the work."
-    )
+    threads: int | None = Field(default=None, ge=1, le=1024)
+    """CPU threads of each process. When not set, the physical cores divided by the processes of this machine.
+    """
+    parallel: ParallelConfig = ParallelConfig()
+    """How several processes share the work."""
 
     @model_validator(mode="before")
     @classmethod

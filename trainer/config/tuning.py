@@ -14,11 +14,16 @@ ROWS = {"packing": "best_fit", "document_masking": True}
 class ChatIds(Config):
     """The control tokens of conversations: `[USER]` begins a message of the user, and so on."""
 
-    system: int = Field(ge=0, description="Id of `[SYSTEM]`.")
-    user: int = Field(ge=0, description="Id of `[USER]`.")
-    assistant: int = Field(ge=0, description="Id of `[ASSISTANT]`.")
-    tool: int = Field(ge=0, description="Id of `[TOOL]`.")
-    end: int = Field(ge=0, description="Id of `[END]`, which ends every message.")
+    system: int = Field(ge=0)
+    """Id of `[SYSTEM]`."""
+    user: int = Field(ge=0)
+    """Id of `[USER]`."""
+    assistant: int = Field(ge=0)
+    """Id of `[ASSISTANT]`."""
+    tool: int = Field(ge=0)
+    """Id of `[TOOL]`."""
+    end: int = Field(ge=0)
+    """Id of `[END]`, which ends every message."""
 
     @property
     def ids(self) -> tuple[int, ...]:
@@ -31,18 +36,12 @@ class DpoConfig(Config):
     the model that the run started from does. And beside it, the loss of the chosen answer.
     """
 
-    beta: float = Field(
-        default=0.1,
-        gt=0,
-        description="How soon a margin, in nats, is enough. Lower lets the model move further from where it "
-        "started.",
-    )
-    nll: float = Field(
-        default=0.2,
-        ge=0,
-        description="Weight of the chosen answer's loss, in nats per token. Without it both answers become "
-        "unlikely, and a small model forgets the form of answers.",
-    )
+    beta: float = Field(default=0.1, gt=0)
+    """How soon a margin, in nats, is enough. Lower lets the model move further from where it started."""
+    nll: float = Field(default=0.2, ge=0)
+    """Weight of the chosen answer's loss, in nats per token. Without it both answers become unlikely, and a
+    small model forgets the form of answers.
+    """
 
 
 class LoraConfig(Config):
@@ -51,39 +50,36 @@ class LoraConfig(Config):
     `adapter` what peft opens.
     """
 
-    rank: int = Field(default=16, ge=1, description="Rows of the matrices. More learn more.")
-    alpha: float = Field(
-        default=32, gt=0, description="What they add is multiplied by `alpha` / `rank`. Often twice the rank."
-    )
-    control_tokens: bool = Field(
-        default=True,
-        description="Whether the rows of the control tokens in embedding and head are trained, too, for "
-        "`objective: sft` and `dpo`. A pretrained model has never seen them, and their rows are much alike: "
-        "left so, it cannot tell `[END]` from other tokens that it has not seen.",
-    )
+    rank: int = Field(default=16, ge=1)
+    """Rows of the matrices. More learn more."""
+    alpha: float = Field(default=32, gt=0)
+    """What they add is multiplied by `alpha` / `rank`. Often twice the rank."""
+    control_tokens: bool = True
+    """Whether the rows of the control tokens in embedding and head are trained, too, for `objective: sft` and
+    `dpo`. A pretrained model has never seen them, and their rows are much alike: left so, it cannot tell
+    `[END]` from other tokens that it has not seen.
+    """
 
 
 class Tuning(Config):
     """What is learnt, and by which weights."""
 
-    objective: Objective = Field(
-        default="pretrain",
-        description="What is learnt. `pretrain`: every token. `sft`: of conversations the answers with their "
-        "`[END]`, of other text every token. `dpo`: to prefer the chosen answer of each pair to the rejected "
-        "one. For `sft` and `dpo` rows are packed (`packing: best_fit`), conversations do not see each other "
-        "(`document_masking: true`), and the tokenizer needs control tokens.",
-    )
-    learn: Literal["all", "last"] = Field(
-        default="all",
-        description="Which answers of a conversation are learnt: all or the last one. The validation of "
-        "`sft` reads all of them in any case.",
-    )
-    dpo: DpoConfig = Field(default=DpoConfig(), description="The loss of preferences, for `objective: dpo`.")
-    lora: LoraConfig | None = Field(
-        default=None,
-        description="Trains small matrices beside the weights of `pretrained`, which takes the memory of few "
-        "gradients. When not set, the weights themselves.",
-    )
+    objective: Objective = "pretrain"
+    """What is learnt. `pretrain`: every token. `sft`: of conversations the answers with their `[END]`, of
+    other text every token. `dpo`: to prefer the chosen answer of each pair to the rejected one. For `sft` and
+    `dpo` rows are packed (`packing: best_fit`), conversations do not see each other (`document_masking:
+    true`), and the tokenizer needs control tokens.
+    """
+    learn: Literal["all", "last"] = "all"
+    """Which answers of a conversation are learnt: all or the last one. The validation of `sft` reads all of
+    them in any case.
+    """
+    dpo: DpoConfig = DpoConfig()
+    """The loss of preferences, for `objective: dpo`."""
+    lora: LoraConfig | None = None
+    """Trains small matrices beside the weights of `pretrained`, which takes the memory of few gradients. When
+    not set, the weights themselves.
+    """
 
 
 def with_rows(values: Any) -> Any:

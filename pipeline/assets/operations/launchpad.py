@@ -26,12 +26,13 @@ def shows(section: type[BaseModel], *paths: str) -> Callable[[type[Fields]], typ
             name, _, inside = path.partition(".")
             setting = section.model_fields[name]
             kind: Any = setting.annotation
+            about = " ".join((setting.description or "").split())
             if not inside:
-                fields[name] = (kind | None, Field(None, description=setting.description))
+                fields[name] = (kind | None, Field(None, description=about))
             elif name not in fields:
                 inner = [one.partition(".")[2] for one in paths if one.startswith(f"{name}.")]
                 config_inside = shows(kind, *inner)(dg.Config)
-                fields[name] = (config_inside, Field(config_inside(), description=setting.description))
+                fields[name] = (config_inside, Field(config_inside(), description=about))
         return create_model(config.__name__, __base__=config, __module__=config.__module__, **fields)
 
     return with_fields

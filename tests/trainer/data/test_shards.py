@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.trainer.shards import write_shard as write
+from tests.trainer.shards import write_shard
 from trainer.data.shard_writer import ShardWriter, token_dtype
 from trainer.data.shards import HEADER, Shard, ShardError, TokenStream
 
@@ -25,7 +25,7 @@ documents_strategy = st.lists(
 @given(documents_strategy, st.sampled_from(["uint16", "uint32"]))
 def test_documents_come_back_as_they_were_written(documents: list[list[int]], dtype: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        shard = Shard(write(Path(folder) / "a", documents, dtype))
+        shard = Shard(write_shard(Path(folder) / "a", documents, dtype))
         assert [shard.document(i).tolist() for i in range(shard.num_documents)] == documents
         assert shard.tokens.tolist() == [token for document in documents for token in document]
         assert shard.num_tokens == sum(map(len, documents))
@@ -42,7 +42,7 @@ def sharded_documents(draw: st.DrawFn) -> list[list[list[int]]]:
 def stream_of(folder: str, shards: list[list[list[int]]]) -> TokenStream:
     types, folders = itertools.cycle(("uint16", "uint32")), Path(folder)
     made = enumerate(zip(shards, types, strict=False))
-    return TokenStream([write(folders / str(number), some, dtype) for number, (some, dtype) in made])
+    return TokenStream([write_shard(folders / str(number), some, dtype) for number, (some, dtype) in made])
 
 
 @settings(max_examples=60, deadline=None)
@@ -83,7 +83,7 @@ def test_gathered_rows_are_the_windows_and_other_rows_are_left_alone(
 
 
 def test_more_shards_than_a_process_may_open_files(tmp_path: Path) -> None:
-    stream = TokenStream([write(tmp_path / str(number), [[number, 1], [2]]) for number in range(80)])
+    stream = TokenStream([write_shard(tmp_path / str(number), [[number, 1], [2]]) for number in range(80)])
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (len(list(Path("/proc/self/fd").iterdir())) + 8, hard))
     try:
@@ -97,7 +97,7 @@ def test_more_shards_than_a_process_may_open_files(tmp_path: Path) -> None:
 
 
 def test_what_was_read_outlives_the_shard_and_cannot_be_written_to(tmp_path: Path) -> None:
-    window = TokenStream([write(tmp_path / "a", [list(range(5000))])]).window(4000, 1000)
+    window = TokenStream([write_shard(tmp_path / "a", [list(range(5000))])]).window(4000, 1000)
     gc.collect()
     assert window.tolist() == list(range(4000, 5000))
     with pytest.raises(ValueError, match="read-only"):
@@ -105,7 +105,7 @@ def test_what_was_read_outlives_the_shard_and_cannot_be_written_to(tmp_path: Pat
 
 
 def test_bulk_and_single_writes_give_the_same_bytes(tmp_path: Path) -> None:
-    write(tmp_path / "one", [[1, 2, 3], [4], [5, 6]])
+    write_shard(tmp_path / "one", [[1, 2, 3], [4], [5, 6]])
     with ShardWriter(tmp_path / "bulk", np.dtype("uint16")) as writer:
         writer.add_documents(np.array([1, 2, 3, 4]), np.array([3, 1]))
         writer.add_documents(np.array([5, 6]), np.array([2]))
@@ -114,7 +114,7 @@ def test_bulk_and_single_writes_give_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_the_index_has_the_bytes_megatron_expects(tmp_path: Path) -> None:
-    write(tmp_path / "a", [[7, 8], [9]])
+    write_shard(tmp_path / "a", [[7, 8], [9]])
     raw = (tmp_path / "a.idx").read_bytes()
     assert raw[:9] == b"MMIDIDX\x00\x00"
     assert struct.unpack("<QBQQ", raw[9:34]) == (1, 8, 2, 3)
@@ -178,7 +178,7 @@ def _patch(path: Path, at: int, raw: bytes) -> None:
     ],
 )
 def test_a_damaged_shard_is_refused_by_name(tmp_path: Path, damage: object, names: str) -> None:
-    write(tmp_path / "a", [[1, 2], [3], [4]])
+    write_shard(tmp_path / "a", [[1, 2], [3], [4]])
     assert callable(damage)
     damage(tmp_path)
     with pytest.raises(ShardError, match=names):
@@ -197,7 +197,7 @@ def test_a_damaged_index_is_found_by_checking_it(
     tmp_path: Path, damage: tuple[int, bytes], names: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("trainer.data.shards.CHECKED_TOGETHER", 2)
-    shard = Shard(write(tmp_path / "a", [[1, 2], [3], [4]]))
+    shard = Shard(write_shard(tmp_path / "a", [[1, 2], [3], [4]]))
     shard.check_index()
     _patch(tmp_path / "a.idx", HEADER.size + damage[0], damage[1])
     with pytest.raises(ShardError, match=f"a.idx: .*{names}"):
@@ -205,7 +205,7 @@ def test_a_damaged_index_is_found_by_checking_it(
 
 
 def test_a_document_that_the_index_puts_outside_the_shard_is_not_read(tmp_path: Path) -> None:
-    write(tmp_path / "a", [[1, 2], [3], [4]])
+    write_shard(tmp_path / "a", [[1, 2], [3], [4]])
     _patch(tmp_path / "a.idx", HEADER.size + 4, struct.pack("<i", 9))
     with pytest.raises(ShardError, match="document 1 has 9 tokens from 2 on; the shard has 4"):
         Shard(tmp_path / "a").document(1)
