@@ -26,13 +26,8 @@ def shape(depth: int) -> dict[str, int]:
     """64 numbers a token for each layer, rounded up to whole heads of 128."""
     heads = -(-depth * WIDTH_OF_A_LAYER // HEAD_DIM)
     width = heads * HEAD_DIM
-    return {
-        "n_layers": depth,
-        "d_model": width,
-        "n_heads": heads,
-        "n_kv_heads": heads,
-        "d_ff": round(8 * width / 3 / 64) * 64,
-    }
+    wide = round(8 * width / 3 / 64) * 64
+    return {"n_layers": depth, "d_model": width, "n_heads": heads, "n_kv_heads": heads, "d_ff": wide}
 
 
 def tokens(depth: int) -> float:

@@ -44,12 +44,8 @@ class ParallelConfig(Config):
 
     def check(self, model: ModelConfig, seq_len: int, optimizer: str, dropout: float) -> None:
         """Raises ValueError when this model and optimizer cannot be split like this."""
-        for name, size in (
-            ("n_heads", model.n_heads),
-            ("n_kv_heads", model.n_kv_heads),
-            ("d_ff", model.d_ff),
-            ("seq_len", seq_len),
-        ):
+        sizes = {"n_heads": model.n_heads, "n_kv_heads": model.n_kv_heads, "d_ff": model.d_ff}
+        for name, size in {**sizes, "seq_len": seq_len}.items():
             if size % self.tp:
                 raise ValueError(
                     f"parallel.tp {self.tp} does not divide {name} {size}: choose a tp that divides n_heads, "

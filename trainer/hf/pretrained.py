@@ -51,14 +51,9 @@ def _locate(source: PretrainedConfig) -> Path:
         return source.path
     from huggingface_hub import snapshot_download
 
+    files = ["config.json", "tokenizer.json", SINGLE, INDEX, "model-*.safetensors"]
     try:
-        return Path(
-            snapshot_download(
-                source.repo,
-                revision=source.revision,
-                allow_patterns=["config.json", "tokenizer.json", SINGLE, INDEX, "model-*.safetensors"],
-            )
-        )
+        return Path(snapshot_download(source.repo, revision=source.revision, allow_patterns=files))
     except (OSError, ValueError) as error:
         raise TrainerError(
             f"training.pretrained: {source.repo} at {source.revision} cannot be downloaded from the Hugging "

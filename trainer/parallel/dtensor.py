@@ -115,11 +115,5 @@ def as_part_of(tensor: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     values = values.to(tensor.device)
     if not is_split(tensor):
         return values
-    return tensor.from_local(
-        values,
-        tensor.device_mesh,
-        tensor.placements,
-        run_check=False,
-        shape=tensor.shape,
-        stride=tensor.stride(),
-    )
+    place, shape, stride = (tensor.device_mesh, tensor.placements), tensor.shape, tensor.stride()
+    return tensor.from_local(values, *place, run_check=False, shape=shape, stride=stride)

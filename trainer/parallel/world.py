@@ -289,12 +289,8 @@ def _store(environment: Mapping[str, str], several_nodes: bool) -> dist.Store | 
             told = f"export {name}={value} before you start torchrun"
             log.warning(f"restarted processes will not find each other: {told}")
         return None
-    store = dist.TCPStore(
-        environment["MASTER_ADDR"],
-        int(environment["MASTER_PORT"]),
-        int(environment["WORLD_SIZE"]),
-        is_master=False,
-    )
+    port, size = int(environment["MASTER_PORT"]), int(environment["WORLD_SIZE"])
+    store = dist.TCPStore(environment["MASTER_ADDR"], port, size, is_master=False)
     return dist.PrefixStore(environment["TORCHELASTIC_RESTART_COUNT"], store)
 
 

@@ -60,12 +60,6 @@ class PairLoss:
         (slopes,) = torch.autograd.grad(sums[0], found)
         slopes = torch.nn.functional.pad(slopes.flatten(1), (0, 1))  # padding's place
         weights = -slopes.gather(1, batch.answers).flatten()
-        loss = summed_cross_entropy(
-            hidden.flatten(0, 1),
-            model.lm_head.weight,
-            batch.targets.flatten(),
-            model.vocab_size,
-            compiled=model.loss_is_compiled,
-            weights=weights,
-        )
+        given = (hidden.flatten(0, 1), model.lm_head.weight, batch.targets.flatten(), model.vocab_size)
+        loss = summed_cross_entropy(*given, compiled=model.loss_is_compiled, weights=weights)
         return loss, sums.detach()

@@ -64,12 +64,8 @@ def go_on_from_newest(session: Session, directory: RunDirectory, own: Path | Non
     for shared in _newest_first(session.config, session.chain, reached["step"]):
         otherwise = _computed_otherwise(session, shared)
         if otherwise and wanted == "exact":
-            _tell(
-                told,
-                shared,
-                f"was computed otherwise ({otherwise}), so the last bits of the weights would differ; "
-                "`training.shared_states: rounded` accepts that",
-            )
+            bits = f"was computed otherwise ({otherwise}), so the last bits of the weights would differ"
+            _tell(told, shared, f"{bits}; `training.shared_states: rounded` accepts that")
             continue
         try:
             # Read once: the other run may drop its optimizer at any moment.

@@ -9,22 +9,8 @@ from typing import Any
 
 CPU_INFO = Path("/proc/cpuinfo")
 # Those that the kernels of PyTorch, oneDNN and MKL are chosen by, on x86 and on Arm.
-CHOSEN_BY = (
-    "avx2",
-    "fma",
-    "avx512f",
-    "avx512bw",
-    "avx512_vnni",
-    "avx512_bf16",
-    "avx512_fp16",
-    "avx_vnni",
-    "amx_tile",
-    "amx_bf16",
-    "asimd",
-    "bf16",
-    "i8mm",
-    "sve",
-)
+AVX = ("avx2", "fma", "avx512f", "avx512bw", "avx512_vnni", "avx512_bf16", "avx512_fp16", "avx_vnni")
+CHOSEN_BY = (*AVX, "amx_tile", "amx_bf16", "asimd", "bf16", "i8mm", "sve")
 # Variables by which a person keeps kernels from using some of them.
 LIMITS = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS")
 

@@ -208,14 +208,8 @@ def _as_on_gpu(training: TrainingConfig) -> TrainingConfig:
     not with their square, so short windows are measured.
     """
     precision = "fp32" if training.precision in ("fp32", "tf32") else "bf16"
-    return training.model_copy(
-        update={
-            "precision": precision,
-            "attention": "sdpa",
-            "document_masking": False,
-            "seq_len": min(training.seq_len, MEASURED_LEN),
-        }
-    )
+    kept = {"precision": precision, "attention": "sdpa", "document_masking": False}
+    return training.model_copy(update={**kept, "seq_len": min(training.seq_len, MEASURED_LEN)})
 
 
 def _step(training: TrainingConfig, vocab_size: int, accumulates: bool, windows: int, layers: int) -> _Bytes:
@@ -250,15 +244,10 @@ def _step(training: TrainingConfig, vocab_size: int, accumulates: bool, windows:
                 )
             activations = live.now - before
             loss.backward()
-            surplus_bytes = int(surplus * weights // FP32)
-            return _Bytes(
-                weights,
-                gradients,
-                state - surplus_bytes,
-                activations,
-                live.peak - surplus_bytes,
-                update - surplus_bytes,
+            state, peak, update = (
+                size - int(surplus * weights // FP32) for size in (state, live.peak, update)
             )
+            return _Bytes(weights, gradients, state, activations, peak, update)
 
 
 def _model(training: TrainingConfig, vocab_size: int, layers: int) -> Llama:
