@@ -1,6 +1,5 @@
 """`packing: documents`: each token once an epoch; a removed or added document changes nothing before it."""
 
-from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,7 +17,6 @@ from trainer.data.packing import document_stream
 from trainer.data.packing.document_stream import DocumentStream, shuffled
 from trainer.data.packing.document_windows import DocumentWindows
 from trainer.data.shards import TokenStream
-from trainer.system.errors import TrainerError
 
 BOT, EOT = 2, 3
 Documents = list[list[int]]
@@ -129,24 +127,6 @@ def test_a_rest_of_a_document_is_told_apart_from_what_comes_before_it(tmp_path: 
         assert out[0, at] == (token if token == BOT else ~token)
 
 
-def test_who_asks_at_once_gets_one_index_and_a_damaged_one_is_named(
-    settings: dict[str, Any], tmp_path: Path
-) -> None:
-    settings["training"]["packing"] = "documents"
-    config = RunConfig.model_validate(settings)
-
-    def batch(_: int) -> bytes:
-        return TrainingData(config.data, config.training, tmp_path / "index").batch(0, 0, 1).tobytes()
-
-    with ThreadPoolExecutor(4) as pool:
-        assert len(set(pool.map(batch, range(4)))) == 1
-    corpora = sorted(path for path in (tmp_path / "index").iterdir() if path.is_dir())
-    assert len(corpora) == 2 and all([*path.glob("epoch-*")] == [path / "epoch-0"] for path in corpora)
-    (corpora[0] / "lengths.i32").write_bytes(b"\0" * 8)
-    with pytest.raises(TrainerError, match=r"corpus '.*' cannot be packed: .*Delete this directory"):
-        batch(0)
-
-
 def test_other_shards_under_the_same_names_are_indexed_anew(settings: dict[str, Any], tmp_path: Path) -> None:
     corpus = settings["data"]["corpora"][0]
     settings["data"]["corpora"] = [corpus | {"train": [str(tmp_path / "text")]}]
@@ -161,20 +141,10 @@ def test_other_shards_under_the_same_names_are_indexed_anew(settings: dict[str, 
     assert not np.array_equal(*batches)
 
 
-def test_a_batch_is_the_same_on_any_number_of_processes_and_however_pieces_are_hashed(
-    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_hashes_are_the_same_however_many_are_asked_for_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings["training"]["packing"] = "documents"
-    config = RunConfig.model_validate(settings)
-    data = TrainingData(config.data, config.training, tmp_path / "index")
-    for step in (0, 5, 100):
-        alone = data.batch(step, 0, 1)
-        for processes in (2, 4, 8):
-            ranks = range(processes)
-            together = np.concatenate([data.batch(step, rank, processes) for rank in ranks])
-            assert np.array_equal(alone, together)
-    windows = data.windows[0]
-    assert isinstance(windows, DocumentWindows)
-    whole = b"".join(windows.stream.contents(3, 250))
+    stream = opened(tmp_path, drawn([20] * 100))
+    whole = b"".join(stream.contents(3, 250))
     monkeypatch.setattr(document_stream, "TOGETHER", 7)
-    assert len(whole) == 247 * 16 and b"".join(windows.stream.contents(3, 250)) == whole
+    assert len(whole) == 247 * 16 and b"".join(stream.contents(3, 250)) == whole

@@ -3,8 +3,6 @@ cut, padding not counted.
 """
 
 import itertools
-import json
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +25,6 @@ from trainer.data.shards import TokenStream, idx_path
 from trainer.data.windows import PADDING
 from trainer.run.batch import Batch
 from trainer.run.objectives import loss_sum
-from trainer.system.errors import TrainerError
 
 BOT, EOT = 2, 3
 
@@ -106,16 +103,6 @@ def test_the_index_does_not_depend_on_where_shards_end_or_blocks_are_cut(
     assert found == wanted
 
 
-def test_who_asks_at_once_gets_one_index(tmp_path: Path) -> None:
-    write(tmp_path / "a", [20] * 300)
-    with ThreadPoolExecutor(4) as pool:
-        opened = pool.map(
-            lambda _: PackedRows(TokenStream([tmp_path / "a"]), 32, BOT, tmp_path / "index"), range(4)
-        )
-        assert [rows.num_rows for rows in opened] == [300] * 4
-    assert len([path for path in (tmp_path / "index").iterdir() if path.is_dir()]) == 1
-
-
 @pytest.fixture
 def packed(settings: dict[str, Any]) -> RunConfig:
     settings["training"] |= {"packing": "best_fit", "document_masking": True}
@@ -130,8 +117,6 @@ def test_an_epoch_of_batches_holds_every_document_once(packed: RunConfig) -> Non
     for number in range(steps):
         corpora, _ = data.order.windows(number * batch_size, batch_size)
         batch = data.batch(number, 0, 1)
-        together = np.concatenate([data.batch(number, rank, 4) for rank in range(4)])
-        assert np.array_equal(batch, together)
         for row, corpus in enumerate(corpora):
             seen[corpus].append(batch[row].tobytes())
     for corpus, size in enumerate(data.order.sizes):
@@ -239,14 +224,6 @@ def test_the_loss_is_divided_by_the_tokens_predicted_however_the_batch_is_cut(
         assert result.loss == pytest.approx(expected, rel=1e-6)
         losses.append((result.loss, result.grad_norm))
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
-
-
-def test_an_index_that_is_not_the_shards_is_named(packed: RunConfig, tmp_path: Path) -> None:
-    TrainingData(packed.data, packed.training, tmp_path / "index")
-    facts = next((tmp_path / "index").glob("*/index.json"))
-    facts.write_text(json.dumps({**json.loads(facts.read_text()), "rows": 10**6}))
-    with pytest.raises(TrainerError, match=r"corpus '.*' cannot be packed: .*Delete this directory"):
-        TrainingData(packed.data, packed.training, tmp_path / "index")
 
 
 def test_lengths_that_do_not_add_up_are_named(tmp_path: Path) -> None:

@@ -87,42 +87,27 @@ def compare(
         torch.testing.assert_close(ours.grad.double().cpu(), theirs.grad, rtol=10 * tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("backend", ["math", "sdpa", "flash"])
+# Of those that run here, and whether with attention sinks, which flash has none of.
+BACKENDS = [("math", False), ("math", True), ("sdpa", False), ("sdpa", True)]
+
+
+@pytest.mark.parametrize(("backend", "sinks"), [*BACKENDS, ("flash", False)])
 @pytest.mark.parametrize("kv_heads", [4, 2, 1])
 @pytest.mark.parametrize(("length", "total"), [(13, 13), (5, 13), (1, 8)])
 @pytest.mark.parametrize("masked", [False, True])
 def test_a_backend_equals_the_reference(
-    backend: Backend, kv_heads: int, length: int, total: int, masked: bool
+    backend: Backend, sinks: bool, kv_heads: int, length: int, total: int, masked: bool
 ) -> None:
-    compare(backend, kv_heads, length, total, masked, torch.float32)
+    compare(backend, kv_heads, length, total, masked, torch.float32, with_sinks=sinks)
 
 
-@pytest.mark.parametrize("backend", ["math", "sdpa"])
+@pytest.mark.parametrize(("backend", "sinks"), BACKENDS)
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_a_backend_equals_the_reference_at_lengths_of_several_blocks_in_each_type(
-    backend: Backend, masked: bool, dtype: torch.dtype
+    backend: Backend, sinks: bool, masked: bool, dtype: torch.dtype
 ) -> None:
-    compare(backend, kv_heads=2, length=131, total=131, masked=masked, dtype=dtype, head_dim=16)
-
-
-@pytest.mark.parametrize("backend", ["math", "sdpa"])
-@pytest.mark.parametrize("kv_heads", [4, 2, 1])
-@pytest.mark.parametrize(("length", "total"), [(13, 13), (5, 13), (1, 8)])
-@pytest.mark.parametrize("masked", [False, True])
-def test_a_backend_with_attention_sinks_equals_the_reference(
-    backend: Backend, kv_heads: int, length: int, total: int, masked: bool
-) -> None:
-    compare(backend, kv_heads, length, total, masked, torch.float32, with_sinks=True)
-
-
-@pytest.mark.parametrize("backend", ["math", "sdpa"])
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_attention_sinks_equal_the_reference_at_lengths_of_several_blocks_in_each_type(
-    backend: Backend, masked: bool, dtype: torch.dtype
-) -> None:
-    compare(backend, 2, 131, 131, masked, dtype, head_dim=16, with_sinks=True)
+    compare(backend, 2, 131, 131, masked, dtype, head_dim=16, with_sinks=sinks)
 
 
 @pytest.mark.parametrize("backend", ["math", "sdpa"])
@@ -156,15 +141,10 @@ def test_flex_equals_the_reference(kv_heads: int, length: int) -> None:
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("sinks", [False, True])
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
-def test_the_blocks_of_flex_hide_what_the_reference_hides() -> None:
-    compare("flex", kv_heads=2, length=131, total=131, masked=True, dtype=torch.float32, head_dim=16)
-
-
-@torch.no_grad()
-@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
-def test_flex_has_the_same_attention_sinks() -> None:
-    compare("flex", 2, 131, 131, masked=True, dtype=torch.float32, head_dim=16, with_sinks=True)
+def test_the_blocks_of_flex_hide_what_the_reference_hides(sinks: bool) -> None:
+    compare("flex", 2, 131, 131, masked=True, dtype=torch.float32, head_dim=16, with_sinks=sinks)
 
 
 @needs_gpu
@@ -195,10 +175,8 @@ def test_the_backend_of_a_cpu_follows_from_precision_and_length() -> None:
     cpu, bf16 = torch.device("cpu"), torch.bfloat16
     assert choose("auto", cpu, bf16, 512, 64, masked=False) == "math"
     assert choose("auto", cpu, bf16, 513, 64, masked=True) == "sdpa"
-    assert [choose("auto", cpu, torch.float32, length, 64, masked=False) for length in (256, 257)] == [
-        "math",
-        "sdpa",
-    ]
+    chosen = [choose("auto", cpu, torch.float32, length, 64, masked=False) for length in (256, 257)]
+    assert chosen == ["math", "sdpa"]
     assert choose("sdpa", cpu, bf16, 16, 64, masked=False) == "sdpa"
 
 

@@ -50,10 +50,8 @@ def test_processes_that_share_the_samples_skip_the_same_step(
     prepared(settings, tmp_path / "one", action="skip")
     settings["training"]["micro_batch_size"] = 4
     config = RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "one")})
-    assert train(settings, tmp_path / "many", 2, poison_this_process, parallel={"dp_shard": 2}) == [
-        DONE,
-        DONE,
-    ]
+    split = {"parallel": {"dp_shard": 2}}
+    assert train(settings, tmp_path / "many", 2, poison_this_process, **split) == [DONE] * 2
     poison(monkeypatch, config, POISONED)
     assert run(config) == DONE
     skipped, places, losses = [], [], []

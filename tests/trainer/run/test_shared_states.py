@@ -39,10 +39,7 @@ def settings(settings: dict[str, Any], tmp_path: Path) -> dict[str, Any]:
 
 
 def train(settings: dict[str, Any], name: str, **training: Any) -> Path:
-    runs = Path(settings["runs"])
-    changed = {**settings, "run_dir": str(runs / name), "training": {**settings["training"], **training}}
-    trained(changed)
-    return runs / name
+    return trained(settings, Path(settings["runs"]) / name, **training).run_dir
 
 
 def trunks(run_dir: Path) -> list[dict[str, Any]]:
@@ -178,20 +175,17 @@ def test_a_longer_run_says_where_it_goes_on_and_has_the_whole_history(
     assert trunks(long) == [{"run": "short", "step": 9, "tokens": 9 * STEP}]
     scratch = from_scratch(settings, tmp_path / "alone", max_tokens=16 * STEP)
     assert outcome(long)[:2] == outcome(scratch)[:2]
-    assert [one for one in history(long) if one["kind"] == "train"] == [
-        one for one in history(scratch) if one["kind"] == "train"
-    ]
+    ours, theirs = ([one for one in history(of) if one["kind"] == "train"] for of in (long, scratch))
+    assert ours == theirs
 
 
 def test_by_default_the_states_at_which_runs_part_stay_with_their_optimizer(settings: dict[str, Any]) -> None:
     settings["training"]["checkpoint"] = {"every_tokens": 99 * STEP, "keep_last": 1}
-    train(
-        settings, "one", stages=STAGES, schedule={"kind": "wsd", "warmup_tokens": 0, "decay_fraction": 0.75}
-    )
+    schedule = {"kind": "wsd", "warmup_tokens": 0, "decay_fraction": 0.75}
+    train(settings, "one", stages=STAGES, schedule=schedule)
     assert sorted(states(Path(settings["runs"]) / "one")) == [3, 6, 12]
     other = copy.deepcopy(STAGES)
     other[-1]["weights"] = {"code": 1}
-    schedule = {"kind": "wsd", "warmup_tokens": 0, "decay_fraction": 0.75}
     assert reused(train(settings, "two", stages=other, schedule=schedule)) == 6
     kept = {"every_tokens": 99 * STEP, "keep_last": 1, "keep_branch_points": False}
     assert sorted(states(train(settings, "three", checkpoint=kept, seed=9))) == [12]
