@@ -1,8 +1,10 @@
 """Sessions without a run around them, and single steps of them."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import pytest
 import torch
 
 from trainer.config import RunConfig
@@ -18,6 +20,18 @@ def new_session(config: RunConfig | dict[str, Any], world: World = ALONE) -> Ses
     """A session at step 0."""
     config = RunConfig.model_validate(config)
     return build_session(resolve(config, world), world)
+
+
+def after_each_step(patched: pytest.MonkeyPatch, then: Callable[[Session], None]) -> None:
+    """Has something done after each step of the runs to come."""
+    take_step = Session.take_step
+
+    def followed(session: Session, windows: torch.Tensor) -> StepResult:
+        result = take_step(session, windows)
+        then(session)
+        return result
+
+    patched.setattr(Session, "take_step", followed)
 
 
 def step(session: Session, number: int) -> StepResult:

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from tests.trainer.parallel.processes import sending, train
 from tests.trainer.runs import history, outcome
+from tests.trainer.steps import after_each_step
+from tests.trainer.trained import trained
 from trainer.checkpoint import publish, retention
 from trainer.config import RunConfig, run_identity
 from trainer.run.loop import DONE, run
 from trainer.run.session import Session
-from trainer.run.step import StepResult
 from trainer.system.errors import RESUMABLE, TrainerError
 from trainer.system.history import checkpoint_sha256
 
@@ -78,15 +78,13 @@ def test_a_run_that_shall_keep_no_optimizer_has_it_until_it_is_done(
     keeping: Callable[..., RunConfig], finished_once: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = keeping("none")
-    step = Session.take_step
 
-    def stopped(session: Session, windows: torch.Tensor) -> StepResult:
-        if session.step == 9:
+    def stop(session: Session) -> None:
+        if session.step == 10:
             os.kill(os.getpid(), signal.SIGTERM)
-        return step(session, windows)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Session, "take_step", stopped)
+        after_each_step(patched, stop)
         assert run(config) == RESUMABLE
     assert with_optimizer(config) == [10]
     assert run(config) == DONE
@@ -99,8 +97,7 @@ def test_a_run_that_shall_keep_no_optimizer_goes_on_when_it_was_killed_or_stoppe
     keeping: Callable[..., RunConfig], tmp_path: Path
 ) -> None:
     changed = keeping("none", max_tokens=24 * 256).model_dump(mode="json")
-    whole = RunConfig.model_validate(changed | {"run_dir": str(tmp_path / "whole")})
-    assert run(whole) == DONE
+    whole = trained(changed, tmp_path / "whole")
     config = RunConfig.model_validate(changed)
 
     for number, after, status in ((signal.SIGKILL, 8, -signal.SIGKILL), (signal.SIGTERM, 16, RESUMABLE)):

@@ -16,6 +16,7 @@ from safetensors.numpy import load_file, save_file
 
 from tests.trainer.parallel.processes import sending, train
 from tests.trainer.runs import ROOT, TIMING_FIELDS, history, outcome, start, write_config
+from tests.trainer.steps import after_each_step
 from tests.trainer.trained import trained
 from trainer.__main__ import main
 from trainer.checkpoint import publish, retention
@@ -25,7 +26,6 @@ from trainer.run.evaluation import validation
 from trainer.run.loop import DONE, run
 from trainer.run.objectives import loss_sum
 from trainer.run.session import Session
-from trainer.run.step import StepResult
 from trainer.system import launch
 from trainer.system.durable import read_json_lines
 from trainer.system.errors import RESUMABLE, TrainerError
@@ -212,15 +212,11 @@ def test_a_checkpoint_that_cannot_be_written_is_named(config: RunConfig) -> None
 def test_a_run_whose_directory_is_removed_while_it_trains_says_so(
     config: RunConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take_step = Session.take_step
-
-    def then_remove(session: Session, windows: torch.Tensor) -> StepResult:
-        result = take_step(session, windows)
+    def remove(session: Session) -> None:
         if session.step == 2:
             shutil.rmtree(config.run_dir)
-        return result
 
-    monkeypatch.setattr(Session, "take_step", then_remove)
+    after_each_step(monkeypatch, remove)
     with pytest.raises(
         TrainerError, match=r"run: removed while the run trained, with its checkpoints; run ag"
     ):

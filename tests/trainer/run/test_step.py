@@ -11,7 +11,7 @@ import torch
 from safetensors.numpy import load_file
 from torch import nn
 
-from tests.trainer.steps import new_session, step
+from tests.trainer.steps import after_each_step, new_session, step
 from trainer.config import RunConfig
 from trainer.data.loader import TrainingData
 from trainer.model.llama import Llama
@@ -19,7 +19,7 @@ from trainer.run.loop import run
 from trainer.run.records.nonfinite_report import explain
 from trainer.run.session import Session
 from trainer.run.spikes import STEPS, SpikeDetector
-from trainer.run.step import NotFiniteError, StepResult
+from trainer.run.step import NotFiniteError
 from trainer.system.errors import TrainerError
 
 
@@ -102,8 +102,7 @@ def test_the_backward_pass_begins_without_the_last_hidden_states(settings: dict[
 
 
 def test_a_loss_that_is_not_finite_stops_before_the_weights_change(settings: dict[str, Any]) -> None:
-    config = RunConfig.model_validate(settings)
-    session = new_session(config)
+    session = new_session(settings)
     with torch.no_grad():
         session.model.model.norm.weight[0] = torch.nan
     before = session.model.lm_head.weight.clone()
@@ -116,16 +115,14 @@ def test_what_was_not_finite_is_told_with_the_batch_beside(
     settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A weight that turns into NaN in the fifth step: nothing after the fourth is saved."""
-    config, sound = RunConfig.model_validate(settings), Session.take_step
+    config = RunConfig.model_validate(settings)
 
-    def take_step(self: Session, windows: torch.Tensor) -> StepResult:
-        result = sound(self, windows)
-        if self.step == 5:
-            with torch.no_grad():
-                self.model.model.layers[1].mlp.up_proj.weight[0, 0] = torch.nan
-        return result
+    @torch.no_grad()
+    def spoil(session: Session) -> None:
+        if session.step == 5:
+            session.model.model.layers[1].mlp.up_proj.weight[0, 0] = torch.nan
 
-    monkeypatch.setattr(Session, "take_step", take_step)
+    after_each_step(monkeypatch, spoil)
     says = r"step 6: loss nan.*these weights were not finite before this step: model\.layers\.1\.mlp"
     with pytest.raises(TrainerError, match=rf"{says}\.up_proj\.weight\. Delete"):
         run(config)
