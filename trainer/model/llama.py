@@ -11,12 +11,12 @@ import torch
 from torch import nn
 
 from trainer.config import InitConfig, ModelConfig
-from trainer.model import fewer_passes
 from trainer.model.activation_checkpointing import ActivationCheckpointing, activation_checkpointed
 from trainer.model.attention import Backend, Mask, attention, document_mask
 from trainer.model.cache import KeyValueCache, LayerCache
 from trainer.model.dropout import Dropout, keys_at
 from trainer.model.precision import Precision
+from trainer.model.rms_norm import RMSNorm
 from trainer.model.rope import rotary_tables, rotate
 
 VOCAB_MULTIPLE = 64
@@ -29,23 +29,6 @@ WITH_VOCABULARY = ("model.embed_tokens.weight", HEAD)
 def padded_vocab_size(vocab_size: int) -> int:
     """Rows of embedding and head: a multiple of 64, for faster matrix kernels. Added rows stay zero."""
     return -(-vocab_size // VOCAB_MULTIPLE) * VOCAB_MULTIPLE
-
-
-class RMSNorm(nn.Module):
-    def __init__(self, size: int, eps: float) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(size))
-        self.eps = eps
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        device = x.device.type
-        # Cast once: under autocast, each matrix product that reads it would cast its own copy.
-        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
-        if fewer_passes.applies_to(x, self.weight):
-            promoted = torch.promote_types(x.dtype, self.weight.dtype)
-            return fewer_passes.RMSNormed.apply(x, self.weight, self.eps, dtype or promoted)
-        normed = nn.functional.rms_norm(x, (x.shape[-1],), self.weight, self.eps)
-        return normed if dtype is None else normed.to(dtype)
 
 
 class Sinks(nn.Module):

@@ -6,7 +6,7 @@ import torch.nn.functional as F  # noqa: N812 (its usual name)
 
 from trainer.config import ModelConfig
 from trainer.model import fewer_passes
-from trainer.model.llama import RMSNorm
+from trainer.model.rms_norm import RMSNorm
 from trainer.model.rope import rotary_tables, rotate
 
 # In bf16 PyTorch rounds after each operation, and this trainer less often.
