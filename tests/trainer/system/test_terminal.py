@@ -17,26 +17,27 @@ BEGIN = """import logging, os, subprocess, sys, time
 from trainer.system import terminal
 terminal.begin()
 """
-TRAINS = (
-    BEGIN
-    + """
+TRAINS = """
 with terminal.doing("training") as bar:
     bar.update(0.4, ["loss 4.213", "step 40 of 100", "3,912 tokens/s", "validation 4.551"], 95.0)
     time.sleep(0.7)
 """
-)
 
 
 def command(script: str) -> list[str]:
-    return [sys.executable, "-c", script]
+    return [sys.executable, "-c", BEGIN + script]
 
 
 def environment(**variables: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT), **variables}
 
 
+def shown_by(script: str, columns: int = 110, **variables: str) -> InTerminal:
+    return InTerminal(command(script), columns, environment(**variables))
+
+
 def test_a_terminal_shows_a_bar_with_the_time_left_and_is_clean_at_the_end() -> None:
-    with InTerminal(command(TRAINS), environment=environment()) as shown:
+    with shown_by(TRAINS) as shown:
         assert shown.to_the_end() == 0
     facts = "loss 4.213  step 40 of 100  3,912 tokens/s  validation 4.551  1:3"
     assert shown.seen("training  40% ████", "░░░", facts, " left")
@@ -44,16 +45,14 @@ def test_a_terminal_shows_a_bar_with_the_time_left_and_is_clean_at_the_end() -> 
 
 
 def test_a_narrow_terminal_keeps_loss_and_time_left_in_one_line() -> None:
-    with InTerminal(command(TRAINS), 40, environment()) as shown:
+    with shown_by(TRAINS, 40) as shown:
         shown.to_the_end()
     assert shown.seen("training  40%  loss 4.213", " left")
     assert all(len(screen) == 1 for screen in shown.screens)
 
 
 def test_what_anybody_writes_is_in_whole_lines_above_the_bar() -> None:
-    script = (
-        BEGIN
-        + """
+    script = """
 logging.basicConfig(format="%(message)s")
 with terminal.doing("reading the shards"):
     time.sleep(0.5)
@@ -66,8 +65,7 @@ with terminal.doing("reading the shards"):
     os.write(2, b"no end of the line")
 print("the result")
 """
-    )
-    with InTerminal(command(script), environment=environment()) as shown:
+    with shown_by(script) as shown:
         assert shown.to_the_end() == 0
     said = ["a warning", "half a line", "a child", "no end of the line", "the result", ""]
     assert shown.lines == said
@@ -77,26 +75,23 @@ print("the result")
 
 
 def test_a_program_without_a_result_may_print_on_standard_output_too() -> None:
-    script = BEGIN.replace("begin()", "begin('running')")
-    script += "time.sleep(0.5)\nsubprocess.run(['echo', 'a child'])\ntime.sleep(0.3)\n"
-    with InTerminal(command(script), environment=environment()) as shown:
+    begin = BEGIN.replace("begin()", "begin('running')")
+    script = f"{begin}time.sleep(0.5)\nsubprocess.run(['echo', 'a child'])\ntime.sleep(0.3)\n"
+    with InTerminal([sys.executable, "-c", script], environment=environment()) as shown:
         assert shown.to_the_end() == 0
     assert shown.lines == ["a child", ""]
     assert any(screen[0] == "a child" and screen[-1][2:].startswith("running") for screen in shown.screens)
 
 
 def test_what_is_inside_something_else_is_shown_instead_of_it() -> None:
-    script = (
-        BEGIN
-        + """
+    script = """
 with terminal.doing("the whole"):
     time.sleep(0.5)
     with terminal.doing("a part"):
         time.sleep(0.5)
     time.sleep(0.5)
 """
-    )
-    with InTerminal(command(script), environment=environment()) as shown:
+    with shown_by(script) as shown:
         shown.to_the_end()
     told = ["".join(screen)[2:-6] for screen in shown.screens if "".join(screen)]
     assert list(dict.fromkeys(told)) == ["the whole", "a part"]
@@ -104,8 +99,8 @@ with terminal.doing("the whole"):
 
 
 def test_ctrl_c_leaves_a_clean_terminal() -> None:
-    script = BEGIN + "with terminal.doing('waiting'):\n    time.sleep(60)\n"
-    with InTerminal(command(script), environment=environment()) as shown:
+    script = "with terminal.doing('waiting'):\n    time.sleep(60)\n"
+    with shown_by(script) as shown:
         shown.until(lambda lines: "waiting" in lines[-1])
         shown.press(CTRL_C)
         assert shown.to_the_end() != 0
@@ -116,9 +111,7 @@ def test_ctrl_c_leaves_a_clean_terminal() -> None:
 def test_without_a_terminal_that_can_clear_a_line_there_are_plain_lines_for_what_takes_a_while(
     in_terminal: bool,
 ) -> None:
-    script = (
-        BEGIN
-        + """
+    script = """
 logging.basicConfig(format="%(message)s", level=logging.INFO)
 with terminal.doing("quick work"):
     time.sleep(0.1)
@@ -127,9 +120,8 @@ with terminal.doing("slow work") as work:
     work.update(0.5, ["half of it"])
     logging.info("half is done", extra=terminal.SHOWN)
 """
-    )
     if in_terminal:
-        with InTerminal(command(script), environment=environment(TERM="dumb")) as shown:
+        with shown_by(script, TERM="dumb") as shown:
             shown.to_the_end()
         said = shown.raw.replace(b"\r\n", b"\n")
     else:
@@ -138,32 +130,27 @@ with terminal.doing("slow work") as work:
 
 
 def test_a_terminal_leaves_out_lines_that_say_what_the_bar_shows() -> None:
-    script = (
-        BEGIN
-        + """
+    script = """
 handler = logging.StreamHandler(sys.stderr)
 handler.addFilter(terminal.is_news)
 logging.basicConfig(format="%(message)s", level=logging.INFO, handlers=[handler])
 logging.info("loss 4", extra=terminal.SHOWN)
 logging.info("saved")
 """
-    )
-    with InTerminal(command(script), environment=environment()) as shown:
+    with shown_by(script) as shown:
         shown.to_the_end()
     assert shown.lines == ["saved", ""]
 
 
 def test_a_terminal_without_utf_8_gets_ascii() -> None:
-    with InTerminal(command(TRAINS), environment=environment(PYTHONIOENCODING="ascii")) as shown:
+    with shown_by(TRAINS, PYTHONIOENCODING="ascii") as shown:
         shown.to_the_end()
     assert shown.seen("training  40% ####", "....") and shown.raw.isascii()
 
 
 def test_a_crash_says_where_although_nobody_is_left_to_pass_it_on() -> None:
-    script = (
-        "import faulthandler\nfaulthandler.enable()\n" + BEGIN + "with terminal.doing('x'):\n    os.abort()\n"
-    )
-    with InTerminal(command(script), environment=environment()) as shown:
+    script = "import faulthandler\nfaulthandler.enable()\nwith terminal.doing('x'):\n    os.abort()\n"
+    with shown_by(script) as shown:
         assert shown.to_the_end() < 0
     assert shown.seen("Fatal Python error: Aborted")
 
