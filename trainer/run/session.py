@@ -22,7 +22,6 @@ from trainer.optim.build import build
 from trainer.optim.second_pass import SecondPass
 from trainer.parallel.pipeline_parallel import PipelineModel
 from trainer.parallel.world import World
-from trainer.run.evaluation.preferences import evaluate_pairs
 from trainer.run.evaluation.validation import evaluate
 from trainer.run.fit.compiler import compile_blocks
 from trainer.run.learnt_tokens import Answers
@@ -132,11 +131,8 @@ class Session:
 
     def evaluate(self, gives_up: Callable[[], bool]) -> dict[str, Any] | None:
         """The scores on the held-out text, as `evaluate` says, or on held-out preferences."""
-        plan = self.plan
-        if self.reference is not None:
-            known = self.reference.held_out
-            return evaluate_pairs(self.model, plan.config, plan.precision, self.world, known, gives_up)
-        return evaluate(self.model, plan.config.data, plan.training, plan.precision, self.world, gives_up)
+        known = self.reference.held_out if self.reference else None
+        return evaluate(self.model, self.config, self.plan.precision, self.world, known, gives_up)
 
     def weight_norm(self) -> float:
         """The norm of all weights. A collective if the model is split."""

@@ -8,16 +8,14 @@ from pathlib import Path
 from typing import Any, Literal, TypeGuard
 
 from trainer import hf
-from trainer.config import ChatIds
 from trainer.hf.tokenizer import load_tokenizer
 from trainer.model.precision import Precision, resolve_precision
 from trainer.run.evaluation.conversation import ChatFormat
 from trainer.run.evaluation.log_likelihoods import Tokens, log_likelihoods
+from trainer.run.evaluation.questions import Messages, messages, rows
 from trainer.system.durable import write_atomically
 from trainer.system.errors import TrainerError
 from trainer.system.intervals import of_mean, wilson
-
-SPEAKERS = set(ChatIds.model_fields) - {"end"}
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,7 @@ class Question:
     contexts: tuple[str, ...]
     continuations: tuple[str, ...]
     gold: int
-    messages: tuple[tuple[str, str], ...] | None = None
+    messages: Messages | None = None
 
 
 def read_items(path: Path) -> list[Question]:
@@ -38,21 +36,10 @@ def read_items(path: Path) -> list[Question]:
     continuation), or instead `messages` (objects with `role` and `content`), `continuations` (texts) and
     `gold`. Raises TrainerError with file and line.
     """
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise TrainerError(f"{path}: cannot be read: {error}") from error
-    items = [_item(line, f"{path}:{number}") for number, line in enumerate(lines, start=1) if line.strip()]
-    if not items:
-        raise TrainerError(f"{path}: holds no items")
-    return items
+    return [_item(row, place) for place, row in rows(path)]
 
 
-def _item(line: str, where: str) -> Question:
-    try:
-        row = json.loads(line)
-    except ValueError as error:
-        raise TrainerError(f"{where}: is not JSON: {error}") from None
+def _item(row: Any, where: str) -> Question:
     if not isinstance(row, dict):
         raise TrainerError(f"{where}: must be an object with context, continuations and gold")
     context = row.get("context", "" if "messages" in row else None)
@@ -64,16 +51,8 @@ def _item(line: str, where: str) -> Question:
         raise TrainerError(f"{where}: `context` must be a text, or a list with one for each continuation")
     if isinstance(gold, bool) or not isinstance(gold, int) or not 0 <= gold < len(continuations):
         raise TrainerError(f"{where}: `gold` must be the number of the right continuation, counted from 0")
-    messages = None if context or "messages" not in row else _messages(row["messages"], where)
-    return Question(tuple(contexts), tuple(continuations), gold, messages)
-
-
-def _messages(value: Any, where: str) -> tuple[tuple[str, str], ...]:
-    rows = value if isinstance(value, list) else [None]
-    said = [(one.get("role"), one.get("content")) for one in rows if isinstance(one, dict)]
-    if len(said) < len(rows) or not all(_are_texts([*one]) and one[0] in SPEAKERS for one in said):
-        raise TrainerError(f"{where}: `messages` must be a list of objects with `role` and `content`")
-    return tuple((str(role), str(content)) for role, content in said)
+    said = None if context or "messages" not in row else messages(row, where)
+    return Question(tuple(contexts), tuple(continuations), gold, said)
 
 
 def _are_texts(value: Any) -> TypeGuard[list[str]]:

@@ -5,10 +5,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from trainer.checkpoint.state import read_state
-from trainer.config import DataConfig, RunConfig, SamplesConfig, TrainingConfig
+from trainer.config import RunConfig, SamplesConfig, TrainingConfig
 from trainer.data.held_out import HeldOut, held_out
 from trainer.data.loader import check_ids
 from trainer.hf import load_model
@@ -32,10 +33,10 @@ SAMPLE_SEED = 1
 
 def evaluate(
     model: Llama,
-    data: DataConfig,
-    training: TrainingConfig,
+    config: RunConfig,
     precision: Precision,
     world: World,
+    references: Sequence[np.ndarray] | None = None,
     gives_up: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any] | None:
     """Returns `loss`, `perplexity`, `bits_per_byte`, `validation_tokens` (those predicted) and
@@ -44,11 +45,15 @@ def evaluate(
 
     Reads every held-out token once or, with `training.evaluation.max_tokens`, those of `held_out`. Bits per
     byte are all nats, including those of [BOT] and [EOT], over ln 2 and the UTF-8 bytes of the text; None
-    where the tokenizer does not give the text back. Of
-    conversations all answers count, and beside them, other text only under `per_corpus`.
+    where the tokenizer does not give the text back. Of conversations all answers count, and beside them,
+    other text only under `per_corpus`. With the `references` of preferences, the result is that of
+    `evaluate_pairs`.
 
     Raises EvaluationStoppedError as soon as `gives_up`, which all processes call before each batch, is true.
     """
+    if references is not None:
+        return evaluate_pairs(model, config, precision, world, references, gives_up)
+    data, training = config.data, config.training
     answers = Answers.of(data, training.model_copy(update={"learn": "all"}))
     corpora = held_out(data, training.seq_len, training.evaluation.max_tokens, packed=answers is not None)
     if not corpora:
@@ -113,12 +118,10 @@ def evaluate_checkpoint(
     training = config.training.model_copy(update={"evaluation": everything})
     precision = resolve_precision(training.precision, model.device)
     alone, config = World(0, 1, model.device), config.model_copy(update={"training": training})
-    found: dict[str, Any] | None
+    known = None
     if training.objective == "dpo":
         known = held_out_of(checkpoint, config, read_state(checkpoint)["meaning"])
-        found = evaluate_pairs(model, config, precision, alone, known)
-    else:
-        found = evaluate(model, config.data, training, precision, alone)
+    found = evaluate(model, config, precision, alone, known)
     if found is None:
         raise TrainerError("no corpus has validation shards: set data.corpora.<number>.validation")
     if samples is not None:

@@ -170,8 +170,9 @@ def test_an_answer_is_scored_with_its_end_behind_the_messages_as_it_was_trained(
 
     wrong = {"messages": [{"role": "end", "content": "x"}], "continuations": ["y"], "gold": 0}
     items.write_text(json.dumps(wrong))
-    with pytest.raises(TrainerError, match=r"answers\.jsonl:1: `messages` must be a list of objects"):
-        list(benchmark(tmp_path / "model", [items], "fp32"))
+    for read in (benchmark(tmp_path / "model", [items]), answered(tmp_path / "model", items, GREEDY)):
+        with pytest.raises(TrainerError, match=r"answers\.jsonl:1: `messages` must be a list of objects"):
+            list(read)
 
 
 def test_the_command_talks_and_forgets(tmp_path: Path) -> None:

@@ -1,0 +1,41 @@
+"""The lines of a file of questions, and the messages in them."""
+
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from trainer.config import ChatIds
+from trainer.system.errors import TrainerError
+
+SPEAKERS = set(ChatIds.model_fields) - {"end"}
+Messages = tuple[tuple[str, str], ...]  # role and content of each
+
+
+def rows(path: Path) -> list[tuple[str, Any]]:
+    """The place and the content of each line of JSON. Raises TrainerError for one that is none, or for a file
+    without any.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise TrainerError(f"{path}: cannot be read: {error}") from error
+    found = []
+    for place, line in ((f"{path}:{number}", line) for number, line in enumerate(lines, start=1)):
+        if line.strip():
+            try:
+                found.append((place, json.loads(line)))
+            except ValueError as error:
+                raise TrainerError(f"{place}: is not JSON: {error}") from None
+    if not found:
+        raise TrainerError(f"{path}: holds no items")
+    return found
+
+
+def messages(row: Any, place: str) -> Messages:
+    """Those of a row. Raises TrainerError."""
+    with suppress(KeyError, TypeError):
+        said = tuple((one["role"], one["content"]) for one in row["messages"])
+        if said and all(role in SPEAKERS and isinstance(content, str) for role, content in said):
+            return said
+    raise TrainerError(f"{place}: `messages` must be a list of objects with `role` and `content`")
