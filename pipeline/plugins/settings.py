@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator,
 
 from pipeline.plugins.loading import load
 from pipeline.store.fingerprint import canonical_json
-from pipeline.store.params import Anchored, Params
+from pipeline.store.params import Anchored, Params, form
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 FASTTEXT = "pipeline.stages.fasttext.filter:Probability"
@@ -75,7 +75,10 @@ class FastTextParams(Anchored):
     another `min` or `top` reads no text.
     """
 
-    name: str = Field(pattern=f"^{NAME.pattern}$", description="Names the results.")
+    name: str = Field(
+        pattern=form(f"^{NAME.pattern}$", "letters, digits, `_` and `-`, such as `my-filter`"),
+        description="Names the results.",
+    )
     fasttext: str = Field(
         min_length=1,
         description="Path of a fastText classifier, `.bin` or `.ftz`; the fingerprint has its content. "

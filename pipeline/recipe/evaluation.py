@@ -10,7 +10,7 @@ from pipeline.sources import SourceConfig
 from pipeline.sources.benchmarks.items import SETS
 from pipeline.sources.benchmarks.source import NamedBenchmark
 from pipeline.stages import decontamination
-from pipeline.store.params import Params
+from pipeline.store.params import NAME, Params
 
 # In place of evaluation sets: the benchmarks of the recipe.
 BENCHMARKS = "benchmarks"
@@ -25,8 +25,7 @@ class EvaluationText(Params):
     """A text that every checkpoint is scored on."""
 
     name: str = Field(
-        pattern=r"^[a-z][a-z0-9_]*$",
-        description="Name of the text in reports: lower-case letters, digits and `_`.",
+        pattern=NAME, description="Name of the text in reports: lower-case letters, digits and `_`."
     )
     source: SourceConfig = Field(description="Where it comes from, one of the source kinds.")
     max_bytes: int = Field(
@@ -121,8 +120,7 @@ class EvaluationSet(Params):
     """One evaluation set: text that the model will be tested on."""
 
     name: str = Field(
-        pattern=r"^[a-z][a-z0-9_]*$",
-        description="Name of the set in reports: lower-case letters, digits and `_`.",
+        pattern=NAME, description="Name of the set in reports: lower-case letters, digits and `_`."
     )
     source: SourceConfig = Field(description="Where its text comes from, one of the source kinds.")
 

@@ -9,7 +9,7 @@ from pipeline.stages.edits import EditParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES, QualityParams
 from pipeline.store.engines.local import RayAddress, check_ray
-from pipeline.store.params import MOST, Params
+from pipeline.store.params import MOST, NAME, Params, form
 
 
 def _named_profile(value: Any) -> Any:
@@ -46,7 +46,11 @@ def _own(what: str, section: str, more: str = "") -> Any:
     )
 
 
-Owner = Annotated[str, Field(pattern=r"^(team:\S.*|[^@\s]+@[^@\s]+\.[^@\s]+)$", max_length=200)]
+OWNER = form(
+    r"^(team:\S.*|[^@\s]+@[^@\s]+\.[^@\s]+)$",
+    "an e-mail address such as `ann@example.org`, or `team:` and a name, such as `team:data`",
+)
+Owner = Annotated[str, Field(pattern=OWNER, max_length=200)]
 Owners = Annotated[tuple[Owner, ...], Field(max_length=20)]
 
 
@@ -54,7 +58,7 @@ class Corpus(Params):
     """One corpus: where it comes from, how much of the training mixture it makes, and rules of its own."""
 
     name: str = Field(
-        pattern=r"^[a-z][a-z0-9_]*$",
+        pattern=NAME,
         description="Name of the corpus and of its assets: lower-case letters, digits and `_`, beginning "
         "with a letter.",
     )
@@ -81,7 +85,9 @@ class Corpus(Params):
 
     license: str | None = Field(
         None,
-        pattern=r"^[a-z0-9][a-z0-9.-]*$",
+        pattern=form(
+            r"^[a-z0-9][a-z0-9.-]*$", "lower-case letters, digits, `.` and `-`, such as `cc-by-4.0`"
+        ),
         description="Licence of its text as the Hugging Face hub names it, such as `cc-by-4.0`, or `other`: "
         "for cards and reports. When not set, that of a ready-made corpus, else unknown.",
     )

@@ -38,18 +38,24 @@ from pipeline.stages.quality import PROFILES
 from pipeline.stages.quality_model import QualityModelParams
 from pipeline.store import variant_seeds
 from pipeline.store.engines.local import EngineParams
-from pipeline.store.params import Params
+from pipeline.store.params import NAME, Params, form
 from trainer.config import TrainingConfig, unused
 
-STORE_ADDRESS = r"^(s3|gs|az)://[a-z0-9][a-z0-9.-]+(/[^/#?]+)*/?$"
-VariantName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+STORE_ADDRESS = form(
+    r"^(s3|gs|az)://[a-z0-9][a-z0-9.-]+(/[^/#?]+)*/?$",
+    "`s3://`, `gs://` or `az://` and a bucket, with a folder if you like, such as `s3://bucket/groundwork`",
+)
+VariantName = Annotated[str, Field(pattern=NAME)]
 
 
 class RecipeSettings(Params):
     """The settings of a recipe. Which file and variant they are of, `Recipe` knows."""
 
     name: str = Field(
-        pattern=r"^[a-z0-9][a-z0-9_-]*$",
+        pattern=form(
+            r"^[a-z0-9][a-z0-9_-]*$",
+            "lower-case letters, digits, `_` and `-`, beginning with a letter or digit, such as `my-books`",
+        ),
         description="Name of the experiment: lower-case letters, digits, `_` and `-`.",
     )
     owners: Owners = Field(

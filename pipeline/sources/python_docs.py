@@ -19,7 +19,7 @@ from pipeline.sources.docstrings import module_documents
 from pipeline.sources.documents import Batches
 from pipeline.sources.source import Rejects, SourceError, Unit
 from pipeline.store.fingerprint import file_sha256, fingerprint
-from pipeline.store.params import Params
+from pipeline.store.params import Params, form
 
 STANDARD_LIBRARY = "python"
 TESTS = ("test", "tests", "testing", "idlelib", "lib2to3", "turtledemo")
@@ -27,11 +27,13 @@ VENDORED = ("vendor", "vendored", "_vendor", "_vendored", "extern", "externals",
 SKIPPED = frozenset((*TESTS, *VENDORED, "__pycache__"))
 ENOUGH = 0.95  # of `max_bytes`: parsing every other module for what still fits would cost more than it gives
 
+IMPORTED = form(r"^[A-Za-z_]\w*$", "the name of a package as it is imported, without dots, such as `numpy`")
+
 
 class Packages(Params):
     """Installed packages, or Python's standard library."""
 
-    packages: tuple[Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")], ...] = Field(
+    packages: tuple[Annotated[str, Field(pattern=IMPORTED)], ...] = Field(
         (STANDARD_LIBRARY,),
         min_length=1,
         description="Installed packages to read, by their import names. `python` is the standard library.",

@@ -7,8 +7,21 @@ import pyarrow as pa
 from pydantic import ConfigDict, PrivateAttr
 
 from trainer.config import Config
+from trainer.config.problems import FORMS
 
 MOST = 10**12  # documents, characters or tokens: no corpus needs more, and every kernel can count them
+
+
+def form(pattern: str, words: str) -> str:
+    """A regular expression as the `pattern` of a setting, which messages give in these `words`."""
+    FORMS[pattern] = words
+    return pattern
+
+
+# Of what is named in a recipe.
+NAME = form(
+    r"^[a-z][a-z0-9_]*$", "lower-case letters, digits and `_`, beginning with a letter, such as `books_2`"
+)
 
 
 def required(**columns: pa.DataType) -> pa.Schema:

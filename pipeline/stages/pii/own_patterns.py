@@ -8,20 +8,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, field_validator
 
-from pipeline.store.params import MESSAGE, ROLE, Params
+from pipeline.store.params import MESSAGE, NAME, ROLE, Params, form
 
 
 class OwnPattern(Params):
     """A kind of personal data that the recipe describes."""
 
-    name: str = Field(pattern="^[a-z][a-z0-9_]*$", description="The kind's name in counts and spans.")
+    name: str = Field(pattern=NAME, description="The kind's name in counts and spans.")
     regex: str = Field(
         description="The regular expression, in the syntax of RE2: without lookaround and backreferences. "
         "It must not match the empty text."
     )
     placeholder: str = Field(
         "",
-        pattern=r"^(\[[A-Za-z][A-Za-z_ -]*\])?$",
+        pattern=form(
+            r"^(\[[A-Za-z][A-Za-z_ -]*\])?$", "letters, spaces, `_` and `-` in brackets, such as `[EMPLOYEE]`"
+        ),
         description="What is written instead: letters in square brackets. Default: the name, as in "
         "`[EMPLOYEE]`.",
     )

@@ -20,7 +20,7 @@ from typing import Annotated, Generic, Literal, Protocol, Self, TypeVar
 from pydantic import Field, model_validator
 
 from pipeline.store.errors import PipelineError
-from pipeline.store.params import Params
+from pipeline.store.params import Params, form
 from trainer.system import terminal
 
 Task = TypeVar("Task")
@@ -39,11 +39,15 @@ class WorkerLostError(PipelineError):
     """A worker process ended before its task did."""
 
 
-Label = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$")]
+LABEL = form(
+    r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$",
+    "at most 63 letters, digits, `_`, `.` and `-`, with a letter or digit at both ends, such as `cpu-2`",
+)
+Label = Annotated[str, Field(pattern=LABEL)]
 RayAddress = Annotated[
     str,
     Field(
-        pattern=r"^(auto|[^\s:/]+:\d+)$",
+        pattern=form(r"^(auto|[^\s:/]+:\d+)$", "`auto`, or a host and its port, such as `10.0.0.1:6379`"),
         description="For kind `ray`: host and port of the cluster's head node, such as `10.0.0.1:6379`. "
         "`auto` takes RAY_ADDRESS, else the cluster of this machine.",
     ),

@@ -1,13 +1,17 @@
 """A mistake in a recipe is one sentence that says where it is and what to change."""
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 import yaml
+from pydantic import Field, TypeAdapter, ValidationError
 
 from pipeline.recipe.loading import load_recipe, stored_at
-from pipeline.recipe.recipe import RecipeError
+from pipeline.recipe.problems import explained
+from pipeline.recipe.recipe import Recipe, RecipeError
 from pipeline.sources.hub.dataset import HubConfig
 from pipeline.steps.recipe_versions import store_of
 from pipeline.store.fingerprint import canonical_json
@@ -224,7 +228,7 @@ def test_the_word_benchmarks_stands_for_the_benchmarks_as_evaluation_sets(tmp_pa
             {"evaluation": {"benchmarks": [{"name": "a", "path": "a"}, {"name": "a", "path": "b"}]}},
             "two benchmarks are named 'a'",
         ),
-        ({"evaluation": {"benchmarks": ["ARC"]}}, "evaluation.benchmarks.0.name: must be text that matches"),
+        ({"evaluation": {"benchmarks": ["ARC"]}}, "evaluation.benchmarks.0.name: must be lower-case letters"),
         (
             {"evaluation": {"benchmarks": [3]}, "decontamination": "benchmarks"},
             "evaluation.benchmarks.0: must be a mapping",
@@ -235,3 +239,34 @@ def test_a_mistake_in_the_benchmarks_is_told(tmp_path: Path, changes: dict[str, 
     with pytest.raises(RecipeError) as raised:
         load_recipe(write(tmp_path, **changes))
     assert said in str(raised.value) and "decontamination.sets" not in str(raised.value)
+
+
+def patterns(schema: Any) -> Iterator[str]:
+    """The regular expressions of all settings and of the names that a recipe gives."""
+    if isinstance(schema, dict):
+        if schema.get("type") == "string" and (pattern := schema.get("pattern")):
+            yield pattern
+        yield from schema.get("patternProperties", {})
+    inside = schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ()
+    for one in inside:
+        yield from patterns(one)
+
+
+@pytest.mark.parametrize("pattern", sorted(set(patterns(Recipe.model_json_schema()))))
+def test_the_form_of_a_setting_is_told_in_words_with_an_example(pattern: str) -> None:
+    asked = TypeAdapter(Annotated[str, Field(pattern=pattern)])
+    with pytest.raises(ValidationError) as raised:
+        asked.validate_python("a, b: ?")
+    said = explained(raised.value)
+    assert pattern not in said and "^" not in said
+    example = re.search("such as `(.+?)`", said)
+    assert example and asked.validate_python(example[1])
+
+
+def test_an_owner_that_is_none_is_told_what_one_is(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError) as raised:
+        load_recipe(write(tmp_path, owners=["nobody"]))
+    assert str(raised.value).endswith(
+        "owners.0: must be an e-mail address such as `ann@example.org`, or `team:` and a name, such as "
+        "`team:data`, not 'nobody'"
+    )
