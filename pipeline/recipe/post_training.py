@@ -42,11 +42,23 @@ class Tuning(Params):
     epochs: float = Field(
         1.0, gt=0, description="Passes over the corpora. It decides `training.max_tokens`, up to whole steps."
     )
+    validation_fraction: float | None = Field(
+        None,
+        gt=0,
+        lt=0.5,
+        description="Share (0 to 1) of these corpora's documents that is held out: of few conversations a "
+        "larger one than of much text. When not set, `shards.validation_fraction`.",
+    )
     training: dict[str, Any] = Field(
         {},
         description="Settings of `training` that differ: `optimizer`, `schedule`, `global_batch_tokens`, "
         "`learn`, `lora`. The model, its `seq_len` and how a machine computes it are those of the recipe.",
     )
+
+    @property
+    def held_out(self) -> dict[str, float]:
+        """What differs from the recipe's `shards`."""
+        return {} if self.validation_fraction is None else {"validation_fraction": self.validation_fraction}
 
     @model_validator(mode="after")
     def _the_model_stays(self) -> Self:

@@ -19,7 +19,7 @@ from pipeline.store.errors import PipelineError
 RECIPES = Path(__file__).parents[1] / "recipes"
 BASE = variant_seeds.BASE
 # The sections that hold for what comes after the pretraining, too.
-KEPT = {"name", "raw", "scrub", "decontamination", "dedup", "dedup_guard", "checks", "shards", "evaluation"}
+KEPT = {"name", "raw", "scrub", "decontamination", "dedup", "dedup_guard", "checks", "evaluation"}
 KEPT |= {"store", "engine", "launch", "retention"}
 
 
@@ -62,6 +62,7 @@ class Recipe(RecipeSettings):
                 **{name: getattr(self, name) for name in KEPT},
                 corpora=tuning.corpora,
                 quality=PROFILES["none"],
+                shards=self.shards.model_copy(update=tuning.held_out),
                 tokenizer=self.tokenizer.model_copy(update={"chat": known}),
                 training=settings,
             )

@@ -218,3 +218,12 @@ def test_in_a_section_only_variants_that_differ_there_are_compared(tmp_path: Pat
     assert list(variants.distinct(recipes)) == base
     assert list(variants.distinct(recipes, "sft")) == [*base, "hot"]
     assert list(variants.distinct(recipes, "dpo")) == [*base, "hot", "more", "more.2"]
+
+
+def test_a_section_may_hold_out_another_share_of_its_conversations(tmp_path: Path) -> None:
+    shared = tuned(tmp_path, "sft", sft={"corpora": [TALKS]})
+    own = tuned(tmp_path, "sft", sft={"corpora": [TALKS], "validation_fraction": 0.2})
+    assert shared.shards.validation_fraction == own.pretraining.shards.validation_fraction == 0.02
+    assert own.shards.validation_fraction == 0.2
+    with pytest.raises(RecipeError, match=r"post_training.sft.validation_fraction: must be below 0.5"):
+        tuned(tmp_path, "sft", sft={"corpora": [TALKS], "validation_fraction": 0.6})
