@@ -9,6 +9,7 @@ from pipeline.start.horizon import AIM, Horizon
 from pipeline.start.look import Folder, Found, NothingReadableError
 from pipeline.start.sizes import BYTES_A_TOKEN, SIZES, USUAL, Length, longest
 from pipeline.start.speed import Speed
+from pipeline.start.tuning import Tuning
 
 # What takes time around the training, measured on two cores: Dagster and its stages start, and after the
 # training the model is evaluated and exported, eight times as long as the program that measures the speed. A
@@ -28,8 +29,6 @@ HELD_OUT_CONVERSATIONS = 8  # fewer may be none, without which nothing is tuned
 LONGEST_WINDOW = 1_024
 FEW_ENTRIES = 1_024  # of a vocabulary, below which tokens are hardly longer than a byte
 LEAST_KEPT = 0.02  # share of the text that quality must leave
-CHAT_SHARE, MOST_TUNING_EPOCHS = 0.15, 3.0  # of the time; passes over the conversations
-REHEARSAL = 0.2  # share of the tuning that is text of the pretraining, so that it is not forgotten
 WARMUP_STEPS, WARMUP_SHARE = 40, 0.1  # of the training at most
 
 
@@ -72,16 +71,16 @@ class Budget:
 @dataclass(frozen=True)
 class Chosen:
     """Everything that the recipe says. `horizon`: of the training, and if it was `changed` on the way, why.
-    `tuning_epochs`: passes over the `conversations`. `speed_source`: where the speed is from, in
-    words. `program_seconds`: what a short program takes. `validation_fraction`: of the documents.
-    `left_out`: why corpora are not trained on.
+    `tuning`: on the `conversations`. `speed_source`: where the speed is from, in words. `program_seconds`:
+    what a short program takes. `validation_fraction`: of the documents, and `held_out_conversations` of the
+    conversations. `left_out`: why corpora are not trained on.
     """
 
     folder: Folder
     wishes: Wishes
     corpora: tuple[Reading, ...]
     conversations: tuple[Reading, ...]
-    tuning_epochs: float
+    tuning: Tuning
     budget: Budget
     length: Length
     horizon: Horizon
@@ -90,6 +89,7 @@ class Chosen:
     speed_source: str
     program_seconds: float
     validation_fraction: float
+    held_out_conversations: float
     part_bytes: int
     left_out: tuple[str, ...]
     changed: str = ""
@@ -97,18 +97,6 @@ class Chosen:
     def with_horizon(self, horizon: Horizon, why: str) -> Self:
         length = replace(self.length, tokens=horizon.tokens, limit="time")
         return replace(self, horizon=horizon, length=length, changed=why)
-
-    def tuned_for(self, seconds: float, tokens_per_second: float) -> Self:
-        """With as many passes over the conversations as take so many seconds, at most a few."""
-        epochs = seconds * tokens_per_second / self.tokens_of_a_pass
-        return replace(self, tuning_epochs=max(0.01, min(MOST_TUNING_EPOCHS, epochs)))
-
-    @property
-    def tokens_of_a_pass(self) -> float:
-        return _tokens_of_a_pass([one.found for one in self.conversations])
-
-    def tuning_seconds(self, tokens_per_second: float) -> float:
-        return _tuning_seconds(self.tokens_of_a_pass, self.wishes, tokens_per_second)
 
 
 def choose(folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0) -> Chosen:
@@ -128,8 +116,6 @@ def choose(folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0) -> 
     corpora = tuple(_reading(one, budget.share, wishes) for one in texts)
     conversations = [_reading(one, 1.0, wishes) for one in chats]
     fewest = _fewest_held_out(corpora, HELD_OUT_DOCUMENTS)
-    if conversations:
-        fewest = max(fewest, _fewest_held_out(conversations, HELD_OUT_CONVERSATIONS))
     learnt = round(budget.kept * (1 - fewest))
     length = longest(learnt, budget.training, speed.of)
     speed.look(length.size, length.vocab_size)
@@ -137,33 +123,28 @@ def choose(folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0) -> 
     tokens_per_second = speed.of(length.size, length.vocab_size)
     conversations = [one for one in conversations if _fits(one.found, length.vocab_size)]
     seq_len = _window([one.found for one in conversations], length)
-    chosen = Chosen(
+    horizon = _horizon(length, seq_len)
+    tuning = Tuning.of((one.found for one in conversations), seq_len, horizon.batch)
+    return Chosen(
         folder=folder,
         wishes=wishes,
         corpora=corpora,
         conversations=tuple(conversations),
-        tuning_epochs=0,
+        tuning=tuning.planned(wishes.seconds, tokens_per_second),
         budget=budget,
         length=length,
-        horizon=_horizon(length, seq_len),
+        horizon=horizon,
         seq_len=seq_len,
         tokens_per_second=tokens_per_second,
         speed_source=speed.source(length.size),
         program_seconds=speed.program_seconds,
         validation_fraction=_held_out(fewest, budget, length),
+        held_out_conversations=round(
+            max(MOST_HELD_OUT, _fewest_held_out(conversations, HELD_OUT_CONVERSATIONS)), 4
+        ),
         part_bytes=max(1_000_000, min(128_000_000, budget.text_bytes // 8)),
         left_out=tuple(left_out),
     )
-    return chosen.tuned_for(CHAT_SHARE * wishes.seconds, tokens_per_second)
-
-
-def _tokens_of_a_pass(chats: Sequence[Found]) -> float:
-    """Over the conversations, with the text that is rehearsed."""
-    return max(1.0, sum(one.text_bytes for one in chats) / BYTES_A_TOKEN / (1 - REHEARSAL))
-
-
-def _tuning_seconds(tokens_of_a_pass: float, wishes: Wishes, tokens_per_second: float) -> float:
-    return min(CHAT_SHARE * wishes.seconds, MOST_TUNING_EPOCHS * tokens_of_a_pass / tokens_per_second)
 
 
 def _horizon(length: Length, seq_len: int) -> Horizon:
@@ -209,7 +190,8 @@ def _budget(
     tuning = 0.0
     if chats:
         usual = SIZES[USUAL]
-        tuning = _tuning_seconds(_tokens_of_a_pass(chats), wishes, speed.of(usual, usual.vocab_size))
+        pace = speed.of(usual, usual.vocab_size)
+        tuning = Tuning.of(chats, usual.seq_len, usual.batch).planned(wishes.seconds, pace).seconds(pace)
         tuning += PROGRAMS_AROUND_TUNING * speed.program_seconds
     training = max(LEAST_TRAINING * wishes.seconds, AIM * wishes.seconds - around - tuning)
     return Budget(around, training, tuning, share, round(share * in_all), round(share * kept))

@@ -20,7 +20,6 @@ from pipeline.store.errors import PipelineError
 from trainer.system import terminal
 
 LOOKS_EVERY_SECONDS = 0.5
-LEAST_TUNING = 0.02  # share of the time, however late it is: its programs alone take longer
 MOST_CHANGES = 3  # of a horizon: each stops a job and begins another
 
 
@@ -45,8 +44,7 @@ class Jobs:
             if (each := following.seconds_a_token) and is_ours(self.path):
                 around = PROGRAMS_AROUND_TUNING * following.program_seconds
                 seconds = self.deadline.left - (1 - AIM) * self.deadline.seconds - around
-                seconds = max(seconds, LEAST_TUNING * self.deadline.seconds)
-                self.chosen = self.chosen.tuned_for(seconds, 1 / each)
+                self.chosen = replace(self.chosen, tuning=self.chosen.tuning.fitting(seconds, 1 / each))
                 self._write()
             execute(_command("sft"), follows=partial(self._tells, following, 1.0))
 
@@ -80,7 +78,7 @@ class Jobs:
     def _standing(self, following: Following) -> Standing | None:
         left, programs = self.deadline.left, FINISHING
         if self.chosen.conversations and (each := following.seconds_a_token):
-            left -= self.chosen.tuning_seconds(1 / each)
+            left -= self.chosen.tuning.planned(self.deadline.seconds, 1 / each).seconds(1 / each)
             programs += PROGRAMS_AROUND_TUNING
         return following.standing(left, self.deadline.seconds, programs)
 

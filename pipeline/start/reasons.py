@@ -46,6 +46,7 @@ def choices(chosen: Chosen) -> list[Choice]:
             "enough to measure the loss on text that is not learnt, in little time",
         ),
         Choice("checkpoints", "four", "a killed run loses a quarter of the training at most"),
+        *([_of_tuning(chosen)] if chosen.conversations else []),
     ]
 
 
@@ -79,6 +80,13 @@ def notes(chosen: Chosen) -> list[str]:
             "The conversations are not learnt: --chat teaches the model to answer after the training."
         )
     return found
+
+
+def _of_tuning(chosen: Chosen) -> Choice:
+    tuning = chosen.tuning
+    passes = f"{tuning.epochs:,.3g} passes over the conversations"
+    value = f"{tuning.tokens / tuning.batch:,.0f} steps of {tuning.batch:,} tokens"
+    return Choice("tuning", value, f"{passes}, as many as fit into the time; few steps end no answer")
 
 
 def _of_quality(reading: Reading, wishes: Wishes) -> Choice:

@@ -11,10 +11,11 @@ from typing import Any
 from pipeline.recipe.recipe import named_like
 from pipeline.recipe.schema import SCHEMA
 from pipeline.stages.language import known
-from pipeline.start.choose import REHEARSAL, Chosen, Reading
+from pipeline.start.choose import Chosen, Reading
 from pipeline.start.horizon import DECAY
 from pipeline.start.look import Found
 from pipeline.start.reasons import choices, notes
+from pipeline.start.tuning import REHEARSAL, rate
 from pipeline.store.errors import PipelineError
 from trainer.system.durable import write_atomically
 from trainer.system.wording import counted
@@ -93,8 +94,7 @@ def _lines(chosen: Chosen, directory: Path) -> Iterator[str]:
     yield f"  model: {_flow(size.shape)}"
     yield f"  seq_len: {chosen.seq_len}  # tokens that the model sees at once"
     yield f"  global_batch_tokens: {batch}  # {why['batch']}"
-    windows = max(1, min(8, batch // chosen.seq_len))
-    yield f"  micro_batch_size: {windows}  # windows computed at once"
+    yield f"  micro_batch_size: {_windows(batch, chosen)}  # windows computed at once"
     yield f"  # {why['tokens']}"
     yield f"  # Epochs: {why['epochs']}"
     yield f"  max_tokens: {tokens}"
@@ -114,11 +114,19 @@ def _lines(chosen: Chosen, directory: Path) -> Iterator[str]:
         yield "    corpora:"
         for reading in chosen.conversations:
             yield f"      - {_flow(_corpus(reading, chosen, directory))}"
-        yield f"    epochs: {chosen.tuning_epochs:.2f}  # as many as fit into the time"
+        yield f"    # {why['tuning']}"
+        yield f"    epochs: {chosen.tuning.epochs:.4g}"
+        yield f"    validation_fraction: {chosen.held_out_conversations:g}  # enough to be asked in the end"
         yield f"    rehearsal: {REHEARSAL}  # share of text from the pretraining, so that it is not forgotten"
         yield "    training:"
-        yield "      optimizer: {kind: adamw, lr: 1e-3, weight_decay: 0}"
+        yield f"      global_batch_tokens: {chosen.tuning.batch}"
+        yield f"      micro_batch_size: {_windows(chosen.tuning.batch, chosen)}  # windows computed at once"
+        yield f"      optimizer: {_flow({'kind': 'adamw', 'lr': rate(size), 'weight_decay': 0})}"
         yield "      schedule: {kind: linear, min_lr_ratio: 0.02}"
+
+
+def _windows(batch: int, chosen: Chosen) -> int:
+    return max(1, min(8, batch // chosen.seq_len))
 
 
 def _about(reading: Reading) -> str:

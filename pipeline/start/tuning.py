@@ -1,0 +1,68 @@
+"""How long a model learns to answer, and in how large steps."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Self
+
+from pipeline.start.look import Found
+from pipeline.start.sizes import BYTES_A_TOKEN, SIZES, USUAL, Size
+
+SHARE, MOST_EPOCHS = 0.15, 3.0  # of the time; passes over the conversations, if these make enough steps
+REHEARSAL = 0.2  # share of the tuning that is text of the pretraining, so that it is not forgotten
+# A small model learns to end its answers by the number of its steps, however few conversations there are. One
+# of 1.4 M parameters ended no answer after two steps, and after 100 nearly all that are a sentence. Longer
+# answers take more.
+FEWEST_STEPS, WANTED_STEPS = 100, 300
+SMALLEST_BATCH = 512
+RATE, RATE_OF_LARGE = 3e-3, 1e-3  # peak of AdamW, for sizes up to the usual one and beyond
+FASTER = 1.5  # than the pretraining, where Muon takes as long as all the rest of so small a step
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """`pass_tokens`: of a pass over the conversations, with the text that is rehearsed. A step has at least
+    `smallest` tokens and at most `largest`. `tokens`: how many are learnt, once that is known.
+    """
+
+    pass_tokens: float
+    smallest: int
+    largest: int
+    tokens: float = 0.0
+
+    @classmethod
+    def of(cls, chats: Iterable[Found], seq_len: int, largest: int) -> Self:
+        """`largest`: tokens of a step of the pretraining."""
+        tokens = sum(one.text_bytes for one in chats) / BYTES_A_TOKEN / (1 - REHEARSAL)
+        return cls(max(1.0, tokens), max(SMALLEST_BATCH, seq_len), max(SMALLEST_BATCH, largest))
+
+    @property
+    def epochs(self) -> float:
+        return self.tokens / self.pass_tokens
+
+    @property
+    def batch(self) -> int:
+        """Tokens of a step, as many as leave enough steps."""
+        batch = self.smallest
+        while 2 * batch <= min(self.largest, self.tokens / FEWEST_STEPS):
+            batch *= 2
+        return batch
+
+    def fitting(self, seconds: float, tokens_per_second: float) -> Self:
+        """As long as fits into so many seconds, but not so short that no answer would end.
+        `tokens_per_second`: of the pretraining.
+        """
+        least, wanted = FEWEST_STEPS * self.smallest, WANTED_STEPS * self.smallest
+        most = max(wanted, MOST_EPOCHS * self.pass_tokens)
+        return replace(self, tokens=min(most, max(least, seconds * FASTER * tokens_per_second)))
+
+    def planned(self, given: float, tokens_per_second: float) -> Self:
+        """With its share of the `given` seconds."""
+        return self.fitting(SHARE * given, tokens_per_second)
+
+    def seconds(self, tokens_per_second: float) -> float:
+        return self.tokens / (FASTER * tokens_per_second)
+
+
+def rate(size: Size) -> float:
+    """The peak learning rate."""
+    return RATE if SIZES.index(size) <= USUAL else RATE_OF_LARGE
