@@ -24,7 +24,7 @@ SMALLEST_PIECE, LARGEST_PIECE = 2_048, 65_536
 # The held-out text: its share of all at most, and how large it is beside the training, since scoring it takes
 # time, too.
 HELD_OUT_DOCUMENTS, MOST_HELD_OUT, HELD_OUT_TOKENS = 16, 0.04, 0.04
-HELD_OUT_CONVERSATIONS = 8  # fewer may be none, without which nothing is tuned
+NONE_HELD_OUT = 0.02  # odds at most that no conversation is held out, without which nothing is tuned
 # A conversation is learnt as a whole, in one window.
 LONGEST_WINDOW = 1_024
 FEW_ENTRIES = 1_024  # of a vocabulary, below which tokens are hardly longer than a byte
@@ -139,9 +139,7 @@ def choose(folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0) -> 
         speed_source=speed.source(length.size),
         program_seconds=speed.program_seconds,
         validation_fraction=_held_out(fewest, budget, length),
-        held_out_conversations=round(
-            max(MOST_HELD_OUT, _fewest_held_out(conversations, HELD_OUT_CONVERSATIONS)), 4
-        ),
+        held_out_conversations=_held_out_conversations(sum(map(_documents, conversations))),
         part_bytes=max(1_000_000, min(128_000_000, budget.text_bytes // 8)),
         left_out=tuple(left_out),
     )
@@ -200,6 +198,11 @@ def _budget(
 def _fewest_held_out(corpora: Sequence[Reading], number: int) -> float:
     """The share of the documents that is held out for about this number of them to be."""
     return min(0.2, number / max(1, sum(map(_documents, corpora))))
+
+
+def _held_out_conversations(number: int) -> float:
+    """Their share: each is held out or not by itself."""
+    return round(max(MOST_HELD_OUT, min(0.45, 1 - NONE_HELD_OUT ** (1 / max(1, number)))), 4)
 
 
 def _held_out(fewest: float, budget: Budget, length: Length) -> float:

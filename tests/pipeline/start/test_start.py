@@ -203,7 +203,7 @@ def test_conversations_are_learnt_after_the_text_where_chat_is_asked_for(tmp_pat
     assert recipe.post_training.sft is not None
     assert recipe.post_training.sft.corpora[0].source.format == "chat"  # type: ignore[attr-defined]
     # Of the 20 conversations some are held out, and not as large a share of the text.
-    assert recipe.post_training.sft.validation_fraction == 0.2
+    assert recipe.post_training.sft.validation_fraction == pytest.approx(0.18, abs=0.01)
     assert recipe.shards.validation_fraction < 0.1
     (folder / "chats.jsonl").unlink()
     without = choose(judged(folder), Wishes(60.0, chat=True), fixed_speed())
