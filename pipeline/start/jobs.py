@@ -11,10 +11,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from pipeline.recipe.loading import load_recipe
+from pipeline.recipe.post_training import SFT
 from pipeline.start.choose import PROGRAMS_AROUND_TUNING, Chosen
 from pipeline.start.deadline import Deadline
 from pipeline.start.following import Following
 from pipeline.start.horizon import AIM, FINISHING, Standing
+from pipeline.start.left import too_little
+from pipeline.start.look import NothingReadableError
 from pipeline.start.written import is_ours, recipe_name, recipe_text, write
 from pipeline.store.errors import PipelineError
 from trainer.system import terminal
@@ -38,7 +42,7 @@ class Jobs:
     changes: int = 0  # of the horizon
 
     def run(self) -> None:
-        """Raises FailedJobError."""
+        """Raises FailedJobError, and NothingReadableError if the data stages leave too little."""
         following = self._pretrain()
         if self.chosen.conversations:
             if (each := following.seconds_a_token) and is_ours(self.path):
@@ -46,7 +50,7 @@ class Jobs:
                 seconds = self.deadline.left - (1 - AIM) * self.deadline.seconds - around
                 self.chosen = replace(self.chosen, tuning=self.chosen.tuning.fitting(seconds, 1 / each))
                 self._write()
-            execute(_command("sft"), follows=partial(self._tells, following, 1.0))
+            self._execute(SFT, lambda: False, partial(self._tells, following, 1.0))
 
     def _pretrain(self) -> Following:
         """Pretrains, and while it does changes the horizon if it would miss the deadline by much."""
@@ -55,9 +59,23 @@ class Jobs:
             name, tokens = recipe_name(chosen), chosen.horizon.tokens
             following = Following(self.runs, name, tokens, time.time(), chosen.program_seconds)
             tells = partial(self._tells, following, FINISHING)
-            if not execute(_command("pretrain"), partial(self._misses, following), tells):
+            if not self._execute("pretrain", partial(self._misses, following), tells):
                 return following
             self._change(following)
+
+    def _execute(
+        self, job: str, stops: Callable[[], bool], follows: Callable[[terminal.Activity], None]
+    ) -> bool:
+        try:
+            return execute([sys.executable, "-m", "dagster", "job", "execute", "-j", job], stops, follows)
+        except FailedJobError as error:
+            recipe, readings, what = load_recipe(self.path), self.chosen.corpora, "no model can be made"
+            if job == SFT:
+                recipe, readings = recipe.tuned(SFT), self.chosen.conversations
+                what = "the model is there, but cannot be taught to answer"
+            if said := too_little([one.found for one in readings], recipe):
+                raise NothingReadableError(f"{self.chosen.folder.path}: {what}: {said}") from error
+            raise
 
     def _misses(self, following: Following) -> bool:
         following.look()
@@ -97,10 +115,6 @@ class Jobs:
 
     def _write(self) -> None:
         write(self.path, recipe_text(self.chosen, self.path.parent))
-
-
-def _command(job: str) -> list[str]:
-    return [sys.executable, "-m", "dagster", "job", "execute", "-j", job]
 
 
 def execute(

@@ -17,10 +17,12 @@ from pipeline.sources.source_file import LocalFile, size_of
 from pipeline.start.kind import Kind, judged, kind_of
 from pipeline.start.sample import FileSample, Shape, sampled
 from pipeline.store.errors import PipelineError
+from trainer.system.wording import counted
 
 MOST_SECONDS = 10.0
 _NOT_UTF8 = "%[0-9A-F]{2}"
 MOST_FILES = 48  # that are sampled of one sub-folder and format
+REASONS_SHOWN = 3
 MOST_TOPS = 12  # sub-folders that are told apart; more of them are taken together
 
 
@@ -123,10 +125,15 @@ def look(folder: Path, most_seconds: float = MOST_SECONDS) -> Iterator[Folder]:
     kind = cache(partial(_kind, samples=samples, files=files))
     corpora = _corpora(folder, groups, apart, kind)
     if not corpora:
-        reasons = (
-            "; ".join(f"{name}: {why}" for name, (why, _) in list(unread.items())[:3]) or "it has no files"
+        reasons = [f"{name}: {why}" for name, (why, _) in list(unread.items())[:REASONS_SHOWN]]
+        if more := len(unread) - len(reasons):
+            reasons.append(f"and {counted(more, 'more files')}")
+        size = sum(size for _, size in unread.values())
+        raise NothingReadableError(
+            f"{folder}: no model can be made, since nothing in its {counted(len(files), 'files')} "
+            f"({size:,} bytes) can be read: {'; '.join(reasons) or 'it has no files'}: add text, in the "
+            "formats that docs/start.md names"
         )
-        raise NothingReadableError(f"{folder}: nothing in it can be read, so no model can be made: {reasons}")
     found = Folder(folder, corpora, unread, len(files), number, time.monotonic() - started)
     yield found
     yield replace(found, corpora=_corpora(folder, groups, apart, lambda names: judged(kind(names))))

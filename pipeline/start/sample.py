@@ -1,6 +1,7 @@
 """A sample of one file: how it is to be read, and its first texts, by the readers of the sources."""
 
 import io
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,6 +24,7 @@ HEAD_BYTES, PACKED_HEAD_BYTES = 256 << 10, 1 << 20  # of a file that is not, and
 PIECE_BYTES = 16 << 10  # of plain text that is judged as one document
 MOST_DOCUMENTS = 64  # of a file
 PACKED_SHARE = 3.0  # bytes that a compressed byte usually becomes
+_LETTER = re.compile(r"\w")
 TEXT_COLUMNS = ("text", "body", "content")
 # Tried in this order on text that is not Unicode. The first is the usual one of Western Europe.
 LEGACY_ENCODINGS = ("cp1252", "cp1251", "gb18030", "big5", "shift_jis", "euc_kr")
@@ -112,6 +114,8 @@ def sampled(name: str, file: LocalFile) -> FileSample:
         )
         unit = Unit(name, "", 0, files=((name, head),))
         texts = [text for batch in source.read(unit, rejects) for text in batch.column("text").to_pylist()]
+        if any(texts) and not any(map(_LETTER.search, texts)):
+            return FileSample(None, problem=f"holds neither letters nor digits in its first {most:,} bytes")
         if texts:
             shape = Shape(plain=True, encoding=encoding)
         if len(rows[0] if rows else ()) > 1 or plain not in SEPARATORS:

@@ -1,0 +1,94 @@
+"""Why the data stages leave too little of a folder for a model, from what they counted."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from pipeline.recipe.recipe import Recipe
+from pipeline.start.look import Found
+from pipeline.steps.recipe_versions import store_of
+from pipeline.store import keys
+from pipeline.store.errors import PipelineError
+from pipeline.store.keys import Key
+from pipeline.store.manifest import breakdown
+from trainer.system.wording import counted
+
+REASONS_SHOWN = 3  # of a stage
+MOST_LOST = 0.5  # share of the documents, above which their loss is why a job failed
+UNREAD, REJECTED, COPIES = "cannot be read", "are rejected by quality", "are copies of others"
+REMEDIES = {
+    UNREAD: "mend or take out what cannot be read",
+    REJECTED: "name another kind with --for, leave out --languages, or add other text",
+    COPIES: "add text that does not repeat itself",
+}
+
+
+@dataclass
+class _Left:
+    """The documents of all corpora: how many were `found`, and how many of these were `lost`, by what became
+    of them and by the reason. Of the rest so many are `learnt` and `held_out`, once there are shards. Nothing
+    is left of the `emptied` corpora.
+    """
+
+    found: int = 0
+    lost: dict[str, Counter[str]] = field(default_factory=lambda: {what: Counter() for what in REMEDIES})
+    learnt: int | None = None
+    held_out: int | None = None
+    emptied: list[str] = field(default_factory=list)
+
+    @property
+    def rest(self) -> int:
+        return self.found - sum(reasons.total() for reasons in self.lost.values())
+
+    @property
+    def is_too_little(self) -> bool:
+        few = self.rest < max(2, (1 - MOST_LOST) * self.found)
+        return few or bool(self.emptied) or 0 in (self.learnt, self.held_out)
+
+
+def too_little(corpora: Iterable[Found], recipe: Recipe) -> str | None:
+    """What is said of the corpora of a recipe whose job failed before its training: how much was found, what
+    rejected it, and what to do. None if enough is left, and so the job failed for another reason.
+    """
+    left = _left(recipe)
+    if not left.is_too_little:
+        return None
+    files, size = (sum(numbers) for numbers in zip(*((one.files, one.bytes) for one in corpora), strict=True))
+    lost = {what: reasons for what, reasons in left.lost.items() if reasons}
+    parts = [f"{reasons.total():,} {what} ({_most(reasons)})" for what, reasons in lost.items()]
+    parts += [f"none of {name} can be used" for name in left.emptied]
+    rest = f"{left.rest:,} to learn and to hold out"
+    if left.learnt is not None:
+        rest = f"{left.learnt:,} to learn and {left.held_out:,} held out"
+    worst = max(lost, key=lambda what: lost[what].total(), default="")
+    return (
+        f"of {counted(left.found, 'documents')} in {counted(files, 'files')} ({size:,} bytes), "
+        f"{' and '.join(parts) or 'none is rejected'}, which leaves {rest}: {REMEDIES.get(worst, 'add text')}"
+    )
+
+
+def _most(reasons: Counter[str]) -> str:
+    return ", ".join(f"{reason} {number:,}" for reason, number in reasons.most_common(REASONS_SHOWN))
+
+
+def _left(recipe: Recipe) -> _Left:
+    store, left = store_of(recipe, records=False), _Left()
+
+    def counts(key: Key) -> Mapping[str, int]:
+        with suppress(PipelineError):
+            return store.current(key).counts
+        return {}  # not made
+
+    for name in recipe.corpus_names:
+        raw, quality = counts(keys.raw(name)), counts(keys.quality(name))
+        left.found += raw.get("documents", 0) + raw.get("set_aside", 0)
+        left.lost[UNREAD].update(breakdown(raw, "set_aside"))
+        left.lost[REJECTED].update(breakdown(quality, "rejected"))
+        if not raw.get("documents") or quality.get("kept") == 0:
+            left.emptied.append(name)
+        if shards := counts(keys.token_shards(name)):
+            left.learnt = (left.learnt or 0) + shards["train_documents"]
+            left.held_out = (left.held_out or 0) + shards["validation_documents"]
+    left.lost[COPIES].update(breakdown(counts(keys.DEDUP), "removed"))
+    return left

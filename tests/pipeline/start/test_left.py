@@ -1,0 +1,109 @@
+"""Each way in which the data stages leave too little for a model is told with what was found and lost."""
+
+import json
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from pipeline.recipe.loading import load_recipe
+from pipeline.start import jobs
+from pipeline.start.choose import Wishes, choose
+from pipeline.start.deadline import Deadline
+from pipeline.start.jobs import FailedJobError, Jobs
+from pipeline.start.left import too_little
+from pipeline.start.look import NothingReadableError
+from pipeline.start.written import recipe_text, write
+from pipeline.steps.recipe_versions import store_of
+from pipeline.steps.stages import of_data
+from pipeline.store.engines.local import LocalEngine
+from pipeline.store.errors import PipelineError
+from tests.folders import ENGLISH, little, odd_names_and_encodings
+from tests.pipeline.start.test_start import fixed_speed, folder_of, judged
+
+
+def one_sentence(folder: Path) -> None:
+    (folder / "all.txt").write_text("The cat sat on the mat, and the dog looked at it.\n" * 3_000)
+
+
+def broken_rows(folder: Path) -> None:
+    rows = [json.dumps({"text": text}) for text in ENGLISH] + ["{broken"] * 4_000
+    (folder / "all.jsonl").write_text("\n".join(rows))
+
+
+def numbers_after_the_sample(folder: Path) -> None:
+    texts = [*ENGLISH, *(" ".join(map(str, range(n, n + 300))) for n in range(2_000))]
+    (folder / "all.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+
+
+def one_document(folder: Path) -> None:
+    (folder / "all.txt").write_text(ENGLISH[0][:900])
+
+
+def prepared(folder: Path, wishes: Wishes) -> Jobs:
+    """The jobs of a folder whose data stages have gone as far as they come."""
+    path = folder.with_name("recipe.yaml")
+    chosen = choose(judged(folder), wishes, fixed_speed())
+    write(path, recipe_text(chosen, path.parent))
+    recipe = load_recipe(path)
+    store, engine = store_of(recipe), LocalEngine(workers=1)
+    with suppress(PipelineError):
+        for stage in of_data(recipe).values():
+            stage.make(store, engine)
+    return Jobs(path, chosen, Deadline(wishes.seconds), folder)
+
+
+@pytest.fixture(autouse=True)
+def _own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GROUNDWORK_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("make", "lost", "remedy"),
+    [
+        (
+            one_sentence,
+            r"\d+ are copies of others \(exact \d+.*\), which leaves 1 ",
+            "does not repeat itself",
+        ),
+        (
+            odd_names_and_encodings,
+            r"of 41 documents in 4 files .* 40 are copies of others",
+            "does not repeat",
+        ),
+        (broken_rows, r"4,000 cannot be read \(invalid_json 4,000\)", "mend or take out"),
+        (numbers_after_the_sample, r"2,0\d\d are rejected by quality \(.+ \d+\)", "--for"),
+        (one_document, r"of 1 document in 1 file \(900 bytes\), none is rejected", "add text"),
+    ],
+)
+def test_a_job_that_fails_for_want_of_text_says_what_rejected_it(
+    make: Callable[[Path], None], lost: str, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> bool:
+        raise FailedJobError("ended with status 1")
+
+    folder = folder_of(make, tmp_path)
+    job = prepared(folder, Wishes(180.0))
+    monkeypatch.setattr(jobs, "execute", fails)
+    with pytest.raises(NothingReadableError) as raised:
+        job.run()
+    said = str(raised.value)
+    assert said.startswith(f"{folder}: no model can be made: of ")
+    assert re.search(lost, said) and remedy in said.rpartition(": ")[2]
+    assert "\n" not in said
+
+
+def test_a_job_that_fails_with_enough_text_fails_for_its_own_reason(tmp_path: Path) -> None:
+    job = prepared(folder_of(little, tmp_path), Wishes(180.0))
+    assert too_little([one.found for one in job.chosen.corpora], load_recipe(job.path)) is None
+
+
+def test_nothing_but_zeros_is_told_in_seconds(tmp_path: Path) -> None:
+    folder = folder_of(lambda _: None, tmp_path)
+    with (folder / "zeros.txt").open("wb") as file:
+        file.truncate(1 << 30)
+    with pytest.raises(NothingReadableError, match=r"its 1 file \(1,073,741,824 bytes\).*neither letters"):
+        judged(folder)
