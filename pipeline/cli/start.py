@@ -20,6 +20,7 @@ from pipeline.start.look import MOST_SECONDS, Folder, look
 from pipeline.start.reasons import choices, notes
 from pipeline.start.speed import Speed
 from pipeline.start.written import check_may_write, recipe_text, write
+from pipeline.steps import compile_ahead
 from pipeline.store import keys
 from pipeline.store.errors import did_you_mean
 from trainer.system import terminal
@@ -64,10 +65,13 @@ def run(options: argparse.Namespace) -> None:
         raise UsageError(f"--out {path}: there is no folder {path.parent}: make it, or name another file")
     if not options.force:
         check_may_write(path)
+    # What the first run on a machine compiles is compiled before the plan, whose time it takes.
+    compile_ahead.start()
     with terminal.doing(f"looking at {options.folder}"):
         looks = look(folder, min(MOST_SECONDS, LOOKING * wishes.seconds))
         found = next(looks)
     print("\n".join(_found(found)), flush=True)
+    compile_ahead.wait()
     with terminal.doing("measuring what quality rejects"):
         (judged,) = looks
     if [one.name for one in judged.corpora] != [one.name for one in found.corpora]:

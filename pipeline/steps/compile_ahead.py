@@ -16,23 +16,40 @@ from pipeline.steps.compiling import compiling
 from trainer.system.signals import stop_with_parent
 
 STAGES = Path(pipeline.stages.__file__).parent
+SCRUBBING, LATER = "scrubbing", "later"
 
-_scrubbing: list[subprocess.Popen[bytes]] = []
+_processes: dict[str, subprocess.Popen[bytes]] = {}
 
 
 @cache
 def start() -> None:
-    """Starts both once, to end with the present process, unless kernels were compiled before."""
+    """Starts both once, to end with the present process, unless kernels were compiled since the code was
+    changed.
+    """
     cache = Path(os.environ.get("NUMBA_CACHE_DIR") or STAGES)
-    if os.access(cache, os.W_OK) and not any(cache.rglob("*.nbi")):
-        _scrubbing.append(_started("scrubbing"))
-        _started("later")
+    if os.access(cache, os.W_OK) and _newest(cache, "*.nbi") <= _newest(STAGES, "*.py"):
+        _processes.update({kernels: _started(kernels) for kernels in (SCRUBBING, LATER)})
+
+
+def _newest(directory: Path, pattern: str) -> float:
+    """When the youngest of these files was written; 0 without any."""
+    return max((path.stat().st_mtime for path in directory.rglob(pattern)), default=0.0)
 
 
 def wait_for_scrubbing() -> None:
     """Returns when no process compiles scrubbing any more, whether or not it did."""
-    with compiling("pii"):
-        for process in _scrubbing:
+    _wait_for(SCRUBBING, "pii")
+
+
+def wait() -> None:
+    """Returns when no process compiles any more."""
+    wait_for_scrubbing()
+    _wait_for(LATER, "quality, dedup, tokenizer")
+
+
+def _wait_for(kernels: str, stages: str) -> None:
+    with compiling(stages):
+        if process := _processes.get(kernels):
             process.wait()
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pipeline.sources.files import FilesConfig
 from pipeline.stages import bpe, dedup, pii, quality
 from pipeline.steps import plain_files
+from pipeline.steps.compile_ahead import SCRUBBING
 from pipeline.store.engines.local import LocalEngine
 
 # Kernels are compiled for types, whatever the text says. The address is there for scrubbing to replace.
@@ -25,7 +26,7 @@ def main(kernels: str) -> None:
         rows = [json.dumps({"id": str(number), "text": text}) for number, text in enumerate(documents)]
         (place / "documents.jsonl").write_text("\n".join(rows), encoding="utf-8")
         files = FilesConfig(paths=(str(place / "*.jsonl"),))
-        if kernels == "scrubbing":
+        if kernels == SCRUBBING:
             plain_files.scrub(files, place / "scrubbed", pii.PiiParams(), engine, lambda _: None)
             return
         plain_files.judge(files, place, quality.PROFILES["default"], engine, lambda _: None)

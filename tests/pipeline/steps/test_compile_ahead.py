@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.steps import compile_ahead
 from tests.integration.project import ROOT
 
 USES = """
@@ -42,3 +43,33 @@ def test_a_run_finds_every_kernel_compiled(tmp_path: Path) -> None:
     ahead = compiled("-m", "pipeline.steps.compile_kernels", "later")
     assert ahead > scrubbing
     assert compiled("-c", USES, str(tmp_path)) == ahead
+    assert "compiling kernels" in planned(tmp_path, tmp_path / "fresh")
+    assert {path.name for path in (tmp_path / "fresh").rglob("*.nbc")} == ahead
+    assert "compiling" not in planned(tmp_path, cache)
+
+
+def planned(directory: Path, cache: Path) -> str:
+    """What `start` says of its plan with this cache."""
+    cache.mkdir(exist_ok=True)
+    (directory / "notes").mkdir(exist_ok=True)
+    (directory / "notes/all.txt").write_text("The cat sat on the mat, and the dog looked at it.\n" * 3_000)
+    command = [sys.executable, "-m", "pipeline", "start", str(directory / "notes"), "--hours=0.1", "--plan"]
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache)}
+    done = subprocess.run(command, check=True, env=environment, cwd=ROOT, text=True, capture_output=True)
+    return done.stderr
+
+
+@pytest.mark.parametrize(("age", "compiles"), [(-1e6, True), (1e6, False), (None, True)])
+def test_kernels_are_compiled_ahead_unless_they_were_since_the_code_changed(
+    age: float | None, compiles: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(compile_ahead, "_started", started.append)
+    monkeypatch.setattr(compile_ahead, "_processes", {})
+    if age is not None:
+        (tmp_path / "pii.nbi").touch()
+        when = (compile_ahead.STAGES / "compiled.py").stat().st_mtime + age
+        os.utime(tmp_path / "pii.nbi", (when, when))
+    compile_ahead.start.__wrapped__()
+    assert started == (["scrubbing", "later"] if compiles else [])
