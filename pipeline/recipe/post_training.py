@@ -5,7 +5,7 @@ from typing import Any, Self
 from pydantic import Field, model_validator
 
 from pipeline.recipe.sections import Corpus
-from pipeline.store.params import Params
+from pipeline.store.params import MOST, Params
 
 SFT, DPO = SECTIONS = ("sft", "dpo")
 # What makes a section, and what it goes on with.
@@ -28,6 +28,7 @@ INHERITED = {
 }
 # The peak learning rate, as in TRL, which suits models of some billion parameters; small ones need more.
 RATES = {SFT: 2e-5, DPO: 1e-6}
+ANSWER_TOKENS = 48
 EVALUATIONS = 4  # in a run, and as many checkpoints
 
 
@@ -48,6 +49,13 @@ class Tuning(Params):
         lt=0.5,
         description="Share (0 to 1) of these corpora's documents that is held out: of few conversations a "
         "larger one than of much text. When not set, `shards.validation_fraction`.",
+    )
+    answer_tokens: int = Field(
+        ANSWER_TOKENS,
+        ge=1,
+        le=MOST,
+        description="Tokens after which the evaluation cuts off an answer to a held-out conversation. Raise "
+        "it where answers are longer, since one that is cut off counts as one that does not stop.",
     )
     training: dict[str, Any] = Field(
         {},

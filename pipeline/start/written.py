@@ -8,6 +8,7 @@ from glob import escape
 from pathlib import Path
 from typing import Any
 
+from pipeline.recipe.post_training import ANSWER_TOKENS
 from pipeline.recipe.recipe import named_like
 from pipeline.recipe.schema import SCHEMA
 from pipeline.stages.language import known
@@ -117,6 +118,8 @@ def _lines(chosen: Chosen, directory: Path) -> Iterator[str]:
         yield f"    # {why['tuning']}"
         yield f"    epochs: {chosen.tuning.epochs:.4g}"
         yield f"    validation_fraction: {chosen.held_out_conversations:g}  # enough to be asked in the end"
+        longest = max(ANSWER_TOKENS, chosen.seq_len // 2)
+        yield f"    answer_tokens: {longest}  # after which an answer is cut off then"
         yield f"    rehearsal: {REHEARSAL}  # share of text from the pretraining, so that it is not forgotten"
         yield "    training:"
         yield f"      global_batch_tokens: {chosen.tuning.batch}"

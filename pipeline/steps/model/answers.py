@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 
+from pipeline.recipe.post_training import ANSWER_TOKENS
 from pipeline.recipe.recipe import Recipe
 from pipeline.sources.formats.use import FORM, form_error
 from pipeline.stages import bpe, chat
@@ -29,7 +30,6 @@ Message = tuple[str, str]  # role, content
 VERSION = "answers-3"
 BEFORE, AFTER = "before", "after"  # the names of the models
 ASKED = 100  # held-out conversations, in each corpus
-LONGEST = 48  # tokens of an answer
 SHOWN = 5  # conversations to read
 # Why a held-out conversation is not asked.
 TOO_LONG, NO_QUESTION = "too_long", "no_question"
@@ -80,6 +80,11 @@ def judged(questions: Sequence[Question], answers: Sequence[Mapping[str, Any]]) 
     ]
 
 
+def longest(recipe: Recipe) -> int:
+    """Tokens of an answer at most."""
+    return recipe.tuning.answer_tokens if recipe.tuning else ANSWER_TOKENS
+
+
 def to_ask(store: Store, recipe: Recipe) -> tuple[list[Question], Counter[str]]:
     """The first ASKED held-out conversations per corpus by id; how many are not asked, by the reason."""
     fraction, fits = recipe.shards.validation_fraction, fitting(store, recipe)
@@ -123,7 +128,7 @@ def compared(
     the answers of each model that were cut off after `limit` tokens. A model that lacks the control tokens is
     measured on text alone. `tuned`: the evaluation of `after` on the answers.
     """
-    (questions, left_out), text = to_ask(store, recipe), _pretraining(run)
+    (questions, left_out), text, limit = to_ask(store, recipe), _pretraining(run), longest(recipe)
     losses: dict[str, dict[str, Any]] = {}
     answers = {}
     with TemporaryDirectory() as directory:
@@ -139,7 +144,7 @@ def compared(
                 losses[name]["answers"] = _figures(tuned)
             elif run.training.objective != "dpo":  # whose evaluation says it of the reference, too
                 losses[name]["answers"] = _loss(checkpoint, run)
-            said = run_trainer("answer", f"--model={checkpoint}", f"--max-new-tokens={LONGEST}", str(file))
+            said = run_trainer("answer", f"--model={checkpoint}", f"--max-new-tokens={limit}", str(file))
             answers[name] = [json.loads(line) for line in said.splitlines()]
     if reference := (losses[AFTER]["answers"] or {}).get("reference_answer_loss"):
         losses[BEFORE]["answers"] = {"answer_loss": reference}
@@ -156,7 +161,7 @@ def compared(
         "asked": len(questions),
         "not_asked": {reason: count for reason, count in left_out.items() if count},
         **({"slow_forms": sum(untold)} if any(untold) else {}),
-        "limit": LONGEST,
+        "limit": limit,
         "unended": {name: sum("unended" in one for one in found) for name, found in answers.items()},
         "losses": losses,
         "kinds": list(_by_kind(questions, judgements)),

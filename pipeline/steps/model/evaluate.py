@@ -10,6 +10,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from pipeline.recipe.evaluation import EvaluationParams
+from pipeline.recipe.post_training import ANSWER_TOKENS
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps.model import answers, benchmark, harness
 from pipeline.steps.stage import RecipeStage
@@ -91,7 +92,7 @@ class Evaluation(RecipeStage):
 
     @property
     def deciding(self) -> Any:
-        return self.recipe.training.samples, self.recipe.evaluation
+        return self.recipe.training.samples, self.recipe.evaluation, answers.longest(self.recipe)
 
     @property
     def inputs(self) -> Sequence[Key]:
@@ -103,6 +104,8 @@ class Evaluation(RecipeStage):
         evaluation = self.recipe.evaluation
         if self.recipe.training.objective != "pretrain":
             settings["answers"] = answers.VERSION
+            if (limit := answers.longest(self.recipe)) != ANSWER_TOKENS:
+                settings["answer_tokens"] = limit
         if evaluation.titles:
             settings["benchmarks"] = [benchmark.VERSION, [one.read().sha256 for one in evaluation.benchmarks]]
         settings |= harness.imported(store, plan.final_checkpoint(store.current(keys.PRETRAINED_MODEL)))

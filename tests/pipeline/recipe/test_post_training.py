@@ -9,7 +9,9 @@ import yaml
 from pipeline.recipe import variants
 from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.recipe import RecipeError
+from pipeline.steps.model.evaluate import Evaluation
 from pipeline.steps.recipe_versions import RecipeVersions, differing
+from pipeline.steps.training.plan import PretrainedModel
 
 TALKS = {"name": "talks", "source": {"kind": "files", "paths": ["talks.jsonl"], "format": "chat"}}
 PAIRS = {"name": "pairs", "source": {"kind": "files", "paths": ["pairs.jsonl"], "format": "preferences"}}
@@ -130,6 +132,7 @@ def parts(path: Path, section: str) -> str | None:
         ({"post_training": {"sft": {"epochs": 2}}}, None, "pretrained_model", "pretrained_model"),
         ({"post_training": {"sft": {"rehearsal": 0.1}}}, None, "pretrained_model", "pretrained_model"),
         ({"post_training": {"dpo": {"epochs": 2}}}, None, None, "pretrained_model"),
+        ({"post_training": {"sft": {"validation_fraction": 0.2}}}, None, "token_shards", "pretrained_model"),
         (
             {"post_training": {"sft": {"corpora": {"talks": {"quality": "gopher"}}}}},
             None,
@@ -227,3 +230,11 @@ def test_a_section_may_hold_out_another_share_of_its_conversations(tmp_path: Pat
     assert own.shards.validation_fraction == 0.2
     with pytest.raises(RecipeError, match=r"post_training.sft.validation_fraction: must be below 0.5"):
         tuned(tmp_path, "sft", sft={"corpora": [TALKS], "validation_fraction": 0.6})
+
+
+def test_longer_answers_are_asked_for_without_another_training(tmp_path: Path) -> None:
+    usual, long = (
+        tuned(tmp_path, "sft", sft={"corpora": [TALKS], **own}) for own in ({}, {"answer_tokens": 300})
+    )
+    assert PretrainedModel(usual).deciding == PretrainedModel(long).deciding
+    assert Evaluation(usual).deciding != Evaluation(long).deciding
