@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -175,7 +175,7 @@ def _of_rows(
         for form in FORMS[kind]:
             held = [row for row in rows if all(row.get(name) not in (None, "", []) for name in form)]
             if len(held) * 2 > len(rows):
-                said = [" ".join(str(row[name]) for name in form) for row in held]
+                said = [" ".join(_texts_in(row[name]) for name in form) for row in held]
                 return Shape(False, kind, None, encoding, separator), said
     texts = {
         name: [value for row in rows if isinstance(value := row.get(name), str) and value.strip()]
@@ -187,6 +187,12 @@ def _of_rows(
     if column is None or not texts[column]:
         return None, []
     return Shape(False, "text", column, encoding, separator), texts[column]
+
+
+def _texts_in(value: Any) -> str:
+    """All texts of a value, such as the roles and contents of a list of messages."""
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return " ".join(map(_texts_in, parts)) if parts else str(value)
 
 
 def _problem(rejects: Sequence[Rejected], columns: frozenset[str]) -> str:

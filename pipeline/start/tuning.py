@@ -15,7 +15,6 @@ REHEARSAL = 0.2  # share of the tuning that is text of the pretraining, so that 
 FEWEST_STEPS, WANTED_STEPS = 100, 300
 SMALLEST_BATCH = 512
 RATE, RATE_OF_LARGE = 3e-3, 1e-3  # peak of AdamW, for sizes up to the usual one and beyond
-FASTER = 1.5  # than the pretraining, where Muon takes as long as all the rest of so small a step
 
 
 @dataclass(frozen=True)
@@ -53,14 +52,14 @@ class Tuning:
         """
         least, wanted = FEWEST_STEPS * self.smallest, WANTED_STEPS * self.smallest
         most = max(wanted, MOST_EPOCHS * self.pass_tokens)
-        return replace(self, tokens=min(most, max(least, seconds * FASTER * tokens_per_second)))
+        return replace(self, tokens=min(most, max(least, seconds * tokens_per_second)))
 
     def planned(self, given: float, tokens_per_second: float) -> Self:
         """With its share of the `given` seconds."""
         return self.fitting(SHARE * given, tokens_per_second)
 
     def seconds(self, tokens_per_second: float) -> float:
-        return self.tokens / (FASTER * tokens_per_second)
+        return self.tokens / tokens_per_second
 
 
 def rate(size: Size) -> float:
