@@ -23,17 +23,10 @@ _processes: dict[str, subprocess.Popen[bytes]] = {}
 
 @cache
 def start() -> None:
-    """Starts both once, to end with the present process, unless kernels were compiled since the code was
-    changed.
-    """
+    """Starts both once, to end with the present process, unless kernels were compiled before."""
     cache = Path(os.environ.get("NUMBA_CACHE_DIR") or STAGES)
-    if os.access(cache, os.W_OK) and _newest(cache, "*.nbi") <= _newest(STAGES, "*.py"):
+    if os.access(cache, os.W_OK) and not any(cache.rglob("*.nbi")):
         _processes.update({kernels: _started(kernels) for kernels in (SCRUBBING, LATER)})
-
-
-def _newest(directory: Path, pattern: str) -> float:
-    """When the youngest of these files was written; 0 without any."""
-    return max((path.stat().st_mtime for path in directory.rglob(pattern)), default=0.0)
 
 
 def wait_for_scrubbing() -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.steps import compile_ahead
 from tests.integration.project import ROOT
 
 USES = """
@@ -57,19 +56,3 @@ def planned(directory: Path, cache: Path) -> str:
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache)}
     done = subprocess.run(command, check=True, env=environment, cwd=ROOT, text=True, capture_output=True)
     return done.stderr
-
-
-@pytest.mark.parametrize(("age", "compiles"), [(-1e6, True), (1e6, False), (None, True)])
-def test_kernels_are_compiled_ahead_unless_they_were_since_the_code_changed(
-    age: float | None, compiles: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started: list[str] = []
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(compile_ahead, "_started", started.append)
-    monkeypatch.setattr(compile_ahead, "_processes", {})
-    if age is not None:
-        (tmp_path / "pii.nbi").touch()
-        when = (compile_ahead.STAGES / "compiled.py").stat().st_mtime + age
-        os.utime(tmp_path / "pii.nbi", (when, when))
-    compile_ahead.start.__wrapped__()
-    assert started == (["scrubbing", "later"] if compiles else [])
