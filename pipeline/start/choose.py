@@ -124,7 +124,7 @@ def choose(folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0) -> 
     conversations = [one for one in conversations if _fits(one.found, length.vocab_size)]
     seq_len = _window([one.found for one in conversations], length)
     horizon = _horizon(length, seq_len)
-    tuning = Tuning.of((one.found for one in conversations), seq_len, horizon.batch)
+    tuning = Tuning.of((one.found for one in conversations), length.size, seq_len, horizon.batch)
     return Chosen(
         folder=folder,
         wishes=wishes,
@@ -189,7 +189,9 @@ def _budget(
     if chats:
         usual = SIZES[USUAL]
         pace = speed.of(usual, usual.vocab_size)
-        tuning = Tuning.of(chats, usual.seq_len, usual.batch).planned(wishes.seconds, pace).seconds(pace)
+        tuning = (
+            Tuning.of(chats, usual, usual.seq_len, usual.batch).planned(wishes.seconds, pace).seconds(pace)
+        )
         tuning += PROGRAMS_AROUND_TUNING * speed.program_seconds
     training = max(LEAST_TRAINING * wishes.seconds, AIM * wishes.seconds - around - tuning)
     return Budget(around, training, tuning, share, round(share * in_all), round(share * kept))

@@ -16,7 +16,6 @@ from pipeline.start.choose import Chosen, Reading
 from pipeline.start.horizon import DECAY
 from pipeline.start.look import Found
 from pipeline.start.reasons import choices, notes
-from pipeline.start.tuning import REHEARSAL, rate
 from pipeline.store.errors import PipelineError
 from trainer.system.durable import write_atomically
 from trainer.system.wording import counted
@@ -120,11 +119,11 @@ def _lines(chosen: Chosen, directory: Path) -> Iterator[str]:
         yield f"    validation_fraction: {chosen.held_out_conversations:g}  # enough to be asked in the end"
         longest = max(ANSWER_TOKENS, chosen.seq_len // 2)
         yield f"    answer_tokens: {longest}  # after which an answer is cut off then"
-        yield f"    rehearsal: {REHEARSAL}  # share of text from the pretraining, so that it is not forgotten"
+        yield f"    rehearsal: {chosen.tuning.rehearsal:g}  # share that is text of the pretraining"
         yield "    training:"
         yield f"      global_batch_tokens: {chosen.tuning.batch}"
         yield f"      micro_batch_size: {_windows(chosen.tuning.batch, chosen)}  # windows computed at once"
-        yield f"      optimizer: {_flow({'kind': 'adamw', 'lr': rate(size), 'weight_decay': 0})}"
+        yield f"      optimizer: {_flow({'kind': 'adamw', 'lr': chosen.tuning.rate, 'weight_decay': 0})}"
         yield "      schedule: {kind: linear, min_lr_ratio: 0.02}"
 
 
