@@ -79,6 +79,11 @@ def notes(chosen: Chosen) -> list[str]:
         found.append(
             "The conversations are not learnt: --chat teaches the model to answer after the training."
         )
+    if any(one.shape.format == "preferences" for one in folder.corpora):
+        found.append(
+            "The preferences are not learnt: name them in a section `dpo` of the recipe, and run the job "
+            "`align` (docs/chat.md)."
+        )
     return found
 
 

@@ -206,8 +206,10 @@ def test_conversations_are_learnt_after_the_text_where_chat_is_asked_for(tmp_pat
     assert recipe.post_training.sft.validation_fraction == pytest.approx(0.18, abs=0.01)
     assert recipe.shards.validation_fraction < 0.1
     (folder / "chats.jsonl").unlink()
+    (folder / "pairs.jsonl").write_text('{"prompt": "Why?", "chosen": "So.", "rejected": "No."}\n' * 20)
     without = choose(judged(folder), Wishes(60.0, chat=True), fixed_speed())
     assert any("no conversations" in note for note in notes(without))
+    assert any("section `dpo`" in note for note in notes(without))
 
 
 def talks(number: int, turns: int) -> Callable[[Path], None]:
