@@ -226,9 +226,10 @@ def talks(number: int, turns: int) -> Callable[[Path], None]:
 
 def learnt_steps(path: Path) -> float:
     """Of the tuning of a recipe, as far as the sizes of its files tell."""
-    sft = yaml.safe_load(path.read_text())["post_training"]["sft"]
+    sft = load_recipe(path).tuned("sft")
     size = sum(one.stat().st_size for one in path.parent.glob("*/*.jsonl"))
-    return sft["epochs"] * size / 3.5 / sft["training"]["global_batch_tokens"]
+    assert sft.tuning
+    return sft.tuning.epochs * size / 3.5 / sft.training.global_batch_tokens
 
 
 @pytest.mark.parametrize("hours", [0.05, 0.2, 5])
