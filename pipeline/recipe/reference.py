@@ -104,8 +104,7 @@ def _walk(model: Schema, path: str, variant: str, seen: dict[str, str]) -> Itera
         _setting(paths[key], place, key in model.get("required", ()) or variant.startswith(f"{key}: "))
         for key, place in model["properties"].items()
     )
-    about = " ".join(model["description"].split())
-    yield Section(path, variant, about, settings, same_as if same_as != path else None)
+    yield Section(path, variant, model["description"], settings, same_as if same_as != path else None)
     if same_as != path:  # what is inside is listed there, too
         return
     for key, place in model["properties"].items():
@@ -125,7 +124,7 @@ def _setting(path: str, place: Schema, required: bool) -> Setting:
         default = SECTION
     elif "default" in place:
         default = as_yaml(place["default"])
-    about = " ".join((place.get("description") or models[0]["description"]).split())
+    about = place.get("description") or models[0]["description"]
     return Setting(
         path, in_words(place), None if required else default, ", ".join(_bounds(place)), about, bool(models)
     )
