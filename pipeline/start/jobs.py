@@ -17,8 +17,9 @@ from pipeline.start.choose import PROGRAMS_AROUND_TUNING, Chosen
 from pipeline.start.deadline import Deadline
 from pipeline.start.following import Following
 from pipeline.start.horizon import AIM, FINISHING, Standing
-from pipeline.start.left import too_little
+from pipeline.start.left import lacks_a_tokenizer, too_little
 from pipeline.start.look import NothingReadableError
+from pipeline.start.sizes import FEWEST_ENTRIES
 from pipeline.start.written import is_ours, recipe_name, recipe_text, write
 from pipeline.store.errors import PipelineError
 from trainer.system import terminal
@@ -59,9 +60,27 @@ class Jobs:
             name, tokens = recipe_name(chosen), chosen.horizon.tokens
             following = Following(self.runs, name, tokens, time.time(), chosen.program_seconds)
             tells = partial(self._tells, following, FINISHING)
-            if not self._execute("pretrain", partial(self._misses, following), tells):
-                return following
-            self._change(following)
+            try:
+                if not self._execute("pretrain", partial(self._misses, following), tells):
+                    return following
+            except FailedJobError:
+                if not self._halved_vocabulary():
+                    raise
+            else:
+                self._change(following)
+
+    def _halved_vocabulary(self) -> bool:
+        """Whether the vocabulary may have been too large for the text, and half of it is to be tried: text of
+        few different words supports few entries, which only the training of a tokenizer tells.
+        """
+        before = self.chosen.length.vocab_size
+        entries = max(FEWEST_ENTRIES, before // 2)
+        if entries == before or not is_ours(self.path) or not lacks_a_tokenizer(load_recipe(self.path)):
+            return False
+        self.chosen = replace(self.chosen, length=replace(self.chosen.length, vocab_size=entries))
+        self._write()
+        print(f"\nThe text has few different words: the vocabulary gets {entries:,} entries.", flush=True)
+        return True
 
     def _execute(
         self, job: str, stops: Callable[[], bool], follows: Callable[[terminal.Activity], None]

@@ -68,6 +68,19 @@ def too_little(corpora: Iterable[Found], recipe: Recipe) -> str | None:
     )
 
 
+def lacks_a_tokenizer(recipe: Recipe) -> bool:
+    """Whether the stages before the tokenizer are made, and it is not."""
+    store = store_of(recipe, records=False)
+
+    def is_made(key: Key) -> bool:
+        with suppress(PipelineError):
+            store.current(key)
+            return True
+        return False
+
+    return is_made(keys.DEDUP) and not is_made(keys.TOKENIZER)
+
+
 def _most(reasons: Counter[str]) -> str:
     return ", ".join(f"{reason} {number:,}" for reason, number in reasons.most_common(REASONS_SHOWN))
 

@@ -19,6 +19,7 @@ USUAL = 1
 FEW_TOKENS = 500_000
 BYTES_A_TOKEN = 3.5
 FEWEST_STEPS = 100
+FEWEST_ENTRIES = 320  # of a vocabulary: the 256 bytes, the control tokens and a few pairs
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ def worth(tokens: float, unique: float) -> float:
 def vocabulary(text_bytes: int, size: Size) -> int:
     """Entries: few for little text, in which a long tail of words is never learnt."""
     steps = (
-        (30_000, 320),
+        (30_000, FEWEST_ENTRIES),
         (300_000, 1_024),
         (1_000_000, 2_048),
         (10_000_000, 4_096),

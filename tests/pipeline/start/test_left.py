@@ -1,6 +1,7 @@
 """Each way in which the data stages leave too little for a model is told with what was found and lost."""
 
 import json
+import random
 import re
 from collections.abc import Callable
 from contextlib import suppress
@@ -99,6 +100,56 @@ def test_a_job_that_fails_for_want_of_text_says_what_rejected_it(
 def test_a_job_that_fails_with_enough_text_fails_for_its_own_reason(tmp_path: Path) -> None:
     job = prepared(folder_of(little, tmp_path), Wishes(180.0))
     assert too_little([one.found for one in job.chosen.corpora], load_recipe(job.path)) is None
+
+
+def few_words(folder: Path) -> None:
+    draw = random.Random(0)
+    words = [
+        "the",
+        "of",
+        "and",
+        "to",
+        "in",
+        "is",
+        "that",
+        "it",
+        "was",
+        "for",
+        "on",
+        "are",
+        "with",
+        "as",
+        "his",
+        "they",
+        "be",
+        "at",
+        "one",
+        "have",
+        "this",
+    ]
+    texts = (" ".join(draw.choices(words, k=draw.randint(80, 160))) + "." for _ in range(3_000))
+    (folder / "all.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+
+
+def test_text_of_few_words_gets_a_vocabulary_that_it_supports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = prepared(folder_of(few_words, tmp_path), Wishes(180.0))
+    assert job.chosen.length.vocab_size > 512
+
+    def execute(*_: object, **__: object) -> bool:
+        recipe = load_recipe(job.path)
+        store, engine = store_of(recipe), LocalEngine(workers=1)
+        try:
+            for stage in of_data(recipe).values():
+                stage.make(store, engine)
+        except PipelineError as error:
+            raise FailedJobError(str(error)) from error
+        return False
+
+    monkeypatch.setattr(jobs, "execute", execute)
+    job.run()
+    assert load_recipe(job.path).tokenizer.vocab_size == job.chosen.length.vocab_size <= 512
 
 
 def test_nothing_but_zeros_is_told_in_seconds(tmp_path: Path) -> None:
