@@ -48,6 +48,7 @@ CHECKS = [
     Step("backends", 300),
     Step("flash-attn", 300),
     Step("resume", 600),
+    Step("tests", 900),
 ]
 SPEED_SECONDS, PROFILE_SECONDS = 300, 300
 # Their length, and how many at a time.
@@ -106,6 +107,7 @@ def perform(name: str, settings: Settings) -> dict[str, Any]:
         "losses": gpu_checks.losses,
         "backends": gpu_checks.backends,
         "flash-attn": gpu_checks.flash_package,
+        "tests": gpu_checks.tests,
     }
     if name in checks:
         return checks[name](torch.device(settings.device))

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 Report = pytest.TestReport | pytest.CollectReport
 
 
-# What a machine may lack. Any other skip fails `make test-all`, which installs what the tests need.
+# What a machine may lack, or has. Any other skip fails `make test-all`, which installs what the tests need.
 MAY_LACK = (
+    "a GPU writes in bf16",
     "no CPU build of PyTorch",
     "no CUDA GPU",
     "no Azurite",

@@ -36,6 +36,8 @@ PACKAGES = ("torch", "triton", *FLASH, "torchao", "transformers", "accelerate")
 # Shares of the reference. In bf16 a product keeps 8 bits, and ten steps add up.
 TOLERANCES: dict[str, float] = {"fp32": 1e-3, "bf16": 2e-2}
 
+MOST_TEST_WORKERS = 14  # each has a CUDA context of half a gigabyte
+
 Result = dict[str, Any]
 
 
@@ -59,6 +61,21 @@ def _version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
+
+
+def tests(device: torch.device) -> Result:
+    """How many of the trainer's quick tests pass with the GPU, and the names of those that do not. Those of
+    several processes are left out, which want a GPU each.
+    """
+    if device.type == "cpu":
+        return {"skipped": "`make test` runs them on a CPU"}
+    workers = str(min(MOST_TEST_WORKERS, max(1, (os.cpu_count() or 1) - 2)))
+    command = [sys.executable, "-m", "pytest", "tests/trainer", "-m", "not slow", "-n", workers]
+    command += ["--dist", "loadgroup", "--tb=no", "-r", "fE", "--ignore", "tests/trainer/parallel"]
+    lines = subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.splitlines()
+    failed = [line.split()[1] for line in lines if line.startswith(("FAILED ", "ERROR "))]
+    counts = next((line.strip("= ") for line in reversed(lines) if " passed" in line), "none passed")
+    return {"passed": " passed" in counts and not failed, "counts": counts, "failed": failed}
 
 
 def losses(device: torch.device) -> Result:

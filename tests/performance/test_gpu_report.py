@@ -80,6 +80,7 @@ def test_the_checks_pass_on_a_cpu(benchmark: Any, tmp_path: Path) -> None:
     assert backends["passed"] and backends["sdpa"] < 1e-4
     assert benchmark.perform("installed", settings)["torch"]
     assert "run on a GPU" in benchmark.perform("flash-attn", settings)["skipped"]
+    assert "make test" in benchmark.perform("tests", settings)["skipped"]
     windows = [torch.randn(1, 2, 64, 8)] * 3
     tokens = torch.ones(1, 64, dtype=torch.int64)
     assert benchmark.gpu_checks.milliseconds("sdpa", torch.device("cpu"), windows, tokens, times=1) > 0

@@ -190,6 +190,7 @@ def test_the_command_talks_and_forgets(tmp_path: Path) -> None:
     assert turns[0] == turns[4] != turns[2]
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU writes in bf16, which rounds by the batch")
 def test_many_conversations_are_answered_as_one_is_turn_by_turn(tmp_path: Path) -> None:
     """With instructions and beyond the context, too."""
     model = make(context=60)

