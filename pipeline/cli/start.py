@@ -65,12 +65,13 @@ def run(options: argparse.Namespace) -> None:
         raise UsageError(f"--out {path}: there is no folder {path.parent}: make it, or name another file")
     if not options.force:
         check_may_write(path)
-    # What the first run on a machine compiles is compiled before the plan, whose time it takes.
-    compile_ahead.start()
     with terminal.doing(f"looking at {options.folder}"):
         looks = look(folder, min(MOST_SECONDS, LOOKING * wishes.seconds))
         found = next(looks)
     print("\n".join(_found(found)), flush=True)
+    # What the first run on a machine compiles is compiled before the plan, whose time it takes, and after the
+    # look, which has seconds.
+    compile_ahead.start()
     compile_ahead.wait()
     with terminal.doing("measuring what quality rejects"):
         (judged,) = looks

@@ -21,7 +21,8 @@ from trainer.system.wording import counted
 
 MOST_SECONDS = 10.0
 _NOT_UTF8 = "%[0-9A-F]{2}"
-MOST_FILES = 48  # that are sampled of one sub-folder and format
+# How many are sampled of one sub-folder and format. Fewer, on a busy machine, may be those that say nothing.
+FEWEST_FILES, MOST_FILES = 8, 48
 REASONS_SHOWN = 3
 MOST_TOPS = 12  # sub-folders that are told apart; more of them are taken together
 
@@ -151,18 +152,21 @@ def _suffix(name: str) -> str:
 
 
 def _sample(groups: dict[tuple[str, str], _Group], seconds: float) -> int:
-    """Samples files of all groups in turn, evenly over each, for so many seconds, at least one of each.
+    """Samples files of all groups in turn, evenly over each, for so many seconds, but at least a few of each.
     Returns how many.
     """
     turns = {}
     for key, group in groups.items():
         names = list(group.files)
         every = max(1, len(names) / MOST_FILES)
-        turns[key] = [names[int(place * every)] for place in range(min(len(names), MOST_FILES))]
+        evenly = [names[int(place * every)] for place in range(min(len(names), MOST_FILES))]
+        # Those that are taken at any rate are spread over all.
+        first = evenly[:: max(1, len(evenly) // FEWEST_FILES)][:FEWEST_FILES]
+        turns[key] = [*first, *(name for name in evenly if name not in first)]
     number, until = 0, time.monotonic() + seconds
     for turn in range(MOST_FILES):
         for key, names in turns.items():
-            if turn < len(names) and (turn == 0 or time.monotonic() < until):
+            if turn < len(names) and (turn < FEWEST_FILES or time.monotonic() < until):
                 group = groups[key]
                 group.samples[names[turn]] = sampled(names[turn], group.files[names[turn]])
                 number += 1

@@ -388,6 +388,16 @@ def test_what_was_found_is_printed_before_a_kernel_is_compiled(
     assert main(["start", str(folder), "--hours", "0.1", "--plan"]) == 130
 
 
+def test_a_look_without_time_samples_a_few_files_from_all_over(tmp_path: Path) -> None:
+    """A busy machine may leave no time, and the first files may be the only ones without prose."""
+    for number in range(40):
+        text = "| 1 | 2 | 3 |\n" * 50 if number < 4 else f"{ENGLISH[number % len(ENGLISH)]}\n"
+        (tmp_path / f"{number:02}.txt").write_text(text)
+    *_, found = look(tmp_path, most_seconds=0)
+    assert found.sampled >= 8
+    assert all(corpus.kind.rejected[corpus.kind.profile] < 0.5 for corpus in found.corpora)
+
+
 def test_text_of_which_a_part_is_no_prose_is_split_after_the_look(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
