@@ -35,21 +35,19 @@ Arguments = Annotated[
 class PluginParams(Params):
     """A function or class, its version and its parameters."""
 
-    python: str = Field(min_length=1, description="`package.module:name` of a function or class.")
-    version: str = Field(
-        min_length=1,
-        description="Part of the fingerprint: a new version runs the code again on every document. Raise it "
-        "whenever the code gives other results.",
-    )
+    python: str = Field(min_length=1)
+    """`package.module:name` of a function or class."""
+    version: str = Field(min_length=1)
+    """Part of the fingerprint: a new version runs the code again on every document. Raise it whenever the
+    code gives other results.
+    """
     params: Arguments = Field({})
-    name: str = Field("", description="Names the results; the name of the function or class when not set.")
-    max_failed_share: float = Field(
-        0.01,
-        ge=0,
-        le=1,
-        description="Share of a corpus's documents that the code may fail on with an exception. Each is set "
-        "aside; above this share the run fails.",
-    )
+    name: str = ""
+    """Names the results; the name of the function or class when not set."""
+    max_failed_share: float = Field(0.01, ge=0, le=1)
+    """Share of a corpus's documents that the code may fail on with an exception. Each is set aside; above
+    this share the run fails.
+    """
 
     @model_validator(mode="before")
     @classmethod
@@ -75,22 +73,18 @@ class FastTextParams(Anchored):
     another `min` or `top` reads no text.
     """
 
-    name: str = Field(
-        pattern=form(f"^{NAME.pattern}$", "letters, digits, `_` and `-`, such as `my-filter`"),
-        description="Names the results.",
-    )
-    fasttext: str = Field(
-        min_length=1,
-        description="Path of a fastText classifier, `.bin` or `.ftz`; the fingerprint has its content. "
-        "`quality_model` is that of the recipe, whose label is `__label__positive`.",
-    )
-    label: str = Field(min_length=1, description="A label as in the model, such as `__label__hq`.")
-    min: float = Field(
-        0, ge=0, le=1, description="Least probability (0 to 1) of the label, of the whole text as one line."
-    )
-    top: float | None = Field(
-        None, gt=0, lt=1, description="Share to keep of the documents of each corpus that are in `languages`."
-    )
+    name: str = Field(pattern=form(f"^{NAME.pattern}$", "letters, digits, `_` and `-`, such as `my-filter`"))
+    """Names the results."""
+    fasttext: str = Field(min_length=1)
+    """Path of a fastText classifier, `.bin` or `.ftz`; the fingerprint has its content. `quality_model` is
+    that of the recipe, whose label is `__label__positive`.
+    """
+    label: str = Field(min_length=1)
+    """A label as in the model, such as `__label__hq`."""
+    min: float = Field(0, ge=0, le=1)
+    """Least probability (0 to 1) of the label, of the whole text as one line."""
+    top: float | None = Field(None, gt=0, lt=1)
+    """Share to keep of the documents of each corpus that are in `languages`."""
     max_failed_share: ClassVar[float] = 0  # as that of a filter in Python
 
     @property
@@ -128,9 +122,8 @@ Entry = PluginParams | FastTextParams
 class TransformParams(PluginParams):
     """A transform that rewrites texts between `raw` and `scrubbed`."""
 
-    corpora: tuple[str, ...] | None = Field(
-        None, min_length=1, description="Only these corpora; all of them when not set."
-    )
+    corpora: tuple[str, ...] | None = Field(None, min_length=1)
+    """Only these corpora; all of them when not set."""
 
 
 def check_names(entries: Sequence[Entry], taken: set[str]) -> None:

@@ -24,32 +24,28 @@ def repeated_name(names: Iterable[str]) -> str | None:
 class EvaluationText(Params):
     """A text that every checkpoint is scored on."""
 
-    name: str = Field(
-        pattern=NAME, description="Name of the text in reports: lower-case letters, digits and `_`."
-    )
-    source: SourceConfig = Field(description="Where it comes from, one of the source kinds.")
-    max_bytes: int = Field(
-        500_000,
-        ge=1_000,
-        description="Bytes of the text that are scored, in windows of 1,024 that are drawn from all of it. "
-        "More give narrower intervals and take longer.",
-    )
+    name: str = Field(pattern=NAME)
+    """Name of the text in reports: lower-case letters, digits and `_`."""
+    source: SourceConfig
+    """Where it comes from, one of the source kinds."""
+    max_bytes: int = Field(500_000, ge=1_000)
+    """Bytes of the text that are scored, in windows of 1,024 that are drawn from all of it. More give
+    narrower intervals and take longer.
+    """
 
 
 class EvaluationParams(Params):
     """What a trained model is measured by, besides the loss on held-out text."""
 
-    texts: tuple[EvaluationText, ...] = Field(
-        (),
-        description="Texts whose bits per byte every checkpoint is scored by, so that models with other "
-        "corpora, filters or tokenizers can be compared.",
-    )
-    benchmarks: tuple[NamedBenchmark, ...] = Field(
-        (),
-        description="Benchmarks that checkpoints answer: `easy`, `core` or a list of names, of which "
-        "`python -m pipeline benchmark --list` shows all, and of files of your own, "
-        "`{name: mine, path: mine.jsonl}`. An empty list measures none.",
-    )
+    texts: tuple[EvaluationText, ...] = ()
+    """Texts whose bits per byte every checkpoint is scored by, so that models with other corpora, filters or
+    tokenizers can be compared.
+    """
+    benchmarks: tuple[NamedBenchmark, ...] = ()
+    """Benchmarks that checkpoints answer: `easy`, `core` or a list of names, of which `python -m pipeline
+    benchmark --list` shows all, and of files of your own, `{name: mine, path: mine.jsonl}`. An empty list
+    measures none.
+    """
 
     @field_validator("benchmarks", mode="before")
     @classmethod
@@ -119,29 +115,24 @@ def _sets(params: EvaluationParams) -> list[dict[str, Any]]:
 class EvaluationSet(Params):
     """One evaluation set: text that the model will be tested on."""
 
-    name: str = Field(
-        pattern=NAME, description="Name of the set in reports: lower-case letters, digits and `_`."
-    )
-    source: SourceConfig = Field(description="Where its text comes from, one of the source kinds.")
+    name: str = Field(pattern=NAME)
+    """Name of the set in reports: lower-case letters, digits and `_`."""
+    source: SourceConfig
+    """Where its text comes from, one of the source kinds."""
 
 
 class Decontamination(decontamination.NgramParams):
     """Finds training documents that share a run of words with an evaluation set."""
 
-    action: Literal["remove", "report"] = Field(
-        "remove", description="Whether such documents are removed from the training text, or only reported."
-    )
-    stock_phrase: int = Field(
-        4,
-        ge=1,
-        description="Words that more than this many documents of a part share with evaluation sets (of more "
-        "than 1,000 times as many documents, one in 1,000) are a stock phrase, and no quote: of the pieces "
-        "of four words of what is shared, at least 3 in 10 must be rarer. With a large number, all that is "
-        "shared is a quote.",
-    )
-    sets: tuple[EvaluationSet, ...] = Field(
-        min_length=1, description="The evaluation sets, each with a name and a source."
-    )
+    action: Literal["remove", "report"] = "remove"
+    """Whether such documents are removed from the training text, or only reported."""
+    stock_phrase: int = Field(4, ge=1)
+    """Words that more than this many documents of a part share with evaluation sets (of more than 1,000 times
+    as many documents, one in 1,000) are a stock phrase, and no quote: of the pieces of four words of what is
+    shared, at least 3 in 10 must be rarer. With a large number, all that is shared is a quote.
+    """
+    sets: tuple[EvaluationSet, ...] = Field(min_length=1)
+    """The evaluation sets, each with a name and a source."""
 
     @property
     def ngrams(self) -> decontamination.NgramParams:

@@ -57,53 +57,41 @@ Owners = Annotated[tuple[Owner, ...], Field(max_length=20)]
 class Corpus(Params):
     """One corpus: where it comes from, how much of the training mixture it makes, and rules of its own."""
 
-    name: str = Field(
-        pattern=NAME,
-        description="Name of the corpus and of its assets: lower-case letters, digits and `_`, beginning "
-        "with a letter.",
-    )
-    source: SourceConfig = Field(description="Where its documents come from, one of the source kinds.")
-    weight: float | None = Field(
-        None,
-        gt=0,
-        description="Weight in the training mixture, relative to those of the other corpora. Set it for "
-        "every corpus or for none; when not set, `mixture` decides.",
-    )
+    name: str = Field(pattern=NAME)
+    """Name of the corpus and of its assets: lower-case letters, digits and `_`, beginning with a letter."""
+    source: SourceConfig
+    """Where its documents come from, one of the source kinds."""
+    weight: float | None = Field(None, gt=0)
+    """Weight in the training mixture, relative to those of the other corpora. Set it for every corpus or for
+    none; when not set, `mixture` decides.
+    """
     quality: Quality | None = _own("Thresholds", "quality", ", or another profile")
     edits: EditParams | None = _own("Settings", "edits")
     scrub: PiiParams | None = _own("Settings", "scrub")
-    dedup: bool = Field(
-        True,
-        description="Whether the documents are compared with others. With `false`, all that pass the other "
-        "stages stay, and none is a reason to remove a document of another corpus.",
-    )
-    train: bool = Field(
-        True,
-        description="False for a corpus that is not trained on, but whose documents leave the others: list "
-        "it first, so that of duplicates its document stays, and then goes, too.",
-    )
+    dedup: bool = True
+    """Whether the documents are compared with others. With `false`, all that pass the other stages stay, and
+    none is a reason to remove a document of another corpus.
+    """
+    train: bool = True
+    """False for a corpus that is not trained on, but whose documents leave the others: list it first, so that
+    of duplicates its document stays, and then goes, too.
+    """
 
     license: str | None = Field(
         None,
         pattern=form(
             r"^[a-z0-9][a-z0-9.-]*$", "lower-case letters, digits, `.` and `-`, such as `cc-by-4.0`"
         ),
-        description="Licence of its text as the Hugging Face hub names it, such as `cc-by-4.0`, or `other`: "
-        "for cards and reports. When not set, that of a ready-made corpus, else unknown.",
     )
-    owners: Owners | None = Field(
-        None,
-        exclude=True,  # nothing that is made depends on it
-        description="Who answers for the assets of this corpus, instead of the recipe's `owners`.",
-    )
-    fresh_hours: float | None = Field(
-        None,
-        ge=1,
-        le=87_600,
-        exclude=True,
-        description="Hours within which a run is expected to look whether the source has changed. Dagster "
-        "marks the corpus as not fresh when none did. When not set, none is expected.",
-    )
+    """Licence of its text as the Hugging Face hub names it, such as `cc-by-4.0`, or `other`: for cards and
+    reports. When not set, that of a ready-made corpus, else unknown.
+    """
+    owners: Owners | None = Field(None, exclude=True)  # nothing that is made depends on it
+    """Who answers for the assets of this corpus, instead of the recipe's `owners`."""
+    fresh_hours: float | None = Field(None, ge=1, le=87_600, exclude=True)
+    """Hours within which a run is expected to look whether the source has changed. Dagster marks the corpus
+    as not fresh when none did. When not set, none is expected.
+    """
 
     @model_validator(mode="before")
     @classmethod
@@ -127,70 +115,46 @@ class Corpus(Params):
 class RawParams(Params):
     """How a corpus is cut into parts."""
 
-    part_bytes: int = Field(
-        128_000_000,
-        ge=1_000,
-        le=10_000_000_000,
-        description="UTF-8 bytes of text per part, the unit of work of every data stage. A worker holds "
-        "about one part in memory: lower it when memory runs out.",
-    )
+    part_bytes: int = Field(128_000_000, ge=1_000, le=10_000_000_000)
+    """UTF-8 bytes of text per part, the unit of work of every data stage. A worker holds about one part in
+    memory: lower it when memory runs out.
+    """
 
 
 class CheckLimits(Params):
     """What the asset checks allow before a run is stopped or marked. Changes no result."""
 
-    max_set_aside_share: float = Field(
-        0.2,
-        ge=0,
-        le=1,
-        description="Share (0 to 1) of a corpus that may be set aside because it cannot be read. A file, or "
-        "a part of one, counts with its bytes.",
-    )
-    max_rejected_share: float = Field(
-        0.95,
-        gt=0,
-        le=1,
-        description="Share (0 to 1) of a corpus's documents that the quality rules may reject.",
-    )
+    max_set_aside_share: float = Field(0.2, ge=0, le=1)
+    """Share (0 to 1) of a corpus that may be set aside because it cannot be read. A file, or a part of one,
+    counts with its bytes.
+    """
+    max_rejected_share: float = Field(0.95, gt=0, le=1)
+    """Share (0 to 1) of a corpus's documents that the quality rules may reject."""
 
 
 class DedupGuard(Params):
     """What deduplication may remove before the run stops for a person to look at it."""
 
-    max_lost_share: float = Field(
-        0.8, gt=0, le=1, description="Share (0 to 1) of a corpus's documents that deduplication may remove."
-    )
-    max_cluster_size: int = Field(
-        10_000,
-        ge=1,
-        le=MOST,
-        description="Most documents that one kept document may stand for, itself included. A larger cluster "
-        "is often boilerplate, not duplicates.",
-    )
+    max_lost_share: float = Field(0.8, gt=0, le=1)
+    """Share (0 to 1) of a corpus's documents that deduplication may remove."""
+    max_cluster_size: int = Field(10_000, ge=1, le=MOST)
+    """Most documents that one kept document may stand for, itself included. A larger cluster is often
+    boilerplate, not duplicates.
+    """
 
 
 class ShardParams(Params):
     """Which documents are held out for validation, and how large a token file gets."""
 
-    validation_fraction: float = Field(
-        0.02,
-        gt=0,
-        lt=0.5,
-        description="Share (0 to 1) of each corpus's documents that is held out for validation, chosen by a "
-        "hash of the id.",
-    )
-    shard_tokens: int = Field(
-        100_000_000,
-        ge=1,
-        le=MOST,
-        description="Tokens per shard at most; a longer document gets a shard of its own.",
-    )
-    longest: int | None = Field(
-        None,
-        ge=4,
-        description="Most tokens of a conversation: a longer one is cut after the last answer that fits. "
-        "Leave it out, since it follows from `training`. When not set, documents are texts.",
-    )
+    validation_fraction: float = Field(0.02, gt=0, lt=0.5)
+    """Share (0 to 1) of each corpus's documents that is held out for validation, chosen by a hash of the id.
+    """
+    shard_tokens: int = Field(100_000_000, ge=1, le=MOST)
+    """Tokens per shard at most; a longer document gets a shard of its own."""
+    longest: int | None = Field(None, ge=4)
+    """Most tokens of a conversation: a longer one is cut after the last answer that fits. Leave it out, since
+    it follows from `training`. When not set, documents are texts.
+    """
 
 
 class SearchParams(Params):
@@ -198,44 +162,30 @@ class SearchParams(Params):
     `search_mixture` runs it; nothing else depends on it.
     """
 
-    runs: int = Field(
-        24,
-        ge=5,
-        description="How many small runs. The first has the proportions of the recipe, the others shares "
-        "drawn round them.",
-    )
-    target: dict[str, float] | None = Field(
-        None,
-        description="The corpora whose held-out loss is to be low, each with its weight. When not set, all "
-        "alike.",
-    )
-    training: dict[str, Any] = Field(
-        {},
-        description="Settings of `training` that the small runs have instead of the recipe's: fewer tokens, "
-        "a smaller model. With `threads`, as many runs go on at once as there are cores for.",
-    )
+    runs: int = Field(24, ge=5)
+    """How many small runs. The first has the proportions of the recipe, the others shares drawn round them.
+    """
+    target: dict[str, float] | None = None
+    """The corpora whose held-out loss is to be low, each with its weight. When not set, all alike."""
+    training: dict[str, Any] = Field({})
+    """Settings of `training` that the small runs have instead of the recipe's: fewer tokens, a smaller model.
+    With `threads`, as many runs go on at once as there are cores for.
+    """
 
 
 class MixtureParams(Params):
     """How much of the training each corpus makes when the corpora have no weights of their own."""
 
-    temperature: float = Field(
-        1.0,
-        ge=1,
-        description="A corpus of n tokens gets a weight of n^(1/temperature) (Conneau and Lample 2019). At "
-        "1 the weight is the size; higher values raise small corpora.",
-    )
-    max_epochs: float | None = Field(
-        None,
-        gt=0,
-        description="Most epochs, passes over its text, that a corpus may be read for; what is left over "
-        "goes to the other corpora. Needs enough text for `training.max_tokens`. When not set, no limit.",
-    )
-    search: SearchParams | None = Field(
-        None,
-        description="Small runs that look for a better mixture: docs/variants.md. When not set, there is no "
-        "search.",
-    )
+    temperature: float = Field(1.0, ge=1)
+    """A corpus of n tokens gets a weight of n^(1/temperature) (Conneau and Lample 2019). At 1 the weight is
+    the size; higher values raise small corpora.
+    """
+    max_epochs: float | None = Field(None, gt=0)
+    """Most epochs, passes over its text, that a corpus may be read for; what is left over goes to the other
+    corpora. Needs enough text for `training.max_tokens`. When not set, no limit.
+    """
+    search: SearchParams | None = None
+    """Small runs that look for a better mixture: docs/variants.md. When not set, there is no search."""
 
 
 class RetentionParams(Params):
@@ -243,54 +193,39 @@ class RetentionParams(Params):
     `python -m pipeline gc` shows what would go.
     """
 
-    runs: int | None = Field(
-        None,
-        ge=1,
-        description="Newest training runs that are kept, with their evaluations and exports. The "
-        "configuration of a removed run stays for `lineage`. When not set, all are kept.",
-    )
-    checkpoints: int | None = Field(
-        None,
-        ge=1,
-        description="Newest checkpoints that are kept of each exported run, besides those of "
-        "`checkpoint.keep_every_tokens`. When not set, as many as training kept.",
-    )
+    runs: int | None = Field(None, ge=1)
+    """Newest training runs that are kept, with their evaluations and exports. The configuration of a removed
+    run stays for `lineage`. When not set, all are kept.
+    """
+    checkpoints: int | None = Field(None, ge=1)
+    """Newest checkpoints that are kept of each exported run, besides those of `checkpoint.keep_every_tokens`.
+    When not set, as many as training kept.
+    """
 
 
 class LaunchParams(Params):
     """How the trainer is started. What its processes share is set by `training.parallel`."""
 
-    kind: Literal["subprocess", "torchrun", "command", "ray"] = Field(
-        "subprocess",
-        description="`subprocess` starts one process, `torchrun` starts `nproc_per_node` processes on this "
-        "machine, `ray` starts as many on each of `nodes` nodes of a Ray cluster, and `command` runs a "
-        "command of your own, for example `srun`.",
-    )
-    nproc_per_node: int = Field(
-        1,
-        ge=1,
-        le=1024,
-        description="Processes on a machine for kinds `torchrun` and `ray`: with GPUs, one for each GPU.",
-    )
-    nodes: int = Field(
-        1,
-        ge=1,
-        le=100_000,
-        description="For kind `ray`: nodes of the cluster to train on. They need the store and this "
-        "environment under the same paths: docs/cluster.md.",
-    )
+    kind: Literal["subprocess", "torchrun", "command", "ray"] = "subprocess"
+    """`subprocess` starts one process, `torchrun` starts `nproc_per_node` processes on this machine, `ray`
+    starts as many on each of `nodes` nodes of a Ray cluster, and `command` runs a command of your own, for
+    example `srun`.
+    """
+    nproc_per_node: int = Field(1, ge=1, le=1024)
+    """Processes on a machine for kinds `torchrun` and `ray`: with GPUs, one for each GPU."""
+    nodes: int = Field(1, ge=1, le=100_000)
+    """For kind `ray`: nodes of the cluster to train on. They need the store and this environment under the
+    same paths: docs/cluster.md.
+    """
     address: RayAddress = "auto"
-    command: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
-        (),
-        description="For kind `command`: a program and its arguments, which end in torchrun and its options, "
-        "or in python. The pipeline appends `-m trainer CONFIG`. No shell reads it.",
-    )
-    usd_per_hour: float | None = Field(
-        None,
-        gt=0,
-        description="Price in USD of an hour of training, on all machines together. When it is set, the UI, "
-        "`summary` and the model card say what the training cost.",
-    )
+    command: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    """For kind `command`: a program and its arguments, which end in torchrun and its options, or in python.
+    The pipeline appends `-m trainer CONFIG`. No shell reads it.
+    """
+    usd_per_hour: float | None = Field(None, gt=0)
+    """Price in USD of an hour of training, on all machines together. When it is set, the UI, `summary` and
+    the model card say what the training cost.
+    """
 
     @model_validator(mode="after")
     def _kind_has_what_it_needs(self) -> Self:

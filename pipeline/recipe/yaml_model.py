@@ -55,97 +55,79 @@ class RecipeSettings(Params):
         pattern=form(
             r"^[a-z0-9][a-z0-9_-]*$",
             "lower-case letters, digits, `_` and `-`, beginning with a letter or digit, such as `my-books`",
-        ),
-        description="Name of the experiment: lower-case letters, digits, `_` and `-`.",
+        )
     )
-    owners: Owners = Field(
-        (),
-        exclude=True,  # nothing that is made depends on them
-        description="Who answers for the assets, for Dagster's catalogue: e-mail addresses, or `team:data`.",
-    )
-    corpora: tuple[Corpus, ...] = Field(
-        min_length=1,
-        description="The corpora, each with a name and a source. Short forms are ready-made corpora and "
-        "data sets of the hub, `- owner/name`; `- tinystories:1000` takes the first 1,000 documents. Of "
-        "duplicates in two corpora, the document of the corpus listed first is kept.",
-    )
-    raw: RawParams = Field(RawParams(), description="How a corpus is cut into parts.")
-    transforms: tuple[TransformParams, ...] = Field(
-        (),
-        description="Functions of your own that rewrite texts before they are scrubbed, in this order: "
-        "docs/your-own-code.md.",
-    )
-    edits: EditParams = Field(
-        EditParams(), description="Lines that are cut out of the texts, and kept beside them."
-    )
-    scrub: PiiParams = Field(PiiParams(), description="Which personal data and secrets are replaced.")
-    quality: Quality = Field(
-        PROFILES["default"],
-        description="Thresholds of the quality rules. A profile can be named alone, `quality: docs`, or "
-        "with changes, `quality: {profile: docs, min_words: 30}`; thresholds without a profile "
-        "change `default`.",
-    )
-    quality_model: QualityModelParams | None = Field(None, description="A classifier: docs/own-text.md.")
-    decontamination: Decontamination | None = Field(
-        None,
-        description="Evaluation sets to search for in the training text; `benchmarks` stands for those of "
-        "`evaluation`, benchmarks and texts: `decontamination: benchmarks`. When not set, none is.",
-    )
-    dedup: DedupParams = Field(DedupParams(), description="What counts as a duplicate.")
-    dedup_guard: DedupGuard = Field(DedupGuard(), description="How much deduplication may remove.")
-    checks: CheckLimits = Field(CheckLimits(), description="What the asset checks allow.")
-    tokenizer: TokenizerChoice = Field(
-        TokenizerParams(), description="A tokenizer to train, or with `from` an existing one."
-    )
-    shards: ShardParams = Field(ShardParams(), description="How documents become token files.")
-    token_index: bool = Field(
-        False,
-        description="Whether `pretrain` also makes the index in which `python -m pipeline trace` looks for "
-        "text: 4 bytes a token. Without it, the first `trace` does: docs/trace.md.",
-    )
-    mixture: MixtureParams = Field(
-        MixtureParams(), description="How corpora without weights are mixed, and how often they repeat."
-    )
-    training: TrainingConfig = Field(description="The model and how it is trained.")
-    evaluation: EvaluationParams = Field(
-        EvaluationParams(),
-        description="What a trained model is measured by, besides the loss on held-out text.",
-    )
-    store: str | None = Field(
-        None,
-        pattern=STORE_ADDRESS,
-        exclude=True,  # it changes nothing that is made
-        description="The address of a bucket that holds everything that is made, such as "
-        "`s3://bucket/groundwork`: docs/bucket.md. GROUNDWORK_STORE takes precedence. When neither is set, "
-        "a directory in Dagster's home.",
-    )
-    engine: EngineParams = Field(EngineParams(), description="How many processes prepare the data.")
-    launch: LaunchParams = Field(LaunchParams(), description="How the trainer is started.")
-    retention: RetentionParams = Field(
-        RetentionParams(), description="How many training runs and checkpoints stay on disk."
-    )
-    variants: dict[VariantName, dict[str, Any]] = Field(
-        {},
-        exclude=True,  # the content of each variant is that of its own recipe
-        description="Experiments beside this recipe: a name, and the settings that differ, nested as in a "
-        "recipe; corpora by name, `corpora: {books: {weight: 2}}`. With several values for settings, "
-        "`lr: {each: [1e-3, 3e-3]}`, a name stands for a variant with each combination. Each variant is a "
-        "partition of the assets that depend on what it changes, and shares all others: docs/variants.md.",
-    )
-    post_training: PostTraining = Field(
-        PostTraining(),
-        description="Stages after the pretraining: instruction tuning, `sft`, and preference tuning, `dpo`: "
-        "docs/chat.md.",
-    )
-    seeds: int = Field(
-        1,
-        ge=1,
-        exclude=True,  # each seed is a variant
-        description="Runs of the recipe and of each variant that differ in `training.seed` alone, `seed` and "
-        "those after it; a variant may set its own number. A section of `post_training` that sets a seed "
-        "counts on from that one. Runs share everything before training, and `python -m pipeline decide` "
-        "needs three of them: docs/decide.md.",
-    )
+    """Name of the experiment: lower-case letters, digits, `_` and `-`."""
+    owners: Owners = Field((), exclude=True)  # nothing that is made depends on them
+    """Who answers for the assets, for Dagster's catalogue: e-mail addresses, or `team:data`."""
+    corpora: tuple[Corpus, ...] = Field(min_length=1)
+    """The corpora, each with a name and a source. Short forms are ready-made corpora and data sets of the
+    hub, `- owner/name`; `- tinystories:1000` takes the first 1,000 documents. Of duplicates in two corpora,
+    the document of the corpus listed first is kept.
+    """
+    raw: RawParams = RawParams()
+    transforms: tuple[TransformParams, ...] = ()
+    """Functions of your own that rewrite texts before they are scrubbed, in this order:
+    docs/your-own-code.md.
+    """
+    edits: EditParams = EditParams()
+    """Lines that are cut out of the texts, and kept beside them."""
+    scrub: PiiParams = PiiParams()
+    """Which personal data and secrets are replaced."""
+    quality: Quality = PROFILES["default"]
+    """Thresholds of the quality rules. A profile can be named alone, `quality: docs`, or with changes,
+    `quality: {profile: docs, min_words: 30}`; thresholds without a profile change `default`.
+    """
+    quality_model: QualityModelParams | None = None
+    """A classifier: docs/own-text.md."""
+    decontamination: Decontamination | None = None
+    """Evaluation sets to search for in the training text; `benchmarks` stands for those of `evaluation`,
+    benchmarks and texts: `decontamination: benchmarks`. When not set, none is.
+    """
+    dedup: DedupParams = DedupParams()
+    """What counts as a duplicate."""
+    dedup_guard: DedupGuard = DedupGuard()
+    """How much deduplication may remove."""
+    checks: CheckLimits = CheckLimits()
+    """What the asset checks allow."""
+    tokenizer: TokenizerChoice = TokenizerParams()
+    """A tokenizer to train, or with `from` an existing one."""
+    shards: ShardParams = ShardParams()
+    """How documents become token files."""
+    token_index: bool = False
+    """Whether `pretrain` also makes the index in which `python -m pipeline trace` looks for text: 4 bytes a
+    token. Without it, the first `trace` does: docs/trace.md.
+    """
+    mixture: MixtureParams = MixtureParams()
+    """How corpora without weights are mixed, and how often they repeat."""
+    training: TrainingConfig
+    """The model and how it is trained."""
+    evaluation: EvaluationParams = EvaluationParams()
+    store: str | None = Field(None, pattern=STORE_ADDRESS, exclude=True)  # it changes nothing that is made
+    """The address of a bucket that holds everything that is made, such as `s3://bucket/groundwork`:
+    docs/bucket.md. GROUNDWORK_STORE takes precedence. When neither is set, a directory in Dagster's home.
+    """
+    engine: EngineParams = EngineParams()
+    """How many processes prepare the data."""
+    launch: LaunchParams = LaunchParams()
+    """How the trainer is started."""
+    retention: RetentionParams = RetentionParams()
+    """How many training runs and checkpoints stay on disk."""
+    # The content of each variant is that of its own recipe.
+    variants: dict[VariantName, dict[str, Any]] = Field({}, exclude=True)
+    """Experiments beside this recipe: a name, and the settings that differ, nested as in a recipe; corpora by
+    name, `corpora: {books: {weight: 2}}`. With several values for settings, `lr: {each: [1e-3, 3e-3]}`, a
+    name stands for a variant with each combination. Each variant is a partition of the assets that depend on
+    what it changes, and shares all others: docs/variants.md.
+    """
+    post_training: PostTraining = PostTraining()
+    """Stages after the pretraining: instruction tuning, `sft`, and preference tuning, `dpo`: docs/chat.md."""
+    seeds: int = Field(1, ge=1, exclude=True)  # each seed is a variant
+    """Runs of the recipe and of each variant that differ in `training.seed` alone, `seed` and those after it;
+    a variant may set its own number. A section of `post_training` that sets a seed counts on from that one.
+    Runs share everything before training, and `python -m pipeline decide` needs three of them:
+    docs/decide.md.
+    """
 
     _benchmarks_as_sets = model_validator(mode="before")(with_benchmarks_as_sets)
     _own_rules = model_validator(mode="before")(with_own_rules)

@@ -48,28 +48,20 @@ class FilesConfig(Columns, Paths):
     downloaded twice where the file is remote.
     """
 
-    kind: Literal["files"] = Field("files", description="Selects this source.")
-    encoding: str = Field(
-        "utf-8",
-        description="Character encoding of JSON lines, CSV and text files, by any name that Python knows. "
-        "Parquet files are not affected.",
-    )
+    kind: Literal["files"] = "files"
+    """Selects this source."""
+    encoding: str = "utf-8"
+    """Character encoding of JSON lines, CSV and text files, by any name that Python knows. Parquet files are
+    not affected.
+    """
 
-    separator: str | None = Field(
-        None,
-        min_length=1,
-        max_length=1,
-        description="The character between the fields of a CSV file. When not set, a comma, and in `.tsv` "
-        "files a tab.",
-    )
-    piece_bytes: int | None = Field(
-        None,
-        ge=LEAST_PIECE,
-        le=MAX_DOCUMENT_BYTES,
-        description="Cuts plain text and Markdown into documents of at most so many bytes, at blank lines if "
-        "possible. When not set, a file is one document, of at most 64 MiB. Set it, to 65_536 for example, "
-        "for one large file: as a single document it could not be divided into training and held-out text.",
-    )
+    separator: str | None = Field(None, min_length=1, max_length=1)
+    """The character between the fields of a CSV file. When not set, a comma, and in `.tsv` files a tab."""
+    piece_bytes: int | None = Field(None, ge=LEAST_PIECE, le=MAX_DOCUMENT_BYTES)
+    """Cuts plain text and Markdown into documents of at most so many bytes, at blank lines if possible. When
+    not set, a file is one document, of at most 64 MiB. Set it, to 65_536 for example, for one large file: as
+    a single document it could not be divided into training and held-out text.
+    """
 
     @field_validator("separator")
     @classmethod

@@ -19,12 +19,11 @@ Files = dict[str, SourceFile]
 class Paths(Anchored):
     """The files of a source, by path, glob or URL."""
 
-    paths: tuple[str, ...] = Field(
-        min_length=1,
-        description="Paths, globs (`**` crosses directories) or URLs such as `s3://bucket/*.jsonl.zst`, "
-        "which may hold globs too. Relative paths start at the recipe's directory. The query of a URL is "
-        "not recorded, so a URL that is signed again is still the same source.",
-    )
+    paths: tuple[str, ...] = Field(min_length=1)
+    """Paths, globs (`**` crosses directories) or URLs such as `s3://bucket/*.jsonl.zst`, which may hold globs
+    too. Relative paths start at the recipe's directory. The query of a URL is not recorded, so a URL that is
+    signed again is still the same source.
+    """
 
     @field_serializer("paths")
     def _shown(self, paths: tuple[str, ...]) -> tuple[str, ...]:

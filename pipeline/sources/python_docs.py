@@ -33,11 +33,8 @@ IMPORTED = form(r"^[A-Za-z_]\w*$", "the name of a package as it is imported, wit
 class Packages(Params):
     """Installed packages, or Python's standard library."""
 
-    packages: tuple[Annotated[str, Field(pattern=IMPORTED)], ...] = Field(
-        (STANDARD_LIBRARY,),
-        min_length=1,
-        description="Installed packages to read, by their import names. `python` is the standard library.",
-    )
+    packages: tuple[Annotated[str, Field(pattern=IMPORTED)], ...] = Field((STANDARD_LIBRARY,), min_length=1)
+    """Installed packages to read, by their import names. `python` is the standard library."""
 
     def units(self, size: int | None) -> list[Unit]:
         """One for each package, fingerprinted by its modules, with `size` as its bytes if there is one."""
@@ -47,12 +44,10 @@ class Packages(Params):
 class PythonDocsConfig(Packages):
     """Docstrings of installed packages, or of Python's standard library."""
 
-    kind: Literal["python_docs"] = Field("python_docs", description="Selects this source.")
-    max_bytes: int | None = Field(
-        None,
-        ge=1,
-        description="UTF-8 bytes of text to take at most from each package. When not set, all of it.",
-    )
+    kind: Literal["python_docs"] = "python_docs"
+    """Selects this source."""
+    max_bytes: int | None = Field(None, ge=1)
+    """UTF-8 bytes of text to take at most from each package. When not set, all of it."""
 
 
 @dataclass(frozen=True)

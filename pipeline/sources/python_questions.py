@@ -32,14 +32,14 @@ class PythonQuestionsConfig(Packages):
     many, whether a certain one, and in which module it is. The questions of a module are held out together.
     """
 
-    kind: Literal["python_questions"] = Field("python_questions", description="Selects this source.")
-    format: Literal["chat", "preferences"] = Field(
-        description="`chat`: each with its answer. `preferences`: the answer, and in turns that to another "
-        "question of its kind and module, of about its length, or both, one after the other."
-    )
-    max_documents: int | None = Field(
-        None, ge=1, description="Questions to take at most from each package. When not set, all."
-    )
+    kind: Literal["python_questions"] = "python_questions"
+    """Selects this source."""
+    format: Literal["chat", "preferences"]
+    """`chat`: each with its answer. `preferences`: the answer, and in turns that to another question of its
+    kind and module, of about its length, or both, one after the other.
+    """
+    max_documents: int | None = Field(None, ge=1)
+    """Questions to take at most from each package. When not set, all."""
 
 
 class Question(NamedTuple):

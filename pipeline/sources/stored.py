@@ -22,8 +22,10 @@ class StoredConfig(Params):
     source has changed.
     """
 
-    kind: Literal["stored"] = Field("stored", description="Selects this source.")
-    path: str = Field(min_length=1, description="Absolute path of the directory of the version.")
+    kind: Literal["stored"] = "stored"
+    """Selects this source."""
+    path: str = Field(min_length=1)
+    """Absolute path of the directory of the version."""
 
 
 @dataclass(frozen=True)

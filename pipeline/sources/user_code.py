@@ -25,11 +25,12 @@ class PythonConfig(Params):
     A class may have a method `fingerprint`, whose result changes when its documents may have.
     """
 
-    kind: Literal["python"] = Field("python", description="Selects this source.")
-    object: str = Field(min_length=1, description="`package.module:name` of a class or function.")
-    version: str = Field(
-        min_length=1, description="Part of the fingerprint: a new version reads every document again."
-    )
+    kind: Literal["python"] = "python"
+    """Selects this source."""
+    object: str = Field(min_length=1)
+    """`package.module:name` of a class or function."""
+    version: str = Field(min_length=1)
+    """Part of the fingerprint: a new version reads every document again."""
     params: Arguments = Field({})
 
     def check(self) -> None:

@@ -46,20 +46,14 @@ _BITS_PER_NGRAM = 16  # of the filter before the search: at most one n-gram in 1
 class NgramParams(Params):
     """How much of an evaluation text is too much."""
 
-    ngram: int = Field(
-        13,
-        ge=3,
-        le=100,
-        description="Words in a row that a document and an evaluation text must share to count as a hit. 13 "
-        "as in GPT-3 (Brown et al. 2020, appendix C).",
-    )
-    min_words: int = Field(
-        8,
-        ge=1,
-        le=100,
-        description="An evaluation text shorter than `ngram` words is searched for as a whole if it has at "
-        "least this many words; shorter ones are ignored. 8 as in NeMo Curator.",
-    )
+    ngram: int = Field(13, ge=3, le=100)
+    """Words in a row that a document and an evaluation text must share to count as a hit. 13 as in GPT-3
+    (Brown et al. 2020, appendix C).
+    """
+    min_words: int = Field(8, ge=1, le=100)
+    """An evaluation text shorter than `ngram` words is searched for as a whole if it has at least this many
+    words; shorter ones are ignored. 8 as in NeMo Curator.
+    """
 
 
 class Ngrams(NamedTuple):

@@ -27,8 +27,10 @@ RARE = 1e-6  # share of a text, added to that of each word or pair
 class QualityModelParams(Params):
     """A fastText classifier that tells the texts of some corpora from those of others, all scrubbed."""
 
-    positive: tuple[str, ...] = Field(min_length=1, description="Corpora of text as it should be.")
-    negative: tuple[str, ...] = Field(min_length=1, description="Corpora to tell it from.")
+    positive: tuple[str, ...] = Field(min_length=1)
+    """Corpora of text as it should be."""
+    negative: tuple[str, ...] = Field(min_length=1)
+    """Corpora to tell it from."""
 
 
 @batch_filter(signals={"probability": float})

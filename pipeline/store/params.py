@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import pyarrow as pa
-from pydantic import ConfigDict, PrivateAttr
+from pydantic import PrivateAttr
 
 from trainer.config import Config
 from trainer.config.problems import FORMS
@@ -48,12 +48,7 @@ ROLE = (
 
 
 class Params(Config):
-    """The parameters of a stage: frozen, since they are part of its fingerprint. An unknown key is an error
-    that suggests the nearest known one.
-    """
-
-    # Their settings are described in `Field`. To look for docstrings would cost each command 45 ms.
-    model_config = ConfigDict(use_attribute_docstrings=False)
+    """The parameters of a stage: frozen, since they are part of its fingerprint."""
 
 
 class Anchored(Params):

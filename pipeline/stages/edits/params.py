@@ -23,23 +23,16 @@ class EditRule(StrEnum):
 class Repeated(Params):
     """Lines or paragraphs that several documents have, such as menus and footers of a site."""
 
-    unit: Literal["line", "paragraph"] = Field(
-        "line",
-        description="What is compared, without white space at its ends. A blank line ends a paragraph.",
-    )
-    within: Literal["site", "corpus"] = Field(
-        "site",
-        description="Documents that are compared: those whose `url` has the same host, or all of the corpus.",
-    )
-    min_documents: Annotated[int, Field(ge=2, le=MOST)] = Field(
-        5, description="Documents in which it occurs, from which on it is cut."
-    )
-    min_chars: Annotated[int, Field(ge=1, le=MOST)] = Field(
-        1, description="Shorter ones, in UTF-8 bytes, stay."
-    )
-    keep_first: bool = Field(
-        False, description="Whether the first occurrence stays, in the order of the documents."
-    )
+    unit: Literal["line", "paragraph"] = "line"
+    """What is compared, without white space at its ends. A blank line ends a paragraph."""
+    within: Literal["site", "corpus"] = "site"
+    """Documents that are compared: those whose `url` has the same host, or all of the corpus."""
+    min_documents: Annotated[int, Field(ge=2, le=MOST)] = 5
+    """Documents in which it occurs, from which on it is cut."""
+    min_chars: Annotated[int, Field(ge=1, le=MOST)] = 1
+    """Shorter ones, in UTF-8 bytes, stay."""
+    keep_first: bool = False
+    """Whether the first occurrence stays, in the order of the documents."""
 
 
 class EditParams(Params):
@@ -47,17 +40,15 @@ class EditParams(Params):
     `python -m pipeline restore` gives the text before.
     """
 
-    rules: tuple[EditRule, ...] = Field(
-        (),
-        description="`policy`: lines on JavaScript, cookies, privacy policies and terms of use, as in C4 "
-        "(Raffel et al. 2020). `c4`: lines that do not end like a sentence, have fewer than 3 words or a "
-        "word of more than 1,000 characters. `citations`: `[1]`, `[edit]`, `[citation needed]`. "
-        "`mail_headers`: those that a message begins with. `quotes`: lines after `>`, and who wrote them. "
-        "`signatures`: what follows `-- `, up to 12 lines. `uuencoded`: files in uuencode.",
-    )
-    repeated: tuple[Repeated, ...] = Field(
-        (), description="Lines and paragraphs that are cut because several documents have them."
-    )
+    rules: tuple[EditRule, ...] = ()
+    """`policy`: lines on JavaScript, cookies, privacy policies and terms of use, as in C4 (Raffel et al.
+    2020). `c4`: lines that do not end like a sentence, have fewer than 3 words or a word of more than 1,000
+    characters. `citations`: `[1]`, `[edit]`, `[citation needed]`. `mail_headers`: those that a message begins
+    with. `quotes`: lines after `>`, and who wrote them. `signatures`: what follows `-- `, up to 12 lines.
+    `uuencoded`: files in uuencode.
+    """
+    repeated: tuple[Repeated, ...] = ()
+    """Lines and paragraphs that are cut because several documents have them."""
 
     @property
     def cut(self) -> bool:

@@ -4,7 +4,7 @@ from enum import StrEnum
 from typing import Literal
 
 import pyarrow as pa
-from pydantic import Field, field_validator
+from pydantic import field_validator
 
 from pipeline.stages.pii.own_patterns import OwnPattern
 from pipeline.store.params import Params, required
@@ -23,31 +23,26 @@ class PiiKind(StrEnum):
 class PiiParams(Params):
     """Personal data and secrets that are replaced in text, URL and metadata of every document."""
 
-    kinds: tuple[PiiKind, ...] = Field(
-        tuple(PiiKind), description="Kinds of personal data to replace. An empty list replaces nothing."
-    )
-    replacement: Literal["placeholder", "format"] = Field(
-        "placeholder",
-        description="What is written instead. `placeholder`: the kind in brackets, such as `[EMAIL]`. "
-        "`format`: one fixed value of the same format, which standards reserve for examples (RFC 2606, RFC "
-        "5737, RFC 3849, the 555-01xx numbers) or which is never issued.",
-    )
-    ip: Literal["public", "all"] = Field(
-        "public",
-        description="Which IP addresses are personal. `all`: private and reserved ones too, such as "
-        "`192.168.1.1`, `127.0.0.1` and `fe80::1`.",
-    )
-    patterns: tuple[OwnPattern, ...] = Field(
-        (),
-        description="Patterns of your own, such as employee numbers. They are replaced before all other "
-        "kinds, in the order of the list.",
-    )
-    allow: tuple[str, ...] = Field(
-        (),
-        description="Values that stay: an address or number as the text writes it, in any case, such as "
-        "`support@example.org`, or a domain, such as `example.org`, for all e-mail addresses in it and its "
-        "subdomains.",
-    )
+    kinds: tuple[PiiKind, ...] = tuple(PiiKind)
+    """Kinds of personal data to replace. An empty list replaces nothing."""
+    replacement: Literal["placeholder", "format"] = "placeholder"
+    """What is written instead. `placeholder`: the kind in brackets, such as `[EMAIL]`. `format`: one fixed
+    value of the same format, which standards reserve for examples (RFC 2606, RFC 5737, RFC 3849, the 555-01xx
+    numbers) or which is never issued.
+    """
+    ip: Literal["public", "all"] = "public"
+    """Which IP addresses are personal. `all`: private and reserved ones too, such as `192.168.1.1`,
+    `127.0.0.1` and `fe80::1`.
+    """
+    patterns: tuple[OwnPattern, ...] = ()
+    """Patterns of your own, such as employee numbers. They are replaced before all other kinds, in the order
+    of the list.
+    """
+    allow: tuple[str, ...] = ()
+    """Values that stay: an address or number as the text writes it, in any case, such as
+    `support@example.org`, or a domain, such as `example.org`, for all e-mail addresses in it and its
+    subdomains.
+    """
 
     @field_validator("patterns")
     @classmethod

@@ -14,22 +14,21 @@ from pipeline.store.params import MESSAGE, NAME, ROLE, Params, form
 class OwnPattern(Params):
     """A kind of personal data that the recipe describes."""
 
-    name: str = Field(pattern=NAME, description="The kind's name in counts and spans.")
-    regex: str = Field(
-        description="The regular expression, in the syntax of RE2: without lookaround and backreferences. "
-        "It must not match the empty text."
-    )
+    name: str = Field(pattern=NAME)
+    """The kind's name in counts and spans."""
+    regex: str
+    """The regular expression, in the syntax of RE2: without lookaround and backreferences. It must not match
+    the empty text.
+    """
     placeholder: str = Field(
         "",
         pattern=form(
             r"^(\[[A-Za-z][A-Za-z_ -]*\])?$", "letters, spaces, `_` and `-` in brackets, such as `[EMPLOYEE]`"
         ),
-        description="What is written instead: letters in square brackets. Default: the name, as in "
-        "`[EMPLOYEE]`.",
     )
-    checksum: Literal["luhn"] | None = Field(
-        None, description="Only matches whose digits add up are replaced. `luhn`: ISO/IEC 7812."
-    )
+    """What is written instead: letters in square brackets. Default: the name, as in `[EMPLOYEE]`."""
+    checksum: Literal["luhn"] | None = None
+    """Only matches whose digits add up are replaced. `luhn`: ISO/IEC 7812."""
 
     @field_validator("regex")
     @classmethod

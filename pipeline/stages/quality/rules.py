@@ -47,102 +47,66 @@ class QualityParams(Anchored):
     signal `x` of `measure`, and a document exactly at a threshold passes.
     """
 
-    language_model: str | None = Field(
-        None,
-        min_length=1,
-        description="Path of a fastText model that detects languages, such as lid.176.bin, GlotLID or "
-        "OpenLID, `.bin` or `.ftz`; py3langid when not set. The fingerprint has its content.",
-    )
-    languages: tuple[str, ...] | None = Field(
-        None,
-        min_length=1,
-        description="Languages to keep, as ISO 639 codes such as `en`, or as the labels of `language_model` "
-        "without `__label__`, such as `eng_Latn`. A document is kept if its most likely language is one of "
-        "them. When not set, languages are not detected.",
-    )
-    min_language_confidence: Share = Field(
-        0.5,
-        description="Least probability (0 to 1) of the detected language. Used with `languages` and "
-        "`by_language`.",
-    )
-    by_language: bool = Field(
-        False,
-        description="Whether each language has its own stop words and thresholds, those of FineWeb-2, where "
-        "their rules are on and they are looser than those here, which are for English. A rule is not "
-        "applied to a language without a value for it, nor, but for repetition, to text whose language is "
-        "not sure.",
-    )
-    min_words: Amount | None = Field(1, description="Fewest words, split at white space.")
-    max_words: Amount | None = Field(None, description="Most words, split at white space.")
-    min_mean_word_length: Ratio | None = Field(
-        None, description="Least mean length of a word, in characters."
-    )
-    max_mean_word_length: Ratio | None = Field(
-        None, description="Greatest mean length of a word, in characters."
-    )
-    max_special_character_share: Share | None = Field(
-        None,
-        description="Largest share (0 to 1) of characters that are neither letters, digits nor white space.",
-    )
-    min_unique_word_share: Share | None = Field(
-        None,
-        description="Least share (0 to 1) of distinct words among all words; upper and lower case differ.",
-    )
+    language_model: str | None = Field(None, min_length=1)
+    """Path of a fastText model that detects languages, such as lid.176.bin, GlotLID or OpenLID, `.bin` or
+    `.ftz`; py3langid when not set. The fingerprint has its content.
+    """
+    languages: tuple[str, ...] | None = Field(None, min_length=1)
+    """Languages to keep, as ISO 639 codes such as `en`, or as the labels of `language_model` without
+    `__label__`, such as `eng_Latn`. A document is kept if its most likely language is one of them. When not
+    set, languages are not detected.
+    """
+    min_language_confidence: Share = 0.5
+    """Least probability (0 to 1) of the detected language. Used with `languages` and `by_language`."""
+    by_language: bool = False
+    """Whether each language has its own stop words and thresholds, those of FineWeb-2, where their rules are
+    on and they are looser than those here, which are for English. A rule is not applied to a language without
+    a value for it, nor, but for repetition, to text whose language is not sure.
+    """
+    min_words: Amount | None = 1
+    """Fewest words, split at white space."""
+    max_words: Amount | None = None
+    """Most words, split at white space."""
+    min_mean_word_length: Ratio | None = None
+    """Least mean length of a word, in characters."""
+    max_mean_word_length: Ratio | None = None
+    """Greatest mean length of a word, in characters."""
+    max_special_character_share: Share | None = None
+    """Largest share (0 to 1) of characters that are neither letters, digits nor white space."""
+    min_unique_word_share: Share | None = None
+    """Least share (0 to 1) of distinct words among all words; upper and lower case differ."""
 
-    min_doc_words: Amount | None = Field(
-        50, description="Fewest words, without those of punctuation alone (Gopher quality)."
-    )
-    max_doc_words: Amount | None = Field(
-        100_000, description="Most words, without those of punctuation alone (Gopher quality)."
-    )
-    min_avg_word_length: Ratio | None = Field(
-        3,
-        description="Least mean length of a word in characters, without words of punctuation alone "
-        "(Gopher quality).",
-    )
-    max_avg_word_length: Ratio | None = Field(
-        10,
-        description="Greatest mean length of a word in characters, without words of punctuation alone "
-        "(Gopher quality).",
-    )
-    max_hash_word_ratio: Ratio | None = Field(
-        0.1, description="Most `#` characters per word (Gopher quality)."
-    )
-    max_ellipsis_word_ratio: Ratio | None = Field(
-        0.1, description="Most ellipses (`...` or `…`) per word (Gopher quality)."
-    )
-    max_bullet_lines_ratio: Share | None = Field(
-        0.9, description="Largest share (0 to 1) of lines that begin with a bullet (Gopher quality)."
-    )
-    max_ellipsis_lines_ratio: Share | None = Field(
-        0.3, description="Largest share (0 to 1) of lines that end in an ellipsis (Gopher quality)."
-    )
-    min_alpha_words_ratio: Share | None = Field(
-        0.8, description="Least share (0 to 1) of words that contain a letter (Gopher quality)."
-    )
-    min_stop_words: Annotated[int, Field(ge=0, le=8)] | None = Field(
-        2,
-        description="How many of the 8 words the, be, to, of, and, that, have, with must occur at least "
-        "(Gopher quality). Set 0 or null for text that is not English.",
-    )
+    min_doc_words: Amount | None = 50
+    """Fewest words, without those of punctuation alone (Gopher quality)."""
+    max_doc_words: Amount | None = 100_000
+    """Most words, without those of punctuation alone (Gopher quality)."""
+    min_avg_word_length: Ratio | None = 3
+    """Least mean length of a word in characters, without words of punctuation alone (Gopher quality)."""
+    max_avg_word_length: Ratio | None = 10
+    """Greatest mean length of a word in characters, without words of punctuation alone (Gopher quality)."""
+    max_hash_word_ratio: Ratio | None = 0.1
+    """Most `#` characters per word (Gopher quality)."""
+    max_ellipsis_word_ratio: Ratio | None = 0.1
+    """Most ellipses (`...` or `…`) per word (Gopher quality)."""
+    max_bullet_lines_ratio: Share | None = 0.9
+    """Largest share (0 to 1) of lines that begin with a bullet (Gopher quality)."""
+    max_ellipsis_lines_ratio: Share | None = 0.3
+    """Largest share (0 to 1) of lines that end in an ellipsis (Gopher quality)."""
+    min_alpha_words_ratio: Share | None = 0.8
+    """Least share (0 to 1) of words that contain a letter (Gopher quality)."""
+    min_stop_words: Annotated[int, Field(ge=0, le=8)] | None = 2
+    """How many of the 8 words the, be, to, of, and, that, have, with must occur at least (Gopher quality).
+    Set 0 or null for text that is not English.
+    """
 
-    max_dup_para_frac: Share | None = Field(
-        0.3,
-        description="Largest share (0 to 1) of paragraphs that repeat an earlier one (Gopher repetition).",
-    )
-    max_dup_para_char_frac: Share | None = Field(
-        0.2,
-        description="Largest share (0 to 1) of characters in paragraphs that repeat an earlier one "
-        "(Gopher repetition).",
-    )
-    max_dup_line_frac: Share | None = Field(
-        0.3, description="Largest share (0 to 1) of lines that repeat an earlier one (Gopher repetition)."
-    )
-    max_dup_line_char_frac: Share | None = Field(
-        0.2,
-        description="Largest share (0 to 1) of characters in lines that repeat an earlier one "
-        "(Gopher repetition).",
-    )
+    max_dup_para_frac: Share | None = 0.3
+    """Largest share (0 to 1) of paragraphs that repeat an earlier one (Gopher repetition)."""
+    max_dup_para_char_frac: Share | None = 0.2
+    """Largest share (0 to 1) of characters in paragraphs that repeat an earlier one (Gopher repetition)."""
+    max_dup_line_frac: Share | None = 0.3
+    """Largest share (0 to 1) of lines that repeat an earlier one (Gopher repetition)."""
+    max_dup_line_char_frac: Share | None = 0.2
+    """Largest share (0 to 1) of characters in lines that repeat an earlier one (Gopher repetition)."""
     max_top_2_gram_char_frac: Ratio | None = _most_frequent(2, 0.2)
     max_top_3_gram_char_frac: Ratio | None = _most_frequent(3, 0.18)
     max_top_4_gram_char_frac: Ratio | None = _most_frequent(4, 0.16)
@@ -152,43 +116,31 @@ class QualityParams(Anchored):
     max_dup_8_gram_char_frac: Share | None = _seen_before(8, 0.12)
     max_dup_9_gram_char_frac: Share | None = _seen_before(9, 0.11)
     max_dup_10_gram_char_frac: Share | None = _seen_before(10, 0.10)
-    top_gram_min_count: Annotated[int, Field(ge=1, le=MOST)] = Field(
-        2,
-        description="How often the most frequent n-gram must occur before the `max_top_*` rules apply. "
-        "datatrove applies them from 1 on, which rejects short texts for one long word group.",
-    )
+    top_gram_min_count: Annotated[int, Field(ge=1, le=MOST)] = 2
+    """How often the most frequent n-gram must occur before the `max_top_*` rules apply. datatrove applies
+    them from 1 on, which rejects short texts for one long word group.
+    """
 
-    filter_lorem_ipsum: bool = Field(
-        False,
-        description="Whether to reject documents with `lorem ipsum` in a line that ends like a "
-        "sentence (C4).",
-    )
-    filter_curly_bracket: bool = Field(
-        False,
-        description="Whether to reject documents with a `{` in a line that ends like a sentence (C4). "
-        "Rejects code.",
-    )
-    min_num_sentences: Amount | None = Field(
-        None, description="Fewest sentences in the lines that C4 would keep (C4, where it is 5)."
-    )
+    filter_lorem_ipsum: bool = False
+    """Whether to reject documents with `lorem ipsum` in a line that ends like a sentence (C4)."""
+    filter_curly_bracket: bool = False
+    """Whether to reject documents with a `{` in a line that ends like a sentence (C4). Rejects code."""
+    min_num_sentences: Amount | None = None
+    """Fewest sentences in the lines that C4 would keep (C4, where it is 5)."""
 
-    min_line_punct_ratio: Share | None = Field(
-        0.12, description="Least share (0 to 1) of non-blank lines that end in punctuation (FineWeb)."
-    )
-    max_short_line_ratio: Share | None = Field(
-        0.67, description="Largest share (0 to 1) of non-blank lines of at most 30 characters (FineWeb)."
-    )
-    max_char_dup_ratio: Share | None = Field(
-        0.01,
-        description="Largest share (0 to 1) of characters in repeated lines, newlines left out (FineWeb).",
-    )
-    max_new_line_ratio: Ratio | None = Field(0.3, description="Most newlines per word (FineWeb).")
+    min_line_punct_ratio: Share | None = 0.12
+    """Least share (0 to 1) of non-blank lines that end in punctuation (FineWeb)."""
+    max_short_line_ratio: Share | None = 0.67
+    """Largest share (0 to 1) of non-blank lines of at most 30 characters (FineWeb)."""
+    max_char_dup_ratio: Share | None = 0.01
+    """Largest share (0 to 1) of characters in repeated lines, newlines left out (FineWeb)."""
+    max_new_line_ratio: Ratio | None = 0.3
+    """Most newlines per word (FineWeb)."""
 
-    filters: tuple[FilterChoice, ...] = Field(
-        (),
-        description="Filters of your own and fastText classifiers, after the built-in rules: "
-        "docs/your-own-code.md and docs/own-text.md.",
-    )
+    filters: tuple[FilterChoice, ...] = ()
+    """Filters of your own and fastText classifiers, after the built-in rules: docs/your-own-code.md and
+    docs/own-text.md.
+    """
 
     @property
     def detects(self) -> bool:

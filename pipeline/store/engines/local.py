@@ -64,43 +64,31 @@ def check_ray(params: Params, kind: str, *settings: str) -> None:
 class EngineParams(Params):
     """Which processes prepare the data. The results do not depend on it."""
 
-    kind: Literal["local", "ray"] = Field(
-        "local",
-        description="`local` starts processes on this machine, `ray` runs tasks on a Ray cluster. Its nodes "
-        "need the store, the text and this environment under the same paths: docs/cluster.md.",
-    )
-    workers: int | None = Field(
-        None,
-        ge=1,
-        le=1024,
-        description="Processes that work, that of the run included. When not set, one per core that it may "
-        "use. Lower it when memory runs out. For kind `ray`: most tasks at a time. When not set, as many as "
-        "the cluster has CPUs for.",
-    )
+    kind: Literal["local", "ray"] = "local"
+    """`local` starts processes on this machine, `ray` runs tasks on a Ray cluster. Its nodes need the store,
+    the text and this environment under the same paths: docs/cluster.md.
+    """
+    workers: int | None = Field(None, ge=1, le=1024)
+    """Processes that work, that of the run included. When not set, one per core that it may use. Lower it
+    when memory runs out. For kind `ray`: most tasks at a time. When not set, as many as the cluster has CPUs
+    for.
+    """
     address: RayAddress = "auto"
-    task_memory: int = Field(
-        TASK_MEMORY,
-        ge=100_000_000,
-        le=10_000_000_000_000,
-        description="For kind `ray`: bytes of memory that Ray sets aside for each task. Raise it when memory "
-        "runs out on a node. A worker took 0.63 GB with the default `raw.part_bytes`.",
-    )
+    task_memory: int = Field(TASK_MEMORY, ge=100_000_000, le=10_000_000_000_000)
+    """For kind `ray`: bytes of memory that Ray sets aside for each task. Raise it when memory runs out on a
+    node. A worker took 0.63 GB with the default `raw.part_bytes`.
+    """
 
-    task_seconds_per_mb: float = Field(
-        30.0,
-        gt=0,
-        le=1e6,
-        description="For kind `ray`: a task may take so many seconds for each MB that it reads, and ten "
-        "minutes besides. Then its worker is ended, and it runs again. Raise it for slow code of your own.",
-    )
-    resources: dict[str, Annotated[float, Field(gt=0)]] = Field(
-        {},
-        description="For kind `ray`: what a task asks Ray for besides memory, such as `{CPU: 2, disk: 1}`. "
-        "One CPU when that is not named.",
-    )
-    labels: dict[str, Label] = Field(
-        {}, description="For kind `ray`: labels of the nodes that run tasks, such as `{pool: cpu}`."
-    )
+    task_seconds_per_mb: float = Field(30.0, gt=0, le=1e6)
+    """For kind `ray`: a task may take so many seconds for each MB that it reads, and ten minutes besides.
+    Then its worker is ended, and it runs again. Raise it for slow code of your own.
+    """
+    resources: dict[str, Annotated[float, Field(gt=0)]] = Field({})
+    """For kind `ray`: what a task asks Ray for besides memory, such as `{CPU: 2, disk: 1}`. One CPU when that
+    is not named.
+    """
+    labels: dict[str, Label] = Field({})
+    """For kind `ray`: labels of the nodes that run tasks, such as `{pool: cpu}`."""
 
     @model_validator(mode="after")
     def _has_no_cluster_unless_ray(self) -> Self:
