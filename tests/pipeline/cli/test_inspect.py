@@ -26,6 +26,7 @@ from pipeline.store.store import Store
 from tests.pipeline.steps.make import collect, deduplicate, judge, scrub
 from tests.traces import bytes_with
 
+Inspect = Callable[..., tuple[int, str]]
 PLAIN, ENGINE = PROFILES["plain"], LocalEngine(1)
 TEXT = " ".join(f"word{number}" for number in range(200))
 CORPORA = {
@@ -70,9 +71,7 @@ def scrubbed(
 
 
 @pytest.fixture
-def inspect(
-    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., tuple[int, str]]:
+def inspect(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Inspect:
     monkeypatch.setenv("GROUNDWORK_RECIPE", str(project / "recipe.yaml"))
     monkeypatch.setenv("GROUNDWORK_STORE", str(project / "store"))
 
@@ -89,7 +88,7 @@ def named(corpus: str, name: str) -> str:
 
 
 def test_a_rule_shows_its_documents_with_the_signal_the_threshold_and_the_scrubbed_text(
-    inspect: Callable[..., tuple[int, str]],
+    inspect: Inspect,
 ) -> None:
     status, said = inspect("documents", "min_words")
     assert status == 0
@@ -104,9 +103,7 @@ def test_a_rule_shows_its_documents_with_the_signal_the_threshold_and_the_scrubb
     assert re.fullmatch(r"\w+ \w{32}\nwords = 20[02], min_words = 128\n    word0 word1 .*", entries[-1])
 
 
-def test_without_a_rule_it_counts_what_each_rule_of_each_corpus_rejected(
-    inspect: Callable[..., tuple[int, str]],
-) -> None:
+def test_without_a_rule_it_counts_what_each_rule_of_each_corpus_rejected(inspect: Inspect) -> None:
     short = len("Ask [EMAIL].\x1b[2J")
     of_notes = short / (short + len(TEXT) + 9)
     of_letters = 9 / (9 + 2 * len(TEXT) + 9)
@@ -126,7 +123,7 @@ def test_without_a_rule_it_counts_what_each_rule_of_each_corpus_rejected(
 
 
 def test_a_document_in_another_language_is_shown_with_what_was_detected(
-    project: Path, inspect: Callable[..., tuple[int, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    project: Path, inspect: Inspect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe = yaml.safe_load((project / "recipe.yaml").read_text())
     recipe["quality"] = {"profile": "none", "languages": ["en", "fr"]}
@@ -147,7 +144,7 @@ def test_a_document_in_another_language_is_shown_with_what_was_detected(
 
 
 def test_by_language_a_threshold_is_said_to_be_that_of_english_beside_the_language(
-    project: Path, inspect: Callable[..., tuple[int, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    project: Path, inspect: Inspect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe = yaml.safe_load((project / "recipe.yaml").read_text())
     changes = {"by_language": True, "max_avg_word_length": 10.0}
@@ -166,7 +163,7 @@ def test_by_language_a_threshold_is_said_to_be_that_of_english_beside_the_langua
     assert ", max_avg_word_length = 10.0 in English, language = de\n" in said
 
 
-def test_one_corpus_and_so_many_documents(inspect: Callable[..., tuple[int, str]]) -> None:
+def test_one_corpus_and_so_many_documents(inspect: Inspect) -> None:
     assert named("letters", "brief") in inspect("documents", "min_words", "--corpus", "letters")[1]
     for narrower in (("--corpus", "letters"), ("--limit", "1")):
         rejected, kept = inspect("documents", "min_words", *narrower)[1].split("kept, at random:")
@@ -175,7 +172,7 @@ def test_one_corpus_and_so_many_documents(inspect: Callable[..., tuple[int, str]
 
 @pytest.mark.parametrize(("reason", "removed"), [("exact", "copy"), ("near", "almost")])
 def test_a_duplicate_is_shown_beside_the_document_that_stays(
-    reason: str, removed: str, inspect: Callable[..., tuple[int, str]]
+    reason: str, removed: str, inspect: Inspect
 ) -> None:
     status, said = inspect("documents", reason)
     assert status == 0
@@ -184,7 +181,7 @@ def test_a_duplicate_is_shown_beside_the_document_that_stays(
     assert said.count("removed") == 1
 
 
-def test_a_rule_that_rejected_nothing_says_so(inspect: Callable[..., tuple[int, str]]) -> None:
+def test_a_rule_that_rejected_nothing_says_so(inspect: Inspect) -> None:
     assert inspect("documents", "max_words") == (0, "max_words: no document of notes, letters\n")
 
 
@@ -213,15 +210,13 @@ def test_a_rule_that_rejected_nothing_says_so(inspect: Callable[..., tuple[int, 
         (["against", "strict"], "error: {recipe}: no variant is named 'strict'; choose from base"),
     ],
 )
-def test_a_mistake_is_named(arguments: list[str], says: str, inspect: Callable[..., tuple[int, str]]) -> None:
+def test_a_mistake_is_named(arguments: list[str], says: str, inspect: Inspect) -> None:
     status, said = inspect(*arguments)
     assert status == 2
     assert said.startswith(says.format(recipe=os.environ["GROUNDWORK_RECIPE"]))
 
 
-def test_an_unknown_rule_is_answered_with_the_command_for_the_nearest(
-    inspect: Callable[..., tuple[int, str]],
-) -> None:
+def test_an_unknown_rule_is_answered_with_the_command_for_the_nearest(inspect: Inspect) -> None:
     status, said = inspect("documents", "min_wordz")
     assert (status, said.count("\n")) == (2, 1)
     assert said.endswith(", as in `python -m pipeline inspect documents min_words`\n")
@@ -244,7 +239,7 @@ def test_an_unknown_rule_is_answered_with_the_command_for_the_nearest(
     ],
 )
 def test_a_question_without_its_subcommand_is_answered_with_the_command_to_write(
-    arguments: list[str], meant: str, inspect: Callable[..., tuple[int, str]]
+    arguments: list[str], meant: str, inspect: Inspect
 ) -> None:
     expected = f"first: write `python -m pipeline inspect {meant}`\n"
     status, said = inspect(*arguments)
@@ -265,7 +260,7 @@ def test_what_pages_and_messages_tell_users_to_write_names_a_subcommand() -> Non
 
 
 def test_text_newer_than_the_verdicts_is_not_shown_with_them(
-    project: Path, inspect: Callable[..., tuple[int, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    project: Path, inspect: Inspect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copy(project / "recipe.yaml", tmp_path)
     monkeypatch.setenv("GROUNDWORK_RECIPE", str(tmp_path / "recipe.yaml"))
@@ -328,9 +323,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def inspect_many(
-    many: Path, monkeypatch: pytest.MonkeyPatch, inspect: Callable[..., tuple[int, str]]
-) -> Callable[..., tuple[int, str]]:
+def inspect_many(many: Path, monkeypatch: pytest.MonkeyPatch, inspect: Inspect) -> Inspect:
     monkeypatch.setenv("GROUNDWORK_RECIPE", str(many / "recipe.yaml"))
     monkeypatch.setenv("GROUNDWORK_STORE", str(many / "store"))
     return inspect
@@ -378,9 +371,7 @@ def counted(many: Path, corpus: str, rules: dict[str, str | None]) -> dict[str, 
     }
 
 
-def test_shares_of_documents_and_bytes_add_up(
-    many: Path, inspect_many: Callable[..., tuple[int, str]]
-) -> None:
+def test_shares_of_documents_and_bytes_add_up(many: Path, inspect_many: Inspect) -> None:
     rows = table(inspect_many()[1])
     for corpus in ("talks", "mails"):
         expected = counted(many, corpus, verdicts(many, corpus))
@@ -402,7 +393,7 @@ def test_shares_of_documents_and_bytes_add_up(
 
 
 def test_of_each_language_it_counts_what_is_kept_in_documents_and_bytes(
-    many: Path, inspect_many: Callable[..., tuple[int, str]]
+    many: Path, inspect_many: Inspect
 ) -> None:
     rules = verdicts(many, "talks")
     sizes = {id_: len(text.encode()) for id_, _, text in stored(many, "talks")}
@@ -416,9 +407,7 @@ def test_of_each_language_it_counts_what_is_kept_in_documents_and_bytes(
     ]
 
 
-def test_documents_are_drawn_from_all_parts_by_the_seed(
-    many: Path, inspect_many: Callable[..., tuple[int, str]]
-) -> None:
+def test_documents_are_drawn_from_all_parts_by_the_seed(many: Path, inspect_many: Inspect) -> None:
     place = {id_: (corpus, part) for corpus in ("talks", "mails") for id_, part, _ in stored(many, corpus)}
     rules = verdicts(many, "talks") | verdicts(many, "mails")
     rejected = {id_ for id_, rule in rules.items() if rule == "min_words"}
@@ -440,7 +429,7 @@ def test_documents_are_drawn_from_all_parts_by_the_seed(
 
 
 def test_kept_documents_are_shown_with_every_signal_that_judges_them(
-    many: Path, inspect_many: Callable[..., tuple[int, str]]
+    many: Path, inspect_many: Inspect
 ) -> None:
     said = inspect_many("documents", "kept", "--limit", "1")[1]
     (id_,) = entries(said)
@@ -469,7 +458,7 @@ def test_kept_documents_are_shown_with_every_signal_that_judges_them(
     ids=str,
 )
 def test_what_if_counts_what_the_stage_would_reject(
-    many: Path, inspect_many: Callable[..., tuple[int, str]], changes: dict[str, object]
+    many: Path, inspect_many: Inspect, changes: dict[str, object]
 ) -> None:
     given = [f"{name}={json.dumps(value)}" for name, value in changes.items()]
     status, said = inspect_many("what-if", *given, "--limit", "1000")
@@ -493,7 +482,7 @@ def test_what_if_counts_what_the_stage_would_reject(
 
 
 def test_a_what_if_changes_the_rules_that_each_corpus_has_for_itself(
-    many: Path, inspect_many: Callable[..., tuple[int, str]]
+    many: Path, inspect_many: Inspect
 ) -> None:
     """Before and after, as for a corpus with the same settings from the recipe."""
     _, expected = inspect_many("what-if", "min_words=20")
@@ -511,7 +500,7 @@ def test_a_what_if_changes_the_rules_that_each_corpus_has_for_itself(
 
 def test_a_what_if_counts_without_reading_text(
     many: Path,
-    inspect_many: Callable[..., tuple[int, str]],
+    inspect_many: Inspect,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
@@ -529,9 +518,7 @@ def test_a_what_if_counts_without_reading_text(
     assert capsys.readouterr().out == f"{counts}\n"
 
 
-def test_a_what_if_says_how_each_document_begins(
-    many: Path, inspect_many: Callable[..., tuple[int, str]]
-) -> None:
+def test_a_what_if_says_how_each_document_begins(many: Path, inspect_many: Inspect) -> None:
     _, said = inspect_many("what-if", "min_words=20", "--limit", "1000")
     texts = {
         row["id"]: row["text"]
@@ -544,9 +531,7 @@ def test_a_what_if_says_how_each_document_begins(
         assert json.loads(shown).removesuffix("...") == texts[id_][:80]
 
 
-def test_against_a_variant_shows_what_only_one_of_the_two_keeps(
-    many: Path, inspect_many: Callable[..., tuple[int, str]]
-) -> None:
+def test_against_a_variant_shows_what_only_one_of_the_two_keeps(many: Path, inspect_many: Inspect) -> None:
     ours, theirs = verdicts(many, "talks"), verdicts(many, "talks", **STRICT)
     lost = {id_: theirs[id_] for id_ in ours if ours[id_] is None and theirs[id_]}
     assert len({*lost.values()}) == 2
@@ -583,7 +568,7 @@ def test_against_a_variant_shows_what_only_one_of_the_two_keeps(
     ],
 )
 def test_verdicts_that_cannot_be_compared_are_refused(
-    variant: str, corpus: str, says: str, inspect_many: Callable[..., tuple[int, str]]
+    variant: str, corpus: str, says: str, inspect_many: Inspect
 ) -> None:
     status, said = inspect_many("against", variant, "--corpus", corpus)
     assert status == 2

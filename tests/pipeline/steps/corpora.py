@@ -14,8 +14,7 @@ from tests.pipeline.steps.make import up_to_quality
 
 ENGINE = LocalEngine(workers=1)
 TEXTS = [text for _, text in sorted(topics.items()) if len(text) > 2000][:30]
-
-
+StoredRun = tuple[Store, Path]  # and the directory of a run in it
 # What a recipe has to say so that it means the versions of `prepare`.
 SETTINGS = {"raw": {"part_bytes": 1_000_000}, "quality": "docs"}
 

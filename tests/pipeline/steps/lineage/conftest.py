@@ -15,7 +15,7 @@ from pipeline.steps.training import plan
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.store import Store
 from tests.integration.project import TRAINING
-from tests.pipeline.steps.corpora import SETTINGS, TEXTS, prepare
+from tests.pipeline.steps.corpora import SETTINGS, TEXTS, StoredRun, prepare
 from tests.pipeline.steps.make import deduplicate, tokenize, tokenizer
 from trainer.run import loop
 from trainer.system.history import STORE_VARIABLE
@@ -26,7 +26,7 @@ CORPORA = {"first": TEXTS[:15], "second": [*TEXTS[15:30], TEXTS[2]]}
 
 
 @pytest.fixture(scope="package")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Path]:
+def trained(tmp_path_factory: pytest.TempPathFactory) -> StoredRun:
     """Two corpora that share a document, and a run on them that kept its last two of four checkpoints."""
     directory = tmp_path_factory.mktemp("trained")
     store = Store(directory / "store")
@@ -75,7 +75,7 @@ def train(store: Store, recipe: Recipe) -> Path:
 
 @pytest.fixture
 def said(
-    trained: tuple[Store, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    trained: StoredRun, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., str]:
     """`python -m pipeline ...`: what it prints, on standard error where it fails."""
     monkeypatch.setenv(STORE_VARIABLE, str(trained[0].root))

@@ -19,7 +19,7 @@ from pipeline.store import keys
 from pipeline.store.file_hashes import file_sha256
 from pipeline.store.store import Store
 from tests.integration.project import TRAINING
-from tests.pipeline.steps.corpora import ENGINE, TEXTS, prepare
+from tests.pipeline.steps.corpora import ENGINE, TEXTS, StoredRun, prepare
 from tests.pipeline.steps.lineage.conftest import QUICK, train
 from tests.pipeline.steps.make import deduplicate, tokenize, tokenizer
 from tests.pipeline.steps.training.test_plan import EVALUATION
@@ -27,7 +27,7 @@ from trainer.system.history import STORE_VARIABLE
 
 
 @pytest.fixture(scope="module")
-def child(trained: tuple[Store, Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Path]:
+def child(trained: StoredRun, tmp_path_factory: pytest.TempPathFactory) -> StoredRun:
     """A store of its own, and a checkpoint there that began with the last one of `trained`."""
     directory = tmp_path_factory.mktemp("child")
     base = os.path.relpath(trained[1] / "checkpoints" / "step-00000032" / "hf", directory)
@@ -51,14 +51,14 @@ def child(trained: tuple[Store, Path], tmp_path_factory: pytest.TempPathFactory)
 
 
 @pytest.fixture
-def asked(child: tuple[Store, Path], ask: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+def asked(child: StoredRun, ask: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """`python -m pipeline lineage ...` in the child's store."""
     monkeypatch.setenv(STORE_VARIABLE, str(child[0].root))
     return ask
 
 
 def test_a_checkpoint_carries_the_hash_of_its_first_weights_and_the_lineage_of_their_model(
-    trained: tuple[Store, Path], child: tuple[Store, Path], asked: Any
+    trained: StoredRun, child: StoredRun, asked: Any
 ) -> None:
     base, lineage = trained[1] / "checkpoints" / "step-00000032", read(child[1]).lineage
     weights = file_sha256(base / "hf" / "model.safetensors")
@@ -71,7 +71,7 @@ def test_a_checkpoint_carries_the_hash_of_its_first_weights_and_the_lineage_of_t
 
 
 def test_a_corpus_of_the_base_names_the_checkpoints_that_began_with_its_weights(
-    trained: tuple[Store, Path], asked: Any
+    trained: StoredRun, asked: Any
 ) -> None:
     base = read(trained[1] / "checkpoints" / "step-00000032")
     (found,) = json.loads(asked("--corpus", "first", "--json"))
@@ -82,7 +82,7 @@ def test_a_corpus_of_the_base_names_the_checkpoints_that_began_with_its_weights(
 
 
 def test_a_document_of_the_base_was_seen_as_often_as_the_base_saw_it(
-    trained: tuple[Store, Path], ask: Any, child: tuple[Store, Path], monkeypatch: pytest.MonkeyPatch
+    trained: StoredRun, ask: Any, child: StoredRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (decisions,) = trained[0].current(keys.DEDUP).files("decisions")[:1]
     documents = pq.read_table(decisions).column("id").to_pylist()[:6]
@@ -95,7 +95,7 @@ def test_a_document_of_the_base_was_seen_as_often_as_the_base_saw_it(
         assert child_read | {"checkpoint": "", "through": None} == base_read | {"checkpoint": ""}
 
 
-def test_a_run_that_no_recipe_planned_is_not_the_base(child: tuple[Store, Path], asked: Any) -> None:
+def test_a_run_that_no_recipe_planned_is_not_the_base(child: StoredRun, asked: Any) -> None:
     config = child[1].parents[1] / "config.yaml"
     other = child[0].root / "runs" / "0123456789abcdef" / "config.yaml"
     other.parent.mkdir()
@@ -107,10 +107,7 @@ def test_a_run_that_no_recipe_planned_is_not_the_base(child: tuple[Store, Path],
 
 
 def test_a_text_is_traced_through_the_weights_that_a_model_started_from(
-    trained: tuple[Store, Path],
-    child: tuple[Store, Path],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    trained: StoredRun, child: StoredRun, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def traced(text: str, checkpoint: Path) -> list[dict[str, Any]]:
         monkeypatch.setenv(STORE_VARIABLE, str(checkpoint.parents[3]))
@@ -131,7 +128,7 @@ def test_a_text_is_traced_through_the_weights_that_a_model_started_from(
 
 
 def test_what_is_like_a_text_is_found_through_the_weights_that_a_model_started_from(
-    child: tuple[Store, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    child: StoredRun, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(STORE_VARIABLE, str(child[1].parents[3]))
     text = " ".join(TEXTS[0].split()[::-1][:20] + TEXTS[0].split())  # of the base alone
@@ -144,7 +141,7 @@ def test_what_is_like_a_text_is_found_through_the_weights_that_a_model_started_f
 
 
 def test_without_the_store_of_the_base_its_corpora_are_known_and_its_documents_are_not(
-    trained: tuple[Store, Path], asked: Any
+    trained: StoredRun, asked: Any
 ) -> None:
     (decisions,) = trained[0].current(keys.DEDUP).files("decisions")[:1]
     document = pq.read_table(decisions).column("id")[0].as_py()
@@ -159,7 +156,7 @@ def test_without_the_store_of_the_base_its_corpora_are_known_and_its_documents_a
         moved.rename(trained[0].root)
 
 
-def test_what_is_published_names_the_base_and_no_place_on_this_machine(child: tuple[Store, Path]) -> None:
+def test_what_is_published_names_the_base_and_no_place_on_this_machine(child: StoredRun) -> None:
     lineage = read(child[1]).lineage
     lineage["pretrained"]["lineage"]["recipe"]["launch"] = {"kind": "command", "command": ["/opt/run"]}
     public = published(lineage)

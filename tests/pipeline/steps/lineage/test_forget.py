@@ -25,7 +25,7 @@ from pipeline.steps.tokens.token_index import of_shards
 from pipeline.store import keys
 from pipeline.store.cleanup.gc import published
 from pipeline.store.store import Store
-from tests.pipeline.steps.corpora import ENGINE, TEXTS, as_it_was
+from tests.pipeline.steps.corpora import ENGINE, TEXTS, StoredRun, as_it_was
 from tests.pipeline.steps.make import collect
 from tests.traces import bytes_with
 from trainer.data.shards import Shard, bin_path
@@ -36,9 +36,7 @@ Said = Callable[..., str]
 
 
 @pytest.fixture(autouse=True)
-def _store_as_it_was(
-    trained: tuple[Store, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Iterator[None]:
+def _store_as_it_was(trained: StoredRun, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
     with as_it_was(trained[0].root.parent):
         yield
@@ -56,7 +54,7 @@ def tokens(shard: Shard, begin: int) -> bytes:
     return bin_path(shard.prefix).read_bytes()[2 * begin + 40 : 2 * begin + 80]
 
 
-def test_what_read_a_document_is_shown_and_gone_afterwards(trained: tuple[Store, Path], said: Said) -> None:
+def test_what_read_a_document_is_shown_and_gone_afterwards(trained: StoredRun, said: Said) -> None:
     store, run = trained
     of_shards(store, ENGINE, store.current(keys.token_shards("first")))
     passages = passage_index.index(store, ENGINE, store.current(keys.scrubbed("first")))
@@ -106,9 +104,7 @@ def test_what_read_a_document_is_shown_and_gone_afterwards(trained: tuple[Store,
     assert "0 versions" in said("gc", "--forgotten")
 
 
-def test_a_tokenizer_that_was_trained_on_a_document_goes_when_asked(
-    trained: tuple[Store, Path], said: Said
-) -> None:
+def test_a_tokenizer_that_was_trained_on_a_document_goes_when_asked(trained: StoredRun, said: Said) -> None:
     store, run = trained
     document, _ = one_read(store, run)
     said("forget", document, "--reason", "asked for", "--retrain-tokenizer", "--yes")
@@ -116,16 +112,14 @@ def test_a_tokenizer_that_was_trained_on_a_document_goes_when_asked(
     assert not list(store.newest_first(keys.TOKENIZER))
 
 
-def test_a_file_of_ids_and_a_corpus_name_documents(
-    trained: tuple[Store, Path], said: Said, tmp_path: Path
-) -> None:
+def test_a_file_of_ids_and_a_corpus_name_documents(trained: StoredRun, said: Said, tmp_path: Path) -> None:
     document, _ = one_read(*trained)
     (tmp_path / "ids.txt").write_bytes(f"\ufeff{document}\r\n\r\n{document}".encode())
     assert "1 of corpus first" in said("forget", str(tmp_path / "ids.txt"), "--reason", "x")
     assert "16 of corpus second" in said("forget", "second", "--reason", "x")
 
 
-def test_a_second_request_says_when_the_first_one_was(trained: tuple[Store, Path], said: Said) -> None:
+def test_a_second_request_says_when_the_first_one_was(trained: StoredRun, said: Said) -> None:
     document, _ = one_read(*trained)
     said("forget", document, "--reason", "asked for", "--yes")
     (page,) = trained[0].root.glob("forgotten/*/certificate.html")
@@ -147,7 +141,7 @@ def test_a_second_request_says_when_the_first_one_was(trained: tuple[Store, Path
     assert said("forget", document, "--reason", "again") == f"{when.partition(';')[0]}\n"
 
 
-def test_bad_input_gets_one_sentence(trained: tuple[Store, Path], said: Said, tmp_path: Path) -> None:
+def test_bad_input_gets_one_sentence(trained: StoredRun, said: Said, tmp_path: Path) -> None:
     for name in ("nobody", "https://example.org/none", f"https://example.org/{'a' * 300}"):
         assert said("forget", name, "--reason", "x").startswith(f"error: '{name}' is not the id or the URL")
     for content, expected in ((b"\xff", "is not UTF-8 at byte 0"), (b"\n", "names no document")):
@@ -186,9 +180,7 @@ MOMENTS = [*range(1, 14), *random.Random(1).sample(range(14, 200), 27)]
 @pytest.mark.parametrize(
     "moment", [pytest.param(moment, marks=pytest.mark.slow) if moment > 2 else moment for moment in MOMENTS]
 )
-def test_a_deletion_that_was_killed_ends_as_any_other(
-    trained: tuple[Store, Path], said: Said, moment: int
-) -> None:
+def test_a_deletion_that_was_killed_ends_as_any_other(trained: StoredRun, said: Said, moment: int) -> None:
     """Killed at its `moment`th removal of a file or directory."""
     store, run = trained
     of_shards(store, ENGINE, store.current(keys.token_shards("first")))
@@ -219,7 +211,7 @@ def intact(store: Store) -> dict[str, str]:
     }
 
 
-def test_what_a_search_needs_after_a_removal_is_one_sentence(trained: tuple[Store, Path], said: Said) -> None:
+def test_what_a_search_needs_after_a_removal_is_one_sentence(trained: StoredRun, said: Said) -> None:
     text = " ".join(TEXTS[3].split()[:30])
     assert "in the training text" in said("trace", text)
     said("forget", one_read(*trained)[0], "--reason", "asked for", "--yes")
@@ -231,7 +223,7 @@ def test_what_a_search_needs_after_a_removal_is_one_sentence(trained: tuple[Stor
 
 
 def test_a_reproduction_does_not_read_what_was_forgotten(
-    trained: tuple[Store, Path], said: Said, tmp_path: Path
+    trained: StoredRun, said: Said, tmp_path: Path
 ) -> None:
     document, _ = one_read(*trained)
     said("forget", document, "--reason", "asked for", "--yes")
@@ -245,7 +237,7 @@ def test_a_reproduction_does_not_read_what_was_forgotten(
     assert not list(out.rglob("certificate.*"))
 
 
-def test_nothing_goes_while_a_run_trains_on_it(trained: tuple[Store, Path], said: Said) -> None:
+def test_nothing_goes_while_a_run_trains_on_it(trained: StoredRun, said: Said) -> None:
     store, run = trained
     document, _ = one_read(*trained)
     with RunDirectory(run).locked():
@@ -257,7 +249,7 @@ def test_nothing_goes_while_a_run_trains_on_it(trained: tuple[Store, Path], said
     assert not run.exists()
 
 
-def test_a_run_that_read_none_of_it_keeps_what_it_is_saving(trained: tuple[Store, Path], said: Said) -> None:
+def test_a_run_that_read_none_of_it_keeps_what_it_is_saving(trained: StoredRun, said: Said) -> None:
     run = trained[1]
     document, _ = one_read(*trained)
     other = shutil.copytree(run, run.with_name("0" * 16))

@@ -23,13 +23,13 @@ from pipeline.steps.lineage.documents import CorpusText
 from pipeline.steps.training import plan
 from pipeline.store import keys
 from pipeline.store.store import Store
-from tests.pipeline.steps.corpora import ENGINE
+from tests.pipeline.steps.corpora import ENGINE, StoredRun
 from tests.pipeline.steps.make import collect
 from trainer.data.loader import TrainingData
 from trainer.system.history import STORE_VARIABLE
 
 
-def test_a_checkpoint_says_what_it_was_made_from(trained: tuple[Store, Path], ask: Any) -> None:
+def test_a_checkpoint_says_what_it_was_made_from(trained: StoredRun, ask: Any) -> None:
     store, run = trained
     said, found = ask(f"{run.name[:8]}-00000032"), json.loads(ask(f"{run.name[:8]}-00000032", "--json"))
     scrubbed = store.current(keys.scrubbed("first"))
@@ -49,7 +49,7 @@ def test_a_checkpoint_says_what_it_was_made_from(trained: tuple[Store, Path], as
 
 
 def test_a_person_reads_what_differs_from_the_defaults_in_lines_that_fit_the_terminal(
-    trained: tuple[Store, Path], ask: Any, monkeypatch: pytest.MonkeyPatch
+    trained: StoredRun, ask: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     said = ask(f"{trained[1].name[:8]}-00000032")
@@ -61,7 +61,7 @@ def test_a_person_reads_what_differs_from_the_defaults_in_lines_that_fit_the_ter
     assert all(len(line) <= 80 or "/" in line for line in said.splitlines())
 
 
-def test_a_step_whose_weights_were_deleted_still_has_a_lineage(trained: tuple[Store, Path], ask: Any) -> None:
+def test_a_step_whose_weights_were_deleted_still_has_a_lineage(trained: StoredRun, ask: Any) -> None:
     run = trained[1]
     assert not (run / "checkpoints" / "step-00000008").exists()
     found = json.loads(ask(f"{run.name[:8]}/8", "--json"))
@@ -73,17 +73,13 @@ def test_a_step_whose_weights_were_deleted_still_has_a_lineage(trained: tuple[St
     )
 
 
-def test_what_is_no_checkpoint_is_answered_with_those_there_are(
-    trained: tuple[Store, Path], ask: Any
-) -> None:
+def test_what_is_no_checkpoint_is_answered_with_those_there_are(trained: StoredRun, ask: Any) -> None:
     assert f"{trained[1].name[:8]}-00000032" in ask("nothing")
     assert "steps 1 to 32" in ask(f"{trained[1].name[:8]}/33")
     assert ask("--document", "nothing").startswith("error: ")
 
 
-def test_a_corpus_names_the_checkpoints_that_saw_it_at_a_version(
-    trained: tuple[Store, Path], ask: Any
-) -> None:
+def test_a_corpus_names_the_checkpoints_that_saw_it_at_a_version(trained: StoredRun, ask: Any) -> None:
     raw = trained[0].current(keys.raw("first")).data_version
     found = json.loads(ask("--corpus", "first", "--version", raw[:10], "--json"))
     assert [one["checkpoint"][-8:] for one in found] == ["00000024", "00000032"]
@@ -91,9 +87,7 @@ def test_a_corpus_names_the_checkpoints_that_saw_it_at_a_version(
     assert json.loads(ask("--corpus", "first", "--version", "0123456789ab", "--json")) == []
 
 
-def test_a_document_was_read_at_the_steps_whose_batches_held_it(
-    trained: tuple[Store, Path], ask: Any
-) -> None:
+def test_a_document_was_read_at_the_steps_whose_batches_held_it(trained: StoredRun, ask: Any) -> None:
     store, run = trained
     (decisions,) = [
         pq.read_table(path).to_pylist()
@@ -123,7 +117,7 @@ def test_a_document_was_read_at_the_steps_whose_batches_held_it(
         assert (one["first"], one["last"]) == ((steps[0], steps[-1]) if steps else (None, None))
 
 
-def test_a_removed_document_says_why_and_was_never_trained_on(trained: tuple[Store, Path], ask: Any) -> None:
+def test_a_removed_document_says_why_and_was_never_trained_on(trained: StoredRun, ask: Any) -> None:
     decisions = [
         row
         for path in trained[0].current(keys.DEDUP).files("decisions")
@@ -136,7 +130,7 @@ def test_a_removed_document_says_why_and_was_never_trained_on(trained: tuple[Sto
     assert removed["duplicate_of"] in said and "no checkpoint on disk has read them" in said
 
 
-def entry(trained: tuple[Store, Path], checkpoint: Path) -> dict[str, Any]:
+def entry(trained: StoredRun, checkpoint: Path) -> dict[str, Any]:
     """The metadata of the entry that training adds when the trainer says that it saved step 24 there."""
     store = trained[0]
     run = plan.plan(store, load_recipe(store.root.parent / "recipe.yaml"))
@@ -156,7 +150,7 @@ def entry(trained: tuple[Store, Path], checkpoint: Path) -> dict[str, Any]:
     return found | {"corpora": {record.data["corpus"]: record.data for record in found["corpora"].records}}
 
 
-def test_the_entry_in_the_ui_says_the_same(trained: tuple[Store, Path]) -> None:
+def test_the_entry_in_the_ui_says_the_same(trained: StoredRun) -> None:
     store, run = trained
     found = entry(trained, run / "checkpoints" / "step-00000024")
     rows = found["corpora"]
@@ -170,7 +164,7 @@ def test_the_entry_in_the_ui_says_the_same(trained: tuple[Store, Path]) -> None:
 
 
 def test_a_checkpoint_tells_the_libraries_that_trained_it_and_not_those_of_its_tokenizer(
-    trained: tuple[Store, Path], tmp_path: Path
+    trained: StoredRun, tmp_path: Path
 ) -> None:
     saved = read(trained[1] / "checkpoints" / "step-00000024")
     frozen_long_ago = {"python": "3.10.1", "torch": "1.0"}
@@ -184,10 +178,7 @@ def test_a_checkpoint_tells_the_libraries_that_trained_it_and_not_those_of_its_t
 
 
 def test_reproduce_pins_the_recipe_to_the_step(
-    trained: tuple[Store, Path],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
+    trained: StoredRun, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     store, run = trained
     monkeypatch.setenv(STORE_VARIABLE, str(store.root))
@@ -223,7 +214,7 @@ def compared(out: Path, again: Path, capsys: pytest.CaptureFixture[str]) -> tupl
 
 
 def test_what_was_made_again_is_compared_to_the_byte_or_by_its_losses(
-    trained: tuple[Store, Path], capsys: pytest.CaptureFixture[str], tmp_path: Path
+    trained: StoredRun, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     store, run = trained
     made = run / "checkpoints" / "step-00000024"
@@ -262,7 +253,7 @@ def test_what_was_made_again_is_compared_to_the_byte_or_by_its_losses(
     ],
 )
 def test_reproduce_says_where_this_machine_gives_other_bytes(
-    trained: tuple[Store, Path], tmp_path: Path, machine: dict[str, Any] | None, said: str
+    trained: StoredRun, tmp_path: Path, machine: dict[str, Any] | None, said: str
 ) -> None:
     saved = read(trained[1] / "checkpoints" / "step-00000024")
     here = reproduce.write(trained[0], saved, tmp_path / "here", tmp_path)
@@ -274,10 +265,7 @@ def test_reproduce_says_where_this_machine_gives_other_bytes(
 
 
 def test_reproduce_makes_a_directory_named_like_the_checkpoint_and_a_store_of_its_own(
-    trained: tuple[Store, Path],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
+    trained: StoredRun, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     store, run = trained
     monkeypatch.setenv(STORE_VARIABLE, str(store.root))
@@ -291,7 +279,7 @@ def test_reproduce_makes_a_directory_named_like_the_checkpoint_and_a_store_of_it
     assert f"GROUNDWORK_STORE={out / 'home' / 'store'}\n" in asked.stdout
 
 
-def test_reproduce_says_which_urls_are_to_be_completed(trained: tuple[Store, Path], tmp_path: Path) -> None:
+def test_reproduce_says_which_urls_are_to_be_completed(trained: StoredRun, tmp_path: Path) -> None:
     saved = read(trained[1] / "checkpoints" / "step-00000024")
     saved.lineage["recipe"]["corpora"][0]["source"]["paths"] = ["https://store.example/first.jsonl?..."]
     commands = reproduce.write(trained[0], saved, tmp_path / "again", tmp_path)
@@ -299,7 +287,7 @@ def test_reproduce_says_which_urls_are_to_be_completed(trained: tuple[Store, Pat
 
 
 def test_reproduce_reads_the_stored_documents_of_a_corpus_that_has_changed(
-    trained: tuple[Store, Path], tmp_path: Path
+    trained: StoredRun, tmp_path: Path
 ) -> None:
     store, run = trained
     path, saved = store.root.parent / "first.jsonl", read(run / "checkpoints" / "step-00000024")
@@ -324,9 +312,7 @@ def raw_name(saved: Checkpoint) -> str:
     return Path(saved.lineage["assets"]["corpora/first/raw"]["path"]).name
 
 
-def test_reproduce_finds_the_run_that_an_older_tokenizer_renames(
-    trained: tuple[Store, Path], tmp_path: Path
-) -> None:
+def test_reproduce_finds_the_run_that_an_older_tokenizer_renames(trained: StoredRun, tmp_path: Path) -> None:
     saved = read(trained[1] / "checkpoints" / "step-00000024")
     saved.lineage["assets"]["tokenizer"]["inputs"]["corpora/first/scrubbed"] = "an earlier version"
     said = reproduce.write(trained[0], saved, tmp_path / "again", trained[0].root.parent)

@@ -9,11 +9,12 @@ import pytest
 
 from pipeline.steps.lineage import verification
 from pipeline.store.store import Store
+from tests.pipeline.steps.corpora import StoredRun
 from trainer.checkpoint import publish, retention
 
 
 @pytest.fixture
-def saved(trained: tuple[Store, Path], tmp_path: Path) -> list[Path]:
+def saved(trained: StoredRun, tmp_path: Path) -> list[Path]:
     """The checkpoints of a copy of the run."""
     run = trained[1]
     shutil.copytree(run, tmp_path / "store/runs" / run.name)

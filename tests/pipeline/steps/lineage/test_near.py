@@ -13,8 +13,7 @@ from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
 from pipeline.steps.corpus.decontamination import Contamination, EvaluationNgrams
 from pipeline.steps.dedup.dedup import Dedup
 from pipeline.steps.recipe_versions import store_of
-from pipeline.store.store import Store
-from tests.pipeline.steps.corpora import ENGINE, TEXTS, as_it_was
+from tests.pipeline.steps.corpora import ENGINE, TEXTS, StoredRun, as_it_was
 from tests.pipeline.steps.lineage.conftest import CORPORA
 from tests.pipeline.steps.make import tokenize, tokenizer
 from trainer.system.history import STORE_VARIABLE
@@ -29,7 +28,7 @@ def rewritten(text: str, share: float = 0.1) -> str:
 
 
 def test_a_rewritten_document_and_its_copy_are_found_with_what_became_of_them(
-    trained: tuple[Store, Path], said: Said
+    trained: StoredRun, said: Said
 ) -> None:
     (found,) = json.loads(said("trace", "--near", rewritten(TEXTS[2]), "--json"))
     kept, removed, *others = found["documents"]
@@ -47,7 +46,7 @@ def test_a_rewritten_document_and_its_copy_are_found_with_what_became_of_them(
 
 
 def test_a_rewritten_paragraph_of_a_long_document_is_found_with_the_steps_of_a_checkpoint(
-    trained: tuple[Store, Path], said: Said
+    trained: StoredRun, said: Said
 ) -> None:
     name = f"{trained[1].name[:8]}-00000032"
     long = CORPORA["second"][-2]
@@ -91,7 +90,7 @@ def test_fewer_documents_are_shown_on_request_and_only_similar_ones(said: Said, 
 
 
 def test_what_cannot_be_looked_for_is_refused_in_one_sentence(
-    trained: tuple[Store, Path], said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trained: StoredRun, said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "bad.txt").write_bytes(b"fine until here \xff\xfe")
     text = TEXTS[0][:500]
@@ -117,7 +116,7 @@ def test_what_cannot_be_looked_for_is_refused_in_one_sentence(
 
 
 def test_documents_that_dedup_did_not_compare_are_searched_like_any_other(
-    trained: tuple[Store, Path], said: Said, monkeypatch: pytest.MonkeyPatch
+    trained: StoredRun, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those of a corpus with `dedup: false`, and those that quote an evaluation set."""
     with as_it_was(home := trained[0].root.parent):

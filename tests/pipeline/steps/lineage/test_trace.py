@@ -27,10 +27,9 @@ from pipeline.steps.lineage.trace import Searcher
 from pipeline.steps.recipe_versions import store_of
 from pipeline.steps.training import plan
 from pipeline.store import keys
-from pipeline.store.store import Store
 from tests.integration.project import TRAINING
 from tests.pipeline.plugins.code import write
-from tests.pipeline.steps.corpora import ENGINE, SETTINGS, TEXTS
+from tests.pipeline.steps.corpora import ENGINE, SETTINGS, TEXTS, StoredRun
 from tests.pipeline.steps.lineage.conftest import CORPORA, QUICK, train
 from tests.pipeline.steps.make import collect, deduplicate, judge, scrub, tokenize, tokenizer, transform
 from trainer.data.shards import Shard
@@ -45,7 +44,7 @@ def last(run: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def searcher(trained: tuple[Store, Path]) -> Searcher:
+def searcher(trained: StoredRun) -> Searcher:
     store, run = trained
     (reader,) = readers(store, read(run / "checkpoints" / "step-00000032"))
     found = Searcher(reader, ENGINE)
@@ -77,9 +76,7 @@ def _rows(path: Any) -> list[dict[str, Any]]:
     return rows
 
 
-def test_a_span_is_read_at_the_steps_whose_batches_hold_it(
-    trained: tuple[Store, Path], searcher: Searcher
-) -> None:
+def test_a_span_is_read_at_the_steps_whose_batches_hold_it(trained: StoredRun, searcher: Searcher) -> None:
     training = Training(trained[1])
     tokenizer = Tokenizer.from_file(str(trained[0].current(keys.TOKENIZER).directory() / "tokenizer.json"))
     batches = [training.data.batch(step, 0, 1) for step in range(32)]
@@ -105,7 +102,7 @@ def test_a_span_is_read_at_the_steps_whose_batches_hold_it(
 
 
 def test_the_rows_of_a_step_are_the_tokens_of_the_documents_that_are_named(
-    trained: tuple[Store, Path], said: Said
+    trained: StoredRun, said: Said
 ) -> None:
     store, run = trained
     training, assets = Training(run), read(run / "checkpoints" / "step-00000032").lineage["assets"]
@@ -135,7 +132,7 @@ STEPS, BATCH = 32, 65_536  # some twenty epochs
 
 
 @pytest.fixture(params=ORDERS)
-def ordered(trained: tuple[Store, Path], request: pytest.FixtureRequest) -> Iterator[Path]:
+def ordered(trained: StoredRun, request: pytest.FixtureRequest) -> Iterator[Path]:
     """A run of more than three epochs with another order of samples, as it is before its first step."""
     recipe = load_recipe(trained[0].root.parent / "recipe.yaml")
     changed = recipe.model_dump(mode="json", by_alias=True)
@@ -161,7 +158,7 @@ def text_of(tokens: np.ndarray) -> str:
 
 
 def test_a_thousand_rows_are_one_by_one_the_parts_of_the_documents_that_are_named(
-    trained: tuple[Store, Path], ordered: Path, said: Said
+    trained: StoredRun, ordered: Path, said: Said
 ) -> None:
     training, rows, several, twice = Training(ordered), 0, 0, 0
     tokenizer = Tokenizer.from_file(str(training.config.data.tokenizer / "tokenizer.json"))
@@ -193,7 +190,7 @@ def test_a_thousand_rows_are_one_by_one_the_parts_of_the_documents_that_are_name
 
 
 def test_the_steps_that_read_a_token_are_those_of_an_enumeration_of_three_epochs(
-    trained: tuple[Store, Path], ordered: Path
+    trained: StoredRun, ordered: Path
 ) -> None:
     training, chooser = Training(ordered), np.random.default_rng(0)
     curriculum, length = training.config.training.curriculum, training.data.order.part_len
@@ -222,7 +219,7 @@ def test_the_steps_that_read_a_token_are_those_of_an_enumeration_of_three_epochs
 
 
 def test_a_run_at_the_edge_of_two_windows_was_read_with_the_one_that_goes_on_with_it(
-    trained: tuple[Store, Path], searcher: Searcher
+    trained: StoredRun, searcher: Searcher
 ) -> None:
     data = Training(trained[1]).data
     corpora, windows = data.order.windows(0, 256)
@@ -238,9 +235,7 @@ def test_a_run_at_the_edge_of_two_windows_was_read_with_the_one_that_goes_on_wit
     assert edges
 
 
-def test_rows_are_ranked_by_the_loss_of_the_checkpoint_before(
-    trained: tuple[Store, Path], said: Said
-) -> None:
+def test_rows_are_ranked_by_the_loss_of_the_checkpoint_before(trained: StoredRun, said: Said) -> None:
     found = json.loads(said("lineage", last(trained[1]), "--step", "30", "--losses", "--json"))
     losses = [row["loss"] for row in found["rows"]]
     assert found["losses_by"] == "step-00000024" and losses == sorted(losses, reverse=True)
@@ -261,7 +256,7 @@ def test_rows_are_ranked_by_the_loss_of_the_checkpoint_before(
 
 
 def test_text_is_found_as_it_was_scrubbed_and_without_its_leading_space(
-    trained: tuple[Store, Path], searcher: Searcher, said: Said
+    trained: StoredRun, searcher: Searcher, said: Said
 ) -> None:
     text, _ = searcher.corpora["first"]
     training = Training(trained[1])
@@ -299,7 +294,7 @@ def test_a_span_longer_than_the_text_is_in_no_text(searcher: Searcher) -> None:
 
 
 def test_what_cannot_be_traced_is_refused_in_one_sentence(
-    trained: tuple[Store, Path], said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trained: StoredRun, said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = last(trained[1])
     (tmp_path / "bad.txt").write_bytes(b"fine until here \xff\xfe")
@@ -331,7 +326,7 @@ def test_what_cannot_be_traced_is_refused_in_one_sentence(
 
 
 def test_the_page_of_a_checkpoint_says_of_each_sample_what_it_has_from_training_text(
-    trained: tuple[Store, Path], searcher: Searcher, tmp_path: Path
+    trained: StoredRun, searcher: Searcher, tmp_path: Path
 ) -> None:
     """`searcher` made the index."""
     saved = read(trained[1] / "checkpoints" / "step-00000032")
@@ -352,7 +347,7 @@ def test_the_page_of_a_checkpoint_says_of_each_sample_what_it_has_from_training_
 
 
 def test_shards_that_are_gone_are_named_with_the_command_that_makes_them_again(
-    trained: tuple[Store, Path], said: Said, tmp_path: Path
+    trained: StoredRun, said: Said, tmp_path: Path
 ) -> None:
     shards = trained[0].current(keys.token_shards("first")).path
     shutil.move(shards, tmp_path)
@@ -363,7 +358,7 @@ def test_shards_that_are_gone_are_named_with_the_command_that_makes_them_again(
     assert str(shards) in found and "`python -m pipeline reproduce" in found and len(found.splitlines()) == 1
 
 
-def test_a_damaged_shard_or_lineage_is_named(trained: tuple[Store, Path], said: Said) -> None:
+def test_a_damaged_shard_or_lineage_is_named(trained: StoredRun, said: Said) -> None:
     (shard,) = trained[0].current(keys.token_shards("first")).path.glob("train/*.idx")
     saved = trained[1] / "checkpoints" / "step-00000032"
     for path in (shard, saved / "lineage.json"):
@@ -376,7 +371,7 @@ def test_a_damaged_shard_or_lineage_is_named(trained: tuple[Store, Path], said: 
         assert found.startswith(f"error: {path}") and len(found.splitlines()) == 1
 
 
-def test_a_model_without_lineage_is_refused(trained: tuple[Store, Path], said: Said) -> None:
+def test_a_model_without_lineage_is_refused(trained: StoredRun, said: Said) -> None:
     run = trained[0].root / "runs" / "0123456789abcdef"
     run.mkdir()
     config = yaml.safe_load((trained[1] / "config.yaml").read_text()) | {"run_dir": str(run)}
@@ -389,7 +384,7 @@ def test_a_model_without_lineage_is_refused(trained: tuple[Store, Path], said: S
 
 
 def test_a_document_tells_its_first_and_last_step_and_what_removing_it_would_remake(
-    trained: tuple[Store, Path], searcher: Searcher, said: Said
+    trained: StoredRun, searcher: Searcher, said: Said
 ) -> None:
     text, _ = searcher.corpora["first"]
     held = text.at(1000)
@@ -405,9 +400,7 @@ def test_a_document_tells_its_first_and_last_step_and_what_removing_it_would_rem
     assert "1 training run, " in shown and f"token_index/{held.corpus}" in shown
 
 
-def test_the_samples_of_a_checkpoint_are_written_again_and_traced(
-    trained: tuple[Store, Path], said: Said
-) -> None:
+def test_the_samples_of_a_checkpoint_are_written_again_and_traced(trained: StoredRun, said: Said) -> None:
     config = trained[1] / "config.yaml"
     before = config.read_text()
     config.write_text(before.replace("prompts: []", "prompts: [Return the]"))
@@ -425,7 +418,7 @@ def test_the_samples_of_a_checkpoint_are_written_again_and_traced(
 
 @pytest.mark.slow
 def test_samples_are_the_texts_that_the_run_wrote_at_that_step(
-    trained: tuple[Store, Path], searcher: Searcher, said: Said, caplog: pytest.LogCaptureFixture
+    trained: StoredRun, searcher: Searcher, said: Said, caplog: pytest.LogCaptureFixture
 ) -> None:
     """`searcher` made the index."""
     recipe = load_recipe(trained[0].root.parent / "recipe.yaml")

@@ -1,7 +1,6 @@
 """What a checkpoint recites: a document that it read 200 times, and nothing that was held out."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from pipeline.steps.lineage.trace import Searcher
 from pipeline.steps.model.recital import memory
 from pipeline.store.store import Store
 from tests.integration.project import TRAINING
-from tests.pipeline.steps.corpora import ENGINE, TEXTS, prepare
+from tests.pipeline.steps.corpora import ENGINE, TEXTS, StoredRun, prepare
 from tests.pipeline.steps.lineage.conftest import QUICK, trained_on
 from trainer.system.history import STORE_VARIABLE
 
@@ -33,7 +32,7 @@ LONG = {
 
 
 @pytest.fixture(scope="module")
-def recited(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Path]:
+def recited(tmp_path_factory: pytest.TempPathFactory) -> StoredRun:
     """A corpus of one document, the part of the training that lets it be read some 200 times, and another."""
     directory = tmp_path_factory.mktemp("recited")
     store = Store(directory / "store")
@@ -46,7 +45,7 @@ def recited(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Path]:
 
 @pytest.mark.slow
 def test_a_planted_document_that_was_read_often_is_recited_and_none_that_was_held_out(
-    recited: tuple[Store, Path], monkeypatch: pytest.MonkeyPatch, capsys: Any
+    recited: StoredRun, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     store, path = recited
     checkpoint = read(path)
