@@ -22,9 +22,22 @@ from tests.pipeline.steps.make import collect
 USER, ASSISTANT = {"role": "user", "content": "Hi\n🙂"}, {"role": "assistant", "content": "Hey"}
 SAID = "\x1euser\x1fHi\n🙂\x1eassistant\x1fHey"
 GOOD, BAD = {"role": "assistant", "content": "Good."}, {"role": "assistant", "content": "Bad."}
+BRIEF = [("system", "Be brief."), ("user", "q"), ("assistant", "a")]
+
+
+def answer(**changes: Any) -> list[dict[str, Any]]:
+    """A question, and an answer with these keys changed."""
+    return [USER, ASSISTANT | changes]
+
+
+def shared(*turns: tuple[str, str]) -> list[dict[str, str]]:
+    """Turns in the form of ShareGPT."""
+    return [{"from": who, "value": what} for who, what in turns]
+
+
 CHAT: dict[str, dict[str, Any]] = {
     "messages": {"messages": [USER, ASSISTANT], "prompt": "of no use here"},
-    "ShareGPT": {"conversations": [{"from": "human", "value": "Hi\n🙂"}, {"from": "gpt", "value": "Hey"}]},
+    "ShareGPT": {"conversations": shared(("human", "Hi\n🙂"), ("gpt", "Hey"))},
     "one column for each key": {"messages": {"role": ["user", "assistant"], "content": ["Hi\n🙂", "Hey"]}},
     "texts": {"messages": None, "prompt": "Hi\n🙂", "completion": "Hey"},
     "lists": {"prompt": [USER], "completion": [ASSISTANT]},
@@ -37,9 +50,7 @@ CHAT: dict[str, dict[str, Any]] = {
             {"role": "model", "content": {"type": "output_text", "text": "Hey"}},
         ]
     },
-    "other names of roles": {
-        "conversations": [{"from": "User", "value": "Hi\n🙂"}, {"from": "chatgpt", "value": "Hey"}]
-    },
+    "other names of roles": {"conversations": shared(("User", "Hi\n🙂"), ("chatgpt", "Hey"))},
     "a transcript": {"messages": "\n\nHuman: Hi\n🙂\n\nAssistant: Hey"},
     "Alpaca": {"instruction": "Hi\n🙂", "input": "", "output": "Hey", "history": []},
     "Dolly": {"instruction": "Hi\n🙂", "context": "", "response": "Hey"},
@@ -48,35 +59,19 @@ CHAT: dict[str, dict[str, Any]] = {
 # What else is in a conversation: the row, and its messages.
 BESIDE: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
     "a system prompt": (
-        {
-            "system": "Be brief.",
-            "conversations": [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}],
-        },
-        [("system", "Be brief."), ("user", "q"), ("assistant", "a")],
+        {"system": "Be brief.", "conversations": shared(("human", "q"), ("gpt", "a"))},
+        BRIEF,
     ),
     "one that the messages repeat": (
         {
             "system_prompt": "Be brief. ",
-            "messages": [
-                {"role": "developer", "content": "Be brief."},
-                {"role": "user", "content": "q"},
-                {"role": "assistant", "content": "a"},
-            ],
+            "conversations": shared(("developer", "Be brief."), ("user", "q"), ("assistant", "a")),
         },
-        [("system", "Be brief."), ("user", "q"), ("assistant", "a")],
+        BRIEF,
     ),
-    "one of Orca": (
-        {"system_prompt": "Be brief.", "question": "q", "response": "a"},
-        [("system", "Be brief."), ("user", "q"), ("assistant", "a")],
-    ),
+    "one of Orca": ({"system_prompt": "Be brief.", "question": "q", "response": "a"}, BRIEF),
     "what a tool said": (
-        {
-            "conversations": [
-                {"from": "human", "value": "q"},
-                {"from": "observation", "value": "21"},
-                {"from": "gpt", "value": "a"},
-            ]
-        },
+        {"conversations": shared(("human", "q"), ("observation", "21"), ("gpt", "a"))},
         [("user", "q"), ("tool", "21"), ("assistant", "a")],
     ),
     "the input of Alpaca": (
@@ -220,7 +215,7 @@ BAD_CHATS: list[tuple[dict[str, Any], str, str]] = [
     ({"messages": "[{'role': 'user'}]"}, "no_messages", "a text that is no list in JSON"),
     ({"messages": "Hi"}, "no_messages", "holds no list"),
     ({"messages": {"role": ["user", "assistant"], "content": ["q"]}}, "content_not_text", "2 of role, 1 of"),
-    ({"messages": [USER, {**ASSISTANT, "content": " \n"}]}, "no_answer", "message 2 .* without text"),
+    ({"messages": answer(content=" \n")}, "no_answer", "message 2 .* without text"),
     ({"prompt": "q", "completion": ""}, "no_answer", "message 1 of 'completion' .* without text"),
     (
         {"system": "s", "messages": [{"role": "system", "content": "t"}, USER, ASSISTANT]},
@@ -231,21 +226,9 @@ BAD_CHATS: list[tuple[dict[str, Any], str, str]] = [
     ({"instruction": "i", "output": "o", "history": [["q"]]}, "content_not_text", "no list of pairs"),
     ({"instruction": "i", "output": 5}, "no_messages", "column 'output' holds no list"),
     ({"prompt": "p", "completion": [USER, ASSISTANT]}, "prompt_differs", "begin with one of the user"),
-    (
-        {"messages": [USER, {**ASSISTANT, "reasoning_content": "Hm."}]},
-        "reasoning",
-        "message 2 .* 'reasoning_content'",
-    ),
-    (
-        {"messages": [USER, {"role": "assistant", "content": [{"type": "thinking", "thinking": "Hm."}]}]},
-        "reasoning",
-        "",
-    ),
-    (
-        {"messages": [USER, {"role": "assistant", "content": [{"type": "refusal"}]}]},
-        "content_not_text",
-        "refusal",
-    ),
+    ({"messages": answer(reasoning_content="Hm.")}, "reasoning", "message 2 .* 'reasoning_content'"),
+    ({"messages": answer(content=[{"type": "thinking", "thinking": "Hm."}])}, "reasoning", ""),
+    ({"messages": answer(content=[{"type": "refusal"}])}, "content_not_text", "refusal"),
     (
         {"messages": [USER, ASSISTANT], "form": "("},
         "bad_form",
@@ -262,11 +245,11 @@ BAD_CHATS: list[tuple[dict[str, Any], str, str]] = [
     ({"messages": [{"content": "x"}]}, "unknown_role", "role None"),
     ({"messages": [{"role": [1], "content": "x"}]}, "unknown_role", r"role \[1\]"),
     ({"messages": [{"role": "user", "content": 3}]}, "content_not_text", "message 1 .* is a int"),
-    ({"messages": [USER, {"role": "assistant", "content": None}]}, "content_not_text", "NoneType"),
+    ({"messages": answer(content=None)}, "content_not_text", "NoneType"),
     ({"messages": ["Hi"]}, "content_not_text", "message 1 of 'messages' is a str"),
     ({"messages": [USER]}, "no_answer", "no message is of the assistant"),
     ({"messages": [{**USER, "content": "a\x1eb"}, ASSISTANT]}, "control_character", r"'\\x1e' at 1"),
-    ({"messages": [USER, {**ASSISTANT, "tool_calls": [{}]}]}, "tool_calls", "message 2"),
+    ({"messages": answer(tool_calls=[{}])}, "tool_calls", "message 2"),
     ({"conversations": [{"from": "function_call", "value": "{}"}]}, "tool_calls", "message 1"),
     ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "images", "message 1"),
     ({"messages": [USER, ASSISTANT], "image": "a.png"}, "images", "the row has an image"),
