@@ -3,7 +3,7 @@
 import hashlib
 import logging
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, groupby
@@ -53,6 +53,11 @@ class UnitGroup:
     @property
     def bytes(self) -> int:
         return sum(unit.bytes for unit in self.units)
+
+    @property
+    def closing(self) -> str:
+        """The name of the part that is written last."""
+        return f"{self.name}.rejects"
 
 
 @dataclass(frozen=True)
@@ -141,14 +146,14 @@ class Raw(CorpusStage):
         """Reads the groups of units of which parts are missing."""
         if gone.ids:
             draft.leave_out(partial(names, among=gone.among))
-        reading = partial(_Reading, draft, self.corpus, self.source, self.part_bytes, gone)
+        reader = _Reader(draft, self.corpus, self.source, self.part_bytes, gone)
         groups = unit_groups(units, self.part_bytes)
-        read = {group.name: reading(group).finished() for group in groups}
+        read = {group.name: reader.finished(group) for group in groups}
         # The largest first, so that at the end no worker is alone with it.
         todo = sorted((one for one in groups if not read[one.name]), key=lambda one: -one.bytes)
         input_bytes = sum(group.bytes for group in todo)
-        # What the groups share is bound to the function, which travels to a cluster once.
-        results = engine.map(partial(_read, reading=reading), todo, input_bytes=input_bytes, what=self.key)
+        # What the groups share is in the reader, which travels to a cluster once.
+        results = engine.map(reader.read, todo, input_bytes=input_bytes, what=self.key)
         read |= {group.name: parts for group, parts in zip(todo, results, strict=True)}
         return set_aside_repeated_ids(draft, [part for found in read.values() for part in found])
 
@@ -166,9 +171,9 @@ class Raw(CorpusStage):
 
 
 @dataclass(frozen=True)
-class _Reading:
-    """Reads one group into parts of documents: `<group>.0000`, then `<group>.<id of its first document>`. No
-    name depends on the parts before.
+class _Reader:
+    """Reads each group into parts of documents: `<group>.0000`, then `<group>.<id of its first document>`.
+    No name depends on the parts before.
 
     The closing part `<group>.rejects` is written last. It holds the rejects of all units of the group, and
     its count `parts` says into how many parts of documents the group was cut.
@@ -179,44 +184,46 @@ class _Reading:
     config: SourceConfig
     part_bytes: int
     forgotten: Forgotten
-    group: UnitGroup
 
-    def finished(self) -> list[Part]:
+    def finished(self, group: UnitGroup) -> list[Part]:
         """All parts of the group if every one of them is finished, else none.
 
         A request to forget documents changes the fingerprints of all parts, but only groups with those
         documents are read again: the draft leaves out the parts that name them. All other groups may have
         been read in an earlier state of what is forgotten.
         """
-        by_state = map(self._finished_in, self.forgotten.states)
+        by_state = (self._finished_in(state, group) for state in self.forgotten.states)
         return next((parts for parts in by_state if parts), [])
 
-    def _finished_in(self, state: str) -> list[Part]:
+    def _finished_in(self, state: str, group: UnitGroup) -> list[Part]:
         """As `finished`, of the parts that were read in one of the `states` of what is forgotten."""
-        closing = self.draft.finished(self._closing_name, self._closing_fingerprint(state))
+        closing = self.draft.finished(group.closing, self._fingerprint(group, "rejects", state))
         if closing is None:
             return []
-        indices = range(closing.counts["parts"])
-        cut = (self.draft.finished_under_any_name(self._cut_fingerprint(index, state)) for index in indices)
+        fingerprints = [self._fingerprint(group, index, state) for index in range(closing.counts["parts"])]
+        cut = map(self.draft.finished_under_any_name, fingerprints)
         documents = [part for part in cut if part is not None]
-        return [*documents, closing] if len(documents) == len(indices) else []
+        return [*documents, closing] if len(documents) == len(fingerprints) else []
 
-    def read(self) -> list[Part]:
+    def read(self, group: UnitGroup) -> list[Part]:
         """Reads the units in order. Parts that an interrupted attempt finished are skipped, not rewritten."""
         source = open_source(self.corpus, self.config)
-        with PartWriter(self.draft.path, self._closing_name, {"rejects": REJECTS_SCHEMA}) as writer:
+        with PartWriter(self.draft.path, group.closing, {"rejects": REJECTS_SCHEMA}) as writer:
             rejects = RejectsTable(partial(writer.write, "rejects"))
-            read = (batch for unit in self.group.units for batch in source.read(unit, rejects))
+            read = (batch for unit in group.units for batch in source.read(unit, rejects))
             stream = self._without_forgotten(read, rejects.counts) if self.forgotten.ids else read
             parts: dict[str, Part] = {}
-            for index, group in groupby(numbered(stream, self.part_bytes), key=itemgetter(0)):
-                documents = row_groups(map(itemgetter(1), group), self.part_bytes)
-                part = self._write(index, documents, parts)
-                parts[part.name] = part
+            for index, cut in groupby(numbered(stream, self.part_bytes), key=itemgetter(0)):
+                documents = row_groups(map(itemgetter(1), cut), self.part_bytes)
+                first = next(documents)
+                name = f"{group.name}.{first.column('id')[0].as_py()[:ID_DIGITS] if index else '0000'}"
+                name = f"{name}-{index}" if name in parts else name  # two files may repeat an id
+                fingerprint = self._fingerprint(group, index, self.forgotten.state)
+                parts[name] = self._written(name, fingerprint, chain([first], documents))
             rejects.finish()
         counts = {"parts": len(parts), **dict(sorted(rejects.counts.items()))}
-        fingerprint = self._closing_fingerprint(self.forgotten.state)
-        closing = Part(self._closing_name, fingerprint, writer.files, counts)
+        fingerprint = self._fingerprint(group, "rejects", self.forgotten.state)
+        closing = Part(group.closing, fingerprint, writer.files, counts)
         self.draft.put(closing)
         return [*parts.values(), closing]
 
@@ -228,12 +235,8 @@ class _Reading:
                 add(counts, {"set_aside": count, f"set_aside/{FORGOTTEN}": count})
             yield batch.filter(pa.array(~gone))
 
-    def _write(self, index: int, documents: Iterator[pa.RecordBatch], others: Collection[str]) -> Part:
-        first = next(documents)
-        name, fingerprint = (
-            self._name(index, first, others),
-            self._cut_fingerprint(index, self.forgotten.state),
-        )
+    def _written(self, name: str, fingerprint: str, documents: Iterable[pa.RecordBatch]) -> Part:
+        """The part, which is written if it is not there yet. The documents are taken in any case."""
         part = self.draft.finished(name, fingerprint)
         if part is not None:
             for _ in documents:
@@ -241,36 +244,17 @@ class _Reading:
             return part
         counts = {"documents": 0, "text_bytes": 0}
         with PartWriter(self.draft.path, name, {"documents": DOCUMENT_SCHEMA}) as writer:
-            for batch in chain([first], documents):
+            for batch in documents:
                 writer.write("documents", batch)
                 add(counts, raw_counts(batch))
         part = Part(name, fingerprint, writer.files, counts)
         self.draft.put(part)
         return part
 
-    @property
-    def _closing_name(self) -> str:
-        return f"{self.group.name}.rejects"
-
-    def _name(self, index: int, first: pa.RecordBatch, others: Collection[str]) -> str:
-        begins = first.column("id")[0].as_py()[:ID_DIGITS] if index else "0000"
-        name = f"{self.group.name}.{begins}"
-        return f"{name}-{index}" if name in others else name  # two files may repeat an id
-
-    def _closing_fingerprint(self, state: str) -> str:
-        return self._fingerprint("rejects", state)
-
-    def _cut_fingerprint(self, index: int, state: str) -> str:
-        """Of the part of documents that is cut as number `index`."""
-        return self._fingerprint(str(index), state)
-
-    def _fingerprint(self, which: str, state: str) -> str:
-        read = [f"{unit.name} {unit.fingerprint}" for unit in self.group.units]
-        return self.draft.work.part_fingerprint([which, *read, *([state] if state else [])])
-
-
-def _read(group: UnitGroup, reading: Callable[[UnitGroup], _Reading]) -> list[Part]:
-    return reading(group).read()
+    def _fingerprint(self, group: UnitGroup, which: str | int, state: str) -> str:
+        """Of the closing part, "rejects", or of the part of documents that is cut as number `which`."""
+        read = [f"{unit.name} {unit.fingerprint}" for unit in group.units]
+        return self.draft.work.part_fingerprint([str(which), *read, *([state] if state else [])])
 
 
 def _first_reject(draft: Draft, parts: Iterable[Part]) -> str:
