@@ -1,14 +1,15 @@
 """What each rule rejects by two judgings of the same documents, and documents that only one of them keeps."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
 
 from pipeline.reports import entries, rejections, tables
 from pipeline.reports.evidence import introduced
-from pipeline.reports.rejections import KEPT, Amounts, Column, Draw
+from pipeline.reports.rejections import KEPT, Amounts, Column, Draw, Drawn, Tables
 from pipeline.store.store import Store
 
 BEGINNING = 80  # characters of a document that is shown without evidence
@@ -35,34 +36,48 @@ class Comparison:
     draw: Draw
 
     def lines(self) -> Iterator[str]:
-        found = rejections.totals(self.store, self.corpora, "rule", "then", then=self.judge)
-        ours = rejections.added(((corpus, rule), amount) for (corpus, rule, _), amount in found.items())
-        theirs = rejections.added(((corpus, rule), amount) for (corpus, _, rule), amount in found.items())
+        found, (ours, theirs) = rejections.added(()), (pc.field(one.column) for one in self._both)
+        lost, gained = self.draw.of_each(
+            self._counted(found), ours.is_null() & theirs.is_valid(), theirs.is_null() & ours.is_valid()
+        )
+        now = rejections.added(((corpus, rule), amount) for (corpus, rule, _), amount in found.items())
+        then = rejections.added(((corpus, rule), amount) for (corpus, _, rule), amount in found.items())
         rows = [
-            (corpus, rule or KEPT, *_numbers(ours[corpus, rule], theirs[corpus, rule]))
-            for corpus, rule in rejections.ordered(theirs | ours, self.corpora)
+            (corpus, rule or KEPT, *_numbers(now[corpus, rule], then[corpus, rule]))
+            for corpus, rule in rejections.ordered(then | now, self.corpora)
         ]
-        names = [f"{one.name}{unit}" for one in (self.ours, self.theirs) for unit in ("", " bytes")]
+        names = [f"{one.name}{unit}" for one in self._both for unit in ("", " bytes")]
         yield from tables.table(",".join(["corpus", "verdict", *names]), rows)
-        lost = rejections.added(
-            ((corpus, then), amount) for (corpus, now, then), amount in found.items() if then and not now
-        )
-        gained = rejections.added(
-            ((corpus, now), amount) for (corpus, now, then), amount in found.items() if now and not then
-        )
-        yield from self._only_kept_by(self.ours, self.theirs, lost)
-        yield from self._only_kept_by(self.theirs, self.ours, gained)
+        amounts = {
+            (corpus, rule): amount for (corpus, kept, rule), amount in found.items() if not kept and rule
+        }
+        yield from self._only_kept_by(self.ours, self.theirs, amounts, lost)
+        amounts = {
+            (corpus, rule): amount for (corpus, rule, kept), amount in found.items() if not kept and rule
+        }
+        yield from self._only_kept_by(self.theirs, self.ours, amounts, gained)
 
-    def _only_kept_by(self, keeps: Judging, rejects: Judging, amounts: Amounts) -> Iterator[str]:
+    @property
+    def _both(self) -> tuple[Judging, Judging]:
+        return self.ours, self.theirs
+
+    def _counted(self, found: Amounts) -> Tables:
+        """The documents as both judge them. Adds to `found` the amounts by both verdicts."""
+        for place, rows in rejections.sized(self.store, self.corpora, then=self.judge):
+            for key, amount in rejections.totals([(place, rows)], "rule", "then").items():
+                found[key] += amount
+            yield place, rows
+
+    def _only_kept_by(
+        self, keeps: Judging, rejects: Judging, amounts: Mapping[tuple[Any, ...], np.ndarray], drawn: Drawn
+    ) -> Iterator[str]:
         """How many documents each rule rejects that the other judging keeps, and some of them."""
         yield f"\nkept {keeps.name}, rejected {rejects.name}:"
         order = rejections.ordered(amounts, self.corpora)
         rows = [(*key, *_numbers(amounts[key])) for key in order]
         yield from tables.table("corpus,rule,documents,bytes", rows) if rows else ["no document"]
-        judged = rejections.verdicts(self.store, self.corpora, then=self.judge)
-        which = pc.field(keeps.column).is_null() & pc.field(rejects.column).is_valid()
-        for place, drawn in self.draw.rows(judged, which):
-            rejected = [row | {"rule": row[rejects.column]} for row in drawn]
+        for place, found in drawn:
+            rejected = [row | {"rule": row[rejects.column]} for row in found]
             if rejects.evidence:
                 yield from (f"\n{entry}" for entry in entries.judged(rejects.evidence, place, rejected))
                 continue

@@ -21,7 +21,7 @@ def lines(asked: Subject, options: argparse.Namespace) -> Iterator[str]:
 
 def _by_rule(asked: Subject) -> Iterator[str]:
     """The kept and the rejected documents by corpus and rule."""
-    found = rejections.totals(asked.store, asked.corpora, "rule")
+    found = rejections.totals(rejections.sized(asked.store, asked.corpora), "rule")
     whole = rejections.added(((corpus,), amount) for (corpus, _), amount in found.items())
     rows = (
         (corpus, rule or rejections.KEPT, *_shares(found[corpus, rule], whole[corpus,]))
@@ -38,7 +38,8 @@ def _by_language(asked: Subject) -> Iterator[str]:
             "--by language: no language was detected: set `quality.by_language` and run the job `corpus`"
         )
     detected = rejections.column(asked.store, keys.languages, "languages", "language")
-    found = rejections.totals(asked.store, corpora, "language", "keep", language=detected)
+    judged = rejections.sized(asked.store, corpora, language=detected)
+    found = rejections.totals(judged, "language", "keep")
     whole = rejections.added(((corpus, one), amount) for (corpus, one, _), amount in found.items())
     rows = (
         (corpus, one, f"{whole[corpus, one][0]:,}", *_shares(found[corpus, one, True], whole[corpus, one]))

@@ -19,6 +19,7 @@ from pipeline.sources.files import FilesConfig
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES, QualityParams
+from pipeline.steps.corpus.quality import Quality
 from pipeline.store import keys
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.parquet import read_table
@@ -516,6 +517,19 @@ def test_a_what_if_counts_without_reading_text(
     monkeypatch.setenv("GROUNDWORK_STORE", str(tmp_path / "store"))
     assert main(["inspect", *asked]) == 2  # at the document that is shown next
     assert capsys.readouterr().out == f"{counts}\n"
+
+
+def test_a_what_if_judges_each_part_once(inspect_many: Inspect, monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: list[tuple[str, str]] = []
+    judge = Quality.judged_again
+
+    def counted(self: Quality, store: Store, part: str) -> Any:
+        judged.append((self.corpus, part))
+        return judge(self, store, part)
+
+    monkeypatch.setattr(Quality, "judged_again", counted)
+    assert inspect_many("what-if", "min_words=45")[0] == 0
+    assert len(judged) == len({*judged}) > 2
 
 
 def test_a_what_if_says_how_each_document_begins(many: Path, inspect_many: Inspect) -> None:
