@@ -80,8 +80,7 @@ def pretrained_model_asset(recipe: Recipe, used: UsedRecipe = OWN) -> dg.AssetsD
             "loss curve": inline_png(run.config.run_dir / "loss.png", "loss curve"),
             "checkpoint": dg.MetadataValue.path(result["checkpoint"]),
         }
-        run_bytes = bytes_below([run.config.run_dir])
-        return materialized(version, facts, bytes_on_disk=run_bytes)
+        return materialized(version, facts, bytes_on_disk=bytes_below([run.config.run_dir]))
 
     return _asset
 

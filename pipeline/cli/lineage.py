@@ -194,8 +194,7 @@ def _corpus(checkpoint: Checkpoint, corpus: Mapping[str, Any]) -> Entries:
 
 
 def _stage(asset: Mapping[str, Any]) -> str:
-    version = asset["data_version"][:SHOWN]
-    return f"{version}, {asset['code_version']}: {_counts(asset['counts'])}"
+    return f"{asset['data_version'][:SHOWN]}, {asset['code_version']}: {_counts(asset['counts'])}"
 
 
 def _counts(counts: Mapping[str, int]) -> str:

@@ -13,9 +13,7 @@ from pipeline.sources.source import Reason
 
 OWN_DOCUMENT_CHARACTERS = 400
 SIGNATURE_CHARACTERS = 200
-SENTENCE = re.compile(
-    r"[^.!?]{19,160}\.(?=\s|$)"
-)  # the first of a docstring, if it is neither short nor long
+SENTENCE = re.compile(r"[^.!?]{19,160}\.(?=\s|$)")  # the first of a docstring, neither short nor long
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 

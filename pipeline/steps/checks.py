@@ -257,8 +257,7 @@ def beats_a_bigram_model(it: Subject) -> Finding:
     for key in map(Key.from_path, assets):
         if key.stage != keys.TOKEN_SHARDS:
             continue
-        version = store.open(key, Path(assets[key]["path"]).name)
-        found = bigram.of_shards(version, vocab_size)
+        found = bigram.of_shards(store.open(key, Path(assets[key]["path"]).name), vocab_size)
         if found is not None:
             nats, tokens = nats + found["loss"] * found["tokens"], tokens + found["tokens"]
     ours, theirs = evaluate.read(evaluation)["loss"], nats / max(tokens, 1)

@@ -117,8 +117,7 @@ def train_tokenizer(files: FilesConfig, out: Path, progress: Read, params: bpe.T
             columns = ([column] for column in sample(texts, params.sample_bytes, counts))
             count = partial(bpe.count_words, pattern=params.pattern, single_digits=params.single_digits)
             words = bpe.added(in_threads(count, columns, len(os.sched_getaffinity(0))))
-        trained = bpe.train_on_words(words, params)
-        _write(bpe.files(trained), directory)
+        _write(bpe.files(bpe.train_on_words(words, params)), directory)
     return documents.outcome(counts, [out])
 
 

@@ -42,9 +42,8 @@ GROUP = "~"  # between the 32 digits of a document's id and those of its group, 
 ROLES = ("system", "user", "assistant", "tool")
 PAIR, MESSAGE, CONTENT = "\x1d", "\x1e", "\x1f"
 MARKS = ("\x1c", PAIR, MESSAGE, CONTENT)
-ROLE = (
-    f"{PAIR}?{MESSAGE}(?:{'|'.join(ROLES)}){CONTENT}"  # regular expression of what stands before each content
-)
+# The regular expression of what stands before each content.
+ROLE = f"{PAIR}?{MESSAGE}(?:{'|'.join(ROLES)}){CONTENT}"
 
 
 class Params(Config):

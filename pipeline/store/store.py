@@ -135,8 +135,7 @@ class Store(Versions):
 
     def last_used(self, key: Key) -> Version | None:
         """The version that this recipe used last, if it is still there. Its files may be damaged."""
-        name = self._last.get(key) if self._last else None
-        return self._readable(key, name)
+        return self._readable(key, self._last.get(key) if self._last else None)
 
     def used_by_recipe_file(self, key: Key) -> list[Path]:
         """The versions that this recipe, then others in its file used last. They may be gone."""

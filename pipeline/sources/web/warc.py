@@ -96,8 +96,7 @@ class _Records:
                     return
         except (ArchiveLoadFailed, ValueError) as error:
             why = f"no record can be read from here on: {error}"
-            lost = round(size * read.share_left())
-            self.reject(number + 1, Reason.BROKEN_RECORD, why, lost)
+            self.reject(number + 1, Reason.BROKEN_RECORD, why, round(size * read.share_left()))
 
     def _add_whole(self, number: int, record: "ArcWarcRecord") -> None:
         """As `_add`. Whatever the library raises on the content of a record costs that record alone."""

@@ -32,9 +32,8 @@ from trainer.system.durable import atomic_file
 VERSION = "repeated-units-1"
 TABLE = "units"
 RANGE_UNITS = 8_000_000  # of all parts, that a task sorts at a time, in about 0.4 GB
-FOUND = np.dtype(
-    [("part", "<u8"), *edits.REPEATED.descr]
-)  # sorted by the hash of the part's name, then by hash
+# Sorted by the hash of the part's name, then by hash.
+FOUND = np.dtype([("part", "<u8"), *edits.REPEATED.descr])
 
 
 @dataclass(frozen=True)

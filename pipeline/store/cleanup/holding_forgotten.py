@@ -54,8 +54,7 @@ def holding(store: Versions, among: Among, tokenizers: bool = False) -> Holding:
     """What holds any of the documents, whatever their corpora. With `tokenizers` also those that were trained
     on them, which hold none of their text. Raises StoreError for a version whose manifest is damaged.
     """
-    there = store.files.versions() or ()
-    paths = sorted({*there, *published(store.files)})
+    paths = sorted({*(store.files.versions() or ()), *published(store.files)})
     complete = [path for path in paths if (path / MANIFEST).is_file()]
     versions = {path: store.open(store.key_of(path.parent), path.name) for path in complete}
     made: dict[tuple[str, str], list[Path]] = defaultdict(list)

@@ -159,9 +159,8 @@ class _Map(Generic[Task, Result]):
         self._running: dict[Future[Outcome], _Copy] = {}
         self._ending: list[Future[Outcome]] = []
         self._finished: dict[int, Result] = {}
-        self._rates: deque[float] = deque(
-            maxlen=1000
-        )  # of tasks that ended: seconds by the share of the bytes
+        # Of tasks that ended: seconds by the share of the bytes.
+        self._rates: deque[float] = deque(maxlen=1000)
         self._places: dict[int, tuple[Place, float]] = {}
         self._losses: Counter[tuple[int, str]] = Counter()
         self._progress = progress

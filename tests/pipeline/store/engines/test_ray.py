@@ -165,9 +165,8 @@ def test_the_tasks_of_a_lost_node_run_again_and_the_node_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     once = {cause: (reason, 1, advice) for cause, (reason, _, advice) in CAUSES.items()}
-    monkeypatch.setattr(
-        "pipeline.store.engines.ray.CAUSES", once
-    )  # a worker may not be lost at all, a node may
+    # A worker may not be lost at all, a node may.
+    monkeypatch.setattr("pipeline.store.engines.ray.CAUSES", once)
     results = engine.map(slow, [tmp_path] * 4, input_bytes=1, what="scrubbed")
     lost: list[str] = []
 
