@@ -1,6 +1,5 @@
 """A corpus that is not trained on: what is in it leaves the others, and nothing of it reaches the model."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ import yaml
 from pipeline.cli import main
 from pipeline.store import keys
 from tests.integration.project import make_project, python_topics
+from tests.rows import jsonl
 
 
 @pytest.mark.slow
@@ -17,7 +17,7 @@ def test_a_model_is_trained_without_what_is_in_a_corpus_with_train_false(
 ) -> None:
     project = make_project(tmp_path / "project")
     known = project.directory / "known.jsonl"
-    known.write_text("".join(json.dumps({"text": one["text"]}) + "\n" for one in python_topics()[:40]))
+    jsonl(known, *({"text": one["text"]} for one in python_topics()[:40]))
     source = {"kind": "files", "paths": [str(known)]}
     project.recipe["corpora"].insert(0, {"name": "known", "source": source, "train": False})
     status, said = project.run()

@@ -18,6 +18,7 @@ from pipeline.store import keys
 from tests.integration.project import Project, conversations, make_chat_project, until
 from tests.journeys.test_stopped import trainers
 from tests.pipeline.steps.export.test_gguf import LlamaCpp
+from tests.rows import jsonl
 
 pytestmark = pytest.mark.slow
 LORA = {"rank": 8, "alpha": 16}
@@ -84,7 +85,7 @@ def test_the_base_which_knows_no_conversations_is_compared_on_text_alone(adapted
 def test_it_stops_after_an_answer_here_and_in_llama_cpp(adapted: Project, tmp_path: Path) -> None:
     questions = [one["messages"][:1] for one in conversations()[:20]]
     file = tmp_path / "questions.jsonl"
-    file.write_text("".join(json.dumps({"messages": one}) + "\n" for one in questions))
+    jsonl(file, *({"messages": one} for one in questions))
     model = exported(adapted, "sft")
     command = [
         sys.executable,

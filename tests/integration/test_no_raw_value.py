@@ -1,6 +1,5 @@
 """A run on documents full of personal data leaves none outside `raw`: everything on disk is searched."""
 
-import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from tokenizers import Tokenizer
 
 from tests.integration.project import ROOT, make_project, python_topics
 from tests.pipeline.stages.pii.test_lists import LISTS
+from tests.rows import jsonl
 
 pytestmark = pytest.mark.slow
 
@@ -49,7 +49,7 @@ def contents(file: Path) -> bytes:
 def test_no_raw_value_is_in_store_database_logs_or_exports_after_a_run(tmp_path: Path) -> None:
     project = make_project(tmp_path / "project")
     rows = list(documents())
-    (project.directory / "topics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    jsonl(project.directory / "topics.jsonl", *rows)
     status, said = project.run()
     assert status == 0, said
     for command in (

@@ -14,6 +14,7 @@ import pytest
 
 from pipeline.recipe.loading import load_recipe
 from tests.integration.project import PATIENCE, ROOT, Project
+from tests.rows import jsonl
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +35,7 @@ def test_a_folder_and_a_deadline_make_a_model_that_answers(tmp_path: Path) -> No
         }
         for name, text in sorted(topics.items())
     ]
-    (folder / "chats.jsonl").write_text("".join(json.dumps(one) + "\n" for one in said))
+    jsonl(folder / "chats.jsonl", *said)
     settings = Project(tmp_path, {"name": "unused"}).environment()
     del settings["GROUNDWORK_RECIPE"]
     command = [sys.executable, "-m", "pipeline", "start", str(folder), "--hours", "0.02", "--chat"]

@@ -11,6 +11,7 @@ import yaml
 from pipeline.cli import main
 from pipeline.reports import comparison
 from pipeline.store.store import Store
+from tests.rows import jsonl
 from tests.s3_server import S3
 from trainer.system.history import running_mean
 
@@ -40,7 +41,7 @@ def write_run(
     if lines:
         scores = {"loss": (losses[-1] or 0) + 0.1, "bits_per_byte": (losses[-1] or 0) / 2}
         lines.append({"kind": "evaluation", "step": len(losses), "tokens": lines[-1]["tokens"], **scores})
-    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    jsonl(run / "metrics.jsonl", *lines)
     return run
 
 

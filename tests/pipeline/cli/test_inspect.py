@@ -25,6 +25,7 @@ from pipeline.store.engines.local import LocalEngine
 from pipeline.store.parquet import read_table
 from pipeline.store.store import Store
 from tests.pipeline.steps.make import collect, deduplicate, judge, scrub
+from tests.rows import jsonl
 from tests.traces import bytes_with
 
 Inspect = Callable[..., tuple[int, str]]
@@ -65,7 +66,7 @@ def scrubbed(
     store: Store, path: Path, *documents: dict[str, str], part_bytes: int = 1_000_000, **scrubbing: Any
 ) -> None:
     """Stores a corpus of these documents, named as the file, up to scrubbing."""
-    path.write_text("".join(json.dumps(document) + "\n" for document in documents))
+    jsonl(path, *documents)
     source = FilesConfig(paths=(path.name,)).anchored(path.parent)
     collect(store, ENGINE, path.stem, source, part_bytes=part_bytes)
     scrub(store, ENGINE, path.stem, PiiParams(**scrubbing))
@@ -597,7 +598,7 @@ def test_documents_are_named_by_the_titles_that_are_their_ids(
     rows = [
         {"title": title, "text": text} for title, text in zip(titles, (TEXT, TEXT, "Short."), strict=True)
     ]
-    (tmp_path / "wiki.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    jsonl(tmp_path / "wiki.jsonl", *rows)
     recipe = yaml.safe_load((RECIPES / "default.yaml").read_text())
     source = {"kind": "files", "paths": ["wiki.jsonl"], "id_column": "title"}
     recipe |= {"corpora": [{"name": "wiki", "source": source}], "raw": {"part_bytes": 1_000_000}}

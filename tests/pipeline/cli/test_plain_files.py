@@ -21,6 +21,7 @@ from pipeline.stages import dedup, pii, quality
 from pipeline.steps import plain_files
 from pipeline.store.atomic import temporary_directory
 from pipeline.store.engines.local import LocalEngine
+from tests.rows import jsonl
 
 ROOT = Path(__file__).parents[3]
 LONG = " ".join(f"word{number}" for number in range(200))
@@ -37,11 +38,6 @@ def succeeds(*arguments: Path | str) -> dict[str, int]:
         name.strip(): int(number.replace(",", ""))
         for name, _, number in (line.rpartition(" ") for line in table)
     }
-
-
-def jsonl(path: Path, *rows: Row) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
 
 
 def rows(path: Path) -> list[Row]:

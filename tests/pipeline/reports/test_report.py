@@ -1,6 +1,5 @@
 """`python -m pipeline report`: a page that loads and runs nothing, and says what the store does not know."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from pipeline.store.engines.local import LocalEngine
 from pipeline.store.store import Store
 from tests.pages import SECTIONS, Page
 from tests.pipeline.steps.make import collect, deduplicate, judge, scrub
+from tests.rows import jsonl
 
 ENGINE = LocalEngine(1)
 NOT_YET = "Not made yet: run dagster job execute -j pretrain."
@@ -44,7 +44,7 @@ def store_corpus(project: Path) -> None:
     """The corpus up to dedup: texts with a script and an address, one too short, two near duplicates."""
     store, path = Store(project / "store"), project / "<b>notes.jsonl"
     texts = {"short": f"Too short. {HOSTILE}", "long": f"{TEXT} and more", "almost": TEXT}
-    path.write_text("".join(json.dumps({"id": name, "text": text}) + "\n" for name, text in texts.items()))
+    jsonl(path, *({"id": name, "text": text} for name, text in texts.items()))
     collect(store, ENGINE, "notes", FilesConfig(paths=(path.name,)).anchored(project), part_bytes=1_000_000)
     scrub(store, ENGINE, "notes", PiiParams())
     judge(store, ENGINE, "notes", PROFILES["plain"])

@@ -29,6 +29,7 @@ from pipeline.sources.listing import listed
 from pipeline.sources.source import Reason, Rejected, SourceError, Unit
 from pipeline.store.file_hashes import FileHashes
 from tests.pipeline.sources.reading import Row, documents_and_rejects
+from tests.rows import jsonl
 
 
 def read(*paths: Path | str, **config: Any) -> tuple[list[Row], list[tuple[str, int | None, str]]]:
@@ -45,12 +46,6 @@ def texts(*paths: Path | str, **config: Any) -> list[str]:
 
 def units(*paths: Path | str, **config: Any) -> list[Unit]:
     return open_source("c", FilesConfig(paths=tuple(map(str, paths)), **config)).units()
-
-
-def jsonl(path: Path, *rows: Row) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(b"".join(json.dumps(row).encode() + b"\n" for row in rows))
-    return path
 
 
 def test_every_format_and_compression_gives_the_same_text(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """2,000 random rows in all forms of conversations: each is a document or set aside, whatever holds it."""
 
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from tests.pipeline.sources.reading import documents_and_rejects
 from tests.pipeline.sources.talks import NOT_TO_BE_LEARNT, Row, files
 from tests.pipeline.steps.corpora import ENGINE, TEXTS
 from tests.pipeline.steps.make import collect, deduplicate, judge, scrub, tokenize, tokenizer
+from tests.rows import jsonl
 
 FORMATS = ("chat", "preferences")
 Verdicts = dict[int, str]  # the text of a row, or why it is set aside
@@ -35,7 +35,7 @@ Verdicts = dict[int, str]  # the text of a row, or why it is set aside
 
 def in_json(path: Path, rows: list[Row]) -> Path:
     path = path.with_suffix(".jsonl")
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    jsonl(path, *rows)
     return path
 
 

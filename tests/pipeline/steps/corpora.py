@@ -1,6 +1,5 @@
 """Small corpora of real text, taken through the stages."""
 
-import json
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from pipeline.sources.files import FilesConfig
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.store import Store
 from tests.pipeline.steps.make import up_to_quality
+from tests.rows import jsonl
 
 ENGINE = LocalEngine(workers=1)
 TEXTS = [text for _, text in sorted(topics.items()) if len(text) > 2000][:30]
@@ -26,7 +26,7 @@ def prepare(store: Store, path: Path, texts: Sequence[str], ids: Sequence[str] =
     rows = [{"text": text} for text in texts]
     for row, name in zip(rows, ids, strict=False):
         row["id"] = name
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    jsonl(path, *rows)
     source = FilesConfig(paths=(path.name,)).anchored(path.parent)
     up_to_quality(store, ENGINE, path.stem, source, 1_000_000)
 

@@ -1,6 +1,5 @@
 """A recipe with chat corpora: the stages work on marked texts, and what would cut messages passes them by."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from tests.integration.project import TRAINING
 from tests.pipeline.plugins.code import write
 from tests.pipeline.steps.corpora import ENGINE, TEXTS
 from tests.pipeline.steps.make import tokenize, tokenizer, up_to_dedup
+from tests.rows import jsonl
 from trainer.system.history import STORE_VARIABLE
 
 EXAM = "Which of these words is not one of the words of this short exam at all, or of any other one?"
@@ -55,7 +55,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ]
     pairs = [{"prompt": f"Is {n} right?", "chosen": f"Yes, {n}.", "rejected": f"No {n}"} for n in range(9)]
     for name, rows in (("texts", [{"text": text} for text in TEXTS[:9]]), ("talks", talks), ("pairs", pairs)):
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        jsonl(tmp_path / f"{name}.jsonl", *rows)
     (tmp_path / "exam.txt").write_text(EXAM)
     monkeypatch.setenv(STORE_VARIABLE, str(tmp_path / "store"))
     return tmp_path / "recipe.yaml"

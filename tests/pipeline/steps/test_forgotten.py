@@ -42,6 +42,7 @@ from tests.pipeline.steps.corpora import ENGINE, TEXTS
 from tests.pipeline.steps.lineage.conftest import QUICK, train
 from tests.pipeline.steps.make import collect, deduplicate, judge, scrub, tokenize, tokenizer
 from tests.pipeline.steps.training.test_plan import HELD_OUT, recipe
+from tests.rows import jsonl
 from tests.traces import END, bytes_with, pieces
 from trainer.system.history import STORE_VARIABLE
 
@@ -331,7 +332,7 @@ def test_what_was_forgotten_before_is_told_from_what_is_new(tmp_path: Path) -> N
     folder.mkdir()
     address = "https://example.org/page"
     rows = [{"id": name, "text": TEXTS[28 + n], "url": address * n} for n, name in enumerate(("a", "page"))]
-    (folder / "pages.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    jsonl(folder / "pages.jsonl", *rows)
     collect(store.store, ENGINE, "web", store.config("web"), PART_BYTES)
     (page,), other = ids_in_web(store, "page"), ids_in_web(store, "a")
     forget(store.store.files, {"web": [page]}, "asked for", named=[address])

@@ -23,6 +23,7 @@ from pipeline.store.store import Store
 from tests.integration.project import TRAINING
 from tests.pipeline.steps.corpora import ENGINE
 from tests.pipeline.steps.make import up_to_dedup
+from tests.rows import jsonl
 from trainer.system.history import STORE_VARIABLE
 
 SENTENCE = "The sailor of the old ship and the captain have to be on deck with number {} at {} bells. "
@@ -50,7 +51,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two corpora: a document of each is in the other, too, and each has a short one and a long one."""
     for name, first in (("web", 0), ("books", 500)):
         texts = [text(20), text(1, first), text(30, first + 100), text(40, first + 200)]
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps({"text": one}) + "\n" for one in texts))
+        jsonl(tmp_path / f"{name}.jsonl", *({"text": one} for one in texts))
     (tmp_path / "exam.txt").write_text(
         "Which of these words is not one of the words of this short exam at all? " * 3
     )

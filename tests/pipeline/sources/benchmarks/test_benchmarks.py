@@ -16,6 +16,7 @@ from pipeline.sources.benchmarks.items import of_file
 from pipeline.sources.benchmarks.source import NamedBenchmark
 from pipeline.sources.source import SourceError
 from pipeline.store.params import DOCUMENT_SCHEMA
+from tests.rows import jsonl
 
 SKY = {
     "context": "Question: Which colour has the sky?\nAnswer:",
@@ -30,11 +31,6 @@ GAP = {
 }
 
 
-def written(path: Path, *items: dict[str, Any]) -> Path:
-    path.write_text("".join(json.dumps(item) + "\n" for item in items))
-    return path
-
-
 def texts(config: dict[str, Any]) -> list[str]:
     source = open_source("evaluation.x", TypeAdapter(SourceConfig).validate_python(config))
     batches = [batch for unit in source.units() for batch in source.read(unit, [])]
@@ -42,7 +38,7 @@ def texts(config: dict[str, Any]) -> list[str]:
 
 
 def test_question_and_right_answer_are_searched_for_without_the_words_of_the_prompt(tmp_path: Path) -> None:
-    path = written(tmp_path / "own.jsonl", SKY, GAP)
+    path = jsonl(tmp_path / "own.jsonl", SKY, GAP)
     assert texts({"kind": "benchmark", "name": "own", "path": str(path)}) == [
         "Which colour has the sky?",
         "blue",
@@ -56,25 +52,25 @@ def test_question_and_right_answer_are_searched_for_without_the_words_of_the_pro
 def test_the_examples_of_a_prompt_are_not_searched_for_again_with_each_question(tmp_path: Path) -> None:
     shots = "Question: One?\nAnswer: Yes.\n\nQuestion: "
     items = [{"context": shots + word, "continuations": [" a", " b"], "gold": 0} for word in ("Who?", "Why?")]
-    path = written(tmp_path / "own.jsonl", *items)
+    path = jsonl(tmp_path / "own.jsonl", *items)
     found = texts({"kind": "benchmark", "name": "own", "path": str(path)})
     assert found == ["Who?", "a", "Who? a", "Why?", "a", "Why? a"]
 
 
 def test_what_the_trainer_reads_is_what_the_file_says(tmp_path: Path) -> None:
-    benchmark = of_file("own", written(tmp_path / "own.jsonl", SKY, GAP))
+    benchmark = of_file("own", jsonl(tmp_path / "own.jsonl", SKY, GAP))
     assert [json.loads(line) for line in benchmark.lines.splitlines()] == [
         SKY,
         {key: value for key, value in GAP.items() if key != "id"},
     ]
     assert benchmark.metric == "accuracy_per_character"
-    other = of_file("own", written(tmp_path / "other.jsonl", SKY))
+    other = of_file("own", jsonl(tmp_path / "other.jsonl", SKY))
     assert other.sha256 != benchmark.sha256
 
 
 def test_items_without_wrong_answers_are_compared_with_no_chance(tmp_path: Path) -> None:
     one = {"context": "a", "continuations": [" b"], "gold": 0}
-    assert of_file("own", written(tmp_path / "own.jsonl", SKY, one)).metric is None
+    assert of_file("own", jsonl(tmp_path / "own.jsonl", SKY, one)).metric is None
 
 
 @pytest.mark.parametrize(
@@ -87,7 +83,7 @@ def test_items_without_wrong_answers_are_compared_with_no_chance(tmp_path: Path)
     ],
 )
 def test_a_bad_item_is_named_with_file_and_line(tmp_path: Path, item: dict[str, Any], said: str) -> None:
-    path = written(tmp_path / "own.jsonl", SKY, item)
+    path = jsonl(tmp_path / "own.jsonl", SKY, item)
     with pytest.raises(SourceError) as raised:
         of_file("own", path)
     assert str(raised.value).startswith(f"{path}:2: ") and said in str(raised.value)
@@ -97,7 +93,7 @@ def test_a_relative_path_starts_at_the_recipes_directory_and_is_checked_early(tm
     named = NamedBenchmark(name="own", path="own.jsonl").anchored(tmp_path)
     with pytest.raises(SourceError, match="no such file"):
         named.check()
-    written(tmp_path / "own.jsonl", SKY)
+    jsonl(tmp_path / "own.jsonl", SKY)
     named.check()
     assert len(named.read().items) == 1
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.corpora import CORPORA, needs_corpora
 from tests.pipeline.sources.reading import documents_and_rejects, read
+from tests.rows import jsonl
 
 BAD_INPUTS = CORPORA / "bad_inputs"
 pytestmark = needs_corpora
@@ -41,7 +42,7 @@ def test_bad_lines() -> None:
 
 def test_naughty_strings_arrive_as_they_are(tmp_path: Path) -> None:
     naughty = json.loads((BAD_INPUTS / "blns" / "blns.json").read_text())
-    (tmp_path / "blns.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in naughty))
+    jsonl(tmp_path / "blns.jsonl", *({"text": text} for text in naughty))
     rows, rejects = read(tmp_path / "blns.jsonl")
     assert [row["text"] for row in rows] == [text for text in naughty if text.strip()]
     assert rejects == [(row, "empty_text") for row, text in enumerate(naughty, 1) if not text.strip()]

@@ -15,6 +15,7 @@ from pipeline.sources.documents import document_id, own_id
 from pipeline.sources.files import FilesConfig
 from pipeline.sources.formats.streams import as_utf8
 from tests.pipeline.sources.reading import read
+from tests.rows import jsonl
 
 ROWS = [
     {
@@ -39,7 +40,7 @@ MAPPING: dict[str, Any] = {
 def test_a_template_and_named_columns_make_the_document(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"a.{suffix}"
     if suffix == "jsonl":
-        path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+        jsonl(path, *ROWS)
     else:
         pq.write_table(pa.Table.from_pylist(ROWS), path)
     rows, rejects = read(path, **MAPPING)
@@ -73,7 +74,7 @@ def test_a_title_that_is_the_id_stays_beside_it(
 ) -> None:
     path = tmp_path / f"a.{suffix}"
     if suffix == "jsonl":
-        path.write_text("".join(json.dumps(row) + "\n" for row in TITLED))
+        jsonl(path, *TITLED)
     else:
         pq.write_table(pa.Table.from_pylist(TITLED), path)
     rows, rejects = read(path, id_column="title", **config)

@@ -18,6 +18,7 @@ from pipeline.store.store import Store
 from tests.pipeline.sources.reading import documents_and_rejects, read
 from tests.pipeline.steps.corpora import ENGINE
 from tests.pipeline.steps.make import collect
+from tests.rows import jsonl
 
 USER, ASSISTANT = {"role": "user", "content": "Hi\n🙂"}, {"role": "assistant", "content": "Hey"}
 SAID = "\x1euser\x1fHi\n🙂\x1eassistant\x1fHey"
@@ -123,28 +124,23 @@ PREFERENCES: dict[str, dict[str, Any]] = {
 }
 
 
-def written(path: Path, *rows: dict[str, Any]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
 @pytest.mark.parametrize("form", CHAT)
 def test_a_conversation_is_read_in_each_form(tmp_path: Path, form: str) -> None:
     row = {"id": "a", **CHAT[form], "score": 3}
-    (found,), rejects = read(written(tmp_path / "rows.jsonl", row), format="chat")
+    (found,), rejects = read(jsonl(tmp_path / "rows.jsonl", row), format="chat")
     assert (found["text"], found["metadata"], rejects) == (SAID, '{"score":3}', [])
 
 
 @pytest.mark.parametrize("form", PREFERENCES)
 def test_a_preference_is_read_in_each_form(tmp_path: Path, form: str) -> None:
-    (found,), rejects = read(written(tmp_path / "rows.jsonl", PREFERENCES[form]), format="preferences")
+    (found,), rejects = read(jsonl(tmp_path / "rows.jsonl", PREFERENCES[form]), format="preferences")
     assert (found["text"], rejects) == (CHOSEN_AND_REJECTED, [])
 
 
 @pytest.mark.parametrize("what", BESIDE)
 def test_what_stands_beside_the_messages_is_read_too(tmp_path: Path, what: str) -> None:
     row, said = BESIDE[what]
-    (found,), rejects = read(written(tmp_path / "rows.jsonl", row), format="chat")
+    (found,), rejects = read(jsonl(tmp_path / "rows.jsonl", row), format="chat")
     expected = "".join(f"\x1e{role}\x1f{content}" for role, content in said)
     assert (found["text"], found["metadata"], rejects) == (expected, None, [])
 
@@ -152,24 +148,24 @@ def test_what_stands_beside_the_messages_is_read_too(tmp_path: Path, what: str) 
 def test_a_system_message_is_not_between_a_prompt_and_its_repetition(tmp_path: Path) -> None:
     system, question = {"role": "system", "content": "s"}, {"role": "user", "content": "q"}
     row = {"prompt": "q", "chosen": [system, question, GOOD], "rejected": [system, question, BAD]}
-    (found,), _ = read(written(tmp_path / "rows.jsonl", row), format="preferences")
+    (found,), _ = read(jsonl(tmp_path / "rows.jsonl", row), format="preferences")
     begin = "\x1esystem\x1fs\x1euser\x1fq\x1eassistant\x1f"
     assert found["text"] == f"{begin}Good.\x1d{begin}Bad."
     row = {"system": "s", "prompt": "Which?", "chosen": "Which? This.", "rejected": "Which? That."}
-    (found,), _ = read(written(tmp_path / "rows.jsonl", row), format="preferences")
+    (found,), _ = read(jsonl(tmp_path / "rows.jsonl", row), format="preferences")
     begin = "\x1esystem\x1fs\x1euser\x1fWhich?\x1eassistant\x1f"
     assert found["text"] == f"{begin}This.\x1d{begin}That."
 
 
 def test_a_question_that_differs_in_white_space_is_one_question(tmp_path: Path) -> None:
     row = {"chosen": [USER, GOOD], "rejected": [{**USER, "content": "Hi\n🙂\n"}, BAD]}
-    (found,), _ = read(written(tmp_path / "rows.jsonl", row), format="preferences")
+    (found,), _ = read(jsonl(tmp_path / "rows.jsonl", row), format="preferences")
     assert found["text"] == CHOSEN_AND_REJECTED
 
 
 def test_an_answer_that_begins_with_the_greeting_keeps_it(tmp_path: Path) -> None:
     row = {"prompt": "Hello!", "chosen": "Hello! What is it?", "rejected": "Hello! Go away."}
-    (found,), _ = read(written(tmp_path / "rows.jsonl", row), format="preferences")
+    (found,), _ = read(jsonl(tmp_path / "rows.jsonl", row), format="preferences")
     assert found["text"].endswith("\x1fHello! Go away.")
 
 
@@ -177,12 +173,12 @@ def test_keys_of_messages_that_are_not_read_are_named_and_counted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     talk = {"messages": [{**USER, "name": "Ann", "refusal": None}, {**ASSISTANT, "audio_id": 3, "weight": 1}]}
-    path = written(tmp_path / "rows.jsonl", {"id": "a", **talk}, {"id": "b", "messages": [USER, ASSISTANT]})
+    path = jsonl(tmp_path / "rows.jsonl", {"id": "a", **talk}, {"id": "b", "messages": [USER, ASSISTANT]})
     config = FilesConfig(paths=(str(path),), format="chat")
     version = collect(Store(tmp_path / "store"), ENGINE, "talks", config, 20_000)
     assert breakdown(version.counts, "unread_message_keys") == {"audio_id": 1, "name": 1}
     assert "'audio_id' in 1, 'name' in 1" in caplog.text
-    repeated = written(tmp_path / "second.jsonl", {"id": "b", **talk}, {"id": "c", **talk})
+    repeated = jsonl(tmp_path / "second.jsonl", {"id": "b", **talk}, {"id": "c", **talk})
     both = config.model_copy(update={"paths": (str(path), str(repeated))})
     version = collect(Store(tmp_path / "store"), ENGINE, "talks", both, 20_000)
     assert breakdown(version.counts, "unread_message_keys") == {"audio_id": 2, "name": 2}  # of a and c
@@ -289,7 +285,7 @@ def test_a_row_that_cannot_be_learnt_from_is_set_aside_and_its_neighbours_arrive
     tmp_path: Path, format: str, row: dict[str, Any], reason: str, why: str
 ) -> None:
     good = CHAT["messages"] if format == "chat" else PREFERENCES["texts"]
-    path = written(tmp_path / "rows.jsonl", good, row, good)
+    path = jsonl(tmp_path / "rows.jsonl", good, row, good)
     found, (reject,) = documents_and_rejects(path, format=format)
     assert len(found) == 2 and (reject.file, reject.row, str(reject.reason)) == ("rows.jsonl", 2, reason)
     assert re.search(why, reject.detail)

@@ -1,6 +1,5 @@
 """Parts are cut by content: a change of a file leaves the parts that it does not touch."""
 
-import json
 import shutil
 from dataclasses import replace
 from itertools import pairwise
@@ -25,6 +24,7 @@ from pipeline.store.params import DOCUMENT_SCHEMA
 from pipeline.store.store import Store
 from pipeline.store.work import Work
 from tests.pipeline.steps.make import collect, scrub
+from tests.rows import jsonl
 
 ENGINE = LocalEngine(workers=1)
 PART_BYTES = 4_000
@@ -38,7 +38,7 @@ def rows(seed: int, count: int) -> list[Row]:
 
 def write(path: Path, content: list[Row]) -> FilesConfig:
     path.parent.mkdir(exist_ok=True)
-    path.write_text("".join(json.dumps({"id": name, "text": text}) + "\n" for name, text in content))
+    jsonl(path, *({"id": name, "text": text} for name, text in content))
     return FilesConfig(paths=(str(path.parent / "*.jsonl"),))
 
 

@@ -25,6 +25,7 @@ from pipeline.store.store import Store
 from pipeline.store.work import Work
 from tests.pipeline.steps.make import collect
 from tests.pipeline.steps.training.test_plan import recipe
+from tests.rows import jsonl
 
 ENGINE = LocalEngine(workers=1)
 
@@ -39,11 +40,6 @@ def config(directory: Path) -> FilesConfig:
     return FilesConfig(kind="files", paths=[str(directory / "*.jsonl")])
 
 
-def write(path: Path, *documents: dict[str, object]) -> None:
-    path.parent.mkdir(exist_ok=True)
-    path.write_text("".join(json.dumps(document) + "\n" for document in documents))
-
-
 def documents(version: Version) -> dict[str, str]:
     rows = [row for path in version.files("documents") for row in pq.read_table(path).to_pylist()]
     assert len({row["id"] for row in rows}) == len(rows)
@@ -56,7 +52,7 @@ def rejects(version: Version) -> list[dict[str, object]]:
 
 def numbered(directory: Path, files: int, size: int = 400) -> None:
     for number in range(files):
-        write(
+        jsonl(
             directory / f"{number:02d}.jsonl",
             *({"id": f"{number}-{row}", "text": f"{number} {row} " + "word " * size} for row in range(5)),
         )
@@ -112,8 +108,8 @@ def test_what_was_read_with_other_settings_is_not_what_was_last_read_with_these(
 
 
 def test_an_id_that_two_files_share_stays_with_the_first(tmp_path: Path) -> None:
-    write(tmp_path / "in" / "a.jsonl", {"id": "same", "text": "from a"}, {"id": "only-a", "text": "a"})
-    write(tmp_path / "in" / "b.jsonl", {"id": "same", "text": "from b"}, {"id": "only-b", "text": "b"})
+    jsonl(tmp_path / "in" / "a.jsonl", {"id": "same", "text": "from a"}, {"id": "only-a", "text": "a"})
+    jsonl(tmp_path / "in" / "b.jsonl", {"id": "same", "text": "from b"}, {"id": "only-b", "text": "b"})
     store = Store(tmp_path / "store")
     version = collect(store, ENGINE, "c", config(tmp_path / "in"), part_bytes=1_000_000)
     assert sorted(documents(version).values()) == ["a", "b", "from a"]
@@ -167,14 +163,14 @@ def test_an_unchanged_corpus_is_not_read_again_to_find_that_out(
     assert Raw("c", config(tmp_path / "in"), 2000).observe(store) == before.manifest["inputs"]["source"]
     assert collect(store, ENGINE, "c", config(tmp_path / "in"), part_bytes=2000).reused
     assert read == []
-    write(tmp_path / "in" / "00.jsonl", {"id": "other", "text": "changed"})
+    jsonl(tmp_path / "in" / "00.jsonl", {"id": "other", "text": "changed"})
     assert Raw("c", config(tmp_path / "in"), 2000).observe(store) != before.manifest["inputs"]["source"]
     assert read == [tmp_path / "in" / "00.jsonl"]
 
 
 def test_the_same_documents_in_a_file_written_anew_are_the_same_data_version(tmp_path: Path) -> None:
     documents = [{"id": str(row), "text": f"{row} word"} for row in range(5)]
-    write(tmp_path / "in" / "a.jsonl", *documents)
+    jsonl(tmp_path / "in" / "a.jsonl", *documents)
     store = Store(tmp_path / "store")
     before = collect(store, ENGINE, "c", config(tmp_path / "in"), part_bytes=1_000_000)
     (tmp_path / "in" / "a.jsonl").write_text(
@@ -273,7 +269,7 @@ def test_the_first_file_by_name_keeps_an_id_whatever_the_size_of_parts(
 ) -> None:
     for number in range(12):
         same = {"id": "same", "text": f"same in {number:02d}"}
-        write(tmp_path / "in" / f"{number:02d}.jsonl", {"text": f"{number} " * 100}, same)
+        jsonl(tmp_path / "in" / f"{number:02d}.jsonl", {"text": f"{number} " * 100}, same)
     version = collect(Store(tmp_path / "store"), ENGINE, "c", config(tmp_path / "in"), part_bytes)
     assert [text for text in documents(version).values() if "same" in text] == ["same in 00"]
     found = rejects(version)

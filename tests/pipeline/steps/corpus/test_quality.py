@@ -1,6 +1,5 @@
 """Thresholds and languages can change without the text being read again."""
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from pipeline.store.manifest import Version
 from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import ENGINE, TEXTS
 from tests.pipeline.steps.make import collect, judge, scrub
+from tests.rows import jsonl
 
 DOCS = PROFILES["docs"]
 GERMAN = (
@@ -43,7 +43,7 @@ def store(tmp_path: Path) -> Store:
         GERMAN + "Sie ist schnell.",
         GERMAN + "Sie ist klein und der Name ist kurz, aber das Ergebnis bleibt gleich.",
     ]
-    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    jsonl(path, *({"text": text} for text in texts))
     collect(store, ENGINE, "notes", FilesConfig(paths=(str(path),)), 60_000)
     scrub(store, ENGINE, "notes", PiiParams())
     assert len(store.current(keys.raw("notes")).parts) > 1

@@ -1,6 +1,5 @@
 """Where a document lies in the token shards, of a corpus of many parts."""
 
-import json
 from pathlib import Path
 
 from tokenizers import Tokenizer
@@ -15,12 +14,13 @@ from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import ENGINE, TEXTS
 from tests.pipeline.steps.make import up_to_quality
 from tests.pipeline.steps.training.test_plan import make_shards, recipe
+from tests.rows import jsonl
 from trainer.data.shards import Shard, TokenStream
 
 
 def test_the_place_of_each_document_holds_its_text(tmp_path: Path) -> None:
     store, found = Store(tmp_path / "store"), recipe("first")
-    (tmp_path / "first.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
+    jsonl(tmp_path / "first.jsonl", *({"text": text} for text in TEXTS))
     source = FilesConfig(paths=("first.jsonl",)).anchored(tmp_path)
     up_to_quality(store, ENGINE, "first", source, 20_000)
     make_shards(store, found)

@@ -32,6 +32,7 @@ from tests.pipeline.plugins.code import write
 from tests.pipeline.steps.corpora import ENGINE, SETTINGS, TEXTS, StoredRun
 from tests.pipeline.steps.lineage.conftest import CORPORA, QUICK, train
 from tests.pipeline.steps.make import collect, deduplicate, judge, scrub, tokenize, tokenizer, transform
+from tests.rows import jsonl
 from trainer.data.shards import Shard
 from trainer.data.windows import PADDING
 from trainer.system.history import STORE_VARIABLE
@@ -481,7 +482,7 @@ def treated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Any
         rules, read, (ending, *others) = recipe.rules(corpus.name), None, texts[corpus.name]
         before = " " if recipe.is_transformed(corpus.name) else "\n"
         rows = [{"text": text} for text in (f"{ending}{before}{MAIL}", *others)]
-        (tmp_path / f"{corpus.name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        jsonl(tmp_path / f"{corpus.name}.jsonl", *rows)
         collect(store, ENGINE, corpus.name, corpus.source, recipe.raw.part_bytes)
         if recipe.is_transformed(corpus.name):
             read = transform(store, ENGINE, corpus.name, recipe.transforms).key

@@ -33,6 +33,7 @@ from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import ENGINE, TEXTS
 from tests.pipeline.steps.make import collect, deduplicate, judge, scrub, tokenize, tokenizer
 from tests.pipeline.steps.training.test_plan import recipe
+from tests.rows import jsonl
 from trainer.data.shards import Shard
 
 LONGEST = 65
@@ -74,7 +75,7 @@ def store(rows: Rows, tmp_path_factory: pytest.TempPathFactory) -> Store:
     store = Store(directory / "store")
     for name, format in (("talks", "chat"), ("pairs", "preferences")):
         path = directory / f"{name}.jsonl"
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows[name]))
+        jsonl(path, *rows[name])
         collect(store, ENGINE, name, FilesConfig(paths=(str(path),), format=format), 20_000)
         scrub(store, ENGINE, name, PiiParams())
         judge(store, ENGINE, name, PROFILES["none"])

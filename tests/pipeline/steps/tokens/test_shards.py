@@ -25,6 +25,7 @@ from pipeline.store.manifest import Version
 from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import ENGINE, TEXTS
 from tests.pipeline.steps.make import deduplicate, tokenize, tokenizer, up_to_quality
+from tests.rows import jsonl
 from trainer.data.shards import Shard
 
 SMALL = bpe.TokenizerParams(vocab_size=400)
@@ -35,7 +36,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Some thirty chapters in several parts, up to a tokenizer."""
     directory = tmp_path_factory.mktemp("prepared")
     store, path = Store(directory / "store"), directory / "topics.jsonl"
-    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
+    jsonl(path, *({"text": text} for text in TEXTS))
     up_to_quality(store, ENGINE, "topics", FilesConfig(paths=(str(path),)), 100_000)
     deduplicate(store, ENGINE, ["topics"], DedupParams())
     tokenizer(store, ENGINE, "mine", ["topics"], SMALL, 0.1)

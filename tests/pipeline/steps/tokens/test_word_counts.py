@@ -1,6 +1,5 @@
 """A tokenizer is trained on the same words, whoever counts them."""
 
-import json
 import os
 import shutil
 import signal
@@ -30,6 +29,7 @@ from pipeline.store.store import Store
 from tests.integration.project import ROOT, python_topics
 from tests.pipeline.steps.corpora import ENGINE
 from tests.pipeline.steps.make import deduplicate, tokenizer, up_to_quality
+from tests.rows import jsonl
 
 CORPORA = ("even", "odd")
 PARAMS = bpe.TokenizerParams(vocab_size=500)
@@ -47,7 +47,7 @@ def prepare(root: Path, source: Path, part_bytes: int) -> Store:
     store = Store(root)
     for number, corpus in enumerate(CORPORA):
         rows = python_topics()[number::2]
-        (source / f"{corpus}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        jsonl(source / f"{corpus}.jsonl", *rows)
         files = FilesConfig(paths=(str(source / f"{corpus}.jsonl"),))
         up_to_quality(store, ENGINE, corpus, files, part_bytes)
     deduplicate(store, ENGINE, CORPORA, DedupParams())
