@@ -123,8 +123,10 @@ def killed(_: object) -> None:
 
 def kept(store: Store) -> tuple[str, str]:
     """Id and raw text of a document that was trained on."""
-    lineage = list(checkpoints(store))[-1].lineage
-    text = CorpusText(store, lineage["assets"], "topics")
+    # In the order of the runs' names; a tuned model has read the conversations alone.
+    assets = [one.lineage["assets"] for one in checkpoints(store)]
+    last = [one for one in assets if "token_shards/topics" in one][-1]
+    text = CorpusText(store, last, "topics")
     document = text.at(text.train_shards[0].num_tokens // 2).document
     for path in store.current(keys.raw("topics")).files("documents"):
         for row in pq.read_table(path).to_pylist():
