@@ -20,19 +20,5 @@ class _Untitled(GenerateJsonSchema):
 
 @cache
 def of_models() -> Schema:
-    """The schema of the models. Descriptions are in one line each: editors show the lines of a docstring."""
-    schema: Schema = _in_one_line(Recipe.model_json_schema(schema_generator=_Untitled))
-    return schema
-
-
-def _in_one_line(part: Any) -> Any:
-    if isinstance(part, list):
-        return [_in_one_line(one) for one in part]
-    if not isinstance(part, dict):
-        return part
-    return {
-        key: " ".join(inner.split())
-        if key == "description" and isinstance(inner, str)
-        else _in_one_line(inner)
-        for key, inner in part.items()
-    }
+    """The schema of the models."""
+    return Recipe.model_json_schema(schema_generator=_Untitled)

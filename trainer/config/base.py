@@ -60,9 +60,11 @@ class Config(BaseModel):
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         schema = handler(core)
-        settings = handler.resolve_ref_schema(schema)["properties"]
+        model = handler.resolve_ref_schema(schema)
+        if about := model.get("description"):  # in one line, as editors show it
+            model["description"] = " ".join(about.split())
         for name, about in descriptions(cls).items():
-            settings[cls.model_fields[name].alias or name]["description"] = about
+            model["properties"][cls.model_fields[name].alias or name]["description"] = about
         return schema
 
     def with_derived(self, **values: Any) -> Self:
