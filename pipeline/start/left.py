@@ -11,7 +11,8 @@ from pipeline.steps.recipe_versions import store_of
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.keys import Key
-from pipeline.store.manifest import breakdown
+from pipeline.store.manifest import Version, breakdown
+from pipeline.store.store import Store
 from trainer.system.wording import counted
 
 REASONS_SHOWN = 3  # of a stage
@@ -71,14 +72,13 @@ def too_little(corpora: Iterable[Found], recipe: Recipe) -> str | None:
 def lacks_a_tokenizer(recipe: Recipe) -> bool:
     """Whether the stages before the tokenizer are made, and it is not."""
     store = store_of(recipe, records=False)
+    return _made(store, keys.DEDUP) is not None and _made(store, keys.TOKENIZER) is None
 
-    def is_made(key: Key) -> bool:
-        with suppress(PipelineError):
-            store.current(key)
-            return True
-        return False
 
-    return is_made(keys.DEDUP) and not is_made(keys.TOKENIZER)
+def _made(store: Store, key: Key) -> Version | None:
+    with suppress(PipelineError):
+        return store.current(key)
+    return None
 
 
 def _most(reasons: Counter[str]) -> str:
@@ -89,9 +89,8 @@ def _left(recipe: Recipe) -> _Left:
     store, left = store_of(recipe, records=False), _Left()
 
     def counts(key: Key) -> Mapping[str, int]:
-        with suppress(PipelineError):
-            return store.current(key).counts
-        return {}  # not made
+        version = _made(store, key)
+        return version.counts if version else {}
 
     for name in recipe.corpus_names:
         raw, quality = counts(keys.raw(name)), counts(keys.quality(name))
