@@ -1,6 +1,6 @@
 """One product for the layers of a block that read the same numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -27,12 +27,9 @@ class JoinedAttention(Attention):
     def project(self, x: torch.Tensor) -> Sequence[torch.Tensor]:
         if not _trains():
             return super().project(x)
-        layers = self.q_proj, self.k_proj, self.v_proj
-        product = _product(layers, x)
-        sizes = [layer.out_features for layer in layers]
         # Norms end in a reduction, which the compiler keeps apart by itself.
         normed = not isinstance(self.q_norm, nn.Identity)
-        return product.split(sizes, dim=-1) if normed else _Parts.apply(product, sizes)
+        return joined((self.q_proj, self.k_proj, self.v_proj), x, split if normed else _Parts.apply)
 
 
 class JoinedMLP(MLP):
@@ -51,13 +48,20 @@ def _trains() -> bool:
     return torch.compiler.is_compiling() and torch.is_grad_enabled()
 
 
-def joined(layers: Sequence[nn.Linear], x: torch.Tensor) -> Sequence[torch.Tensor]:
-    """What each of `layers`, which have no biases, makes of `x`, as parts of one product in its type."""
-    return _product(layers, x).split([layer.out_features for layer in layers], dim=-1)
+def split(product: torch.Tensor, sizes: list[int]) -> Sequence[torch.Tensor]:
+    return product.split(sizes, dim=-1)
 
 
-def _product(layers: Sequence[nn.Linear], x: torch.Tensor) -> torch.Tensor:
-    return nn.functional.linear(x, torch.cat([layer.weight.to(x.dtype) for layer in layers]))
+def joined(
+    layers: Sequence[nn.Linear],
+    x: torch.Tensor,
+    cut: Callable[[torch.Tensor, list[int]], Sequence[torch.Tensor]] = split,
+) -> Sequence[torch.Tensor]:
+    """What each of `layers`, which have no biases, makes of `x`, as parts of one product in its type, which
+    `cut` cuts into as many numbers as each layer gives.
+    """
+    weight = torch.cat([layer.weight.to(x.dtype) for layer in layers])
+    return cut(nn.functional.linear(x, weight), [layer.out_features for layer in layers])
 
 
 @torch.library.custom_op("groundwork::side_by_side", mutates_args=())
@@ -72,8 +76,7 @@ def _(parts: list[torch.Tensor]) -> torch.Tensor:
 
 
 class _Parts(torch.autograd.Function):
-    """`product.split(sizes, dim=-1)`, whose backward pass has the gradients of the parts computed first, and
-    then put side by side.
+    """As `split`. Its backward pass has the gradients of the parts computed first, and then put side by side.
 
     From the rotations' backward passes and a plain split, the compiler makes one kernel with a branch for
     each part, which reads each number several times: on an H200, a tenth of a step of 124 M parameters.
