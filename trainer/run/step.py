@@ -184,7 +184,7 @@ def add_gradients(
 
 def _hidden_states(model: Llama, batch: Batch) -> torch.Tensor:
     with autocast(model.precision, batch.tokens.device):
-        return model(batch.tokens, batch.documents, None, batch.dropout_keys)
+        return model(batch.tokens, batch.documents, dropout_keys=batch.dropout_keys)
 
 
 def _clipped_norm(model: Llama, limit: float | None, world: World) -> torch.Tensor:

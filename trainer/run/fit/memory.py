@@ -240,7 +240,7 @@ def _step(training: TrainingConfig, vocab_size: int, accumulates: bool, windows:
             with autocast(precision, CPU):
                 # Not named: the hidden states are freed as in a step.
                 loss, _ = loss_of(training).sums(
-                    model, model(batch.tokens, batch.documents, None, keys), batch
+                    model, model(batch.tokens, batch.documents, dropout_keys=keys), batch
                 )
             activations = live.now - before
             loss.backward()
