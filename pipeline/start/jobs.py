@@ -17,9 +17,9 @@ from pipeline.start.choose import PROGRAMS_AROUND_TUNING, Chosen
 from pipeline.start.deadline import Deadline
 from pipeline.start.following import Following
 from pipeline.start.horizon import AIM, FINISHING, Standing
-from pipeline.start.left import lacks_a_tokenizer, too_little
 from pipeline.start.look import NothingReadableError
 from pipeline.start.sizes import FEWEST_ENTRIES
+from pipeline.start.too_little_text import lacks_a_tokenizer, too_little
 from pipeline.start.written import is_ours, recipe_name, recipe_text, write
 from pipeline.store.errors import PipelineError
 from trainer.system import terminal

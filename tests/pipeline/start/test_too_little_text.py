@@ -14,8 +14,8 @@ from pipeline.start import jobs
 from pipeline.start.choose import Wishes, choose
 from pipeline.start.deadline import Deadline
 from pipeline.start.jobs import FailedJobError, Jobs
-from pipeline.start.left import too_little
 from pipeline.start.look import NothingReadableError
+from pipeline.start.too_little_text import too_little
 from pipeline.start.written import recipe_text, write
 from pipeline.steps.recipe_versions import store_of
 from pipeline.steps.stages import of_data
