@@ -1,1 +1,1 @@
-"""What a run leaves behind: metrics, log, plot, sinks, messages to Dagster."""
+"""What a run leaves behind: metrics, log, plot, trackers, messages to Dagster."""

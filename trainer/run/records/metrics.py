@@ -9,7 +9,7 @@ from typing import Any
 from tensorboard.compat.proto.summary_pb2 import Summary
 from torch.utils.tensorboard import SummaryWriter
 
-from trainer.run.records.sinks import Sinks
+from trainer.run.records.trackers import Trackers
 from trainer.system.durable import read_json_lines
 
 
@@ -24,7 +24,7 @@ class MetricsLog:
         tensorboard: Path,
         resumed_step: int,
         resumed_bytes: int,
-        sinks: Sinks | None = None,
+        trackers: Trackers | None = None,
         redraws: bool = False,
     ) -> None:
         self._file = path.open("a", encoding="utf-8")
@@ -34,7 +34,7 @@ class MetricsLog:
         self._tensorboard = SummaryWriter(str(tensorboard), purge_step=1 if redraws else resumed_step + 1)
         for record in read_json_lines(path) if redraws else ():
             self._draw(record)
-        self._sinks = sinks
+        self._trackers = trackers
 
     def close(self) -> None:
         self._file.close()
@@ -47,9 +47,9 @@ class MetricsLog:
         """
         self._file.write(json.dumps(_finite(record), allow_nan=False) + "\n")
         numbers = self._draw(record)
-        if self._sinks is not None:
+        if self._trackers is not None:
             tokens = {"tokens": record["tokens"]} if "tokens" in record else {}
-            self._sinks.log(
+            self._trackers.log(
                 {name: float(value) for name, value in (numbers | tokens).items()}, record["step"]
             )
 

@@ -16,7 +16,7 @@ from trainer.run.records.dagster_pipes import Reporter
 from trainer.run.records.loss_curve import draw_losses
 from trainer.run.records.metrics import MetricsLog
 from trainer.run.records.profiling import profiler
-from trainer.run.records.sinks import Sinks
+from trainer.run.records.trackers import Trackers
 from trainer.run.session import Session
 from trainer.run.step import StepResult
 from trainer.system import terminal
@@ -59,13 +59,13 @@ class Recorder(NullRecorder):
     ) -> None:
         """With `traces`, a few of the next steps are traced."""
         self._session, self._directory, self._reporter = session, directory, reporter
-        self._sinks = Sinks(session.config, session.plan.identity, directory.sinks, session.step > 0)
+        self._trackers = Trackers(session.config, session.plan.identity, directory.sinks, session.step > 0)
         self.metrics = MetricsLog(
             directory.metrics,
             directory.tensorboard / _as_folder(session.config.name),
             session.step,
             session.metrics_bytes,
-            self._sinks,
+            self._trackers,
             redraws=bool(session.trunks) and session.trunks[-1]["step"] == session.step,
         )
         settings = yaml.safe_dump(session.config.model_dump(mode="json"), sort_keys=False)
@@ -84,7 +84,7 @@ class Recorder(NullRecorder):
             self._tracing.stop()
         self._bar.__exit__()
         self.metrics.close()
-        self._sinks.close(complete=self._session.is_complete)
+        self._trackers.close(complete=self._session.is_complete)
 
     def before_step(self) -> None:
         stage = self._session.curriculum.stage(self._session.step)

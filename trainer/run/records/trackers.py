@@ -102,7 +102,7 @@ TRACKERS = {
 }
 
 
-class Sinks:
+class Trackers:
     """The trackers of a run. Sends from a thread of its own: training waits for no tracker, and goes on
     without one that fails.
 
@@ -132,7 +132,7 @@ class Sinks:
         if self._opened and not known:
             write_atomically(record, json.dumps({"id": run_id}) + "\n")
         self._waiting: SimpleQueue[Callable[[Tracker], object] | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._send, name="sinks", daemon=True)
+        self._thread = threading.Thread(target=self._send, name="trackers", daemon=True)
         self._thread.start()
 
     def log(self, numbers: dict[str, float], step: int) -> None:
@@ -159,7 +159,7 @@ class Sinks:
 
 
 def check(training: TrainingConfig) -> None:
-    """Raises TrainerError when a sink's package is not installed."""
+    """Raises TrainerError when a tracker's package is not installed."""
     for kind in training.sinks:
         if find_spec(kind) is None:
             raise TrainerError(

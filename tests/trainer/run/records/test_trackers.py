@@ -17,7 +17,7 @@ from dagster_pipes import encode_param
 from tests.trainer.runs import start, write_config
 from tests.trainer.trained import trained
 from trainer.config import RunConfig, config_hash, run_identity
-from trainer.run.records import sinks
+from trainer.run.records import trackers
 from trainer.system.errors import TrainerError
 from trainer.system.history import RunHistory
 
@@ -42,7 +42,7 @@ def tracked(
     """
     place = tmp_path_factory.mktemp("tracked")
     settings = yaml.safe_load((finished_once / "config.yaml").read_text()) | {"project": "mine"}
-    kinds = [kind for kind in sinks.TRACKERS if find_spec(kind)]
+    kinds = [kind for kind in trackers.TRACKERS if find_spec(kind)]
     if not kinds:
         pytest.importorskip("wandb")
     with pytest.MonkeyPatch.context() as patched:
@@ -66,10 +66,10 @@ def losses(run_dir: Path) -> dict[int, float]:
 def test_a_missing_package_is_one_sentence_before_anything_is_written(
     settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sinks, "find_spec", lambda name: None)
+    monkeypatch.setattr(trackers, "find_spec", lambda name: None)
     config = RunConfig.model_validate(settings | {"training": settings["training"] | {"sinks": ["wandb"]}})
     with pytest.raises(TrainerError, match=re.escape("`.venv/bin/pip install -e '.[wandb]'`")):
-        sinks.check(config.training)
+        trackers.check(config.training)
 
 
 def test_a_resumed_run_continues_the_same_curves_in_mlflow(tracked: Path) -> None:
@@ -122,9 +122,9 @@ def test_a_tracker_that_does_not_answer_stops_a_new_run_but_not_one_that_resumes
     config = RunConfig.model_validate(settings | {"training": settings["training"] | {"sinks": ["mlflow"]}})
     identity = run_identity(config, "fp32", {"prose": "", "code": ""})
     with pytest.raises(TrainerError, match=r"training\.sinks: mlflow cannot be opened") as refused:
-        sinks.Sinks(config, identity, tmp_path / "sinks.json", resumed=False)
+        trackers.Trackers(config, identity, tmp_path / "sinks.json", resumed=False)
     assert SECRET not in str(refused.value)
-    sinks.Sinks(config, identity, tmp_path / "sinks.json", resumed=True).close(complete=True)
+    trackers.Trackers(config, identity, tmp_path / "sinks.json", resumed=True).close(complete=True)
     assert "training goes on without it" in caplog.text and SECRET not in caplog.text
 
 
