@@ -10,23 +10,7 @@ them.
 import numpy as np
 
 from pipeline.stages.compiled import borrowing
-from pipeline.stages.pii import byte
-from pipeline.stages.pii.characters import (
-    SPACE,
-    after_value,
-    before_space,
-    digit_at,
-    digit_run,
-    gap,
-    is_digit,
-    next_line,
-    number,
-    repeats,
-    separator,
-    stands_alone,
-    word_at,
-    word_before,
-)
+from pipeline.stages.pii import byte, char
 from pipeline.stages.pii.context import (
     CARD_WORDS,
     SEEDS,
@@ -99,7 +83,7 @@ def _is_issued(first_six: int, digits: int) -> bool:
 @borrowing
 def _is_unassigned(data: np.ndarray, p: int) -> bool:
     """Whether the number at `p` begins with 35 but lies outside JCB's range."""
-    prefix = number(data, p, p + 4)  # no grouping splits the first four digits
+    prefix = char.number(data, p, p + 4)  # no grouping splits the first four digits
     return 3500 <= prefix < 3528 or 3589 < prefix < 3600
 
 
@@ -108,7 +92,7 @@ def _is_card_number(data: np.ndarray, p: int, end: int) -> bool:
     """Issuer range, length and Luhn (ISO/IEC 7812-1 annex B) of the digits in `p:end`."""
     total, count, first_six = 0, 0, 0
     for i in range(end - 1, p - 1, -1):
-        if is_digit(data[i]):
+        if char.is_digit(data[i]):
             digit = data[i] - byte.ZERO
             first_six = digit * 100_000 + first_six // 10
             if count % 2:
@@ -121,8 +105,8 @@ def _is_card_number(data: np.ndarray, p: int, end: int) -> bool:
 @borrowing
 def _is_expiry(data: np.ndarray, q: int, hi: int) -> bool:
     """Whether the four digits at `q` are a month and a year, or a year, and no more groups follow them."""
-    first = number(data, q, q + 2)
-    goes_on = separator(data, q + 4, hi) == SPACE and digit_run(data, q + 5, hi) == 4
+    first = char.number(data, q, q + 2)
+    goes_on = char.separator(data, q + 4, hi) == char.SPACE and char.digit_run(data, q + 5, hi) == 4
     return (1 <= first <= 12 or 19 <= first <= 20) and not goes_on
 
 
@@ -131,10 +115,10 @@ def _ends_before(data: np.ndarray, p: int, end: int, q: int, hi: int, kind: int)
     """Whether the groups in `p:end` are a whole number, and the digits at `q`, after a gap of `kind`,
     another.
     """
-    width = digit_run(data, q, hi)
-    if width < 4 or repeats(data, p, end, hi):
+    width = char.digit_run(data, q, hi)
+    if width < 4 or char.repeats(data, p, end, hi):
         return True
-    return kind == SPACE and (width > 4 or _is_expiry(data, q, hi))
+    return kind == char.SPACE and (width > 4 or _is_expiry(data, q, hi))
 
 
 @borrowing
@@ -146,14 +130,14 @@ def _grouped_card_end(data: np.ndarray, p: int, hi: int) -> int:
     """
     q, widths, end, kind, wrapped = p, 0, 0, 0, False
     for _ in range(4):
-        digits = digit_run(data, q, hi)
+        digits = char.digit_run(data, q, hi)
         widths = widths * 10 + min(digits, 9)
         end = q + digits
-        following = 0 if wrapped else next_line(data, end, hi)
-        one, size = gap(data, end, hi)
+        following = 0 if wrapped else char.next_line(data, end, hi)
+        one, size = char.gap(data, end, hi)
         q = following if following > 0 else end + size
         is_whole = widths in (4444, 465, 464, 88)
-        if is_whole or q == end or not digit_at(data, q, hi):
+        if is_whole or q == end or not char.digit_at(data, q, hi):
             break
         if following > 0:
             wrapped = True
@@ -163,8 +147,8 @@ def _grouped_card_end(data: np.ndarray, p: int, hi: int) -> int:
             return 0
     if widths not in (4444, 465, 464, 88) or kind == 0:
         return 0
-    if one == kind and following == 0 and digit_at(data, q, hi):
-        if widths == 4444 and digit_run(data, q, hi) == 3 and _is_card_number(data, p, q + 3):
+    if one == kind and following == 0 and char.digit_at(data, q, hi):
+        if widths == 4444 and char.digit_run(data, q, hi) == 3 and _is_card_number(data, p, q + 3):
             return q + 3
         return end if _ends_before(data, p, end, q, hi, kind) else 0
     return end
@@ -175,13 +159,15 @@ def _is_float(data: np.ndarray, end: int, hi: int) -> bool:
     """Whether ".0" makes a float of the digits before `end`, as tables with empty cells are written."""
     if end + 1 >= hi or data[end] != byte.DOT or data[end + 1] != byte.ZERO:
         return False
-    return digit_run(data, end + 1, hi) <= 2 and not word_at(data, end + 1 + digit_run(data, end + 1, hi), hi)
+    return char.digit_run(data, end + 1, hi) <= 2 and not char.word_at(
+        data, end + 1 + char.digit_run(data, end + 1, hi), hi
+    )
 
 
 @borrowing
 def _is_id_in_path(data: np.ndarray, p: int) -> bool:
     """Whether the number at `p` names a page: after "#", or after "/" and a word such as "status"."""
-    if p == 0 or not _IN_PATH[data[p - 1]] or after_value(data, p):
+    if p == 0 or not _IN_PATH[data[p - 1]] or char.after_value(data, p):
         return False
     start = p - 1
     while start > 0 and p - start < 20 and is_letter(data[start - 1]):
@@ -194,7 +180,9 @@ def _touches(data: np.ndarray, p: int) -> bool:
     """Whether the digits at `p` touch letters that are no label of a card, such as "%B" of a magnetic
     stripe.
     """
-    if not word_before(data, p) or (p > 1 and data[p - 1] == byte.UPPER_B and data[p - 2] == byte.PERCENT):
+    if not char.word_before(data, p) or (
+        p > 1 and data[p - 1] == byte.UPPER_B and data[p - 2] == byte.PERCENT
+    ):
         return False
     return not is_among(CARD_WORDS, touching_word(data, p))
 
@@ -203,15 +191,15 @@ def _touches(data: np.ndarray, p: int) -> bool:
 def card_end(data: np.ndarray, p: int, digits: int, hi: int) -> int:
     """Where the card number at `p`, whose first run has `digits` digits, ends, or 0."""
     is_grouped = digits == 4 or digits == 8
-    if is_grouped and not _MAY_BEGIN[number(data, p, p + 4)]:
+    if is_grouped and not _MAY_BEGIN[char.number(data, p, p + 4)]:
         return 0
     end = _grouped_card_end(data, p, hi) if is_grouped else p + digits
     if end == 0 or not _is_card_number(data, p, end) or _touches(data, p):
         return 0
     expires = is_one_of(data, end, min(hi, end + 3), _AFTER_NUMBER)
-    if not (stands_alone(data, p, end, hi) or _is_float(data, end, hi) or expires):
+    if not (char.stands_alone(data, p, end, hi) or _is_float(data, end, hi) or expires):
         return 0
-    width_before, ends = before_space(data, p)
+    width_before, ends = char.before_space(data, p)
     if digits == 4 and width_before == 4 and not ends:  # another group
         return 0
     if named_before(data, p, SEEDS, SEEDS, _REACH):

@@ -8,8 +8,7 @@ that value.
 import numpy as np
 
 from pipeline.stages.compiled import borrowing
-from pipeline.stages.pii import byte
-from pipeline.stages.pii.characters import FLAGS, LETTER, is_digit
+from pipeline.stages.pii import byte, char
 
 _KEY_BYTES = 7
 _ENDS_SEARCH = byte.byte_set(b"0123456789@[]")
@@ -54,7 +53,7 @@ _CONNECTIVES = keys("and or to through from than before after until is of number
 
 @borrowing
 def is_letter(c: int) -> bool:
-    return FLAGS[c] & LETTER != 0 or c >= 0x80
+    return char.FLAGS[c] & char.LETTER != 0 or c >= 0x80
 
 
 @borrowing
@@ -194,17 +193,17 @@ def names_a_version(data: np.ndarray, i: int) -> bool:
         c = data[i - 1]
         if _BEFORE_VERSION[c]:
             i -= 1
-        elif is_digit(c):
+        elif char.is_digit(c):
             run = dots = 0
-            while i > floor and (is_digit(data[i - 1]) or data[i - 1] == byte.DOT):
+            while i > floor and (char.is_digit(data[i - 1]) or data[i - 1] == byte.DOT):
                 i -= 1
                 run = run + 1 if data[i] != byte.DOT else 0
                 dots += data[i] == byte.DOT
                 if run > 3 or dots > 3:
                     return False
-        elif FLAGS[c] & LETTER:
+        elif char.FLAGS[c] & char.LETTER:
             end = i
-            while i > floor and FLAGS[data[i - 1]] & LETTER:
+            while i > floor and char.FLAGS[data[i - 1]] & char.LETTER:
                 i -= 1
             if i > 0 and data[i - 1] == byte.BACKSLASH:  # "\\item" of LaTeX
                 return False

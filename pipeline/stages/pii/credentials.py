@@ -9,18 +9,7 @@ password in manuals (`scott:tiger`, `user:pass`, `test:test`) stay.
 import numpy as np
 
 from pipeline.stages.compiled import borrowing
-from pipeline.stages.pii import byte
-from pipeline.stages.pii.characters import (
-    BASE64,
-    FLAGS,
-    TOKEN,
-    USERINFO,
-    is_alnum,
-    is_digit,
-    is_upper,
-    word_at,
-    word_before,
-)
+from pipeline.stages.pii import byte, char
 from pipeline.stages.pii.context import is_letter, is_one_of, keys
 from pipeline.stages.pii.tokens import is_joined, is_random, token_at
 from pipeline.stages.text import equals
@@ -29,7 +18,7 @@ _USERINFO_REACH = 256
 _JWT_PART = 8
 _PEM_BODY = 64
 
-_IN_TOKEN, _IN_BASE64 = FLAGS & TOKEN != 0, FLAGS & BASE64 != 0
+_IN_TOKEN, _IN_BASE64 = char.FLAGS & char.TOKEN != 0, char.FLAGS & char.BASE64 != 0
 _HEADER, _BEGIN, _END, _PRIVATE, _DASHES, _BEFORE_Z, _AFTER_Z = (
     np.frombuffer(text, dtype=np.uint8).copy()
     for text in (*(b"eyJ", b"-----BEGIN ", b"-----END ", b"PRIVATE KEY", b"-----"), *(b"uthori", b"ation"))
@@ -52,7 +41,7 @@ _IN_PEM = _IN_BASE64 | byte.byte_set(bytes(range(33)) + b"\\:,.()")
 
 @borrowing
 def _token_run(data: np.ndarray, i: int, hi: int) -> int:
-    while i < hi and FLAGS[data[i]] & TOKEN:
+    while i < hi and char.FLAGS[data[i]] & char.TOKEN:
         i += 1
     return i
 
@@ -66,9 +55,12 @@ def _jwt_at(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
     start = i - 2
     if start < 0 or not equals(data, start, i, _HEADER[:2]):
         return 0, 0
-    if word_before(data, start) or (
+    if char.word_before(data, start) or (
         start > 0
-        and (data[start - 1] == byte.HYPHEN or (data[start - 1] == byte.DOT and word_before(data, start - 1)))
+        and (
+            data[start - 1] == byte.HYPHEN
+            or (data[start - 1] == byte.DOT and char.word_before(data, start - 1))
+        )
     ):
         return 0, 0
     header = _token_run(data, i, hi)
@@ -80,16 +72,16 @@ def _jwt_at(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
     if payload < hi and data[payload] == byte.DOT:
         signature = _token_run(data, payload + 1, hi)
         if signature - payload > _JWT_PART:
-            return (start, signature) if not word_at(data, signature, hi) else (0, 0)
+            return (start, signature) if not char.word_at(data, signature, hi) else (0, 0)
     unsigned = equals(data, header + 1, hi, _HEADER)
-    return (start, payload) if unsigned and not word_at(data, payload, hi) else (0, 0)
+    return (start, payload) if unsigned and not char.word_at(data, payload, hi) else (0, 0)
 
 
 @borrowing
 def _label_end(data: np.ndarray, i: int, hi: int) -> int:
     """Where the "-----" after the label at `i` ends (RFC 7468: upper-case words), or 0."""
     j = i
-    while j < hi and j - i < 40 and (data[j] == byte.SPACE or is_upper(data[j])):
+    while j < hi and j - i < 40 and (data[j] == byte.SPACE or char.is_upper(data[j])):
         j += 1
     return j + 5 if equals(data, j, hi, _DASHES) else 0
 
@@ -119,7 +111,7 @@ def _private_key_at(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
         closed = _label_end(data, end + 9, hi)
         if closed > 0:
             return start, closed
-    while end > body and not FLAGS[data[end - 1]] & BASE64:
+    while end > body and not char.FLAGS[data[end - 1]] & char.BASE64:
         end -= 1
     return (start, end) if end - body >= _PEM_BODY else (0, 0)
 
@@ -133,14 +125,14 @@ def _authorization_at(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
     while scheme < hi and scheme - i < 16 and _ASSIGNS[data[scheme]]:
         scheme += 1
     start = scheme
-    while start < hi and start - scheme < 8 and is_alnum(data[start]):
+    while start < hi and start - scheme < 8 and char.is_alnum(data[start]):
         start += 1
     if not is_one_of(data, scheme, start, _SCHEMES) or start >= hi or data[start] != byte.SPACE:
         return 0, 0
     start += 1
     end, digits = start, 0
     while end < hi and _IN_CREDENTIALS[data[end]]:
-        digits += is_digit(data[end]) or data[end] == byte.EQUALS
+        digits += char.is_digit(data[end]) or data[end] == byte.EQUALS
         end += 1
     return (start, end) if digits > 0 and end - start >= _FEWEST_OF_CREDENTIALS else (0, 0)
 
@@ -153,13 +145,13 @@ def _discord_at(data: np.ndarray, dot: int, hi: int) -> tuple[int, int]:
     if dot + 34 >= hi or data[dot + 7] != byte.DOT:
         return 0, 0
     start = dot
-    while start > 0 and dot - start < 30 and FLAGS[data[start - 1]] & TOKEN:
+    while start > 0 and dot - start < 30 and char.FLAGS[data[start - 1]] & char.TOKEN:
         start -= 1
     end = _token_run(data, dot + 8, min(hi, dot + 60))
     if (
         not 23 <= dot - start <= 28
         or not is_one_of(data, start, start + 1, _DISCORD)
-        or not is_upper(data[start])
+        or not char.is_upper(data[start])
     ):
         return 0, 0
     return (start, end) if end - dot >= 35 and _token_run(data, dot + 1, dot + 7) == dot + 7 else (0, 0)
@@ -226,9 +218,9 @@ def secret_at_colon(data: np.ndarray, colon: int, hi: int) -> tuple[int, int]:
     """
     if colon == 0:
         return 0, 0
-    if is_digit(data[colon - 1]):
+    if char.is_digit(data[colon - 1]):
         start = colon
-        while start > 0 and colon - start < 12 and is_digit(data[start - 1]):
+        while start > 0 and colon - start < 12 and char.is_digit(data[start - 1]):
             start -= 1
         end = _token_run(data, colon + 1, min(hi, colon + _TELEGRAM + 2))
         whole = 8 <= colon - start <= 10 and end - colon == _TELEGRAM + 1
@@ -267,7 +259,7 @@ def _is_of_manuals(data: np.ndarray, start: int, colon: int, end: int) -> bool:
 @borrowing
 def _url_credentials_at(data: np.ndarray, colon: int, hi: int) -> tuple[int, int]:
     """(start, end) of `user:password` when "://" is at `colon` and "@" ends it, or (0, 0)."""
-    if colon == 0 or not is_alnum(data[colon - 1]) or colon + 6 >= hi:
+    if colon == 0 or not char.is_alnum(data[colon - 1]) or colon + 6 >= hi:
         return 0, 0
     if data[colon + 1] != byte.SLASH or data[colon + 2] != byte.SLASH:
         return 0, 0
@@ -275,7 +267,7 @@ def _url_credentials_at(data: np.ndarray, colon: int, hi: int) -> tuple[int, int
     limit = min(hi, start + _USERINFO_REACH)
     end, first_colon = 0, 0
     i = start
-    while i < limit and FLAGS[data[i]] & USERINFO:
+    while i < limit and char.FLAGS[data[i]] & char.USERINFO:
         if data[i] == byte.COLON and first_colon == 0:
             first_colon = i
         elif data[i] == byte.AT:
@@ -283,7 +275,7 @@ def _url_credentials_at(data: np.ndarray, colon: int, hi: int) -> tuple[int, int
         i += 1
     if first_colon == 0 or end <= first_colon + 1 or end + 1 >= hi:
         return 0, 0
-    if not is_alnum(data[end + 1]) and data[end + 1] != byte.OPENING_SQUARE:
+    if not char.is_alnum(data[end + 1]) and data[end + 1] != byte.OPENING_SQUARE:
         return 0, 0
     password = data[first_colon + 1]
     if data[start] == byte.DOLLAR or password == byte.DOLLAR or password == byte.ASTERISK:

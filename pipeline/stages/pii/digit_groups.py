@@ -5,21 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pipeline.stages.compiled import borrowing
-from pipeline.stages.pii import byte, group_widths
-from pipeline.stages.pii.characters import (
-    DASH,
-    DOT,
-    SLASH,
-    SPACE,
-    digit_at,
-    digit_run,
-    digits_ahead,
-    gap,
-    is_digit,
-    next_line,
-    repeats,
-    separator,
-)
+from pipeline.stages.pii import byte, char, group_widths
 
 POWER = 10 ** np.arange(19, dtype=np.int64)
 _MOST_DIGITS = 17  # "00" and the 15 digits of E.164
@@ -68,29 +54,29 @@ def _next_begins(
     After a slash where 7 digits follow; else where the layout repeats, which groups of one width show only
     by another separator or a leading 0. Separators of two kinds are coordinates: "9.837 1418 9.553 1426".
     """
-    if kind == SLASH and not separators & SLASH and digits_ahead(data, q, hi) >= 7:
+    if kind == char.SLASH and not separators & char.SLASH and char.digits_ahead(data, q, hi) >= 7:
         return True
-    zeros = kind == SPACE and data[p] == byte.ZERO and data[q] == byte.ZERO
+    zeros = kind == char.SPACE and data[p] == byte.ZERO and data[q] == byte.ZERO
     if not is_one_kind(separators) or (is_uniform and kind & separators and not zeros):
         return False
-    return repeats(data, p, end, hi)
+    return char.repeats(data, p, end, hi)
 
 
 @borrowing
 def date_at(data: np.ndarray, q: int, hi: int) -> bool:
     """Whether a date with its year first or last, or a time of day, begins at `q`."""
-    width = digit_run(data, q, hi)
+    width = char.digit_run(data, q, hi)
     end = q + width
-    if end + 2 >= hi or not is_digit(data[end + 1]):
+    if end + 2 >= hi or not char.is_digit(data[end + 1]):
         return False
     if data[end] == byte.COLON:
-        return width <= 2 and digit_run(data, end + 1, hi) == 2
+        return width <= 2 and char.digit_run(data, end + 1, hi) == 2
     joins = data[end] == byte.HYPHEN or data[end] == byte.DOT or data[end] == byte.SLASH
-    middle = digit_run(data, end + 1, hi)
+    middle = char.digit_run(data, end + 1, hi)
     last = end + 1 + middle
     if not joins or middle > 2 or last >= hi or data[last] != data[end]:
         return False
-    closing = digit_run(data, last + 1, hi)
+    closing = char.digit_run(data, last + 1, hi)
     return (width == 4 and closing == 2) or (width <= 2 and closing == 4)
 
 
@@ -101,23 +87,23 @@ def _is_complete(
     """Whether the groups in `p:end` are a number and what follows at `q`, after a gap of `kind`, is not."""
     digits = number.digits
     enough = 9 if leading_zeros(number.value, digits, 1) else 7
-    if kind == 0 or digits < enough or not digit_at(data, q, hi):
+    if kind == 0 or digits < enough or not char.digit_at(data, q, hi):
         return False
     if data[end] == byte.NEWLINE or data[end] == byte.RETURN:
         return True
     if q - end > 1:
-        enough = 10 if number.plus or (enough == 9 and kind == DASH) else enough
+        enough = 10 if number.plus or (enough == 9 and kind == char.DASH) else enough
         enough = 11 if number.widths // 10 == 13 else enough  # "1 713 555 - 3989"
-        after = q + digit_run(data, q, hi)
-        extension = kind == DASH and after - q < 4 and not separator(data, after, hi)
+        after = q + char.digit_run(data, q, hi)
+        extension = kind == char.DASH and after - q < 4 and not char.separator(data, after, hi)
         return digits >= enough and not extension
-    if kind == SPACE:
-        prefixed = number.groups > 2 and digits < 10 and digit_run(data, q, hi) == 4  # "91-22-2345 6790"
-        ends = last_kind in (DASH, DOT) and (digits >= 10 or not (number.plus or prefixed))
-        if ends or digit_run(data, q, hi) == 1 or date_at(data, q, hi):
+    if kind == char.SPACE:
+        prefixed = number.groups > 2 and digits < 10 and char.digit_run(data, q, hi) == 4  # "91-22-2345 6790"
+        ends = last_kind in (char.DASH, char.DOT) and (digits >= 10 or not (number.plus or prefixed))
+        if ends or char.digit_run(data, q, hi) == 1 or date_at(data, q, hi):
             return True
     is_american = number.widths in group_widths.AMERICAN_LAYOUTS and not number.plus
-    if is_american and kind == SLASH and not number.separators & SLASH:
+    if is_american and kind == char.SLASH and not number.separators & char.SLASH:
         return True
     is_uniform = True
     widths = number.widths
@@ -132,11 +118,13 @@ def _area_code(data: np.ndarray, q: int, hi: int) -> int:
     """Where the digits at `q` that a bracket closes end: "0-22" and "41 1" too. 0 if they are too many."""
     end, digits = q, 0
     while end < hi and digits <= _WIDEST_AREA_CODE:
-        if is_digit(data[end]):
+        if char.is_digit(data[end]):
             digits += 1
         elif data[end] == byte.CLOSING_BRACKET:
             return end
-        elif not (separator(data, end, hi) & (SPACE | DASH) and digit_at(data, end + 1, hi)):
+        elif not (
+            char.separator(data, end, hi) & (char.SPACE | char.DASH) and char.digit_at(data, end + 1, hi)
+        ):
             return 0
         end += 1
     return 0
@@ -156,13 +144,13 @@ def read_groups(data: np.ndarray, p: int, hi: int, wide: bool) -> Number:
         plus = True
         q += 1
     while True:
-        stop = _area_code(data, q, hi) if is_open else q + digit_run(data, q, hi)
+        stop = _area_code(data, q, hi) if is_open else q + char.digit_run(data, q, hi)
         if stop <= q or digits + stop - q > _MOST_DIGITS:
             return _NONE
         trunk = is_open and groups == 1 and stop == q + 1 and data[q] == byte.ZERO
         width = 0
         for i in range(q, stop):
-            if is_digit(data[i]):
+            if char.is_digit(data[i]):
                 width += 1
                 if not trunk:
                     value = value * 10 + (data[i] - byte.ZERO)
@@ -181,14 +169,14 @@ def read_groups(data: np.ndarray, p: int, hi: int, wide: bool) -> Number:
             q += 1
         elif groups == 1 and not plus and 2 <= width <= 5 and q + 3 < hi and not brackets:
             closes = data[q] == byte.CLOSING_BRACKET or data[q] == byte.CLOSING_SQUARE
-            if closes and (is_digit(data[q + 1]) or is_digit(data[q + 2])):
+            if closes and (char.is_digit(data[q + 1]) or char.is_digit(data[q + 2])):
                 half_open, brackets, closed = True, True, True
                 q += 1
         end = q
-        kind = separator(data, q, hi)
+        kind = char.separator(data, q, hi)
         q += kind != 0
         if wide:
-            kind, size = gap(data, end, hi)
+            kind, size = char.gap(data, end, hi)
             q = end + size
         number = Number(
             end, digits, value, groups, widths, first_width, lone_digits, separators, plus, brackets,
@@ -199,12 +187,12 @@ def read_groups(data: np.ndarray, p: int, hi: int, wide: bool) -> Number:
         if groups == 1 and not brackets and q < hi and data[q] == byte.OPENING_BRACKET and digits <= 4:
             is_open = True
             q += 1
-        if not (digit_at(data, q, hi) and (kind > 0 or closed or is_open)):
+        if not (char.digit_at(data, q, hi) and (kind > 0 or closed or is_open)):
             break
         if kind > 0:
             separators |= kind
             last_kind = kind
-            if next_line(data, end + (kind == DASH), hi) > 0:
+            if char.next_line(data, end + (kind == char.DASH), hi) > 0:
                 width_of_gaps = 2
             elif q - end - is_open > 1:
                 width_of_gaps = max(width_of_gaps, 1)
@@ -218,13 +206,13 @@ def goes_on_wide(data: np.ndarray, end: int, hi: int) -> bool:
         return False
     ends_line = data[end] == byte.NEWLINE or data[end] == byte.RETURN
     if not ends_line and not (
-        separator(data, end, hi) and _IN_GAP[data[end + 1]]
+        char.separator(data, end, hi) and _IN_GAP[data[end + 1]]
     ):  # as behind nearly all numbers
         return False
-    _, size = gap(data, end, hi)
+    _, size = char.gap(data, end, hi)
     q = end + size
     return (
         (size > 1 or (size == 1 and data[end] == byte.NEWLINE))
         and q < hi
-        and (is_digit(data[q]) or data[q] == byte.OPENING_BRACKET)
+        and (char.is_digit(data[q]) or data[q] == byte.OPENING_BRACKET)
     )

@@ -10,18 +10,7 @@ Chinese and Japanese text has no space before one.
 import numpy as np
 
 from pipeline.stages.compiled import borrowing
-from pipeline.stages.pii import byte
-from pipeline.stages.pii.characters import (
-    FLAGS,
-    LABEL,
-    LETTER,
-    LOCAL,
-    after_value,
-    is_alnum,
-    is_digit,
-    is_lower,
-    is_upper,
-)
+from pipeline.stages.pii import byte, char
 from pipeline.stages.pii.context import is_one_of, keys
 from pipeline.stages.pii.ip_addresses import dotted_quad, ends_cleanly
 from pipeline.stages.text import equals
@@ -57,7 +46,7 @@ def _local_start(data: np.ndarray, at: int) -> int:
     start = at
     while start > floor:
         c = data[start - 1]
-        if FLAGS[c] & LOCAL:
+        if char.FLAGS[c] & char.LOCAL:
             if c == byte.DOT and start < at and data[start] == byte.DOT:
                 break
             start -= 1
@@ -67,7 +56,9 @@ def _local_start(data: np.ndarray, at: int) -> int:
             break
     if at - start > _MAX_LOCAL:
         return at
-    while start < at and not (is_alnum(data[start]) or data[start] == byte.UNDERSCORE or data[start] >= 0x80):
+    while start < at and not (
+        char.is_alnum(data[start]) or data[start] == byte.UNDERSCORE or data[start] >= 0x80
+    ):
         start += 1
     return start
 
@@ -81,7 +72,7 @@ def _is_tld(data: np.ndarray, start: int, end: int) -> bool:
     if end - start > 4 and equals(data, start, end, _PUNYCODE):
         return True
     for i in range(start, end):  # noqa: SIM110 - all() over a generator does not compile
-        if not (FLAGS[data[i]] & LETTER or data[i] >= 0x80):
+        if not (char.FLAGS[data[i]] & char.LETTER or data[i] >= 0x80):
             return False
     return True
 
@@ -89,9 +80,9 @@ def _is_tld(data: np.ndarray, start: int, end: int) -> bool:
 @borrowing
 def _starts_a_sentence(data: np.ndarray, label: int, hi: int) -> bool:
     """Whether the next sentence, not a label, starts at `label`: "write to me@host.org.Then wait"."""
-    if label + 1 >= hi or not is_upper(data[label]):
+    if label + 1 >= hi or not char.is_upper(data[label]):
         return False
-    return is_lower(data[label + 1]) and is_lower(data[label - 2])
+    return char.is_lower(data[label + 1]) and char.is_lower(data[label - 2])
 
 
 @borrowing
@@ -104,7 +95,7 @@ def _domain_end(data: np.ndarray, at: int, hi: int) -> int:
     while True:
         end = label
         while end < limit:
-            if FLAGS[data[end]] & LABEL:
+            if char.FLAGS[data[end]] & char.LABEL:
                 end += 1
             elif _is_wide(data, end, limit):
                 end += 2
@@ -123,7 +114,7 @@ def _domain_end(data: np.ndarray, at: int, hi: int) -> int:
         if last == label or end - label > 63 or data[label] == byte.HYPHEN:
             return good
         if not first:
-            if good > 0 and is_lower(data[at + 1]) and _starts_a_sentence(data, label, hi):
+            if good > 0 and char.is_lower(data[at + 1]) and _starts_a_sentence(data, label, hi):
                 return good
             is_file = labels == 1 and is_one_of(data, label, last, _SOURCES)
             if has_name and not is_file and _is_tld(data, label, last):
@@ -134,7 +125,7 @@ def _domain_end(data: np.ndarray, at: int, hi: int) -> int:
         labels += 1
         has_name = has_name or last - label >= _FEWEST_DIGITS
         for i in range(label, last):
-            has_name = has_name or not is_digit(data[i])
+            has_name = has_name or not char.is_digit(data[i])
         label = end + 1
 
 
@@ -167,7 +158,7 @@ def _in_url(data: np.ndarray, start: int) -> bool:
     floor = max(0, start - _MAX_LOCAL)
     if i > 0 and data[i - 1] == byte.COLON:
         i -= 1
-        while i > floor and FLAGS[data[i - 1]] & LOCAL:
+        while i > floor and char.FLAGS[data[i - 1]] & char.LOCAL:
             i -= 1
     return i > 1 and data[i - 1] == byte.SLASH and data[i - 2] == byte.SLASH
 
@@ -180,7 +171,7 @@ def email_at(data: np.ndarray, at: int, hi: int) -> tuple[int, int]:
     start = _local_start(data, at)
     if start == at:
         return 0, 0
-    if start > 0 and data[start - 1] == byte.AT and not after_value(data, start):
+    if start > 0 and data[start - 1] == byte.AT and not char.after_value(data, start):
         return 0, 0
     if _in_url(data, start):
         return 0, 0
@@ -196,6 +187,6 @@ def email_at(data: np.ndarray, at: int, hi: int) -> tuple[int, int]:
 def email_after(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
     """(start, end) of the address whose local part, at least some of it, begins at `i`, or (0, 0)."""
     at = i
-    while at < hi and at - i < _MAX_LOCAL and FLAGS[data[at]] & LOCAL:
+    while at < hi and at - i < _MAX_LOCAL and char.FLAGS[data[at]] & char.LOCAL:
         at += 1
     return email_at(data, at, hi) if i < at < hi and data[at] == byte.AT else (0, 0)

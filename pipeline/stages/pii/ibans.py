@@ -3,17 +3,7 @@
 import numpy as np
 
 from pipeline.stages.compiled import borrowing
-from pipeline.stages.pii import byte
-from pipeline.stages.pii.characters import (
-    DOT,
-    SLASH,
-    gap,
-    is_alnum,
-    is_digit,
-    is_lower,
-    next_line,
-    word_before,
-)
+from pipeline.stages.pii import byte, char
 from pipeline.stages.pii.context import keys, touching_word
 
 # Country and length: SWIFT IBAN registry, release 99.
@@ -40,7 +30,7 @@ _IBAN = int(keys("iban")[0])
 @borrowing
 def _mod_97(remainder: int, c: int) -> int:
     """The remainder after one more character of the number that ISO 13616 builds (A = 10 ... Z = 35)."""
-    if is_digit(c):
+    if char.is_digit(c):
         return (remainder * 10 + (c - byte.ZERO)) % 97
     return (remainder * 100 + ((c | byte.CASE) - byte.A + 10)) % 97
 
@@ -48,7 +38,7 @@ def _mod_97(remainder: int, c: int) -> int:
 @borrowing
 def _begins(data: np.ndarray, start: int) -> bool:
     """Whether no word but "IBAN" touches `start`."""
-    return not word_before(data, start) or (start >= 4 and touching_word(data, start) == _IBAN)
+    return not char.word_before(data, start) or (start >= 4 and touching_word(data, start) == _IBAN)
 
 
 @borrowing
@@ -60,12 +50,12 @@ def iban_at(data: np.ndarray, p: int, hi: int) -> tuple[int, int]:
     """
     is_free = p > 2 and data[p - 1] == byte.SPACE
     start = p - 3 if is_free else p - 2
-    if start < 0 or p + 11 > hi or not is_digit(data[p + 1]):
+    if start < 0 or p + 11 > hi or not char.is_digit(data[p + 1]):
         return 0, 0
     if (
-        not (is_alnum(data[start]) and is_alnum(data[start + 1]))
-        or is_digit(data[start])
-        or is_digit(data[start + 1])
+        not (char.is_alnum(data[start]) and char.is_alnum(data[start + 1]))
+        or char.is_digit(data[start])
+        or char.is_digit(data[start + 1])
     ):
         return 0, 0
     first, second = (data[start] | byte.CASE) - byte.A, (data[start + 1] | byte.CASE) - byte.A
@@ -73,23 +63,23 @@ def iban_at(data: np.ndarray, p: int, hi: int) -> tuple[int, int]:
     if length == 0 or not _begins(data, start):
         return 0, 0
     count, remainder, q = 4, 0, p + 2
-    is_lower_case = is_lower(data[start]) or is_lower(data[start + 1])
+    is_lower_case = char.is_lower(data[start]) or char.is_lower(data[start + 1])
     while count < length:
-        if q < hi and not is_alnum(data[q]):
-            kind, size = gap(data, q, hi)
+        if q < hi and not char.is_alnum(data[q]):
+            kind, size = char.gap(data, q, hi)
             if kind == 0:
                 return 0, 0
-            is_wide = size > 1 and next_line(data, q, hi) == 0
-            is_free = is_free or is_wide or count % 4 > 0 or kind in (DOT, SLASH)
+            is_wide = size > 1 and char.next_line(data, q, hi) == 0
+            is_free = is_free or is_wide or count % 4 > 0 or kind in (char.DOT, char.SLASH)
             q += size
-        if q >= hi or not is_alnum(data[q]):
+        if q >= hi or not char.is_alnum(data[q]):
             return 0, 0
-        is_lower_case = is_lower_case or is_lower(data[q])
+        is_lower_case = is_lower_case or char.is_lower(data[q])
         remainder = _mod_97(remainder, data[q])
         count += 1
         q += 1
     remainder = _mod_97(_mod_97(remainder, data[start]), data[start + 1])
     remainder = _mod_97(_mod_97(remainder, data[p]), data[p + 1])
-    if remainder != 1 or (q < hi and is_alnum(data[q])) or (is_free and is_lower_case):
+    if remainder != 1 or (q < hi and char.is_alnum(data[q])) or (is_free and is_lower_case):
         return 0, 0
     return start, q

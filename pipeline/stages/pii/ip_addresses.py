@@ -23,20 +23,7 @@ from ipaddress import IPv4Network
 import numpy as np
 
 from pipeline.stages.compiled import borrowing
-from pipeline.stages.pii import byte
-from pipeline.stages.pii.characters import (
-    FLAGS,
-    HEX,
-    after_value,
-    hex_value,
-    is_alnum,
-    is_digit,
-    is_lower,
-    repeats,
-    starts_line,
-    word_at,
-    word_before,
-)
+from pipeline.stages.pii import byte, char
 from pipeline.stages.pii.context import (
     IP_WORDS,
     is_among,
@@ -99,7 +86,7 @@ def dotted_quad(data: np.ndarray, p: int, hi: int) -> tuple[int, int]:
     for octet in range(4):
         number = 0
         start = q
-        while q < hi and q - start < 4 and is_digit(data[q]):
+        while q < hi and q - start < 4 and char.is_digit(data[q]):
             number = number * 10 + (data[q] - byte.ZERO)
             q += 1
         if q == start or number > 255 or (q - start > 1 and data[start] == byte.ZERO):
@@ -115,12 +102,14 @@ def dotted_quad(data: np.ndarray, p: int, hi: int) -> tuple[int, int]:
 @borrowing
 def ends_cleanly(data: np.ndarray, p: int, end: int, hi: int) -> bool:
     """Whether the address `p:end` is neither part of a longer word or number, nor the stem of a file name."""
-    if word_at(data, end, hi):
-        return repeats(data, p, end, hi)
+    if char.word_at(data, end, hi):
+        return char.repeats(data, p, end, hi)
     if end + 1 < hi and data[end] == byte.DOT:
-        return not (is_digit(data[end + 1]) or data[end + 1] == byte.UNDERSCORE or is_lower(data[end + 1]))
+        return not (
+            char.is_digit(data[end + 1]) or data[end + 1] == byte.UNDERSCORE or char.is_lower(data[end + 1])
+        )
     if end + 1 < hi and data[end] == byte.HYPHEN:
-        return is_digit(data[end + 1]) or not word_at(data, end + 1, hi)
+        return char.is_digit(data[end + 1]) or not char.word_at(data, end + 1, hi)
     return True
 
 
@@ -141,16 +130,16 @@ def _is_part_of_word(data: np.ndarray, p: int) -> bool:
     """Whether the number at `p` belongs to a word: "lib-1.2.3.4", "Chrome/120.0.6099.1", "v1.2.3.4"; but to
     none in "/ip/8.8.8.8", "ipinfo.io/8.8.8.8", "host-8.8.8.8" and "IP8.8.8.8".
     """
-    if word_before(data, p):
-        return is_digit(data[p - 1]) or not is_among(IP_WORDS, touching_word(data, p))
+    if char.word_before(data, p):
+        return char.is_digit(data[p - 1]) or not is_among(IP_WORDS, touching_word(data, p))
     if p < 2 or not (data[p - 1] == byte.HYPHEN or data[p - 1] == byte.SLASH):
         return False
-    if not is_alnum(data[p - 2]) or is_digit(data[p - 2]):
+    if not char.is_alnum(data[p - 2]) or char.is_digit(data[p - 2]):
         return False
     if is_among(IP_WORDS, touching_word(data, p - 1)):
         return False
     start = p - 1
-    while start > 0 and p - start < 32 and (is_alnum(data[start - 1]) or data[start - 1] == byte.HYPHEN):
+    while start > 0 and p - start < 32 and (char.is_alnum(data[start - 1]) or data[start - 1] == byte.HYPHEN):
         start -= 1
     if data[p - 1] == byte.HYPHEN or start == 0:
         return True
@@ -179,7 +168,7 @@ def _is_used_as_an_address(data: np.ndarray, p: int, end: int, hi: int) -> bool:
     """Whether a URL, a port, a prefix length, a log line's dashes or a word before `p` says "address"."""
     if p - 2 >= 0 and data[p - 1] == byte.SLASH and data[p - 2] == byte.SLASH:
         return True
-    if end + 1 < hi and (data[end] == byte.COLON or data[end] == byte.SLASH) and is_digit(data[end + 1]):
+    if end + 1 < hi and (data[end] == byte.COLON or data[end] == byte.SLASH) and char.is_digit(data[end + 1]):
         return True
     return equals(data, end, hi, _LOG_DASHES) or word_near_before(data, p, IP_WORDS, _REACH)
 
@@ -196,8 +185,8 @@ def ipv4_end(data: np.ndarray, p: int, hi: int, any_range: bool) -> int:
     if _is_part_of_word(data, p) or not ends_cleanly(data, p, end, hi):
         return 0
     dot = p > 0 and data[p - 1] == byte.DOT and not (p > 1 and data[p - 2] == byte.DOT)  # but "..."
-    joins = dot or (p > 0 and data[p - 1] == byte.PLUS and not starts_line(data, p - 1))
-    if joins and not after_value(data, p):
+    joins = dot or (p > 0 and data[p - 1] == byte.PLUS and not char.starts_line(data, p - 1))
+    if joins and not char.after_value(data, p):
         return 0
     if names_a_version(data, p) or _is_compared(data, p):
         return 0
@@ -209,8 +198,8 @@ def ipv4_end(data: np.ndarray, p: int, hi: int, any_range: bool) -> int:
 def _group(data: np.ndarray, p: int, hi: int) -> tuple[int, int]:
     """(digits, value) of the hexadecimal run at `p`, at most 5 digits of it."""
     q, value = p, 0
-    while q < hi and q - p < 5 and FLAGS[data[q]] & HEX:
-        value = value * 16 + hex_value(data[q])
+    while q < hi and q - p < 5 and char.FLAGS[data[q]] & char.HEX:
+        value = value * 16 + char.hex_value(data[q])
         q += 1
     return q - p, value
 
@@ -234,7 +223,7 @@ def _parse_ipv6(data: np.ndarray, p: int, hi: int) -> tuple[int, np.uint64, np.u
             high, low = zero, zero
             q += 2
         elif groups > 0:
-            if q + 1 < hi and data[q] == byte.COLON and FLAGS[data[q + 1]] & HEX:
+            if q + 1 < hi and data[q] == byte.COLON and char.FLAGS[data[q + 1]] & char.HEX:
                 q += 1
             else:
                 break
@@ -254,7 +243,7 @@ def _parse_ipv6(data: np.ndarray, p: int, hi: int) -> tuple[int, np.uint64, np.u
         if groups == 0:
             first_width = width
             for i in range(q, q + width):
-                first_decimal |= is_digit(data[i])
+                first_decimal |= char.is_digit(data[i])
         high = (high << np.uint64(16)) | (low >> np.uint64(48))
         low = (low << np.uint64(16)) | np.uint64(value)
         widest = max(widest, width)
@@ -278,9 +267,9 @@ def _is_label(data: np.ndarray, colon: int) -> bool:
     if data[colon] != byte.COLON:
         return False
     start, is_hex = colon, True
-    while start > 0 and colon - start < 12 and is_alnum(data[start - 1]):
+    while start > 0 and colon - start < 12 and char.is_alnum(data[start - 1]):
         start -= 1
-        is_hex = is_hex and FLAGS[data[start]] & HEX != 0
+        is_hex = is_hex and char.FLAGS[data[start]] & char.HEX != 0
     return start < colon and not (is_hex and colon - start <= 4)
 
 
@@ -292,24 +281,24 @@ def ipv6_at(data: np.ndarray, colon: int, hi: int, any_range: bool) -> tuple[int
     Reads at most 6 bytes before and 45 after.
     """
     start = colon
-    while start > 0 and colon - start < 5 and FLAGS[data[start - 1]] & HEX:
+    while start > 0 and colon - start < 5 and char.FLAGS[data[start - 1]] & char.HEX:
         start -= 1
     if colon - start > 4 or colon + 1 >= hi or (colon == start and data[colon + 1] != byte.COLON):
         return 0, 0
-    if word_before(data, start):
+    if char.word_before(data, start):
         return 0, 0
     dot = start > 0 and data[start - 1] == byte.DOT and not (start > 1 and data[start - 2] == byte.DOT)
     joins = dot or (start > 0 and data[start - 1] == byte.COLON)
-    if joins and not after_value(data, start) and not _is_label(data, start - 1):
+    if joins and not char.after_value(data, start) and not _is_label(data, start - 1):
         return 0, 0
     end, high, low, plausible = _parse_ipv6(data, start, hi)
     if end < 0:  # a list with ":" between the addresses?
         end, stop = 0, -end
         for q in range(colon + 1, stop):
-            if data[q] == byte.COLON and repeats(data, start, q, hi):
+            if data[q] == byte.COLON and char.repeats(data, start, q, hi):
                 end, high, low, plausible = _parse_ipv6(data, start, q)
                 break
-    if end <= 0 or (end < hi and is_alnum(data[end])):
+    if end <= 0 or (end < hi and char.is_alnum(data[end])):
         return 0, 0
     if any_range:
         plausible |= high == np.uint64(0) and low == np.uint64(1)
@@ -317,9 +306,9 @@ def ipv6_at(data: np.ndarray, colon: int, hi: int, any_range: bool) -> tuple[int
         return 0, 0
     if not plausible:
         return 0, 0
-    if repeats(data, start, end, hi):
+    if char.repeats(data, start, end, hi):
         return start, end
-    more_follows = end + 1 < hi and (is_alnum(data[end + 1]) or data[end + 1] == byte.COLON)
+    more_follows = end + 1 < hi and (char.is_alnum(data[end + 1]) or data[end + 1] == byte.COLON)
     if more_follows and data[end] == byte.COLON:
         return 0, 0
     return start, end

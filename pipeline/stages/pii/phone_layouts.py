@@ -3,8 +3,7 @@
 import numpy as np
 
 from pipeline.stages.compiled import borrowing
-from pipeline.stages.pii import group_widths
-from pipeline.stages.pii.characters import DASH, DOT, SLASH, SPACE
+from pipeline.stages.pii import char, group_widths
 from pipeline.stages.pii.digit_groups import POWER, Number, is_one_kind, leading_zeros
 
 # What a number needs: a label, a word near it, nothing.
@@ -83,7 +82,7 @@ def _is_date(number: Number) -> bool:
         return _is_year(number.value // 100 % 10000)
     if number.widths in group_widths.YEAR_LAST_SHORT:
         return is_one_kind(number.separators) and _is_year(last_four)
-    years = number.widths == group_widths.TWO_YEARS and number.separators == DASH
+    years = number.widths == group_widths.TWO_YEARS and number.separators == char.DASH
     return years and _is_year(first_four) and _is_year(last_four)
 
 
@@ -102,14 +101,14 @@ def is_north_american(number: Number) -> bool:
 @borrowing
 def _is_pages_and_year(number: Number) -> bool:
     """Whether it is a citation: "259-264 1970"."""
-    is_mixed = number.separators == DASH | SPACE and not number.brackets
+    is_mixed = number.separators == char.DASH | char.SPACE and not number.brackets
     return is_mixed and _is_year(number.value % POWER[4])
 
 
 @borrowing
 def has_bracketed_code(number: Number) -> bool:
     """Whether an area code in brackets, which is no year, stands before hyphenated groups."""
-    if not number.brackets or not number.separators & DASH:
+    if not number.brackets or not number.separators & char.DASH:
         return False
     if number.first_width == 4 and _is_year(number.value // POWER[number.digits - 4]):
         return False
@@ -131,22 +130,27 @@ def _national(number: Number) -> int:
     if number.brackets and groups > 1:
         return YES
     if (
-        number.separators == DASH
+        number.separators == char.DASH
         and digits == 9
         and (number.widths % 10 == 3 or number.widths == group_widths.HYPHENED_IN_NINE)
     ):
         return WITH_CONTEXT  # "01-3127-603"
     if (
-        number.separators == DASH
+        number.separators == char.DASH
         and groups == 3
         and number.widths % 10 == 3
         and number.widths != group_widths.HYPHENED_IN_TEN
     ):
         return WITH_CONTEXT
     if groups > 2 and (digits <= 11 or (groups == 3 and first_width >= 4)):
-        dots_mixed = number.separators & DOT and number.separators & (SPACE | DASH)
-        return WITH_LABEL if dots_mixed and not number.separators & SLASH else YES
-    if groups == 2 and 10 <= digits <= 11 and first_width >= 3 and number.separators & (SPACE | DASH):
+        dots_mixed = number.separators & char.DOT and number.separators & (char.SPACE | char.DASH)
+        return WITH_LABEL if dots_mixed and not number.separators & char.SLASH else YES
+    if (
+        groups == 2
+        and 10 <= digits <= 11
+        and first_width >= 3
+        and number.separators & (char.SPACE | char.DASH)
+    ):
         return YES
     return NO
 
@@ -155,27 +159,33 @@ def _national(number: Number) -> int:
 def _any_layout(number: Number) -> int:
     """The verdict on groups that are no number of a known layout: a label must say that they are one."""
     digits, value = number.digits, number.value
-    decimal = number.groups == 2 and number.separators == DOT and (number.first_width != 3 or digits < 9)
-    quad = number.groups == 4 and number.separators == DOT and number.widths != group_widths.FOUR_PAIRS
+    decimal = number.groups == 2 and number.separators == char.DOT and (number.first_width != 3 or digits < 9)
+    quad = number.groups == 4 and number.separators == char.DOT and number.widths != group_widths.FOUR_PAIRS
     too_many = number.lone_digits > 2 or number.groups > 7 or digits > (12 if number.groups == 1 else 15)
-    dotted = number.separators == DOT and number.lone_digits > 0  # an OID
+    dotted = number.separators == char.DOT and number.lone_digits > 0  # an OID
     named = digits >= 6 and value % 100_000 != 0 and not (decimal or quad or dotted or too_many)
-    return WITH_LABEL if named and number.separators & (SLASH | DOT) != SLASH | DOT else NO
+    return (
+        WITH_LABEL if named and number.separators & (char.SLASH | char.DOT) != char.SLASH | char.DOT else NO
+    )
 
 
 @borrowing
 def _is_usual(number: Number) -> bool:
     """Whether a word near groups without a leading 0 is enough: numbers of things have other layouts."""
-    if number.separators == DOT and number.widths % 100 == 33:  # "37.527.180"
+    if number.separators == char.DOT and number.widths % 100 == 33:  # "37.527.180"
         return False
     if number.groups == 1:
         return number.digits >= 10
     if number.groups == 2:
         year = number.first_width == 4 and _is_year(number.value // POWER[number.digits - 4])
-        return number.widths in group_widths.USUAL_OF_TWO and not (year and number.separators == DASH)
+        return number.widths in group_widths.USUAL_OF_TWO and not (year and number.separators == char.DASH)
     if number.groups == 3:
-        of_a_thing = number.widths == group_widths.HYPHENED_OF_THINGS and number.separators == DASH
-        return number.widths in group_widths.USUAL_OF_THREE and number.separators != SLASH and not of_a_thing
+        of_a_thing = number.widths == group_widths.HYPHENED_OF_THINGS and number.separators == char.DASH
+        return (
+            number.widths in group_widths.USUAL_OF_THREE
+            and number.separators != char.SLASH
+            and not of_a_thing
+        )
     return True
 
 
@@ -184,7 +194,7 @@ def judge(number: Number) -> int:
     """Whether the groups are a telephone number by themselves, with context, or not at all."""
     digits, value, groups, first_width = number.digits, number.value, number.groups, number.first_width
     if number.plus:
-        decimal = groups == 2 and number.separators == DOT and value // POWER[digits - 1] != 1
+        decimal = groups == 2 and number.separators == char.DOT and value // POWER[digits - 1] != 1
         return WITH_CONTEXT if decimal else _international(value, digits, groups)
     if _is_date(number):
         return NO
@@ -195,11 +205,11 @@ def judge(number: Number) -> int:
         verdict = _international(value, digits - 2, groups)
         return min(verdict, YES if 3 <= first_width <= 6 and groups > 1 else WITH_CONTEXT)
     # "23125-0": the extension of a switchboard
-    switchboard = zero and groups > 2 and value % 10 == 0 and number.separators & DASH
+    switchboard = zero and groups > 2 and value % 10 == 0 and number.separators & char.DASH
     if number.lone_digits > (1 if switchboard and number.widths % 10 == 1 else 0):
         return _any_layout(number)
     if is_north_american(number):
-        alone = number.brackets or number.separators != SPACE or value // POWER[6] % 10 >= 2
+        alone = number.brackets or number.separators != char.SPACE or value // POWER[6] % 10 >= 2
         if _is_pages_and_year(number):
             return WITH_LABEL
         return YES if alone else WITH_CONTEXT
@@ -217,7 +227,7 @@ def judge(number: Number) -> int:
         return _any_layout(number)
     last_two = number.widths % 100
     cut_off = groups > 1 and last_two > 22 and last_two % 10 == 2 and not number.brackets  # "874-1483-91"
-    if (groups == 2 and number.separators & (SLASH | DOT) and not zero) or cut_off:
+    if (groups == 2 and number.separators & (char.SLASH | char.DOT) and not zero) or cut_off:
         return _any_layout(number)
     return WITH_CONTEXT if zero or _is_usual(number) else WITH_LABEL
 

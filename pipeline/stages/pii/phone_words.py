@@ -8,8 +8,7 @@ which says that the number is something else.
 import numpy as np
 
 from pipeline.stages.compiled import borrowing
-from pipeline.stages.pii import byte
-from pipeline.stages.pii.characters import is_lower, is_upper
+from pipeline.stages.pii import byte, char
 from pipeline.stages.pii.context import ends_search, is_among, is_letter, key, keys, named_before
 
 NOT_NAMED, MENTIONED, ASIDE, NEAR, ADDRESSED, NAMED = range(6)
@@ -142,13 +141,13 @@ def phone_context(data: np.ndarray, p: int) -> int:
                 best = max(best, (ADDRESSED if pointed or marked else ASIDE) if direct else MENTIONED)
             elif not in_path and is_among(_PLACES, word):
                 if direct:
-                    best = max(best, ADDRESSED if marked or is_upper(data[i]) else MENTIONED)
+                    best = max(best, ADDRESSED if marked or char.is_upper(data[i]) else MENTIONED)
             elif not in_path and is_among(_VERBS, word):
                 best = max(best, ADDRESSED if direct and pointed and data[end] != byte.COLON else NOT_NAMED)
             elif is_among(_OTHERS, word):
                 break
             direct = direct and not in_path and is_among(_JOINING, word)
-            pointed = pointed or (is_among(_POINTING, word) and not is_upper(data[i]))
+            pointed = pointed or (is_among(_POINTING, word) and not char.is_upper(data[i]))
             continue
         if c == byte.NEWLINE:
             lines += 1
@@ -174,7 +173,7 @@ def word_follows(data: np.ndarray, end: int, hi: int) -> bool:
 @borrowing
 def noun_follows(data: np.ndarray, end: int, hi: int) -> bool:
     """Whether the sentence goes on as after a count: "call 1234567 times"."""
-    if end + 1 >= hi or data[end] != byte.SPACE or not is_lower(data[end + 1]):
+    if end + 1 >= hi or data[end] != byte.SPACE or not char.is_lower(data[end + 1]):
         return False
     i = end + 1
     while i < hi and i - end < 12 and is_letter(data[i]):

@@ -22,29 +22,7 @@ citations, decimals and the numbers of orders, parts and books never count.
 import numpy as np
 
 from pipeline.stages.compiled import borrowing
-from pipeline.stages.pii import byte, group_widths
-from pipeline.stages.pii.characters import (
-    DASH,
-    DOT,
-    FLAGS,
-    HEX,
-    SLASH,
-    SPACE,
-    after_value,
-    before_space,
-    digit_at,
-    digit_before,
-    digit_run,
-    is_alnum,
-    is_calculated,
-    is_continued,
-    is_digit,
-    repeats,
-    separator,
-    starts_line,
-    word_at,
-    word_before,
-)
+from pipeline.stages.pii import byte, char, group_widths
 from pipeline.stages.pii.context import is_letter, label_after, names_a_version
 from pipeline.stages.pii.digit_groups import (
     POWER,
@@ -94,7 +72,7 @@ def _extension_end(data: np.ndarray, end: int, hi: int) -> int:
     while q < hi and q - end < 2 and _BEFORE_EXTENSION[data[q]]:
         q += 1
     word = q
-    while q < hi and q - word < 9 and is_alnum(data[q]) and not is_digit(data[q]):
+    while q < hi and q - word < 9 and char.is_alnum(data[q]) and not char.is_digit(data[q]):
         q += 1
     letters = q - word
     if letters == 0:
@@ -112,8 +90,8 @@ def _extension_end(data: np.ndarray, end: int, hi: int) -> int:
                 return end
     while q < hi and q - word < 12 and _AFTER_EXT[data[q]]:
         q += 1
-    digits = digit_run(data, q, hi)
-    return q + digits if 1 <= digits <= 6 and not word_at(data, q + digits, hi) else end
+    digits = char.digit_run(data, q, hi)
+    return q + digits if 1 <= digits <= 6 and not char.word_at(data, q + digits, hi) else end
 
 
 @borrowing
@@ -121,10 +99,10 @@ def _slash_end(data: np.ndarray, end: int, hi: int) -> int:
     """Where the last digits of a second number end: "555-3416/3259". `end` if there are none."""
     if end >= hi or data[end] != byte.SLASH:
         return end
-    digits = digit_run(data, end + 1, hi)
+    digits = char.digit_run(data, end + 1, hi)
     last = end + 1 + digits
-    goes_on = separator(data, last, hi) and digit_at(data, last + 1, hi)
-    return last if 1 <= digits <= 5 and not goes_on and not word_at(data, last, hi) else end
+    goes_on = char.separator(data, last, hi) and char.digit_at(data, last + 1, hi)
+    return last if 1 <= digits <= 5 and not goes_on and not char.word_at(data, last, hi) else end
 
 
 @borrowing
@@ -133,19 +111,19 @@ def _is_joined_before(data: np.ndarray, p: int) -> bool:
     if p == 0:
         return False
     c = data[p - 1]
-    if word_before(data, p):
-        return is_digit(c) or not named_by(data, p)
-    if _PART_OF_WORD[c] and not after_value(data, p):
+    if char.word_before(data, p):
+        return char.is_digit(c) or not named_by(data, p)
+    if _PART_OF_WORD[c] and not char.after_value(data, p):
         is_sum = c != byte.DOLLAR or byte.ZERO < data[p] <= byte.NINE
-        return is_sum and not (c == byte.PLUS and starts_line(data, p - 1))
-    if not digit_before(data, p - 1):
+        return is_sum and not (c == byte.PLUS and char.starts_line(data, p - 1))
+    if not char.digit_before(data, p - 1):
         if c != byte.DOT:
             return False
         return p == 1 or not (is_letter(data[p - 2]) or _ENDS_DECIMAL[data[p - 2]])
     if c != byte.CLOSING_BRACKET:
         return _PART_OF_NUMBER[c]
     opening = p - 2  # "(212)5550187": the area code of this number, unlike "1)5550187"
-    while opening > 0 and p - opening < 8 and is_digit(data[opening]):
+    while opening > 0 and p - opening < 8 and char.is_digit(data[opening]):
         opening -= 1
     return data[opening] == byte.OPENING_BRACKET
 
@@ -153,7 +131,7 @@ def _is_joined_before(data: np.ndarray, p: int) -> bool:
 @borrowing
 def _after_number(data: np.ndarray, p: int, number: Number, verdict: int) -> int:
     """The verdict on what seems to be a number by itself, where digits and one more byte stand before it."""
-    if not digit_before(data, p - 1):
+    if not char.digit_before(data, p - 1):
         return verdict
     zero = leading_zeros(number.value, number.digits, 1)
     c = data[p - 1]
@@ -162,15 +140,19 @@ def _after_number(data: np.ndarray, p: int, number: Number, verdict: int) -> int
         minutes = c == byte.COLON and number.first_width == 2
         if minutes or (c == byte.COMMA and number.first_width == 3):  # "12:30 ...", "10,000 ..."
             return NO
-    width, ends = before_space(data, p)
+    width, ends = char.before_space(data, p)
     if width == 0 or ends:
         return verdict
     if number.brackets:  # "93 (15) 7436-7439"
         return WITH_LABEL if number.widths in group_widths.ISSUE_AND_PAGES else verdict
-    if number.groups > 1 and not number.separators & SPACE and not (zero and number.separators & DOT):
+    if (
+        number.groups > 1
+        and not number.separators & char.SPACE
+        and not (zero and number.separators & char.DOT)
+    ):
         return verdict
     is_printed = number.groups == 2 or number.widths in group_widths.PRINTED_IN_LISTS
-    is_table = number.separators & DOT or width == number.first_width
+    is_table = number.separators & char.DOT or width == number.first_width
     return verdict if verdict == YES and zero and is_printed and not is_table else NO
 
 
@@ -178,12 +160,12 @@ def _after_number(data: np.ndarray, p: int, number: Number, verdict: int) -> int
 def _weakened_by_place(data: np.ndarray, p: int, number: Number, verdict: int) -> int:
     """The verdict where the number is part of a path or a name, or unbroken and the value of a setting."""
     c = data[p - 1]
-    if _IN_PATH[c] and word_before(data, p - 1):
+    if _IN_PATH[c] and char.word_before(data, p - 1):
         return min(verdict, WITH_LABEL)
     is_value = c == byte.EQUALS or c == byte.UNDERSCORE
     return (
         min(verdict, WITH_CONTEXT)
-        if number.groups == 1 and is_value and word_before(data, p - 1)
+        if number.groups == 1 and is_value and char.word_before(data, p - 1)
         else verdict
     )
 
@@ -192,7 +174,9 @@ def _weakened_by_place(data: np.ndarray, p: int, number: Number, verdict: int) -
 def _is_page(data: np.ndarray, p: int, number: Number) -> bool:
     """Whether unbroken digits number a page or a thing: "/message/36667828", "topic#25445440", "call_123"."""
     c = data[p - 1]
-    in_word = (c == byte.HASH or (c == byte.UNDERSCORE and number.digits < 10)) and word_before(data, p - 1)
+    in_word = (c == byte.HASH or (c == byte.UNDERSCORE and number.digits < 10)) and char.word_before(
+        data, p - 1
+    )
     return number.groups == 1 and (c == byte.SLASH or in_word)
 
 
@@ -202,18 +186,18 @@ def _is_hex_byte(data: np.ndarray, i: int, hi: int) -> bool:
     if (
         i < 0
         or i + 2 > hi
-        or not (FLAGS[data[i]] & HEX and FLAGS[data[i + 1]] & HEX)
-        or word_at(data, i + 2, hi)
+        or not (char.FLAGS[data[i]] & char.HEX and char.FLAGS[data[i + 1]] & char.HEX)
+        or char.word_at(data, i + 2, hi)
     ):
         return False
-    return not (is_digit(data[i]) and is_digit(data[i + 1]))
+    return not (char.is_digit(data[i]) and char.is_digit(data[i + 1]))
 
 
 @borrowing
 def _is_in_dump(data: np.ndarray, p: int, number: Number, end: int, hi: int) -> bool:
     """Whether the pairs of digits are bytes of a dump."""
     ends_in_pairs = number.widths % 1000 == group_widths.THREE_PAIRS
-    if number.separators != SPACE or not ends_in_pairs:
+    if number.separators != char.SPACE or not ends_in_pairs:
         return False
     return _is_hex_byte(data, p - 3, hi) or (
         end < hi and data[end] == byte.SPACE and _is_hex_byte(data, end + 1, hi)
@@ -225,13 +209,13 @@ def _is_joined_after(data: np.ndarray, p: int, end: int, hi: int) -> bool:
     """Whether what is at `end` makes the number at `p` part of something else, such as a time."""
     if end < hi and data[end] == byte.COLON:
         colon = end + 1
-        while colon < hi and colon - end < 6 and FLAGS[data[colon]] & HEX:
+        while colon < hi and colon - end < 6 and char.FLAGS[data[colon]] & char.HEX:
             colon += 1
         if colon < hi and data[colon] == byte.COLON:
-            return not repeats(data, p, end, hi)
+            return not char.repeats(data, p, end, hi)
     if end < hi and data[end] == byte.PERCENT:
-        return not repeats(data, p, end, hi)
-    return is_continued(data, p, end, hi, DASH | DOT | SLASH)
+        return not char.repeats(data, p, end, hi)
+    return char.is_continued(data, p, end, hi, char.DASH | char.DOT | char.SLASH)
 
 
 @borrowing
@@ -252,8 +236,10 @@ def _end_of(data: np.ndarray, p: int, hi: int, number: Number, after_phone: bool
     ):
         return 0
     if number.wide and not (number.plus or number.brackets):
-        alone = is_north_american(number) and number.separators & DASH
-        alone = alone and number.value // POWER[6] % 10 >= 2 and not is_calculated(data, p, number.end, hi)
+        alone = is_north_american(number) and number.separators & char.DASH
+        alone = (
+            alone and number.value // POWER[6] % 10 >= 2 and not char.is_calculated(data, p, number.end, hi)
+        )
         verdict = min(verdict, YES if alone else WITH_CONTEXT)
     end = _extension_end(data, number.end, hi)
     if end > number.end and _is_joined_after(data, p, end, hi):
@@ -262,7 +248,7 @@ def _end_of(data: np.ndarray, p: int, hi: int, number: Number, after_phone: bool
         verdict = max(verdict, YES)
     end = max(end, _slash_end(data, number.end, hi))
     letters_follow = (
-        end == number.end and word_at(data, end, hi) and is_north_american(number) and number.groups > 1
+        end == number.end and char.word_at(data, end, hi) and is_north_american(number) and number.groups > 1
     )
     if not letters_follow and _is_joined_after(data, p, end, hi):
         return 0
@@ -275,7 +261,7 @@ def _end_of(data: np.ndarray, p: int, hi: int, number: Number, after_phone: bool
         verdict = _weakened_by_place(data, p, number, verdict)
     if _is_in_dump(data, p, number, end, hi):
         return 0
-    if number.separators == DOT and number.widths != group_widths.AMERICAN and names_a_version(data, p):
+    if number.separators == char.DOT and number.widths != group_widths.AMERICAN and names_a_version(data, p):
         return 0
     coded = number.plus or is_north_american(number) or has_bracketed_code(number)
     if not coded and p > 0 and numbers_other(data, p, number.groups == 1):
@@ -290,7 +276,7 @@ def _is_said(
     data: np.ndarray, p: int, number: Number, end: int, hi: int, verdict: int, after_phone: bool
 ) -> bool:
     """Whether words, or a list, say that a number with this verdict is a telephone number."""
-    in_list = after_phone and not (p > 0 and data[p - 1] == byte.SPACE and after_value(data, p))
+    in_list = after_phone and not (p > 0 and data[p - 1] == byte.SPACE and char.after_value(data, p))
     if in_list and (number.digits >= 7 or not word_follows(data, end, hi)):
         return True
     context = phone_context(data, p)

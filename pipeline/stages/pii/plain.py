@@ -13,17 +13,7 @@ from string import ascii_letters
 import numpy as np
 
 from pipeline.stages.compiled import borrowing, kernel
-from pipeline.stages.pii import byte
-from pipeline.stages.pii.characters import (
-    FLAGS,
-    HEX,
-    LETTER,
-    hex_value,
-    is_alnum,
-    is_digit,
-    is_lower,
-    is_upper,
-)
+from pipeline.stages.pii import byte, char
 from pipeline.stages.pii.context import key, keys
 from pipeline.stages.pii.kinds import DOCUMENT, END, PATTERN, START
 from pipeline.stages.pii.replaced import replaced
@@ -109,8 +99,10 @@ def _characters() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def _number(data: np.ndarray, i: int, hi: int, most: int, base: int) -> tuple[int, int]:
     """(value, end) of at most `most` digits of the base at `i`."""
     value, end = 0, i
-    while end < hi and end - i < most and FLAGS[data[end]] & HEX and hex_value(data[end]) < base:
-        value = value * base + hex_value(data[end])
+    while (
+        end < hi and end - i < most and char.FLAGS[data[end]] & char.HEX and char.hex_value(data[end]) < base
+    ):
+        value = value * base + char.hex_value(data[end])
         end += 1
     return value, end
 
@@ -125,7 +117,7 @@ def _entity(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
         is_one = start < end < hi and data[end] == byte.SEMICOLON and code < _CODES
         return (code, end + 1) if is_one else (0, 0)
     end = i + 1
-    while end < hi and end - i < 8 and FLAGS[data[end]] & LETTER:
+    while end < hi and end - i < 8 and char.FLAGS[data[end]] & char.LETTER:
         end += 1
     if end < hi and data[end] == byte.SEMICOLON:
         name = key(data, i + 1, end)
@@ -153,16 +145,16 @@ def _escape(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
 @borrowing
 def _is_space_in_query(data: np.ndarray, i: int, lo: int, hi: int) -> bool:
     """Whether the "+" at `i` is a space of a parameter: "tel=%2B49+30+901820", but not "to=jo+1@doe.org"."""
-    if i == lo or i + 1 >= hi or not (is_alnum(data[i - 1]) or data[i - 1] == byte.CLOSING_BRACKET):
+    if i == lo or i + 1 >= hi or not (char.is_alnum(data[i - 1]) or data[i - 1] == byte.CLOSING_BRACKET):
         return False
-    if not (is_digit(data[i - 1]) or _BEGINS_NUMBER[data[i + 1]]):
+    if not (char.is_digit(data[i - 1]) or _BEGINS_NUMBER[data[i + 1]]):
         return False
     left, right = i, i + 1
-    while left > lo and (is_upper(data[left - 1]) or is_digit(data[left - 1])):
+    while left > lo and (char.is_upper(data[left - 1]) or char.is_digit(data[left - 1])):
         left -= 1
-    while right < hi and (is_upper(data[right]) or is_digit(data[right])):
+    while right < hi and (char.is_upper(data[right]) or char.is_digit(data[right])):
         right += 1
-    if i - left > _LONGEST_GROUP or right - i > _LONGEST_GROUP or (right < hi and is_lower(data[right])):
+    if i - left > _LONGEST_GROUP or right - i > _LONGEST_GROUP or (right < hi and char.is_lower(data[right])):
         return False  # base64
     start, floor = i, max(lo, i - _PLUS_REACH)
     while start > floor and _IN_PARAMETER[data[start - 1]]:
@@ -174,7 +166,7 @@ def _is_space_in_query(data: np.ndarray, i: int, lo: int, hi: int) -> bool:
         and not (data[end] == byte.PERCENT and data[end + 1] == byte.FOUR)
     ):
         end += 1
-    is_parameter = start > lo + 1 and data[start - 1] == byte.EQUALS and is_alnum(data[start - 2])
+    is_parameter = start > lo + 1 and data[start - 1] == byte.EQUALS and char.is_alnum(data[start - 2])
     return is_parameter and not (end < limit and (data[end] == byte.AT or data[end] == byte.PERCENT))
 
 
@@ -186,14 +178,17 @@ def _is_decoded(data: np.ndarray, i: int, end: int, lo: int, hi: int, code: int)
         return not number  # "12%4012" is a list
     if code == byte.COLON:  # of an IPv6 address
         return (
-            i > lo and FLAGS[data[i - 1]] & HEX != 0 and end < hi and (FLAGS[data[end]] & HEX != 0 or number)
+            i > lo
+            and char.FLAGS[data[i - 1]] & char.HEX != 0
+            and end < hi
+            and (char.FLAGS[data[end]] & char.HEX != 0 or number)
         )
     if code != byte.SPACE or number:
         return True
     for k in range(4):  # a group of an IBAN, but not a word: "user:my%20password@"
-        if end + k >= hi or not (is_upper(data[end + k]) or is_digit(data[end + k])):
+        if end + k >= hi or not (char.is_upper(data[end + k]) or char.is_digit(data[end + k])):
             return False
-    return i > lo and is_digit(data[i - 1])
+    return i > lo and char.is_digit(data[i - 1])
 
 
 @borrowing

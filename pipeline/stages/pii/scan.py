@@ -6,9 +6,8 @@ from functools import cache
 import numpy as np
 
 from pipeline.stages.compiled import borrowing, kernel, sources
-from pipeline.stages.pii import byte
+from pipeline.stages.pii import byte, char
 from pipeline.stages.pii.cards import card_end
-from pipeline.stages.pii.characters import digit_run, is_digit, is_upper, word_before
 from pipeline.stages.pii.credentials import secret_at, secret_at_colon, secret_at_equals
 from pipeline.stages.pii.emails import email_after, email_at
 from pipeline.stages.pii.ibans import iban_at
@@ -64,7 +63,7 @@ def _number(
 
     `after`: the pattern of the value just before, or -1.
     """
-    touches = word_before(data, p)
+    touches = char.word_before(data, p)
     if touches and wanted[SECRET]:
         start, end = token_around(data, p, hi)
         if end > 0:
@@ -72,7 +71,7 @@ def _number(
     if (
         wanted[IBAN]
         and digits >= 2
-        and (touches or (p > 2 and data[p - 1] == byte.SPACE and is_upper(data[p - 2])))
+        and (touches or (p > 2 and data[p - 1] == byte.SPACE and char.is_upper(data[p - 2])))
     ):
         start, end = iban_at(data, p, hi)
         if end > 0:
@@ -101,7 +100,7 @@ def _value(text: np.ndarray, i: int, hi: int, wanted: np.ndarray, after: int) ->
     """
     action = _ACTIONS[text[i]]
     if action == _ON_DIGIT:
-        digits = digit_run(text, i, hi)
+        digits = char.digit_run(text, i, hi)
         start, end, pattern = _number(text, i, digits, hi, wanted, after)
         if end > 0 and wanted[EMAIL]:
             first, last = email_after(text, end, hi)
@@ -125,7 +124,7 @@ def _value(text: np.ndarray, i: int, hi: int, wanted: np.ndarray, after: int) ->
         if end == 0 and wanted[IPV6]:
             pattern = IPV6
             start, end = ipv6_at(text, i, hi, wanted[ANY_IP])
-    elif wanted[PHONE] and i + 7 < hi and (is_digit(text[i + 1]) or text[i + 1] == byte.PLUS):
+    elif wanted[PHONE] and i + 7 < hi and (char.is_digit(text[i + 1]) or text[i + 1] == byte.PLUS):
         start, pattern = i, PHONE
         end = phone_end(text, i, hi, after == PHONE)
     return start, end, pattern, 1

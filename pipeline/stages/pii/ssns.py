@@ -8,19 +8,7 @@ a hyphen stand before it ("part-123-45-6789"). With other separators, or unbroke
 import numpy as np
 
 from pipeline.stages.compiled import borrowing
-from pipeline.stages.pii import byte
-from pipeline.stages.pii.characters import (
-    DASH,
-    digit_before,
-    digit_run,
-    gap,
-    is_calculated,
-    is_digit,
-    number,
-    stands_alone,
-    word_at,
-    word_before,
-)
+from pipeline.stages.pii import byte, char
 from pipeline.stages.pii.context import (
     BESIDE_SSN_LABELS,
     NUMBERED,
@@ -39,8 +27,8 @@ _REACH = 40  # bytes
 @borrowing
 def _ends_in_letter(data: np.ndarray, p: int, end: int, hi: int) -> bool:
     """Whether one letter, as on Medicare cards, is joined to `p:end`, and nothing before it is."""
-    one = word_at(data, end, hi) and not is_digit(data[end]) and not word_at(data, end + 1, hi)
-    return one and not (p > 1 and data[p - 1] == byte.HYPHEN and digit_before(data, p - 1))
+    one = char.word_at(data, end, hi) and not char.is_digit(data[end]) and not char.word_at(data, end + 1, hi)
+    return one and not (p > 1 and data[p - 1] == byte.HYPHEN and char.digit_before(data, p - 1))
 
 
 @borrowing
@@ -52,28 +40,32 @@ def ssn_end(data: np.ndarray, p: int, digits: int, hi: int, after_ssn: bool) -> 
     """
     middle, last, kind = p + 3, p + 5, 0
     if digits != 9:
-        kind, size = gap(data, p + 3, hi)
+        kind, size = char.gap(data, p + 3, hi)
         middle = p + 3 + size
-        if kind == 0 or digit_run(data, middle, hi) != 2:
+        if kind == 0 or char.digit_run(data, middle, hi) != 2:
             return 0
-        again, size = gap(data, middle + 2, hi)
+        again, size = char.gap(data, middle + 2, hi)
         last = middle + 2 + size
-        if again != kind or digit_run(data, last, hi) != 4:
+        if again != kind or char.digit_run(data, last, hi) != 4:
             return 0
     end = last + 4
-    if word_before(data, p) and not is_among(SSN_WORDS, touching_word(data, p)):
+    if char.word_before(data, p) and not is_among(SSN_WORDS, touching_word(data, p)):
         return 0
-    area, group, serial = number(data, p, p + 3), number(data, middle, middle + 2), number(data, last, end)
+    area, group, serial = (
+        char.number(data, p, p + 3),
+        char.number(data, middle, middle + 2),
+        char.number(data, last, end),
+    )
     if area == 0 or area == 666 or area >= 900 or group == 0 or serial == 0:
         return 0
     if (area == 78 and group == 5 and serial == 1120) or (area == 219 and group == 9 and serial == 9999):
         return 0
-    if not (stands_alone(data, p, end, hi) or (kind == DASH and _ends_in_letter(data, p, end, hi))):
+    if not (char.stands_alone(data, p, end, hi) or (kind == char.DASH and _ends_in_letter(data, p, end, hi))):
         return 0
     in_name = p > 1 and data[p - 1] == byte.HYPHEN and is_letter(data[p - 2])
     is_wide = end - p > 11
     in_name = in_name or named_before(data, p, NUMBERED, BESIDE_SSN_LABELS, _REACH)
-    if kind == DASH and not in_name and not (is_wide and is_calculated(data, p, end, hi)):
+    if kind == char.DASH and not in_name and not (is_wide and char.is_calculated(data, p, end, hi)):
         return end
     if after_ssn or word_near_before(data, p, SSN_WORDS, _REACH):
         return end

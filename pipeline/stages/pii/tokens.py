@@ -6,34 +6,19 @@ Prefixes and lengths are those that the issuers document. docs/personal-data.md 
 import numpy as np
 
 from pipeline.stages.compiled import borrowing
-from pipeline.stages.pii import byte
-from pipeline.stages.pii.characters import (
-    BASE64,
-    DIGIT,
-    FLAGS,
-    HEX,
-    LETTER,
-    TOKEN,
-    after_value,
-    is_alnum,
-    is_digit,
-    is_lower,
-    is_upper,
-    word_at,
-    word_before,
-)
+from pipeline.stages.pii import byte, char
 
 # The characters of a body. An assigned one has an optional "=" or ":" and quotes before it; a named one must
 # have them, and a digit and a letter. An owned one has its owner's id and a dot before the prefix.
 _PLAIN, _DASHED, _DOTTED, _BASE64, _HEX, _OWNED, _ASSIGNED, _NAMED = range(8)
-_IN_TOKEN, _IN_BASE64 = FLAGS & TOKEN != 0, FLAGS & BASE64 != 0
+_IN_TOKEN, _IN_BASE64 = char.FLAGS & char.TOKEN != 0, char.FLAGS & char.BASE64 != 0
 _BODY = np.stack(
     [
-        FLAGS & (DIGIT | LETTER) != 0,
+        char.FLAGS & (char.DIGIT | char.LETTER) != 0,
         _IN_TOKEN,
         _IN_TOKEN | byte.byte_set(b"."),
         _IN_BASE64,
-        (FLAGS & HEX != 0) | byte.byte_set(b"-_"),
+        (char.FLAGS & char.HEX != 0) | byte.byte_set(b"-_"),
         _IN_TOKEN,
         _IN_BASE64,
         _IN_TOKEN | _IN_BASE64 | byte.byte_set(b".~"),
@@ -180,13 +165,13 @@ _LIMITS = np.array([limits for _, *limits in _SORTED], dtype=np.int64)
 @borrowing
 def is_joined(data: np.ndarray, start: int) -> bool:
     """Whether a word, or a word and a hyphen, goes on at `start`. The "-" of a removed line is no hyphen."""
-    if word_before(data, start):
+    if char.word_before(data, start):
         return True
     return (
         start > 1
         and data[start - 1] == byte.HYPHEN
-        and not after_value(data, start)
-        and is_alnum(data[start - 2])
+        and not char.after_value(data, start)
+        and char.is_alnum(data[start - 2])
     )
 
 
@@ -195,9 +180,9 @@ def is_random(data: np.ndarray, start: int, end: int) -> bool:
     """Whether `start:end` has a digit, a letter, and no words between separators, as templates have."""
     digits, letters, run, words = 0, 0, 0, 0
     for i in range(start, end):
-        digits += is_digit(data[i])
-        lower = is_lower(data[i])
-        letters += lower or is_upper(data[i])
+        digits += char.is_digit(data[i])
+        lower = char.is_lower(data[i])
+        letters += lower or char.is_upper(data[i])
         run = run + 1 if lower else 0
         words += run == 6
     return digits > 0 and letters > 0 and words < 2
@@ -218,10 +203,10 @@ def _value_start(data: np.ndarray, body: int, hi: int) -> tuple[int, bool]:
 def _owned_start(data: np.ndarray, start: int) -> int:
     """Where the token begins whose prefix is at `start`: at its owner's id, if it has one."""
     owner = start - 1 - _OWNER
-    if owner < 0 or data[start - 1] != byte.DOT or word_before(data, owner):
+    if owner < 0 or data[start - 1] != byte.DOT or char.word_before(data, owner):
         return start
     for i in range(owner, start - 1):
-        if not is_alnum(data[i]):
+        if not char.is_alnum(data[i]):
             return start
     return owner
 
@@ -261,7 +246,7 @@ def token_at(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
             end -= 1
         if alphabet == _NAMED and not is_random(data, body, end):
             continue
-        if end - body >= least and (most == 0 or end - body <= most) and not word_at(data, end, hi):
+        if end - body >= least and (most == 0 or end - body <= most) and not char.word_at(data, end, hi):
             return _owned_start(data, start) if alphabet == _OWNED else start, end
     return 0, 0
 
@@ -288,7 +273,7 @@ _BEGINS_WORD = byte.byte_set(bytes(prefix[0] for prefix in _WORD_PREFIXES))
 def token_around(data: np.ndarray, p: int, hi: int) -> tuple[int, int]:
     """(start, end) of the token whose first digit, after letters, is at `p`, or (0, 0)."""
     start = p
-    while start > 0 and p - start < _WORD_REACH and is_alnum(data[start - 1]):
+    while start > 0 and p - start < _WORD_REACH and char.is_alnum(data[start - 1]):
         start -= 1
     if not _BEGINS_WORD[data[start]] or is_joined(data, start):
         return 0, 0
@@ -306,6 +291,6 @@ def token_around(data: np.ndarray, p: int, hi: int) -> tuple[int, int]:
             parts += data[end] == parting
             end += 1
         whole = parts == 2 or parting != byte.DOT
-        if least <= end - body <= most and whole and not word_at(data, end, hi):
+        if least <= end - body <= most and whole and not char.word_at(data, end, hi):
             return start, end
     return 0, 0
