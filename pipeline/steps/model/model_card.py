@@ -32,26 +32,12 @@ SOURCES = {
 
 def model_card(lineage: dict[str, Any], evaluation: Mapping[str, Any], effort: Effort | None = None) -> str:
     """The README.md of an export. All of it is from the checkpoint's lineage, never from what is in use."""
-    recipe, done, funnel = lineage["recipe"], lineage["training"], of_lineage(lineage).items()
-    sources = "\n".join(
-        f"- {corpus['name']}: {', licence '.join(_source(lineage, corpus))}" for corpus in recipe["corpora"]
-    )
-    training = recipe["training"]
+    recipe, training, base = lineage["recipe"], lineage["recipe"]["training"], base_name(lineage)
     model = ModelConfig.model_validate(training["model"])
     vocab_size = lineage["assets"][keys.TOKENIZER]["counts"]["entries"]
-    base = base_name(lineage)
+    tokens = f"{lineage['training']['tokens']:,} {'more tokens' if base else 'tokens'}"
     begun, this = (f", begun from `{base}`", "this ") if base else ("", "")
-    tokens = f"{done['tokens']:,} {'more tokens' if base else 'tokens'}"
-    also = f", and those of `{base}`" if base_lineage(lineage) else ""
-    prompts = training["samples"]["prompts"]
-    transforms = ", ".join(entry["name"] for entry in recipe.get("transforms", ()))
-    alone = ", ".join(corpus["name"] for corpus in recipe["corpora"] if not corpus.get("dedup", True))
-    not_compared = f"\nDocuments of {alone} were not compared with others." if alone else ""
-    apart = f", except the author's own transforms ({transforms}), which ran first" if transforms else ""
-    libraries = ", ".join(f"{name} {version}" for name, version in sorted(done["libraries"].items()))
-    commit = lineage["git_commit"]
-    code = f"commit `{commit}`" if commit else "which was not in a git checkout"
-    prompt = prompts[0] if prompts else ""
+    prompt = next(iter(training["samples"]["prompts"]), "")
     if tuning := evaluation.get("tuning"):
         does, usage, written = ANSWERS, comparison.usage(tuning), comparison.section(tuning)
     else:
@@ -71,17 +57,7 @@ A decoder-only language model of {model.parameters(vocab_size):,} parameters{beg
 
 {opened}
 
-## Data
-
-{sources}
-
-{table(("corpus", *FUNNEL), ([name, *(f"{row[column]:,}" for column in FUNNEL)] for name, row in funnel))}
-
-![Documents and bytes after each stage](funnel.png)
-
-E-mail addresses, telephone and card numbers, IP addresses, keys and other personal data were replaced by
-placeholders before anything else saw the text{apart}. Documents of low quality and duplicates, exact and near
-(Jaccard similarity of {recipe["dedup"]["threshold"]:g} or more), were left out.{not_compared}
+{_data(lineage)}
 
 ## Training
 
@@ -109,7 +85,40 @@ bits per byte and, for each token, as perplexity (less is better):
 The model repeats what its text says, mistakes and prejudices included, and makes up what it does not know.
 The rules that look for personal data miss some. Nothing but {measured} was measured.
 
-## Where it comes from
+{_origin(lineage)}"""
+
+
+def _data(lineage: dict[str, Any]) -> str:
+    """The section on the text: where it comes from, and what was left out of it and replaced in it."""
+    recipe = lineage["recipe"]
+    sources = "\n".join(
+        f"- {corpus['name']}: {', licence '.join(_source(lineage, corpus))}" for corpus in recipe["corpora"]
+    )
+    funnel = of_lineage(lineage).items()
+    transforms = ", ".join(entry["name"] for entry in recipe.get("transforms", ()))
+    apart = f", except the author's own transforms ({transforms}), which ran first" if transforms else ""
+    alone = ", ".join(corpus["name"] for corpus in recipe["corpora"] if not corpus.get("dedup", True))
+    not_compared = f"\nDocuments of {alone} were not compared with others." if alone else ""
+    return f"""## Data
+
+{sources}
+
+{table(("corpus", *FUNNEL), ([name, *(f"{row[column]:,}" for column in FUNNEL)] for name, row in funnel))}
+
+![Documents and bytes after each stage](funnel.png)
+
+E-mail addresses, telephone and card numbers, IP addresses, keys and other personal data were replaced by
+placeholders before anything else saw the text{apart}. Documents of low quality and duplicates, exact and near
+(Jaccard similarity of {recipe["dedup"]["threshold"]:g} or more), were left out.{not_compared}"""
+
+
+def _origin(lineage: dict[str, Any]) -> str:
+    """The section on the code that made the model, and on its lineage."""
+    commit, used = lineage["git_commit"], lineage["training"]["libraries"]
+    code = f"commit `{commit}`" if commit else "which was not in a git checkout"
+    libraries = ", ".join(f"{name} {version}" for name, version in sorted(used.items()))
+    also = f", and those of `{base_name(lineage)}`" if base_lineage(lineage) else ""
+    return f"""## Where it comes from
 
 Made with Groundwork, {code}, with {libraries}.
 `lineage.json` holds the recipe, and the version, parameters and counts of every stage of every corpus{also}.
