@@ -28,7 +28,7 @@ _UNSUPPORTED: dict[str, tuple[Any, ...]] = {
 
 
 def config_json(
-    config: ModelConfig, vocab_size: int, context: int, bot_id: int, eot_id: int
+    config: ModelConfig, *, vocab_size: int, context: int, bot_id: int, eot_id: int
 ) -> dict[str, Any]:
     """config.json of a Llama, of a Qwen3 (with `qk_norm`), or of our own type (with `attention_sinks`)."""
     architecture, family = ("Qwen3ForCausalLM", "qwen3") if config.qk_norm else ("LlamaForCausalLM", "llama")

@@ -35,7 +35,13 @@ def export(
     destination.mkdir(parents=True)
     save_file(weights(model), destination / SINGLE, metadata={"format": "pt"})
     ends = eot_id if end_id is None else [end_id, eot_id]
-    config = config_json(model.config, model.vocab_size, model.context, bot_id, end_id or eot_id)
+    config = config_json(
+        model.config,
+        vocab_size=model.vocab_size,
+        context=model.context,
+        bot_id=bot_id,
+        eot_id=end_id or eot_id,
+    )
     drawn = {"do_sample": True, "temperature": 0.8, "top_k": 40}
     generation = {"bos_token_id": bot_id, "eos_token_id": ends, **drawn}
     for name, content in (("config.json", config), ("generation_config.json", generation)):

@@ -28,7 +28,7 @@ INIT = InitConfig(std=0.2, zero_output=False)
 @pytest.mark.parametrize("more", [{}, {"tie_embeddings": True, "qk_norm": True, "head_dim": 80}])
 def test_the_parameters_of_a_size_are_those_that_transformers_counts(size: str, more: dict[str, Any]) -> None:
     config = ModelConfig.model_validate({"size": size, **more})
-    values = hf.config_json(config, 50_000, 1024, 0, 1)
+    values = hf.config_json(config, vocab_size=50_000, context=1024, bot_id=0, eot_id=1)
     with torch.device("meta"):
         peer = AutoModelForCausalLM.from_config(AutoConfig.for_model(values.pop("model_type"), **values))
     assert config.parameters(50_000) == peer.num_parameters()

@@ -156,7 +156,7 @@ def choose(logits: torch.Tensor, samples: SamplesConfig, generators: Sequence[to
 
 
 def complete(
-    model: Llama, tokenizer: Tokenizer, bot_id: int, eot_id: int, samples: SamplesConfig, seed: int
+    model: Llama, tokenizer: Tokenizer, samples: SamplesConfig, *, bot_id: int, eot_id: int, seed: int
 ) -> list[str]:
     """Returns each of samples.prompts, taken as the beginning of a document, with the model's continuation,
     which depends on `seed` and the prompt.
@@ -173,8 +173,8 @@ def complete(
 def written(model: Llama, directory: Path, samples: SamplesConfig, seed: int) -> list[dict[str, str]]:
     """Completes samples.prompts with the tokenizer of an exported model: `prompt` and `text`."""
     config, tokenizer = hf.read_config(directory), load_tokenizer(directory)
-    begin, end = (_token_id(directory, config, key) for key in ("bos_token_id", "eos_token_id"))
-    texts = complete(model, tokenizer, begin, end, samples, seed)
+    bot_id, eot_id = (_token_id(directory, config, key) for key in ("bos_token_id", "eos_token_id"))
+    texts = complete(model, tokenizer, samples, bot_id=bot_id, eot_id=eot_id, seed=seed)
     return [
         {"prompt": prompt, "text": text.strip()} for prompt, text in zip(samples.prompts, texts, strict=True)
     ]

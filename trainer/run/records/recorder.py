@@ -172,10 +172,11 @@ class Recorder(NullRecorder):
 
     def samples(self, model: Llama) -> None:
         """Records what the unsplit `model` writes; the text depends only on the run and its step."""
-        session, samples, data = self._session, self._session.training.samples, self._session.config.data
+        session, data = self._session, self._session.config.data
+        samples, seed = session.training.samples, session.training.seed
         with terminal.doing(f"step {session.step}: writing samples"):
             tokenizer = load_tokenizer(data.tokenizer)
-            texts = complete(model, tokenizer, data.bot_id, data.eot_id, samples, session.training.seed)
+            texts = complete(model, tokenizer, samples, bot_id=data.bot_id, eot_id=data.eot_id, seed=seed)
         for prompt, text in zip(samples.prompts, texts, strict=True):
             self.metrics.write_text("sample", text, session.step)
             self._reporter.send("sample", step=session.step, prompt=prompt, text=text)
