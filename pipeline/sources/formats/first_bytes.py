@@ -72,10 +72,10 @@ def not_json_lines(start: bytes, whole: bool) -> Refused | None:
     if not others and not whole:  # the first line goes on
         return (Reason.JSON_ARRAY, _ARRAY) if first.startswith(b"[") else None
     if first.startswith(b"["):
-        return None if _parses(first) and others else (Reason.JSON_ARRAY, _ARRAY)
-    if not first.startswith(b"{") or _parses(first):
+        return None if parses(first) and others else (Reason.JSON_ARRAY, _ARRAY)
+    if not first.startswith(b"{") or parses(first):
         return None
-    if first.endswith(b",") and _parses(first[:-1]):
+    if first.endswith(b",") and parses(first[:-1]):
         return Reason.INVALID_JSON, "the lines end with a comma: write one object per line, without it"
     rest = _after_one_value(first)
     if rest.startswith(b"\r"):
@@ -94,7 +94,8 @@ def not_json_lines(start: bytes, whole: bool) -> Refused | None:
 _ARRAY = "the file is one JSON array; write one object per line (jq -c '.[]')"
 
 
-def _parses(line: bytes) -> bool:
+def parses(line: bytes | str) -> bool:
+    """Whether Python reads a line of JSON, which takes more than orjson does."""
     try:
         json.loads(line)
     except (ValueError, RecursionError):

@@ -9,6 +9,7 @@ import orjson
 import pyarrow as pa
 
 from pipeline.sources.documents import MAX_DOCUMENT_BYTES
+from pipeline.sources.formats.first_bytes import parses
 from pipeline.sources.formats.rows import Row, RowReader
 from pipeline.sources.source import Reason
 
@@ -89,14 +90,6 @@ def _why(line: bytes, error: orjson.JSONDecodeError) -> tuple[Reason, str]:
         text = line.decode()
     except UnicodeDecodeError as undecodable:
         return Reason.INVALID_UTF8, f"byte {undecodable.start} of the line: {undecodable.reason}"
-    if _SURROGATE_ESCAPE.search(text) and _python_parses(text):
+    if _SURROGATE_ESCAPE.search(text) and parses(text):
         return Reason.LONE_SURROGATE, str(error)
     return Reason.INVALID_JSON, str(error)
-
-
-def _python_parses(text: str) -> bool:
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
