@@ -51,7 +51,7 @@ class Layout:
         return decided.drop_columns("priority").append_column("home", homes)
 
 
-class Clustered(NamedTuple):
+class ContestedClusters(NamedTuple):
     """The contested clusters of a range, ascending by key: their keys as bytes, the first text of each and
     its number of texts.
     """
@@ -73,17 +73,17 @@ class ClusterRange:
     name: str
     rows: Slice
 
-    def read(self) -> Clustered:
+    def read(self) -> ContestedClusters:
         clusters = dedup.clustered(_members(self.rows))
         by_key = np.lexsort((clusters.keys[:, 1], clusters.keys[:, 0]))  # int64[clusters]
         starts, sizes = clusters.starts[:-1], np.diff(clusters.starts)  # int64[clusters]
-        return Clustered(clusters, clusters.keys[by_key].tobytes(), starts[by_key], sizes[by_key])
+        return ContestedClusters(clusters, clusters.keys[by_key].tobytes(), starts[by_key], sizes[by_key])
 
     def keys(self) -> bytes:
         return self.read().keys
 
 
-class Found(NamedTuple):
+class FoundClusters(NamedTuple):
     """The contested clusters by ranges of their keys, the bytes of their documents, and the decisions on the
     documents of other clusters.
     """
@@ -98,7 +98,7 @@ class Found(NamedTuple):
         return max(1, TOGETHER * len(self.ranges) // max(self.bytes, 1))
 
 
-def cluster(engine: Engine, layout: Layout, linked: Sequence[Slice], size: int) -> Found:
+def find_clusters(engine: Engine, layout: Layout, linked: Sequence[Slice], size: int) -> FoundClusters:
     """Finds the clusters of linked documents of `size` bytes. The contested ones are divided by key into a
     power of two of ranges, so a cluster stays in the range of the same name until the corpora double.
     """
@@ -111,7 +111,7 @@ def cluster(engine: Engine, layout: Layout, linked: Sequence[Slice], size: int) 
     contested = [one.contested for one in found]
     slices, contested_size = divide(engine, layout.scratch, contested, bits, "dedup candidates", begun=BITS)
     ranges = [ClusterRange(f"{index:05d}-of-{1 << bits:05d}", rows) for index, rows in enumerate(slices)]
-    return Found(ranges, contested_size, [one.decided for one in found])
+    return FoundClusters(ranges, contested_size, [one.decided for one in found])
 
 
 class _Parted(NamedTuple):

@@ -22,7 +22,7 @@ from pipeline.stages import dedup
 from pipeline.steps.corpus import decontamination
 from pipeline.steps.dedup import verification
 from pipeline.steps.dedup.candidates import link
-from pipeline.steps.dedup.clusters import Layout, cluster
+from pipeline.steps.dedup.clusters import Layout, find_clusters
 from pipeline.steps.dedup.shuffle import Slice, divide
 from pipeline.steps.dedup.signatures import Corpora, Signatures, Signed, laid_out, sign
 from pipeline.steps.stage import DataStage, Page
@@ -104,7 +104,7 @@ def decide(
         starts = np.array([piece.start for piece in signed], np.int64)
         with draft.scratch(engine.apart) as scratch:
             layout = Layout(starts, tuple(corpora), scratch)
-            clusters = cluster(engine, layout, *link(engine, signed, scratch, params))
+            clusters = find_clusters(engine, layout, *link(engine, signed, scratch, params))
             decided = verification.verify(store, engine, signed, layout, clusters, params)
             decided += clusters.decided
             by_part, size = divide(engine, scratch, decided, layout.bits, "dedup decisions")

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.stages import dedup
-from pipeline.steps.dedup.clusters import Clustered, ClusterRange, Found, Layout
+from pipeline.steps.dedup.clusters import ClusterRange, ContestedClusters, FoundClusters, Layout
 from pipeline.steps.dedup.shuffle import NOTHING, Slice, Written, divide, grouped, remove, write_divided
 from pipeline.steps.dedup.signatures import Runs, Signed
 from pipeline.store import keys
@@ -41,15 +41,15 @@ def verify(
     engine: Engine,
     signed: Sequence[Signed],
     layout: Layout,
-    clusters: Found,
+    clusters: FoundClusters,
     params: dedup.DedupParams,
 ) -> list[Written]:
     """The decisions on the documents of the clusters, from the result of `dedup.verify` for each text."""
-    ranges, size, _ = clusters
+    ranges, size = clusters.ranges, clusters.bytes
     digest, of_ranges = hashlib.sha256(), []
-    for found in engine.map(ClusterRange.keys, ranges, input_bytes=size, what="dedup evidence"):
-        digest.update(found)
-        of_ranges.append(hashlib.sha256(found).hexdigest())
+    for of_range in engine.map(ClusterRange.keys, ranges, input_bytes=size, what="dedup evidence"):
+        digest.update(of_range)
+        of_ranges.append(hashlib.sha256(of_range).hexdigest())
     inputs = {"clusters": digest.hexdigest()}
     with store.making(Work(keys.DEDUP_EVIDENCE, dedup.VERSION, params, inputs)) as version:
         if isinstance(version, Draft):
@@ -65,12 +65,12 @@ def _write_decided(ranges: Sequence[tuple[ClusterRange, StoredFile]], layout: La
     return layout.write(f"decided-{ranges[0][0].name}", pa.concat_batches(decided))
 
 
-def _decided(found: Clustered, results: pa.Table, layout: Layout) -> pa.RecordBatch:
-    first = np.repeat(np.cumsum(found.sizes) - found.sizes, found.sizes)
+def _decided(contested: ContestedClusters, results: pa.Table, layout: Layout) -> pa.RecordBatch:
+    first = np.repeat(np.cumsum(contested.sizes) - contested.sizes, contested.sizes)
     keeper, similarity = (_flattened(results.column(name)) for name in ("keeper", "jaccard"))
-    texts = _consecutive(found.starts, found.sizes)
-    verified = found.clusters.verified(texts, dedup.Verified(first + keeper, similarity))
-    return layout.decided(found.clusters, verified)
+    texts = _consecutive(contested.starts, contested.sizes)
+    verified = contested.clusters.verified(texts, dedup.Verified(first + keeper, similarity))
+    return layout.decided(contested.clusters, verified)
 
 
 def _flattened(column: pa.ChunkedArray) -> np.ndarray:
@@ -84,7 +84,7 @@ def _publish_results(
     engine: Engine,
     signed: Sequence[Signed],
     layout: Layout,
-    clusters: Found,
+    clusters: FoundClusters,
     sha256: Sequence[str],
     params: dedup.DedupParams,
 ) -> Version:
@@ -226,42 +226,42 @@ class _Verification:
 
     def wanted(self) -> tuple[pa.RecordBatch, int]:
         """The texts of the clusters that the previous results lack, and how many clusters."""
-        found = self.range.read()
+        contested = self.range.read()
         tables = [read_table(path, columns=["key"]) for path in self.previous]
-        new = _lacking(found, pa.concat_tables([SCHEMA.empty_table().select(["key"]), *tables]))
-        texts = _consecutive(found.starts[new], found.sizes[new])
-        rows = found.clusters.rows[texts]
+        new = _lacking(contested, pa.concat_tables([SCHEMA.empty_table().select(["key"]), *tables]))
+        texts = _consecutive(contested.starts[new], contested.sizes[new])
+        rows = contested.clusters.rows[texts]
         numbers = np.full(len(rows), self.number, np.uint64)
         return pa.record_batch({"row": rows, "text": texts, "range": numbers}), int(new.sum())
 
     def part(self, directory: Path, params: dedup.DedupParams) -> Part:
         """Writes the results of all clusters of the range."""
-        found = self.range.read()
+        contested = self.range.read()
         reused = pa.concat_tables([SCHEMA.empty_table(), *(read_table(path) for path in self.previous)])
-        reused = reused.filter(pc.is_in(reused.column("key"), value_set=found.key_column))
-        verified = self._verified(found, _lacking(found, reused), params)
+        reused = reused.filter(pc.is_in(reused.column("key"), value_set=contested.key_column))
+        verified = self._verified(contested, _lacking(contested, reused), params)
         results = pa.concat_tables([reused, verified]).combine_chunks()
-        results = results.take(pc.index_in(found.key_column, value_set=results.column("key")))
+        results = results.take(pc.index_in(contested.key_column, value_set=results.column("key")))
         with PartWriter(directory, self.range.name, {TABLE: SCHEMA}) as writer:
             for batch in results.combine_chunks().to_batches():
                 writer.write(TABLE, batch)
-        counts = {"clusters": len(found.sizes), "texts": int(found.sizes.sum())}
+        counts = {"clusters": len(contested.sizes), "texts": int(contested.sizes.sum())}
         return Part(self.range.name, self.fingerprint, writer.files, counts)
 
-    def _verified(self, found: Clustered, new: np.ndarray, params: dedup.DedupParams) -> pa.Table:
+    def _verified(self, contested: ContestedClusters, new: np.ndarray, params: dedup.DedupParams) -> pa.Table:
         texts, keys, sets = _texts(self.fetched.batches())
         order = np.argsort(texts)  # texts are numbered from the best survivor to the worst
-        starts, sizes = found.starts[new], found.sizes[new]
+        starts, sizes = contested.starts[new], contested.sizes[new]
         place = order[np.searchsorted(texts, _consecutive(starts, sizes), sorter=order)]
         # Pieces of one cluster have keys in common.
         apart = np.empty((len(texts), 1), np.uint64)
-        apart[place, 0] = np.repeat(np.frombuffer(found.keys, np.uint64)[::2][new], sizes)
+        apart[place, 0] = np.repeat(np.frombuffer(contested.keys, np.uint64)[::2][new], sizes)
         verified = dedup.verify(keys ^ apart, sets, order, params)
         keeper = (texts[verified.keeper[place]] - np.repeat(starts, sizes)).astype(np.int32)
         offsets = pa.array(np.append(0, np.cumsum(sizes)).astype(np.int32))
         columns = (keeper, verified.jaccard[place])
         lists = [pa.ListArray.from_arrays(offsets, pa.array(values)) for values in columns]
-        return pa.table([found.key_column.filter(pa.array(new)), *lists], schema=SCHEMA)
+        return pa.table([contested.key_column.filter(pa.array(new)), *lists], schema=SCHEMA)
 
 
 def _write_wanted(tasks: Sequence[_Verification], layout: Layout) -> tuple[Written, list[int], int]:
@@ -272,7 +272,7 @@ def _write_wanted(tasks: Sequence[_Verification], layout: Layout) -> tuple[Writt
     return layout.write(f"wanted-{tasks[0].number}", texts), parts, sum(counts)
 
 
-def _lacking(found: Clustered, results: pa.Table) -> np.ndarray:
+def _lacking(contested: ContestedClusters, results: pa.Table) -> np.ndarray:
     """bool [clusters]: whether the results lack a cluster."""
-    known = pc.is_in(found.key_column, value_set=results.column("key"))
+    known = pc.is_in(contested.key_column, value_set=results.column("key"))
     return ~known.to_numpy(zero_copy_only=False)
