@@ -20,7 +20,7 @@ import yaml
 from harness.sidebyside import ROOT
 from trainer.checkpoint import publish as store
 from trainer.config import InitConfig, TrainingConfig
-from trainer.model.attention import attention, choose, document_mask, document_numbers, flash
+from trainer.model.attention import attention, choose_backend, document_mask, document_numbers, flash
 from trainer.model.llama import Llama
 from trainer.model.precision import AUTOCAST, LossScale, Precision
 from trainer.optim.build import build
@@ -106,7 +106,9 @@ def _losses(device: torch.device, precision: Precision) -> list[float]:
             "evaluation": {"every_tokens": batch},
         }
     )
-    backend = choose("auto", device, AUTOCAST.get(precision, torch.float32), 256, 64, masked=True)
+    backend = choose_backend(
+        "auto", device, AUTOCAST.get(precision, torch.float32), seq_len=256, head_dim=64, masked=True
+    )
     model = Llama(training.model, VOCABULARY, 256, backend, precision=precision)
     model.initialise(InitConfig(), seed=1)
     model.to(device)
@@ -178,7 +180,7 @@ def flash_package(device: torch.device) -> Result:
         found[name] = milliseconds(backend, device, inputs, tokens)
     return {
         "package": used,
-        "auto": choose("auto", device, torch.bfloat16, 4096, 128, masked=True),
+        "auto": choose_backend("auto", device, torch.bfloat16, seq_len=4096, head_dim=128, masked=True),
         "difference": compared["flash"],
         "allowed": compared["allowed"],
         "milliseconds": found,

@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 import trainer.model.attention.documents
 import trainer.model.loss
 from trainer.config import ModelConfig, TrainingConfig
-from trainer.model.attention import choose, document_mask, document_numbers, flash, masks_documents
+from trainer.model.attention import choose_backend, document_mask, document_numbers, flash, masks_documents
 from trainer.model.joined_products import join_products
 from trainer.model.llama import Llama
 from trainer.model.loss import softmax_loss
@@ -71,8 +71,13 @@ def steps(recipe: str, shards: str = "1", **changes: str) -> dict[str, Any]:
     with tensors_without_content:
         precision = resolve_precision(training.precision, GPU)
         masked = masks_documents(training.document_masking, GPU)
-        attention = choose(
-            training.attention, GPU, AUTOCAST[precision], training.seq_len, training.model.head_dim, masked
+        attention = choose_backend(
+            training.attention,
+            GPU,
+            AUTOCAST[precision],
+            seq_len=training.seq_len,
+            head_dim=training.model.head_dim,
+            masked=masked,
         )
         kernels = flash.activate(GPU, training.model.head_dim) if attention == "flash" else None
         with GPU:
@@ -157,7 +162,14 @@ def block(
     with pretend(int(capability)):
         generated_code.prepare(int(capability))
         dtype = AUTOCAST.get(precision, torch.float32)
-        attention = choose(wanted, GPU, dtype, int(length), shape.head_dim, masked == "true")  # type: ignore[arg-type]
+        attention = choose_backend(
+            wanted,  # type: ignore[arg-type]
+            GPU,
+            dtype,
+            seq_len=int(length),
+            head_dim=shape.head_dim,
+            masked=masked == "true",
+        )
         if attention == "flash":
             flash.activate(GPU, shape.head_dim)
         with GPU:

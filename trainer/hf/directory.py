@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from trainer.hf.config import config_json, model_config, read_size
-from trainer.model.attention import choose
+from trainer.model.attention import choose_backend
 from trainer.model.llama import HEAD, WITH_VOCABULARY, Llama
 from trainer.parallel.dtensor import fill
 from trainer.system.errors import TrainerError
@@ -69,8 +69,15 @@ def load_model(directory: Path, device: torch.device | None = None) -> Llama:
     shape, seq_len = model_config(directory), read_size(directory, "max_position_embeddings")
     vocab_size = read_size(directory, "vocab_size")
     with torch.device("meta"):
-        sinks = shape.attention_sinks
-        backend = choose("auto", device, torch.float32, seq_len, shape.head_dim, masked=False, sinks=sinks)
+        backend = choose_backend(
+            "auto",
+            device,
+            torch.float32,
+            seq_len=seq_len,
+            head_dim=shape.head_dim,
+            masked=False,
+            sinks=shape.attention_sinks,
+        )
         model = Llama(shape, vocab_size, seq_len, backend)
     model.materialise(device)
     load_weights(model, directory)

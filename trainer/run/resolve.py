@@ -10,7 +10,7 @@ from trainer.config import RunConfig, TrainingConfig, run_identity
 from trainer.config.model import READ_HERE_ONLY
 from trainer.data.loader import TrainingData
 from trainer.hf import Pretrained
-from trainer.model.attention import Backend, choose, flash, masks_documents
+from trainer.model.attention import Backend, choose_backend, flash, masks_documents
 from trainer.model.precision import AUTOCAST, Precision, resolve_precision
 from trainer.parallel.world import World
 from trainer.run.fit import compiler, preflight
@@ -69,9 +69,16 @@ def resolve(config: RunConfig, world: World) -> Plan:
 def attention_for(training: TrainingConfig, precision: Precision, world: World) -> Backend:
     """The backend that the main process chooses, ready for use in every process. A collective."""
     model, dtype, masked = training.model, AUTOCAST.get(precision, torch.float32), training.document_masking
-    size, sinks = model.head_dim, model.attention_sinks
     chosen = world.from_main(
-        lambda: choose(training.attention, world.device, dtype, training.seq_len, size, bool(masked), sinks)
+        lambda: choose_backend(
+            training.attention,
+            world.device,
+            dtype,
+            seq_len=training.seq_len,
+            head_dim=model.head_dim,
+            masked=bool(masked),
+            sinks=model.attention_sinks,
+        )
     )
     if chosen == "flash":
         kernels = flash.activate(world.device, model.head_dim)

@@ -9,7 +9,7 @@ from torch.nn.attention.flex_attention import BlockMask
 from trainer.model.attention import (
     Backend,
     attention,
-    choose,
+    choose_backend,
     document_mask,
     document_numbers,
     flash,
@@ -173,11 +173,14 @@ def test_a_document_number_rises_at_each_beginning() -> None:
 
 def test_the_backend_of_a_cpu_follows_from_precision_and_length() -> None:
     cpu, bf16 = torch.device("cpu"), torch.bfloat16
-    assert choose("auto", cpu, bf16, 512, 64, masked=False) == "math"
-    assert choose("auto", cpu, bf16, 513, 64, masked=True) == "sdpa"
-    chosen = [choose("auto", cpu, torch.float32, length, 64, masked=False) for length in (256, 257)]
+    assert choose_backend("auto", cpu, bf16, seq_len=512, head_dim=64, masked=False) == "math"
+    assert choose_backend("auto", cpu, bf16, seq_len=513, head_dim=64, masked=True) == "sdpa"
+    chosen = [
+        choose_backend("auto", cpu, torch.float32, seq_len=length, head_dim=64, masked=False)
+        for length in (256, 257)
+    ]
     assert chosen == ["math", "sdpa"]
-    assert choose("sdpa", cpu, bf16, 16, 64, masked=False) == "sdpa"
+    assert choose_backend("sdpa", cpu, bf16, seq_len=16, head_dim=64, masked=False) == "sdpa"
 
 
 @pytest.mark.parametrize(
@@ -213,20 +216,20 @@ def test_a_gpu_attends_with_flash_where_a_package_for_it_is_the_fastest(
     monkeypatch.setattr(flash, "_installed", {installed: "3.0.0"}.get)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (major, 0))
     gpu = torch.device("cuda")
-    assert choose("auto", gpu, dtype, 256, head_dim, masked) == expected
-    assert choose("math", gpu, dtype, 256, head_dim, masked) == "math"
-    with_sinks = choose("auto", gpu, dtype, 256, head_dim, masked, sinks=True)
+    assert choose_backend("auto", gpu, dtype, seq_len=256, head_dim=head_dim, masked=masked) == expected
+    assert choose_backend("math", gpu, dtype, seq_len=256, head_dim=head_dim, masked=masked) == "math"
+    with_sinks = choose_backend("auto", gpu, dtype, seq_len=256, head_dim=head_dim, masked=masked, sinks=True)
     assert with_sinks == ("flex" if masked and head_dim >= 16 else "sdpa")
 
 
 def test_a_backend_that_cannot_work_here_is_refused_with_the_reason() -> None:
     with pytest.raises(TrainerError, match="no backward pass on a CPU"):
-        choose("flex", torch.device("cpu"), torch.float32, 64, 64, masked=True)
+        choose_backend("flex", torch.device("cpu"), torch.float32, seq_len=64, head_dim=64, masked=True)
     with pytest.raises(TrainerError, match=r"heads of at least 16 numbers, and model\.head_dim is 8"):
-        choose("flex", torch.device("cuda"), torch.bfloat16, 64, 8, masked=True)
+        choose_backend("flex", torch.device("cuda"), torch.bfloat16, seq_len=64, head_dim=8, masked=True)
     for device, dtype in (("cuda", torch.float32), ("cpu", torch.bfloat16)):
         with pytest.raises(TrainerError, match="it needs a GPU, and bf16 or fp16"):
-            choose("flash", torch.device(device), dtype, 64, 64, masked=True)
+            choose_backend("flash", torch.device(device), dtype, seq_len=64, head_dim=64, masked=True)
 
 
 def test_documents_are_kept_apart_on_a_gpu_unless_told_otherwise() -> None:

@@ -20,10 +20,11 @@ MATH_MAX_LENGTH = {torch.bfloat16: 512, torch.float16: 512, torch.float32: 256}
 NARROWEST_FLEX_HEAD = 16  # there are no kernels for narrower ones
 
 
-def choose(
+def choose_backend(
     wanted: Backend | Literal["auto"],
     device: torch.device,
     dtype: torch.dtype,
+    *,
     seq_len: int,
     head_dim: int,
     masked: bool,

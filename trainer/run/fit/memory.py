@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 from trainer.config import ChatIds, OptimizerConfig, TrainingConfig
-from trainer.model.attention import choose, masks_documents
+from trainer.model.attention import choose_backend, masks_documents
 from trainer.model.llama import Llama, padded_vocab_size
 from trainer.model.lora import adapt
 from trainer.model.loss import CHUNK_LOGITS, MIN_CHUNK_ROWS
@@ -252,14 +252,14 @@ def _step(training: TrainingConfig, vocab_size: int, accumulates: bool, windows:
 
 def _model(training: TrainingConfig, vocab_size: int, layers: int) -> Llama:
     """The model with so many layers, and with its adapters if there are any."""
-    backend = choose(
+    backend = choose_backend(
         training.attention,
         CPU,
         AUTOCAST.get(resolve_precision(training.precision, CPU), torch.float32),
-        training.seq_len,
-        training.model.head_dim,
-        masks_documents(training.document_masking, CPU),
-        training.model.attention_sinks,
+        seq_len=training.seq_len,
+        head_dim=training.model.head_dim,
+        masked=masks_documents(training.document_masking, CPU),
+        sinks=training.model.attention_sinks,
     )
     shape = training.model.model_copy(update={"n_layers": layers})
     model = Llama(
