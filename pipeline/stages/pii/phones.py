@@ -174,10 +174,8 @@ def _weakened_by_place(data: np.ndarray, p: int, number: Number, verdict: int) -
 def _is_page(data: np.ndarray, p: int, number: Number) -> bool:
     """Whether unbroken digits number a page or a thing: "/message/36667828", "topic#25445440", "call_123"."""
     c = data[p - 1]
-    in_word = (c == byte.HASH or (c == byte.UNDERSCORE and number.digits < 10)) and char.word_before(
-        data, p - 1
-    )
-    return number.groups == 1 and (c == byte.SLASH or in_word)
+    is_mark = c == byte.HASH or (c == byte.UNDERSCORE and number.digits < 10)
+    return number.groups == 1 and (c == byte.SLASH or (is_mark and char.word_before(data, p - 1)))
 
 
 @borrowing
