@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from pipeline.cli.answer import Answer
 from pipeline.cli.forget import costs, read_by
 from pipeline.cli.opening import UsageError, add_checkpoint, named_checkpoint, whole_store
+from pipeline.cli.output import Output
 from pipeline.recipe import differences
 from pipeline.reports import branches, tables
 from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError, Sighting, Trained, that_saw
@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     _check(options)
     with terminal.doing("reading the lineage of checkpoints"):
-        shown = _answer(whole_store(), options).shown(options.json)
+        shown = _output(whole_store(), options).shown(options.json)
     print(shown)
 
 
@@ -83,21 +83,21 @@ def _check(options: argparse.Namespace) -> None:
         raise UsageError("--losses: name the step with --step, too")
 
 
-def _answer(store: Store, options: argparse.Namespace) -> Answer:
+def _output(store: Store, options: argparse.Namespace) -> Output:
     if options.corpus is not None:
         sightings = that_saw(store, options.corpus, options.version)
         seen = [_sighting(one, options.corpus) for one in sightings]
-        return Answer(seen, _sightings(sightings, seen, options.corpus))
+        return Output(seen, _sightings(sightings, seen, options.corpus))
     if options.document is not None:
         read = _read_by(store, options.document)
-        return Answer(read, _document(store, read))
+        return Output(read, _document(store, read))
     named = named_checkpoint(store, options)
     if options.step is not None:
         rows, by = batch(store, named, options.step, options.losses)
-        return Answer({"step": options.step, "losses_by": by, "rows": rows}, _rows(rows, by))
+        return Output({"step": options.step, "losses_by": by, "rows": rows}, _rows(rows, by))
     facts = {"path": str(named.path), "saved": named.saved, "model_only": named.is_model_only}
     everything = {"checkpoint": named.name, **facts, **named.lineage}
-    return Answer(everything, described(named, shutil.get_terminal_size().columns))
+    return Output(everything, described(named, shutil.get_terminal_size().columns))
 
 
 def described(checkpoint: Checkpoint, width: int = 100) -> Iterator[str]:

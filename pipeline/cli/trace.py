@@ -7,9 +7,9 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from pipeline.cli.answer import Answer
 from pipeline.cli.benchmark import wanted
 from pipeline.cli.opening import UsageError, opened, text_of, whole_store
+from pipeline.cli.output import Output
 from pipeline.reports import tables
 from pipeline.steps.dedup.near import LEAST_ALIKE
 from pipeline.steps.lineage import near, record
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> None:
     if (options.text is not None or options.near is not None) and not text.strip():
         raise UsageError("trace: the text is empty: give a text, a file, or - for standard input")
     with terminal.doing("searching the training text"):
-        shown = _answer(store, options, text).shown(options.json)
+        shown = _output(store, options, text).shown(options.json)
     print(shown)
 
 
@@ -85,7 +85,7 @@ def _named(options: argparse.Namespace) -> list[str]:
     return [one for one in (options.checkpoint, options.samples, options.memory) if one is not None]
 
 
-def _answer(store: Store, options: argparse.Namespace, text: str) -> Answer:
+def _output(store: Store, options: argparse.Namespace, text: str) -> Output:
     named = [checkpoint(store, one) for one in _named(options)]
     if options.near is not None:
         near.check(text)
@@ -94,7 +94,7 @@ def _answer(store: Store, options: argparse.Namespace, text: str) -> Answer:
     searchers = [Searcher(one, LocalEngine(None), say) for one in _whose_text(store, named)]
     if options.memory:
         recited = recital.memory(store, named[0], searchers[0])
-        return Answer(recited, _recited(recited))
+        return Output(recited, _recited(recited))
     if options.samples:
         return _texts(recital.written(store, named[0]), searchers, least)
     if options.benchmark is not None:
@@ -110,20 +110,20 @@ def _whose_text(store: Store, named: Sequence[Checkpoint]) -> list[Reader]:
     return [Reader(store, record.of_recipe(store, recipe))]
 
 
-def _count(searchers: Sequence[Searcher], text: str) -> Answer:
+def _count(searchers: Sequence[Searcher], text: str) -> Output:
     counts = {_whose(one): one.count(text) for one in searchers}
-    return Answer(counts, [f"{count:,}  {whose}" for whose, count in counts.items()])
+    return Output(counts, [f"{count:,}  {whose}" for whose, count in counts.items()])
 
 
-def _trace(searchers: Sequence[Searcher], text: str, least: int) -> Answer:
+def _trace(searchers: Sequence[Searcher], text: str, least: int) -> Output:
     for one in searchers:
         one.check(text, least)
     traced = {one: one.trace(text, least) for one in searchers}
     lines = (line for one, found in traced.items() for line in _spans(one, found, least))
-    return Answer([{"through": one.reader.through, **asdict(found)} for one, found in traced.items()], lines)
+    return Output([{"through": one.reader.through, **asdict(found)} for one, found in traced.items()], lines)
 
 
-def _near(store: Store, whose: Sequence[Reader], text: str, options: argparse.Namespace) -> Answer:
+def _near(store: Store, whose: Sequence[Reader], text: str, options: argparse.Namespace) -> Output:
     """What is nearly a text, with the steps of the checkpoint that was named, else of those that read it."""
     engine, say = LocalEngine(None), partial(print, file=sys.stderr)
     searchers = [near.NearSearcher(one, engine, say, options.min_similarity) for one in whose]
@@ -134,7 +134,7 @@ def _near(store: Store, whose: Sequence[Reader], text: str, options: argparse.Na
         {"through": through, "documents": [asdict(one) | _read(read, one) for one in documents]}
         for through, documents in found
     ]
-    return Answer(everything, (line for one in found for line in _alike(*one, read, options.min_similarity)))
+    return Output(everything, (line for one in found for line in _alike(*one, read, options.min_similarity)))
 
 
 def _read(read: Mapping[str, Sequence[Reading]], one: near.Near) -> dict[str, Any]:
@@ -212,7 +212,7 @@ def _questions(names: str) -> Iterator[str]:
         yield context + question.continuations[question.gold]
 
 
-def _texts(texts: Iterable[str], searchers: Sequence[Searcher], least: int) -> Answer:
+def _texts(texts: Iterable[str], searchers: Sequence[Searcher], least: int) -> Output:
     """The longest span of each text, and how many texts have one of so many tokens or twice as many."""
     rows = [_longest(text, searchers, least) for text in texts]
     totals = {
@@ -220,7 +220,7 @@ def _texts(texts: Iterable[str], searchers: Sequence[Searcher], least: int) -> A
     }
     share = sum(row["covered"] for row in rows) / max(len(rows), 1)
     found = {"texts": len(rows), "covered": round(share, 4), **totals, "items": rows}
-    return Answer(found, _items(found))
+    return Output(found, _items(found))
 
 
 def _longest(text: str, searchers: Sequence[Searcher], least: int) -> dict[str, Any]:

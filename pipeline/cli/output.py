@@ -1,4 +1,4 @@
-"""What a command answers: lines for a terminal, or with --json everything."""
+"""What a command prints: lines for a terminal, or with --json everything."""
 
 import json
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Answer:
+class Output:
     """`everything` is what JSON has. `lines` may be made only when they are read."""
 
     everything: Any
