@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from trainer.data.messages import for_messages
+from trainer.data.message_tokenizer import for_messages
 from trainer.system.errors import TrainerError
 
 

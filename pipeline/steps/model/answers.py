@@ -24,7 +24,7 @@ from pipeline.store import keys
 from pipeline.store.parts import kept_documents
 from pipeline.store.store import Store
 from trainer.config import RunConfig, load_run_config
-from trainer.data.messages import for_messages
+from trainer.data.message_tokenizer import for_messages
 
 Message = tuple[str, str]  # role, content
 VERSION = "answers-3"

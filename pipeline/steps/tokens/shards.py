@@ -29,7 +29,7 @@ from pipeline.store.parquet import Readable, kept_batches
 from pipeline.store.parts import PartTask, derive
 from pipeline.store.store import Store
 from pipeline.store.work import Work
-from trainer.data.messages import for_messages
+from trainer.data.message_tokenizer import for_messages
 from trainer.data.shard_writer import ShardWriter, token_dtype
 from trainer.data.shards import bin_path, idx_path
 from trainer.system.durable import write_atomically

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from tokenizers import Tokenizer
 
 from pipeline.stages.bpe import CONTROL, TokenizerError, boundaries
-from trainer.data.messages import for_messages
+from trainer.data.message_tokenizer import for_messages
 
 # Beginnings and ends of messages that tokenizers treat in ways of their own.
 SAID = (
