@@ -53,14 +53,14 @@ def run(config: RunConfig, allow_changes: bool = False, profile: bool = False) -
         stack.callback(leave)
         reporter = Reporter(world.is_main)
         stack.callback(reporter.close)
-        stack.enter_context(_told(reporter))
+        stack.enter_context(_errors_reported(reporter))
         # Closing files writes their last lines, which fails on a full disk, too.
         directory = stack.enter_context(RunDirectory(config.run_dir).writable())
         append_log_to = stack.enter_context(log_file()) if world.is_main else None
         with terminal.doing(f"reading the tokens of {counted(len(config.data.corpora), 'corpora')}"):
             plan = resolve(config, world)
         world.from_main(lambda: stack.enter_context(directory.locked()))
-        session = _begun(plan, world, directory, reporter, allow_changes)
+        session = _resumed(plan, world, directory, reporter, allow_changes)
         if not session.is_complete:
             with terminal.doing("compiling the model" if plan.compiled else "trying one micro-batch"):
                 dry_run(session)
@@ -87,7 +87,7 @@ def run(config: RunConfig, allow_changes: bool = False, profile: bool = False) -
 
 
 @contextmanager
-def _told(reporter: Reporter) -> Iterator[None]:
+def _errors_reported(reporter: Reporter) -> Iterator[None]:
     """Reports the error that ends a run. A signal before the first step is none."""
     try:
         yield
@@ -101,7 +101,7 @@ def _told(reporter: Reporter) -> Iterator[None]:
         raise
 
 
-def _begun(
+def _resumed(
     plan: Plan, world: World, directory: RunDirectory, reporter: Reporter, allow_changes: bool
 ) -> Session:
     """The session at the newest state that there is of the run, its own or another run's."""
@@ -109,7 +109,7 @@ def _begun(
         resumed = resume.find(plan, world, directory.checkpoints, allow_changes)
     with terminal.doing("building the model"):
         session = micro_batch.build_fitting(plan, world, resumed)
-    session.compare_with_start()
+    session.set_reference()
     with terminal.doing("looking for a state that another run has computed"):
         resumed = world.from_main(lambda: go_on_from_newest(session, directory, resumed))
     if resumed:

@@ -100,8 +100,8 @@ class Session:
         plan = self.plan.with_micro_batch(windows)
         return replace(self, plan=plan, context=replace(self.context, training=plan.training))
 
-    def compare_with_start(self) -> None:
-        """Has preferences compared with the weights of this moment, or with what is stored of the first."""
+    def set_reference(self) -> None:
+        """For preferences, sets the reference: what the run has stored, else that of the present weights."""
         if self.training.objective == "dpo":
             self.reference = Reference.of(self.model, self.plan, self.world)
             self.context.reference = partial(self.reference.of_batch, self.plan.data, self.world)
@@ -200,7 +200,7 @@ def build_session(plan: Plan, world: World) -> Session:
         spikes=SpikeDetector(),
         answers=Answers.of(plan.config.data, plan.training),
     )
-    if plan.training.objective == "dpo":  # zeros until `compare_with_start`, for trials of memory
+    if plan.training.objective == "dpo":  # zeros until `set_reference`, for trials of memory
         context.reference = partial(Reference([], []).of_batch, plan.data, world)
     return Session(plan, world, model, optimizers, context)
 

@@ -196,7 +196,7 @@ class _Reader:
         return next((parts for parts in by_state if parts), [])
 
     def _finished_in(self, state: str, group: UnitGroup) -> list[Part]:
-        """As `finished`, of the parts that were read in one of the `states` of what is forgotten."""
+        """As `finished`, but only of parts that were read while `state` named what is forgotten."""
         closing = self.draft.finished(group.closing, self._fingerprint(group, "rejects", state))
         if closing is None:
             return []

@@ -88,7 +88,7 @@ def test_eight_rows_at_once_are_one_row_eight_times(kind: str, request: pytest.F
     for windows in (8, 1):
         chosen["training"]["micro_batch_size"] = windows
         session = new_session(chosen)
-        session.compare_with_start()
+        session.set_reference()
         found.append(
             [(result.loss, result.grad_norm) for result in (step(session, number) for number in (0, 1))]
         )
@@ -157,17 +157,17 @@ def test_the_chosen_answers_loss_keeps_it_likely(dpo: dict[str, Any]) -> None:
     for nll in (0.0, 1.0):
         dpo["training"] |= {"dpo": {"nll": nll}}
         session = new_session(dpo)
-        session.compare_with_start()
+        session.set_reference()
         changes.append([step(session, number) for number in range(6)][-1].preferences["chosen_change"])
     assert changes[0] < changes[1]
 
 
 def test_the_reference_of_other_weights_is_computed_again(dpo: dict[str, Any]) -> None:
     session = new_session(dpo)
-    session.compare_with_start()
+    session.set_reference()
     dpo["training"]["seed"] = 6
     other = new_session(dpo)
-    other.compare_with_start()
+    other.set_reference()
     ours, theirs = session.reference, other.reference
     assert ours is not None and theirs is not None
     assert len(list((session.config.run_dir / "reference").iterdir())) == 2
@@ -175,7 +175,7 @@ def test_the_reference_of_other_weights_is_computed_again(dpo: dict[str, Any]) -
     again = new_session(dpo)
     with torch.no_grad():
         again.model.lm_head.weight.zero_()  # what is stored is taken
-    again.compare_with_start()
+    again.set_reference()
     assert again.reference is not None and np.array_equal(again.reference.trained[0], theirs.trained[0])
 
 
