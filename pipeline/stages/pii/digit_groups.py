@@ -82,10 +82,10 @@ def date_at(data: np.ndarray, q: int, hi: int) -> bool:
 
 @borrowing
 def _is_complete(
-    data: np.ndarray, p: int, end: int, q: int, hi: int, kind: int, last_kind: int, number: Number
+    data: np.ndarray, p: int, number: Number, q: int, hi: int, kind: int, last_kind: int
 ) -> bool:
-    """Whether the groups in `p:end` are a number and what follows at `q`, after a gap of `kind`, is not."""
-    digits = number.digits
+    """Whether the groups at `p` are a number and what follows at `q`, after a gap of `kind`, is not."""
+    end, digits = number.end, number.digits
     enough = 9 if leading_zeros(number.value, digits, 1) else 7
     if kind == 0 or digits < enough or not char.digit_at(data, q, hi):
         return False
@@ -179,10 +179,20 @@ def read_groups(data: np.ndarray, p: int, hi: int, wide: bool) -> Number:
             kind, size = char.gap(data, end, hi)
             q = end + size
         number = Number(
-            end, digits, value, groups, widths, first_width, lone_digits, separators, plus, brackets,
-            half_open, width_of_gaps,
-        )  # fmt: skip
-        if _is_complete(data, p, end, q, hi, kind, last_kind, number):
+            end=end,
+            digits=digits,
+            value=value,
+            groups=groups,
+            widths=widths,
+            first_width=first_width,
+            lone_digits=lone_digits,
+            separators=separators,
+            plus=plus,
+            brackets=brackets,
+            half_open=half_open,
+            wide=width_of_gaps,
+        )
+        if _is_complete(data, p, number, q, hi, kind, last_kind):
             break
         if groups == 1 and not brackets and q < hi and data[q] == byte.OPENING_BRACKET and digits <= 4:
             is_open = True
