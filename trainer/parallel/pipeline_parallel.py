@@ -66,9 +66,9 @@ class PipelineModel(Llama):
 
     stage: Blocks
 
-    def __init__(self, processes: DeviceMesh, parallel: ParallelConfig, *wanted: Any) -> None:
+    def __init__(self, processes: DeviceMesh, parallel: ParallelConfig, **wanted: Any) -> None:
         """`wanted` are the arguments of Llama, on the meta device: absent stages never take memory."""
-        super().__init__(*wanted)
+        super().__init__(**wanted)
         self._group, self._here = processes.get_group(), processes.get_local_rank()
         self._parallel = parallel
         self._schedules: dict[tuple[int, ...], Any] = {}

@@ -213,13 +213,13 @@ def _model(plan: Plan, world: World) -> Llama:
         make = partial(PipelineModel, world.pipeline, training.parallel)
     with torch.device("meta"):
         model = make(
-            training.model,
-            plan.config.data.vocab_size,
-            training.seq_len,
-            plan.attention,
-            training.activation_checkpointing,
-            training.dropout,
-            plan.precision,
+            config=training.model,
+            vocab_size=plan.config.data.vocab_size,
+            max_length=training.seq_len,
+            backend=plan.attention,
+            activation_checkpointing=training.activation_checkpointing,
+            dropout=training.dropout,
+            precision=plan.precision,
         )
     model.materialise(world.device)
     if pretrained:

@@ -263,7 +263,12 @@ def _model(training: TrainingConfig, vocab_size: int, layers: int) -> Llama:
     )
     shape = training.model.model_copy(update={"n_layers": layers})
     model = Llama(
-        shape, vocab_size, training.seq_len, backend, training.activation_checkpointing, training.dropout
+        shape,
+        vocab_size,
+        training.seq_len,
+        backend,
+        activation_checkpointing=training.activation_checkpointing,
+        dropout=training.dropout,
     )
     if training.lora:
         tuned = training.lora.control_tokens and training.objective != "pretrain"
