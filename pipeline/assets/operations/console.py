@@ -19,6 +19,7 @@ from trainer.system import terminal
 from trainer.system.errors import TrainerError
 
 STOPPED = "stopped: what is complete is kept, run the job again to resume"
+_stopped: set[str | None] = set()  # runs that have said so
 _NO_NEWS = ("Dependencies for step ", "[pipes] external process successfully opened")
 
 
@@ -30,6 +31,7 @@ def console(_: dg.InitLoggerContext) -> logging.Logger:
     handler.setFormatter(_Short())
     handler.addFilter(_is_news)
     handler.addFilter(terminal.is_news)
+    handler.addFilter(_is_first_of_a_stop)  # the last one, which sees what is shown
     logger.addHandler(handler)
     return logger
 
@@ -101,11 +103,38 @@ def _is_news(record: logging.LogRecord) -> bool:
     """
     facts = getattr(record, "dagster_meta", {})
     event = facts.get("dagster_event")
+    if event is not None and _was_stopped(event):
+        return True
     if event is not None and (
         event.is_resource_init_failure or (event.is_run_failure and event.job_failure_data.error)
     ):
         return False
     return not (facts.get("orig_message") or "").startswith(_NO_NEWS)
+
+
+def _is_first_of_a_stop(record: logging.LogRecord) -> bool:
+    """A run that somebody stops says so once: by its step or, before and between steps, by itself. Dagster
+    makes a logger for each of these.
+    """
+    facts = getattr(record, "dagster_meta", {})
+    event, run = facts.get("dagster_event"), facts.get("run_id")
+    if event is None or not (_is_interrupted(event) or _was_stopped(event)):
+        return True
+    first = run not in _stopped
+    _stopped.add(run)
+    return first
+
+
+def _is_interrupted(event: dg.DagsterEvent) -> bool:
+    source = event.step_failure_data.error_source if event.is_step_failure else None
+    return source is not None and source.name == "INTERRUPT"
+
+
+def _was_stopped(event: dg.DagsterEvent) -> bool:
+    """Whether this is the end of a run, by a signal."""
+    error = event.job_failure_data.error if event.is_run_failure else None
+    stopped = error is not None and error.cls_name == dg.DagsterExecutionInterruptedError.__name__
+    return stopped or event.event_type == dg.DagsterEventType.RUN_CANCELED
 
 
 class _Short(logging.Formatter):
@@ -119,10 +148,13 @@ class _Short(logging.Formatter):
 
 
 def _message(record: logging.LogRecord, event: dg.DagsterEvent | None, original: str | None) -> str:
+    if event is not None and _was_stopped(event):
+        return STOPPED
     if event is not None and event.is_step_failure:
         failure = event.step_failure_data
-        if failure.error_source and failure.error_source.name == "INTERRUPT" and failure.error:
-            return f"STOPPED: {failure.error.message.strip().partition(': ')[2]}"
+        if _is_interrupted(event) and failure.error:
+            # Beside the code of the step, nothing is said of what stopped it.
+            return f"STOPPED: {failure.error.message.strip().partition(': ')[2] or STOPPED}"
         if failure.user_failure_data and failure.user_failure_data.description:
             return f"FAILED: {failure.user_failure_data.description}"
         if failure.error and failure.error.cls_name == "DagsterAssetCheckFailedError":
