@@ -19,7 +19,7 @@ from pipeline.start.following import Following
 from pipeline.start.horizon import AIM, FINISHING, Standing
 from pipeline.start.look import NothingReadableError
 from pipeline.start.sizes import FEWEST_ENTRIES
-from pipeline.start.too_little_text import lacks_a_tokenizer, too_little
+from pipeline.start.too_little_text import supported_entries, too_little
 from pipeline.start.written import is_ours, recipe_name, recipe_text, write
 from pipeline.store.errors import PipelineError
 from trainer.system import terminal
@@ -70,13 +70,15 @@ class Jobs:
                 self._change(following)
 
     def _halved_vocabulary(self) -> bool:
-        """Whether the vocabulary may have been too large for the text, and half of it is to be tried: text of
-        few different words supports few entries, which only the training of a tokenizer tells.
+        """Whether the vocabulary was too large for the text, and is halved until it is not: text of few
+        different words supports few entries, which only the training of a tokenizer tells.
         """
-        before = self.chosen.length.vocab_size
-        entries = max(FEWEST_ENTRIES, before // 2)
-        if entries == before or not is_ours(self.path) or not lacks_a_tokenizer(load_recipe(self.path)):
+        supported = supported_entries(load_recipe(self.path)) if is_ours(self.path) else None
+        if supported is None or supported < FEWEST_ENTRIES:
             return False
+        entries = self.chosen.length.vocab_size
+        while entries > supported:
+            entries = max(FEWEST_ENTRIES, entries // 2)
         self.chosen = replace(self.chosen, length=replace(self.chosen.length, vocab_size=entries))
         self._write()
         print(f"\nThe text has few different words: the vocabulary gets {entries:,} entries.", flush=True)

@@ -2,13 +2,16 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 
 from pipeline.recipe.recipe import Recipe
+from pipeline.stages.bpe import VocabularyError
 from pipeline.start.look import Found
 from pipeline.steps.recipe_versions import store_of
+from pipeline.steps.tokens.tokenizer import FrozenTokenizer
 from pipeline.store import keys
+from pipeline.store.engines.local import LocalEngine
 from pipeline.store.errors import PipelineError
 from pipeline.store.keys import Key
 from pipeline.store.manifest import Version, breakdown
@@ -69,10 +72,22 @@ def too_little(corpora: Iterable[Found], recipe: Recipe) -> str | None:
     )
 
 
-def lacks_a_tokenizer(recipe: Recipe) -> bool:
-    """Whether the stages before the tokenizer are made, and it is not."""
+def supported_entries(recipe: Recipe) -> int | None:
+    """How many entries of a vocabulary the text supports, if it is for want of these that a job has left no
+    tokenizer. Only another training tells: a tokenizer can be missing for many reasons, such as a full disk.
+    """
     store = store_of(recipe, records=False)
-    return _made(store, keys.DEDUP) is not None and _made(store, keys.TOKENIZER) is None
+    if _made(store, keys.DEDUP) is None or _made(store, keys.TOKENIZER):
+        return None
+    (tokenizer,) = FrozenTokenizer.all_of(recipe)
+    try:
+        with closing(LocalEngine()) as engine:
+            tokenizer.make(store, engine)
+    except VocabularyError as error:
+        return error.entries
+    except (PipelineError, OSError):
+        pass  # the job has said what it is
+    return None
 
 
 def _made(store: Store, key: Key) -> Version | None:

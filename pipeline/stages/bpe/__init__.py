@@ -14,6 +14,7 @@ from pipeline.stages.bpe.params import (
     TokenizerChoice,
     TokenizerError,
     TokenizerParams,
+    VocabularyError,
 )
 from pipeline.stages.bpe.sample import Checked, budgets
 from pipeline.stages.bpe.train import files, train, train_on_words, with_chat

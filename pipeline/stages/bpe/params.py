@@ -34,6 +34,17 @@ class TokenizerError(PipelineError):
     """A tokenizer that cannot be used; the message says why."""
 
 
+class VocabularyError(TokenizerError):
+    """A text that supports only so many `entries`, fewer than were asked for."""
+
+    def __init__(self, asked: int, entries: int):
+        super().__init__(
+            f"tokenizer.vocab_size is {asked}, but the text supports only {entries} entries: "
+            f"set it to {entries} or less, or add text"
+        )
+        self.entries = entries
+
+
 class TokenizerParams(Params):
     """A byte-level BPE vocabulary and the sample that it is trained on."""
 

@@ -16,8 +16,8 @@ from pipeline.stages.bpe.params import (
     CONTROL,
     RESERVED,
     SPECIALS,
-    TokenizerError,
     TokenizerParams,
+    VocabularyError,
 )
 
 LEAST = 2  # occurrences of a pair that is merged
@@ -47,7 +47,7 @@ def train_on_words(
 ) -> Tokenizer:
     """The same words give the same vocabulary, which is that of `tokenizers`' own trainer, as is the file.
     `progress` is called now and then with the merges that are done and all that are to be. Raises
-    TokenizerError if the text has too few repeated pairs for `vocab_size`.
+    VocabularyError if the text has too few repeated pairs for `vocab_size`.
     """
     characters = character_of_each_byte()
     specials = [*SPECIALS.values(), *(RESERVED if params.chat is True else ())]
@@ -57,10 +57,7 @@ def train_on_words(
     known = [bytes(map(of_character.__getitem__, entry)) for entry in entries]
     tokens, merges = merge(words, known, ids, params.vocab_size, LEAST, progress)
     if len(tokens) < params.vocab_size:
-        raise TokenizerError(
-            f"tokenizer.vocab_size is {params.vocab_size}, but the text supports only {len(tokens)} entries: "
-            f"set it to {len(tokens)} or less, or add text"
-        )
+        raise VocabularyError(params.vocab_size, len(tokens))
     entries += ["".join(map(characters.__getitem__, token)) for token in tokens[len(entries) :]]
     model = models.BPE(
         vocab={entry: id for id, entry in enumerate(entries)},

@@ -1,6 +1,7 @@
 """Each way in which the data stages leave too little for a model is told with what was found and lost."""
 
 import json
+import os
 import random
 import re
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.recipe.loading import load_recipe
+from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
 from pipeline.start import jobs
 from pipeline.start.choose import Wishes, choose
 from pipeline.start.deadline import Deadline
@@ -50,7 +51,7 @@ def prepared(folder: Path, wishes: Wishes) -> Jobs:
     write(path, recipe_text(chosen, path.parent))
     recipe = load_recipe(path)
     store, engine = store_of(recipe), LocalEngine(workers=1)
-    with suppress(PipelineError):
+    with suppress(PipelineError, OSError):
         for stage in of_data(recipe).values():
             stage.make(store, engine)
     return Jobs(path, chosen, Deadline(wishes.seconds), folder)
@@ -131,25 +132,49 @@ def few_words(folder: Path) -> None:
     (folder / "all.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
 
 
-def test_text_of_few_words_gets_a_vocabulary_that_it_supports(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job = prepared(folder_of(few_words, tmp_path), Wishes(180.0))
-    assert job.chosen.length.vocab_size > 512
+@pytest.fixture
+def makes_data(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Jobs end with the data stages. Returns the recipes of those that were started."""
+    started = []
 
     def execute(*_: object, **__: object) -> bool:
-        recipe = load_recipe(job.path)
+        started.append(path := Path(os.environ[RECIPE_VARIABLE]))
+        recipe = load_recipe(path)
         store, engine = store_of(recipe), LocalEngine(workers=1)
         try:
             for stage in of_data(recipe).values():
                 stage.make(store, engine)
-        except PipelineError as error:
+        except (PipelineError, OSError) as error:
             raise FailedJobError(str(error)) from error
         return False
 
     monkeypatch.setattr(jobs, "execute", execute)
+    return started
+
+
+def test_text_of_few_words_gets_a_vocabulary_that_it_supports(
+    tmp_path: Path, makes_data: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = prepared(folder_of(few_words, tmp_path), Wishes(180.0))
+    monkeypatch.setenv(RECIPE_VARIABLE, str(job.path))
+    assert job.chosen.length.vocab_size > 512
     job.run()
     assert load_recipe(job.path).tokenizer.vocab_size == job.chosen.length.vocab_size <= 512
+    assert len(makes_data) == 2  # one fails, and tells how many entries the text supports
+
+
+def test_a_tokenizer_that_fails_for_another_reason_is_not_blamed_on_the_text(
+    tmp_path: Path, makes_data: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "tokenizer").write_text("where a folder should be")
+    job = prepared(folder_of(few_words, tmp_path), Wishes(180.0))
+    monkeypatch.setenv(RECIPE_VARIABLE, str(job.path))
+    before = job.path.read_text()
+    with pytest.raises(FailedJobError, match="tokenizer"):
+        job.run()
+    assert job.path.read_text() == before
+    assert len(makes_data) == 1
 
 
 def test_nothing_but_zeros_is_told_in_seconds(tmp_path: Path) -> None:
