@@ -1,10 +1,11 @@
 """A recipe as a component of somebody's own Dagster project: docs/deployment.md."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from pipeline.assets.graph import definitions
 from pipeline.assets.used_recipe import UsedRecipe
@@ -13,6 +14,7 @@ from pipeline.store.errors import PipelineError
 from trainer.system.errors import TrainerError
 
 RECIPE, PREFIX = "recipe", "key_prefix"
+PREFIX_PATTERN = "^[A-Za-z0-9_]*$"  # as Dagster wants the names that it begins
 
 
 class RecipeScaffolder(dg.Scaffolder):
@@ -35,7 +37,7 @@ class RecipeComponent(dg.Component, dg.Model, dg.Resolvable):
     )
     key_prefix: str = Field(
         "",
-        pattern=r"^\w*$",
+        json_schema_extra={"pattern": PREFIX_PATTERN},  # for editors: what is wrong is said below, in words
         description="Begins the keys of the assets and the names of all else, such as the job "
         "`mine_pretrain`. Each recipe of a project needs a prefix of its own; one can be without.",
     )
@@ -44,6 +46,15 @@ class RecipeComponent(dg.Component, dg.Model, dg.Resolvable):
         description="The pool in which trainings and evaluations wait for each other. Recipes that train on "
         "devices of their own have pools of their own.",
     )
+
+    @field_validator(PREFIX)
+    @classmethod
+    def _begins_names(cls, prefix: str) -> str:
+        if not re.fullmatch(PREFIX_PATTERN, prefix):
+            raise ValueError(
+                f"must be letters from A to Z, of either case, digits and `_`, such as `mine`, not {prefix!r}"
+            )
+        return prefix
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """A recipe that cannot be read is one asset that says why, so that the others of the project stay."""

@@ -127,6 +127,25 @@ def test_two_recipes_with_one_prefix_are_one_sentence(
     recipe = tiny(tmp_path / "text", "mine")
     for name in ("mine", "other"):
         project.add(name, recipe)
+    sentence = "the recipes 'recipe.yaml' and 'recipe.yaml' have the same key_prefix, ''"
+    assert any(one.startswith(sentence) for one in said_by(load))
+
+
+@pytest.mark.parametrize("prefix", ["my-corpora", "größer"])
+def test_a_prefix_that_begins_no_name_is_told_in_words(
+    project: ForeignProject, load: Load, tmp_path: Path, prefix: str
+) -> None:
+    project.add("mine", tiny(tmp_path / "text", "mine"), key_prefix=prefix)
+    said = "\n".join(said_by(load))
+    assert "key_prefix" in said
+    assert (
+        f"must be letters from A to Z, of either case, digits and `_`, such as `mine`, not '{prefix}'" in said
+    )
+    assert "pattern" not in said and "regex" not in said
+
+
+def said_by(load: Load) -> list[str]:
+    """What stops the project from being loaded, with what that came from."""
     with pytest.raises(Exception) as raised:
         load()
     error: BaseException | None = raised.value
@@ -134,8 +153,7 @@ def test_two_recipes_with_one_prefix_are_one_sentence(
     while error:
         said.append(str(error))
         error = error.__cause__ or error.__context__
-    sentence = "the recipes 'recipe.yaml' and 'recipe.yaml' have the same key_prefix, ''"
-    assert any(one.startswith(sentence) for one in said)
+    return said
 
 
 def test_the_command_that_scaffolds_writes_a_component_and_a_recipe_that_loads(
