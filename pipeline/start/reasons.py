@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pipeline.start.choose import Chosen, Reading, Wishes
 from pipeline.start.horizon import DECAY
 from pipeline.start.sizes import BYTES_A_TOKEN, FULL_EPOCHS, MOST_EPOCHS, SIZES, USUAL, Length
+from trainer.system.wording import counted
 
 
 @dataclass(frozen=True)
@@ -79,10 +80,15 @@ def notes(chosen: Chosen) -> list[str]:
         found.append(
             "The conversations are not learnt: --chat teaches the model to answer after the training."
         )
-    if any(one.shape.format == "preferences" for one in folder.corpora):
+    if pairs := sum(one.documents for one in folder.corpora if one.shape.format == "preferences"):
+        why = (
+            "the time is planned for text and conversations alone"
+            if chosen.conversations
+            else "which of two answers is better is learnt after answering, from conversations"
+        )
         found.append(
-            "The preferences are not learnt: name them in a section `dpo` of the recipe, and run the job "
-            "`align` (docs/chat.md)."
+            f"The preferences, about {counted(pairs, 'pairs')}, are not learnt, since {why}: name them in a "
+            "section `dpo` of the recipe, and run the job `align` (docs/chat.md)."
         )
     return found
 

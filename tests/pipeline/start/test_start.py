@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -206,10 +207,25 @@ def test_conversations_are_learnt_after_the_text_where_chat_is_asked_for(tmp_pat
     assert recipe.post_training.sft.validation_fraction == pytest.approx(0.18, abs=0.01)
     assert recipe.shards.validation_fraction < 0.1
     (folder / "chats.jsonl").unlink()
-    (folder / "pairs.jsonl").write_text('{"prompt": "Why?", "chosen": "So.", "rejected": "No."}\n' * 20)
     without = choose(judged(folder), Wishes(60.0, chat=True), fixed_speed())
     assert any("no conversations" in note for note in notes(without))
-    assert any("section `dpo`" in note for note in notes(without))
+
+
+@pytest.mark.parametrize(
+    ("chat", "why"), [(True, "the time is planned for"), (False, "is learnt after answering")]
+)
+def test_preferences_are_counted_and_left_out_with_the_reason(tmp_path: Path, chat: bool, why: str) -> None:
+    folder = folder_of(chats, tmp_path)
+    pairs = [{"prompt": f"Why {n}?", "chosen": f"So {n}.", "rejected": f"No {n}."} for n in range(50)]
+    (folder / "pairs.jsonl").write_text("".join(f"{json.dumps(pair)}\n" for pair in pairs))
+    chosen = choose(judged(folder), Wishes(180.0, chat=chat), fixed_speed())
+    (said,) = [note for note in notes(chosen) if "preferences" in note]
+    assert re.match(r"The preferences, about (4|5|6)\d pairs, are not learnt, since ", said)
+    assert why in said and "section `dpo`" in said
+    for path in [*folder.glob("*.txt"), folder / "chats.jsonl"]:
+        path.unlink()
+    with pytest.raises(NothingReadableError, match=r"only rows of preferences.* add a folder of texts"):
+        choose(judged(folder), Wishes(180.0, chat=chat), fixed_speed())
 
 
 def talks(number: int, turns: int) -> Callable[[Path], None]:
