@@ -98,6 +98,41 @@ def test_a_job_that_fails_for_want_of_text_says_what_rejected_it(
     assert "\n" not in said
 
 
+def test_conversations_that_are_copies_are_too_little_to_learn_to_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def alike(folder: Path) -> None:
+        little(folder)
+        said = [{"role": "user", "content": "Why?"}, {"role": "assistant", "content": ENGLISH[0][:400]}]
+        (folder / "chats.jsonl").write_text(f"{json.dumps({'messages': said})}\n" * 30)
+
+    folder = folder_of(alike, tmp_path)
+    job = prepared(folder, Wishes(180.0, chat=True))
+    monkeypatch.setenv(RECIPE_VARIABLE, str(job.path))
+
+    def execute(command: list[str], *_: object, **__: object) -> bool:
+        recipe = load_recipe(job.path)
+        if command[-1] == "sft":
+            recipe = recipe.tuned("sft")
+        store, engine = store_of(recipe), LocalEngine(workers=1)
+        with suppress(PipelineError):
+            for stage in of_data(recipe).values():
+                stage.make(store, engine)
+        if command[-1] == "sft":
+            raise FailedJobError("ended with status 1")
+        return False
+
+    monkeypatch.setattr(jobs, "execute", execute)
+    with pytest.raises(NothingReadableError) as raised:
+        job.run()
+    said = str(raised.value)
+    assert said.startswith(
+        f"{folder}: the model is there, but cannot be taught to answer: of 30 documents in "
+    )
+    assert "29 are copies of others (exact 29), which leaves" in said
+    assert said.endswith("add text that does not repeat itself")
+
+
 def test_a_job_that_fails_with_enough_text_fails_for_its_own_reason(tmp_path: Path) -> None:
     job = prepared(folder_of(little, tmp_path), Wishes(180.0))
     assert too_little([one.found for one in job.chosen.corpora], load_recipe(job.path)) is None
