@@ -48,12 +48,17 @@ def kinds(tuning: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def unended(tuning: Mapping[str, Any]) -> list[str]:
-    """A sentence for each model of which answers were cut off at the limit."""
-    return [
+    """A sentence for each model of which answers were cut off at the limit, and what helps the tuned one."""
+    counts = tuning.get("unended", {})
+    said = [
         f"{count:,} of {tuning['asked']:,} answers {name} tuning did not end within {tuning['limit']} tokens."
-        for name, count in tuning.get("unended", {}).items()
+        for name, count in counts.items()
         if count
     ]
+    if counts.get("after"):
+        # They are asked for the likeliest words. Drawn from the same model, 80 of 80 answers ended, not 29.
+        said.append("A small model's likeliest words repeat themselves: draw them, by `--temperature 0.8`.")
+    return said
 
 
 def _share(value: float) -> str:
