@@ -7,7 +7,7 @@ from typing import Self
 
 from pipeline.start.horizon import AIM, Horizon
 from pipeline.start.look import Folder, Found, NothingReadableError
-from pipeline.start.sizes import BYTES_A_TOKEN, SIZES, USUAL, Length, longest
+from pipeline.start.sizes import SIZES, USUAL, Length, bytes_a_token, longest
 from pipeline.start.speed import Speed
 from pipeline.start.tuning import Tuning
 
@@ -124,7 +124,9 @@ def choose(folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0) -> 
     conversations = [one for one in conversations if _fits(one.found, length.vocab_size)]
     seq_len = _window([one.found for one in conversations], length)
     horizon = _horizon(length, seq_len)
-    tuning = Tuning.of((one.found for one in conversations), length.size, seq_len, horizon.batch)
+    tuning = Tuning.of(
+        (one.found for one in conversations), length.size, length.vocab_size, seq_len, horizon.batch
+    )
     return Chosen(
         folder=folder,
         wishes=wishes,
@@ -189,9 +191,8 @@ def _budget(
     if chats:
         usual = SIZES[USUAL]
         pace = speed.of(usual, usual.vocab_size)
-        tuning = (
-            Tuning.of(chats, usual, usual.seq_len, usual.batch).planned(wishes.seconds, pace).seconds(pace)
-        )
+        usually = Tuning.of(chats, usual, usual.vocab_size, usual.seq_len, usual.batch)
+        tuning = usually.planned(wishes.seconds, pace).seconds(pace)
         tuning += PROGRAMS_AROUND_TUNING * speed.program_seconds
     training = max(LEAST_TRAINING * wishes.seconds, AIM * wishes.seconds - around - tuning)
     return Budget(around, training, tuning, share, round(share * in_all), round(share * kept))
@@ -208,7 +209,8 @@ def _held_out_conversations(number: int) -> float:
 
 
 def _held_out(fewest: float, budget: Budget, length: Length) -> float:
-    most = HELD_OUT_TOKENS * length.tokens * BYTES_A_TOKEN / max(budget.text_bytes, 1)
+    tokens = HELD_OUT_TOKENS * length.tokens
+    most = tokens * bytes_a_token(length.vocab_size) / max(budget.text_bytes, 1)
     return round(max(min(MOST_HELD_OUT, most), fewest), 4)
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from pipeline.start.choose import Chosen, Reading, Wishes
 from pipeline.start.horizon import DECAY
-from pipeline.start.sizes import BYTES_A_TOKEN, FULL_EPOCHS, MOST_EPOCHS, SIZES, USUAL, Length
+from pipeline.start.sizes import FULL_EPOCHS, MOST_EPOCHS, SIZES, USUAL, Length, bytes_a_token
 from trainer.system.wording import counted
 
 
@@ -67,7 +67,7 @@ def notes(chosen: Chosen) -> list[str]:
             f"The time is short: with its preparations, this takes about {needed / 60:,.1f} minutes."
         )
     if chosen.length.unique < 1_000_000:
-        size = chosen.length.unique * BYTES_A_TOKEN / 1e6
+        size = chosen.length.unique * bytes_a_token(chosen.length.vocab_size) / 1e6
         found.append(
             f"There is little text, {size:,.1f} MB: expect a model that imitates its style and knows little."
         )

@@ -17,7 +17,6 @@ TOKENS_A_PARAMETER = 20  # compute-optimal (Hoffmann et al. 2022, arXiv 2203.155
 # minutes and a half, where the usual one had 2.23 after 333,824 tokens, in three and a half.
 USUAL = 1
 FEW_TOKENS = 500_000
-BYTES_A_TOKEN = 3.5
 FEWEST_STEPS = 100
 FEWEST_ENTRIES = 320  # of a vocabulary: the 256 bytes, the control tokens and a few pairs
 
@@ -109,6 +108,14 @@ def vocabulary(text_bytes: int, size: Size) -> int:
     return min(size.vocab_size, next((entries for most, entries in steps if text_bytes < most), 50_000))
 
 
+def bytes_a_token(vocab_size: int) -> float:
+    """Of English text as large as `vocabulary` wants it for so many entries: encyclopedia, novels, proposals
+    and Python's documentation have up to a tenth more or less.
+    """
+    measured = ((320, 1.6), (1_024, 3.0), (2_048, 3.3), (4_096, 3.7), (8_192, 4.1))
+    return next((size for entries, size in measured if vocab_size <= entries), 4.4)
+
+
 def longest(text_bytes: int, seconds: float, tokens_per_second: Callable[[Size, int], float]) -> Length:
     """The largest size that sees enough text in so many seconds of training, and its length.
 
@@ -128,9 +135,10 @@ def _length(
     size: Size, text_bytes: int, seconds: float, tokens_per_second: Callable[[Size, int], float]
 ) -> Length:
     vocab_size = vocabulary(text_bytes, size)
-    unique = max(1, round(text_bytes / BYTES_A_TOKEN))
-    # A model with many more parameters than tokens learns a text by heart when it reads it often.
-    most = FULL_EPOCHS if size.of_blocks > 5 * unique else MOST_EPOCHS
+    unique = max(1, round(text_bytes / bytes_a_token(vocab_size)))
+    # A model with more parameters than tokens learns a text by heart when it reads it often: one with three
+    # for each had 2.46 bits per byte after 4 passes over 440 kB of encyclopedia, and 2.65 after 8.
+    most = FULL_EPOCHS if size.of_blocks > unique else MOST_EPOCHS
     possible, of_text = seconds * tokens_per_second(size, vocab_size), most * unique
     tokens = min(possible, of_text)
     batch = size.batch

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from pipeline.start.look import Found
-from pipeline.start.sizes import BYTES_A_TOKEN, SIZES, USUAL, Size
+from pipeline.start.sizes import SIZES, USUAL, Size, bytes_a_token
 
 SHARE, MOST_EPOCHS = 0.15, 3.0  # of the time; passes over the conversations, if these make enough steps
 # A small model learns to end its answers by the number of its steps, however few conversations there are. One
@@ -34,11 +34,13 @@ class Tuning:
     tokens: float = 0.0
 
     @classmethod
-    def of(cls, chats: Iterable[Found], size: Size, seq_len: int, largest: int) -> Self:
+    def of(cls, chats: Iterable[Found], size: Size, vocab_size: int, seq_len: int, largest: int) -> Self:
         """`largest`: tokens of a step of the pretraining."""
         rate, rehearsal = SMALL if SIZES.index(size) <= USUAL else LARGE
-        tokens = max(1.0, sum(one.text_bytes for one in chats) / BYTES_A_TOKEN / (1 - rehearsal))
-        return cls(tokens, max(SMALLEST_BATCH, seq_len), max(SMALLEST_BATCH, largest), rate, rehearsal)
+        tokens = sum(one.text_bytes for one in chats) / bytes_a_token(vocab_size) / (1 - rehearsal)
+        return cls(
+            max(1.0, tokens), max(SMALLEST_BATCH, seq_len), max(SMALLEST_BATCH, largest), rate, rehearsal
+        )
 
     @property
     def epochs(self) -> float:

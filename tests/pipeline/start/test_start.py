@@ -178,7 +178,7 @@ def test_a_little_text_in_parquet_is_not_read_until_it_is_learnt_by_heart(tmp_pa
     text_bytes = sum(map(len, pq.read_table(folder / "pages.parquet").column("html").to_pylist()))
     chosen = choose(judged(folder), Wishes(3600.0), fixed_speed())
     assert chosen.budget.text_bytes == pytest.approx(text_bytes, rel=0.1)
-    assert chosen.length.unique == pytest.approx(0.8 * chosen.budget.kept / 3.5, rel=0.01)
+    assert chosen.length.unique == pytest.approx(0.8 * chosen.budget.kept / 3.0, rel=0.01)
     assert chosen.length.epochs <= 4
 
 
@@ -311,6 +311,14 @@ def test_more_time_makes_a_larger_model_and_little_text_a_smaller_one() -> None:
     assert tiny.size is SIZES[0]
     assert tiny.epochs <= 16
     assert chosen(10**9, 1.0)[1] < 1
+
+
+@pytest.mark.parametrize("text_bytes", [200_000, 440_000, 2_500_000])
+def test_a_model_with_more_parameters_than_tokens_is_not_trained_until_it_knows_its_text_by_heart(
+    text_bytes: int,
+) -> None:
+    """After 16 passes over 440 kB a model had 3.81 bits per byte of other text, after 4 passes 2.46."""
+    assert longest(text_bytes, 24 * 3600, fixed_speed().of).epochs <= 4
 
 
 def test_repeated_text_is_worth_less_each_time_and_nothing_after_sixteen() -> None:

@@ -20,6 +20,7 @@ from pipeline.start.too_little_text import too_little
 from pipeline.start.written import recipe_text, write
 from pipeline.steps.recipe_versions import store_of
 from pipeline.steps.stages import of_data
+from pipeline.store import keys
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.errors import PipelineError
 from tests.folders import ENGLISH, little, odd_names_and_encodings
@@ -136,6 +137,13 @@ def test_conversations_that_are_copies_are_too_little_to_learn_to_answer(
 def test_a_job_that_fails_with_enough_text_fails_for_its_own_reason(tmp_path: Path) -> None:
     job = prepared(folder_of(little, tmp_path), Wishes(180.0))
     assert too_little([one.found for one in job.chosen.corpora], load_recipe(job.path)) is None
+
+
+def test_the_text_has_about_as_many_tokens_as_its_length_was_chosen_for(tmp_path: Path) -> None:
+    """Tokens of few entries are short: with too few expected, a little text is read too seldom."""
+    job = prepared(folder_of(little, tmp_path), Wishes(180.0))
+    shards = store_of(load_recipe(job.path)).current(keys.token_shards("my_text"))
+    assert job.chosen.length.unique == pytest.approx(shards.counts["train_tokens"], rel=0.1)
 
 
 def few_words(folder: Path) -> None:
