@@ -24,7 +24,7 @@ def main(arguments: list[str]) -> int:
     add("model", metavar="MODEL", help=MODEL_NAMES)
     add("--system", default="", help="instructions that the conversation begins with")
     add("--max-new-tokens", type=int, default=256, help="of each answer; default: %(default)s")
-    add("--temperature", type=float, default=0.0, help="0, the default, takes the likeliest token")
+    add("--temperature", type=float, default=defaults.temperature, help="0 takes the likeliest token")
     add("--top-k", type=int, default=defaults.top_k, help="0 draws from all tokens")
     add("--page", action="store_true", help="a page in the browser, of this machine only, instead")
     add("--port", type=int, default=PORT, help="of the page; default: %(default)s")

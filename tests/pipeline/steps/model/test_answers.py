@@ -91,10 +91,10 @@ def test_answers_that_were_cut_off_are_counted_on_the_card() -> None:
     said = section({**tuning, **counted})
     assert "12 of 100 answers before tuning did not end within 48 tokens." in said
     assert "after tuning did not end" not in said
-    assert "--temperature" not in said
+    assert "draws its words" not in said
     said = section({**tuning, **counted, "unended": {"before": 12, "after": 3}})
     assert "3 of 100 answers after tuning did not end within 48 tokens." in said
-    assert "repeat themselves: draw them, by `--temperature 0.8`." in said
+    assert "`python -m trainer chat` draws its words" in said
 
 
 @pytest.mark.slow

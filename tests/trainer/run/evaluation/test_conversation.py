@@ -178,16 +178,23 @@ def test_an_answer_is_scored_with_its_end_behind_the_messages_as_it_was_trained(
 def test_the_command_talks_and_forgets(tmp_path: Path) -> None:
     directory = write_tokenizer(tmp_path / "tokenizer")
     export(make(), directory, BOT, EOT, tmp_path / "model")
-    ended = subprocess.run(
-        [sys.executable, "-m", "trainer", "chat", str(tmp_path / "model"), "--max-new-tokens=8"],
-        input="Hello\n\nAnd?\n/reset\nHello\n/exit\nnever read\n",
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    turns = ended.stdout.split("\n> ")[1:]
-    assert len(turns) == 6
-    assert turns[0] == turns[4] != turns[2]
+
+    def turns(*options: str) -> list[str]:
+        ended = subprocess.run(
+            [sys.executable, "-m", "trainer", "chat", str(tmp_path / "model"), "--max-new-tokens=8", *options],
+            input="Hello\n\nAnd?\n/reset\nHello\n/exit\nnever read\n",
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return ended.stdout.split("\n> ")[1:]
+
+    likeliest = turns("--temperature=0")
+    assert len(likeliest) == 6
+    assert likeliest[0] == likeliest[4] != likeliest[2]
+    drawn = turns()
+    assert len(drawn) == 6
+    assert drawn[0] != drawn[4]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU writes in bf16, which rounds by the batch")
