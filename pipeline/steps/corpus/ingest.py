@@ -39,7 +39,7 @@ from pipeline.store.store import Store
 from pipeline.store.work import Work
 
 log = logging.getLogger(__name__)
-VERSION = "raw-4"
+VERSION = "raw-5"
 ID_DIGITS = 12  # of a document's id, in the name of the part that begins with it
 
 
@@ -283,15 +283,18 @@ def unit_groups(units: Sequence[Unit], part_bytes: int) -> list[UnitGroup]:
     """Groups units: a large unit has its own group, small ones are spread by the hash of their name. The
     groups are in the order of their names.
 
-    Adding a small unit changes one group. The number of shared groups is a power of two, so it changes only
-    when the corpus doubles.
+    A group is what one worker reads. A shared group has between half a part and a whole one on average, so
+    that there is work for many workers. Adding a small unit changes one group. The number of shared groups
+    is a power of two, so it changes only when the corpus doubles.
     """
-    small = [unit for unit in units if unit.bytes < part_bytes]
-    spread = 1 << max(0, (sum(unit.bytes for unit in small) // part_bytes).bit_length() - 1)
+    large = part_bytes // 4
+    small = [unit for unit in units if unit.bytes < large]
+    halves = 2 * sum(unit.bytes for unit in small) // part_bytes
+    spread = 1 << max(0, halves.bit_length() - 1)
     shared: dict[str, list[Unit]] = {}
     for unit in sorted(small, key=lambda unit: unit.name):
         shared.setdefault(f"{int(_name_hash(unit), 16) % spread:05d}-of-{spread:05d}", []).append(unit)
-    alone = [UnitGroup(_name_hash(unit), (unit,)) for unit in units if unit.bytes >= part_bytes]
+    alone = [UnitGroup(_name_hash(unit), (unit,)) for unit in units if unit.bytes >= large]
     together = [UnitGroup(name, tuple(members)) for name, members in shared.items()]
     return sorted([*together, *alone], key=lambda group: group.name)
 

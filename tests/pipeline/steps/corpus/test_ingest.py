@@ -94,8 +94,18 @@ def test_the_files_are_listed_once_however_many_tasks_read_them(
 def test_a_corpus_that_grows_reads_only_the_bucket_of_each_new_file_until_it_has_doubled() -> None:
     units = [Unit(f"{number}.jsonl", str(number), 1000) for number in range(64)]
     for count in range(32, 63):
-        before, after = (set(unit_groups(units[:size], part_bytes=2000)) for size in (count, count + 1))
+        before, after = (set(unit_groups(units[:size], part_bytes=8000)) for size in (count, count + 1))
         assert len(after - before) == 1 and len(before - after) <= 1
+        assert len(after) <= count / 2  # groups are shared
+
+
+@pytest.mark.parametrize("size", [1_000, 10_000, 20_000, 30_000, 99_000, 500_000])
+def test_files_of_any_one_size_are_work_for_many_workers(size: int) -> None:
+    """Of a corpus of sixteen parts, no group is more than an eighth."""
+    units = [Unit(f"{number}.jsonl", str(number), size) for number in range(1_600_000 // size)]
+    groups = unit_groups(units, part_bytes=100_000)
+    assert sum(group.bytes for group in groups) == sum(unit.bytes for unit in units)
+    assert max(group.bytes for group in groups) <= max(size, sum(unit.bytes for unit in units) / 8)
 
 
 def test_what_was_read_with_other_settings_is_not_what_was_last_read_with_these(tmp_path: Path) -> None:
