@@ -104,7 +104,10 @@ class Jobs:
         if standing is None or self.changes == MOST_CHANGES or not is_ours(self.path):
             return False
         if misses := standing.must_change(self.chosen.horizon):
-            said = "\nThe training does not fit the time: it stops, and goes on with another length."
+            said = (
+                "\nThe training would not end at the deadline: its run stops, which Dagster calls a failure, and "
+                "goes on with another length."
+            )
             print(said, file=sys.stderr, flush=True)  # where the line is
         return misses
 
