@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from dataclasses import asdict
 from functools import partial
@@ -193,22 +193,32 @@ def _predict(arguments: list[str]) -> int:
     return 0
 
 
-def _generate(arguments: list[str]) -> int:
+def _add_drawing(parser: argparse.ArgumentParser, temperature: float) -> None:
     defaults = SamplesConfig()
-    parser = _parser("generate", "Print prompts, each with a model's continuation.")
     add = parser.add_argument
-    add("--prompt", required=True, action="append", help="may be repeated")
-    add("--max-new-tokens", type=int, default=defaults.max_new_tokens)
-    add("--temperature", type=float, default=defaults.temperature, help="0 takes the likeliest token")
-    add("--top-k", type=int, default=defaults.top_k, help="0 draws from all tokens")
-    add("--top-p", type=float, default=defaults.top_p, help="1 draws from all tokens")
-    add("--seed", type=int, default=0)
-    add("--json", action="store_true", help="print prompt and text as JSON, a line for each")
-    options = parser.parse_args(arguments)
+    add("--max-new-tokens", type=int, default=defaults.max_new_tokens, help="of each; default: %(default)s")
+    said = "0 takes the likeliest token; default: %(default)s"
+    add("--temperature", type=float, default=temperature, help=said)
+    add("--top-k", type=int, default=defaults.top_k, help="0 draws from all tokens; default: %(default)s")
+    add("--top-p", type=float, default=defaults.top_p, help="1, the default, draws from all tokens")
+    add("--seed", type=int, default=0, help="of what is drawn; default: %(default)s")
+
+
+def _drawn(options: argparse.Namespace, prompts: Sequence[str] = ()) -> SamplesConfig:
+    """What the options of `_add_drawing` say. Raises TrainerError."""
     if not -SEEDS <= options.seed < SEEDS:
         raise TrainerError(f"--seed {options.seed} does not fit into 64 bits: take a smaller number")
     settings = {name: getattr(options, name) for name in ("max_new_tokens", "temperature", "top_k", "top_p")}
-    samples = samples_of({"prompts": options.prompt, **settings})
+    return samples_of({"prompts": list(prompts), **settings})
+
+
+def _generate(arguments: list[str]) -> int:
+    parser = _parser("generate", "Print prompts, each with a model's continuation.")
+    parser.add_argument("--prompt", required=True, action="append", help="may be repeated")
+    _add_drawing(parser, SamplesConfig().temperature)
+    parser.add_argument("--json", action="store_true", help="print prompt and text as JSON, a line for each")
+    options = parser.parse_args(arguments)
+    samples = _drawn(options, options.prompt)
     with terminal.doing(LOADING):
         from trainer.run.evaluation.generate import complete_with_model_of
         from trainer.tools.named import model_named
@@ -280,17 +290,17 @@ def _merge(arguments: list[str]) -> int:
 
 def _answer(arguments: list[str]) -> int:
     parser = _parser("answer", "Print a model's answers as JSON, one line for each.")
-    add = parser.add_argument
-    add("file", type=Path, metavar="FILE.jsonl", help='{"messages": [...]} in each line, the user\'s last')
-    add("--max-new-tokens", type=int, default=64, help="of each answer; default: %(default)s")
+    about = '{"messages": [...]} in each line, the user\'s last'
+    parser.add_argument("file", type=Path, metavar="FILE.jsonl", help=about)
+    _add_drawing(parser, temperature=0.0)
     options = parser.parse_args(arguments)
-    samples = samples_of({"max_new_tokens": options.max_new_tokens, "temperature": 0})
+    samples = _drawn(options)
     with terminal.doing(LOADING):
         from trainer.run.evaluation.answer import answered
         from trainer.tools.named import model_named
 
     directory, asked, unended = model_named(options.model), 0, 0
-    for answer in terminal.awaited("answering", answered(directory, options.file, samples)):
+    for answer in terminal.awaited("answering", answered(directory, options.file, samples, options.seed)):
         print(json.dumps(answer), flush=True)
         asked, unended = asked + 1, unended + ("unended" in answer)
     if unended:

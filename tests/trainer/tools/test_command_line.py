@@ -22,7 +22,7 @@ OPTIONS = {
     "evaluate": ["--model", "--config", "--samples"],
     "generate": ["--model", "--prompt", "--max-new-tokens", "--temperature", "--top-k", "--top-p", "--seed"],
     "benchmark": ["--model", "--precision", "--output"],
-    "answer": ["--model", "--max-new-tokens"],
+    "answer": ["--model", "--max-new-tokens", "--temperature", "--top-k", "--top-p", "--seed"],
     "chat": ["--system", "--max-new-tokens", "--temperature", "--top-k"],  # a page would be served for ever
     "check": ["--model"],
     "predict": ["--model", "--prompt"],

@@ -12,7 +12,9 @@ from trainer.run.evaluation.generate import Prompt, generate
 from trainer.run.evaluation.questions import messages, rows
 
 
-def answered(directory: Path, questions: Path, samples: SamplesConfig) -> Iterator[dict[str, Any]]:
+def answered(
+    directory: Path, questions: Path, samples: SamplesConfig, seed: int = 0
+) -> Iterator[dict[str, Any]]:
     """The model's answer to each conversation of a file, JSON lines with `messages` of which the last is
     answered: `text`, whether it `stops`, and `unended` if it was cut off after `max_new_tokens`. A
     conversation that fills the context gets an empty text, and `too_long`. Raises TrainerError.
@@ -23,7 +25,7 @@ def answered(directory: Path, questions: Path, samples: SamplesConfig) -> Iterat
     room = min(model.max_length, POSITIONS[model.device.type])
     prompts = [Prompt(form.before_answer(said), form.kept(*said[0], room)) for said in asked]
     fitting = [number for number, prompt in enumerate(prompts) if len(prompt.tokens) < room]
-    written = generate(model, [prompts[number] for number in fitting], samples, form.ends, room=room)
+    written = generate(model, [prompts[number] for number in fitting], samples, form.ends, seed, room)
     texts = {fitting[place]: text for place, text in written}
     for number in range(len(asked)):
         if text := texts.get(number):

@@ -10,6 +10,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from tests.trainer.models import small
+from trainer.__main__ import main as command
 from trainer.config import SamplesConfig
 from trainer.hf import export
 from trainer.model.llama import Llama
@@ -181,7 +182,15 @@ def test_the_command_talks_and_forgets(tmp_path: Path) -> None:
 
     def turns(*options: str) -> list[str]:
         ended = subprocess.run(
-            [sys.executable, "-m", "trainer", "chat", str(tmp_path / "model"), "--max-new-tokens=8", *options],
+            [
+                sys.executable,
+                "-m",
+                "trainer",
+                "chat",
+                str(tmp_path / "model"),
+                "--max-new-tokens=8",
+                *options,
+            ],
             input="Hello\n\nAnd?\n/reset\nHello\n/exit\nnever read\n",
             capture_output=True,
             text=True,
@@ -195,6 +204,22 @@ def test_the_command_talks_and_forgets(tmp_path: Path) -> None:
     drawn = turns()
     assert len(drawn) == 6
     assert drawn[0] != drawn[4]
+
+
+def test_answers_are_drawn_by_a_seed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    export(make(), write_tokenizer(tmp_path / "tokenizer"), BOT, EOT, tmp_path / "model")
+    questions = tmp_path / "questions.jsonl"
+    lines = ({"messages": [{"role": "user", "content": said}]} for said in ("Hello", "And?"))
+    questions.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+
+    def answers(*options: str) -> str:
+        model, longest = f"--model={tmp_path / 'model'}", "--max-new-tokens=8"
+        assert command([*("answer", model, longest), *options, str(questions)]) == 0
+        return capsys.readouterr().out
+
+    drawn = [answers("--temperature=1", f"--seed={seed}") for seed in (1, 1, 2)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert answers() == answers("--seed=2") not in drawn  # the likeliest words by default
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU writes in bf16, which rounds by the batch")
