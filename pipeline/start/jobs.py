@@ -105,8 +105,8 @@ class Jobs:
             return False
         if misses := standing.must_change(self.chosen.horizon):
             said = (
-                "\nThe training would not end at the deadline: its run stops, which Dagster calls a failure, and "
-                "goes on with another length."
+                "\nThe training would not end at the deadline: its run stops, which Dagster calls a failure, "
+                "and goes on with another length."
             )
             print(said, file=sys.stderr, flush=True)  # where the line is
         return misses

@@ -56,7 +56,7 @@ def unended(tuning: Mapping[str, Any]) -> list[str]:
         if count
     ]
     if counts.get("after"):
-        # In each of three trained models 80 of 80 drawn answers ended, and 29, 0 and 7 of the likeliest words.
+        # Of three tuned models 80 of 80 drawn answers ended, and 29, 0 and 7 of the likeliest words.
         said.append(
             "These are the likeliest words, which a small model repeats. `python -m trainer chat` draws its "
             "words, and more of its answers end."
