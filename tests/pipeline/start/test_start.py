@@ -25,6 +25,7 @@ from pipeline.start.look import Folder, NothingReadableError, look
 from pipeline.start.reasons import notes
 from pipeline.start.sizes import SIZES, Size, longest, worth
 from pipeline.start.speed import Speed
+from pipeline.start.tuning import Tuning
 from pipeline.start.written import recipe_text, write
 from tests.folders import (
     ENGLISH,
@@ -258,6 +259,14 @@ def test_a_tuning_has_enough_steps_for_answers_to_end(
     recipe, _ = recipe_of(folder, Wishes(hours * 3600, chat=True))
     assert recipe.post_training.sft
     assert learnt_steps(tmp_path / "recipe.yaml") > 100
+
+
+def test_a_small_model_rehearses_its_text_where_the_steps_are_enough_for_both() -> None:
+    """With few steps it would not learn to end its answers."""
+    small, large = (Tuning(50_000, 512, 2_048, large) for large in (False, True))
+    late, in_time = (small.fitting(seconds, tokens_per_second=5_000) for seconds in (20, 60))
+    assert (late.rehearsal, in_time.rehearsal, large.fitting(20, 5_000).rehearsal) == (0, 0.2, 0.2)
+    assert in_time.epochs == pytest.approx(300 * 512 / 50_000)
 
 
 def test_a_late_start_still_learns_its_few_conversations(
