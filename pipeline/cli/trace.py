@@ -149,7 +149,7 @@ def _alike(
 ) -> Iterator[str]:
     whose = f"through the weights it started from: {through}" if through else "in the corpora"
     if not found:
-        yield f"no document has {least:.0%} of it, or has {least:.0%} of its own text in it, {whose}"
+        yield f"no document {whose} has {least:.0%} of the text, and of none is {least:.0%} in the text"
         return
     yield f"{counted(len(found), 'documents')} {whose}, by 3-grams of words"
     for one in found:
