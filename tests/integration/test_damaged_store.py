@@ -35,8 +35,8 @@ def test_one_run_mends_a_store_that_is_damaged_in_many_places(tmp_path: Path) ->
     (store.current(keys.DEDUP).path / MANIFEST).unlink()
     shard = next(store.current(keys.token_shards("topics")).path.rglob("train/*.bin"))
     os.truncate(shard, 100)
-    shutil.rmtree(store.current(keys.PRETRAINED_MODEL).path)
     flip(store.current(keys.EXPORTED_MODEL).path / "model.safetensors", 5000)
+    shutil.rmtree(store.current(keys.PRETRAINED_MODEL).path)
     seen = verified(project)
     assert seen.returncode == 2 and f"DAMAGED  {shard} has 100 bytes" in seen.stdout, seen.stderr
     status, said = project.run()
