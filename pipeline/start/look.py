@@ -262,6 +262,7 @@ def _patterns(folder: Path, names: Sequence[str], readable: Sequence[str]) -> It
     for name in readable:
         by_suffix[_suffix(name)].append(name)
     root = re.sub("[\udc80-\udcff]", "?", escape(folder.name))
+    root = re.sub("^~", "[~]", root)  # which would stand for a home directory
     for suffix in dict.fromkeys(map(_suffix, names)):
         others = by_suffix[suffix]
         if chosen.issuperset(others):

@@ -2,11 +2,14 @@
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Iterator
 from glob import escape
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from pipeline.recipe.post_training import ANSWER_TOKENS
 from pipeline.recipe.recipe import named_like
@@ -70,7 +73,7 @@ def _lines(chosen: Chosen, directory: Path) -> Iterator[str]:
     shown = json.dumps(str(chosen.folder.path))
     yield f"# For {shown} in {chosen.wishes.seconds / 3600:g} hours. docs/recipe.md has every setting."
     yield from (f"# {note}" for note in notes(chosen))
-    yield f"name: {recipe_name(chosen)}"
+    yield f"name: {_flow(recipe_name(chosen))}"
     yield ""
     yield "corpora:"
     for reading in chosen.corpora:
@@ -169,13 +172,18 @@ def _corpus(reading: Reading, chosen: Chosen, directory: Path) -> dict[str, Any]
 
 
 def _flow(value: Any) -> str:
-    """A value as YAML on one line. JSON is YAML; plain words stand without quotes."""
+    """A value as YAML on one line. Plain words stand without quotes."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {_flow(one)}" for key, one in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_flow, value)) + "]"
-    plain = isinstance(value, str) and re.fullmatch(r"[a-z][a-z_]{2,}", value)
-    return str(value) if plain and value not in ("null", "true", "false", "yes", "off") else json.dumps(value)
+    if not isinstance(value, str):
+        return json.dumps(value)
+    if re.fullmatch(r"[a-z][a-z_]{2,}", value) and value not in ("null", "true", "false", "yes", "off"):
+        return value
+    # JSON writes what is beyond U+FFFF as two surrogates, which YAML reads as two characters.
+    quoted: str = yaml.safe_dump(value, default_style='"', width=math.inf, allow_unicode=True)
+    return quoted.rstrip("\n")
 
 
 def _prompts(found: Found) -> list[str]:
