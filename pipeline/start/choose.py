@@ -111,6 +111,8 @@ def choose(folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0) -> 
         )
     _check_kept(folder, texts, wishes)
     chats = [one for one in folder.corpora if wishes.chat and one.shape.format == "chat" and _fits(one)]
+    if sum(one.documents for one in chats) < 2:  # of which none could be held out
+        chats = []
     speed.look()
     budget = _budget(texts, chats, wishes, speed, spent + time.monotonic() - began)
     corpora = tuple(_reading(one, budget.share, wishes) for one in texts)

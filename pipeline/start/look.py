@@ -35,7 +35,8 @@ class NothingReadableError(PipelineError):
 class Found:
     """One corpus of a folder. `paths`: globs from the folder that holds the folder. `bytes`: on disk;
     `text_bytes`: of text, estimated from the sample. `longest`: bytes of its longest file;
-    `long_document`: bytes of text that only one document in fifty exceeds.
+    `long_document`: bytes of text that only one document in fifty exceeds. `blank`: share of the rows that
+    have no text.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Found:
     longest: int
     documents: int
     long_document: int
+    blank: float = 0.0
 
     @property
     def is_text(self) -> bool:
@@ -228,6 +230,7 @@ def _found(
         longest=max(sizes),
         long_document=sorted(len(text.encode("utf-8", "replace")) for text in texts)[-1 - len(texts) // 50],
         documents=len(sizes) if shape.plain else max(len(texts), round(text_bytes / mean)),
+        blank=max((one.blank for one in read), default=0.0),
     )
 
 

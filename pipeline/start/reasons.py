@@ -7,6 +7,8 @@ from pipeline.start.horizon import DECAY
 from pipeline.start.sizes import FULL_EPOCHS, MOST_EPOCHS, SIZES, USUAL, Length, bytes_a_token
 from trainer.system.wording import counted
 
+NO_LANGUAGE, MOST = "zxx", 0.5
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -57,6 +59,9 @@ def notes(chosen: Chosen) -> list[str]:
     found = [*chosen.left_out]
     if folder.sampled < folder.files - len(folder.unread):
         found.append(f"This is a sample: {folder.sampled:,} of {folder.files:,} files were looked at.")
+    for one in (one.found for one in chosen.corpora):
+        if one.kind.name != "code" and one.kind.languages.get(NO_LANGUAGE, 0.0) > MOST:
+            found.append(f"Most of {one.name} is in no language, as numbers and encoded files are.")
     if budget.share < 1:
         found.append(
             f"There is more text than the time allows: {budget.share:.1%} of it, the first, is read."
@@ -75,7 +80,10 @@ def notes(chosen: Chosen) -> list[str]:
     if wishes.chat and not has_chats:
         found.append("--chat: the folder holds no conversations, so the model is not taught to answer.")
     if has_chats and wishes.chat and not chosen.conversations:
-        found.append("--chat: the conversations are too long for a small model, so they are not learnt.")
+        is_single = sum(one.documents for one in folder.corpora if one.shape.format == "chat") < 2
+        long = "the conversations are too long for a small model"
+        why = "a single conversation cannot be both learnt and held out" if is_single else long
+        found.append(f"--chat: {why}, so the model is not taught to answer.")
     if has_chats and not wishes.chat:
         found.append(
             "The conversations are not learnt: --chat teaches the model to answer after the training."

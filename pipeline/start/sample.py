@@ -10,19 +10,24 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.sources.files import SEPARATORS, FilesConfig, FilesSource
+from pipeline.sources.documents import MAX_DOCUMENT_BYTES
+from pipeline.sources.files import JSON_LINES, SEPARATORS, FilesConfig, FilesSource
 from pipeline.sources.formats.compression import BrokenCompressionError, format_of
 from pipeline.sources.formats.conversations import FORMS, Format, columns_of
 from pipeline.sources.formats.first_bytes import wide_encoding
 from pipeline.sources.formats.rows import Row, RowReader
 from pipeline.sources.formats.streams import blocks
-from pipeline.sources.source import Rejected, Unit
+from pipeline.sources.source import Reason, Rejected, Unit
 from pipeline.sources.source_file import LocalFile, size_of
 from pipeline.stages.language import detect
 
 HEAD_BYTES, PACKED_HEAD_BYTES = 256 << 10, 1 << 20  # of a file that is not, and that is compressed
+# Of a table whose first row does not fit into that, more and more is read, up to the longest text.
+LONGEST_HEAD_BYTES = MAX_DOCUMENT_BYTES
 PIECE_BYTES = 16 << 10  # of plain text that is judged as one document
-MOST_DOCUMENTS = 64  # of a file
+MOST_DOCUMENTS, MOST_EMPTY = 64, 4_096  # of a file, and rows of which some have no text
+LONGEST_NAME = 80  # characters of a column
+BLANK = (Reason.EMPTY_TEXT, Reason.NULL_TEXT)
 PACKED_SHARE = 3.0  # bytes that a compressed byte usually becomes
 _LETTER = re.compile(r"\w")
 TEXT_COLUMNS = ("text", "body", "content")
@@ -46,13 +51,14 @@ class Shape:
 @dataclass(frozen=True)
 class FileSample:
     """The first `texts` of a file, or the `problem` for which it has none. `text_share`: bytes of text for
-    each byte on disk. `columns`: the names in its rows.
+    each byte on disk. `columns`: the names in its rows. `blank`: share of the rows that have no text.
     """
 
     shape: Shape | None
     texts: tuple[str, ...] = ()
     text_share: float = 0.0
     columns: frozenset[str] = frozenset()
+    blank: float = 0.0
     problem: str = ""
 
 
@@ -76,19 +82,43 @@ class _AnyColumns(FilesConfig):
 
     @property
     def companions(self) -> tuple[str, ...]:
-        return tuple({*columns_of("chat"), *columns_of("preferences")})
+        return tuple({*TEXT_COLUMNS, *columns_of("chat"), *columns_of("preferences")})
 
 
 @dataclass(frozen=True)
 class _RowCollector(RowReader):
-    """Keeps the rows of a file as they are."""
+    """Keeps the rows of a file as they are. Of rows whose column of text is empty, many are read: a table
+    that is sorted by its text begins with them.
+    """
 
     rows: list[Row] = field(kw_only=True)
 
     def add(self, number: int, row: Row) -> Iterator[pa.RecordBatch]:
+        # Old writers of Parquet do not mark strings.
+        row = {
+            name: value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+            for name, value in row.items()
+        }
         self.rows.append(row)
-        self.batches.accepted += 1
+        named = [value for name, value in row.items() if name.lower() in TEXT_COLUMNS]
+        if not named or any(named) or number >= MOST_EMPTY:
+            self.batches.accepted += 1
         yield from ()
+
+
+@dataclass(frozen=True)
+class _Read:
+    """What the beginning of a file holds: the `texts` of plain text, or `rows`."""
+
+    separator: str | None
+    texts: list[str]
+    rows: list[Row]
+    rejects: list[Rejected]
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether it ends within the first row."""
+        return not self.rows and [one.row is None for one in self.rejects] == [False]
 
 
 def sampled(name: str, file: LocalFile) -> FileSample:
@@ -100,35 +130,29 @@ def sampled(name: str, file: LocalFile) -> FileSample:
         encoding = "utf-8" if plain == ".parquet" else _encoding(next(_start(head, compression), b""))
     except OSError as error:
         return FileSample(None, problem=error.strerror or str(error))
-    config = _AnyColumns(paths=(str(file.path),), encoding=encoding, max_documents=MOST_DOCUMENTS)
-    config = config.model_copy(update={"piece_bytes": PIECE_BYTES})
-    rejects: list[Rejected] = []
-    shape, texts, columns = None, list[str](), frozenset[str]()
-    for separator in (None, ";", "\t", "|") if plain in SEPARATORS else (None,):
-        rejects.clear()
-        rows: list[Row] = []
-        source = FilesSource(
-            "sample",
-            config.model_copy(update={"separator": separator}),
-            row_reader=partial(_RowCollector, rows=rows),
-        )
-        unit = Unit(name, "", 0, files=((name, head),))
-        texts = [text for batch in source.read(unit, rejects) for text in batch.column("text").to_pylist()]
-        if any(texts) and not any(map(_LETTER.search, texts)):
-            return FileSample(None, problem=f"holds neither letters nor digits in its first {most:,} bytes")
-        if texts:
-            shape = Shape(plain=True, encoding=encoding)
-        if len(rows[0] if rows else ()) > 1 or plain not in SEPARATORS:
-            break
-    if rows:
-        columns = frozenset(name for row in rows for name in row)
-        shape, texts = _of_rows(rows, columns, encoding, separator)
+    found = _read(name, head, encoding)
+    longest = min(size_of(file), LONGEST_HEAD_BYTES) if plain in (*JSON_LINES, *SEPARATORS) else 0
+    while found.is_cut and most < longest:
+        most *= 8
+        head = Head(file.path, most)
+        found = _read(name, head, encoding)
+    if any(found.texts) and not any(map(_LETTER.search, found.texts)):
+        return FileSample(None, problem=f"holds neither letters nor digits in its first {most:,} bytes")
+    texts, columns = found.texts, frozenset(name for row in found.rows for name in row)
+    shape = Shape(plain=True, encoding=encoding) if texts else None
+    if found.rows:
+        shape, texts = _of_rows(found.rows, columns, encoding, found.separator)
     if shape is None or not texts:
-        return FileSample(None, columns=columns, problem=_problem(rejects, columns))
+        return FileSample(None, columns=columns, problem=_problem(found, file if head is file else None))
+    if problem := _unlike_a_name(shape.text_column) if plain in SEPARATORS else "":
+        return FileSample(None, columns=columns, problem=problem)
+    blank, problem = _as_the_job_reads(name, head, shape)
+    if problem:
+        return FileSample(None, columns=columns, problem=problem)
     bytes_of_text = sum(len(text.encode("utf-8", "replace")) for text in texts)
-    if rows:
+    if found.rows:
         share = bytes_of_text / sum(
-            len(name) + len(str(value)) + 6 for row in rows for name, value in row.items()
+            len(name) + len(str(value)) + 6 for row in found.rows for name, value in row.items()
         )
     else:
         share = 1.0
@@ -137,7 +161,52 @@ def sampled(name: str, file: LocalFile) -> FileSample:
         unpacked = pq.read_metadata(file.path)
         packed = sum(unpacked.row_group(n).total_byte_size for n in range(unpacked.num_row_groups))
         packed /= size_of(file)
-    return FileSample(shape, tuple(texts), min(share, 1.0) * packed, columns)
+    return FileSample(shape, tuple(texts), min(share, 1.0) * packed, columns, blank)
+
+
+def _read(name: str, head: LocalFile, encoding: str) -> _Read:
+    """What a head holds. Of a table, with the first separator that makes several columns."""
+    plain = format_of(name)[0]
+    config = _AnyColumns(paths=(str(head.path),), encoding=encoding, max_documents=MOST_DOCUMENTS)
+    ways = []
+    for separator in (None, ";", "\t", "|") if plain in SEPARATORS else (None,):
+        rows: list[Row] = []
+        rejects: list[Rejected] = []
+        source = FilesSource(
+            "sample",
+            config.model_copy(update={"separator": separator, "piece_bytes": PIECE_BYTES}),
+            row_reader=partial(_RowCollector, rows=rows),
+        )
+        unit = Unit(name, "", 0, files=((name, head),))
+        texts = [text for batch in source.read(unit, rejects) for text in batch.column("text").to_pylist()]
+        ways.append(_Read(separator, texts, rows, rejects))
+        if len(rows[0] if rows else ()) > 1:
+            return ways[-1]
+    return ways[0]
+
+
+def _as_the_job_reads(name: str, head: LocalFile, shape: Shape) -> tuple[float, str]:
+    """The share of the rows that are blank, and why most of the others cannot be read; empty if they can."""
+    config = FilesConfig(
+        paths=(str(head.path),),
+        format=shape.format,
+        text_column=shape.text_column or "text",
+        encoding=shape.encoding,
+        separator=shape.separator,
+        piece_bytes=PIECE_BYTES,
+        max_documents=MOST_DOCUMENTS,
+    )
+    rejects: list[Rejected] = []
+    batches = FilesSource("sample", config).read(Unit(name, "", 0, files=((name, head),)), rejects)
+    documents = sum(batch.num_rows for batch in batches)
+    blank = sum(one.rows for one in rejects if one.reason in BLANK)
+    broken = [one for one in rejects if one.reason not in BLANK]
+    # The last row of a head is cut as a rule.
+    if sum(one.rows for one in broken) > documents + 1 or not documents:
+        where = f"row {broken[0].row}: " if broken and broken[0].row is not None else ""
+        problem = f"most of it cannot be read: {where}{broken[0].detail}" if broken else "holds no text"
+        return 0.0, problem
+    return blank / (blank + documents), ""
 
 
 def _start(file: LocalFile, compression: str) -> Iterator[bytes]:
@@ -195,9 +264,27 @@ def _texts_in(value: Any) -> str:
     return " ".join(map(_texts_in, parts)) if parts else str(value)
 
 
-def _problem(rejects: Sequence[Rejected], columns: frozenset[str]) -> str:
-    if rejects:
-        return rejects[0].detail
-    if columns:
-        return f"no column of text; there are {', '.join(map(repr, sorted(columns)))}"
+def _unlike_a_name(column: str | None) -> str:
+    """Why a column is none: the first text of a table that has no names of columns was taken for one."""
+    if column is None or (len(column) <= LONGEST_NAME and len(column.splitlines()) < 2):
+        return ""
+    return "its first row holds a text where the names of the columns must stand: write them above it"
+
+
+def _problem(found: _Read, table: LocalFile | None) -> str:
+    """Why a file has no text. `table`: the file, if its schema names columns that were not read."""
+    if found.rejects:
+        return found.rejects[0].detail
+    kinds = {name: "null" if value is None else type(value).__name__ for name, value in _first(found.rows)}
+    if table is not None:
+        kinds = {column.name: str(column.type) for column in pq.read_schema(table.path)}
+    if found.rows:
+        there = ", ".join(f"{name!r} ({kind})" for name, kind in sorted(kinds.items()))
+        return f"no column holds a text in its first {len(found.rows):,} rows; there are {there}"
     return "holds no text"
+
+
+def _first(rows: Sequence[Row]) -> Iterator[tuple[str, object]]:
+    """Each column with its first value that is not null."""
+    for name in dict.fromkeys(name for row in rows for name in row):
+        yield name, next((value for row in rows if (value := row.get(name)) is not None), None)

@@ -23,6 +23,7 @@ from pipeline.store.errors import PipelineError
 from trainer.system.durable import write_atomically
 from trainer.system.wording import counted
 
+MOST_LOST = 0.5  # share of the rows that have a text
 MARK = "# Written by `python -m pipeline start`, which replaces this file as long as nobody changed it: "
 
 
@@ -86,7 +87,8 @@ def _lines(chosen: Chosen, directory: Path) -> Iterator[str]:
     yield f"raw: {{part_bytes: {chosen.part_bytes}}}  # bytes of text that are worked on at once"
     yield f"dedup: {{threshold: 0.8}}  # {why['duplicates']}"
     yield "dedup_guard: {max_lost_share: 1}  # however many copies there are"
-    yield "checks: {max_set_aside_share: 0.5}  # share that cannot be read from which the run stops"
+    lost = 1 - (1 - MOST_LOST) * (1 - max(one.found.blank for one in chosen.corpora))
+    yield f"checks: {{max_set_aside_share: {lost:.4g}}}  # share without readable text at which the run stops"
     yield f"# Vocabulary of {why['vocabulary']}"
     yield f"tokenizer: {{vocab_size: {length.vocab_size}, chat: true}}"
     yield f"# Held out: {why['held out']}"

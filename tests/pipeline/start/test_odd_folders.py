@@ -3,16 +3,23 @@
 import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pipeline.recipe.recipe import Recipe
 from pipeline.sources import open_source
 from pipeline.sources.source import Rejected
-from pipeline.start.choose import Wishes
+from pipeline.start.choose import Wishes, choose
+from pipeline.start.look import NothingReadableError
+from pipeline.start.reasons import notes
+from pipeline.start.sample import HEAD_BYTES
 from tests.folders import ENGLISH
-from tests.pipeline.start.test_start import recipe_of
+from tests.pipeline.start.test_start import fixed_speed, judged, recipe_of
 
 NAMES = st.text(
     st.characters(exclude_characters="/\0", exclude_categories=["Cs"]), min_size=1, max_size=20
@@ -52,3 +59,124 @@ def test_whatever_a_folder_a_file_or_a_column_is_called_its_text_is_read(
         texts, rejects = read(recipe)
     assert rejects == []
     assert sum(map(len, texts)) == sum(map(len, ENGLISH[:30]))
+
+
+LONG = " ".join(ENGLISH) * 6  # more than what is looked at of a file at first
+
+
+def quoted(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("books.jsonl", "".join(json.dumps({"text": LONG}) + "\n" for _ in range(3))),
+        ("books.csv", "id,text\n" + "".join(f"{row},{quoted(LONG)}\n" for row in range(3))),
+        ("books.csv", "text;id\n" + "".join(f"{quoted(LONG)};{row}\n" for row in range(3))),
+    ],
+    ids=["json lines", "commas", "semicolons"],
+)
+def test_a_table_whose_first_row_is_a_book_is_read(tmp_path: Path, name: str, content: str) -> None:
+    assert len(LONG) > HEAD_BYTES
+    (tmp_path / "books").mkdir()
+    (tmp_path / "books" / name).write_text(content)
+    recipe, found = recipe_of(tmp_path / "books", Wishes(3600.0))
+    assert found.unread == {}
+    assert read(recipe) == ([LONG] * 3, [])
+
+
+def test_rows_without_text_are_no_reason_to_refuse_those_that_have_one(tmp_path: Path) -> None:
+    """Of a survey, most answers are empty, and sorted by them the table begins with these."""
+    (tmp_path / "survey").mkdir()
+    rows = [f"{row}," for row in range(300)] + [f"{row},{quoted(text)}" for row, text in enumerate(ENGLISH)]
+    (tmp_path / "survey" / "answers.csv").write_text("\n".join(["id,text", *rows]))
+    recipe, _ = recipe_of(tmp_path / "survey", Wishes(3600.0))
+    texts, rejects = read(recipe)
+    assert texts == ENGLISH
+    assert len(rejects) / (len(rejects) + len(texts)) < recipe.checks.max_set_aside_share
+
+
+def test_a_parquet_file_of_an_old_writer_whose_text_is_bytes_is_read(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    table = {"id": [*range(len(ENGLISH))], "Text": pa.array([text.encode() for text in ENGLISH], pa.binary())}
+    pq.write_table(pa.table(table).rename_columns(["id", "text"]), tmp_path / "old" / "all.parquet")
+    recipe, _ = recipe_of(tmp_path / "old", Wishes(3600.0))
+    assert read(recipe) == (ENGLISH, [])
+
+
+WORDS = [" ".join(text.replace('"', " ").split()) for text in ENGLISH]
+TABLES = {
+    "two columns of one name": (
+        "text,text\n" + "".join(f"{row},{quoted(text)}\n" for row, text in enumerate(WORDS)),
+        "2 columns have the name 'text'",
+    ),
+    "commas without quotes": (
+        "id,text\n" + "".join(f"{row},{text}, and, more\n" for row, text in enumerate(WORDS)),
+        "the row has not as many fields as the header",
+    ),
+    "quotes with backslashes": (
+        "id,text\n" + "".join(f'{row},"{text} \\"so\\" he said"\n' for row, text in enumerate(WORDS)),
+        "',' expected after '\"'",
+    ),
+    "no names of columns": (
+        "".join(f"{row},{quoted(text)}\n" for row, text in enumerate(ENGLISH)),
+        "its first row holds a text where the names of the columns must stand",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_table_that_cannot_be_read_is_refused_and_not_read_as_something_else(
+    tmp_path: Path, kind: str
+) -> None:
+    content, why = TABLES[kind]
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows" / "all.csv").write_text(content)
+    with pytest.raises(NothingReadableError) as raised:
+        recipe_of(tmp_path / "rows", Wishes(3600.0))
+    assert why in str(raised.value)
+
+
+TURNS: dict[str, list[dict[str, Any]]] = {
+    "narrator": [{"role": "narrator", "content": "It was night."}, {"role": "assistant", "content": "Yes."}],
+    "without text": [{"role": "user", "content": ""}, {"role": "assistant", "content": ""}],
+    "no message is of the assistant": [{"role": "system", "content": "Be kind."}],
+    "calls a tool": [
+        {"role": "user", "content": "What time is it?"},
+        {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "clock"}}]},
+        {"role": "assistant", "content": "Noon."},
+    ],
+}
+
+
+@pytest.mark.parametrize("why", TURNS)
+def test_conversations_that_cannot_be_learnt_are_told_before_the_training_and_not_after_it(
+    tmp_path: Path, why: str
+) -> None:
+    folder = tmp_path / "talks"
+    folder.mkdir()
+    (folder / "text.txt").write_text("\n\n".join(ENGLISH))
+    (folder / "talks.jsonl").write_text((json.dumps({"messages": TURNS[why]}) + "\n") * 50)
+    recipe, found = recipe_of(folder, Wishes(3600.0, chat=True))
+    assert recipe.post_training.sft is None
+    assert why in found.unread["talks.jsonl"][0]
+
+
+def test_one_conversation_is_not_learnt_since_it_cannot_be_held_out_too(tmp_path: Path) -> None:
+    folder = tmp_path / "talks"
+    folder.mkdir()
+    (folder / "text.txt").write_text("\n\n".join(ENGLISH))
+    turns = [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "Me."}]
+    (folder / "talks.jsonl").write_text(json.dumps({"messages": turns}))
+    chosen = choose(judged(folder), Wishes(3600.0, chat=True), fixed_speed())
+    assert not chosen.conversations
+    assert any("a single conversation" in note for note in notes(chosen))
+
+
+def test_files_that_are_no_language_are_told(tmp_path: Path) -> None:
+    folder = tmp_path / "numbers"
+    folder.mkdir()
+    (folder / "all.txt").write_text(" ".join(str(number * 7_919) for number in range(20_000)))
+    chosen = choose(judged(folder), Wishes(3600.0), fixed_speed())
+    assert "Most of numbers is in no language, as numbers and encoded files are." in notes(chosen)
