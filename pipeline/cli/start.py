@@ -63,6 +63,8 @@ def run(options: argparse.Namespace) -> None:
     path = (options.out or folder.with_name(f"{folder.name}.yaml")).absolute()
     if not path.parent.is_dir():
         raise UsageError(f"--out {path}: there is no folder {path.parent}: make it, or name another file")
+    if not os.access(path.parent, os.W_OK):
+        raise UsageError(f"{path}: no recipe may be written there: name another file with -o")
     if not options.force:
         check_may_write(path)
     with terminal.doing(f"looking at {options.folder}"):
@@ -101,7 +103,7 @@ def run(options: argparse.Namespace) -> None:
 def _wishes(options: argparse.Namespace) -> Wishes:
     if not 0 < options.hours < 10_000:
         raise UsageError(f"--hours {options.hours:g}: give a time above 0, such as 2 or 0.5")
-    languages = tuple(one.strip() for one in options.languages.split(",") if one.strip())
+    languages = tuple(one.strip().lower() for one in options.languages.split(",") if one.strip())
     for language in languages:
         if language not in LANGUAGES:
             hint = did_you_mean(language, LANGUAGES, "write codes such as en,de,zh")

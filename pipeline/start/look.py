@@ -11,9 +11,10 @@ from pathlib import Path, PurePosixPath
 
 from pipeline.sources.files import FORMATS
 from pipeline.sources.formats.compression import format_of
+from pipeline.sources.formats.first_bytes import LOOKED_AT, ZIP, not_text
 from pipeline.sources.listing import listed
-from pipeline.sources.source import SourceError
-from pipeline.sources.source_file import LocalFile, size_of
+from pipeline.sources.source import Reason, SourceError
+from pipeline.sources.source_file import LocalFile, may_list, size_of
 from pipeline.start.kind import Kind, judged, kind_of
 from pipeline.start.sample import FileSample, Shape, sampled
 from pipeline.store.errors import PipelineError
@@ -101,22 +102,28 @@ def look(folder: Path, most_seconds: float = MOST_SECONDS) -> Iterator[Folder]:
     try:
         entries = listed("folder", [f"{escape(str(folder))}/**/*"], lambda _: False)
     except SourceError as error:
-        raise NothingReadableError(f"{folder}: no model can be made, since it holds no file") from error
+        if not may_list(folder):
+            raise NothingReadableError(f"{folder}: may not be listed: change who may read it") from error
+        raise NothingReadableError(
+            f"{folder}: no model can be made, since it holds no file, or only some that are hidden"
+        ) from error
     files = {
         name: file for name, file in entries.items() if isinstance(file, LocalFile) and not file.directory
     }
-    unread: dict[str, tuple[str, int]] = {}
+    # `listed` keeps the folders that may not be listed, and no others.
+    unread = {name: ("the folder may not be listed", 0) for name, file in entries.items() if file.directory}
+    refused: dict[str, str] = {}
     groups: dict[tuple[str, str], _Group] = defaultdict(_Group)
     apart = len(set(map(_top, files))) <= MOST_TOPS
     for name, file in files.items():
         if format_of(name)[0] not in FORMATS:
-            suffix = PurePosixPath(name).suffix
-            unread[name] = (
-                f"{suffix or 'a file without a suffix'} is no format of text that is read",
-                size_of(file),
-            )
+            alike = "".join(format_of(name)) or name
+            if alike not in refused:
+                refused[alike] = _no_format(name, file)
+            unread[name] = (refused[alike], size_of(file))
         elif not size_of(file):
-            unread[name] = ("the file is empty", 0)
+            leads = "the file is empty" if file.path.exists() else "the link leads to no file"
+            unread[name] = (leads, 0)
         else:
             groups[_top(name) if apart else "", _suffix(name)].files[name] = file
     number = _sample(groups, most_seconds * 0.6)
@@ -140,6 +147,26 @@ def look(folder: Path, most_seconds: float = MOST_SECONDS) -> Iterator[Folder]:
     found = Folder(folder, corpora, unread, len(files), number, time.monotonic() - started)
     yield found
     yield replace(found, corpora=_corpora(folder, groups, apart, lambda names: judged(kind(names))))
+
+
+def _no_format(name: str, file: LocalFile) -> str:
+    """Why a file with this name is not read, and what to do."""
+    plain, compression = format_of(name)
+    suffix = PurePosixPath(name).suffix or "a file without a suffix"
+    if compression:
+        what = plain or "file without a suffix"
+        return f"a packed {what} is not read: unpack it, or name it .txt{compression} if it is plain text"
+    try:
+        with file.open() as opened:
+            start = opened.read(LOOKED_AT)
+    except OSError as error:
+        return error.strerror or str(error)
+    if start.startswith(ZIP) and suffix != ".zip":
+        return f"{suffix} is packed, as Office documents are: write its text into a text file"
+    refused = not_text(start, name, "utf-8")
+    if refused and refused[0] == Reason.UNSUPPORTED_FORMAT:
+        return refused[1]
+    return f"{suffix} is no format that is read: name it .txt if it is plain text"
 
 
 def _top(name: str) -> str:

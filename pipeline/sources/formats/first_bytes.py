@@ -16,8 +16,9 @@ COMPRESSED = {
     b"BZh": ("bzip2", ".bz2"),
     b"\xfd7zXZ\x00": ("xz", ".xz"),
 }
+ZIP = b"PK\x03\x04"
 OTHERS = {
-    b"PK\x03\x04": "the file is a zip archive: unpack it",
+    ZIP: "the file is a zip archive: unpack it",
     b"PAR1": "the file is Parquet: name it .parquet",
     b"%PDF-": "the file is a PDF: write its text into a text file",
     b"\xd0\xcf\x11\xe0": "the file is an Office document: write its text into a text file",

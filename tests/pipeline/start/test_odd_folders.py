@@ -1,6 +1,8 @@
 """Folders as people have them: all of their text is read, or a sentence says why not."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -180,3 +182,46 @@ def test_files_that_are_no_language_are_told(tmp_path: Path) -> None:
     (folder / "all.txt").write_text(" ".join(str(number * 7_919) for number in range(20_000)))
     chosen = choose(judged(folder), Wishes(3600.0), fixed_speed())
     assert "Most of numbers is in no language, as numbers and encoded files are." in notes(chosen)
+
+
+def test_a_file_that_is_no_text_is_named_with_what_to_do(tmp_path: Path) -> None:
+    folder = tmp_path / "mixed"
+    folder.mkdir()
+    (folder / "text.txt").write_text("\n\n".join(ENGLISH))
+    for name, start in (("a.docx", b"PK\3\4"), ("b.zip", b"PK\3\4"), ("c.pdf", b"%PDF-1.7")):
+        (folder / name).write_bytes(start + bytes(100))
+    (folder / "d.tar.gz").write_bytes(b"\x1f\x8b\x08")
+    (folder / "README").write_text("Read me.")
+    (folder / "f.txt").symlink_to("nowhere")
+    (folder / "g.jsonl").write_text(json.dumps({"pages": [{"text": text} for text in ENGLISH]}))
+    (folder / "h.jsonl").write_text(json.dumps({"id": 1, "doc": {"text": "x"}}))
+    unread = {name: why for name, (why, _) in judged(folder).unread.items()}
+    assert unread == {
+        "a.docx": ".docx is packed, as Office documents are: write its text into a text file",
+        "b.zip": "the file is a zip archive: unpack it",
+        "c.pdf": "the file is a PDF: write its text into a text file",
+        "d.tar.gz": "a packed .tar is not read: unpack it, or name it .txt.gz if it is plain text",
+        "README": "a file without a suffix is no format that is read: name it .txt if it is plain text",
+        "f.txt": "the link leads to no file",
+        "g.jsonl": "no column holds a text in its first 1 rows; there are 'pages' (list)",
+        "h.jsonl": "no column holds a text in its first 1 rows; there are 'doc' (dict), 'id' (int)",
+    }
+
+
+def test_a_place_for_the_recipe_that_is_read_only_is_told_before_anything_is_measured() -> None:
+    program = """
+import os, sys
+from pipeline.cli import main, start
+if os.geteuid() == 0:
+    os.setuid(65534)
+sys.exit(main(["start", sys.argv[1], "--hours", "1"]))
+"""
+    with TemporaryDirectory() as directory:
+        folder = Path(directory, "texts")
+        folder.mkdir()
+        (folder / "all.txt").write_text("\n\n".join(ENGLISH))
+        folder.parent.chmod(0o555)
+        done = subprocess.run([sys.executable, "-c", program, str(folder)], capture_output=True, text=True)
+        folder.parent.chmod(0o755)
+    why = "no recipe may be written there: name another file with -o"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"error: {folder}.yaml: {why}\n")
