@@ -14,12 +14,14 @@ from pipeline.plugins.transforms import Transform
 from pipeline.recipe.overrides import merged
 from pipeline.recipe.problems import explained
 from pipeline.recipe.recipe import RECIPES, Recipe, RecipeError
+from pipeline.recipe.reference import paths_of
 from pipeline.sources.source import SourceError
 from pipeline.sources.user_code import PythonConfig
 from pipeline.store.params import anchored
 from trainer.config import yaml_file
 
 RECIPE_VARIABLE = "GROUNDWORK_RECIPE"
+TOO_DEEP = "its values are nested too deeply, or an anchor (`&name`) holds itself (`*name`)"
 
 
 def recipe_path(named: str | None = None) -> Path:
@@ -31,7 +33,7 @@ def recipe_path(named: str | None = None) -> Path:
 
 def stored_at(path: Path | None = None) -> str | None:
     """The `store` of the recipe at `path`, or of the one in use. None if it has none, or cannot be read."""
-    with suppress(OSError, ValueError, yaml.YAMLError, AttributeError):
+    with suppress(OSError, ValueError, yaml.YAMLError, AttributeError, RecursionError):
         found = yaml_file.parse((path or recipe_path()).read_text(encoding="utf-8")).get("store")
         return found if isinstance(found, str) else None
     return None
@@ -46,8 +48,12 @@ def load_recipe(path: Path, overrides: dict[str, Any] | None = None) -> Recipe:
         raise RecipeError(
             f"{path}: no such recipe. Set {RECIPE_VARIABLE} to the path of a YAML file or one of: {shipped}"
         ) from error
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise RecipeError(f"{path}: is not UTF-8 at byte {error.start}: save it as UTF-8") from error
+    except OSError as error:
         raise RecipeError(f"{path}: cannot be read: {error}") from error
+    except RecursionError as error:
+        raise RecipeError(f"{path}: not valid YAML: {TOO_DEEP}") from error
     except yaml.YAMLError as error:
         problem = " ".join(str(error).split())
         if isinstance(error, yaml.MarkedYAMLError):
@@ -61,9 +67,11 @@ def load_recipe(path: Path, overrides: dict[str, Any] | None = None) -> Recipe:
     try:
         recipe = Recipe.model_validate(merged(settings, overrides or {}))
     except ValidationError as error:
-        raise RecipeError(f"{path}: {explained(error)}") from None
+        raise RecipeError(f"{path}: {explained(error, paths_of)}") from None
     except (SourceError, ValueError) as error:
         raise RecipeError(f"{path}: {error}") from None
+    except RecursionError as error:
+        raise RecipeError(f"{path}: {TOO_DEEP}") from error
     if recipe.training.lora and not recipe.training.pretrained:
         raise RecipeError(
             f"{path}: training.lora needs pretrained weights: set training.pretrained, or leave lora out"

@@ -87,13 +87,18 @@ def found_settings(path: str) -> list[Setting]:
     settings = [setting for section in sections() for setting in section.settings]
     matches = [setting for setting in settings if setting.path == path]
     if not matches:
-        known = list(dict.fromkeys(setting.path for setting in settings))
-        same_name = [name for name in known if name.rpartition(".")[2] == path.rpartition(".")[2]]
+        known = [setting.path for setting in settings]
         hint = did_you_mean(path, known, "`python -m pipeline recipe --explain` lists the sections")
-        if same_name:
+        if same_name := paths_of(path.rpartition(".")[2]):
             hint = f"did you mean {' or '.join(map(repr, same_name[:NEAREST]))}?"
         raise RecipeError(f"unknown setting {path!r}: {hint}")
     return matches
+
+
+def paths_of(name: str) -> list[str]:
+    """The paths of all settings with this name."""
+    settings = (setting for section in sections() for setting in section.settings)
+    return list(dict.fromkeys(setting.path for setting in settings if setting.name == name))
 
 
 def _walk(model: Schema, path: str, variant: str, seen: dict[str, str]) -> Iterator[Section]:

@@ -1,5 +1,7 @@
 """Says in plain words what pydantic finds wrong with a value."""
 
+from datetime import date
+
 from pydantic_core import ErrorDetails
 
 MOST_CHARACTERS = 60  # of a value that a message repeats
@@ -13,6 +15,7 @@ REQUIREMENTS = {
     "union_tag_invalid": "one of {expected_tags}",
     "string_pattern_mismatch": "{form}",
     "string_too_short": "at least {min_length} characters long",
+    "string_too_long": "text of no more characters than {max_length}",
     "too_short": "a list with {min_length} or more items",
     "too_long": "a list with {max_length} items or fewer",
     **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number"),
@@ -43,7 +46,9 @@ def requirement(problem: ErrorDetails) -> str:
         context["form"] = FORMS.get(pattern, f"text that matches {pattern}")
     given = context.get("tag", problem["input"])
     value = "null" if given is None else "a mapping" if isinstance(given, dict) else repr(given)
-    if problem["type"] == "string_type" and isinstance(given, int | float):
+    if isinstance(given, date):
+        value = str(given)
+    if problem["type"] == "string_type" and isinstance(given, int | float | date):
         value += f": write it in quotes, '{given}'"
     if len(value) > MOST_CHARACTERS:
         value = f"{value[: MOST_CHARACTERS - 3]}..."

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -91,6 +92,17 @@ def test_a_store_in_a_bucket_changes_nothing_that_is_made(
         ({"corpora": [{"name": "Bad Name", "source": MINIMAL["corpora"][0]["source"]}]}, r"corpora\.0\.name"),
         ({"dedupe": {}}, "unknown key 'dedupe': did you mean 'dedup'"),
         ({"dedup": {"treshold": 0.7}}, "dedup: unknown key 'treshold': did you mean 'threshold'"),
+        ({"seq_len": 64}, "unknown key 'seq_len': did you mean 'training.seq_len' or "),
+        ({"min_doc_words": 3}, r"did you mean 'corpora\.quality\.min_doc_words' or 'quality\.min_doc_words'"),
+        (
+            {"training": TRAINING | {"vocab_size": 512}},
+            r"training: unknown key 'vocab_size': did you mean 'tokenizer\.vocab_size'\?$",
+        ),
+        ({"name": date(2024, 1, 1)}, "name: must be text, not 2024-01-01: write it in quotes, '2024-01-01'"),
+        (
+            {"corpora": [{"name": "a", "source": {"kind": "files", "paths": ["x"], "separator": "tab"}}]},
+            "separator: must be text of no more characters than 1, not 'tab'",
+        ),
         ({"quality": "nice"}, "unknown profile 'nice'; choose from .*docs"),
         (
             {"training": TRAINING | {"optimizer": {"kind": "adam"}}},
@@ -132,11 +144,25 @@ def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, changes: dict[str
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("content", ["corpora: [", "just text", "", "\x00"])
+@pytest.mark.parametrize("content", ["corpora: [", "just text", "", "\x00", f"a: {'[' * 5_000}{']' * 5_000}"])
 def test_a_file_that_is_no_recipe_is_refused(tmp_path: Path, content: str) -> None:
     path = tmp_path / "recipe.yaml"
     path.write_text(content)
     with pytest.raises(RecipeError, match=r"recipe\.yaml"):
+        load_recipe(path)
+
+
+def test_an_anchor_that_holds_itself_is_told(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    path.write_text(f"{path.read_text()}\nvariants: &all {{one: *all}}\n")
+    with pytest.raises(RecipeError, match=r"an anchor \(`&name`\) holds itself"):
+        load_recipe(path)
+
+
+def test_a_recipe_that_is_not_utf_8_is_told_where(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    path.write_bytes("# größe\n".encode("latin-1") + path.read_bytes())
+    with pytest.raises(RecipeError, match=r"recipe\.yaml: is not UTF-8 at byte 4: save it as UTF-8$"):
         load_recipe(path)
 
 
