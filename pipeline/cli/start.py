@@ -1,8 +1,10 @@
 """start: from a folder and a deadline to a model."""
 
 import argparse
+import hashlib
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 from pipeline.cli import summary
@@ -21,7 +23,7 @@ from pipeline.start.reasons import choices, notes
 from pipeline.start.speed import Speed
 from pipeline.start.written import check_may_write, recipe_text, write
 from pipeline.steps import compile_ahead
-from pipeline.store import keys
+from pipeline.store import keys, locks
 from pipeline.store.errors import did_you_mean
 from trainer.system import terminal
 from trainer.system.wording import counted
@@ -65,8 +67,18 @@ def run(options: argparse.Namespace) -> None:
         raise UsageError(f"--out {path}: there is no folder {path.parent}: make it, or name another file")
     if not os.access(path.parent, os.W_OK):
         raise UsageError(f"{path}: no recipe may be written there: name another file with -o")
-    if not options.force:
-        check_may_write(path)
+    # Two at once would write their plans over each other.
+    owner = f"{os.getuid()}-{hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:16]}"
+    with locks.alone(Path(tempfile.gettempdir(), f"groundwork-{owner}.lock")) as mine:
+        if not mine:
+            why = "another `start` is at work with this recipe"
+            raise UsageError(f"{path}: {why}: wait until it ends, or name another file with -o")
+        if not options.force:
+            check_may_write(path)
+        _start(options, wishes, deadline, folder, path)
+
+
+def _start(options: argparse.Namespace, wishes: Wishes, deadline: Deadline, folder: Path, path: Path) -> None:
     with terminal.doing(f"looking at {options.folder}"):
         looks = look(folder, min(MOST_SECONDS, LOOKING * wishes.seconds))
         found = next(looks)

@@ -421,6 +421,26 @@ def test_what_was_found_is_printed_before_a_kernel_is_compiled(
     assert main(["start", str(folder), "--hours", "0.1", "--plan"]) == 130
 
 
+def test_two_starts_do_not_write_their_plans_over_each_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = folder_of(little, tmp_path)
+    command = ["start", str(folder), "--hours", "0.1", "--plan"]
+    ended = []
+
+    def meanwhile(*_: object) -> float:
+        monkeypatch.setattr(speed, "measured", lambda *_: 5_000.0)
+        if not ended:
+            ended.extend([main(command), main([*command, "-o", str(tmp_path / "other.yaml")])])
+        return 5_000.0
+
+    monkeypatch.setattr(speed, "measured", meanwhile)
+    assert main(command) == 0
+    assert ended == [2, 0]
+    assert f"error: {folder}.yaml: another `start` is at work with this recipe" in capsys.readouterr().err
+    assert main(command) == 0
+
+
 def test_a_look_without_time_samples_a_few_files_from_all_over(tmp_path: Path) -> None:
     """A busy machine may leave no time, and the first files may be the only ones without prose."""
     for number in range(40):
