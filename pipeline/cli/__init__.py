@@ -7,8 +7,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from tempfile import gettempdir
 from typing import Any
 
+from pipeline.store.atomic import FULL
 from pipeline.store.errors import PipelineError
 from trainer.system import terminal
 from trainer.system.errors import TrainerError
@@ -122,6 +124,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         named = f"{error.filename}: " if error.filename else ""
-        print(f"error: {named}{error.strerror or error}", file=sys.stderr)
+        why = error.strerror or str(error)
+        if error.errno in FULL and not named:  # libraries write temporary files without saying so
+            why = f"no file can be written ({why}): free some space, in {gettempdir()} too, and run again"
+        print(f"error: {named}{why}", file=sys.stderr)
         return 2
     return 0

@@ -1,6 +1,7 @@
 """init: writes the skeleton of a recipe for text of one's own."""
 
 import argparse
+from contextlib import suppress
 from pathlib import Path
 
 from pipeline.cli.opening import UsageError
@@ -39,4 +40,6 @@ def write(path: Path, called: str) -> None:
     except FileExistsError:
         raise UsageError(f"{path} exists: name another file, or move that one away") from None
     except OSError as error:
+        with suppress(OSError):
+            path.unlink()  # half a recipe would be in the way of the next one
         raise UsageError(f"{path} cannot be written: {error.strerror}") from error

@@ -1,6 +1,7 @@
 """`python -m pipeline init`: a recipe for text of one's own."""
 
 import re
+import resource
 from pathlib import Path
 
 import pytest
@@ -78,3 +79,14 @@ def test_another_optimizer_or_schedule_keeps_its_own_defaults(tmp_path: Path) ->
     optimizer, schedule = training.optimizer, training.schedule
     assert (optimizer.lr, optimizer.weight_decay, optimizer.groups) == (3e-3, 0.1, [])
     assert (schedule.min_lr_ratio, schedule.warmup_tokens) == (0.1, 70_246)
+
+
+def test_half_a_recipe_is_not_left_in_the_way_of_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, limits[1]))
+    try:
+        assert main(["init", str(path)]) == 2
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert main(["init", str(path)]) == 0

@@ -225,3 +225,19 @@ sys.exit(main(["start", sys.argv[1], "--hours", "1"]))
         folder.parent.chmod(0o755)
     why = "no recipe may be written there: name another file with -o"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"error: {folder}.yaml: {why}\n")
+
+
+def test_a_disk_that_is_full_is_told_where_a_library_does_not_say_what_it_writes(tmp_path: Path) -> None:
+    """The file of the language model is unpacked into the directory for temporary files."""
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "all.txt").write_text("\n\n".join(ENGLISH))
+    program = """
+import resource, sys
+from pipeline.cli import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
+sys.exit(main(["start", sys.argv[1], "--hours", "1", "--plan"]))
+"""
+    command = [sys.executable, "-c", program, str(tmp_path / "texts")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "no file can be written (File too large): free some space, in " in done.stderr
