@@ -40,6 +40,10 @@ def add_in_and_out(parser: argparse.ArgumentParser, out: str = "the directory to
     parser.add_argument(
         "--id-column", metavar="C", help="the column with the id; default: id, if there is one"
     )
+    parser.add_argument(
+        "--separator", metavar="S", help="between the fields of CSV; default: a comma, in .tsv files a tab"
+    )
+    parser.add_argument("--encoding", metavar="E", help="of all but Parquet files; default: utf-8")
 
 
 def add_kept_and_out(parser: argparse.ArgumentParser) -> None:
@@ -64,13 +68,13 @@ def settings_are_options(**other_names: str) -> Iterator[None]:
 @contextmanager
 def input_files(options: argparse.Namespace) -> Iterator[tuple[FilesConfig, Read]]:
     """The files that a command reads, with a progress bar. A pipe is copied to a file first."""
-    given = {"text_column": options.text_column, "id_column": options.id_column}
-    columns = {name: column for name, column in given.items() if column is not None}
+    names = ("text_column", "id_column", "separator", "encoding")
+    given = {name: value for name in names if (value := getattr(options, name)) is not None}
     reading = terminal.doing(f"reading {', '.join(options.paths)}")
     with TemporaryDirectory(prefix="groundwork-") as directory, reading as bar:
         paths = [_file(path, Path(directory) / f"pipe-{n}.jsonl") for n, path in enumerate(options.paths)]
         with settings_are_options():
-            files = FilesConfig(paths=tuple(paths), **columns)
+            files = FilesConfig(paths=tuple(paths), **given)
         yield files, bar.counter("bytes")
 
 

@@ -44,6 +44,18 @@ def rows(path: Path) -> list[Row]:
     return pq.read_table(path).to_pylist()
 
 
+def test_what_an_error_says_to_set_is_an_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = f"id;text\n1;{LONG}\n2;{LONG} more\n"
+    (tmp_path / "a.csv").write_text(table, encoding="utf-16")
+    given = ["quality", str(tmp_path / "a.csv"), "-o", str(tmp_path / "out")]
+    assert main(given) == 2
+    assert "set `encoding: utf-16`" in capsys.readouterr().err
+    given += ["--encoding", "utf-16"]
+    assert main(given) == 2
+    assert 'set `separator: ";"`' in capsys.readouterr().err
+    assert succeeds(*given, "--separator", ";")["documents"] == 2
+
+
 def test_scrub_keeps_ids_replaces_values_and_says_where_they_were(tmp_path: Path) -> None:
     address = {"id": "x/1", "text": "Write to jane.doe@example.org or 10 people."}
     jsonl(tmp_path / "a.jsonl", address, {"id": 2, "text": "Nothing here."})
