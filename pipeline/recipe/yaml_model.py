@@ -45,6 +45,7 @@ STORE_ADDRESS = form(
     r"^(s3|gs|az)://[a-z0-9][a-z0-9.-]+(/[^/#?]+)*/?$",
     "`s3://`, `gs://` or `az://` and a bucket, with a folder if you like, such as `s3://bucket/groundwork`",
 )
+ANSWERS = {"sft": "chat", "dpo": "preferences"}  # the format that an objective learns from
 VariantName = Annotated[str, Field(pattern=NAME)]
 
 
@@ -122,7 +123,7 @@ class RecipeSettings(Params):
     """
     post_training: PostTraining = PostTraining()
     """Stages after the pretraining: instruction tuning, `sft`, and preference tuning, `dpo`: docs/chat.md."""
-    seeds: int = Field(1, ge=1, exclude=True)  # each seed is a variant
+    seeds: int = Field(1, ge=1, le=variant_seeds.MOST, exclude=True)  # each seed is a variant
     """Runs of the recipe and of each variant that differ in `training.seed` alone, `seed` and those after it;
     a variant may set its own number. A section of `post_training` that sets a seed counts on from that one.
     Runs share everything before training, and `python -m pipeline decide` needs three of them:
@@ -193,6 +194,18 @@ class RecipeSettings(Params):
                 f"corpus {name!r} has `train: false` and removes nothing from the corpora before it, whose "
                 "documents stay of duplicates: list it first"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _both_answers_of_a_preference_are_not_learnt(self) -> Self:
+        meant = ANSWERS.get(self.training.objective)
+        for number, corpus in enumerate(self.corpora):
+            found = getattr(corpus.source, "format", meant)
+            if meant and found not in (meant, "text"):  # a text may hold the marks of messages already
+                raise ValueError(
+                    f"corpora.{number}.source.format: is {found}, and {self.training.objective} learns from "
+                    f"{meant}: name the format that the rows have, or leave the corpus out"
+                )
         return self
 
     @model_validator(mode="after")

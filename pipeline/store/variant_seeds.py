@@ -7,6 +7,7 @@ from pipeline.store.variant_grids import expanded
 
 BASE = "base"  # the recipe as it is written, beside its variants
 SEEDS, MARK = "seeds", "."  # no name that is written has a mark
+MOST = 1_000  # of one variant, each of which is a recipe that is checked
 TRAINING = ("training",)
 
 # Where a recipe says how a model is trained: TRAINING, and that of a section of `post_training`
@@ -27,8 +28,8 @@ def all_variants(
         if name != BASE:
             found[name] = settings
         runs = given.get(SEEDS, seeds)
-        if not isinstance(runs, int) or isinstance(runs, bool) or runs < 1:
-            raise ValueError(f"{name}.{SEEDS}: must be a number from 1 on, not {runs!r}")
+        if not isinstance(runs, int) or isinstance(runs, bool) or not 1 <= runs <= MOST:
+            raise ValueError(f"{name}.{SEEDS}: must be a number from 1 to {MOST:,}, not {runs!r}")
         own = (
             usual | of_sections(settings.get("post_training")) | _given({TRAINING: settings.get("training")})
         )

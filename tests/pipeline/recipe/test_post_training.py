@@ -96,6 +96,11 @@ def test_its_length_is_whole_steps_with_as_many_evaluations(tmp_path: Path) -> N
         ({"sft": {"corpora": []}}, r"post_training\.sft\.corpora"),
         ({"dpo": {"corpora": [PAIRS], "rehearsal": 0.1}}, "unknown key 'rehearsal'"),
         (
+            {"sft": {"corpora": [PAIRS]}},
+            r"corpora\.0\.source\.format: is preferences, and sft learns from chat",
+        ),
+        ({"dpo": {"corpora": [TALKS]}}, r"corpora\.0\.source\.format: is chat, and dpo learns from pref"),
+        (
             {"dpo": {"corpora": [PAIRS], "training": {"parallel": {"pp": 2}}}},
             "dpo cannot be split by parallel.pp",
         ),

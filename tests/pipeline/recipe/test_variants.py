@@ -93,8 +93,9 @@ def test_stages_are_shared_up_to_the_first_that_a_variant_changes(
         ({"x": {"training": {"seed": {"each": [1, "1_"]}}}}, ": x: two variants are named 'x_1'"),
         ({"x": {"evaluation": {"benchmarks": []}}}, ".x: makes the same as the recipe"),
         ({"x": FASTER | {"evaluation": {"benchmarks": [MINE]}}}, ".x: `evaluation` is that of the recipe"),
-        ({"x": FASTER | {"seeds": 0}}, ": x.seeds: must be a number from 1 on, not 0"),
-        ({"x": FASTER | {"seeds": "3"}}, ": x.seeds: must be a number from 1 on, not '3'"),
+        ({"x": FASTER | {"seeds": 0}}, ": x.seeds: must be a number from 1 to 1,000, not 0"),
+        ({"x": FASTER | {"seeds": "3"}}, ": x.seeds: must be a number from 1 to 1,000, not '3'"),
+        ({"x": FASTER | {"seeds": 100_000}}, ": x.seeds: must be a number from 1 to 1,000, not 100000"),
         ({"x": {"training": {"seed": "a"}, "seeds": 2}}, ".x: training.seed: must be a whole number"),
     ],
 )
