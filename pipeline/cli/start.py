@@ -25,7 +25,7 @@ from pipeline.start.written import check_may_write, recipe_text, write
 from pipeline.steps import compile_ahead
 from pipeline.store import keys, locks
 from pipeline.store.errors import did_you_mean
-from trainer.system import terminal
+from trainer.system import history, terminal
 from trainer.system.wording import counted
 
 UNREAD_SHOWN = 8  # files
@@ -62,6 +62,12 @@ def run(options: argparse.Namespace) -> None:
     folder = options.folder.resolve()
     if not folder.name:
         raise UsageError(f"{options.folder}: is the whole machine: name a folder that holds text")
+    store = history.store_place(None)
+    if "://" not in store and Path(store).resolve().is_relative_to(folder):
+        raise UsageError(
+            f"{options.folder}: holds the store {store}, so the model would learn from what is made: name a "
+            "folder that holds text alone, or another store in GROUNDWORK_STORE"
+        )
     path = (options.out or folder.with_name(f"{folder.name}.yaml")).absolute()
     if not path.parent.is_dir():
         raise UsageError(f"--out {path}: there is no folder {path.parent}: make it, or name another file")

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from pipeline.cli import main
 from pipeline.recipe.recipe import Recipe
 from pipeline.sources import open_source
 from pipeline.sources.source import Rejected
@@ -225,6 +226,16 @@ sys.exit(main(["start", sys.argv[1], "--hours", "1"]))
         folder.parent.chmod(0o755)
     why = "no recipe may be written there: name another file with -o"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"error: {folder}.yaml: {why}\n")
+
+
+def test_a_folder_that_holds_the_store_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next start would learn from what this one has made, and so would a training that goes on."""
+    (tmp_path / "all.txt").write_text("\n\n".join(ENGLISH))
+    monkeypatch.setenv("GROUNDWORK_STORE", str(tmp_path / "made" / "store"))
+    assert main(["start", str(tmp_path), "--hours", "1", "--plan"]) == 2
+    assert f"error: {tmp_path}: holds the store {tmp_path}/made/store, so" in capsys.readouterr().err
 
 
 def test_a_disk_that_is_full_is_told_where_a_library_does_not_say_what_it_writes(tmp_path: Path) -> None:
