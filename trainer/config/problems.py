@@ -24,7 +24,7 @@ REQUIREMENTS = {
     **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
     **dict.fromkeys(("tuple_type", "list_type"), "a list, `[...]`"),
     **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "a mapping, `{{key: value}}`"),
-    "string_type": "text",
+    **dict.fromkeys(("string_type", "string_unicode"), "text"),
     "path_type": "a path",
 }
 # In words with an example, what must match the regular expression that is the `pattern` of a setting. They go

@@ -10,6 +10,7 @@ A program that runs another one shows in its own line what that one relays: see 
 
 import atexit
 import faulthandler
+import io
 import json
 import logging
 import os
@@ -303,8 +304,10 @@ _screen = _Screen()
 
 def begin(what: str | None = None) -> None:
     """From now on this process shows what it does. A program that has no result to print on standard output
-    says `what` is shown while it is doing nothing else.
+    says `what` is shown while it is doing nothing else. What standard output cannot encode, it escapes.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
     _screen.on = True
     if relay := os.environ.pop(RELAY_VARIABLE, None):
         _screen.relay = int(relay)

@@ -10,10 +10,11 @@ from tests.pseudo_terminal import InTerminal
 ROOT = Path(__file__).parents[3]
 
 
-def groundwork(*arguments: str) -> "subprocess.CompletedProcess[str]":
+def groundwork(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
     code = "import sys; sys.argv[0] = 'groundwork'; from pipeline.__main__ import groundwork; groundwork()"
     command = [sys.executable, "-c", code, *arguments]
-    return subprocess.run(command, cwd=ROOT, text=True, capture_output=True, timeout=120)
+    given = {**os.environ, **environment}
+    return subprocess.run(command, cwd=ROOT, text=True, capture_output=True, timeout=120, env=given)
 
 
 def test_a_folder_is_started_and_what_is_no_folder_is_said_in_one_sentence(tmp_path: Path) -> None:
@@ -28,6 +29,12 @@ def test_a_command_and_the_trainers_are_run() -> None:
     assert done.returncode == 0 and "threshold" in done.stdout
     done = groundwork("trainer", "plan", "--help")
     assert done.returncode == 0 and "--mfu" in done.stdout
+
+
+def test_a_terminal_without_the_letters_of_a_name_is_no_reason_to_fail(tmp_path: Path) -> None:
+    done = groundwork("init", str(tmp_path / "größe 😀.yaml"), PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "gr\\xf6\\xdfe \\U0001f600.yaml is written" in done.stdout
 
 
 JOB = """import sys, time
