@@ -37,7 +37,7 @@ class Found:
     """One corpus of a folder. `paths`: globs from the folder that holds the folder. `bytes`: on disk;
     `text_bytes`: of text, estimated from the sample. `longest`: bytes of its longest file;
     `long_document`: bytes of text that only one document in fifty exceeds. `blank`: share of the rows that
-    have no text.
+    have no text. `repeats_ids`: whether two of them have one id.
     """
 
     name: str
@@ -51,6 +51,7 @@ class Found:
     documents: int
     long_document: int
     blank: float = 0.0
+    repeats_ids: bool = False
 
     @property
     def is_text(self) -> bool:
@@ -245,6 +246,7 @@ def _found(
     """A corpus of files with these `sizes`, of which some were `read`."""
     text_bytes = round(sum(sizes) * sum(one.text_share for one in read) / max(len(read), 1))
     texts = [text for one in read for text in one.texts]
+    ids = [one for sample in read for one in sample.ids]
     mean = max(1.0, sum(len(text.encode("utf-8", "replace")) for text in texts) / max(len(texts), 1))
     return Found(
         name=name,
@@ -258,6 +260,7 @@ def _found(
         long_document=sorted(len(text.encode("utf-8", "replace")) for text in texts)[-1 - len(texts) // 50],
         documents=len(sizes) if shape.plain else max(len(texts), round(text_bytes / mean)),
         blank=max((one.blank for one in read), default=0.0),
+        repeats_ids=len(ids) > len(set(ids)),
     )
 
 

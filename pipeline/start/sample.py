@@ -15,7 +15,7 @@ from pipeline.sources.files import JSON_LINES, SEPARATORS, FilesConfig, FilesSou
 from pipeline.sources.formats.compression import BrokenCompressionError, format_of
 from pipeline.sources.formats.conversations import FORMS, Format, columns_of
 from pipeline.sources.formats.first_bytes import wide_encoding
-from pipeline.sources.formats.rows import Row, RowReader
+from pipeline.sources.formats.rows import DEFAULT_ID_COLUMN, Row, RowReader
 from pipeline.sources.formats.streams import blocks
 from pipeline.sources.source import Reason, Rejected, Unit
 from pipeline.sources.source_file import LocalFile, size_of
@@ -51,7 +51,8 @@ class Shape:
 @dataclass(frozen=True)
 class FileSample:
     """The first `texts` of a file, or the `problem` for which it has none. `text_share`: bytes of text for
-    each byte on disk. `columns`: the names in its rows. `blank`: share of the rows that have no text.
+    each byte on disk. `columns`: the names in its rows. `blank`: share of the rows that have no text. `ids`:
+    of its rows.
     """
 
     shape: Shape | None
@@ -59,6 +60,7 @@ class FileSample:
     text_share: float = 0.0
     columns: frozenset[str] = frozenset()
     blank: float = 0.0
+    ids: tuple[int | str, ...] = ()
     problem: str = ""
 
 
@@ -161,7 +163,8 @@ def sampled(name: str, file: LocalFile) -> FileSample:
         unpacked = pq.read_metadata(file.path)
         packed = sum(unpacked.row_group(n).total_byte_size for n in range(unpacked.num_row_groups))
         packed /= size_of(file)
-    return FileSample(shape, tuple(texts), min(share, 1.0) * packed, columns, blank)
+    ids = tuple(one for row in found.rows if isinstance(one := row.get(DEFAULT_ID_COLUMN), int | str) and one)
+    return FileSample(shape, tuple(texts), min(share, 1.0) * packed, columns, blank, ids)
 
 
 def _read(name: str, head: LocalFile, encoding: str) -> _Read:
@@ -191,6 +194,7 @@ def _as_the_job_reads(name: str, head: LocalFile, shape: Shape) -> tuple[float, 
         paths=(str(head.path),),
         format=shape.format,
         text_column=shape.text_column or "text",
+        id_column="",  # ids that repeat are no reason to refuse a file
         encoding=shape.encoding,
         separator=shape.separator,
         piece_bytes=PIECE_BYTES,

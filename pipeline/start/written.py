@@ -139,7 +139,8 @@ def _windows(batch: int, chosen: Chosen) -> int:
 def _about(reading: Reading) -> str:
     found = reading.found
     column = f", text in the column {found.shape.text_column!r}" if found.shape.text_column else ""
-    return f"{counted(found.files, 'files')} with {found.text_bytes / 1e6:,.1f} MB of text{column}"
+    ids = ", whose ids repeat, so that rows are told apart by their places" if found.repeats_ids else ""
+    return f"{counted(found.files, 'files')} with {found.text_bytes / 1e6:,.1f} MB of text{column}{ids}"
 
 
 def _corpus(reading: Reading, chosen: Chosen, directory: Path) -> dict[str, Any]:
@@ -154,6 +155,8 @@ def _corpus(reading: Reading, chosen: Chosen, directory: Path) -> dict[str, Any]
         source["format"] = shape.format
     if shape.text_column not in (None, "text"):
         source["text_column"] = shape.text_column
+    if found.repeats_ids:
+        source["id_column"] = ""
     if shape.encoding != "utf-8":
         source["encoding"] = shape.encoding
     if shape.separator:

@@ -42,10 +42,11 @@ class Columns(Params):
     r"""Makes the text from several columns, for example `{title}\n\n{text}`, in place of `text_column`. A row
     in which one of these columns is missing or null is set aside.
     """
-    id_column: str | None = Field(None, min_length=1)
+    id_column: str | None = None
     """Column that holds the id; a row whose id is neither text nor a whole number is set aside. Its value is
     also kept as metadata, so that `inspect` and `lineage` call a document by its `title` or `name`. When not
-    set, `id` is used where it holds a usable value, else the row's place in its file.
+    set, `id` is used where it holds a usable value, else the row's place in its file. With `""` it is always
+    that place, for files each of which counts its rows from 0.
     """
     url_column: str = Field("url", min_length=1)
     """Column that holds the document's URL. A row may lack it."""
@@ -104,7 +105,7 @@ class Columns(Params):
         numbers as a rule, and no column that is the text.
         """
         columns = () if self.text_template else self.text_columns
-        return None if self.id_column in (DEFAULT_ID_COLUMN, *columns) else self.id_column
+        return None if self.id_column in ("", DEFAULT_ID_COLUMN, *columns) else self.id_column
 
     def wants(self, column: str) -> bool:
         """Whether a column other than those of the text is read."""
@@ -237,8 +238,10 @@ class RowReader:
             self.reject(number, Reason.TEXT_NOT_A_STRING, why)
 
     def _id(self, number: int, row: Row) -> str | None:
-        column = self.columns.id_column or DEFAULT_ID_COLUMN
-        value = row.get(column)
+        column = self.columns.id_column
+        if column is None:
+            column = DEFAULT_ID_COLUMN
+        value = row.get(column) if column else None
         if isinstance(value, int | str) and not isinstance(value, bool) and value != "":
             if column != self._kept_id:
                 del row[column]

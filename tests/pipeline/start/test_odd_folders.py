@@ -108,6 +108,19 @@ def test_a_parquet_file_of_an_old_writer_whose_text_is_bytes_is_read(tmp_path: P
     assert read(recipe) == (ENGLISH, [])
 
 
+def test_files_that_count_their_rows_from_zero_lose_none_of_them(tmp_path: Path) -> None:
+    (tmp_path / "parts").mkdir()
+    for part in range(5):
+        rows = [{"id": row, "text": text} for row, text in enumerate(ENGLISH[part::5])]
+        (tmp_path / "parts" / f"{part}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    recipe, _ = recipe_of(tmp_path / "parts", Wishes(3600.0))
+    (corpus,) = recipe.corpora
+    source = open_source(corpus.name, corpus.source)
+    batches = [batch for unit in source.units() for batch in source.read(unit, [])]
+    assert sum(batch.num_rows for batch in batches) == len(ENGLISH)
+    assert len({one for batch in batches for one in batch.column("id").to_pylist()}) == len(ENGLISH)
+
+
 WORDS = [" ".join(text.replace('"', " ").split()) for text in ENGLISH]
 TABLES = {
     "two columns of one name": (
