@@ -25,7 +25,7 @@ HEAD_BYTES, PACKED_HEAD_BYTES = 256 << 10, 1 << 20  # of a file that is not, and
 # Of a table whose first row does not fit into that, more and more is read, up to the longest text.
 LONGEST_HEAD_BYTES = MAX_DOCUMENT_BYTES
 PIECE_BYTES = 16 << 10  # of plain text that is judged as one document
-MOST_DOCUMENTS, MOST_EMPTY = 64, 4_096  # of a file, and rows of which some have no text
+MOST_DOCUMENTS, MOST_EMPTY = 64, 4_096  # of a file, and rows of which many have no text
 LONGEST_NAME = 80  # characters of a column
 BLANK = (Reason.EMPTY_TEXT, Reason.NULL_TEXT)
 PACKED_SHARE = 3.0  # bytes that a compressed byte usually becomes
@@ -60,7 +60,7 @@ class FileSample:
     text_share: float = 0.0
     columns: frozenset[str] = frozenset()
     blank: float = 0.0
-    ids: tuple[int | str, ...] = ()
+    ids: tuple[str, ...] = ()
     problem: str = ""
 
 
@@ -106,6 +106,16 @@ class _RowCollector(RowReader):
         if not named or any(named) or number >= MOST_EMPTY:
             self.batches.accepted += 1
         yield from ()
+
+
+@dataclass(frozen=True)
+class _FirstRows(RowReader):
+    """Reads the first rows, however few of them are good: Parquet has no head that ends."""
+
+    def add(self, number: int, row: Row) -> Iterator[pa.RecordBatch]:
+        yield from super().add(number, row)
+        if number >= MOST_EMPTY:
+            self.batches.accepted = MOST_DOCUMENTS
 
 
 @dataclass(frozen=True)
@@ -163,7 +173,9 @@ def sampled(name: str, file: LocalFile) -> FileSample:
         unpacked = pq.read_metadata(file.path)
         packed = sum(unpacked.row_group(n).total_byte_size for n in range(unpacked.num_row_groups))
         packed /= size_of(file)
-    ids = tuple(one for row in found.rows if isinstance(one := row.get(DEFAULT_ID_COLUMN), int | str) and one)
+    ids = tuple(
+        str(row[DEFAULT_ID_COLUMN]) for row in found.rows if row.get(DEFAULT_ID_COLUMN) not in ("", None)
+    )
     return FileSample(shape, tuple(texts), min(share, 1.0) * packed, columns, blank, ids)
 
 
@@ -201,8 +213,9 @@ def _as_the_job_reads(name: str, head: LocalFile, shape: Shape) -> tuple[float, 
         max_documents=MOST_DOCUMENTS,
     )
     rejects: list[Rejected] = []
-    batches = FilesSource("sample", config).read(Unit(name, "", 0, files=((name, head),)), rejects)
-    documents = sum(batch.num_rows for batch in batches)
+    source = FilesSource("sample", config, row_reader=_FirstRows)
+    unit = Unit(name, "", 0, files=((name, head),))
+    documents = sum(batch.num_rows for batch in source.read(unit, rejects))
     blank = sum(one.rows for one in rejects if one.reason in BLANK)
     broken = [one for one in rejects if one.reason not in BLANK]
     # The last row of a head is cut as a rule.

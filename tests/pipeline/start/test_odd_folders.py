@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -22,7 +23,7 @@ from pipeline.start.look import NothingReadableError
 from pipeline.start.reasons import notes
 from pipeline.start.sample import HEAD_BYTES
 from tests.folders import ENGLISH
-from tests.pipeline.start.test_start import fixed_speed, judged, recipe_of
+from tests.pipeline.start.test_start import SECONDS, fixed_speed, judged, recipe_of
 
 NAMES = st.text(
     st.characters(exclude_characters="/\0", exclude_categories=["Cs"]), min_size=1, max_size=20
@@ -177,6 +178,17 @@ def test_conversations_that_cannot_be_learnt_are_told_before_the_training_and_no
     recipe, found = recipe_of(folder, Wishes(3600.0, chat=True))
     assert recipe.post_training.sft is None
     assert why in found.unread["talks.jsonl"][0]
+
+
+def test_a_large_file_that_cannot_be_learnt_is_not_read_to_its_end(tmp_path: Path) -> None:
+    folder = tmp_path / "talks"
+    folder.mkdir()
+    (folder / "text.txt").write_text("\n\n".join(ENGLISH))
+    table = pa.table({"messages": pa.repeat(pa.scalar(TURNS["narrator"]), 1_000_000)})
+    pq.write_table(table, folder / "talks.parquet")
+    began = time.monotonic()
+    assert "narrator" in judged(folder).unread["talks.parquet"][0]
+    assert time.monotonic() - began < SECONDS
 
 
 def test_one_conversation_is_not_learnt_since_it_cannot_be_held_out_too(tmp_path: Path) -> None:
