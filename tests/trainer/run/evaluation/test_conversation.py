@@ -10,7 +10,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from tests.trainer.models import small
-from trainer.__main__ import main as command
+from trainer.__main__ import main
 from trainer.config import SamplesConfig
 from trainer.hf import export
 from trainer.model.llama import Llama
@@ -214,7 +214,7 @@ def test_answers_are_drawn_by_a_seed(tmp_path: Path, capsys: pytest.CaptureFixtu
 
     def answers(*options: str) -> str:
         model, longest = f"--model={tmp_path / 'model'}", "--max-new-tokens=8"
-        assert command([*("answer", model, longest), *options, str(questions)]) == 0
+        assert main([*("answer", model, longest), *options, str(questions)]) == 0
         return capsys.readouterr().out
 
     drawn = [answers("--temperature=1", f"--seed={seed}") for seed in (1, 1, 2)]
