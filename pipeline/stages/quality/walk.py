@@ -8,7 +8,7 @@ import numpy as np
 from pipeline.stages.compiled import borrowing
 from pipeline.stages.quality.octets import hash_and_characters
 from pipeline.stages.quality.unicode import ALNUM, ALONE, ALPHA, BREAK, JOINED, SPACE, SYMBOL, TERMINAL
-from pipeline.stages.text import decode
+from pipeline.stages.text import decode, equals
 
 SHORT_LINE = 30  # characters (FineWeb)
 ELLIPSIS_DOTS = 3
@@ -60,26 +60,24 @@ class Words(NamedTuple):
         )
 
 
-_DOT, _HASH, _NEWLINE, _RETURN, _HYPHEN, _BULLET, _ELLIPSIS = (ord(character) for character in ".#\n\r-•…")
+_DOT, _HASH, _NEWLINE, _RETURN, _HYPHEN, _ELLIPSIS = (ord(character) for character in ".#\n\r-…")
+_BULLET = np.frombuffer("•".encode(), np.uint8)
+_ELLIPSIS_ENDS = (np.frombuffer(b"...", np.uint8), np.frombuffer("…".encode(), np.uint8))
 
 
 @borrowing
 def walk(data: np.ndarray, classes: np.ndarray, words: Words, counts: np.ndarray) -> tuple[int, int]:
-    """Fills `words` and the row `counts` of the document `data`.
+    """Fills `words` and the row `counts`, which is 0, of the document `data`.
 
     Returns the number of words and of lines with words.
     """
-    characters = word_count = word_characters = alphabetic = doc_words = doc_word_characters = special = (
-        hashes
-    ) = ellipses = 0
-    lines = lines_with_words = bullet_lines = ellipsis_lines = newlines = text_lines = punctuated = short = 0
+    characters = special = hashes = ellipses = lines = 0
     length = dots = 0  # of the word so far; of the run of dots that ends here
     seen = last = 0  # flags of the word's characters together; flags of the previous character
     symbols_only = True
     code_point = 0
-    word_start = 0
     line_start = text_line_start = 0  # in characters
-    line_is_empty, text_line_is_empty, ends_in_ellipsis, is_bullet = True, True, False, False
+    text_line_words = 0  # words before the line
     words.characters[0] = 0
     position, stop = 0, data.size
     while position <= stop:
@@ -94,25 +92,12 @@ def walk(data: np.ndarray, classes: np.ndarray, words: Words, counts: np.ndarray
             flags = classes[code_point]
         # A character of a script without spaces is a word of its own, with its marks.
         if length and (flags & (SPACE | ALONE) or (last & ALONE and not flags & JOINED)):
-            word_characters += length
-            words.hashes[word_count] = hash_and_characters(data, word_start, position)[0]
-            words.starts[word_count] = word_start
-            words.stops[word_count] = position
-            words.symbols_only[word_count] = symbols_only
-            word_count += 1
-            words.characters[word_count] = word_characters
-            alphabetic += seen & ALPHA != 0
-            if not symbols_only:
-                doc_words += 1
-                doc_word_characters += length
-            ends_in_ellipsis = dots >= ELLIPSIS_DOTS or previous == _ELLIPSIS
+            _close_word(data, words, counts, position, length, seen, symbols_only)
             length = dots = 0
         if not flags & SPACE:
             if length == 0:
-                seen, symbols_only, word_start = 0, True, position
-                if line_is_empty:
-                    is_bullet = code_point in (_HYPHEN, _BULLET)
-                line_is_empty = text_line_is_empty = False
+                words.starts[counts[Count.WORDS]] = position
+                seen, symbols_only = 0, True
             length += 1
             seen |= flags
             symbols_only = symbols_only and flags & SYMBOL != 0
@@ -123,37 +108,53 @@ def walk(data: np.ndarray, classes: np.ndarray, words: Words, counts: np.ndarray
         elif flags & BREAK:
             of_return = code_point == _NEWLINE and previous == _RETURN and position < stop
             if (not of_return) and (position < stop or characters > line_start):
-                lines += 1
-                if not line_is_empty:
-                    words.line_words[lines_with_words] = word_count
-                    lines_with_words += 1
-                    bullet_lines += is_bullet
-                    ellipsis_lines += ends_in_ellipsis
-            line_is_empty, line_start = True, characters + 1
+                lines = _close_line(data, words, counts, lines)
+            line_start = characters + 1
             if code_point == _NEWLINE:
-                newlines += position < stop
-                if not text_line_is_empty:
-                    text_lines += 1
-                    punctuated += last & TERMINAL != 0
-                    short += characters - text_line_start <= SHORT_LINE
-                text_line_is_empty, text_line_start = True, characters + 1
+                counts[Count.NEWLINES] += position < stop
+                if counts[Count.WORDS] > text_line_words:
+                    counts[Count.TEXT_LINES] += 1
+                    counts[Count.PUNCTUATED_LINES] += last & TERMINAL != 0
+                    counts[Count.SHORT_LINES] += characters - text_line_start <= SHORT_LINE
+                text_line_words, text_line_start = counts[Count.WORDS], characters + 1
         last = flags | ALONE if flags & JOINED and last & ALONE else flags
         characters += position < stop
         position += width
     counts[Count.CHARACTERS] = characters
-    counts[Count.WORDS] = word_count
-    counts[Count.WORD_CHARACTERS] = word_characters
-    counts[Count.ALPHABETIC_WORDS] = alphabetic
-    counts[Count.DOC_WORDS] = doc_words
-    counts[Count.DOC_WORD_CHARACTERS] = doc_word_characters
     counts[Count.SPECIAL_CHARACTERS] = special
     counts[Count.HASHES] = hashes
     counts[Count.ELLIPSES] = ellipses
-    counts[Count.LINES] = lines
-    counts[Count.BULLET_LINES] = bullet_lines
-    counts[Count.ELLIPSIS_LINES] = ellipsis_lines
-    counts[Count.NEWLINES] = newlines
-    counts[Count.TEXT_LINES] = text_lines
-    counts[Count.PUNCTUATED_LINES] = punctuated
-    counts[Count.SHORT_LINES] = short
-    return word_count, lines_with_words
+    return counts[Count.WORDS], lines
+
+
+@borrowing
+def _close_word(
+    data: np.ndarray, words: Words, counts: np.ndarray, stop: int, length: int, seen: int, symbols_only: bool
+) -> None:
+    """Enters the word that ends at `stop`; `words` has its start. `seen`: the flags of its characters."""
+    word = counts[Count.WORDS]
+    counts[Count.WORDS] += 1
+    counts[Count.WORD_CHARACTERS] += length
+    counts[Count.ALPHABETIC_WORDS] += seen & ALPHA != 0
+    if not symbols_only:
+        counts[Count.DOC_WORDS] += 1
+        counts[Count.DOC_WORD_CHARACTERS] += length
+    words.hashes[word] = hash_and_characters(data, np.int64(words.starts[word]), stop)[0]
+    words.stops[word] = stop
+    words.symbols_only[word] = symbols_only
+    words.characters[word + 1] = counts[Count.WORD_CHARACTERS]
+
+
+@borrowing
+def _close_line(data: np.ndarray, words: Words, counts: np.ndarray, lines: int) -> int:
+    """Enters a line of str.splitlines() after `lines` others with words. Returns how many have words now."""
+    counts[Count.LINES] += 1
+    first, end = words.line_words[lines - 1] if lines else 0, counts[Count.WORDS]
+    if first == end:
+        return lines
+    words.line_words[lines] = end
+    start, stop = np.int64(words.starts[first]), np.int64(words.stops[end - 1])
+    counts[Count.BULLET_LINES] += data[start] == _HYPHEN or equals(data, start, stop, _BULLET)
+    for ending in _ELLIPSIS_ENDS:
+        counts[Count.ELLIPSIS_LINES] += equals(data, stop - ending.size, stop, ending)
+    return lines + 1
