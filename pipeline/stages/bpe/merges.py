@@ -5,6 +5,7 @@ pair that occurs most often comes first; of equals, the one with the lowest ids.
 """
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,12 +14,12 @@ from pipeline.stages.compiled import borrowing, kernel
 from pipeline.stages.text import equals
 
 NONE = -1
-# Columns of `pairs`: left id << 32 | right id; how often the two stand together; the words in which they came
-# together since the last merge, as the first of a list of nodes; the last such word.
+# Columns of `Pairs.rows`: left id << 32 | right id; how often the two stand together; the words in which they
+# came together since the last merge, as the first of a list of nodes; the last such word.
 KEY, COUNT, NODE, LAST_WORD = range(4)
-# Columns of `nodes`.
+# Columns of `Pairs.nodes`.
 WORD, NEXT = range(2)
-# Columns of `heap`: the count of a pair when the heap was ordered, the pair, the words to look for it in.
+# Columns of `Pairs.heap`: the count of a pair when the heap was ordered, the pair, the words that may hold it.
 ORDERED_BY, PAIR, WORDS = range(3)
 # Of `used`: how many rows of an array are in use.
 PAIRS, NODES, CHANGED, HEAP, TOKENS, MERGES = range(6)
@@ -29,6 +30,25 @@ AT_ONCE = 100  # tokens; the first ones may take seconds
 FIRST_SLOTS = 1 << 18  # room for all pairs of bytes
 
 
+class Tokens(NamedTuple):
+    """All tokens, and the merges that made them."""
+
+    text: np.ndarray  # the bytes of one token after the other
+    starts: np.ndarray  # in `text`
+    slots: np.ndarray  # a hash table of tokens by their bytes
+    merges: np.ndarray  # rows of (left, right, id)
+
+
+class Pairs(NamedTuple):
+    """All pairs of tokens that have ever stood together in a word."""
+
+    rows: np.ndarray
+    slots: np.ndarray  # a hash table of rows by their key
+    nodes: np.ndarray
+    changed: np.ndarray  # the rows that came together since the last merge
+    heap: np.ndarray
+
+
 @borrowing
 def _mixed(key: int) -> np.int64:
     h = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
@@ -36,67 +56,62 @@ def _mixed(key: int) -> np.int64:
 
 
 @borrowing
-def _slot_of_pair(slots: np.ndarray, pairs: np.ndarray, key: int) -> int:
+def _slot_of_pair(pairs: Pairs, key: int) -> int:
     """Where in the hash table a pair is, or where it belongs."""
-    slot = _mixed(key) & (len(slots) - 1)
-    while slots[slot] >= 0 and pairs[slots[slot], KEY] != key:
-        slot = (slot + 1) & (len(slots) - 1)
+    mask = len(pairs.slots) - 1
+    slot = _mixed(key) & mask
+    while pairs.slots[slot] >= 0 and pairs.rows[pairs.slots[slot], KEY] != key:
+        slot = (slot + 1) & mask
     return slot
 
 
 @kernel
-def _enter(slots: np.ndarray, pairs: np.ndarray, known: int) -> None:
-    """Puts the first `known` pairs into a hash table, which is empty."""
+def _enter(pairs: Pairs, known: int) -> None:
+    """Puts the first `known` pairs into the hash table, which is empty."""
     for pair in range(known):
-        slots[_slot_of_pair(slots, pairs, pairs[pair, KEY])] = pair
+        pairs.slots[_slot_of_pair(pairs, pairs.rows[pair, KEY])] = pair
 
 
 @borrowing
-def _change(
-    slots: np.ndarray,
-    pairs: np.ndarray,
-    nodes: np.ndarray,
-    changed: np.ndarray,
-    used: np.ndarray,
-    key: int,
-    amount: int,
-    word: int,
-) -> None:
+def _change(pairs: Pairs, used: np.ndarray, key: int, amount: int, word: int) -> None:
     """Adds `amount` to the count of a pair because of `word`."""
-    slot = _slot_of_pair(slots, pairs, key)
-    pair = slots[slot]
+    slot = _slot_of_pair(pairs, key)
+    rows, pair = pairs.rows, pairs.slots[slot]
     if pair < 0:
-        pair = slots[slot] = used[PAIRS]
+        pair = pairs.slots[slot] = used[PAIRS]
         used[PAIRS] += 1
-        pairs[pair, KEY], pairs[pair, COUNT] = key, 0
-        pairs[pair, NODE] = pairs[pair, LAST_WORD] = NONE
-    pairs[pair, COUNT] += amount
-    if amount > 0 and pairs[pair, LAST_WORD] != word:
-        if pairs[pair, NODE] == NONE:
-            changed[used[CHANGED]] = pair
+        rows[pair, KEY], rows[pair, COUNT] = key, 0
+        rows[pair, NODE] = rows[pair, LAST_WORD] = NONE
+    rows[pair, COUNT] += amount
+    if amount > 0 and rows[pair, LAST_WORD] != word:
+        if rows[pair, NODE] == NONE:
+            pairs.changed[used[CHANGED]] = pair
             used[CHANGED] += 1
-        nodes[used[NODES], WORD], nodes[used[NODES], NEXT] = word, pairs[pair, NODE]
-        pairs[pair, NODE], pairs[pair, LAST_WORD] = used[NODES], word
+        node = used[NODES]
+        pairs.nodes[node, WORD], pairs.nodes[node, NEXT] = word, rows[pair, NODE]
+        rows[pair, NODE], rows[pair, LAST_WORD] = node, word
         used[NODES] += 1
 
 
 @borrowing
-def _precedes(heap: np.ndarray, a: int, b: int, pairs: np.ndarray) -> bool:
+def _precedes(pairs: Pairs, a: int, b: int) -> bool:
+    heap = pairs.heap
     if heap[a, ORDERED_BY] != heap[b, ORDERED_BY]:
         return heap[a, ORDERED_BY] > heap[b, ORDERED_BY]
-    return pairs[heap[a, PAIR], KEY] < pairs[heap[b, PAIR], KEY]
+    return pairs.rows[heap[a, PAIR], KEY] < pairs.rows[heap[b, PAIR], KEY]
 
 
 @borrowing
-def _settle(heap: np.ndarray, size: int, i: int, pairs: np.ndarray) -> None:
-    """Moves row `i`, the only one out of place, to where it belongs."""
+def _settle(pairs: Pairs, size: int, i: int) -> None:
+    """Moves row `i` of the heap, the only one out of place, to where it belongs."""
+    heap = pairs.heap
     while True:
         other = (i - 1) // 2
-        if i == 0 or not _precedes(heap, i, other, pairs):
+        if i == 0 or not _precedes(pairs, i, other):
             other = 2 * i + 1
-            if other + 1 < size and _precedes(heap, other + 1, other, pairs):
+            if other + 1 < size and _precedes(pairs, other + 1, other):
                 other += 1
-            if other >= size or not _precedes(heap, other, i, pairs):
+            if other >= size or not _precedes(pairs, other, i):
                 return
         for column in range(3):
             heap[i, column], heap[other, column] = heap[other, column], heap[i, column]
@@ -104,148 +119,144 @@ def _settle(heap: np.ndarray, size: int, i: int, pairs: np.ndarray) -> None:
 
 
 @borrowing
-def _queue(heap: np.ndarray, pairs: np.ndarray, changed: np.ndarray, used: np.ndarray) -> None:
+def _queue(pairs: Pairs, used: np.ndarray) -> None:
     """Puts the pairs that came together since the last merge into the heap."""
     for i in range(used[CHANGED]):
-        pair = changed[i]
-        if pairs[pair, COUNT] > 0:
+        pair = pairs.changed[i]
+        if pairs.rows[pair, COUNT] > 0:
             row = used[HEAP]
-            heap[row, ORDERED_BY], heap[row, PAIR] = pairs[pair, COUNT], pair
-            heap[row, WORDS] = pairs[pair, NODE]
+            pairs.heap[row, ORDERED_BY], pairs.heap[row, PAIR] = pairs.rows[pair, COUNT], pair
+            pairs.heap[row, WORDS] = pairs.rows[pair, NODE]
             used[HEAP] += 1
-            _settle(heap, used[HEAP], row, pairs)
-        pairs[pair, NODE] = pairs[pair, LAST_WORD] = NONE
+            _settle(pairs, used[HEAP], row)
+        pairs.rows[pair, NODE] = pairs.rows[pair, LAST_WORD] = NONE
     used[CHANGED] = 0
 
 
 @borrowing
-def _slot_of_token(slots: np.ndarray, text: np.ndarray, starts: np.ndarray, start: int, end: int) -> int:
-    """Where in the hash table the token with the bytes `text[start:end]` is, or where it belongs."""
+def _most_frequent(pairs: Pairs, used: np.ndarray) -> int:
+    """The pair that occurs most often, the first of the heap. NONE if the heap is empty."""
+    while used[HEAP] > 0:
+        pair = pairs.heap[0, PAIR]
+        if pairs.heap[0, ORDERED_BY] == pairs.rows[pair, COUNT]:
+            return pair
+        pairs.heap[0, ORDERED_BY] = pairs.rows[pair, COUNT]
+        _settle(pairs, used[HEAP], 0)
+    return NONE
+
+
+@borrowing
+def _slot_of_token(tokens: Tokens, token: int) -> int:
+    """Where in the hash table the token with these bytes is, or where it belongs."""
+    start, end = tokens.starts[token], tokens.starts[token + 1]
     h = end - start
     for i in range(start, end):
-        h = _mixed(h ^ text[i])
-    slot = h & (len(slots) - 1)
-    while slots[slot] >= 0:
-        known = text[starts[slots[slot]] : starts[slots[slot] + 1]]
-        if len(known) == end - start and equals(text, start, end, known):
+        h = _mixed(h ^ tokens.text[i])
+    slot = h & (len(tokens.slots) - 1)
+    while tokens.slots[slot] >= 0:
+        other = tokens.slots[slot]
+        known = tokens.text[tokens.starts[other] : tokens.starts[other + 1]]
+        if len(known) == end - start and equals(tokens.text, start, end, known):
             break
-        slot = (slot + 1) & (len(slots) - 1)
+        slot = (slot + 1) & (len(tokens.slots) - 1)
     return slot
 
 
 @borrowing
-def _join(text: np.ndarray, starts: np.ndarray, tokens: int, left: int, right: int) -> None:
-    """Writes the bytes of two tokens as those of the next one, which ends at `starts[tokens + 1]`."""
-    end = starts[tokens]
+def _joined(tokens: Tokens, used: np.ndarray, left: int, right: int) -> int:
+    """Enters the merge of two tokens. Returns the token with their bytes, which may be an old one."""
+    new = used[TOKENS]
+    end = tokens.starts[new]
     for token in (left, right):
-        for i in range(starts[token], starts[token + 1]):
-            text[end] = text[i]
+        for i in range(tokens.starts[token], tokens.starts[token + 1]):
+            tokens.text[end] = tokens.text[i]
             end += 1
-    starts[tokens + 1] = end
+    tokens.starts[new + 1] = end
+    slot = _slot_of_token(tokens, new)
+    if tokens.slots[slot] < 0:
+        tokens.slots[slot] = new
+        used[TOKENS] += 1
+    merge = tokens.merges[used[MERGES]]
+    merge[0], merge[1], merge[2] = left, right, tokens.slots[slot]
+    used[MERGES] += 1
+    return tokens.slots[slot]
 
 
 @borrowing
-def _count_pairs(
-    symbols: np.ndarray,
-    slots: np.ndarray,
-    pairs: np.ndarray,
-    nodes: np.ndarray,
-    changed: np.ndarray,
-    used: np.ndarray,
-) -> None:
-    """Counts the pairs of all words as they are at first."""
+def _begin(symbols: np.ndarray, tokens: Tokens, pairs: Pairs, used: np.ndarray) -> None:
+    """Counts the pairs of all words as they are at first, and enters the first tokens."""
     word = 0
     while word < len(symbols):
         first = word + HEADER
         for i in range(first, first + symbols[word + LENGTH] - 1):
             key = symbols[i] << 32 | symbols[i + 1]
-            _change(slots, pairs, nodes, changed, used, key, symbols[word + OCCURRENCES], word)
+            _change(pairs, used, key, symbols[word + OCCURRENCES], word)
         word = first + symbols[word + LENGTH]
+    _queue(pairs, used)
+    for token in range(used[TOKENS]):
+        tokens.slots[_slot_of_token(tokens, token)] = token
+
+
+@borrowing
+def _replace(symbols: np.ndarray, node: int, key: int, new: int, pairs: Pairs, used: np.ndarray) -> None:
+    """Writes the token `new` for each pair `key` in the words of the list `node`, and counts the pairs that
+    go and come.
+    """
+    left, right = key >> 32, key & 0xFFFFFFFF
+    while node != NONE:
+        word = pairs.nodes[node, WORD]
+        node = pairs.nodes[node, NEXT]
+        count, start = symbols[word + OCCURRENCES], word + HEADER
+        end = start + symbols[word + LENGTH]
+        write = read = start
+        while read < end:
+            symbol = symbols[read]
+            if symbol == left and read + 1 < end and symbols[read + 1] == right:
+                symbol = new
+                if write > start:
+                    before = symbols[write - 1] << 32
+                    _change(pairs, used, before | left, -count, word)
+                    _change(pairs, used, before | new, count, word)
+                if read + 2 < end:
+                    after = symbols[read + 2]
+                    _change(pairs, used, right << 32 | after, -count, word)
+                    _change(pairs, used, new << 32 | after, count, word)
+                read += 1
+            symbols[write] = symbol
+            write += 1
+            read += 1
+        symbols[word + LENGTH] = write - start
 
 
 @kernel
-def _merge(
-    symbols: np.ndarray,
-    text: np.ndarray,
-    token_starts: np.ndarray,
-    token_slots: np.ndarray,
-    slots: np.ndarray,
-    pairs: np.ndarray,
-    heap: np.ndarray,
-    nodes: np.ndarray,
-    changed: np.ndarray,
-    merges: np.ndarray,
-    used: np.ndarray,
-    most: int,
-    least: int,
-) -> int:
-    """Merges until there are `most` tokens, `text` or `slots` needs more room, or no pair occurs `least`
-    times. Returns which of these it was.
+def _merge(symbols: np.ndarray, tokens: Tokens, pairs: Pairs, used: np.ndarray, most: int, least: int) -> int:
+    """Merges until there are `most` tokens, `tokens.text` or `pairs.slots` needs more room, or no pair occurs
+    `least` times. Returns which of these it was.
 
     `symbols`: the words one after the other, each with its header and the ids of its bytes, which are
-    rewritten. `text`, `token_starts`: the bytes of the tokens. Appends to `merges` rows of (left, right, id).
+    rewritten.
     """
     if used[PAIRS] == 0:
-        _count_pairs(symbols, slots, pairs, nodes, changed, used)
-        _queue(heap, pairs, changed, used)
-        for token in range(used[TOKENS]):
-            slot = _slot_of_token(
-                token_slots, text, token_starts, token_starts[token], token_starts[token + 1]
-            )
-            token_slots[slot] = token
+        _begin(symbols, tokens, pairs, used)
+    starts = tokens.starts
     while used[TOKENS] < most:
-        if used[HEAP] == 0:
+        pair = _most_frequent(pairs, used)
+        if pair == NONE or pairs.rows[pair, COUNT] < least:
             return NO_PAIR
-        pair, node = heap[0, PAIR], heap[0, WORDS]
-        if heap[0, ORDERED_BY] != pairs[pair, COUNT]:
-            heap[0, ORDERED_BY] = pairs[pair, COUNT]
-            _settle(heap, used[HEAP], 0, pairs)
-            continue
-        if pairs[pair, COUNT] < least:
-            return NO_PAIR
-        left, right, tokens = pairs[pair, KEY] >> 32, pairs[pair, KEY] & 0xFFFFFFFF, used[TOKENS]
-        size = token_starts[left + 1] - token_starts[left] + token_starts[right + 1] - token_starts[right]
-        if token_starts[tokens] + size > len(text):
+        key, node = pairs.rows[pair, KEY], pairs.heap[0, WORDS]
+        left, right, known = key >> 32, key & 0xFFFFFFFF, used[TOKENS]
+        size = starts[left + 1] - starts[left] + starts[right + 1] - starts[right]
+        if starts[known] + size > len(tokens.text):
             return TEXT_IS_FULL
-        if 2 * (used[PAIRS] + 2 * tokens + 2) > len(slots):  # half full after this merge, at most
+        if 2 * (used[PAIRS] + 2 * known + 2) > len(pairs.slots):  # half full after this merge, at most
             return SLOTS_ARE_FULL
         used[HEAP] -= 1
         for column in range(3):
-            heap[0, column] = heap[used[HEAP], column]
-        _settle(heap, used[HEAP], 0, pairs)
-        _join(text, token_starts, tokens, left, right)
-        slot = _slot_of_token(token_slots, text, token_starts, token_starts[tokens], token_starts[tokens + 1])
-        if token_slots[slot] < 0:
-            token_slots[slot] = tokens
-            used[TOKENS] += 1
-        new = token_slots[slot]
-        done = used[MERGES]
-        merges[done, 0], merges[done, 1], merges[done, 2] = left, right, new
-        used[MERGES] += 1
-        while node != NONE:
-            word = nodes[node, WORD]
-            node = nodes[node, NEXT]
-            count, start = symbols[word + OCCURRENCES], word + HEADER
-            end = start + symbols[word + LENGTH]
-            write = read = start
-            while read < end:
-                symbol = symbols[read]
-                if symbol == left and read + 1 < end and symbols[read + 1] == right:
-                    symbol = new
-                    if write > start:
-                        before = symbols[write - 1] << 32
-                        _change(slots, pairs, nodes, changed, used, before | left, -count, word)
-                        _change(slots, pairs, nodes, changed, used, before | new, count, word)
-                    if read + 2 < end:
-                        after = symbols[read + 2]
-                        _change(slots, pairs, nodes, changed, used, right << 32 | after, -count, word)
-                        _change(slots, pairs, nodes, changed, used, new << 32 | after, count, word)
-                    read += 1
-                symbols[write] = symbol
-                write += 1
-                read += 1
-            symbols[word + LENGTH] = write - start
-        _queue(heap, pairs, changed, used)
+            pairs.heap[0, column] = pairs.heap[used[HEAP], column]
+        _settle(pairs, used[HEAP], 0)
+        new = _joined(tokens, used, left, right)
+        _replace(symbols, node, key, new, pairs, used)
+        _queue(pairs, used)
     return REACHED
 
 
@@ -261,33 +272,39 @@ def merge(
     (left, right, id). `ids`: the token of each byte. Pairs that occur less than `least` times stay apart.
     Calls `progress` now and then with the number of new tokens and how many there are to be.
     """
-    text = np.frombuffer(b"".join(tokens), np.uint8).copy()
+    symbols = _symbols(words, ids)
     starts = np.zeros(vocab_size + 1, np.int64)
     starts[1 : len(tokens) + 1] = np.cumsum([len(token) for token in tokens])
-    symbols = _symbols(words, ids)
     # A merge takes one symbol away and brings at most two pairs. Memory that is not used costs nothing.
     room = 3 * len(words.data) + 1
-    pairs, heap = np.empty((room, 4), np.int64), np.empty((room, 3), np.int64)
-    nodes, merges = np.empty((room, 2), np.int64), np.empty((room, 3), np.int64)
-    changed, used = np.empty(room, np.int64), np.zeros(6, np.int64)
+    known = Tokens(
+        text=np.frombuffer(b"".join(tokens), np.uint8).copy(),
+        starts=starts,
+        slots=np.full(1 << (2 * vocab_size).bit_length(), NONE),
+        merges=np.empty((room, 3), np.int64),
+    )
+    pairs = Pairs(
+        rows=np.empty((room, 4), np.int64),
+        slots=np.full(FIRST_SLOTS, NONE),
+        nodes=np.empty((room, 2), np.int64),
+        changed=np.empty(room, np.int64),
+        heap=np.empty((room, 3), np.int64),
+    )
+    used = np.zeros(6, np.int64)
     used[TOKENS] = len(tokens)
-    token_slots = np.full(1 << (2 * vocab_size).bit_length(), NONE)
-    slots = np.full(FIRST_SLOTS, NONE)
     outcome = REACHED
     while used[TOKENS] < vocab_size and outcome != NO_PAIR:
         most = min(used[TOKENS] + AT_ONCE, vocab_size)
-        outcome = _merge(
-            symbols, text, starts, token_slots, slots, pairs, heap, nodes, changed, merges, used, most, least
-        )
+        outcome = _merge(symbols, known, pairs, used, most, least)
         progress(int(used[TOKENS]) - len(tokens), vocab_size - len(tokens))
         if outcome == TEXT_IS_FULL:
-            text = np.concatenate([text, np.empty_like(text)])
+            known = known._replace(text=np.concatenate([known.text, np.empty_like(known.text)]))
         elif outcome == SLOTS_ARE_FULL:
-            slots = np.full(2 * len(slots), NONE)
-            _enter(slots, pairs, used[PAIRS])
-    joined = text.tobytes()
+            pairs = pairs._replace(slots=np.full(2 * len(pairs.slots), NONE))
+            _enter(pairs, used[PAIRS])
+    text = known.text.tobytes()
     reached = used[TOKENS]
-    return [joined[starts[token] : starts[token + 1]] for token in range(reached)], merges[: used[MERGES]]
+    return [text[starts[i] : starts[i + 1]] for i in range(reached)], known.merges[: used[MERGES]]
 
 
 def _symbols(words: CountedWords, ids: np.ndarray) -> np.ndarray:
