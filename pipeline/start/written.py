@@ -68,9 +68,6 @@ def recipe_name(chosen: Chosen) -> str:
 
 def _lines(chosen: Chosen, directory: Path) -> Iterator[str]:
     why = {choice.about: f"{choice.value}: {choice.reason}" for choice in choices(chosen)}
-    length, size = chosen.length, chosen.length.size
-    horizon = chosen.horizon
-    batch, tokens = horizon.batch, horizon.tokens
     shown = json.dumps(str(chosen.folder.path))
     yield f"# For {shown} in {chosen.wishes.seconds / 3600:g} hours. docs/recipe.md has every setting."
     yield from (f"# {note}" for note in notes(chosen))
@@ -90,46 +87,56 @@ def _lines(chosen: Chosen, directory: Path) -> Iterator[str]:
     lost = 1 - (1 - MOST_LOST) * (1 - max(one.found.blank for one in chosen.corpora))
     yield f"checks: {{max_set_aside_share: {lost:.4g}}}  # share without readable text at which the run stops"
     yield f"# Vocabulary of {why['vocabulary']}"
-    yield f"tokenizer: {{vocab_size: {length.vocab_size}, chat: true}}"
+    yield f"tokenizer: {{vocab_size: {chosen.length.vocab_size}, chat: true}}"
     yield f"# Held out: {why['held out']}"
     yield f"shards: {{validation_fraction: {chosen.validation_fraction:g}}}"
     yield ""
+    yield from _training(chosen, why)
+    if chosen.conversations:
+        yield ""
+        yield from _post_training(chosen, why, directory)
+
+
+def _training(chosen: Chosen, why: dict[str, str]) -> Iterator[str]:
+    horizon, batch = chosen.horizon, chosen.horizon.batch
     yield "training:"
     yield f"  # {why['model']}"
-    yield f"  model: {_flow(size.shape)}"
+    yield f"  model: {_flow(chosen.length.size.shape)}"
     yield f"  seq_len: {chosen.seq_len}  # tokens that the model sees at once"
     yield f"  global_batch_tokens: {batch}  # {why['batch']}"
     yield f"  micro_batch_size: {_windows(batch, chosen)}  # windows computed at once"
     yield f"  # {why['tokens']}"
     yield f"  # Epochs: {why['epochs']}"
-    yield f"  max_tokens: {tokens}"
+    yield f"  max_tokens: {horizon.tokens}"
     yield "  seed: 1"
     yield f"  # {why['schedule']}"
     schedule = {"warmup_tokens": horizon.warmup, "decay_fraction": DECAY, "min_lr_ratio": 0}
     yield f"  schedule: {_flow({'kind': 'wsd', **schedule})}"
-    every = -(-tokens // batch // 4) * batch
+    every = -(-horizon.tokens // batch // 4) * batch
     yield f"  checkpoint: {{every_tokens: {every}, keep_last: 3}}  # {why['checkpoints']}"
     yield f"  evaluation: {{every_tokens: {every}, max_tokens: {64 * chosen.seq_len}}}"
     yield f"  samples: {_flow({'prompts': _prompts(chosen.corpora[0].found), 'temperature': 0.7})}"
-    if chosen.conversations:
-        yield ""
-        yield "# After the pretraining, the model learns to answer from the conversations of the folder."
-        yield "post_training:"
-        yield "  sft:"
-        yield "    corpora:"
-        for reading in chosen.conversations:
-            yield f"      - {_flow(_corpus(reading, chosen, directory))}"
-        yield f"    # {why['tuning']}"
-        yield f"    epochs: {chosen.tuning.epochs:.4g}"
-        yield f"    validation_fraction: {chosen.held_out_conversations:g}  # enough to be asked in the end"
-        longest = max(ANSWER_TOKENS, chosen.seq_len // 2)
-        yield f"    answer_tokens: {longest}  # after which an answer is cut off then"
-        yield f"    rehearsal: {chosen.tuning.rehearsal:g}  # share that is text of the pretraining"
-        yield "    training:"
-        yield f"      global_batch_tokens: {chosen.tuning.batch}"
-        yield f"      micro_batch_size: {_windows(chosen.tuning.batch, chosen)}  # windows computed at once"
-        yield f"      optimizer: {_flow({'kind': 'adamw', 'lr': chosen.tuning.rate, 'weight_decay': 0})}"
-        yield "      schedule: {kind: linear, min_lr_ratio: 0.02}"
+
+
+def _post_training(chosen: Chosen, why: dict[str, str], directory: Path) -> Iterator[str]:
+    tuning = chosen.tuning
+    yield "# After the pretraining, the model learns to answer from the conversations of the folder."
+    yield "post_training:"
+    yield "  sft:"
+    yield "    corpora:"
+    for reading in chosen.conversations:
+        yield f"      - {_flow(_corpus(reading, chosen, directory))}"
+    yield f"    # {why['tuning']}"
+    yield f"    epochs: {tuning.epochs:.4g}"
+    yield f"    validation_fraction: {chosen.held_out_conversations:g}  # enough to be asked in the end"
+    longest = max(ANSWER_TOKENS, chosen.seq_len // 2)
+    yield f"    answer_tokens: {longest}  # after which an answer is cut off then"
+    yield f"    rehearsal: {tuning.rehearsal:g}  # share that is text of the pretraining"
+    yield "    training:"
+    yield f"      global_batch_tokens: {tuning.batch}"
+    yield f"      micro_batch_size: {_windows(tuning.batch, chosen)}  # windows computed at once"
+    yield f"      optimizer: {_flow({'kind': 'adamw', 'lr': tuning.rate, 'weight_decay': 0})}"
+    yield "      schedule: {kind: linear, min_lr_ratio: 0.02}"
 
 
 def _windows(batch: int, chosen: Chosen) -> int:
