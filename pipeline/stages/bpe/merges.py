@@ -19,7 +19,7 @@ NONE = -1
 KEY, COUNT, NODE, LAST_WORD = range(4)
 # Columns of `Pairs.nodes`.
 WORD, NEXT = range(2)
-# Columns of `Pairs.heap`: the count of a pair when the heap was ordered, the pair, the words that may hold it.
+# Columns of `Pairs.heap`: the count of a pair when the heap was ordered, the pair, the words that hold it.
 ORDERED_BY, PAIR, WORDS = range(3)
 # Of `used`: how many rows of an array are in use.
 PAIRS, NODES, CHANGED, HEAP, TOKENS, MERGES = range(6)

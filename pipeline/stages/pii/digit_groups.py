@@ -131,53 +131,64 @@ def _area_code(data: np.ndarray, q: int, hi: int) -> int:
 
 
 @borrowing
+def _with_digits(data: np.ndarray, q: int, stop: int, value: int) -> tuple[int, int]:
+    """`value` with the digits in `q:stop` behind it, and how many these are."""
+    width = 0
+    for i in range(q, stop):
+        if char.is_digit(data[i]):
+            width += 1
+            value = value * 10 + (data[i] - byte.ZERO)
+    return value, width
+
+
+@borrowing
+def _closes_area_code(data: np.ndarray, q: int, hi: int) -> bool:
+    """Whether a bracket at `q` ends an area code, of which nothing shows the beginning."""
+    if q + 3 >= hi or (data[q] != byte.CLOSING_BRACKET and data[q] != byte.CLOSING_SQUARE):
+        return False
+    return char.is_digit(data[q + 1]) or char.is_digit(data[q + 2])
+
+
+@borrowing
+def _gap(data: np.ndarray, end: int, hi: int, wide: bool) -> tuple[int, int]:
+    """The kind of the gap at `end`, 0 for none, and where it ends."""
+    if wide:
+        kind, size = char.gap(data, end, hi)
+        return kind, end + size
+    kind = char.separator(data, end, hi)
+    return kind, end + (kind != 0)
+
+
+@borrowing
 def read_groups(data: np.ndarray, p: int, hi: int, wide: bool) -> Number:
     """The digit groups at `p`; `wide`: with gaps of up to three bytes, or the end of a line, between."""
-    q, digits, value, groups, widths, first_width, end = p, 0, 0, 0, 0, 0, 0
-    separators, last_kind, lone_digits = 0, 0, 0
-    plus, brackets, is_open, half_open, width_of_gaps = False, False, False, False, 0
-    number = _NONE
-    if data[q] == byte.OPENING_BRACKET:
-        is_open = True
-        q += 1
-    if q < hi and data[q] == byte.PLUS:
-        plus = True
-        q += 1
+    digits, value, groups, widths, first_width, lone_digits = 0, 0, 0, 0, 0, 0
+    separators, last_kind, width_of_gaps = 0, 0, 0
+    brackets, half_open = False, False
+    is_open = data[p] == byte.OPENING_BRACKET  # before the next group
+    q = p + is_open
+    plus = q < hi and data[q] == byte.PLUS
+    q += plus
     while True:
         stop = _area_code(data, q, hi) if is_open else q + char.digit_run(data, q, hi)
         if stop <= q or digits + stop - q > _MOST_DIGITS:
             return _NONE
-        trunk = is_open and groups == 1 and stop == q + 1 and data[q] == byte.ZERO
-        width = 0
-        for i in range(q, stop):
-            if char.is_digit(data[i]):
-                width += 1
-                if not trunk:
-                    value = value * 10 + (data[i] - byte.ZERO)
-        if not trunk:
+        longer, width = _with_digits(data, q, stop, value)
+        if not (is_open and groups == 1 and stop == q + 1 and data[q] == byte.ZERO):  # a trunk "(0)"
             if groups == 0:
                 first_width = width
             if (groups > 0 and width == 1) or (stop - q != width and data[q] != byte.ZERO):
                 lone_digits += 1
+            value = longer
             digits += width
             widths = widths * 10 + min(width, 9)
             groups += 1
-        q = stop
-        closed = False
-        if is_open:
-            is_open, brackets, closed = False, True, True
-            q += 1
-        elif groups == 1 and not plus and 2 <= width <= 5 and q + 3 < hi and not brackets:
-            closes = data[q] == byte.CLOSING_BRACKET or data[q] == byte.CLOSING_SQUARE
-            if closes and (char.is_digit(data[q + 1]) or char.is_digit(data[q + 2])):
-                half_open, brackets, closed = True, True, True
-                q += 1
-        end = q
-        kind = char.separator(data, q, hi)
-        q += kind != 0
-        if wide:
-            kind, size = char.gap(data, end, hi)
-            q = end + size
+        closed = is_open
+        if groups == 1 and not plus and 2 <= width <= 5 and not (is_open or brackets):
+            closed = half_open = _closes_area_code(data, stop, hi)
+        brackets = brackets or closed
+        end = stop + closed
+        kind, q = _gap(data, end, hi, wide)
         number = Number(
             end=end,
             digits=digits,
@@ -193,20 +204,18 @@ def read_groups(data: np.ndarray, p: int, hi: int, wide: bool) -> Number:
             wide=width_of_gaps,
         )
         if _is_complete(data, p, number, q, hi, kind, last_kind):
-            break
-        if groups == 1 and not brackets and q < hi and data[q] == byte.OPENING_BRACKET and digits <= 4:
-            is_open = True
-            q += 1
-        if not (char.digit_at(data, q, hi) and (kind > 0 or closed or is_open)):
-            break
+            return number
+        is_open = groups == 1 and not brackets and q < hi and data[q] == byte.OPENING_BRACKET and digits <= 4
+        if not (char.digit_at(data, q + is_open, hi) and (kind > 0 or closed or is_open)):
+            return number
         if kind > 0:
             separators |= kind
             last_kind = kind
             if char.next_line(data, end + (kind == char.DASH), hi) > 0:
                 width_of_gaps = 2
-            elif q - end - is_open > 1:
+            elif q - end > 1:
                 width_of_gaps = max(width_of_gaps, 1)
-    return number
+        q += is_open
 
 
 @borrowing
