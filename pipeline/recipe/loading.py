@@ -13,7 +13,7 @@ from pipeline.plugins.loading import PluginError, make_importable
 from pipeline.plugins.transforms import Transform
 from pipeline.recipe.overrides import merged
 from pipeline.recipe.problems import explained
-from pipeline.recipe.recipe import RECIPES, Recipe, RecipeError
+from pipeline.recipe.recipe import RECIPES, Origin, Recipe, RecipeError
 from pipeline.recipe.reference import paths_of
 from pipeline.sources.source import SourceError
 from pipeline.sources.user_code import PythonConfig
@@ -39,8 +39,10 @@ def stored_at(path: Path | None = None) -> str | None:
     return None
 
 
-def load_recipe(path: Path, overrides: dict[str, Any] | None = None) -> Recipe:
-    """Reads and checks a recipe, changed by `overrides` as `merged` does. Raises RecipeError."""
+def load_recipe(path: Path, overrides: dict[str, Any] | None = None, variant: str = "") -> Recipe:
+    """Reads and checks a recipe, changed by `overrides` as `merged` does; they may be those of a `variant`.
+    Raises RecipeError.
+    """
     try:
         settings = yaml_file.parse(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -65,7 +67,8 @@ def load_recipe(path: Path, overrides: dict[str, Any] | None = None) -> Recipe:
             f"{path}: a recipe must be a mapping with at least `name`, `corpora` and `training`"
         )
     try:
-        recipe = Recipe.model_validate(merged(settings, overrides or {}))
+        origin = Origin(path.absolute(), variant)
+        recipe = Recipe.model_validate(merged(settings, overrides or {}), context=origin)
     except ValidationError as error:
         raise RecipeError(f"{path}: {explained(error, paths_of)}") from None
     except (SourceError, ValueError) as error:
@@ -79,7 +82,6 @@ def load_recipe(path: Path, overrides: dict[str, Any] | None = None) -> Recipe:
     _check_own_code(recipe, path)
     # Relative paths start at the recipe's directory, wherever the command is run.
     recipe = anchored(recipe, path.absolute().parent)
-    recipe._file = path.absolute()
     try:
         for benchmark in recipe.evaluation.benchmarks:
             benchmark.check()

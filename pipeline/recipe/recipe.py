@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import PrivateAttr, ValidationError, model_validator
 
@@ -27,16 +27,26 @@ class RecipeError(PipelineError):
     """The recipe is invalid; the message says where, and what to change."""
 
 
+class Origin(NamedTuple):
+    """Where a recipe is from. Neither its path nor the name of its variant is part of its content."""
+
+    file: Path = Path()
+    variant: str = ""
+    # the recipe whose model this one goes on with, and the section of it that this one is
+    base: "Recipe | None" = None
+    section: str = ""
+    tuning: Tuning | None = None
+
+
 class Recipe(RecipeSettings):
     """Everything that decides what a run makes."""
 
-    # private, because neither the path of a recipe nor the name of a variant is part of its content
-    _file: Path = PrivateAttr(default_factory=Path)
-    _variant: str = PrivateAttr("")
-    # the recipe whose model this one goes on with, and the section of it that this one is
-    _base: "Recipe | None" = PrivateAttr(None)
-    _section: str = PrivateAttr("")
-    _tuning: Tuning | None = PrivateAttr(None)
+    # the `context` of validation
+    _origin: Origin = PrivateAttr(default_factory=Origin)
+
+    def model_post_init(self, context: Origin | None, /) -> None:
+        if context:
+            self._origin = context
 
     @model_validator(mode="after")
     def _post_training_fits(self) -> "Recipe":
@@ -57,20 +67,19 @@ class Recipe(RecipeSettings):
         settings: Any = training_settings(section, tuning, self.training.model_dump(mode="json"), tokens)
         appended: Any = "appended" if isinstance(self.tokenizer, TokenizerParams) else True
         known = self.tokenizer.chat or appended  # a model that was pretrained without gets tokens of its own
+        tuned = {name: getattr(self, name) for name in KEPT} | {
+            "corpora": tuning.corpora,
+            "quality": PROFILES["none"],
+            "shards": self.shards.model_copy(update=tuning.held_out),
+            "tokenizer": self.tokenizer.model_copy(update={"chat": known}),
+            "training": settings,
+        }
+        variant = variant_names.tuned(self.variant, section)
+        origin = Origin(self._origin.file, variant, base, section, tuning)
         try:
-            tuned = Recipe(
-                **{name: getattr(self, name) for name in KEPT},
-                corpora=tuning.corpora,
-                quality=PROFILES["none"],
-                shards=self.shards.model_copy(update=tuning.held_out),
-                tokenizer=self.tokenizer.model_copy(update={"chat": known}),
-                training=settings,
-            )
+            return Recipe.model_validate(tuned, context=origin)
         except ValidationError as error:
             raise ValueError(f"post_training.{section}: {explained(error)}") from None
-        tuned._file, tuned._base, tuned._section, tuned._tuning = self._file, base, section, tuning
-        tuned._variant = variant_names.tuned(self.variant, section)
-        return tuned
 
     def trained_for(self, tokens: int) -> "Recipe":
         """This recipe of a section, with a training over `tokens`, up to whole steps."""
@@ -79,27 +88,27 @@ class Recipe(RecipeSettings):
     @property
     def pretraining(self) -> "Recipe":
         """The recipe of whose `post_training` this is a section; itself if it is none."""
-        return self._base.pretraining if self._base else self
+        return self.base.pretraining if self.base else self
 
     @property
     def base(self) -> "Recipe | None":
         """The recipe whose model this one goes on with, if it is a section of `post_training`."""
-        return self._base
+        return self._origin.base
 
     @property
     def section(self) -> str:
         """The section of `post_training` that this recipe is; empty if it is none."""
-        return self._section
+        return self._origin.section
 
     @property
     def tuning(self) -> Tuning | None:
         """The section of `post_training` that this recipe is, if it is one."""
-        return self._tuning
+        return self._origin.tuning
 
     @property
     def rehearsal(self) -> float:
         """The share of the training that is text of the base's training, 0 to 1."""
-        return self._tuning.rehearsal if isinstance(self._tuning, SftParams) else 0.0
+        return self.tuning.rehearsal if isinstance(self.tuning, SftParams) else 0.0
 
     @property
     def base_weights(self) -> list[Path]:
@@ -115,19 +124,20 @@ class Recipe(RecipeSettings):
 
     def path(self, named: Path) -> Path:
         """A path in the recipe as a path on this machine."""
-        return self._file.parent / named.expanduser()
+        return self._origin.file.parent / named.expanduser()
 
     @property
     def file(self) -> str:
         """The absolute path of the recipe, or the name of a shipped one."""
-        return self._file.stem if self._file.parent == RECIPES else str(self._file)
+        file = self._origin.file
+        return file.stem if file.parent == RECIPES else str(file)
 
     @property
     def variant(self) -> str:
         """The name of the variant that this is, `hot/sft` for a section of one, `sft` for one of the recipe;
         empty for the recipe as it is written.
         """
-        return self._variant
+        return self._origin.variant
 
     def changes(self, written: "Recipe") -> dict[str, Any]:
         """The settings that differ from those of `written`, by dotted name."""

@@ -99,11 +99,10 @@ def distinct(recipes: Mapping[str, Recipe], section: str = "") -> dict[str, Reci
 def _loaded(path: Path, written: Recipe, name: str, overrides: dict[str, Any]) -> Recipe:
     place, given = f"{path}: variants.{name}", written.all_variants[name]
     try:
-        recipe = load_recipe(path, merged(given, overrides))
+        recipe = load_recipe(path, merged(given, overrides), name)
     except RecipeError as error:
         raise RecipeError(f"{place}: {str(error).removeprefix(f'{path}: ')}") from None
     recipe = recipe.model_copy(update={"variants": {}, "seeds": 1})
-    recipe._variant = name
     check_graph(recipe, written, place)
     return recipe
 
