@@ -53,11 +53,21 @@ def verify(
     inputs = {"clusters": digest.hexdigest()}
     with store.making(Work(keys.DEDUP_EVIDENCE, dedup.VERSION, params, inputs)) as version:
         if isinstance(version, Draft):
-            version = _publish_results(version, store, engine, signed, layout, clusters, of_ranges, params)
+            todo, parts = _unverified(version, latest(store, params), ranges, of_ranges)
+            texts, text_bytes, anew = _texts_of(todo, engine, signed, layout, clusters, params)
+            tasks = [replace(task, fetched=rows) for task, rows in zip(todo, texts, strict=False)]
+            verified = partial(_Verification.part, params=params)
+            write = partial(put_parts, function=verified, directory=version.path, files=store.files)
+            for part in engine.map(write, tasks, input_bytes=text_bytes, what="dedup verification"):
+                version.keep(part)
+                parts.append(part)
+            remove(texts)
+            parts.sort(key=lambda part: part.name)
+            version = version.publish(parts, total_counts(parts) | {"clusters_verified_anew": anew})
     store.check(version)
-    tasks = grouped(list(zip(ranges, version.files(TABLE), strict=True)), clusters.together)
+    results = grouped(list(zip(ranges, version.files(TABLE), strict=True)), clusters.together)
     decide = partial(_write_decided, layout=layout)
-    return list(engine.map(decide, tasks, input_bytes=size, what="dedup decisions"))
+    return list(engine.map(decide, results, input_bytes=size, what="dedup decisions"))
 
 
 def _write_decided(ranges: Sequence[tuple[ClusterRange, StoredFile]], layout: Layout) -> Written:
@@ -78,27 +88,31 @@ def _flattened(column: pa.ChunkedArray) -> np.ndarray:
     return np.concatenate([empty, *(chunk.flatten().to_numpy() for chunk in column.chunks)])
 
 
-def _publish_results(
-    draft: Draft,
-    store: Store,
-    engine: Engine,
-    signed: Sequence[Signed],
-    layout: Layout,
-    clusters: FoundClusters,
-    sha256: Sequence[str],
-    params: dedup.DedupParams,
-) -> Version:
-    """Verifies clusters without a reusable result; publishes all. `sha256`: of the keys of each range."""
-    reusable = latest(store, params)
+def _unverified(
+    draft: Draft, reusable: Version | None, ranges: Sequence[ClusterRange], sha256: Sequence[str]
+) -> tuple[list["_Verification"], list[Part]]:
+    """What is to verify, and the parts of the other ranges. `sha256`: of the keys of each range."""
     previous, parts = reusable.files(TABLE) if reusable else [], []
     todo: list[_Verification] = []
-    for some, of_keys in zip(clusters.ranges, sha256, strict=True):
+    for some, of_keys in zip(ranges, sha256, strict=True):
         fingerprint = draft.work.part_fingerprint([of_keys])
         part = draft.finished(some.name, fingerprint)
         if part is None:
             todo.append(_Verification(some, fingerprint, _same_keys(previous, some.name), len(todo)))
         else:
             parts.append(part)
+    return todo, parts
+
+
+def _texts_of(
+    todo: Sequence["_Verification"],
+    engine: Engine,
+    signed: Sequence[Signed],
+    layout: Layout,
+    clusters: FoundClusters,
+    params: dedup.DedupParams,
+) -> tuple[list[Slice], int, int]:
+    """The texts to verify by range, their bytes, and the number of clusters without a reusable result."""
     want, groups = partial(_write_wanted, layout=layout), grouped(todo, clusters.together)
     wanted, wanting, anew = [], set(), 0
     for rows, found, count in engine.map(want, groups, input_bytes=clusters.bytes, what="dedup evidence"):
@@ -111,16 +125,8 @@ def _publish_results(
     fetch = partial(_Fetch.write, scratch=layout.scratch, bits=bits, params=params)
     input_bytes = sum(task.piece.source_bytes for task in fetches)
     texts = list(engine.map(fetch, fetches, input_bytes=input_bytes, what="dedup evidence"))
-    fetched, input_bytes = divide(engine, layout.scratch, texts, bits, "dedup evidence")
-    tasks = [replace(task, fetched=rows) for task, rows in zip(todo, fetched, strict=False)]
-    verified = partial(_Verification.part, params=params)
-    write = partial(put_parts, function=verified, directory=draft.path, files=store.files)
-    for part in engine.map(write, tasks, input_bytes=input_bytes, what="dedup verification"):
-        draft.keep(part)
-        parts.append(part)
-    remove([*by_part, *fetched])
-    parts.sort(key=lambda part: part.name)
-    return draft.publish(parts, total_counts(parts) | {"clusters_verified_anew": anew})
+    remove(by_part)
+    return *divide(engine, layout.scratch, texts, bits, "dedup evidence"), anew
 
 
 def keep(store: Store, params: dedup.DedupParams) -> None:
