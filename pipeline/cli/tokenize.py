@@ -46,12 +46,13 @@ def run(options: argparse.Namespace) -> None:
     if not 0 <= held_out < 1:
         raise UsageError(f"--validation-fraction {held_out}: must be at least 0 and below 1")
     with settings_are_options(source="tokenizer"):
-        shard_tokens = ShardParams(shard_tokens=options.shard_tokens).shard_tokens
+        params = ShardParams(shard_tokens=options.shard_tokens)
         tokenizer = ExistingTokenizer(
             source=options.tokenizer, begin_of_text=options.begin_of_text, end_of_text=options.end_of_text
         )
-    settings = {"tokenizer": tokenizer, "validation_fraction": held_out, "shard_tokens": shard_tokens}
-    make_directory(options, partial(plain_files.tokenize, **settings), _rows)
+    # Without validation: of files, unlike in a recipe, nothing or most may be held out.
+    params = params.model_copy(update={"validation_fraction": held_out})
+    make_directory(options, partial(plain_files.tokenize, tokenizer=tokenizer, params=params), _rows)
 
 
 def _rows(counts: Mapping[str, int]) -> Rows:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from pipeline.recipe.sections import ShardParams
 from pipeline.sources.files import FilesConfig, FilesSource
 from pipeline.stages import bpe, dedup, pii, quality
 from pipeline.steps.corpus.quality import judging_documents
@@ -122,12 +123,7 @@ def train_tokenizer(files: FilesConfig, out: Path, progress: Read, params: bpe.T
 
 
 def tokenize(
-    files: FilesConfig,
-    out: Path,
-    progress: Read,
-    tokenizer: bpe.ExistingTokenizer,
-    validation_fraction: float,
-    shard_tokens: int,
+    files: FilesConfig, out: Path, progress: Read, tokenizer: bpe.ExistingTokenizer, params: ShardParams
 ) -> Results:
     """A directory with the shards, their record shards.json and the tokenizer.
 
@@ -142,7 +138,7 @@ def tokenize(
         _, stored = documents.stored(ONE_PART)
         task = PartTask(PART, "", tuple(stored.files("documents")), 0)
         used = directory / TOKENIZER, directory / CONFIG
-        part = tokenize_part(task, directory, used, validation_fraction, shard_tokens, slow is None)
+        part = tokenize_part(task, directory, used, params, fast=slow is None)
         warn_of_loss(str(out), part.counts)
         _complete(directory / part.files["shards"].path, directory)
     return documents.outcome({**part.counts, **documents.counts}, [out])

@@ -9,6 +9,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from examples import other_token_formats
+from pipeline.recipe.sections import ShardParams
 from pipeline.sources.formats.conversations import conversation
 from pipeline.stages import bpe
 from pipeline.steps.export.tokens import write
@@ -75,7 +76,7 @@ def test_megatrons_own_reader_returns_conversations_and_preferences(tmp_path):
     files = bpe.files(bpe.train([pa.array(rows * 3)], bpe.TokenizerParams(vocab_size=280, chat=True)))
     ends = bpe.boundaries(files["tokenizer.json"], files["tokenizer_config.json"])
     encoder = bpe.Encoder(files["tokenizer.json"], ends, fast=True)
-    series = SplitShards(tmp_path, "part", encoder, 1e-9, 10_000, longest=500)
+    series = SplitShards(tmp_path, "part", encoder, ShardParams(validation_fraction=1e-9, longest=500))
     series.write([pa.RecordBatch.from_pydict({"id": ["a", "b"], "text": rows})])
     series.finish(tmp_path / "record.json", {})
     dataset = indexed_dataset.IndexedDataset(str(tmp_path / "train" / "part.00000"))

@@ -110,14 +110,7 @@ class TokenShards(CorpusStage):
         if slow:
             log.info(f"%s: {SLOW}", self.key, slow)
         used = tokenizer.only(TOKENIZER), tokenizer.only(CONFIG)
-        write = partial(
-            tokenize_part,
-            tokenizer=used,
-            validation_fraction=self.params.validation_fraction,
-            shard_tokens=self.params.shard_tokens,
-            fast=slow is None,
-            longest=self.params.longest,
-        )
+        write = partial(tokenize_part, tokenizer=used, params=self.params, fast=slow is None)
         version = derive(store, engine, work, self._tasks(store, work), write)
         fallbacks = version.counts["encoder_fallbacks"]
         if fallbacks and not version.reused:
@@ -177,25 +170,19 @@ def named(version: Version, split: str) -> list[Path]:
 
 
 def tokenize_part(
-    task: PartTask,
-    directory: Path,
-    tokenizer: tuple[Readable, ...],
-    validation_fraction: float,
-    shard_tokens: int,
-    fast: bool,
-    longest: int | None = None,
+    task: PartTask, directory: Path, tokenizer: tuple[Readable, ...], params: ShardParams, fast: bool
 ) -> Part:
     """Writes the shards of one part with the `tokenizer`'s two files. Encodes them again with `tokenizers`
     where the fast encoder gave other ids.
     """
-    encoder, sha256 = _encoder(tokenizer, fast, longest is not None)
-    writing = SplitShards(directory, task.name, encoder, validation_fraction, shard_tokens, longest)
+    encoder, sha256 = _encoder(tokenizer, fast, params.longest is not None)
+    writing = SplitShards(directory, task.name, encoder, params)
     try:
         writing.write(kept_batches(task.inputs[0], list(task.inputs[1:]), ["id", "text"]))
     except bpe.MismatchError as error:
         message = "%s: %s; encoding it again with `tokenizers`. Please report the document to gigatoken"
         log.warning(message, task.name, error)
-        part = tokenize_part(task, directory, tokenizer, validation_fraction, shard_tokens, False, longest)
+        part = tokenize_part(task, directory, tokenizer, params, fast=False)
         return replace(part, counts={**part.counts, "encoder_fallbacks": 1})
     record = directory / "shards" / f"{task.name}.json"
     files, counts = writing.finish(record, {"tokenizer_sha256": sha256})
@@ -213,23 +200,15 @@ def _encoder(tokenizer: tuple[Readable, ...], fast: bool, messages: bool) -> tup
 
 class SplitShards:
     """Writes `<directory>/<split>/<name>.00000.bin` and `.idx`, and so on. Documents without text are left
-    out and listed in the record. With `longest`, all are conversations: one of more ids is cut after an
-    answer, or left out and listed, and the text that counts is that of the answers.
+    out and listed in the record. With `params.longest`, all are conversations: one of more ids is cut after
+    an answer, or left out and listed, and the text that counts is that of the answers.
 
     With the fast encoder, `tokenizers` encodes a sample of the documents a second time. On MismatchError the
     unfinished shards are deleted.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        name: str,
-        encoder: bpe.Encoder,
-        validation_fraction: float,
-        shard_tokens: int,
-        longest: int | None = None,
-    ):
-        if longest is not None and not encoder.ends.control:
+    def __init__(self, directory: Path, name: str, encoder: bpe.Encoder, params: ShardParams):
+        if params.longest is not None and not encoder.ends.control:
             raise bpe.TokenizerError(
                 "the tokenizer has no tokens for conversations: set `chat: true` in the recipe's `tokenizer`"
             )
@@ -239,11 +218,10 @@ class SplitShards:
         self.too_long: list[str] = []
         self.shortened = 0
         self.given_back = bpe.GivenBack()  # of held-out text
-        self._longest = longest
+        self._params = params
         self._encoder = encoder
-        self._validation_fraction = validation_fraction
         self._series = {
-            split: ShardSeries(directory / split, name, self.dtype, shard_tokens) for split in SPLITS
+            split: ShardSeries(directory / split, name, self.dtype, params.shard_tokens) for split in SPLITS
         }
         self._checked = bpe.Checked()
 
@@ -251,9 +229,9 @@ class SplitShards:
         """Writes the documents of the batches, which have the columns `id` and `text`."""
         with self._series[TRAIN], self._series[VALIDATION]:
             # One batch is read while another is encoded and a third written.
-            encode = self._encode if self._longest is None else self._encode_conversations
+            encode = self._encode if self._params.longest is None else self._encode_conversations
             for document_ids, kept, sizes, ids, lengths in ahead(map(encode, ahead(iter(batches)))):
-                validates = held_out(document_ids, self._validation_fraction)
+                validates = held_out(document_ids, self._params.validation_fraction)
                 for split, chosen in ((TRAIN, ~validates & kept), (VALIDATION, validates & kept)):
                     self._series[split].add(ids[np.repeat(chosen, lengths)], lengths[chosen], sizes[chosen])
 
@@ -268,7 +246,7 @@ class SplitShards:
         self.empty += document_ids.filter(pa.array(sizes == 0)).to_pylist()
         ids, lengths = self._encoder.encode(texts)
         self._check(document_ids, texts, ids, lengths)
-        self._compare(held_out(document_ids, self._validation_fraction), texts, ids, lengths)
+        self._compare(held_out(document_ids, self._params.validation_fraction), texts, ids, lengths)
         return document_ids, sizes > 0, sizes, ids, lengths
 
     def _encode_conversations(self, batch: pa.RecordBatch) -> Encoded:
@@ -280,11 +258,11 @@ class SplitShards:
         if np.isin(ids, [*ends.control.values(), ends.begin, ends.end]).sum() > 2 * len(lengths):
             raise bpe.TokenizerError("the tokenizer makes a control token of plain text: choose another one")
         self._check(document_ids.take(pa.array(said.documents)), said.contents, ids, lengths)
-        answers = held_out(document_ids, self._validation_fraction)[said.documents] & (
+        answers = held_out(document_ids, self._params.validation_fraction)[said.documents] & (
             said.roles == chat.ASSISTANT
         )
         self._compare(answers, said.contents, ids, lengths)
-        made = chat.joined(said, ids, lengths, ends, self._longest or 0)
+        made = chat.joined(said, ids, lengths, ends, self._params.longest or 0)
         self.too_long += document_ids.filter(pa.array(made.lengths == 0)).to_pylist()
         self.shortened += made.shortened
         return document_ids, made.lengths > 0, made.answer_bytes, made.ids, made.lengths
@@ -323,7 +301,7 @@ class SplitShards:
         if self.given_back.lost:
             content["not_given_back"] = self.given_back.share
             counts |= {LOST: self.given_back.lost, COMPARED: self.given_back.checked}
-        if self._longest is not None:
+        if self._params.longest is not None:
             content["too_long"] = self.too_long
             counts |= {"too_long": len(self.too_long), "shortened": self.shortened}
         write_atomically(record, json.dumps(content, indent=1))

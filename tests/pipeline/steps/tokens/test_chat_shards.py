@@ -196,7 +196,7 @@ def test_a_text_that_is_no_conversation_is_named(store: Store, tmp_path: Path, t
     encoder = bpe.Encoder(found.tokenizer_json, found.boundaries, True)
     rows = pa.RecordBatch.from_pydict({"id": ["good", "bad"], "text": [f"{MESSAGE}assistant{CONTENT}", text]})
     with pytest.raises(PipelineError, match="document 'bad' is no conversation"):
-        SplitShards(tmp_path, "part", encoder, 0.5, 9000, LONGEST).write([rows])
+        SplitShards(tmp_path, "part", encoder, ShardParams(longest=LONGEST)).write([rows])
 
 
 def test_a_conversation_is_not_pretrained_on_as_a_text(store: Store) -> None:
@@ -207,8 +207,9 @@ def test_a_conversation_is_not_pretrained_on_as_a_text(store: Store) -> None:
 def test_a_tokenizer_without_the_tokens_is_refused(tmp_path: Path) -> None:
     made = bpe.files(bpe.train([pa.array(TEXTS)], bpe.TokenizerParams(vocab_size=400)))
     ends = bpe.boundaries(made["tokenizer.json"], made["tokenizer_config.json"])
+    encoder = bpe.Encoder(made["tokenizer.json"], ends, True)
     with pytest.raises(bpe.TokenizerError, match="no tokens for conversations: set `chat: true`"):
-        SplitShards(tmp_path, "part", bpe.Encoder(made["tokenizer.json"], ends, True), 0.5, 9000, LONGEST)
+        SplitShards(tmp_path, "part", encoder, ShardParams(longest=LONGEST))
 
 
 TALK = st.lists(st.tuples(st.sampled_from(ROLES), st.integers(0, 5)), min_size=1, max_size=6)

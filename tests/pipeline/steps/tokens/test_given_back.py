@@ -101,7 +101,8 @@ def test_it_is_said_when_the_tokenizer_is_frozen_and_in_its_shards(
 def test_shards_of_an_exact_tokenizer_are_what_they_were(tmp_path: Path) -> None:
     made = bpe.files(bpe.train([pa.array(TEXTS)], bpe.TokenizerParams(vocab_size=400)))
     ends = bpe.boundaries(made["tokenizer.json"], made["tokenizer_config.json"])
-    writing = SplitShards(tmp_path, "part", bpe.Encoder(made["tokenizer.json"], ends, True), 0.5, 9000)
+    encoder = bpe.Encoder(made["tokenizer.json"], ends, True)
+    writing = SplitShards(tmp_path, "part", encoder, ShardParams(validation_fraction=0.49))
     writing.write(
         [pa.RecordBatch.from_pydict({"id": ["a", "b", "c"], "text": pa.array(TEXTS[:3], pa.large_string())})]
     )

@@ -108,7 +108,10 @@ def test_shards_of_any_size_hold_the_same_documents_and_say_what_is_in_them(stor
 def test_a_document_without_text_is_left_out_and_named(store: Store, tmp_path: Path) -> None:
     found = frozen(store.current(keys.TOKENIZER).path)
     series = SplitShards(
-        tmp_path, "part", bpe.Encoder(found.tokenizer_json, found.boundaries, True), 0.5, 9000
+        tmp_path,
+        "part",
+        bpe.Encoder(found.tokenizer_json, found.boundaries, True),
+        ShardParams(validation_fraction=0.49),
     )
     series.write([pa.RecordBatch.from_pydict({"id": ["a", "b", "c", "d"], "text": ["one", "", "two", ""]})])
     _, counts = series.finish(tmp_path / "shards.json", {})

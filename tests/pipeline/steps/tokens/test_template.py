@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
+from pipeline.recipe.sections import ShardParams
 from pipeline.stages import bpe
 from pipeline.stages.chat import parsed
 from pipeline.steps.tokens.existing_tokenizer import fetch
@@ -93,7 +94,7 @@ def test_shards_hold_the_tokens_of_the_template(tmp_path: Path, kind: str) -> No
     used = (directory / "tokenizer.json", directory / "tokenizer_config.json")
     fast = bpe.unsupported(used[0].read_text()) is None
     encoder, _ = _encoder(used, fast, True)
-    writing = SplitShards(tmp_path, "part", encoder, 1e-9, 9000, 200)
+    writing = SplitShards(tmp_path, "part", encoder, ShardParams(validation_fraction=1e-9, longest=200))
     writing.write([rows])
     shard = Shard(tmp_path / "train" / "part.00000")
     written = [shard.document(number).tolist() for number in range(3)]
