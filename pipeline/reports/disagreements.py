@@ -48,14 +48,9 @@ class Comparison:
         ]
         names = [f"{one.name}{unit}" for one in self._both for unit in ("", " bytes")]
         yield from tables.table(",".join(["corpus", "verdict", *names]), rows)
-        amounts = {
-            (corpus, rule): amount for (corpus, kept, rule), amount in found.items() if not kept and rule
-        }
-        yield from self._only_kept_by(self.ours, self.theirs, amounts, lost)
-        amounts = {
-            (corpus, rule): amount for (corpus, rule, kept), amount in found.items() if not kept and rule
-        }
-        yield from self._only_kept_by(self.theirs, self.ours, amounts, gained)
+        yield from self._only_kept_by(self.ours, self.theirs, found, lost)
+        swapped = {(corpus, second, first): amount for (corpus, first, second), amount in found.items()}
+        yield from self._only_kept_by(self.theirs, self.ours, swapped, gained)
 
     @property
     def _both(self) -> tuple[Judging, Judging]:
@@ -69,15 +64,20 @@ class Comparison:
             yield place, rows
 
     def _only_kept_by(
-        self, keeps: Judging, rejects: Judging, amounts: Mapping[tuple[Any, ...], np.ndarray], drawn: Drawn
+        self, keeps: Judging, rejects: Judging, found: Mapping[tuple[Any, ...], np.ndarray], drawn: Drawn
     ) -> Iterator[str]:
-        """How many documents each rule rejects that the other judging keeps, and some of them."""
+        """How many documents each rule rejects that the other judging keeps, and some of them. `found`: the
+        amounts by corpus and the rules of both that reject, if any.
+        """
+        amounts = {
+            (corpus, rule): amount for (corpus, other, rule), amount in found.items() if rule and not other
+        }
         yield f"\nkept {keeps.name}, rejected {rejects.name}:"
         order = rejections.ordered(amounts, self.corpora)
         rows = [(*key, *_numbers(amounts[key])) for key in order]
         yield from tables.table("corpus,rule,documents,bytes", rows) if rows else ["no document"]
-        for place, found in drawn:
-            rejected = [row | {"rule": row[rejects.column]} for row in found]
+        for place, documents in drawn:
+            rejected = [row | {"rule": row[rejects.column]} for row in documents]
             if rejects.evidence:
                 yield from (f"\n{entry}" for entry in entries.judged(rejects.evidence, place, rejected))
                 continue
