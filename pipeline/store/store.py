@@ -2,24 +2,6 @@
 
 A version is found by what made it, so any number of recipes and runs share a store. Which version a recipe
 used last decides its raw documents where nothing looks at the source, its tokenizer, and what `gc` keeps.
-
-Which method to take for a version:
-
-| method                | which version                                              | its files             |
-|-----------------------|------------------------------------------------------------|-----------------------|
-| `current(key)`        | that this run made or reused, else that the recipe means   | checked when found(1) |
-| `existing(work)`      | that this work would make, if it is there                  | checked               |
-| `reuse(work)`         | as `existing`, and this run continues with it              | checked               |
-| `making(work)`        | as `reuse`, else a draft to fill and publish               | checked               |
-| `last_used(key)`      | that the last run of the recipe used, if it is there       | may be damaged        |
-| `made_with(key, ...)` | with these settings from any inputs, the last used first   | may be damaged        |
-| `used_first(key)`     | all, those of this run and of the recipe first             | may be damaged        |
-| `newest_first(key)`   | all, by age                                                | may be damaged        |
-| `open(key, name)`     | by the name of its directory, as a lineage has it          | may be damaged        |
-
-Each of these is complete: its manifest is sound. Checked means that a file is read again where it has changed
-on disk since it was hashed. `check` reads also what was never read, `damage` says what is damaged.
-(1) Not without a recipe, as in tests: then it is the newest version.
 """
 
 import errno
@@ -71,6 +53,21 @@ class Store(Versions):
     made or reused, whatever other runs do to the store. `before_making` runs only before a version is made:
     a run that finds everything made does not pay for the check. Unless the store `records`, what the recipe
     used last stays as it is.
+
+    | method                | which version                                  | who asks                      |
+    |-----------------------|------------------------------------------------|-------------------------------|
+    | `current(key)`        | of this run, else that the recipe means        | who reads what is made        |
+    | `existing(work)`      | that this work would make, if it is there      | who makes nothing yet         |
+    | `making(work)`        | as `existing`, else a draft to fill            | who makes what is missing     |
+    | `last_used(key)`      | that the recipe used last, if still there *    | who says what changed since   |
+    | `made_with(key, ...)` | with these settings, the last used first *     | who takes parts from it       |
+    | `used_first(key)`     | all, those of this run and recipe first *      | raw and tokenizer, which stay |
+    | `newest_first(key)`   | all, by age *                                  | who looks beyond one recipe   |
+    | `open(key, name)`     | that in this directory *                       | who follows a lineage         |
+
+    Each is complete: its manifest is sound. * Its files may be damaged: `damage` says which, `check` raises.
+    The others are checked: a file that has changed on disk since it was hashed is read again. Without a
+    recipe, as in tests, `current` takes the newest, unchecked.
     """
 
     def __init__(
@@ -161,13 +158,6 @@ class Store(Versions):
         yield from filter(None, (self._used.get(key), self.last_used(key)))
         yield from self.newest_first(key)
 
-    def reuse(self, work: Work) -> Version | None:
-        """As `existing`. This run then continues with the version."""
-        version = self.existing(work)
-        if version:
-            self.use(version)
-        return version
-
     def use(self, version: Version) -> None:
         """This run continues with the version, and the recipe is recorded to use it."""
         self.go_on_with(version)
@@ -182,13 +172,15 @@ class Store(Versions):
 
     @contextmanager
     def making(self, work: Work) -> Iterator["Version | Draft"]:
-        """Yields the version if it exists already, else a draft to fill and publish. A second process that
-        makes the same version waits.
+        """Yields the version if it exists already, with which this run then continues, else a draft to fill
+        and publish. A second process that makes the same version waits.
         """
         with writable(self.root), self.locked(work.key, work.name):
-            version = self.reuse(work)
+            version = self.existing(work)
             if version is None:
                 self._begin(work)
+            else:
+                self.use(version)
             yield version or Draft(self, work)
 
     def _begin(self, work: Work) -> None:

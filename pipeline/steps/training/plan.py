@@ -296,7 +296,9 @@ def _read(store: Store, recipe: Recipe) -> list[Version]:
 
 def finished(store: Store, work: Work) -> Version | None:
     """The version of a finished run if its final checkpoint still exists, which this run then uses."""
-    version = store.reuse(work)
+    version = store.existing(work)
+    if version:
+        store.use(version)
     return version if version and store.files.is_saved(result(store, version)["checkpoint"]) else None
 
 

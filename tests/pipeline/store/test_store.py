@@ -166,7 +166,8 @@ def test_going_back_to_earlier_work_makes_its_version_current_again(tmp_path: Pa
     publish(store, work(source="2"), a="two")
     assert store.existing(work(source="1")) is not None
     assert store.current(Key("stage")).path != first.path
-    assert store.reuse(work(source="1")) is not None
+    with store.making(work(source="1")) as found:
+        assert isinstance(found, Version)
     assert store.current(Key("stage")).path == first.path
 
 
