@@ -36,6 +36,7 @@ class StoppedError(dg.DagsterExecutionInterruptedError):
 def asset(
     key: Key,
     deps: Iterable[Key],
+    *,
     version: str | None,
     description: str,
     used: UsedRecipe,

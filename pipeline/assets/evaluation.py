@@ -40,9 +40,9 @@ def evaluation_asset(recipe: Recipe, used: UsedRecipe) -> dg.AssetsDefinition:
     @asset(
         keys.EVALUATION,
         [keys.PRETRAINED_MODEL],
-        evaluate.VERSION,
-        TUNED if recipe.base else PRETRAINED,
-        used,
+        version=evaluate.VERSION,
+        description=TUNED if recipe.base else PRETRAINED,
+        used=used,
         pool=used.pool,
         made_by=evaluate.evaluate,
         section=recipe.section,

@@ -24,9 +24,10 @@ def exported_model_asset(recipe: Recipe, used: UsedRecipe) -> dg.AssetsDefinitio
     return asset(
         keys.EXPORTED_MODEL,
         [keys.PRETRAINED_MODEL, keys.EVALUATION],
-        export.VERSION,
-        "The final checkpoint as files that `transformers` loads, with a model card and its lineage.",
-        used,
+        version=export.VERSION,
+        description="The final checkpoint as files that `transformers` loads, with a model card and its "
+        "lineage.",
+        used=used,
         kinds=["huggingface"],
         section=recipe.section,
         made_by=export.export,

@@ -20,10 +20,10 @@ def mixture_search_assets(recipe: Recipe, used: UsedRecipe) -> list[dg.AssetsDef
     @asset(
         keys.MIXTURE_SEARCH,
         [keys.TOKENIZER, *map(keys.token_shards, recipe.corpus_names)],
-        search.VERSION,
-        "Small runs over random mixtures, a law fitted to them, and the mixture of least loss under it. The "
-        "job `search_mixture` makes it; nothing else depends on it.",
-        used,
+        version=search.VERSION,
+        description="Small runs over random mixtures, a law fitted to them, and the mixture of least loss "
+        "under it. The job `search_mixture` makes it; nothing else depends on it.",
+        used=used,
         group="mixture",
         pool=used.pool,
     )

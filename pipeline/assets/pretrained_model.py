@@ -40,10 +40,10 @@ def pretrained_model_asset(recipe: Recipe, used: UsedRecipe = OWN) -> dg.AssetsD
         keys.PRETRAINED_MODEL,
         # the index, if the recipe wants one, so that samples of checkpoints are traced
         [keys.TOKENIZER, *final_assets(recipe), *(index.key for index in TokenIndex.all_of(recipe))],
-        plan.VERSION,
-        f"A Llama-style decoder, {TRAINED[recipe.section]} by `python -m trainer` in its own process. "
-        f"While it trains, `{progress.KEY}` shows how far it is.",
-        used,
+        version=plan.VERSION,
+        description=f"A Llama-style decoder, {TRAINED[recipe.section]} by `python -m trainer` in its own "
+        f"process. While it trains, `{progress.KEY}` shows how far it is.",
+        used=used,
         pool=used.pool,
         section=recipe.section,
         before=[used.asset(keys.PRETRAINED_MODEL, recipe.base.section)] if recipe.base else [],

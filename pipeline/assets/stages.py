@@ -38,9 +38,9 @@ def _asset(
     @asset(
         stage.key,
         deps,
-        stage.version,
-        page.description.format(**stage.names),
-        used,
+        version=stage.version,
+        description=page.description.format(**stage.names),
+        used=used,
         kinds=[kind.format(**stage.names) for kind in page.kinds],
         group=page.group.format(**stage.names),
         made_by=type(stage).make,

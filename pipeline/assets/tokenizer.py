@@ -28,10 +28,10 @@ def tokenizer_asset(recipe: Recipe, used: UsedRecipe = OWN) -> dg.AssetsDefiniti
     @asset(
         stage.key,
         stage.inputs,
-        stage.version,
-        "A byte-level BPE tokenizer, `tokenizer.json`. It is frozen: when the corpora change it stays the "
-        "same, until a run sets `retrain`.",
-        used,
+        version=stage.version,
+        description="A byte-level BPE tokenizer, `tokenizer.json`. It is frozen: when the corpora change it "
+        "stays the same, until a run sets `retrain`.",
+        used=used,
         kinds=["huggingface"],
         group="all_corpora",
         section=recipe.section,

@@ -73,6 +73,7 @@ def derive(
     work: Work,
     tasks: Sequence[PartTask],
     function: PartFunction,
+    *,
     watch: Callable[[Sequence[Part], Draft], None] | None = None,
     slower: int = 1,
 ) -> Version:

@@ -86,9 +86,9 @@ def steps(recipe: str, shards: str = "1", **changes: str) -> dict[str, Any]:
                 VOCABULARY,
                 training.seq_len,
                 attention,
-                training.activation_checkpointing,
-                training.dropout,
-                precision,
+                activation_checkpointing=training.activation_checkpointing,
+                dropout=training.dropout,
+                precision=precision,
             )
         if precision == "fp8":
             convert_to_fp8(model.model.layers)
@@ -173,7 +173,13 @@ def block(
         if attention == "flash":
             flash.activate(GPU, shape.head_dim)
         with GPU:
-            whole = Llama(shape, VOCABULARY, int(length), attention, kind)  # type: ignore[arg-type]
+            whole = Llama(
+                shape,
+                VOCABULARY,
+                int(length),
+                attention,
+                activation_checkpointing=kind,  # type: ignore[arg-type]
+            )
         if precision == "fp8":
             convert_to_fp8(whole.model.layers)
         join_products(whole.model.layers)

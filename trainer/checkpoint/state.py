@@ -66,6 +66,7 @@ class Snapshot:
         cls,
         model: Llama,
         optimizers: list[Optimizer],
+        *,
         progress: dict[str, Any],
         config: RunConfig,
         identity: dict[str, Any],

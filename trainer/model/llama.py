@@ -225,6 +225,7 @@ class Llama(nn.Module):
         max_length: int,
         backend: Backend,
         activation_checkpointing: ActivationCheckpointing = "none",
+        *,
         dropout: float = 0.0,
         precision: Precision = "fp32",
     ) -> None:

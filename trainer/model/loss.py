@@ -24,6 +24,7 @@ def summed_cross_entropy(
     targets: torch.Tensor,
     vocab_size: int,
     z_loss: float = 0.0,
+    *,
     compiled: bool = False,
     weights: torch.Tensor | None = None,
 ) -> torch.Tensor:

@@ -40,7 +40,7 @@ class TokenLoss:
             drawn = draw_tokens(hidden, model.lm_head.weight, batch.draws.flatten(), model.vocab_size)
             targets, z_loss = drawn.where(targets != IGNORED, IGNORED), 0.0
         loss = summed_cross_entropy(
-            hidden, model.lm_head.weight, targets, model.vocab_size, z_loss, model.loss_is_compiled
+            hidden, model.lm_head.weight, targets, model.vocab_size, z_loss, compiled=model.loss_is_compiled
         )
         return loss, loss.detach()[None]
 

@@ -168,11 +168,11 @@ class Session:
             return state.Snapshot.take(
                 self.model,
                 self.optimizers,
-                progress,
-                self.config,
-                self.plan.identity,
-                staging,
-                self.world,
+                progress=progress,
+                config=self.config,
+                identity=self.plan.identity,
+                staging=staging,
+                world=self.world,
                 model_only=self.is_complete and self.training.checkpoint.optimizer == "none",
             )
 

@@ -65,7 +65,7 @@ class UserCodeStage(BatchStage):
         work, documents = self.work(store), store.current(self.documents)
         limits = FailureLimits(self.corpus, documents.counts["documents"], self.entries)
         tasks, write = part_tasks(work, [(documents, "documents")]), self.step(store).write_part
-        version = derive(store, engine, work, tasks, write, limits.watch, slower=SLOWER)
+        version = derive(store, engine, work, tasks, write, watch=limits.watch, slower=SLOWER)
         limits.check(version.parts, version)
         return version
 

@@ -82,9 +82,8 @@ class Quality(CorpusStage):
         params = settled(store, self.corpus, self.params)
         work = self.work(store)
         limits = FailureLimits(self.corpus, tables[0][0].counts["documents"], params.filters)
-        verdicts = derive(
-            store, engine, work, part_tasks(work, tables), _judging(params).write_part, limits.watch
-        )
+        tasks, write = part_tasks(work, tables), _judging(params).write_part
+        verdicts = derive(store, engine, work, tasks, write, watch=limits.watch)
         limits.check(verdicts.parts, verdicts)
         if not verdicts.counts["kept"]:
             rules = ", ".join(f"{reason.rule}: {reason.documents}" for reason in reasons(verdicts)[1:])

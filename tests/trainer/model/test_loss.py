@@ -50,10 +50,10 @@ def test_what_is_compiled_for_a_gpu_has_the_same_value_and_gradients(
     found = []
     with torch.compiler.set_stance("force_eager"):
         for compiled in (False, True):
-            total = summed_cross_entropy(hidden, head, targets, 50, z_loss, compiled)
+            total = summed_cross_entropy(hidden, head, targets, 50, z_loss, compiled=compiled)
             found.append([total, *torch.autograd.grad(total / 17, [hidden, head])])
             with torch.no_grad():
-                again = summed_cross_entropy(hidden, head, targets, 50, z_loss, compiled)
+                again = summed_cross_entropy(hidden, head, targets, 50, z_loss, compiled=compiled)
             torch.testing.assert_close(again, total)
     for plain, other in zip(*found, strict=True):
         torch.testing.assert_close(other, plain, rtol=1e-5, atol=1e-6)

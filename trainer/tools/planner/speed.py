@@ -50,7 +50,9 @@ def _seconds(
     backend = attention_for(unmasked, precision, world)
     kept, dropout = training.activation_checkpointing, training.dropout
     with torch.device("meta"):
-        model = Llama(shape, vocab_size, training.seq_len, backend, kept, dropout, precision)
+        model = Llama(
+            shape, vocab_size, training.seq_len, backend, kept, dropout=dropout, precision=precision
+        )
     model.materialise(device)
     model.initialise(training.init, training.seed)
     optimizers = build(model, training.optimizer)
