@@ -28,9 +28,25 @@ FOLD = ord("a") - ord("A")
 E, L, R, V = (ord(letter) for letter in "elrv")
 ALONE = np.isin(np.arange(256), list(b"stmd"))  # follow an apostrophe by themselves
 
-# Columns of the hash table, which is at most half full. A row without a count is free.
+# Columns of `Known.rows`. A row without a count is free.
 HASH, COUNT, WORD = range(3)
 FIRST_ROWS = 1 << 16
+
+
+class Cutting(NamedTuple):
+    """How text is cut into words."""
+
+    of: np.ndarray  # the class of every code point
+    pattern: int
+    most_digits: int  # of a word
+
+
+class Known(NamedTuple):
+    """The distinct words so far: word i has the bytes `words[starts[i]:starts[i + 1]]`."""
+
+    rows: np.ndarray  # a hash table, at most half full
+    words: np.ndarray
+    starts: np.ndarray
 
 
 class CountedWords(NamedTuple):
@@ -135,8 +151,9 @@ def _white_end(data: np.ndarray, i: int, stop: int, of: np.ndarray, breaks_end_w
 
 
 @borrowing
-def _word_end(data: np.ndarray, i: int, stop: int, of: np.ndarray, pattern: int, most_digits: int) -> int:
+def _word_end(data: np.ndarray, i: int, stop: int, cutting: Cutting) -> int:
     """Where the word that starts at `i` ends: the first alternative of the pattern that fits."""
+    of, pattern = cutting.of, cutting.pattern
     flag, width = _at(data, i, stop, of)
     if data[i] == APOSTROPHE:
         end = _contraction_end(data, i, stop, pattern == LLAMA3)
@@ -147,9 +164,9 @@ def _word_end(data: np.ndarray, i: int, stop: int, of: np.ndarray, pattern: int,
     if flag & LETTER or (led and following & LETTER):
         return _run_end(data, i + width, stop, of, LETTER, stop)
     if flag & NUMBER:
-        return _run_end(data, i, stop, of, NUMBER, most_digits)
+        return _run_end(data, i, stop, of, NUMBER, cutting.most_digits)
     if pattern != LLAMA3 and data[i] == SPACE and following & NUMBER:
-        return _run_end(data, i + width, stop, of, NUMBER, most_digits)
+        return _run_end(data, i + width, stop, of, NUMBER, cutting.most_digits)
     if flag & OTHER or (data[i] == SPACE and following & OTHER):
         end = _run_end(data, i + width, stop, of, OTHER, stop)
         return _run_end(data, end, stop, of, BREAK, stop) if pattern == LLAMA3 else end
@@ -178,19 +195,11 @@ def _copy(rows: np.ndarray, larger: np.ndarray) -> None:
 
 
 @borrowing
-def _tally(
-    rows: np.ndarray,
-    words: np.ndarray,
-    starts: np.ndarray,
-    known: int,
-    data: np.ndarray,
-    i: int,
-    end: int,
-    n: int,
-) -> int:
-    """Counts the word `data[i:end]` `n` times more. A new one gets the number `known`. Returns the number of
-    distinct words.
+def _tally(known: Known, distinct: int, data: np.ndarray, i: int, end: int, n: int) -> int:
+    """Counts the word `data[i:end]` `n` times more. A new one gets the number `distinct`. Returns the number
+    of distinct words.
     """
+    rows, words, starts = known
     hashed = _hash(data, i, end)
     row = np.int64(hashed & np.uint64(len(rows) - 1))
     while rows[row, COUNT]:
@@ -201,118 +210,99 @@ def _tally(
                 break
         row = (row + 1) & (len(rows) - 1)
     else:  # free
-        rows[row, HASH], rows[row, WORD] = hashed, np.uint64(known)
+        rows[row, HASH], rows[row, WORD] = hashed, np.uint64(distinct)
         for j in range(end - i):
-            words[starts[known] + j] = data[i + j]
-        starts[known + 1] = starts[known] + end - i
-        known += 1
+            words[starts[distinct] + j] = data[i + j]
+        starts[distinct + 1] = starts[distinct] + end - i
+        distinct += 1
     rows[row, COUNT] += np.uint64(n)
-    return known
+    return distinct
 
 
 @kernel
 def _count(
-    data: np.ndarray,
-    offsets: np.ndarray,
-    of: np.ndarray,
-    pattern: int,
-    most_digits: int,
-    rows: np.ndarray,
-    words: np.ndarray,
-    starts: np.ndarray,
-    known: int,
-    place: np.ndarray,
+    data: np.ndarray, offsets: np.ndarray, cutting: Cutting, known: Known, distinct: int, place: np.ndarray
 ) -> int:
     """Counts words of a batch from `place`, a document and a position in it, until all are counted or the
-    hash table is half full. `words` and `starts` have room for all of them. Moves `place`, and returns the
-    number of distinct words, `known` until now.
+    hash table is half full. There is room for the bytes of all of them. Moves `place`, and returns the number
+    of distinct words, `distinct` until now.
     """
     i = place[1]
     for document in range(place[0], len(offsets) - 1):
         stop = offsets[document + 1]
         while i < stop:
-            if 2 * known >= len(rows):
+            if 2 * distinct >= len(known.rows):
                 place[0], place[1] = document, i
-                return known
-            end = _word_end(data, i, stop, of, pattern, most_digits)
-            known = _tally(rows, words, starts, known, data, i, end, 1)
+                return distinct
+            end = _word_end(data, i, stop, cutting)
+            distinct = _tally(known, distinct, data, i, end, 1)
             i = end
     place[0] = len(offsets) - 1
-    return known
+    return distinct
 
 
 @kernel
-def _add(
-    data: np.ndarray,
-    ends: np.ndarray,
-    counts: np.ndarray,
-    rows: np.ndarray,
-    words: np.ndarray,
-    starts: np.ndarray,
-    known: int,
-    place: np.ndarray,
-) -> int:
-    """As `_count`, of words that were counted: word i of `data` ends at `ends[i + 1]`. `place`: a word."""
+def _add(counted: CountedWords, known: Known, distinct: int, place: np.ndarray) -> int:
+    """As `_count`, of words that were counted. `place`: a word."""
+    starts, counts = counted.starts, counted.counts
     for word in range(place[0], len(counts)):
-        if 2 * known >= len(rows):
+        if 2 * distinct >= len(known.rows):
             place[0] = word
-            return known
-        known = _tally(rows, words, starts, known, data, ends[word], ends[word + 1], counts[word])
+            return distinct
+        distinct = _tally(known, distinct, counted.data, starts[word], starts[word + 1], counts[word])
     place[0] = len(counts)
-    return known
+    return distinct
 
 
 class WordCounter:
     """Counts distinct words, which it keeps in the order in which they came. Memory grows with them."""
 
     def __init__(self) -> None:
-        self._rows = np.zeros((FIRST_ROWS, 3), np.uint64)
-        self._words, self._starts = np.empty(0, np.uint8), np.zeros(1, np.int64)
-        self._known = 0
+        rows = np.zeros((FIRST_ROWS, 3), np.uint64)
+        self._known = Known(rows, words=np.empty(0, np.uint8), starts=np.zeros(1, np.int64))
+        self._distinct = 0
 
     def read(self, texts: pa.Array, pattern: str, single_digits: bool) -> None:
         """Cuts a string column into words and counts them, about 70 MB/s."""
-        kind = LLAMA3 if pattern == "llama3" else GPT2
         most_digits = UNLIMITED if pattern == "gpt2" else 1 if single_digits else 3
+        cutting = Cutting(classes(), LLAMA3 if pattern == "llama3" else GPT2, most_digits)
         data, offsets = utf8_arrays(texts)
-        size = int(offsets[-1] - offsets[0])
-        self._make_room(size, size)
+        most = int(offsets[-1] - offsets[0])
+        self._make_room(most, most)
         place = np.array([0, offsets[0]])
         while place[0] < len(texts):
-            self._known = _count(
-                *(data, offsets, classes(), kind, most_digits),
-                *(self._with_free_rows(), self._words, self._starts, self._known, place),
-            )
+            self._distinct = _count(data, offsets, cutting, self._with_free_rows(), self._distinct, place)
 
     def add(self, counted: CountedWords) -> None:
         """Adds words that were counted elsewhere."""
         self._make_room(len(counted.data), len(counted.counts))
         place = np.zeros(1, np.int64)
         while place[0] < len(counted.counts):
-            self._known = _add(
-                *counted, self._with_free_rows(), self._words, self._starts, self._known, place
-            )
+            self._distinct = _add(counted, self._with_free_rows(), self._distinct, place)
 
     def counted(self) -> CountedWords:
-        counts = np.empty(self._known, np.int64)
-        filled = self._rows[self._rows[:, COUNT] > 0]
+        rows, data, starts = self._known
+        counts = np.empty(self._distinct, np.int64)
+        filled = rows[rows[:, COUNT] > 0]
         counts[filled[:, WORD].astype(np.int64)] = filled[:, COUNT]
-        starts = self._starts[: self._known + 1]
-        words = CountedWords(self._words[: starts[-1]], starts, counts)
+        starts = starts[: self._distinct + 1]
+        words = CountedWords(data[: starts[-1]], starts, counts)
         for array in words:  # read-only, as in a file: numba would compile `_add` for each
             array.flags.writeable = False
         return words
 
-    def _make_room(self, size: int, words: int) -> None:
-        self._words = _with_room(self._words, int(self._starts[self._known]), size)
-        self._starts = _with_room(self._starts, self._known + 1, words)
+    def _make_room(self, more_bytes: int, more_words: int) -> None:
+        rows, data, starts = self._known
+        data = _with_room(data, int(starts[self._distinct]), more_bytes)
+        self._known = Known(rows, data, _with_room(starts, self._distinct + 1, more_words))
 
-    def _with_free_rows(self) -> np.ndarray:
-        if 2 * self._known >= len(self._rows):
-            larger = np.zeros((2 * len(self._rows), 3), np.uint64)
-            _copy(self._rows, larger)
-            self._rows = larger
-        return self._rows
+    def _with_free_rows(self) -> Known:
+        rows = self._known.rows
+        if 2 * self._distinct >= len(rows):
+            larger = np.zeros((2 * len(rows), 3), np.uint64)
+            _copy(rows, larger)
+            self._known = self._known._replace(rows=larger)
+        return self._known
 
 
 def count_words(texts: Iterable[pa.Array], pattern: str, single_digits: bool) -> CountedWords:
