@@ -6,12 +6,10 @@ from typing import Any
 
 from trainer.checkpoint import publish, state
 from trainer.checkpoint.publish import CheckpointError
-from trainer.model.precision import LossScale
 from trainer.optim import weight_averaging
 from trainer.parallel.world import World
 from trainer.run.resolve import Plan
 from trainer.run.session import Session
-from trainer.run.spikes import SpikeDetector
 from trainer.system.errors import TrainerError
 from trainer.system.history import differing, flat
 from trainer.system.machine import differences
@@ -108,19 +106,12 @@ def restore(session: Session, checkpoint: Path) -> None:
     weight_averaging.put_back(session.optimizers)
     if session.training.moving_average is None:
         weight_averaging.drop(session.optimizers)
-    context = session.context
-    context.step, session.loss, session.evaluation = saved["step"], saved["loss"], saved["evaluation"]
-    context.loss_scale = LossScale.of(session.plan.precision).resumed_from(LossScale(**saved["loss_scale"]))
-    context.spikes = SpikeDetector(map(tuple, saved["spike_history"]))
-    session.metrics_bytes, session.changes = saved["metrics_bytes"], saved["changes"]
-    session.trunks, session.mixed = saved["trunks"], saved["rounding"] != session.rounding
+    changed = _changes(saved, session.plan)
+    session.go_to(saved, changed)
     if otherwise := differences(saved.get("machine", session.machine), session.machine):
         log.warning(
             f"this machine rounds otherwise than that of step {session.step} ({'; '.join(otherwise)}): the "
             "weights will differ in their last bits from those of a run that was not moved"
         )
-    changed = _changes(saved, session.plan)
     if changed:
         log.warning("the settings changed after step %d: %s", session.step, "; ".join(changed))
-        at = {"step": session.step, "tokens": saved["tokens"], "corpus_tokens": saved["corpus_tokens"]}
-        session.changes = [*session.changes, {**at, "changed": changed}]

@@ -1,6 +1,6 @@
 """A run in memory: the model, its optimizers, its data, and how many steps are done; and how it is built."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -142,11 +142,9 @@ class Session:
         """The model; if it is split, a copy in the main process and None elsewhere. A collective."""
         return self.model if self.world.mesh is None else Staging().model(self.model, self.world)
 
-    def snapshot(self, staging: Staging, metrics_bytes: int) -> state.Snapshot:
-        """The contents of a checkpoint of the current step, copied into `staging`, with averaged weights if
-        there are any. A collective if the model is split.
-        """
-        progress = {
+    def progress(self, metrics_bytes: int) -> dict[str, Any]:
+        """What a checkpoint says of the run, from which `go_to` sets it again."""
+        return {
             "step": self.step,
             "tokens": self.tokens,
             "samples": self.curriculum.samples(self.step),
@@ -164,11 +162,28 @@ class Session:
             "held_out": held_out(self.plan),
             "trunks": self.trunks,
         }
+
+    def go_to(self, saved: Mapping[str, Any], changed: list[str]) -> None:
+        """Sets the run to the `progress` that was saved, from where on the settings are `changed`."""
+        context = self.context
+        context.step, self.loss, self.evaluation = saved["step"], saved["loss"], saved["evaluation"]
+        context.loss_scale = LossScale.of(self.plan.precision).resumed_from(LossScale(**saved["loss_scale"]))
+        context.spikes = SpikeDetector(map(tuple, saved["spike_history"]))
+        self.metrics_bytes, self.changes = saved["metrics_bytes"], saved["changes"]
+        self.trunks, self.mixed = saved["trunks"], saved["rounding"] != self.rounding
+        if changed:
+            at = {name: saved[name] for name in ("step", "tokens", "corpus_tokens")}
+            self.changes = [*self.changes, {**at, "changed": changed}]
+
+    def snapshot(self, staging: Staging, metrics_bytes: int) -> state.Snapshot:
+        """The contents of a checkpoint of the current step, copied into `staging`, with averaged weights if
+        there are any. A collective if the model is split.
+        """
         with weight_averaging.use_averaged_weights(self.optimizers):
             return state.Snapshot.take(
                 self.model,
                 self.optimizers,
-                progress=progress,
+                progress=self.progress(metrics_bytes),
                 config=self.config,
                 identity=self.plan.identity,
                 staging=staging,
