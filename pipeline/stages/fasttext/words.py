@@ -42,6 +42,23 @@ class Vocabulary(NamedTuple):
     pruned: bool  # only n-grams that are `known` have rows
 
 
+class Scratch(NamedTuple):
+    """What `_add_text` leaves to the next text, and its buffers."""
+
+    keys: np.ndarray  # of words met before, until another word takes their slot
+    sums: np.ndarray  # of the rows of such a word; then `_add_word`'s count
+    ngrams: np.ndarray  # entry n: the hash of the last n + 1 words
+    pending: np.ndarray  # of a word
+
+
+class Sum(NamedTuple):
+    """Rows of `matrix` are added to `total`: those that are `pending` later, see `_add_later`."""
+
+    matrix: np.ndarray
+    pending: np.ndarray  # uint64[PENDING + 1]: how many, and then these rows
+    total: np.ndarray
+
+
 @kernel
 def read_entries(file: np.ndarray, at: int, words: int, table: Table, labels: np.ndarray) -> int:
     """Enters words and labels, and where in the file each label starts and stops. Returns the position after
@@ -66,32 +83,34 @@ def enter_ngrams(ngrams: np.ndarray, words: int, table: Table) -> None:
 
 @kernel
 def add_texts(
-    data: np.ndarray, offsets: np.ndarray, vocabulary: Vocabulary, matrix: np.ndarray, totals: np.ndarray,
+    data: np.ndarray,
+    offsets: np.ndarray,
+    vocabulary: Vocabulary,
+    matrix: np.ndarray,
+    totals: np.ndarray,
     counts: np.ndarray,
-) -> None:  # fmt: skip
+) -> None:
     """Adds the rows of each text to its row of `totals`, and tells how many they are."""
     dim = matrix.shape[1]
     slots = 1
     while 2 * slots * dim <= REMEMBERED:
         slots *= 2
-    # of words met before, until another word takes their slot: the sum of their rows, and `_add_word`'s count
     keys, sums = np.zeros(slots, np.uint64), np.empty((slots, dim + 1), np.float32)
     ngrams = np.zeros(vocabulary.word_ngrams + 1, np.uint64)
     pending = np.zeros((2, PENDING + 1), np.uint64)
+    scratch = Scratch(keys, sums, ngrams, pending[0])
     for text in range(len(totals)):
-        start, end, total = offsets[text], offsets[text + 1], totals[text]
-        counts[text] = _add_text(data, start, end, vocabulary, matrix, keys, sums, ngrams, pending, total)
+        of_text = Sum(matrix, pending[1], totals[text])
+        counts[text] = _add_text(data, offsets[text], offsets[text + 1], vocabulary, scratch, of_text)
 
 
 @borrowing
 def _add_text(
-    data: np.ndarray, position: int, stop: int, vocabulary: Vocabulary, matrix: np.ndarray, keys: np.ndarray,
-    sums: np.ndarray, ngrams: np.ndarray, pending: np.ndarray, total: np.ndarray,
-) -> int:  # fmt: skip
-    """Returns the number of rows. Entry n of `ngrams` is the hash of the last n + 1 words; `pending` are rows
-    of a word, and rows of n-grams of words, see `_add_later`.
-    """
-    dim = np.uint64(matrix.shape[1])  # unsigned, because numba checks a signed index for being negative
+    data: np.ndarray, position: int, stop: int, vocabulary: Vocabulary, scratch: Scratch, of_text: Sum
+) -> int:
+    """Returns the number of rows."""
+    keys, sums, ngrams, pending = scratch
+    dim = np.uint64(sums.shape[1] - 1)  # unsigned, because numba checks a signed index for being negative
     count = words = 0
     key = _1
     while key != _EOS_KEY:
@@ -107,34 +126,32 @@ def _add_text(
             keys[slot] = key
             for i in range(dim):
                 sums[slot, i] = 0
-            sums[slot, dim] = _add_word(
-                data, start, position, key, vocabulary, matrix, pending[0], sums[slot]
-            )
+            of_word = Sum(of_text.matrix, pending, sums[slot])
+            sums[slot, dim] = _add_word(data, start, position, key, vocabulary, of_word)
         if sums[slot, dim] == A_LABEL:
             continue
         count += int(sums[slot, dim])
         for i in range(dim):
-            total[i] += sums[slot, i]
+            of_text.total[i] += sums[slot, i]
         last = np.uint64(np.int32(value))
         for n in range(min(words, vocabulary.word_ngrams - 1), 0, -1):
             ngrams[n] = ngrams[n - 1] * _FACTOR + last
-            count += _add_ngram(ngrams[n], vocabulary, matrix, pending[1], total)
+            count += _add_ngram(ngrams[n], vocabulary, of_text)
         ngrams[0] = last
         words += 1
-    _add_pending(matrix, pending[1], total)
+    _add_pending(of_text)
     return count
 
 
 @borrowing
 def _add_word(
-    data: np.ndarray, start: int, stop: int, key: np.uint64, vocabulary: Vocabulary, matrix: np.ndarray,
-    pending: np.ndarray, total: np.ndarray,
-) -> int:  # fmt: skip
+    data: np.ndarray, start: int, stop: int, key: np.uint64, vocabulary: Vocabulary, of_word: Sum
+) -> int:
     """Adds the rows of a word and of the n-grams in it. Returns their number, or A_LABEL."""
     count = 0
     row = _row(vocabulary.known, key)
     if row >= 0:
-        count = _add_later(row, matrix, pending, total)
+        count = _add_later(row, of_word)
     elif row == A_LABEL or equals(data, start, stop, _LABEL):
         return A_LABEL
     # the word in angle brackets: byte i is data[before + i]
@@ -149,41 +166,39 @@ def _add_word(
             if i < last and data[before + i] & 0xC0 == 0x80:
                 continue
             if characters >= vocabulary.minn and not (characters == 1 and (first == 0 or i > last)):
-                count += _add_ngram(np.uint64(ngram), vocabulary, matrix, pending, total)
+                count += _add_ngram(np.uint64(ngram), vocabulary, of_word)
             characters += 1
-    _add_pending(matrix, pending, total)
+    _add_pending(of_word)
     return count
 
 
 @borrowing
-def _add_ngram(
-    value: np.uint64, vocabulary: Vocabulary, matrix: np.ndarray, pending: np.ndarray, total: np.ndarray
-) -> int:
+def _add_ngram(value: np.uint64, vocabulary: Vocabulary, added: Sum) -> int:
     """Adds the row of an n-gram with this hash. Returns 0 if pruning removed it, else 1."""
     ngram = np.int64(value % np.uint64(vocabulary.bucket))
     row = vocabulary.words + ngram
     if vocabulary.pruned:
         row = _row(vocabulary.known, np.uint64(ngram + 1))
-    return _add_later(row, matrix, pending, total) if row >= 0 else 0
+    return _add_later(row, added) if row >= 0 else 0
 
 
 @borrowing
-def _add_later(row: int, matrix: np.ndarray, pending: np.ndarray, total: np.ndarray) -> int:
-    """Adds a row, with others, or leaves that to `_add_pending`. Returns 1. The number of rows precedes them
-    in `pending`: uint64[PENDING + 1]
-    """
+def _add_later(row: int, added: Sum) -> int:
+    """Adds a row, with others, or leaves that to `_add_pending`. Returns 1."""
+    pending = added.pending
     if pending[0] == PENDING:
-        _add_pending(matrix, pending, total)
+        _add_pending(added)
     pending[0] += _1
     pending[pending[0]] = row
     return 1
 
 
 @borrowing
-def _add_pending(matrix: np.ndarray, pending: np.ndarray, total: np.ndarray) -> None:
+def _add_pending(added: Sum) -> None:
     """Most rows are in memory only, and a core waits for many at a time if it reads one number of each cache
     line before all others.
     """
+    matrix, pending, total = added
     dim, last = np.uint64(matrix.shape[1]), pending[0] + _1
     touched = np.float32(0)
     for one in range(_1, last):
