@@ -19,7 +19,7 @@ import yaml
 
 from harness.sidebyside import ROOT
 from trainer.checkpoint import publish as store
-from trainer.config import InitConfig, TrainingConfig
+from trainer.config import InitConfig, ModelConfig, TrainingConfig
 from trainer.model.attention import attention, choose_backend, document_mask, document_numbers, flash
 from trainer.model.llama import Llama
 from trainer.model.precision import AUTOCAST, LossScale, Precision
@@ -106,9 +106,8 @@ def _losses(device: torch.device, precision: Precision) -> list[float]:
             "evaluation": {"every_tokens": batch},
         }
     )
-    backend = choose_backend(
-        "auto", device, AUTOCAST.get(precision, torch.float32), seq_len=256, head_dim=64, masked=True
-    )
+    dtype = AUTOCAST.get(precision, torch.float32)
+    backend = choose_backend("auto", device, dtype, model=training.model, seq_len=256, masked=True)
     model = Llama(training.model, VOCABULARY, 256, backend, precision=precision)
     model.initialise(InitConfig(), seed=1)
     model.to(device)
@@ -178,9 +177,10 @@ def flash_package(device: torch.device) -> Result:
     flash.take_pytorchs_own()
     for name, backend in {"PyTorch's own": "flash", "flex": "flex"}.items():
         found[name] = milliseconds(backend, device, inputs, tokens)
+    shape = ModelConfig(n_layers=1, d_model=16 * 128, n_heads=16, n_kv_heads=4, d_ff=8)
     return {
         "package": used,
-        "auto": choose_backend("auto", device, torch.bfloat16, seq_len=4096, head_dim=128, masked=True),
+        "auto": choose_backend("auto", device, torch.bfloat16, model=shape, seq_len=4096, masked=True),
         "difference": compared["flash"],
         "allowed": compared["allowed"],
         "milliseconds": found,

@@ -75,8 +75,8 @@ def steps(recipe: str, shards: str = "1", **changes: str) -> dict[str, Any]:
             training.attention,
             GPU,
             AUTOCAST[precision],
+            model=training.model,
             seq_len=training.seq_len,
-            head_dim=training.model.head_dim,
             masked=masked,
         )
         kernels = flash.activate(GPU, training.model.head_dim) if attention == "flash" else None
@@ -86,7 +86,7 @@ def steps(recipe: str, shards: str = "1", **changes: str) -> dict[str, Any]:
                 VOCABULARY,
                 training.seq_len,
                 attention,
-                activation_checkpointing=training.activation_checkpointing,
+                training.activation_checkpointing,
                 dropout=training.dropout,
                 precision=precision,
             )
@@ -166,20 +166,14 @@ def block(
             wanted,  # type: ignore[arg-type]
             GPU,
             dtype,
+            model=shape,
             seq_len=int(length),
-            head_dim=shape.head_dim,
             masked=masked == "true",
         )
         if attention == "flash":
             flash.activate(GPU, shape.head_dim)
         with GPU:
-            whole = Llama(
-                shape,
-                VOCABULARY,
-                int(length),
-                attention,
-                activation_checkpointing=kind,  # type: ignore[arg-type]
-            )
+            whole = Llama(shape, VOCABULARY, int(length), attention, kind)  # type: ignore[arg-type]
         if precision == "fp8":
             convert_to_fp8(whole.model.layers)
         join_products(whole.model.layers)

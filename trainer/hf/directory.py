@@ -69,15 +69,7 @@ def load_model(directory: Path, device: torch.device | None = None) -> Llama:
     shape, seq_len = model_config(directory), read_size(directory, "max_position_embeddings")
     vocab_size = read_size(directory, "vocab_size")
     with torch.device("meta"):
-        backend = choose_backend(
-            "auto",
-            device,
-            torch.float32,
-            seq_len=seq_len,
-            head_dim=shape.head_dim,
-            masked=False,
-            sinks=shape.attention_sinks,
-        )
+        backend = choose_backend("auto", device, torch.float32, model=shape, seq_len=seq_len, masked=False)
         model = Llama(shape, vocab_size, seq_len, backend)
     model.materialise(device)
     load_weights(model, directory)

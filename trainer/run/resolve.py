@@ -69,16 +69,9 @@ def resolve(config: RunConfig, world: World) -> Plan:
 def attention_for(training: TrainingConfig, precision: Precision, world: World) -> Backend:
     """The backend that the main process chooses, ready for use in every process. A collective."""
     model, dtype, masked = training.model, AUTOCAST.get(precision, torch.float32), training.document_masking
+    wanted, length = training.attention, training.seq_len
     chosen = world.from_main(
-        lambda: choose_backend(
-            training.attention,
-            world.device,
-            dtype,
-            seq_len=training.seq_len,
-            head_dim=model.head_dim,
-            masked=bool(masked),
-            sinks=model.attention_sinks,
-        )
+        lambda: choose_backend(wanted, world.device, dtype, model=model, seq_len=length, masked=bool(masked))
     )
     if chosen == "flash":
         kernels = flash.activate(world.device, model.head_dim)

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.nn.attention.flex_attention import BlockMask
 
+from trainer.config import ModelConfig
 from trainer.model.attention import (
     Backend,
     attention,
@@ -171,16 +172,20 @@ def test_a_document_number_rises_at_each_beginning() -> None:
     assert document_numbers(torch.tensor([[5, 2, 6, 2, 2]]), bot_id=2).tolist() == [[0, 1, 1, 2, 3]]
 
 
+def heads(head_dim: int, sinks: bool = False) -> ModelConfig:
+    return ModelConfig(n_layers=1, d_model=head_dim, n_heads=1, n_kv_heads=1, d_ff=8, attention_sinks=sinks)
+
+
 def test_the_backend_of_a_cpu_follows_from_precision_and_length() -> None:
     cpu, bf16 = torch.device("cpu"), torch.bfloat16
-    assert choose_backend("auto", cpu, bf16, seq_len=512, head_dim=64, masked=False) == "math"
-    assert choose_backend("auto", cpu, bf16, seq_len=513, head_dim=64, masked=True) == "sdpa"
+    assert choose_backend("auto", cpu, bf16, model=heads(64), seq_len=512, masked=False) == "math"
+    assert choose_backend("auto", cpu, bf16, model=heads(64), seq_len=513, masked=True) == "sdpa"
     chosen = [
-        choose_backend("auto", cpu, torch.float32, seq_len=length, head_dim=64, masked=False)
+        choose_backend("auto", cpu, torch.float32, model=heads(64), seq_len=length, masked=False)
         for length in (256, 257)
     ]
     assert chosen == ["math", "sdpa"]
-    assert choose_backend("sdpa", cpu, bf16, seq_len=16, head_dim=64, masked=False) == "sdpa"
+    assert choose_backend("sdpa", cpu, bf16, model=heads(64), seq_len=16, masked=False) == "sdpa"
 
 
 @pytest.mark.parametrize(
@@ -194,7 +199,7 @@ def test_the_backend_of_a_cpu_follows_from_precision_and_length() -> None:
         ("flash-attn-3", 9, torch.float32, 64, True, "flex"),
         ("flash-attn-3", 9, torch.bfloat16, 36, True, "flex"),
         ("", 9, torch.bfloat16, 16, True, "flex"),
-        ("", 9, torch.bfloat16, 15, True, "sdpa"),  # flex has no kernels for these
+        ("", 9, torch.bfloat16, 14, True, "sdpa"),  # flex has no kernels for these
         ("flash-attn-4", 10, torch.bfloat16, 64, True, "flash"),
         ("flash-attn", 8, torch.bfloat16, 64, True, "flash"),
         ("flash-attn", 8, torch.float16, 64, False, "flash"),
@@ -216,20 +221,22 @@ def test_a_gpu_attends_with_flash_where_a_package_for_it_is_the_fastest(
     monkeypatch.setattr(flash, "_installed", {installed: "3.0.0"}.get)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (major, 0))
     gpu = torch.device("cuda")
-    assert choose_backend("auto", gpu, dtype, seq_len=256, head_dim=head_dim, masked=masked) == expected
-    assert choose_backend("math", gpu, dtype, seq_len=256, head_dim=head_dim, masked=masked) == "math"
-    with_sinks = choose_backend("auto", gpu, dtype, seq_len=256, head_dim=head_dim, masked=masked, sinks=True)
+    assert choose_backend("auto", gpu, dtype, model=heads(head_dim), seq_len=256, masked=masked) == expected
+    assert choose_backend("math", gpu, dtype, model=heads(head_dim), seq_len=256, masked=masked) == "math"
+    with_sinks = choose_backend(
+        "auto", gpu, dtype, model=heads(head_dim, sinks=True), seq_len=256, masked=masked
+    )
     assert with_sinks == ("flex" if masked and head_dim >= 16 else "sdpa")
 
 
 def test_a_backend_that_cannot_work_here_is_refused_with_the_reason() -> None:
     with pytest.raises(TrainerError, match="no backward pass on a CPU"):
-        choose_backend("flex", torch.device("cpu"), torch.float32, seq_len=64, head_dim=64, masked=True)
+        choose_backend("flex", torch.device("cpu"), torch.float32, model=heads(64), seq_len=64, masked=True)
     with pytest.raises(TrainerError, match=r"heads of at least 16 numbers, and model\.head_dim is 8"):
-        choose_backend("flex", torch.device("cuda"), torch.bfloat16, seq_len=64, head_dim=8, masked=True)
+        choose_backend("flex", torch.device("cuda"), torch.bfloat16, model=heads(8), seq_len=64, masked=True)
     for device, dtype in (("cuda", torch.float32), ("cpu", torch.bfloat16)):
         with pytest.raises(TrainerError, match="it needs a GPU, and bf16 or fp16"):
-            choose_backend("flash", torch.device(device), dtype, seq_len=64, head_dim=64, masked=True)
+            choose_backend("flash", torch.device(device), dtype, model=heads(64), seq_len=64, masked=True)
 
 
 def test_documents_are_kept_apart_on_a_gpu_unless_told_otherwise() -> None:

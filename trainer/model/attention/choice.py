@@ -4,6 +4,7 @@ from typing import Literal
 
 import torch
 
+from trainer.config import ModelConfig
 from trainer.model.attention import flash
 from trainer.model.attention.documents import Backend
 from trainer.system.errors import TrainerError
@@ -25,19 +26,19 @@ def choose_backend(
     device: torch.device,
     dtype: torch.dtype,
     *,
+    model: ModelConfig,
     seq_len: int,
-    head_dim: int,
     masked: bool,
-    sinks: bool = False,
 ) -> Backend:
     """The backend that `wanted` stands for with queries of `dtype`; `masked` when documents are kept apart.
 
     On a GPU `auto` takes flash in bf16 and fp16 if a package is installed whose kernels are the fastest for
-    this GPU and heads of `head_dim` numbers, else flex for masked documents and SDPA for others: SDPA would
+    this GPU and the heads of the `model`, else flex for masked documents and SDPA for others: SDPA would
     compute hidden scores, too, and keep a mask of length x length in each layer. Heads too narrow for flex
-    get SDPA all the same. Flash has no attention `sinks`, and settings with both are refused where they are
+    get SDPA all the same. Flash has no attention sinks, and settings with both are refused where they are
     read. Raises TrainerError when `wanted` cannot be used here.
     """
+    head_dim = model.head_dim
     in_half = device.type == "cuda" and dtype in (torch.bfloat16, torch.float16)
     if wanted == "flash" and not in_half:
         raise TrainerError(
@@ -54,7 +55,7 @@ def choose_backend(
         return wanted
     if device.type == "cpu":
         return "math" if seq_len <= MATH_MAX_LENGTH[dtype] else "sdpa"
-    if in_half and not sinks and flash.is_fastest_on(device, head_dim):
+    if in_half and not model.attention_sinks and flash.is_fastest_on(device, head_dim):
         return "flash"
     return "flex" if masked and head_dim >= NARROWEST_FLEX_HEAD else "sdpa"
 

@@ -252,16 +252,12 @@ def _step(training: TrainingConfig, vocab_size: int, accumulates: bool, windows:
 
 def _model(training: TrainingConfig, vocab_size: int, layers: int) -> Llama:
     """The model with so many layers, and with its adapters if there are any."""
-    backend = choose_backend(
-        training.attention,
-        CPU,
-        AUTOCAST.get(resolve_precision(training.precision, CPU), torch.float32),
-        seq_len=training.seq_len,
-        head_dim=training.model.head_dim,
-        masked=masks_documents(training.document_masking, CPU),
-        sinks=training.model.attention_sinks,
-    )
+    dtype = AUTOCAST.get(resolve_precision(training.precision, CPU), torch.float32)
+    masked = masks_documents(training.document_masking, CPU)
     shape = training.model.model_copy(update={"n_layers": layers})
+    backend = choose_backend(
+        training.attention, CPU, dtype, model=shape, seq_len=training.seq_len, masked=masked
+    )
     model = Llama(
         shape,
         vocab_size,
