@@ -46,20 +46,20 @@ def is_one_kind(separators: int) -> bool:
 
 
 @borrowing
-def _next_begins(
-    data: np.ndarray, p: int, end: int, q: int, hi: int, kind: int, separators: int, is_uniform: bool
-) -> bool:
-    """Whether another number starts at `q`, after the complete one in `p:end` and a separator of `kind`.
+def _next_begins(data: np.ndarray, p: int, number: Number, q: int, hi: int, kind: int) -> bool:
+    """Whether another number starts at `q`, after the complete one at `p` and a separator of `kind`.
 
     After a slash where 7 digits follow; else where the layout repeats, which groups of one width show only
     by another separator or a leading 0. Separators of two kinds are coordinates: "9.837 1418 9.553 1426".
     """
+    separators = number.separators
     if kind == char.SLASH and not separators & char.SLASH and char.digits_ahead(data, q, hi) >= 7:
         return True
+    is_uniform = number.widths == min(number.first_width, 9) * (POWER[number.groups] // 9)  # 333 = 3 * 111
     zeros = kind == char.SPACE and data[p] == byte.ZERO and data[q] == byte.ZERO
     if not is_one_kind(separators) or (is_uniform and kind & separators and not zeros):
         return False
-    return char.repeats(data, p, end, hi)
+    return char.repeats(data, p, number.end, hi)
 
 
 @borrowing
@@ -105,12 +105,7 @@ def _is_complete(
     is_american = number.widths in group_widths.AMERICAN_LAYOUTS and not number.plus
     if is_american and kind == char.SLASH and not number.separators & char.SLASH:
         return True
-    is_uniform = True
-    widths = number.widths
-    while widths > 0:
-        is_uniform = is_uniform and widths % 10 == min(number.first_width, 9)
-        widths //= 10
-    return _next_begins(data, p, end, q, hi, kind, number.separators, is_uniform)
+    return _next_begins(data, p, number, q, hi, kind)
 
 
 @borrowing
