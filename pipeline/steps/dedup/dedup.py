@@ -97,7 +97,8 @@ def decide(
     work = _decide_work(list(corpora), versions, params, excluded)
     with store.making(work) as draft:
         if isinstance(draft, Version):
-            verification.keep(store, params)
+            if evidence := verification.latest(store, params):
+                store.use(evidence)  # so that gc keeps it
             return draft
         store.check(*(version for tables in corpora.values() for version, _ in tables))
         signed = laid_out(corpora, versions)

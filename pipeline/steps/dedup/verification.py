@@ -77,15 +77,11 @@ def _write_decided(ranges: Sequence[tuple[ClusterRange, StoredFile]], layout: La
 
 def _decided(contested: ContestedClusters, results: pa.Table, layout: Layout) -> pa.RecordBatch:
     first = np.repeat(np.cumsum(contested.sizes) - contested.sizes, contested.sizes)
-    keeper, similarity = (_flattened(results.column(name)) for name in ("keeper", "jaccard"))
+    columns = (results.column(name).combine_chunks() for name in ("keeper", "jaccard"))
+    keeper, similarity = (column.flatten().to_numpy() for column in columns)
     texts = _consecutive(contested.starts, contested.sizes)
     verified = contested.clusters.verified(texts, dedup.Verified(first + keeper, similarity))
     return layout.decided(contested.clusters, verified)
-
-
-def _flattened(column: pa.ChunkedArray) -> np.ndarray:
-    empty = np.zeros(0, column.type.value_type.to_pandas_dtype())
-    return np.concatenate([empty, *(chunk.flatten().to_numpy() for chunk in column.chunks)])
 
 
 def _unverified(
@@ -127,13 +123,6 @@ def _texts_of(
     texts = list(engine.map(fetch, fetches, input_bytes=input_bytes, what="dedup evidence"))
     remove(by_part)
     return *divide(engine, layout.scratch, texts, bits, "dedup evidence"), anew
-
-
-def keep(store: Store, params: dedup.DedupParams) -> None:
-    """Marks the results as used, so that gc keeps them."""
-    version = latest(store, params)
-    if version is not None:
-        store.use(version)
 
 
 def latest(store: Store, params: dedup.DedupParams) -> Version | None:
