@@ -24,6 +24,7 @@ from trainer.system.durable import write_atomically
 from trainer.system.wording import counted
 
 MOST_LOST = 0.5  # share of the rows that have a text
+USUAL = {"format": "text", "text_column": "text", "encoding": "utf-8"}  # which no recipe has to say
 MARK = "# Written by `python -m pipeline start`, which replaces this file as long as nobody changed it: "
 
 
@@ -154,25 +155,18 @@ def _corpus(reading: Reading, chosen: Chosen, directory: Path) -> dict[str, Any]
     found, shape = reading.found, reading.found.shape
     parent = chosen.folder.path.parent
     here, folder = parent == directory.absolute(), escape(str(parent)).rstrip("/")
-    source: dict[str, Any] = {
-        "kind": "files",
-        "paths": [one if here else f"{folder}/{one}" for one in found.paths],
+    paths = [one if here else f"{folder}/{one}" for one in found.paths]
+    settings = {
+        "format": shape.format,
+        "text_column": shape.text_column,
+        "id_column": "" if found.repeats_ids else None,
+        "encoding": shape.encoding,
+        "separator": shape.separator,
+        "piece_bytes": reading.piece_bytes,
+        "max_documents": reading.max_documents,
     }
-    if shape.format != "text":
-        source["format"] = shape.format
-    if shape.text_column not in (None, "text"):
-        source["text_column"] = shape.text_column
-    if found.repeats_ids:
-        source["id_column"] = ""
-    if shape.encoding != "utf-8":
-        source["encoding"] = shape.encoding
-    if shape.separator:
-        source["separator"] = shape.separator
-    if reading.piece_bytes:
-        source["piece_bytes"] = reading.piece_bytes
-    if reading.max_documents:
-        source["max_documents"] = reading.max_documents
-    corpus: dict[str, Any] = {"name": found.name, "source": source}
+    unusual = {name: value for name, value in settings.items() if value not in (None, USUAL.get(name))}
+    corpus: dict[str, Any] = {"name": found.name, "source": {"kind": "files", "paths": paths, **unusual}}
     if shape.format == "text":
         quality: dict[str, Any] = {"profile": reading.quality}
         if reading.by_language:
