@@ -111,21 +111,27 @@ def _slots(size: int) -> tuple[int, np.uint64]:
 
 
 @borrowing
+def _slot_of(table: Numbering, key: np.uint64, last: int, shift: np.uint64) -> np.int64:
+    """The slot with the id of `key`, or the free one where it belongs."""
+    slot = np.int64(key * _PRIME >> shift)
+    while table.slot_ids[slot] >= 0 and table.keys[table.slot_ids[slot]] != key:
+        slot = (slot + 1) & last
+    return slot
+
+
+@borrowing
 def _number(table: Numbering, size: int) -> int:
     """Numbers the distinct `keys[:size]` by first occurrence, in `ids` and `counts`; returns how many.
 
     Moves the distinct keys to the front of `keys`, in the order of their numbers.
     """
-    mask, shift = _slots(size)
-    table.slot_ids[: mask + 1] = -1
+    last, shift = _slots(size)
+    table.slot_ids[: last + 1] = -1
     unique = 0
     for i in range(size):
         key = table.keys[i]
-        slot = np.int64(key * _PRIME >> shift)
+        slot = _slot_of(table, key, last, shift)
         found = table.slot_ids[slot]
-        while found >= 0 and table.keys[found] != key:
-            slot = (slot + 1) & mask
-            found = table.slot_ids[slot]
         if found < 0:
             found = table.slot_ids[slot] = unique
             table.keys[unique] = key
@@ -139,13 +145,7 @@ def _number(table: Numbering, size: int) -> int:
 @borrowing
 def _has(table: Numbering, size: int, key: np.uint64) -> bool:
     """Whether `key` is among those that `_number` has just numbered."""
-    mask, shift = _slots(size)
-    slot = np.int64(key * _PRIME >> shift)
-    while table.slot_ids[slot] >= 0:
-        if table.keys[table.slot_ids[slot]] == key:
-            return True
-        slot = (slot + 1) & mask
-    return False
+    return table.slot_ids[_slot_of(table, key, *_slots(size))] >= 0
 
 
 @borrowing
