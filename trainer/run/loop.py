@@ -149,9 +149,8 @@ def _train(session: Session, recorder: NullRecorder, saver: Saver, stop: StopSig
                 _evaluate(session, recorder, stop)
                 stopping = _is_stopped(session, stop)
                 timer.restart()
-            if session.is_complete:
-                _check_trained(session)
             if stopping or saver.is_due():
+                _check_trained(session)
                 saver.save()
                 timer.restart()
             saver.writer.poll()
@@ -176,12 +175,18 @@ def _take_step(session: Session, windows: torch.Tensor, is_first: bool) -> StepR
 
 
 def _check_trained(session: Session) -> None:
-    """Raises TrainerError if no step changed a weight, or the validation loss is not finite."""
+    """Raises TrainerError for a state that must not be saved, where it would take the place of a good one:
+    one of weights that are not finite. At the last step also if no step changed a weight, or the validation
+    loss is not finite. A collective.
+    """
     skipped, loss = session.context.loss_scale.skipped_steps, (session.evaluation or {"loss": 0.0})["loss"]
-    if skipped == session.step:
+    norm = session.weight_norm()
+    if session.is_complete and skipped == session.step:
         why = f"the gradients of all {skipped} steps overflowed, so no weight was updated"
-    elif not math.isfinite(loss):
+    elif session.is_complete and not math.isfinite(loss):
         why = f"the validation loss is {loss}"
+    elif not math.isfinite(norm):
+        why = f"the norm of the weights is {norm} after step {session.step}"
     else:
         return
     with in_every_process():

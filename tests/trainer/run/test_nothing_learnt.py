@@ -1,4 +1,4 @@
-"""A run that learnt nothing does not end as if it were complete."""
+"""A run that learnt nothing does not end as if it were complete, and what is broken is not saved."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 
 from trainer.checkpoint import publish
 from trainer.config import RunConfig
-from trainer.run.loop import run
+from trainer.run.loop import DONE, run
 from trainer.system.errors import TrainerError
 
 
@@ -38,3 +38,21 @@ def test_a_run_without_an_update_or_with_an_endless_validation_loss_is_not_compl
     steps = config.training.max_tokens // 256
     checkpoints = config.run_dir / "checkpoints"
     assert steps not in [publish.step_of(one) for one in publish.existing(checkpoints)]
+
+
+@pytest.mark.parametrize("optimizer", ["all", "newest"])
+def test_weights_that_are_not_finite_take_no_good_checkpoint_with_them(
+    settings: dict[str, Any], optimizer: str
+) -> None:
+    settings["training"] |= {
+        "checkpoint": {"every_tokens": 256, "keep_last": 1, "optimizer": optimizer},
+        "optimizer": {"kind": "adamw", "lr": 1e-3},
+        "schedule": {"kind": "constant", "warmup_tokens": 0},
+        "max_tokens": 2 * 256,
+    }
+    assert run(RunConfig.model_validate(settings)) == DONE
+    settings["training"] |= {"max_tokens": 6 * 256, "optimizer": {"kind": "adamw", "lr": 1e38}}
+    with pytest.raises(TrainerError, match=r"norm of the weights is (nan|inf) after step 3.* is not saved"):
+        run(RunConfig.model_validate(settings), allow_changes=True)
+    settings["training"]["optimizer"]["lr"] = 1e-3
+    assert run(RunConfig.model_validate(settings), allow_changes=True) == DONE

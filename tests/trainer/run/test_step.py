@@ -124,7 +124,7 @@ def test_what_was_not_finite_is_told_with_the_batch_beside(
 
     after_each_step(monkeypatch, spoil)
     says = r"step 6: loss nan.*these weights were not finite before this step: model\.layers\.1\.mlp"
-    with pytest.raises(TrainerError, match=rf"{says}\.up_proj\.weight\. Delete"):
+    with pytest.raises(TrainerError, match=rf"{says}\.up_proj\.weight\. They are in no checkpoint"):
         run(config)
     assert [path.name for path in (config.run_dir / "checkpoints").iterdir()] == ["step-00000004"]
     told = json.loads((config.run_dir / "not-finite/step-00000006.json").read_text())

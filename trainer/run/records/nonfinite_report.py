@@ -53,8 +53,8 @@ def _advice(weights: list[str], losses: list[float], in_fp32: list[float] | None
     if weights:
         more = f" and {len(weights) - LISTED} more" if len(weights) > LISTED else ""
         return (
-            f"these weights were not finite before this step: {', '.join(weights[:LISTED])}{more}. Delete "
-            "the newest checkpoint if they are not finite in it either, and lower the learning rate"
+            f"these weights were not finite before this step: {', '.join(weights[:LISTED])}{more}. They are "
+            f"in no checkpoint: {lower}and resume with --allow-changes"
         )
     if not all(map(math.isfinite, in_fp32 or ())):
         return f"the loss is not finite in fp32 either: {lower}or set training.z_loss"
