@@ -11,6 +11,7 @@ from trainer.config.run import (
     RunConfig,
     config_hash,
     format_validation_error,
+    from_record,
     load_run_config,
     load_to_train,
     numbers,

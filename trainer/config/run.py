@@ -127,14 +127,14 @@ def load_run_config(path: Path, overrides: list[str] | None = None) -> RunConfig
     for change in overrides or []:
         override(values, change)
     if isinstance(data := values.get("data"), dict) and "shards" in data:
-        values["data"] = _from_record(data)
+        values["data"] = from_record(data)
     try:
         return RunConfig.model_validate(values)
     except ValidationError as error:
         raise TrainerError(f"{path}: {format_validation_error(error)}") from error
 
 
-def _from_record(data: dict[str, Any]) -> dict[str, Any]:
+def from_record(data: dict[str, Any]) -> dict[str, Any]:
     """The section `data` with the content of the record that its key `shards` names, the shards.json of token
     shards, in place of that key. What is set stays.
 

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,7 +12,7 @@ import torch
 import yaml
 from pydantic import ValidationError
 
-from trainer.config import TrainingConfig, format_validation_error, override, yaml_file
+from trainer.config import TrainingConfig, format_validation_error, from_record, override, yaml_file
 from trainer.model.precision import resolve_precision
 from trainer.run.fit.hardware import free_memory, known_gpu, peak_flops
 from trainer.run.fit.memory import Footprint
@@ -40,9 +41,7 @@ def main(arguments: list[str]) -> int:
             override(values, word)
     training = _training(values, recipes[0])
     vocab_size = _vocab_size(values)
-    machine = _machine(
-        options, training, options.gpus or (values.get("launch") or {}).get("nproc_per_node", 1)
-    )
+    machine = _machine(options, training, options.gpus or _processes(values))
     with terminal.doing("measuring what a step takes"):
         plan = _plan(options, training, vocab_size, machine)
     print(json.dumps(plan.figures()) if options.json else plan)
@@ -156,18 +155,31 @@ def _read(path: Path) -> dict[str, Any]:
     return values
 
 
+def _processes(values: dict[str, Any]) -> int:
+    """Those that a recipe starts. Raises TrainerError for what is no number."""
+    launch = values.get("launch") or {}
+    number = launch.get("nproc_per_node", 1) if isinstance(launch, dict) else launch
+    if not isinstance(number, int) or number < 1:
+        raise TrainerError(f"launch.nproc_per_node is {number!r}: set it to a number of processes")
+    return number
+
+
 def _vocab_size(values: dict[str, Any]) -> int:
     """That of the tokenizer, as far as it is known. Raises TrainerError for what is no size."""
-    section = values.get("data") or values.get("tokenizer") or {}
+    place = "data" if values.get("data") else "tokenizer"
+    section = values.get(place) or {}
+    if isinstance(section, dict) and Path(str(section.get("shards"))).expanduser().is_file():
+        section = from_record(section)
     size = section.get("vocab_size") if isinstance(section, dict) else section
     if size is None:
-        print(
+        print(  # beside the plan, which a program may read
             f"The size of the vocabulary is not known; the plan assumes {VOCABULARY:,}. Add "
-            "tokenizer.vocab_size=N.\n"
+            f"{place}.vocab_size=N.",
+            file=sys.stderr,
         )
         return VOCABULARY
     if not isinstance(size, int) or size < 1:
-        raise TrainerError(f"the size of the vocabulary is {size!r}: set tokenizer.vocab_size=N")
+        raise TrainerError(f"the size of the vocabulary is {size!r}: set {place}.vocab_size=N")
     return size
 
 

@@ -9,7 +9,7 @@ from trainer.run.fit.memory import Memory
 from trainer.system.gpus import PRICES_AS_OF
 from trainer.tools.planner.law import BESIROGLU, HOFFMANN, extrapolates
 
-HOUR, DAY = 3600.0, 86_400.0
+MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
 # Compute-optimal for 70 M to 16 B parameters: Hoffmann et al. 2022 (Chinchilla, arXiv 2203.15556), approaches
 # 1 and 2, and the fit of their runs by Besiroglu et al. 2024 (arXiv 2404.10102).
 TOKENS_A_PARAMETER = 20
@@ -133,7 +133,7 @@ def count(value: float) -> str:
 
 
 def _time(seconds: float) -> str:
-    for unit, size in (("days", DAY), ("hours", HOUR)):
+    for unit, size in (("days", DAY), ("hours", HOUR), ("minutes", MINUTE)):
         if seconds >= size:
             return f"{seconds / size:,.1f} {unit}"
-    return f"{seconds / 60:.1f} minutes"
+    return f"{seconds:.1f} seconds"

@@ -32,7 +32,8 @@ LINES = {"Model", "Tokens", "Compute", "Machine", "Speed", "Time", "Memory", "Lo
 def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, str]:
     """The lines of a plan by their names."""
     assert main(list(arguments)) == 0
-    text = capsys.readouterr().out.replace("\n          ", " ")
+    printed = capsys.readouterr()
+    text = (printed.err + printed.out).replace("\n          ", " ")
     return {name: rest.strip() for name, _, rest in (line.partition(" ") for line in text.splitlines())}
 
 
@@ -123,6 +124,8 @@ def test_the_cpu_of_this_machine_is_timed(
         (["tiny", "training.seq_len=x"], "tiny: training: seq_len"),
         (["tiny", "tokenizer.vocab_size=many"], "the size of the vocabulary is 'many'"),
         (["tiny", "data=[]", "tokenizer=gpt2"], "the size of the vocabulary is 'gpt2'"),
+        (["tiny", "launch=3x"], "launch.nproc_per_node is '3x'"),
+        (["tiny", "launch.nproc_per_node=two", "--gpu", "l4"], "launch.nproc_per_node is 'two'"),
         (["none.yaml"], r"none\.yaml: cannot be read"),
         (["tiny", "--mfu", "40"], "share of the peak"),
     ],
@@ -140,3 +143,19 @@ def test_a_program_reads_the_figures_of_a_plan(tmp_path: Path, capsys: pytest.Ca
     assert figures["tokens"] == SMALL["max_tokens"]
     assert figures["seconds"] == pytest.approx(figures["tokens"] / figures["tokens_per_second"])
     assert 0 < figures["memory_bytes"] < figures["available_bytes"]
+
+
+def test_the_vocabulary_of_token_shards_is_that_of_their_record(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = {"tokenizer_sha256": "0" * 64, "vocab_size": 512, "bot_id": 2, "eot_id": 3, "shards": []}
+    (tmp_path / "shards.json").write_text(json.dumps(record))
+    path, shape = tmp_path / "config.yaml", TrainingConfig.model_validate(SMALL).model
+    path.write_text(yaml.safe_dump({"data": {"shards": str(tmp_path / "shards.json")}, "training": SMALL}))
+    assert main([str(path), "--gpu", "h100", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["parameters"] == shape.parameters(512)
+    (tmp_path / "shards.json").unlink()
+    assert main([str(path), "--gpu", "h100", "--json"]) == 0  # before the text is tokenized
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["parameters"] == shape.parameters(50_000)
+    assert "assumes 50,000. Add data.vocab_size=N" in printed.err
