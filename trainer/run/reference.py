@@ -88,12 +88,13 @@ def path_of(run_dir: Path, identity: dict[str, Any]) -> Path:
 def held_out_of(checkpoint: Path, config: RunConfig, identity: dict[str, Any]) -> list[np.ndarray]:
     """The held-out part of the reference that a checkpoint's run stored. Raises TrainerError without it."""
     path = path_of(checkpoint.resolve().parents[1], identity)
-    if not path.is_file():
-        raise TrainerError(
-            f"{path}: the reference of this run is missing, so its preferences cannot be measured: start its "
-            "training again, which computes it"
-        )
     pairs = [part.rows.num_pieces for part in _held_out(config)]
+    known, rest = divmod(path.stat().st_size if path.is_file() else 0, 2 * DTYPE.itemsize)
+    if rest or known < sum(pairs):
+        raise TrainerError(
+            f"{path}: the reference of this run is missing or damaged, so its preferences cannot be "
+            "measured: start its training again, which computes it"
+        )
     return np.split(map_file(path, DTYPE).reshape(-1, 2)[-sum(pairs) :], np.cumsum(pairs)[:-1])
 
 

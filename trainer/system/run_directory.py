@@ -32,7 +32,7 @@ class RunDirectory:
 
     def pinned(self) -> set[str]:
         """The names of the checkpoints that nothing may remove: `python -m pipeline keep` lists them."""
-        return set(self.keep.read_text().split()) if self.keep.exists() else set()
+        return set(self.keep.read_text(errors="replace").split()) if self.keep.exists() else set()
 
     @contextmanager
     def writable(self) -> Iterator[Self]:

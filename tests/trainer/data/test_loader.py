@@ -12,7 +12,6 @@ from trainer.config import RunConfig, TrainingConfig
 from trainer.data.loader import TrainingData
 from trainer.data.shards import Shard, TokenStream
 from trainer.data.windows import PADDING
-from trainer.system.errors import TrainerError
 
 
 def test_a_batch_is_the_windows_of_its_step_cut_from_the_shards_end_to_end(config: RunConfig) -> None:
@@ -41,7 +40,7 @@ def test_a_global_batch_is_the_same_on_any_number_of_processes(config: RunConfig
 
 
 @pytest.mark.parametrize(("packing", "epochs"), [("best_fit", 0), ("documents", 1)])
-def test_who_asks_at_once_gets_one_index_and_a_damaged_one_is_named(
+def test_who_asks_at_once_gets_one_index_and_a_damaged_one_is_made_again(
     config: RunConfig, tmp_path: Path, packing: str, epochs: int
 ) -> None:
     training = config.with_training(packing=packing).training
@@ -50,17 +49,15 @@ def test_who_asks_at_once_gets_one_index_and_a_damaged_one_is_named(
         return TrainingData(config.data, training, tmp_path / "index").batch(0, 0, 1).tobytes()
 
     with ThreadPoolExecutor(4) as pool:
-        assert len(set(pool.map(batch, range(4)))) == 1
+        (sound,) = set(pool.map(batch, range(4)))
     corpora = [path for path in (tmp_path / "index").iterdir() if path.is_dir()]
     assert len(corpora) == 2 and [len([*path.glob("epoch-*")]) for path in corpora] == [epochs] * 2
     facts, sizes = corpora[0] / "index.json", corpora[0] / "lengths.i32"
     wrong = json.dumps(dict.fromkeys(json.loads(facts.read_text()), 10**6)).encode()
     for file, content in ((facts, wrong), (sizes, b"\0" * 8)):
-        sound = file.read_bytes()
+        whole = file.read_bytes()
         file.write_bytes(content)
-        with pytest.raises(TrainerError, match=r"corpus '.*' cannot be packed: .*Delete this directory"):
-            batch(0)
-        file.write_bytes(sound)
+        assert batch(0) == sound and file.read_bytes() == whole
 
 
 @pytest.mark.parametrize(

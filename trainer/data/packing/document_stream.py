@@ -7,7 +7,7 @@ So a document that is removed or added leaves all that comes before its first pi
 starts.i64    start of each piece in the corpus' token stream
 lengths.i32   tokens of each piece
 contents.u64  two numbers for each piece, a hash of its document's tokens and its number
-index.json    the numbers of pieces and of tokens in them
+index.json    the numbers of pieces and of tokens in them, and the size of each file
 epoch-N/      the pieces in the order of epoch N: pieces.i64, and ends.i64, the tokens up to the end of each
 """
 
@@ -24,7 +24,7 @@ import numpy as np
 from trainer.data.memmap import map_file
 from trainer.data.order import mix
 from trainer.data.packing.stored import made_once
-from trainer.data.shards import ShardError, TokenStream
+from trainer.data.shards import TokenStream
 
 VERSION = "documents-1"
 FILES: dict[str, np.dtype] = {
@@ -63,11 +63,6 @@ class DocumentStream:
         facts = made_once(self._path, lambda made: _make(tokens, longest, made, self._path))
         self.num_pieces, self.num_tokens = facts["pieces"], facts["tokens"]  # in an epoch
         starts, lengths, contents = (map_file(self._path / file, dtype) for file, dtype in FILES.items())
-        if not len(starts) == len(lengths) == len(contents) / 2 == self.num_pieces:
-            raise ShardError(
-                f"{self._path}: the sizes of its files do not match index.json. Delete this directory; it "
-                "will be made again"
-            )
         self._starts, self.lengths, self._contents = starts, lengths, contents.reshape(-1, 2)
         self._epochs: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 

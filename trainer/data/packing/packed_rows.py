@@ -3,7 +3,7 @@
 starts.i64   start of each piece in the corpus' token stream
 lengths.i32  tokens of each piece
 ends.i64     number of pieces up to and including each row
-index.json   seq_len, and the numbers of rows, pieces and tokens in them
+index.json   seq_len, the numbers of rows, pieces and tokens in them, and the size of each file
 """
 
 import hashlib
@@ -60,11 +60,6 @@ class PackedRows:
         self._starts, self._lengths, self._ends = (
             map_file(path / name, dtype) for name, dtype in FILES.items()
         )
-        if len(self._ends) != facts["rows"] or not len(self._starts) == len(self._lengths) == facts["pieces"]:
-            raise ShardError(
-                f"{path}: the sizes of its files do not match index.json. Delete this directory; it will be "
-                "made again"
-            )
 
     def pieces(self, row: int) -> tuple[np.ndarray, np.ndarray]:
         """As StridedWindows.pieces."""

@@ -112,8 +112,8 @@ class Trackers:
 
     def __init__(self, config: RunConfig, identity: Mapping[str, Any], record: Path, resumed: bool) -> None:
         self._opened: dict[str, Tracker] = {}
-        known = json.loads(record.read_text(encoding="utf-8")) if record.exists() else {}
-        run_id = known.get("id") or uuid.uuid4().hex[:8]
+        known = _known_id(record)
+        run_id = known or uuid.uuid4().hex[:8]
         # The identity, its hash, and the operational settings.
         training = config.training.model_dump(mode="json") | identity["training"]
         settings = {**identity, "training": training, "identity": config_hash(dict(identity))}
@@ -156,6 +156,17 @@ class Trackers:
                 except Exception as error:  # each tracker raises its own
                     del self._opened[kind]
                     log.warning("no more metrics are sent to %s: %s", kind, _reason(error))
+
+
+def _known_id(record: Path) -> str | None:
+    """The id that the file holds, if there is one."""
+    try:
+        return str(json.loads(record.read_text(encoding="utf-8"))["id"])
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        log.warning(f"{record}: cannot be read ({error!r}): trackers begin new curves of this run")
+        return None
 
 
 def check(training: TrainingConfig) -> None:
