@@ -97,7 +97,8 @@ def train_step(
     """
     training, world, loss_scale = context.training, context.world, context.loss_scale
     batch = context.batch(windows)
-    predicted = world.sum(batch.predicted)
+    # In a batch without an answer nothing is learnt.
+    predicted = world.sum(batch.predicted).clamp(min=1)
 
     for reader in wanting(optimizers, context.step):
         _fill_gradients(model, context.second_pass(batch), context, predicted)

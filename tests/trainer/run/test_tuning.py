@@ -205,6 +205,18 @@ def test_shards_that_nothing_can_be_learnt_from_are_one_sentence(
         run(RunConfig.model_validate(chats.settings(settings, shards, **training)))
 
 
+def test_conversations_without_an_answer_may_come_first_and_fill_a_batch(
+    sft: dict[str, Any], chats: Chats
+) -> None:
+    asked, answered = [("user", "a" * 118)], [("user", "a"), ("assistant", "b")]
+    chats.write("asked", [chats.ids(asked)] * 40 + [chats.ids(answered)] * 9)
+    chats.write("asked-v", [chats.ids(answered)])
+    sft["training"] |= {"global_batch_tokens": 128, "micro_batch_size": 1}
+    config = trained(chats.settings(sft, "asked", **sft["training"]))
+    losses = [record["loss"] for record in history(config.run_dir) if record["kind"] == "train"]
+    assert 0 < losses.count(0.0) < len(losses)
+
+
 @pytest.mark.parametrize(
     ("changed", "says"),
     [

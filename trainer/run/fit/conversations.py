@@ -6,12 +6,13 @@ from trainer.config import ChatIds, RunConfig
 from trainer.data.shards import Shard
 from trainer.system.errors import TrainerError
 
+SEARCHED_TOKENS = 1 << 20  # of a shard, for an answer
 KINDS = {1: "single conversations", 2: "pairs of a chosen and a rejected conversation"}
 
 
 def check(config: RunConfig) -> None:
-    """Raises TrainerError for shards that the objective cannot learn from, by the first document of each and
-    the lengths of all.
+    """Raises TrainerError for shards that the objective cannot learn from, by the beginning of each and the
+    lengths of all.
     """
     objective, chat, data = config.training.objective, config.data.chat, config.data
     if objective == "pretrain" or chat is None:
@@ -30,7 +31,7 @@ def check(config: RunConfig) -> None:
                     f"learns from {KINDS[wanted]}: leave the corpus out, or change the objective"
                 )
             _check_lengths(told, shard, config.training.seq_len, chat)
-            if (first == chat.assistant).any():
+            if (shard.tokens[:SEARCHED_TOKENS] == chat.assistant).any():
                 answered.add("train" if prefix in corpus.train else "validation")
     for split, what in (("train", "answers to learn"), ("validation", "held-out answers")):
         if split not in answered:
