@@ -70,6 +70,10 @@ def read_config(directory: Path) -> dict[str, Any]:
     path = directory / "config.json"
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        inside = sorted([*directory.glob("hf"), *directory.glob("checkpoints/*/hf")])
+        instead = f"{inside[-1]}, which is in it" if inside else "the directory of a model"
+        raise TrainerError(f"{directory}: holds no config.json: name {instead}") from None
     except (OSError, ValueError) as error:
         raise TrainerError(f"{path}: cannot be read: {error}") from error
     if not isinstance(config, dict):

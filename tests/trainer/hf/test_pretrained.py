@@ -184,6 +184,16 @@ def test_another_tokenizer_than_the_datas_is_refused(config: RunConfig, tmp_path
         find(config, tmp_path / "from", ours("llama", False))
 
 
+def test_a_run_that_is_named_in_place_of_its_model_is_told_where_the_model_is(
+    config: RunConfig, tmp_path: Path
+) -> None:
+    model = tmp_path / "run" / "checkpoints" / "step-00000004" / "hf"
+    write(model, "llama", tied=False)
+    for named in (model.parents[2], model.parent):
+        with pytest.raises(TrainerError, match=rf"holds no config\.json: name {model}, which is in it"):
+            find(config, named, ours("llama", False))
+
+
 def test_files_that_are_missing_or_cut_short_are_named(config: RunConfig, tmp_path: Path) -> None:
     write(tmp_path / "from", "llama", tied=False)
     weights = tmp_path / "from" / "model.safetensors"
