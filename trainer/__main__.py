@@ -44,6 +44,8 @@ def main(arguments: list[str]) -> int:
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", handlers=[console]
     )
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")  # what is typed or piped may be in another encoding
     # Norm weights are fp32 and activations bf16; torch warns that it has no fused kernel for this.
     warnings.filterwarnings("ignore", "Mismatch dtype between input and weight")
     # It concerns outputs of blocks that are changed in place, which no block's is.
@@ -328,7 +330,7 @@ def _listed(line: str, number: int) -> list[str]:
     """The arguments in a line of JSON. Raises TrainerError."""
     try:
         found = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
         example = '["evaluate", "--model", "6ddca120"]'

@@ -29,8 +29,22 @@ def absolute_path(path: Path) -> Path:
         raise ValueError(f"{path}: {error}") from None
 
 
+def whole_text(text: str) -> str:
+    """Raises ValueError for text that UTF-8 cannot hold: half of a pair of surrogates, as JSON that cuts an
+    emoji has it, or a byte of another encoding on the command line.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"must be text in UTF-8, but character {error.start + 1} is no character: {text[error.start]!a}"
+        ) from None
+    return text
+
+
 # Absolute, so that a stored configuration can be used from any directory.
 AbsolutePath = Annotated[Path, AfterValidator(absolute_path)]
+WholeText = Annotated[str, AfterValidator(whole_text)]
 
 
 def descriptions(model: type[BaseModel]) -> dict[str, str]:

@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from trainer.config.base import Config
+from trainer.config.base import Config, WholeText
 
 
 class CheckpointConfig(Config):
@@ -68,7 +68,7 @@ LOWEST_TEMPERATURE = 1e-6
 class SamplesConfig(Config):
     """Text that the model writes when a checkpoint is evaluated."""
 
-    prompts: list[str] = Field(default=[])
+    prompts: list[WholeText] = Field(default=[])
     """Texts that the model continues. An empty list writes none."""
     max_new_tokens: int = Field(default=64, ge=1)
     """Tokens to write at most for each prompt."""

@@ -2,10 +2,12 @@
 
 import io
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as bounded
@@ -92,6 +94,49 @@ def test_a_command_line_ends_in_its_status_or_in_a_sentence(folder: Path) -> Non
         assert status in (0, 1, 2, 3)
 
     one()
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (["generate", "--prompt", "caf\udce9"], r"samples: prompts\.0: must be text in UTF-8"),
+        (["benchmark", "one/own.jsonl", "two/own.jsonl"], "two of the files have the same name"),
+        (["benchmark", "one/own.jsonl", "--output", "run.yaml"], "--output run.yaml: is a file"),
+        (["predict", "beyond.npy"], "rows of 3 tokens with ids up to 300: .* has a vocabulary of 300"),
+        (["predict", "long.npy"], "rows of 99 tokens .* reads 32 tokens at a time"),
+    ],
+)
+def test_what_a_model_cannot_read_is_refused_in_a_sentence(
+    folder: Path, capsys: pytest.CaptureFixture[str], line: list[str], said: str
+) -> None:
+    item = {"context": "the", "continuations": [" model"], "gold": 0}
+    for name in ("one", "two"):
+        (folder / name).mkdir()
+        (folder / name / "own.jsonl").write_text(json.dumps(item))
+    np.save("beyond.npy", np.array([[2, 9, 300]]))
+    np.save("long.npy", np.full((1, 99), 9))
+    assert main([line[0], "--model", "run", *line[1:]]) == 2
+    assert re.search(f"^trainer: {said}", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [("--system", "caf\udce9", "--system: must be text in UTF-8"), ("--port", "99999", "from 0 to 65535")],
+)
+def test_a_chat_refuses_what_is_no_text_or_no_port(
+    capsys: pytest.CaptureFixture[str], option: str, value: str, said: str
+) -> None:
+    assert main(["chat", "nowhere", "--page", option, value]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_bytes_on_standard_input_that_are_no_text_do_not_end_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    typed = io.TextIOWrapper(io.BytesIO(b'["check", "--model", "caf\xe9"]\n'), encoding="utf-8")
+    monkeypatch.setattr(sys, "stdin", typed)
+    assert main(["several"]) == 0
+    assert "caf\ufffd: does not exist" in capsys.readouterr().err
 
 
 def test_a_seed_of_more_than_64_bits_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

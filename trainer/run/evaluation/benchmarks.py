@@ -76,6 +76,10 @@ def benchmark(
     Raises TrainerError for a bad file before anything is computed.
     """
     benchmarks = {path.stem: read_items(path) for path in files}
+    if len(benchmarks) < len(files):
+        raise TrainerError("two of the files have the same name, by which scores are told: rename one")
+    if output is not None and output.exists() and not output.is_dir():
+        raise TrainerError(f"--output {output}: is a file: name a directory")
     model, tokenizer = hf.load_model(directory), load_tokenizer(directory)
     begin = hf.read_config(directory).get("bos_token_id")
     resolved = resolve_precision(precision, model.device)

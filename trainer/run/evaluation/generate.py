@@ -151,6 +151,7 @@ def choose(logits: torch.Tensor, samples: SamplesConfig, generators: Sequence[to
     probabilities, tokens = (logits / samples.temperature).softmax(dim=-1).sort(descending=True)
     likelier = probabilities.cumsum(dim=-1) - probabilities
     odds = probabilities.where(likelier < samples.top_p, 0.0)
+    odds[:, 0] = probabilities[:, 0]  # however small `top_p` is
     drawn = [torch.multinomial(row, 1, generator=own) for row, own in zip(odds, generators, strict=True)]
     return tokens.gather(1, torch.stack(drawn)).flatten().tolist()
 

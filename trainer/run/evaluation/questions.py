@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from trainer.config import ChatIds
+from trainer.config.base import whole_text
 from trainer.system.errors import TrainerError
 
 SPEAKERS = set(ChatIds.model_fields) - {"end"}
@@ -25,8 +26,9 @@ def rows(path: Path) -> list[tuple[str, Any]]:
         if line.strip():
             try:
                 found.append((place, json.loads(line)))
-            except ValueError as error:
-                raise TrainerError(f"{place}: is not JSON: {error}") from None
+                whole_text(json.dumps(found[-1][1], ensure_ascii=False))
+            except (ValueError, RecursionError) as error:
+                raise TrainerError(f"{place}: is not JSON of whole texts: {error}") from None
     if not found:
         raise TrainerError(f"{path}: holds no items")
     return found

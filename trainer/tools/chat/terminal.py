@@ -6,15 +6,17 @@ import sys
 from typing import TextIO
 
 from trainer.config import SamplesConfig, samples_of
+from trainer.config.base import whole_text
 from trainer.hf import load_model
 from trainer.run.evaluation.conversation import ChatFormat, Conversation
 from trainer.system import terminal
+from trainer.system.errors import TrainerError
 from trainer.system.history import MODEL_NAMES
 from trainer.tools.named import model_named
 
 HELP = "Write a line and press Enter. /reset begins anew, /help shows this, /quit or Ctrl-D ends."
 COMMAND = re.compile(r"/\w+")  # as it stands alone on a line; a path has a second slash or more words
-PORT = 7860
+PORT, LAST_PORT = 7860, 65_535
 
 
 def main(arguments: list[str]) -> int:
@@ -29,6 +31,12 @@ def main(arguments: list[str]) -> int:
     add("--page", action="store_true", help="a page in the browser, of this machine only, instead")
     add("--port", type=int, default=PORT, help="of the page; default: %(default)s")
     options = parser.parse_args(arguments)
+    try:
+        whole_text(options.system)
+    except ValueError as error:
+        raise TrainerError(f"--system: {error}") from None
+    if not 0 <= options.port <= LAST_PORT:
+        raise TrainerError(f"--port {options.port}: must be from 0 to {LAST_PORT}")
     settings = {name: getattr(options, name) for name in ("max_new_tokens", "temperature", "top_k")}
     with terminal.doing(f"loading {options.model}"):
         conversation = opened(options.model, samples_of(settings), options.system)

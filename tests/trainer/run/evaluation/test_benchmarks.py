@@ -158,6 +158,8 @@ def test_items_with_one_continuation_have_no_accuracy() -> None:
     ("line", "said"),
     [
         ("{", "own.jsonl:2: is not JSON"),
+        pytest.param("[" * 100_000, "own.jsonl:2: is not JSON", id="too deep"),
+        ('{"context": "\\ud83d", "continuations": ["b"], "gold": 0}', "own.jsonl:2: .* UTF-8, but character"),
         ("[]", "own.jsonl:2: must be an object"),
         ('{"context": "a", "continuations": [], "gold": 0}', "`continuations` must be a list"),
         ('{"context": "a", "continuations": ["b", ""], "gold": 0}', "none of them empty"),

@@ -77,7 +77,7 @@ def test_top_k_never_leaves_the_k_likeliest_and_follows_their_odds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("temperature", "top_k", "top_p"), [(1.0, 0, 0.7), (0.5, 0, 0.9), (2.0, 6, 0.6), (1.0, 0, 1e-6)]
+    ("temperature", "top_k", "top_p"), [(1.0, 0, 0.7), (0.5, 0, 0.9), (2.0, 6, 0.6), (1.0, 0, 1e-60)]
 )
 def test_what_can_be_drawn_is_what_transformers_would_draw_from(
     temperature: float, top_k: int, top_p: float
