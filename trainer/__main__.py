@@ -59,7 +59,7 @@ def _ended(arguments: list[str]) -> int:
         with in_every_process():
             allow_enough()
         if arguments and arguments[0] in COMMANDS:
-            return COMMANDS[arguments[0]](arguments[1:])
+            return _command(arguments[0], arguments[1:])
         return _train(arguments)
     except ToldByMainError:
         if os.environ.get("LOCAL_RANK") == "0":  # on another machine than the main process
@@ -71,6 +71,19 @@ def _ended(arguments: list[str]) -> int:
         return USER_ERROR
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
+
+
+def _command(name: str, arguments: list[str]) -> int:
+    """Raises TrainerError for a file that cannot be read or written."""
+    try:
+        return COMMANDS[name](arguments)
+    except BrokenPipeError:  # whoever reads, such as `head`, has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python writes at its end
+        return 128 + signal.SIGPIPE
+    except OSError as error:
+        if error.filename is None:
+            raise
+        raise TrainerError(f"{os.fsdecode(error.filename)}: {error.strerror}") from error
 
 
 def _end_torchrun() -> None:

@@ -2,18 +2,22 @@
 
 import io
 import json
+import os
 import re
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from hypothesis import HealthCheck, given
 from hypothesis import settings as bounded
 from hypothesis import strategies as st
 
-from tests.trainer.runs import write_config
+from tests.trainer.runs import ROOT, write_config
 from trainer.__main__ import COMMANDS, main
 from trainer.config import RunConfig
 from trainer.run.loop import run
@@ -103,6 +107,7 @@ def test_a_command_line_ends_in_its_status_or_in_a_sentence(folder: Path) -> Non
         (["benchmark", "one/own.jsonl", "two/own.jsonl"], "two of the files have the same name"),
         (["benchmark", "one/own.jsonl", "--output", "run.yaml"], "--output run.yaml: is a file"),
         (["predict", "beyond.npy"], "rows of 3 tokens with ids up to 300: .* has a vocabulary of 300"),
+        (["evaluate", "--config", "other.yaml"], ".* was trained with another tokenizer than that of data"),
         (["predict", "long.npy"], "rows of 99 tokens .* reads 32 tokens at a time"),
     ],
 )
@@ -113,6 +118,9 @@ def test_what_a_model_cannot_read_is_refused_in_a_sentence(
     for name in ("one", "two"):
         (folder / name).mkdir()
         (folder / name / "own.jsonl").write_text(json.dumps(item))
+    other = yaml.safe_load(Path("run.yaml").read_text())
+    other["data"]["tokenizer_sha256"] = "0" * 64
+    Path("other.yaml").write_text(yaml.safe_dump(other))
     np.save("beyond.npy", np.array([[2, 9, 300]]))
     np.save("long.npy", np.full((1, 99), 9))
     assert main([line[0], "--model", "run", *line[1:]]) == 2
@@ -130,6 +138,14 @@ def test_a_chat_refuses_what_is_no_text_or_no_port(
     assert said in capsys.readouterr().err
 
 
+def test_a_mean_that_cannot_be_written_is_refused_in_a_sentence(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    step = "run/checkpoints/step-00000004"
+    assert main(["merge", step, step, "--output", "run.yaml/mean"]) == 2
+    assert re.search(r"^trainer: .*: Not a directory", capsys.readouterr().err, re.MULTILINE)
+
+
 def test_bytes_on_standard_input_that_are_no_text_do_not_end_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -137,6 +153,17 @@ def test_bytes_on_standard_input_that_are_no_text_do_not_end_it(
     monkeypatch.setattr(sys, "stdin", typed)
     assert main(["several"]) == 0
     assert "caf\ufffd: does not exist" in capsys.readouterr().err
+
+
+def test_a_reader_that_has_enough_ends_a_command_without_a_traceback() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "trainer", "several"]
+    ended = subprocess.run(
+        command, input=b'["nowhere.yaml"]\n', stdout=writing, stderr=subprocess.PIPE, cwd=ROOT, check=False
+    )
+    os.close(writing)
+    assert ended.returncode == 128 + signal.SIGPIPE and b"Traceback" not in ended.stderr
 
 
 def test_a_seed_of_more_than_64_bits_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from trainer.checkpoint.publish import CheckpointError
 from trainer.checkpoint.state import read_state
 from trainer.config import RunConfig, SamplesConfig, TrainingConfig
 from trainer.data.held_out import HeldOut, held_out
@@ -113,6 +114,15 @@ def evaluate_checkpoint(
 
     Raises TrainerError if there are no validation shards or the checkpoint cannot be read.
     """
+    try:
+        trained = read_state(checkpoint)["meaning"]
+    except CheckpointError as error:
+        raise TrainerError(f"{error}: it cannot be evaluated; name another checkpoint") from error
+    if config.data.tokenizer_sha256 != trained["data"]["tokenizer_sha256"]:
+        raise TrainerError(
+            f"{checkpoint} was trained with another tokenizer than that of data.tokenizer, so it cannot read "
+            "this held-out text: name the configuration of its run, or text that was tokenized alike"
+        )
     model = load_model(checkpoint / "hf")
     everything = config.training.evaluation.model_copy(update={"max_tokens": None})
     training = config.training.model_copy(update={"evaluation": everything})
@@ -120,7 +130,7 @@ def evaluate_checkpoint(
     alone, config = World(0, 1, model.device), config.model_copy(update={"training": training})
     known = None
     if training.objective == "dpo":
-        known = held_out_of(checkpoint, config, read_state(checkpoint)["meaning"])
+        known = held_out_of(checkpoint, config, trained)
     found = evaluate(model, config, precision, alone, known)
     if found is None:
         raise TrainerError("no corpus has validation shards: set data.corpora.<number>.validation")
