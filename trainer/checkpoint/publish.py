@@ -10,10 +10,11 @@ from types import MappingProxyType
 from typing import Any
 
 from trainer.system.durable import atomic_directory
+from trainer.system.errors import TrainerError
 from trainer.system.history import MANIFEST, OPTIMIZER_FILES, STEP
 
 
-class CheckpointError(Exception):
+class CheckpointError(TrainerError):
     """A checkpoint is damaged or incomplete; the message names the file."""
 
 

@@ -138,6 +138,14 @@ def test_a_chat_refuses_what_is_no_text_or_no_port(
     assert said in capsys.readouterr().err
 
 
+def test_a_checkpoint_that_lost_a_file_is_refused_in_a_sentence(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "run" / "checkpoints" / "step-00000004" / "state.json").unlink()
+    assert main(["evaluate", "--model", "run"]) == 2
+    assert re.search(r"^trainer: .*state\.json: cannot be read", capsys.readouterr().err, re.MULTILINE)
+
+
 def test_a_mean_that_cannot_be_written_is_refused_in_a_sentence(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

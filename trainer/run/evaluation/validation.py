@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from trainer.checkpoint.publish import CheckpointError
 from trainer.checkpoint.state import read_state
 from trainer.config import RunConfig, SamplesConfig, TrainingConfig
 from trainer.data.held_out import HeldOut, held_out
@@ -114,10 +113,7 @@ def evaluate_checkpoint(
 
     Raises TrainerError if there are no validation shards or the checkpoint cannot be read.
     """
-    try:
-        trained = read_state(checkpoint)["meaning"]
-    except CheckpointError as error:
-        raise TrainerError(f"{error}: it cannot be evaluated; name another checkpoint") from error
+    trained = read_state(checkpoint)["meaning"]
     if config.data.tokenizer_sha256 != trained["data"]["tokenizer_sha256"]:
         raise TrainerError(
             f"{checkpoint} was trained with another tokenizer than that of data.tokenizer, so it cannot read "

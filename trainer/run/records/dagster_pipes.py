@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from trainer.checkpoint import publish, state
-from trainer.checkpoint.publish import CheckpointError
 from trainer.run.session import Session
 from trainer.system import terminal
 from trainer.system.errors import TrainerError
@@ -100,5 +99,5 @@ def send_again(reporter: Reporter, checkpoints: Path, session: Session) -> None:
             break
         try:
             send_checkpoint(reporter, checkpoint, session)
-        except (CheckpointError, TrainerError) as error:
+        except TrainerError as error:
             log.warning("not reported: %s", error)
