@@ -18,7 +18,9 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     directory = tmp_path_factory.mktemp("page")
     export(make(), write_tokenizer(directory / "tokenizer"), BOT, EOT, directory / "<model>")
     command = [sys.executable, "-m", "trainer", "chat", str(directory / "<model>"), "--page", "--port=0"]
-    with subprocess.Popen([*command, "--max-new-tokens=8", "--temperature=0"], stdout=subprocess.PIPE, text=True) as server:
+    with subprocess.Popen(
+        [*command, "--max-new-tokens=8", "--temperature=0"], stdout=subprocess.PIPE, text=True
+    ) as server:
         assert server.stdout is not None
         yield server.stdout.readline().split()[0]
         server.kill()
