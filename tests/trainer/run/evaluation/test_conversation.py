@@ -206,6 +206,7 @@ def test_the_command_talks_and_forgets(tmp_path: Path) -> None:
     assert drawn[0] != drawn[4]
 
 
+@pytest.mark.usefixtures("trainer_environment")
 def test_answers_are_drawn_by_a_seed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     export(make(), write_tokenizer(tmp_path / "tokenizer"), BOT, EOT, tmp_path / "model")
     questions = tmp_path / "questions.jsonl"
