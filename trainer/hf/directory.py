@@ -11,6 +11,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from trainer.config import SamplesConfig
 from trainer.hf.config import config_json, model_config, read_size
 from trainer.model.attention import choose_backend
 from trainer.model.llama import HEAD, WITH_VOCABULARY, Llama
@@ -42,7 +43,8 @@ def export(
         bot_id=bot_id,
         eot_id=end_id or eot_id,
     )
-    drawn = {"do_sample": True, "temperature": 0.8, "top_k": 40}
+    usual = SamplesConfig()  # as `chat` and `generate` draw
+    drawn = {"do_sample": True, "temperature": usual.temperature, "top_k": usual.top_k}
     generation = {"bos_token_id": bot_id, "eos_token_id": ends, **drawn}
     for name, content in (("config.json", config), ("generation_config.json", generation)):
         (destination / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
