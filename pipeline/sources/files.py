@@ -16,7 +16,8 @@ from pipeline.sources.formats.arrow_rows import read_parquet
 from pipeline.sources.formats.compression import CODECS, format_of
 from pipeline.sources.formats.conversations import forms_of
 from pipeline.sources.formats.csv_rows import read_csv
-from pipeline.sources.formats.first_bytes import not_json_lines, not_text
+from pipeline.sources.formats.first_bytes import is_one_a_line, not_text, rows_in_an_object
+from pipeline.sources.formats.json_values import read_json_values
 from pipeline.sources.formats.jsonl import read_jsonl
 from pipeline.sources.formats.rows import Columns, RowReader
 from pipeline.sources.formats.streams import as_utf8, blocks, reads_text
@@ -38,8 +39,9 @@ LEAST_PIECE = 1 << 10
 
 
 class FilesConfig(Columns, Paths):
-    """Your own files, on this machine or behind URLs, in any mix of formats: JSON lines, Parquet, CSV, plain
-    text, Markdown and other markup, mail (`.eml`), and programs. All but Parquet may be compressed.
+    """Your own files, on this machine or behind URLs, in any mix of formats: JSON, Parquet, CSV, plain text,
+    Markdown and other markup, mail (`.eml`), and programs. All but Parquet may be compressed. JSON is one
+    object in each line, as `.jsonl` has it, or an array, or objects over several lines.
 
     Of a compressed file, what follows the last checksum that holds (of a gzip member, zstd frame, xz stream
     or bzip2 block) is left out, and its bytes count as lost; of a truncated file, all that unpacks is read.
@@ -98,7 +100,7 @@ class FilesSource:
 
     @property
     def version(self) -> str:
-        return f"files-5{self.config.version}"
+        return f"files-6{self.config.version}"
 
     def units(self) -> list[Unit]:
         return units_of(self._listed(), self.config.max_documents, self.sha256)
@@ -141,14 +143,16 @@ class FilesSource:
         config, start = self.config, next(content, b"")
         refused = not_text(start, reader.file, config.encoding)
         text = as_utf8(chain([start], content), config.encoding)
+        one_a_line = True
         if not refused and plain in JSON_LINES:
             start, more = next(text, b""), next(text, b"")
-            refused = not_json_lines(start, whole=not more)
+            one_a_line = is_one_a_line(start, whole=not more)
+            refused = None if one_a_line else rows_in_an_object(start)
             text = chain([start, more], text)
         if refused:
             reader.reject(None, *refused, reader.bytes)
         elif plain in JSON_LINES:
-            yield from read_jsonl(text, reader)
+            yield from (read_jsonl if one_a_line else read_json_values)(text, reader)
         elif plain in SEPARATORS:
             yield from read_csv(text, reader, config.separator or SEPARATORS[plain])
         else:

@@ -48,7 +48,6 @@ class Reason(StrEnum):
     """Why an input was rejected. The values are stored, so they never change."""
 
     INVALID_JSON = "invalid_json"
-    JSON_ARRAY = "json_array"
     NOT_AN_OBJECT = "not_an_object"
     INVALID_UTF8 = "invalid_utf8"
     LONE_SURROGATE = "lone_surrogate"

@@ -161,13 +161,13 @@ def sampled(name: str, file: LocalFile) -> FileSample:
     blank, problem = _as_the_job_reads(name, head, shape)
     if problem:
         return FileSample(None, columns=columns, problem=problem)
-    bytes_of_text = sum(len(text.encode("utf-8", "replace")) for text in texts)
+    share = 1.0
     if found.rows:
-        share = bytes_of_text / sum(
-            len(name) + len(str(value)) + 6 for row in found.rows for name, value in row.items()
-        )
-    else:
-        share = 1.0
+        in_all = sum(len(name) + len(str(value)) + 6 for row in found.rows for name, value in row.items())
+        share = sum(len(text.encode("utf-8", "replace")) for text in texts) / in_all
+        if len(found.rows) == 1 and plain in JSON_LINES and _may_be_settings(shape) and share < 0.5:
+            why = "holds one object that is not mostly text, as settings are"
+            return FileSample(None, columns=columns, problem=why)
     packed = PACKED_SHARE if compression else 1.0
     if plain == ".parquet":
         unpacked = pq.read_metadata(file.path)
@@ -273,6 +273,11 @@ def _of_rows(
     if column is None or not texts[column]:
         return None, []
     return Shape(False, "text", column, encoding, separator), texts[column]
+
+
+def _may_be_settings(shape: Shape) -> bool:
+    """Whether the only row of a file has no column that says that it is a text or a conversation."""
+    return shape.text_column is not None and shape.text_column.lower() not in TEXT_COLUMNS
 
 
 def _texts_in(value: Any) -> str:

@@ -6,6 +6,7 @@ import codecs
 import json
 import re
 
+from pipeline.sources.formats.conversations import OF_TALK
 from pipeline.sources.source import Reason
 
 Refused = tuple[Reason, str]
@@ -30,7 +31,7 @@ MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 LOOKED_AT = 4096
-_ONE_LIST = re.compile(rb'^\s*"([^"]+)"\s*:\s*\[')
+_ROWS_IN_AN_OBJECT = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"([^"]+)"\s*:\s*\[\s*\{')
 
 
 def not_text(start: bytes, name: str, encoding: str) -> Refused | None:
@@ -62,37 +63,35 @@ def wide_encoding(start: bytes) -> str:
     return "utf-16-be" if zeros[1] < 0.1 and zeros[0] > 0.4 else ""
 
 
-def not_json_lines(start: bytes, whole: bool) -> Refused | None:
-    """Why a file of JSON, which begins with `start`, does not hold one object in each line; None if it may.
-    `whole`: nothing follows.
+def is_one_a_line(start: bytes, whole: bool) -> bool:
+    """Whether a file of JSON, which begins with `start`, may hold one object in each line. `whole`: nothing
+    follows.
     """
     lines = [line for line in start.removeprefix(codecs.BOM_UTF8).split(b"\n") if line.strip()]
     if not lines:
-        return None
+        return True
     first, *others = (line.strip() for line in lines)
     if not others and not whole:  # the first line goes on
-        return (Reason.JSON_ARRAY, _ARRAY) if first.startswith(b"[") else None
+        return not first.startswith(b"[")
     if first.startswith(b"["):
-        return None if parses(first) and others else (Reason.JSON_ARRAY, _ARRAY)
+        return parses(first) and bool(others)
     if not first.startswith(b"{") or parses(first):
-        return None
-    if first.endswith(b",") and parses(first[:-1]):
-        return Reason.INVALID_JSON, "the lines end with a comma: write one object per line, without it"
+        return True
     rest = _after_one_value(first)
-    if rest.startswith(b"\r"):
-        return Reason.INVALID_JSON, "the lines end with CR alone: convert them (tr '\\r' '\\n')"
-    if rest.startswith((b"{", b",")):
-        return Reason.INVALID_JSON, "several objects stand in one line: write one object per line (jq -c .)"
+    if rest.startswith((b"\r", b"{", b",")):
+        return False
     goes_on = others and (first.endswith((b"{", b"[")) or not others[0].startswith(b"{"))
-    if goes_on and not rest:
-        found = _ONE_LIST.match(first[1:] or others[0])
-        query = f".{found[1].decode(errors='replace')}[]" if found else "."
-        why = f"an object stretches over several lines: write one object per line (jq -c '{query}')"
-        return Reason.INVALID_JSON, why
-    return None
+    return not goes_on or bool(rest)
 
 
-_ARRAY = "the file is one JSON array; write one object per line (jq -c '.[]')"
+def rows_in_an_object(start: bytes) -> Refused | None:
+    """Why a file is refused of which all rows are a list in one object; None if it is none."""
+    found = _ROWS_IN_AN_OBJECT.match(start)
+    name = found[1].decode(errors="replace") if found else ""
+    if not name or name in OF_TALK:
+        return None
+    why = f"the rows are the list {name!r} of one object: write them alone (jq -c '.{name}[]')"
+    return Reason.INVALID_JSON, why
 
 
 def parses(line: bytes | str) -> bool:

@@ -21,7 +21,12 @@ _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89abAB]|\\u[dD][c-fC-F]")
 
 def read_jsonl(content: Iterator[bytes], reader: RowReader) -> Iterator[pa.RecordBatch]:
     """The documents of JSON lines. Blank lines are skipped, but numbered. Raises what `content` raises."""
-    for number, line in enumerate(_lines(content), start=1):
+    yield from read_lines(_lines(content), reader)
+
+
+def read_lines(lines: Iterator[bytes | None], reader: RowReader) -> Iterator[pa.RecordBatch]:
+    """The documents of lines, of which one that is None is too long."""
+    for number, line in enumerate(lines, start=1):
         if line is None:
             why = f"the line is longer than {MAX_DOCUMENT_BYTES} bytes"
             reader.reject(number, Reason.TOO_LONG, why)

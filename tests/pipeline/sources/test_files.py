@@ -195,14 +195,14 @@ def test_bad_files_are_named_and_their_neighbours_arrive(tmp_path: Path) -> None
     (tmp_path / "folder").mkdir()
     (tmp_path / "empty.jsonl").touch()
     (tmp_path / "image.png").write_bytes(b"\x89PNG")
-    (tmp_path / "array.json").write_text('[\n {"text": "a"}\n]')
+    (tmp_path / "array.json").write_text('{\n "rows": [\n {"text": "a"}\n]}')
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 and nothing more")
     (tmp_path / "noise.jsonl.gz").write_bytes(b"not gzip at all")
     (tmp_path / "dangling.txt").symlink_to("nowhere")
     rows, rejects = read(tmp_path / "*")
     assert [row["text"] for row in rows] == ["good"]
     assert rejects == [
-        ("array.json", None, "json_array"),
+        ("array.json", None, "invalid_json"),
         ("broken.parquet", None, "broken_parquet"),
         ("dangling.txt", None, "unreadable"),
         ("empty.jsonl", None, "empty_file"),

@@ -72,6 +72,23 @@ def quoted(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'
 
 
+@pytest.mark.parametrize("indent", [None, 2])
+def test_json_is_read_in_whatever_layout_and_settings_are_no_text(tmp_path: Path, indent: int | None) -> None:
+    (tmp_path / "records").mkdir()
+    rows = [{"title": f"record {number}", "abstract": text} for number, text in enumerate(ENGLISH[:40])]
+    (tmp_path / "records" / "all.json").write_text(json.dumps(rows[:20], indent=indent))
+    for number, row in enumerate(rows[20:]):
+        (tmp_path / "records" / f"{number}.json").write_text(json.dumps(row, indent=indent))
+    package = {"name": "records", "description": "A package.", "scripts": {"test": "run"}, "licence": "MIT"}
+    (tmp_path / "package.json").write_text(json.dumps(package, indent=indent))
+    recipe, found = recipe_of(tmp_path, Wishes(3600.0))
+    assert found.unread.keys() == {"package.json"}
+    assert "settings" in found.unread["package.json"][0]
+    texts, rejects = read(recipe)
+    assert rejects == []
+    assert sorted(texts) == sorted(ENGLISH[:40])
+
+
 @pytest.mark.parametrize(
     ("name", "content"),
     [

@@ -18,7 +18,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.sources.formats.first_bytes import not_json_lines, not_text
+from pipeline.sources.formats.first_bytes import is_one_a_line, not_text
 from tests.pipeline.sources.reading import documents_and_rejects
 
 ROWS = [{"id": "a", "text": "The first text."}, {"id": "b", "text": "The second, with a € and an é."}]
@@ -89,43 +89,46 @@ def test_a_wide_encoding_is_named_and_read_once_it_is_set(tmp_path: Path, encodi
     assert "€" in rows[-1]["text"]
 
 
-ARRAY = "the file is one JSON array"
-SEVERAL = "an object stretches over several lines"
 JSON_FILES = {
-    "an array in one line": (json.dumps(ROWS), ARRAY),
-    "an array, one object a line": ("[\n" + ",\n".join(map(json.dumps, ROWS)) + "\n]\n", ARRAY),
-    "an array that begins in its first line": ("[" + ",\n ".join(map(json.dumps, ROWS)) + "]", ARRAY),
-    "an array, indented": (json.dumps(ROWS, indent=2), ARRAY),
-    "after white space": ("\n  " + json.dumps(ROWS, indent=2), ARRAY),
-    "objects, indented": ("\n".join(json.dumps(row, indent=2) for row in ROWS), SEVERAL),
-    "one object, indented": (json.dumps(ROWS[0], indent=4), SEVERAL),
-    "an object of a list": (json.dumps({"data": ROWS}, indent=2), "jq -c '.data[]'"),
-    "an object of a list, by lines": (
-        '{"rows": [\n' + ",\n".join(map(json.dumps, ROWS)) + "\n]}",
-        "jq -c '.rows[]'",
-    ),
-    "lines with commas": (",\n".join(map(json.dumps, ROWS)) + ",\n", "the lines end with a comma"),
-    "ended by CR": ("\r".join(map(json.dumps, ROWS)) + "\r", "the lines end with CR alone"),
-    "end to end": ("".join(map(json.dumps, ROWS)), "several objects stand in one line"),
-    "beside one another": (" ".join(map(json.dumps, ROWS)) + "\n", "several objects stand in one line"),
+    "an array in one line": json.dumps(ROWS),
+    "an array, one object a line": "[\n" + ",\n".join(map(json.dumps, ROWS)) + "\n]\n",
+    "an array that begins in its first line": "[" + ",\n ".join(map(json.dumps, ROWS)) + "]",
+    "an array, indented": json.dumps(ROWS, indent=2),
+    "an array, by Windows": json.dumps(ROWS, indent=2).replace("\n", "\r\n"),
+    "after white space": "\n  " + json.dumps(ROWS, indent=2),
+    "objects, indented": "\n".join(json.dumps(row, indent=2) for row in ROWS),
+    "lines with commas": ",\n".join(map(json.dumps, ROWS)) + ",\n",
+    "ended by CR": "\r".join(map(json.dumps, ROWS)) + "\r",
+    "end to end": "".join(map(json.dumps, ROWS)),
+    "beside one another": " ".join(map(json.dumps, ROWS)) + "\n",
+}
+ROWS_IN_AN_OBJECT = {
+    "indented": (json.dumps({"data": ROWS}, indent=2), "jq -c '.data[]'"),
+    "by lines": ('{"rows": [\n' + ",\n".join(map(json.dumps, ROWS)) + "\n]}", "jq -c '.rows[]'"),
 }
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "json", "ndjson"])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 @pytest.mark.parametrize("content", JSON_FILES)
-def test_json_that_is_not_one_object_a_line_is_one_reject(
+def test_json_that_is_not_one_object_a_line_is_read(
     tmp_path: Path, content: str, mark: str, kind: str
 ) -> None:
     path = tmp_path / f"a.{kind}"
-    text, said = JSON_FILES[content]
+    path.write_bytes((mark + JSON_FILES[content]).encode())
+    rows, rejects = documents_and_rejects(path)
+    assert [row["text"] for row in rows] == [row["text"] for row in ROWS]
+    assert rejects == []
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "json", "ndjson"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize("content", ROWS_IN_AN_OBJECT)
+def test_rows_in_an_object_are_one_reject(tmp_path: Path, content: str, mark: str, kind: str) -> None:
+    path = tmp_path / f"a.{kind}"
+    text, said = ROWS_IN_AN_OBJECT[content]
     path.write_text(mark + text, encoding="utf-8")
     assert said in only_reject(path)
-
-
-def test_an_array_longer_than_a_block_is_one_reject(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_text(json.dumps([{"text": "word " * 100}] * 1000), encoding="utf-8")
-    assert ARRAY in only_reject(tmp_path / "a.jsonl")
 
 
 @pytest.mark.parametrize(
@@ -147,8 +150,8 @@ def test_a_first_line_that_is_broken_costs_itself_only(tmp_path: Path, broken: s
 )
 def test_no_json_lines_are_taken_for_something_else(rows: list[dict[str, object]]) -> None:
     content = "\n".join(json.dumps(row, ensure_ascii=False) for row in rows).encode("utf-8", "replace")
-    assert not_json_lines(content, whole=True) is None
-    assert not_json_lines(content[: len(content) // 2], whole=False) is None
+    assert is_one_a_line(content, whole=True)
+    assert is_one_a_line(content[: len(content) // 2], whole=False)
     assert not_text(content, "a.jsonl", "utf-8") is None
 
 

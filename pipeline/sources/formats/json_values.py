@@ -1,0 +1,127 @@
+"""JSON that is not one object in each line: an array, objects over several lines, several in one line."""
+
+import codecs
+import json
+import re
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from pipeline.sources.documents import MAX_DOCUMENT_BYTES
+from pipeline.sources.formats.jsonl import read_lines
+from pipeline.sources.formats.rows import RowReader
+from pipeline.sources.formats.streams import Counted
+from pipeline.sources.source import Reason
+
+LOOKED_AHEAD = 1 << 16  # characters in which the end of a value is looked for first
+_BETWEEN = re.compile(r"[\s,\[\]\ufeff]*")
+_LINE_ENDS = str.maketrans("\r\n", "  ")  # only between the tokens of a value: strings have none
+_DECODER = json.JSONDecoder()
+_UNKNOWN = "where the next value begins cannot be told, so what follows is not read"
+
+
+def read_json_values(content: Iterator[bytes], reader: RowReader) -> Iterator[pa.RecordBatch]:
+    """The documents of a stream of JSON values. `row` is the number of the value. The brackets and commas of
+    an array are skipped. Raises what `content` raises.
+
+    After a broken value, reading goes on at the next line that begins as the line of this value does, which
+    indented files have. Without one the rest is set aside.
+    """
+    yield from read_lines(_lines(content, reader), reader)
+
+
+def _lines(content: Iterator[bytes], reader: RowReader) -> Iterator[bytes]:
+    """Each value in one line."""
+    read = Counted(content)
+    text, number = _Text(read), 0
+    while text.begins_a_value():
+        number += 1
+        try:
+            value = text.value()
+        except _LostError as error:
+            lost = round(reader.bytes * read.share_left(text.unused_share()))
+            reader.reject(number, error.reason, f"{error}; {_UNKNOWN}", lost)
+            return
+        yield value.translate(_LINE_ENDS).encode("utf-8", "surrogateescape")
+
+
+class _LostError(Exception):
+    """A value without an end."""
+
+    def __init__(self, reason: Reason, why: str):
+        super().__init__(why)
+        self.reason = reason
+
+
+class _Text:
+    """A text of which a part is held: what was read and not yet taken."""
+
+    def __init__(self, content: Iterator[bytes]):
+        # Bytes that are no UTF-8 come out again as they are, and cost their value alone.
+        decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+        self._content = map(decoder.decode, content)
+        self._last = lambda: decoder.decode(b"", final=True)
+        self._held, self._start = "", 0
+        self._indentation = ""
+        self._ended = False
+
+    def begins_a_value(self) -> bool:
+        """Skips what stands before a value. False if none follows."""
+        while self._hold(1):
+            found = _BETWEEN.match(self._held, self._start)
+            assert found
+            self._indentation = found[0].rpartition("\n")[2] if "\n" in found[0] else self._indentation
+            self._start = found.end()
+            if self._start < len(self._held):
+                return True
+        return False
+
+    def value(self) -> str:
+        """Takes the next value, or what is there of a broken one. Raises _LostError."""
+        size = LOOKED_AHEAD
+        while True:
+            whole = not self._hold(size)
+            try:
+                end = _DECODER.raw_decode(self._held, self._start)[1]
+            except (ValueError, RecursionError) as error:
+                # What is held may end within the value. Only within a text, the error is at its beginning.
+                place, why = getattr(error, "pos", self._start), getattr(error, "msg", str(error))
+                near = why.startswith("Unterminated") or place > len(self._held) - LOOKED_AHEAD // 2
+                if whole or not near:
+                    return self._broken(place, why)
+            else:
+                if end < len(self._held) or whole:  # a number may go on
+                    return self._take(end)
+            if size > MAX_DOCUMENT_BYTES:
+                raise _LostError(Reason.TOO_LONG, f"the value is longer than {MAX_DOCUMENT_BYTES} bytes")
+            size *= 2
+
+    def unused_share(self) -> float:
+        """Of what is held."""
+        return 1 - self._start / max(1, len(self._held))
+
+    def _broken(self, place: int, why: str) -> str:
+        """Takes a broken value up to the next line with its indentation."""
+        begins = re.compile(rf"\n{re.escape(self._indentation)}(?=\{{)")
+        if found := begins.search(self._held, place):
+            return self._take(found.end())
+        raise _LostError(Reason.INVALID_JSON, f"{why} (character {place - self._start + 1} of the value)")
+
+    def _take(self, end: int) -> str:
+        taken = self._held[self._start : end]
+        self._start = end
+        return taken
+
+    def _hold(self, size: int) -> bool:
+        """Reads until so many characters are held. False if the text ends before."""
+        held = len(self._held) - self._start
+        if held < size and not self._ended:
+            parts = [self._held[self._start :]]
+            while held < size and not self._ended:
+                part = next(self._content, None)
+                if part is None:
+                    self._ended, part = True, self._last()
+                parts.append(part)
+                held += len(part)
+            self._held, self._start = "".join(parts), 0
+        return held >= size
