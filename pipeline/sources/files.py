@@ -1,4 +1,4 @@
-"""The user's files: JSON lines, Parquet, CSV, text, Markdown, programs, also compressed, by path or glob."""
+"""The user's files, by path or glob: JSON, Parquet, CSV, text, HTML, mail, programs, also compressed."""
 
 import codecs
 from collections.abc import Callable, Iterable, Iterator
@@ -17,8 +17,10 @@ from pipeline.sources.formats.compression import CODECS, format_of
 from pipeline.sources.formats.conversations import forms_of
 from pipeline.sources.formats.csv_rows import read_csv
 from pipeline.sources.formats.first_bytes import is_one_a_line, not_text, rows_in_an_object
+from pipeline.sources.formats.html import read_page
 from pipeline.sources.formats.json_values import read_json_values
 from pipeline.sources.formats.jsonl import read_jsonl
+from pipeline.sources.formats.mail import read_mail
 from pipeline.sources.formats.rows import Columns, RowReader
 from pipeline.sources.formats.streams import as_utf8, blocks, reads_text
 from pipeline.sources.formats.text_files import read_text
@@ -31,17 +33,23 @@ PROGRAMS = (
     *(".py", ".c", ".h", ".cc", ".cpp", ".hpp", ".cs", ".java", ".kt", ".scala", ".swift", ".go", ".rs"),
     *(".js", ".ts", ".rb", ".php", ".pl", ".lua", ".sh", ".sql", ".r", ".jl", ".hs", ".ml", ".ex"),
 )
-TEXT = (".txt", ".md", ".rst", ".org", ".tex", ".eml", ".srt", *PROGRAMS)
+TEXT = (".txt", ".md", ".rst", ".org", ".tex", ".srt", *PROGRAMS)
+MAIL, MAILBOX = ".eml", ".mbox"
+PAGES = (".html", ".htm", ".xhtml")
+ENCODED_BY_THEMSELVES = (MAIL, MAILBOX, *PAGES)
+PROSE = (*TEXT, *ENCODED_BY_THEMSELVES)  # which holds no rows with columns
 JSON_LINES = (".jsonl", ".json", ".ndjson")
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
-FORMATS = (*JSON_LINES, ".parquet", *SEPARATORS, *TEXT)
+FORMATS = (*JSON_LINES, ".parquet", *SEPARATORS, *PROSE)
 LEAST_PIECE = 1 << 10
 
 
 class FilesConfig(Columns, Paths):
     """Your own files, on this machine or behind URLs, in any mix of formats: JSON, Parquet, CSV, plain text,
-    Markdown and other markup, mail (`.eml`), and programs. All but Parquet may be compressed. JSON is one
-    object in each line, as `.jsonl` has it, or an array, or objects over several lines.
+    Markdown and other markup, HTML, mail, and programs. All but Parquet may be compressed. JSON is one object
+    in each line, as `.jsonl` has it, or an array, or objects over several lines. Of a page of HTML, the main
+    text is read, for which the extra `web` is needed; of mail (`.eml`, `.mbox`) the usual headers and the
+    text, without attachments.
 
     Of a compressed file, what follows the last checksum that holds (of a gzip member, zstd frame, xz stream
     or bzip2 block) is left out, and its bytes count as lost; of a truncated file, all that unpacks is read.
@@ -125,12 +133,12 @@ class FilesSource:
             reject(Reason.IS_A_DIRECTORY, why)
         elif file.size() == 0:
             reject(Reason.EMPTY_FILE, "the file is empty")
-        elif plain in TEXT and self.config.format != "text":
+        elif plain in PROSE and self.config.format != "text":
             why = f"plain text, which holds no rows with {forms_of(self.config.format)}"
             reject(Reason.UNSUPPORTED_FORMAT, why, size_of(file))
         elif (plain, compression) == (".parquet", ""):
             yield from read_parquet(file, self.row_reader(name, self.config, batches, bytes=size_of(file)))
-        elif plain in (*JSON_LINES, *SEPARATORS, *TEXT):
+        elif plain in (*JSON_LINES, *SEPARATORS, *PROSE):
             reader = self.row_reader(name, self.config, batches, bytes=size_of(file))
             yield from self._read_text_format(plain, blocks(file, compression), reader)
         else:
@@ -141,20 +149,34 @@ class FilesSource:
         self, plain: str, content: Iterator[bytes], reader: RowReader
     ) -> Iterator[pa.RecordBatch]:
         config, start = self.config, next(content, b"")
+        if not start and next(content, None) is None:
+            reader.reject(None, Reason.EMPTY_FILE, "the file is empty once it is unpacked")
+            return
         refused = not_text(start, reader.file, config.encoding)
-        text = as_utf8(chain([start], content), config.encoding)
-        one_a_line = True
-        if not refused and plain in JSON_LINES:
-            start, more = next(text, b""), next(text, b"")
-            one_a_line = is_one_a_line(start, whole=not more)
-            refused = None if one_a_line else rows_in_an_object(start)
-            text = chain([start, more], text)
+        content = chain([start], content)
         if refused:
             reader.reject(None, *refused, reader.bytes)
-        elif plain in JSON_LINES:
-            yield from (read_jsonl if one_a_line else read_json_values)(text, reader)
-        elif plain in SEPARATORS:
+        elif plain in (MAIL, MAILBOX):
+            yield from read_mail(content, reader, config.encoding, mailbox=plain == MAILBOX)
+        elif plain in PAGES:
+            yield from read_page(content, reader, config.encoding, config.piece_bytes)
+        else:
+            yield from self._read_text(plain, as_utf8(content, config.encoding), reader)
+
+    def _read_text(self, plain: str, text: Iterator[bytes], reader: RowReader) -> Iterator[pa.RecordBatch]:
+        """`text`: in UTF-8."""
+        config = self.config
+        if plain in SEPARATORS:
             yield from read_csv(text, reader, config.separator or SEPARATORS[plain])
+        elif plain in JSON_LINES:
+            start, more = next(text, b""), next(text, b"")
+            text = chain([start, more], text)
+            if is_one_a_line(start, whole=not more):
+                yield from read_jsonl(text, reader)
+            elif refused := rows_in_an_object(start):
+                reader.reject(None, *refused, reader.bytes)
+            else:
+                yield from read_json_values(text, reader)
         else:
             yield from read_text(text, reader, config.piece_bytes)
 

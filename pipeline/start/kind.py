@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.sources.files import PROGRAMS
+from pipeline.sources.files import PAGES, PROGRAMS
 from pipeline.stages.language import detect
 from pipeline.stages.quality import PROFILES, QualityParams, judge, measure
 
@@ -115,6 +115,8 @@ def _named(
     code = sum(bool(_CODE_LINE.search(line)) for line in lines) / max(len(lines), 1)
     if sum(suffix in PROGRAMS for suffix in suffixes) * 2 > len(suffixes):
         return "code", "most files are programs by their names"
+    if sum(suffix in PAGES for suffix in suffixes) * 2 > len(suffixes):
+        return "web", "most files are pages of HTML"
     if code > 0.4:
         return "code", f"{code:.0%} of the lines look like a program"
     heads = ["\n".join(text.lstrip().splitlines()[:6]) for text in texts[:200]]

@@ -268,7 +268,11 @@ def _kind(names: Sequence[str], samples: dict[str, FileSample], files: dict[str,
     here = {name: samples[name] for name in names if name in samples and samples[name].shape}
     texts = [text for one in here.values() for text in one.texts]
     columns = frozenset[str]().union(*(one.columns for one in here.values()))
-    plain = [size_of(files[name]) for name in here if here[name].shape and here[name].shape.plain]  # type: ignore[union-attr]
+    plain = [
+        round(size_of(files[name]) * one.text_share)
+        for name, one in here.items()
+        if one.shape and one.shape.plain
+    ]
     return kind_of(texts, [format_of(name)[0] for name in here], plain, columns)
 
 

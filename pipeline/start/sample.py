@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.sources.documents import MAX_DOCUMENT_BYTES
-from pipeline.sources.files import JSON_LINES, SEPARATORS, FilesConfig, FilesSource
+from pipeline.sources.files import ENCODED_BY_THEMSELVES, JSON_LINES, SEPARATORS, FilesConfig, FilesSource
 from pipeline.sources.formats.compression import BrokenCompressionError, format_of
 from pipeline.sources.formats.conversations import FORMS, Format, columns_of
 from pipeline.sources.formats.first_bytes import wide_encoding
 from pipeline.sources.formats.rows import DEFAULT_ID_COLUMN, Row, RowReader
 from pipeline.sources.formats.streams import blocks
-from pipeline.sources.source import Reason, Rejected, Unit
+from pipeline.sources.source import Reason, Rejected, SourceError, Unit
 from pipeline.sources.source_file import LocalFile, size_of
 from pipeline.stages.language import detect
 
@@ -139,10 +139,14 @@ def sampled(name: str, file: LocalFile) -> FileSample:
     most = PACKED_HEAD_BYTES if compression else HEAD_BYTES
     head = file if plain == ".parquet" else Head(file.path, most)
     try:
-        encoding = "utf-8" if plain == ".parquet" else _encoding(next(_start(head, compression), b""))
+        says_it = plain in (".parquet", *ENCODED_BY_THEMSELVES)
+        encoding = "utf-8" if says_it else _encoding(next(_start(head, compression), b""))
     except OSError as error:
         return FileSample(None, problem=error.strerror or str(error))
-    found = _read(name, head, encoding)
+    try:
+        found = _read(name, head, encoding)
+    except SourceError as error:  # of a package that is missing
+        return FileSample(None, problem=str(error))
     longest = min(size_of(file), LONGEST_HEAD_BYTES) if plain in (*JSON_LINES, *SEPARATORS) else 0
     while found.is_cut and most < longest:
         most *= 8
@@ -162,6 +166,8 @@ def sampled(name: str, file: LocalFile) -> FileSample:
     if problem:
         return FileSample(None, columns=columns, problem=problem)
     share = 1.0
+    if plain in ENCODED_BY_THEMSELVES:
+        share = sum(len(text.encode()) for text in texts) / min(most, size_of(file))
     if found.rows:
         in_all = sum(len(name) + len(str(value)) + 6 for row in found.rows for name, value in row.items())
         share = sum(len(text.encode("utf-8", "replace")) for text in texts) / in_all

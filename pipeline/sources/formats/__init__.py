@@ -1,1 +1,1 @@
-"""File formats: JSON lines, CSV, Parquet, plain text, and how they are compressed."""
+"""File formats: JSON, CSV, Parquet, plain text, HTML, mail, and how they are compressed."""

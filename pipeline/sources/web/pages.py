@@ -35,7 +35,7 @@ class PageExtractor:
 
     def __init__(self, seconds: float, extractor: Extractor = "resiliparse"):
         if importlib.util.find_spec("resiliparse") is None:
-            raise SourceError(f"reading web archives needs resiliparse and warcio: run {install('web')}")
+            raise SourceError(f"reading web pages needs resiliparse: run {install('web')}")
         self._seconds, self._extractor = seconds, extractor
         self._worker: subprocess.Popen[bytes] | None = None
 

@@ -1,9 +1,11 @@
 """Folders as people have them: all of their text is read, or a sentence says why not."""
 
 import json
+import mailbox
 import subprocess
 import sys
 import time
+from email.message import EmailMessage
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,6 +19,7 @@ from hypothesis import strategies as st
 from pipeline.cli import main
 from pipeline.recipe.recipe import Recipe
 from pipeline.sources import open_source
+from pipeline.sources.formats import html
 from pipeline.sources.source import Rejected
 from pipeline.start.choose import Wishes, choose
 from pipeline.start.look import NothingReadableError
@@ -70,6 +73,45 @@ LONG = " ".join(ENGLISH) * 6  # more than what is looked at of a file at first
 
 def quoted(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'
+
+
+def test_pages_and_mailboxes_are_text(tmp_path: Path) -> None:
+    pytest.importorskip("resiliparse")
+    (tmp_path / "pages").mkdir()
+    for number, text in enumerate(ENGLISH[:30]):
+        said = text.replace("<", "&lt;")
+        page = f"<html><body><nav><a href=x>Home</a></nav><article><p>{said}</p></article></body></html>"
+        (tmp_path / "pages" / f"{number}.html").write_text(page)
+    box = mailbox.mbox(tmp_path / "letters.mbox")
+    for text in ENGLISH[30:60]:
+        message = EmailMessage()
+        message["From"], message["To"], message["Subject"] = "a@example.org", "b@example.org", "A letter"
+        message.set_content(text, cte="base64")
+        message.add_attachment(bytes(20_000), maintype="image", subtype="png")
+        box.add(message)
+    box.close()
+    recipe, found = recipe_of(tmp_path, Wishes(3600.0))
+    assert found.unread == {}
+    assert {corpus.kind.name for corpus in found.corpora} == {"web", "mail"}
+    texts, rejects = read(recipe)
+    assert rejects == []
+    said = "\n".join(texts)
+    assert "<p>" not in said and "Home" not in said and "Content-Type" not in said
+    words = {line.strip() for text in ENGLISH[30:60] for line in text.splitlines()}
+    assert words <= {line.strip() for line in said.splitlines()}
+    letters = next(corpus for corpus in found.corpora if corpus.kind.name == "mail")
+    assert letters.text_bytes < letters.bytes / 3
+
+
+def test_pages_without_the_package_that_reads_them_say_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.html").write_text("<html><body><p>A page.</p></body></html>")
+    (tmp_path / "b.txt").write_text(ENGLISH[0])
+    html._extractor.cache_clear()
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    _, found = recipe_of(tmp_path, Wishes(3600.0))
+    assert "pip install" in found.unread["a.html"][0] and "web" in found.unread["a.html"][0]
 
 
 @pytest.mark.parametrize("indent", [None, 2])

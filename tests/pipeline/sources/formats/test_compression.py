@@ -53,3 +53,13 @@ def test_no_scrambled_text_comes_from_damage_anywhere_in_a_compressed_file(
         assert len(found) >= 200 and found == expected[: len(found)]
         assert len(found) == len(expected) or [reject.reason for reject in rejects] == ["broken_compression"]
         assert all(0 < reject.lost_bytes <= len(whole) - before for reject in rejects)
+
+
+@pytest.mark.parametrize("suffix", ["gz", "bz2", "xz", "zst"])
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "txt", "html", "mbox"])
+def test_a_file_that_unpacks_to_nothing_is_set_aside(tmp_path: Path, kind: str, suffix: str) -> None:
+    pack = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zst": zstd_with_checksum}[suffix]
+    (tmp_path / f"a.{kind}.{suffix}").write_bytes(pack(b""))
+    rows, rejects = documents_and_rejects(tmp_path / f"a.{kind}.{suffix}")
+    assert rows == []
+    assert [str(one.reason) for one in rejects] == ["empty_file"]

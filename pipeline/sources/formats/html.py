@@ -1,0 +1,60 @@
+"""HTML files: the main text of a page, without menus and notices, as from a web archive."""
+
+import os
+from collections.abc import Iterator
+from functools import cache
+
+import pyarrow as pa
+
+from pipeline.sources.formats.compression import BrokenCompressionError
+from pipeline.sources.formats.rows import RowReader
+from pipeline.sources.formats.text_files import read_text
+from pipeline.sources.source import Reason
+from pipeline.sources.web.pages import PageExtractor
+
+MAX_PAGE_BYTES = 16 << 20
+PAGE_SECONDS = 10.0
+_UTF8 = "utf-8"
+
+
+def read_page(
+    content: Iterator[bytes], reader: RowReader, encoding: str, piece_bytes: int | None
+) -> Iterator[pa.RecordBatch]:
+    """The text of an HTML file, as `read_text` gives it. Raises SourceError where the extra `web` is missing,
+    and what `content` raises.
+    """
+    page, damage = bytearray(), None
+    try:
+        for block in content:
+            page += block
+            if len(page) > MAX_PAGE_BYTES:
+                why = f"more than {MAX_PAGE_BYTES} bytes of HTML"
+                reader.reject(None, Reason.TOO_LONG, why, reader.bytes)
+                return
+    except BrokenCompressionError as error:
+        damage = error
+    text = page_text(bytes(page), encoding)
+    if isinstance(text, tuple):
+        reader.reject(1, *text, reader.bytes)
+    elif not text.strip():
+        reader.reject(1, Reason.EMPTY_TEXT, "the page has no text")
+    else:
+        yield from read_text(iter([text.encode()]), reader, piece_bytes)
+    if damage:
+        raise damage
+
+
+def page_text(page: bytes, encoding: str) -> str | tuple[Reason, str]:
+    """The text of a page, or why there is none. With UTF-8, which is the usual setting, the page itself may
+    say otherwise. Raises SourceError.
+    """
+    found = _extractor(os.getpid()).extract(page, "" if encoding == _UTF8 else encoding)
+    return found if isinstance(found, tuple) else found.text
+
+
+@cache
+def _extractor(process: int) -> PageExtractor:
+    """One for all files that a process reads: to start it for each would take longer than to read the file.
+    It ends with the process.
+    """
+    return PageExtractor(PAGE_SECONDS)

@@ -1,0 +1,120 @@
+"""Mail, one message in a file or a mailbox (`.mbox`) of many: the usual headers and the body."""
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from email import message_from_bytes
+from email.errors import HeaderParseError
+from email.header import decode_header, make_header
+from email.message import Message
+
+import pyarrow as pa
+
+from pipeline.sources.documents import MAX_DOCUMENT_BYTES, SourceDocument, location
+from pipeline.sources.formats.html import page_text
+from pipeline.sources.formats.rows import RowReader
+from pipeline.sources.formats.text_files import universal_newlines
+from pipeline.sources.source import Reason
+
+HEADERS = ("From", "To", "Cc", "Date", "Subject")
+# The line that a mailbox has before each message, after a blank one. A sentence may begin with the word, too.
+_BEGINS = re.compile(rb"From \S.*\d\d:\d\d")
+_QUOTED = re.compile(rb"^>(>*From )", re.MULTILINE)
+
+Text = str | tuple[Reason, str]  # or why there is none
+
+
+def read_mail(
+    content: Iterator[bytes], reader: RowReader, encoding: str, *, mailbox: bool
+) -> Iterator[pa.RecordBatch]:
+    """The messages of a file, decoded: of each the plain text, or that of its HTML. Attachments are left out.
+    `encoding`: of a message that names none. Raises what `content` raises, and SourceError for HTML where the
+    extra `web` is missing.
+    """
+    for row, message in enumerate(_messages(content, mailbox), start=1):
+        text: Text = (Reason.TOO_LONG, f"the message has more than {MAX_DOCUMENT_BYTES} bytes")
+        if message is not None:
+            text = _text(message_from_bytes(message), encoding)
+        if isinstance(text, tuple):
+            reader.reject(row, *text)
+        else:
+            document = SourceDocument(location(reader.file, row), text, row, reader.file)
+            reader.batches.add(reader.file, document)
+        yield from reader.batches.full()
+        if reader.batches.done:
+            return
+
+
+def _messages(content: Iterator[bytes], mailbox: bool) -> Iterator[bytes | None]:
+    """Each message, and None for one that is too long, which is not held in memory."""
+    held, size, may_begin = list[bytes](), 0, mailbox
+    for line in _lines(content):
+        if may_begin and _BEGINS.match(line):
+            if held:
+                yield _whole(held, size)
+            held, size = [], 0
+            continue
+        size += len(line)
+        if size <= MAX_DOCUMENT_BYTES:
+            held.append(_QUOTED.sub(rb"\1", line) if mailbox else line)
+        may_begin = mailbox and not line.strip()
+    if held:
+        yield _whole(held, size)
+
+
+def _whole(held: list[bytes], size: int) -> bytes | None:
+    return b"".join(held) if size <= MAX_DOCUMENT_BYTES else None
+
+
+def _lines(content: Iterator[bytes]) -> Iterator[bytes]:
+    begun = b""
+    for block in content:
+        *lines, begun = (begun + block).split(b"\n")
+        yield from (line + b"\n" for line in lines)
+    if begun:
+        yield begun
+
+
+def _text(message: Message, encoding: str) -> Text:
+    body = _body(message, encoding)
+    if isinstance(body, tuple):
+        return body
+    headers = [f"{name}: {value}" for name in HEADERS if (value := _header(message, name))]
+    return universal_newlines("\n".join([*headers, "", body] if headers else [body]))
+
+
+def _header(message: Message, name: str) -> str:
+    """A header in one line, decoded as far as it can be; empty if there is none."""
+    written = str(message.get(name, ""))
+    with suppress(HeaderParseError, LookupError, ValueError):  # an unknown charset, or bytes that are none
+        written = str(make_header(decode_header(written)))
+    return " ".join(written.encode("utf-8", "replace").decode().split())
+
+
+def _body(message: Message, encoding: str) -> Text:
+    parts = [part for part in message.walk() if not part.is_multipart()]
+    shown = [part for part in parts if part.get_content_disposition() != "attachment"]
+    if plain := [part for part in shown if part.get_content_type() == "text/plain"]:
+        try:
+            return "\n\n".join(_decoded(part, encoding) for part in plain)
+        except UnicodeDecodeError as error:
+            return Reason.INVALID_UTF8, f"byte {error.start} of the body: {error.reason} ({error.encoding})"
+    for part in shown:
+        if part.get_content_type() == "text/html":
+            return page_text(_bytes(part), part.get_content_charset(encoding))
+    kinds = ", ".join(sorted({part.get_content_type() for part in parts}))
+    return Reason.EMPTY_TEXT, f"the message has no text, only {kinds}"
+
+
+def _decoded(part: Message, encoding: str) -> str:
+    body = _bytes(part)
+    try:
+        return body.decode(part.get_content_charset(encoding))
+    except (LookupError, UnicodeDecodeError):  # a wrong or unknown charset
+        return body.decode(encoding)
+
+
+def _bytes(part: Message) -> bytes:
+    body = part.get_payload(decode=True)
+    assert isinstance(body, bytes)  # since it has no parts
+    return body

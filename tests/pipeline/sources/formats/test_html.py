@@ -1,0 +1,54 @@
+"""HTML files: the main text of each page is a document."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from tests.pipeline.sources.reading import documents_and_rejects
+
+pytest.importorskip("resiliparse")
+SAID = "Der Weg führt über die Brücke, und danach sieht man das Meer. " * 5
+
+
+def page(said: str = SAID, charset: str = "utf-8") -> bytes:
+    return (
+        f'<!DOCTYPE html><html><head><meta charset="{charset}"><title>The way</title>'
+        '<script>var x = 1</script></head><body><nav><ul><li><a href="/">Home</a></li></ul></nav>'
+        f"<article><h1>The way</h1><p>{said}</p></article><footer>All rights reserved</footer></body></html>"
+    ).encode(charset)
+
+
+@pytest.mark.parametrize("suffix", ["html", "htm", "xhtml", "HTML"])
+@pytest.mark.parametrize("charset", ["utf-8", "iso-8859-1", "utf-16"])
+def test_the_text_of_a_page_is_read_in_the_encoding_that_it_names(
+    tmp_path: Path, suffix: str, charset: str
+) -> None:
+    (tmp_path / f"a.{suffix}").write_bytes(page(charset=charset))
+    settings = {"encoding": "utf-16"} if charset == "utf-16" else {}
+    [row], rejects = documents_and_rejects(tmp_path / f"a.{suffix}", **settings)
+    assert rejects == []
+    assert SAID.strip() in row["text"] and "The way" in row["text"]
+    assert not any(word in row["text"] for word in ("Home", "var x", "rights", "<p>"))
+
+
+def test_many_pages_beside_other_files_and_one_of_them_cut(tmp_path: Path) -> None:
+    for number in range(40):
+        (tmp_path / f"{number:02}.html").write_bytes(page(f"Page {number}. {SAID}"))
+    (tmp_path / "note.txt").write_text("A note.")
+    (tmp_path / "cut.html.gz").write_bytes(gzip.compress(page())[:-12])
+    (tmp_path / "empty.html").write_text("<html><body></body></html>")
+    rows, rejects = documents_and_rejects(tmp_path / "*")
+    assert sum("Page" in row["text"] for row in rows) == 40
+    assert sum(SAID[:60] in row["text"] for row in rows) == 41
+    assert sorted((one.file, str(one.reason)) for one in rejects) == [
+        ("cut.html.gz", "broken_compression"),
+        ("empty.html", "empty_text"),
+    ]
+
+
+def test_a_long_page_is_cut_into_pieces(tmp_path: Path) -> None:
+    (tmp_path / "book.html").write_bytes(page("</p><p>".join(f"{n}. {SAID}" for n in range(50))))
+    rows, _ = documents_and_rejects(tmp_path / "book.html", piece_bytes=2048)
+    assert len(rows) > 5
+    assert all(len(row["text"].encode()) <= 2048 for row in rows)
