@@ -116,7 +116,7 @@ def model_config(directory: Path) -> ModelConfig:
         "d_ff": values.get("intermediate_size"),
         "head_dim": values.get("head_dim"),
         "rope_theta": rope.get("rope_theta") or values.get("rope_theta"),
-        "rope_scaling": _rope_scaling(rope, values.get("max_position_embeddings")),
+        "rope_scaling": _rope_scaling(rope, values),
         "norm_eps": values.get("rms_norm_eps"),
         "tie_embeddings": values.get("tie_word_embeddings"),
         "qk_norm": family == "qwen3",
@@ -128,12 +128,15 @@ def model_config(directory: Path) -> ModelConfig:
         raise TrainerError(f"{path}: invalid model shape: {format_validation_error(error)}") from error
 
 
-def _rope_scaling(rope: dict[str, Any], max_position_embeddings: int | None) -> dict[str, Any] | None:
+def _rope_scaling(rope: dict[str, Any], values: dict[str, Any]) -> dict[str, Any] | None:
     kind = rope.get("rope_type") or rope.get("type") or "default"
     if kind == "default":
         return None
     unused = ("type", "rope_theta", "partial_rotary_factor")
     scaling = {key: value for key, value in rope.items() if key not in unused and value is not None}
     if kind in ("llama3", "yarn"):
-        scaling.setdefault("original_max_position_embeddings", max_position_embeddings)
+        # Of two places for the earlier context, transformers prefers that beside the scaling.
+        if "original_max_position_embeddings" in values:
+            scaling["original_max_position_embeddings"] = values["original_max_position_embeddings"]
+        scaling.setdefault("original_max_position_embeddings", values.get("max_position_embeddings"))
     return {**scaling, "rope_type": kind}

@@ -79,14 +79,16 @@ def load_model(directory: Path, device: torch.device | None = None) -> Llama:
 
 
 def weight_files(directory: Path) -> list[Path]:
-    """The safetensors files of a directory, sorted by name. Raises TrainerError when there are none."""
+    """The safetensors files of a directory, sorted by name: of two copies the one that transformers reads,
+    the single file. Raises TrainerError when there are none.
+    """
     index = directory / INDEX
-    if not index.exists():
-        if not (directory / SINGLE).exists():
-            raise TrainerError(
-                f"{directory}: holds neither {SINGLE} nor {INDEX}; convert other formats to safetensors"
-            )
+    if (directory / SINGLE).exists():
         return [directory / SINGLE]
+    if not index.exists():
+        raise TrainerError(
+            f"{directory}: holds neither {SINGLE} nor {INDEX}; convert other formats to safetensors"
+        )
     try:
         names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
     except (OSError, ValueError, KeyError, AttributeError) as error:

@@ -72,6 +72,22 @@ def test_a_model_of_transformers_is_read_trained_and_opened_again(
     torch.testing.assert_close(again(tokens).logits, peer(tokens).logits[..., :300], rtol=1e-4, atol=1e-4)
 
 
+def test_a_directory_that_says_something_twice_is_read_as_transformers_reads_it(tmp_path: Path) -> None:
+    write(tmp_path / "from", "llama", tied=False, shard_size="20KB")  # an earlier model in several files
+    scaling = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
+    twice = {"rope_parameters": None, "rope_scaling": scaling, "original_max_position_embeddings": 16}
+    path = tmp_path / "from" / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **twice}))
+    weights = AutoModelForCausalLM.from_pretrained(tmp_path / "from").state_dict()
+    later = {name: tensor * 1.5 for name, tensor in weights.items()}
+    save_file(later, tmp_path / "from" / "model.safetensors", metadata={"format": "pt"})
+
+    peer = AutoModelForCausalLM.from_pretrained(tmp_path / "from")
+    tokens = torch.arange(128)[None]
+    model = hf.load_model(tmp_path / "from", torch.device("cpu"))
+    torch.testing.assert_close(model.logits(model(tokens)), peer(tokens).logits, rtol=1e-4, atol=1e-4)
+
+
 def test_training_goes_on_from_any_directory_and_keeps_the_longer_context(
     settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
