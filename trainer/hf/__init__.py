@@ -2,6 +2,6 @@
 
 from trainer.hf.adapter import load_adapter, save_adapter
 from trainer.hf.check import check_export, check_with_transformers
-from trainer.hf.config import config_json, model_config, read_config
+from trainer.hf.config import config_json, end_ids, model_config, read_config
 from trainer.hf.directory import export, load_model, load_weights, weights
 from trainer.hf.pretrained import Pretrained

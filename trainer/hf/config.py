@@ -67,18 +67,41 @@ def config_json(
 
 def read_config(directory: Path) -> dict[str, Any]:
     """config.json of a model's directory. Raises TrainerError when it is missing or not a JSON object."""
-    path = directory / "config.json"
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        return _read(directory / "config.json")
     except FileNotFoundError:
         inside = sorted([*directory.glob("hf"), *directory.glob("checkpoints/*/hf")])
         instead = f"{inside[-1]}, which is in it" if inside else "the directory of a model"
         raise TrainerError(f"{directory}: holds no config.json: name {instead}") from None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise
     except (OSError, ValueError) as error:
         raise TrainerError(f"{path}: cannot be read: {error}") from error
     if not isinstance(config, dict):
         raise TrainerError(f"{path}: is not a JSON object")
     return config
+
+
+def end_ids(directory: Path) -> frozenset[int]:
+    """The tokens that end a text: those of generation_config.json or else of config.json, as transformers
+    takes them. Empty where neither names any. Raises TrainerError.
+    """
+    for name in ("generation_config.json", "config.json"):
+        try:
+            named = _read(directory / name).get("eos_token_id")
+        except FileNotFoundError:
+            continue
+        if named is not None:
+            found = named if isinstance(named, list) else [named]
+            if not all(type(number) is int for number in found):
+                raise TrainerError(f"{directory / name}: eos_token_id is {named!r}: set it to ids of tokens")
+            return frozenset(found)
+    return frozenset()
 
 
 def read_size(directory: Path, key: str) -> int:

@@ -41,7 +41,7 @@ def export(
         vocab_size=model.vocab_size,
         context=model.context,
         bot_id=bot_id,
-        eot_id=end_id or eot_id,
+        eot_id=eot_id if end_id is None else end_id,
     )
     usual = SamplesConfig()  # as `chat` and `generate` draw
     drawn = {"do_sample": True, "temperature": usual.temperature, "top_k": usual.top_k}

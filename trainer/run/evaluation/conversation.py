@@ -9,6 +9,7 @@ from tokenizers import Tokenizer
 
 from trainer.config import SamplesConfig
 from trainer.config.data import ChatIds
+from trainer.hf.config import end_ids
 from trainer.hf.tokenizer import begin_of_text, load_for_messages
 from trainer.model.cache import POSITIONS
 from trainer.model.llama import Llama
@@ -22,11 +23,14 @@ UNFINISHED = "\ufffd"  # what the bytes of half a character are decoded to
 
 @dataclass(frozen=True)
 class ChatFormat:
-    """How a tokenizer writes conversations. Special strings in a message are text."""
+    """How a tokenizer writes conversations. Special strings in a message are text. `ends_of_text`: what else
+    ends what the model writes; with `[END]` among them, it has learnt to answer.
+    """
 
     tokenizer: Tokenizer
     begin: int
     ids: ChatIds
+    ends_of_text: frozenset[int] = frozenset()
 
     @classmethod
     def of(cls, directory: Path) -> "ChatFormat":
@@ -39,7 +43,7 @@ class ChatFormat:
                 f"{directory}: its tokenizer has no control tokens such as [USER], so the model knows no "
                 "conversations: take a model of the job `sft` (docs/chat.md)"
             )
-        return cls(tokenizer, begin, ChatIds.model_validate(control))
+        return cls(tokenizer, begin, ChatIds.model_validate(control), end_ids(directory))
 
     def text_ids(self, content: str) -> tuple[int, ...]:
         return tuple(self.tokenizer.encode(content, add_special_tokens=False).ids)
@@ -65,8 +69,8 @@ class ChatFormat:
 
     @property
     def ends(self) -> frozenset[int]:
-        """The control tokens: an answer ends before any of them."""
-        return frozenset((*self.ids.model_dump().values(), self.begin))
+        """The control tokens and what ends any text: an answer ends before the first of them."""
+        return frozenset((*self.ids.model_dump().values(), self.begin, *self.ends_of_text))
 
     def text(self, tokens: list[int]) -> str:
         return str(self.tokenizer.decode(tokens, skip_special_tokens=True))

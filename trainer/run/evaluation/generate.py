@@ -3,7 +3,6 @@
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 from tokenizers import Tokenizer
@@ -157,14 +156,20 @@ def choose(logits: torch.Tensor, samples: SamplesConfig, generators: Sequence[to
 
 
 def complete(
-    model: Llama, tokenizer: Tokenizer, samples: SamplesConfig, *, bot_id: int, eot_id: int, seed: int
+    model: Llama,
+    tokenizer: Tokenizer,
+    samples: SamplesConfig,
+    *,
+    bot_id: int,
+    ends: Collection[int],
+    seed: int,
 ) -> list[str]:
     """Returns each of samples.prompts, taken as the beginning of a document, with the model's continuation,
     which depends on `seed` and the prompt.
     """
     prompts = [tokenizer.encode(text, add_special_tokens=False).ids for text in samples.prompts]
     begun = [Prompt([bot_id, *prompt]) for prompt in prompts]
-    found = dict(generate(model, begun, samples, {eot_id}, seed))
+    found = dict(generate(model, begun, samples, ends, seed))
     return [
         str(tokenizer.decode(prompt + found[number].tokens, skip_special_tokens=True))
         for number, prompt in enumerate(prompts)
@@ -173,19 +178,16 @@ def complete(
 
 def written(model: Llama, directory: Path, samples: SamplesConfig, seed: int) -> list[dict[str, str]]:
     """Completes samples.prompts with the tokenizer of an exported model: `prompt` and `text`."""
-    config, tokenizer = hf.read_config(directory), load_tokenizer(directory)
-    bot_id, eot_id = (_token_id(directory, config, key) for key in ("bos_token_id", "eos_token_id"))
-    texts = complete(model, tokenizer, samples, bot_id=bot_id, eot_id=eot_id, seed=seed)
+    bot_id, tokenizer = hf.read_config(directory).get("bos_token_id"), load_tokenizer(directory)
+    if not isinstance(bot_id, int):
+        raise TrainerError(
+            f"{directory / 'config.json'}: bos_token_id is {bot_id!r}: set it to the id of one token"
+        )
+    ends = hf.end_ids(directory)
+    texts = complete(model, tokenizer, samples, bot_id=bot_id, ends=ends, seed=seed)
     return [
         {"prompt": prompt, "text": text.strip()} for prompt, text in zip(samples.prompts, texts, strict=True)
     ]
-
-
-def _token_id(directory: Path, config: dict[str, Any], key: str) -> int:
-    number = config.get(key)
-    if not isinstance(number, int):
-        raise TrainerError(f"{directory / 'config.json'}: {key} is {number!r}: set it to the id of one token")
-    return number
 
 
 def complete_with_model_of(directory: Path, samples: SamplesConfig, seed: int) -> list[dict[str, str]]:

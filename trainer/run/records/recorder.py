@@ -176,7 +176,7 @@ class Recorder(NullRecorder):
         samples, seed = session.training.samples, session.training.seed
         with terminal.doing(f"step {session.step}: writing samples"):
             tokenizer = load_tokenizer(data.tokenizer)
-            texts = complete(model, tokenizer, samples, bot_id=data.bot_id, eot_id=data.eot_id, seed=seed)
+            texts = complete(model, tokenizer, samples, bot_id=data.bot_id, ends={data.eot_id}, seed=seed)
         for prompt, text in zip(samples.prompts, texts, strict=True):
             self.metrics.write_text("sample", text, session.step)
             self._reporter.send("sample", step=session.step, prompt=prompt, text=text)

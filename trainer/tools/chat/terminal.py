@@ -1,6 +1,7 @@
 """`python -m trainer chat`: a conversation in the terminal."""
 
 import argparse
+import logging
 import re
 import sys
 from typing import TextIO
@@ -13,6 +14,8 @@ from trainer.system import terminal
 from trainer.system.errors import TrainerError
 from trainer.system.history import MODEL_NAMES
 from trainer.tools.named import model_named
+
+log = logging.getLogger("trainer")
 
 HELP = "Write a line and press Enter. /reset begins anew, /help shows this, /quit or Ctrl-D ends."
 COMMAND = re.compile(r"/\w+")  # as it stands alone on a line; a path has a second slash or more words
@@ -53,6 +56,11 @@ def opened(named: str, samples: SamplesConfig, system: str) -> Conversation:
     """A conversation with the model of this name. Raises TrainerError."""
     directory = model_named(named)
     form = ChatFormat.of(directory)
+    if form.ends_of_text and form.ids.end not in form.ends_of_text:
+        log.warning(
+            f"{named}: has not learnt to answer, and continues text instead: take a model of the job `sft` "
+            "(docs/chat.md)"
+        )
     return Conversation(load_model(directory), form, samples, system)
 
 

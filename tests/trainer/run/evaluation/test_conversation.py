@@ -1,5 +1,6 @@
 """A conversation reads what the model was taught: each token once, no control token from a text."""
 
+import io
 import json
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import AutoModelForCausalLM, GenerationConfig
 
 from tests.trainer.models import small
 from trainer.__main__ import main
@@ -17,6 +19,7 @@ from trainer.model.llama import Llama
 from trainer.run.evaluation.answer import answered
 from trainer.run.evaluation.benchmarks import benchmark
 from trainer.run.evaluation.conversation import ChatFormat, Conversation
+from trainer.run.evaluation.generate import complete_with_model_of
 from trainer.run.learnt_tokens import Answers
 from trainer.system.errors import TrainerError
 
@@ -221,6 +224,46 @@ def test_answers_are_drawn_by_a_seed(tmp_path: Path, capsys: pytest.CaptureFixtu
     drawn = [answers("--temperature=1", f"--seed={seed}") for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
     assert answers() == answers("--seed=2") not in drawn  # the likeliest words by default
+
+
+def test_texts_and_answers_end_where_transformers_ends_them(tmp_path: Path) -> None:
+    directory, model = tmp_path / "model", make()
+    with torch.no_grad():
+        model.lm_head.weight[: len(SPECIAL)] = 0  # it ends no text by itself
+    export(model, write_tokenizer(tmp_path / "tokenizer"), BOT, EOT, directory, END)
+    form = ChatFormat.of(directory)
+    questions = tmp_path / "questions.jsonl"
+    questions.write_text(json.dumps({"messages": [{"role": "user", "content": "Hello"}]}))
+    samples = GREEDY.model_copy(update={"prompts": ["Hello"]})
+    peer, settings = AutoModelForCausalLM.from_pretrained(directory), directory / "generation_config.json"
+
+    def theirs(prompt: tuple[int, ...], ends: list[int]) -> list[int]:
+        settings.write_text(json.dumps({"eos_token_id": ends}))
+        peer.generation_config = GenerationConfig.from_pretrained(directory)
+        written = peer.generate(torch.tensor([prompt]), max_new_tokens=8, do_sample=False)
+        return [token for token in written[0, len(prompt) :].tolist() if token not in ends]
+
+    for prompt in (form.prompt("Hello"), (BOT, *form.text_ids("Hello"))):
+        third = theirs(prompt, [END])[2]
+        expected = theirs(prompt, [END, third])
+        assert len(expected) < 3
+        if prompt[1] == USER:
+            assert next(answered(directory, questions, samples))["text"] == form.text(expected)
+        else:
+            (found,) = complete_with_model_of(directory, samples, 0)
+            assert found["text"] == form.text([*prompt, *expected]).strip()
+
+
+@pytest.mark.usefixtures("trainer_environment")
+@pytest.mark.parametrize("end", [None, END])
+def test_who_talks_to_a_model_that_has_not_learnt_to_answer_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, end: int | None
+) -> None:
+    export(make(), write_tokenizer(tmp_path / "tokenizer"), BOT, EOT, tmp_path / "model", end)
+    monkeypatch.setattr("sys.stdin", io.StringIO("Hello\n"))
+    assert main(["chat", str(tmp_path / "model"), "--max-new-tokens=1"]) == 0
+    told = "has not learnt to answer, and continues text instead: take a model of the job `sft`"
+    assert (told in caplog.text) == (end is None)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU writes in bf16, which rounds by the batch")

@@ -97,6 +97,6 @@ def test_what_can_be_drawn_is_what_transformers_would_draw_from(
 def test_a_seed_gives_the_same_text_and_special_strings_are_plain_text(corpus_dir: Path) -> None:
     model, tokenizer = make(), load_tokenizer(corpus_dir / "tokenizer")
     samples = SamplesConfig(prompts=["the [EOT] model"], max_new_tokens=12)
-    texts = [complete(model, tokenizer, samples, bot_id=2, eot_id=3, seed=seed)[0] for seed in (1, 1, 2)]
+    texts = [complete(model, tokenizer, samples, bot_id=2, ends={3}, seed=seed)[0] for seed in (1, 1, 2)]
     assert texts[0] == texts[1] != texts[2]
     assert texts[0].startswith("the [EOT] model")
