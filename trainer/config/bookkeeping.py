@@ -72,7 +72,7 @@ class SamplesConfig(Config):
     """Texts that the model continues. An empty list writes none."""
     max_new_tokens: int = Field(default=64, ge=1)
     """Tokens to write at most for each prompt."""
-    temperature: float = Field(default=0.8, ge=0)
+    temperature: float = Field(default=0.8, ge=0, le=1e6)
     """Divides the logits before a token is drawn. Lower is more predictable; 0 always takes the likeliest
     token.
     """

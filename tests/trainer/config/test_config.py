@@ -100,6 +100,7 @@ def test_overrides_reach_into_the_file(tmp_path: Path) -> None:
         ("training.max_tokens=1.5e0", "max_tokens: must be a whole number"),
         ("training.threads=100000", "threads: must be at most 1024, not 100000"),
         ("training.samples.temperature=1.0e-40", "temperature: must be 0 or at least 1e-06, not 1e-40"),
+        ("training.samples.temperature=1.0e+40", "temperature: must be at most 1000000"),
         ("training.schedule={kind: wsd, kind: cosine}", "the key 'kind' is here a second time: remove one"),
         (r'run_dir="a\0b"', "run_dir: must be a path, which holds no NUL character"),
         ("run_dir=~nobody-of-this-name/run", "run_dir: .*~nobody-of-this-name.*home directory"),

@@ -1,7 +1,6 @@
 """The lines of a file of questions, and the messages in them."""
 
 import json
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ def rows(path: Path) -> list[tuple[str, Any]]:
     without any.
     """
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        lines = path.read_text(encoding="utf-8-sig").split("\n")  # programs of Windows write a mark first
     except (OSError, UnicodeDecodeError) as error:
         raise TrainerError(f"{path}: cannot be read: {error}") from error
     found = []
@@ -36,8 +35,20 @@ def rows(path: Path) -> list[tuple[str, Any]]:
 
 def messages(row: Any, place: str) -> Messages:
     """Those of a row. Raises TrainerError."""
-    with suppress(KeyError, TypeError):
-        said = tuple((one["role"], one["content"]) for one in row["messages"])
-        if said and all(role in SPEAKERS and isinstance(content, str) for role, content in said):
-            return said
-    raise TrainerError(f"{place}: `messages` must be a list of objects with `role` and `content`")
+    listed = row.get("messages") if isinstance(row, dict) else None
+    if not isinstance(listed, list) or not listed:
+        raise TrainerError(f"{place}: `messages` must be a list of objects with `role` and `content`")
+    found = []
+    for number, one in enumerate(listed, start=1):
+        role, content = (one.get("role"), one.get("content")) if isinstance(one, dict) else (None, None)
+        if not isinstance(role, str) or role not in SPEAKERS:
+            known = ", ".join(sorted(SPEAKERS))
+            raise TrainerError(f"{place}: message {number}: role must be one of {known}, not {_shown(role)}")
+        if not isinstance(content, str):
+            raise TrainerError(f"{place}: message {number}: content must be a text, not {_shown(content)}")
+        found.append((role, content))
+    return tuple(found)
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)[:40]

@@ -172,11 +172,34 @@ def test_an_answer_is_scored_with_its_end_behind_the_messages_as_it_was_trained(
     expected = logs[torch.arange(len(ids) - 1), targets[0]][learnt[0] & (targets[0] != EOT)].sum()
     assert found == pytest.approx(float(expected), abs=1e-4)
 
-    wrong = {"messages": [{"role": "end", "content": "x"}], "continuations": ["y"], "gold": 0}
-    items.write_text(json.dumps(wrong))
+
+@pytest.mark.parametrize(
+    ("messages", "says"),
+    [
+        ("Hello", "`messages` must be a list of objects"),
+        ([], "`messages` must be a list of objects"),
+        ([{"role": "end", "content": "x"}], 'message 1: role must be one of assistant, .*, not "end"'),
+        ([{"role": "user", "content": "x"}, "y"], "message 2: role must be one of .*, not null"),
+        ([{"role": "user", "content": [{"type": "image"}]}], "message 1: content must be a text, not "),
+    ],
+)
+def test_a_conversation_that_is_none_is_told_by_its_message(
+    tmp_path: Path, messages: object, says: str
+) -> None:
+    export(make(), write_tokenizer(tmp_path / "tokenizer"), BOT, EOT, tmp_path / "model")
+    items = tmp_path / "answers.jsonl"
+    items.write_text(json.dumps({"messages": messages, "continuations": ["y"], "gold": 0}))
     for read in (benchmark(tmp_path / "model", [items]), answered(tmp_path / "model", items, GREEDY)):
-        with pytest.raises(TrainerError, match=r"answers\.jsonl:1: `messages` must be a list of objects"):
+        with pytest.raises(TrainerError, match=rf"answers\.jsonl:1: {says}"):
             list(read)
+
+
+def test_questions_of_windows_are_answered(tmp_path: Path) -> None:
+    export(make(), write_tokenizer(tmp_path / "tokenizer"), BOT, EOT, tmp_path / "model")
+    line = json.dumps({"messages": [{"role": "user", "content": "Hello"}]})
+    questions = tmp_path / "questions.jsonl"
+    questions.write_bytes(f"{line}\r\n{line}\r\n".encode("utf-8-sig"))
+    assert len(list(answered(tmp_path / "model", questions, GREEDY))) == 2
 
 
 def test_the_command_talks_and_forgets(tmp_path: Path) -> None:
