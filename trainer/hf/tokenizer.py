@@ -6,11 +6,14 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from trainer.data.message_tokenizer import for_messages
+from trainer.hf.config import read_size
 from trainer.system.errors import TrainerError
 
 
 def load_tokenizer(directory: Path) -> Tokenizer:
-    """Reads tokenizer.json; special strings in text stay text. Raises TrainerError if it is unreadable."""
+    """Reads tokenizer.json; special strings in text stay text, and all of a text is encoded. Raises
+    TrainerError if it is unreadable, or the tokenizer of another model than the one beside it.
+    """
     path = directory / "tokenizer.json"
     if not path.is_file():
         raise TrainerError(f"{path}: no such file")
@@ -19,6 +22,17 @@ def load_tokenizer(directory: Path) -> Tokenizer:
     except Exception as error:  # tokenizers raises Exception itself
         raise TrainerError(f"{path}: cannot be read as a tokenizer: {error}") from error
     tokenizer.encode_special_tokens = True
+    # What the file says of these is how somebody trained with it.
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    # Added tokens may be beyond the rows of a model that never reads them.
+    if (directory / "config.json").is_file():
+        entries, rows = tokenizer.get_vocab_size(with_added_tokens=False), read_size(directory, "vocab_size")
+        if entries > rows:
+            raise TrainerError(
+                f"{path}: has {entries} tokens, but the model beside it {rows}: put the model's own "
+                "tokenizer there"
+            )
     return tokenizer
 
 

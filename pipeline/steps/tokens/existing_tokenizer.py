@@ -13,8 +13,8 @@ TOKENIZER, CONFIG = "tokenizer.json", "tokenizer_config.json"
 
 
 def fetch(params: ExistingTokenizer) -> dict[str, str]:
-    """The tokenizer.json, unchanged but for the tokens of `chat`, and a tokenizer_config.json that names the
-    begin and end of text. Raises TokenizerError.
+    """The tokenizer.json, unchanged but for the tokens of `chat` and for what cuts or fills texts, and a
+    tokenizer_config.json that names the begin and end of text. Raises TokenizerError.
     """
     tokenizer, config = _local(params.path) if params.path.exists() else _from_hub(params)
     settings = {"tokenizer_class": "PreTrainedTokenizerFast"}
@@ -24,7 +24,9 @@ def fetch(params: ExistingTokenizer) -> dict[str, str]:
     for key, token in (("bos_token", params.begin_of_text), ("eos_token", params.end_of_text)):
         if token is not None:
             settings[key] = token
-    _object(tokenizer, TOKENIZER, params)
+    content = _object(tokenizer, TOKENIZER, params)
+    if content.get("truncation") or content.get("padding"):  # of somebody's training; readers would follow it
+        tokenizer = json.dumps(content | {"truncation": None, "padding": None}, ensure_ascii=False)
     files = {TOKENIZER: tokenizer, CONFIG: json.dumps(settings, indent=2)}
     try:
         boundaries(files[TOKENIZER], files[CONFIG])

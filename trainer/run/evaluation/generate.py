@@ -179,9 +179,10 @@ def complete(
 def written(model: Llama, directory: Path, samples: SamplesConfig, seed: int) -> list[dict[str, str]]:
     """Completes samples.prompts with the tokenizer of an exported model: `prompt` and `text`."""
     bot_id, tokenizer = hf.read_config(directory).get("bos_token_id"), load_tokenizer(directory)
-    if not isinstance(bot_id, int):
+    if not isinstance(bot_id, int) or not 0 <= bot_id < model.vocab_size:
         raise TrainerError(
-            f"{directory / 'config.json'}: bos_token_id is {bot_id!r}: set it to the id of one token"
+            f"{directory / 'config.json'}: bos_token_id is {bot_id!r}: set it to the id of one token, below "
+            f"{model.vocab_size}"
         )
     ends = hf.end_ids(directory)
     texts = complete(model, tokenizer, samples, bot_id=bot_id, ends=ends, seed=seed)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from huggingface_hub import constants
+from tokenizers import Tokenizer
 
 from pipeline.stages import bpe
 from pipeline.steps.tokens.existing_tokenizer import fetch
@@ -55,6 +56,18 @@ def test_a_revision_is_followed_and_missing_names_of_tokens_can_be_given(hub: Hu
         fetched(**bare)
     found = fetched(**bare, begin_of_text="[BOT]", end_of_text="[EOT]")
     assert json.loads(found["tokenizer_config.json"])["eos_token"] == "[EOT]"
+
+
+def test_what_cuts_or_fills_texts_is_left_out(tmp_path: Path) -> None:
+    saved = bpe.train([pa.array(TEXTS)], bpe.TokenizerParams(vocab_size=300))
+    files = bpe.files(saved)
+    saved.enable_truncation(2)
+    saved.enable_padding(length=9)
+    saved.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "tokenizer_config.json").write_text(files["tokenizer_config.json"])
+    found = Tokenizer.from_str(fetched(**{"from": str(tmp_path)})["tokenizer.json"])
+    assert found.truncation is None and found.padding is None
+    assert found.decode(found.encode("A text of some words.").ids) == "A text of some words."
 
 
 def test_a_name_that_the_hub_does_not_know_is_said(hub: Hub) -> None:

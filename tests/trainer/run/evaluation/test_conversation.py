@@ -15,6 +15,7 @@ from tests.trainer.models import small
 from trainer.__main__ import main
 from trainer.config import SamplesConfig
 from trainer.hf import export
+from trainer.hf.tokenizer import load_tokenizer
 from trainer.model.llama import Llama
 from trainer.run.evaluation.answer import answered
 from trainer.run.evaluation.benchmarks import benchmark
@@ -192,6 +193,32 @@ def test_a_conversation_that_is_none_is_told_by_its_message(
     for read in (benchmark(tmp_path / "model", [items]), answered(tmp_path / "model", items, GREEDY)):
         with pytest.raises(TrainerError, match=rf"answers\.jsonl:1: {says}"):
             list(read)
+
+
+def test_a_tokenizer_that_was_saved_with_a_length_reads_whole_texts(tmp_path: Path) -> None:
+    """`transformers` and others save in tokenizer.json how long the texts of a training were made."""
+    model, directory = make(), tmp_path / "model"
+    export(model, write_tokenizer(tmp_path / "tokenizer"), BOT, EOT, directory)
+    before = ChatFormat.of(directory).prompt("Hello you")
+    saved = Tokenizer.from_file(str(directory / "tokenizer.json"))
+    saved.enable_truncation(4)
+    saved.enable_padding(length=30)
+    saved.save(str(directory / "tokenizer.json"))
+    assert ChatFormat.of(directory).prompt("Hello you") == before
+    assert len(load_tokenizer(directory).encode("Hello you").ids) == 9
+
+
+@pytest.mark.usefixtures("trainer_environment")
+def test_a_model_beside_the_tokenizer_of_another_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = tmp_path / "model"
+    export(small(100, 60), write_tokenizer(tmp_path / "tokenizer"), BOT, EOT, directory)
+    assert main(["generate", "--model", str(directory), "--prompt", "Hello"]) == 2
+    assert "tokenizer.json: has 265 tokens, but the model beside it 100: put" in capsys.readouterr().err
+    export(make(), tmp_path / "tokenizer", 999, EOT, tmp_path / "other")
+    assert main(["generate", "--model", str(tmp_path / "other"), "--prompt", "Hello"]) == 2
+    assert "bos_token_id is 999: set it to the id of one token, below 265" in capsys.readouterr().err
 
 
 def test_questions_of_windows_are_answered(tmp_path: Path) -> None:
