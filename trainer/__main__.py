@@ -1,6 +1,7 @@
 """`python -m trainer CONFIG.yaml [key=value ...]` trains; `python -m trainer COMMAND ...` runs a command."""
 
 import argparse
+import errno
 import faulthandler
 import gc
 import io
@@ -76,14 +77,24 @@ def _ended(arguments: list[str]) -> int:
 def _command(name: str, arguments: list[str]) -> int:
     """Raises TrainerError for a file that cannot be read or written."""
     try:
-        return COMMANDS[name](arguments)
+        status = COMMANDS[name](arguments)
+        print(end="", flush=True)
+        return status
     except BrokenPipeError:  # whoever reads, such as `head`, has enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python writes at its end
+        _write_nowhere()
         return 128 + signal.SIGPIPE
     except OSError as error:
+        if error.filename is None and error.errno in FULL:
+            _write_nowhere()
+            raise TrainerError(f"what is printed cannot be written: {error.strerror}") from error
         if error.filename is None:
             raise
         raise TrainerError(f"{os.fsdecode(error.filename)}: {error.strerror}") from error
+
+
+def _write_nowhere() -> None:
+    """For what Python writes at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _end_torchrun() -> None:
@@ -103,6 +114,7 @@ def _with_environment(arguments: list[str]) -> None:
 
 
 SEEDS = 1 << 63
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 LOADING = "loading PyTorch"
 PRECISIONS = get_args(TrainingConfig.model_fields["precision"].annotation)
 

@@ -306,7 +306,7 @@ def begin(what: str | None = None) -> None:
     """From now on this process shows what it does. A program that has no result to print on standard output
     says `what` is shown while it is doing nothing else. What standard output cannot encode, it escapes.
     """
-    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors in ("strict", "surrogateescape"):
         sys.stdout.reconfigure(errors="backslashreplace")
     _screen.on = True
     if relay := os.environ.pop(RELAY_VARIABLE, None):

@@ -174,6 +174,23 @@ def test_a_reader_that_has_enough_ends_a_command_without_a_traceback() -> None:
     assert ended.returncode == 128 + signal.SIGPIPE and b"Traceback" not in ended.stderr
 
 
+def test_a_full_disk_under_what_is_printed_is_told_in_a_sentence() -> None:
+    command = [sys.executable, "-m", "trainer", "several"]
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(
+            command, input=b'["nowhere.yaml"]\n', stdout=full, stderr=subprocess.PIPE, cwd=ROOT, check=False
+        )
+    assert ended.returncode == 2
+    assert ended.stderr.endswith(b"trainer: what is printed cannot be written: No space left on device\n")
+
+
+def test_letters_that_the_plainest_terminal_lacks_are_escaped(folder: Path) -> None:
+    plain = {**os.environ, "PYTHONIOENCODING": "ascii:surrogateescape"}  # as Python has it under LC_ALL=C
+    command = [sys.executable, "-m", "trainer", "generate", "--model", str(folder / "run"), "--prompt", "漢"]
+    ended = subprocess.run(command, env=plain, capture_output=True, cwd=ROOT, check=True)
+    assert b"\\u6f22" in ended.stdout
+
+
 def test_a_seed_of_more_than_64_bits_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["generate", "--model", "nowhere", "--prompt", "the", "--seed", "9" * 30]) == 2
     assert "does not fit into 64 bits" in capsys.readouterr().err
