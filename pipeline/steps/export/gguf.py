@@ -54,7 +54,13 @@ def export_gguf(
 
     Memory is that of one tensor. Raises PipelineError and OutputError.
     """
-    lineage = json.loads((model / "lineage.json").read_text(encoding="utf-8"))
+    try:
+        lineage = json.loads((model / "lineage.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise PipelineError(
+            f"{model} is neither an exported model nor a checkpoint of this program, which have a "
+            f"lineage.json ({error}): llama.cpp's convert_hf_to_gguf.py reads other models"
+        ) from error
     name = lineage.get("recipe", {}).get("name", model.name)
     weights = model / "hf" if (model / "hf").is_dir() else model
     with output_directory(out) as directory:

@@ -150,6 +150,13 @@ def test_a_tokenizer_that_llama_cpp_does_not_know_is_refused(tmp_path: Path) -> 
         gguf.write(model, tmp_path / "model.gguf", "mine", lambda _: None)
 
 
+def test_a_model_of_another_program_is_told_what_reads_it(tmp_path: Path) -> None:
+    model = made(tmp_path, MODELS["llama"], TOKENIZERS[0])
+    with pytest.raises(PipelineError, match=r"neither an exported model nor .*convert_hf_to_gguf"):
+        gguf.export_gguf(model, {}, tmp_path / "out", lambda _: None)
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_scaling_that_llama_cpp_reads_for_llama_only_is_refused_for_qwen3(tmp_path: Path) -> None:
     model = made(tmp_path, MODELS["llama3"] | {"qk_norm": True}, TOKENIZERS[0])
     with pytest.raises(PipelineError, match="llama3 with qk_norm"):
