@@ -3,10 +3,13 @@
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from pipeline.cli.opening import UsageError, check_known
@@ -18,6 +21,7 @@ from pipeline.recipe.recipe import BASE, Recipe
 from pipeline.steps.recipe_versions import differing
 from pipeline.store.errors import PipelineError
 from pipeline.store.variant_seeds import families, family
+from trainer.system.signals import stop_with_parent
 
 OF_THE_RECIPE = ("pretrain", "retokenize", "corpus")
 SECTIONS = {job: section for section, job in JOBS.items()}
@@ -84,24 +88,45 @@ def _shared(recipes: Mapping[str, Recipe]) -> str:
 
 def run_jobs(names: Sequence[str], job: str, at_once: int = 1) -> None:
     """Runs the job once for each variant. The first one runs alone: the recipe itself, so that the tokenizer,
-    which all share, is made of its text. Raises VariantsError at the end for the runs that failed.
+    which all share, is made of its text. Told to stop, it has the jobs under way save and end. Raises
+    VariantsError at the end for the runs that failed.
     """
-    failed = []
+    failed, jobs = [], _Jobs(job, at_once > 1)
     with ThreadPoolExecutor(at_once) as pool:
-        for group in (names[:1], names[1:]):
-            statuses = pool.map(lambda name: _execute(name, job, at_once > 1), group)
-            failed += [name for name, status in zip(group, statuses, strict=True) if status]
+        try:
+            for group in (names[:1], names[1:]):
+                statuses = pool.map(jobs.execute, group)
+                failed += [name for name, status in zip(group, statuses, strict=True) if status]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            jobs.stop()
+            raise
     if failed:
         again = f"python -m pipeline variants run {' '.join(failed)} --job {job}"
         raise VariantsError(f"failed: {', '.join(failed)}; the output above says why. To resume: {again}")
 
 
-def _execute(name: str, job: str, beside_others: bool) -> int:
-    """Runs the job for one variant as `dagster job execute` does. Returns its exit status."""
-    # Several bars in one terminal would be in each other's way.
-    environment = {**os.environ, **({"TERM": "dumb"} if beside_others else {})}
-    print(f"{name}: {job}", flush=True)
-    tags = json.dumps({"dagster/partition": name})
-    dagster = str(Path(sys.executable).with_name("dagster"))
-    command = [dagster, "job", "execute", "-m", "pipeline.definitions", "-j", job, "--tags", tags]
-    return subprocess.run(command, env=environment, check=False).returncode
+@dataclass(frozen=True)
+class _Jobs:
+    """Runs a job for variants as `dagster job execute` does, with other runs of it `beside` or one by one."""
+
+    job: str
+    beside: bool
+    _running: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
+
+    def execute(self, name: str) -> int:
+        """Runs the job for a variant, and returns its exit status."""
+        # Several bars in one terminal would be in each other's way.
+        environment = {**os.environ, **({"TERM": "dumb"} if self.beside else {})}
+        print(f"{name}: {self.job}", flush=True)
+        tags = json.dumps({"dagster/partition": name})
+        dagster = str(Path(sys.executable).with_name("dagster"))
+        command = [dagster, "job", "execute", "-m", "pipeline.definitions", "-j", self.job, "--tags", tags]
+        self._running[name] = subprocess.Popen(
+            command, env=environment, preexec_fn=partial(stop_with_parent, signal.SIGINT)
+        )
+        return self._running[name].wait()
+
+    def stop(self) -> None:
+        for process in self._running.values():
+            process.send_signal(signal.SIGINT)  # which does nothing to one that has ended

@@ -23,6 +23,7 @@ from pipeline.start.too_little_text import supported_entries, too_little
 from pipeline.start.written import is_ours, recipe_name, recipe_text, write
 from pipeline.store.errors import PipelineError
 from trainer.system import terminal
+from trainer.system.signals import stop_with_parent
 
 LOOKS_EVERY_SECONDS = 0.5
 MOST_CHANGES = 3  # of a horizon: each stops a job and begins another
@@ -158,7 +159,13 @@ def execute(
         shown.said = shown.what  # without a terminal the command says enough
         # In a terminal, what the command prints appears above the line, as if on standard error.
         output = terminal.STDERR if shows and os.isatty(terminal.STDOUT) else None
-        process = subprocess.Popen(command, stdout=output, env=environment, pass_fds=[to_relay])
+        process = subprocess.Popen(
+            command,
+            stdout=output,
+            env=environment,
+            pass_fds=[to_relay],
+            preexec_fn=partial(stop_with_parent, signal.SIGINT),
+        )
         os.close(to_relay)
         stopped = False
         try:
