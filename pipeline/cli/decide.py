@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import json
+import math
 import shutil
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -42,6 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
+    if not 0 < options.difference < math.inf:
+        raise UsageError(f"--difference {options.difference:g}: must be above 0")
     recipes = differing_in(options.section, options.names)
     known = list(families(recipes))
     check_known("variants", options.names, known)
@@ -51,8 +54,9 @@ def run(options: argparse.Namespace) -> None:
         raise UsageError(f"{base} is compared with itself: name it once")
     if options.run:
         controls = [name for name in known if recipes[name].training.control]
+        judged_by = [BASE, *controls] if controls else []  # a control must lose to the recipe
         try:
-            _train(recipes, list(dict.fromkeys([base, *others, *controls])), options.section)
+            _train(recipes, list(dict.fromkeys([base, *others, *judged_by])), options.section)
         except variants.VariantsError:
             with contextlib.suppress(variant_arms.DecideError):
                 _show(options, recipes, base, others)
@@ -66,6 +70,7 @@ def _show(
     """Prints the verdicts on the runs that have ended."""
     compared_on, arms = _scored(recipes)
     verdicts = {one.theirs: one for one in verdict.against(compared_on, arms, base)}
+    controls = verdict.against(compared_on, arms, BASE)
     shown = [verdicts[name] for name in others]
     if options.json:
         print(json.dumps([{**asdict(one), "word": one.word} for one in shown], indent=1))
@@ -77,7 +82,7 @@ def _show(
         told = f"{verdict_text.sentence(one)} {verdict_text.advice(one, arms, options.difference)}"
         print(textwrap.fill(told, columns), end="\n\n")
     quoted = {verdict_text.quoted(recipes[name]) for name in [base, *others]} - {""}
-    for text in (verdict_text.control(arms, [*verdicts.values()]), *sorted(quoted), verdict_text.EXPLAINED):
+    for text in (verdict_text.control(arms, controls), *sorted(quoted), verdict_text.EXPLAINED):
         print(textwrap.fill(text, columns))
 
 

@@ -101,16 +101,23 @@ def advice(found: Verdict, arms: Mapping[str, Arm], wanted: float) -> str:
             "conversations, or hold more of them out with `shards.validation_fraction`."
         )
     if not found.total:
-        return f"Three seeds of each: `seeds: 3`, then --run{_cost(3, pair, seconds)}."
+        return f"Three seeds of each: {_asked(pair, 3)}--run{_cost(3, pair, seconds)}."
     if found.total.detectable <= wanted and found.seeds >= LOOKS[0]:
         return ""
     for scale in (1, 4, 16, 64):
         needed = seeds_needed(found.total, found.seeds, found.comparisons, wanted, scale)
         if needed:
-            more = "" if scale == 1 else f" and {scale} times the documents"
             cost = _cost(needed, pair, seconds)
-            return f"To see a difference of {wanted:g}: `seeds: {needed}`{more}, then --run{cost}."
+            return f"To see a difference of {wanted:g}: {_asked(pair, needed, scale)}--run{cost}."
     return f"No number of seeds up to {LOOKS[-1]} would show a difference of {wanted:g}: train longer."
+
+
+def _asked(arms: Sequence[Arm], seeds: int, scale: int = 1) -> str:
+    """What the recipe needs before the runs: nothing where it has the seeds and the documents."""
+    has_seeds = all(len(arm.ended) + len(arm.missing) >= seeds for arm in arms)
+    asked = [] if has_seeds else [f"`seeds: {seeds}`"]
+    asked += [f"{scale} times the documents"] if scale > 1 else []
+    return f"{' and '.join(asked)}, then " if asked else ""
 
 
 def _cost(seeds: int, arms: Sequence[Arm], seconds: Sequence[float]) -> str:

@@ -10,6 +10,7 @@ from pipeline.recipe.loading import RECIPE_VARIABLE
 from pipeline.reports import variant_arms
 from pipeline.reports.variant_arms import DecideError
 from tests.integration.project import TRAINING
+from tests.pipeline.reports.test_variant_arms import TEXT, arm, named
 from trainer.system.history import STORE_VARIABLE
 
 
@@ -48,3 +49,37 @@ def test_where_training_leads_to_no_verdict_nothing_is_trained(
     monkeypatch.setattr(variant_arms, "arms", refused)
     assert main(["decide", "--run"]) != 0
     assert "does not give back" in capsys.readouterr().err and not trained
+
+
+@pytest.fixture
+def scored(trained: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A recipe whose variant `strict` is much worse than the control, and the control than the recipe."""
+    recipe = yaml.safe_load((tmp_path / "recipe.yaml").read_text())
+    recipe["variants"] |= {"half": {"training": {"control": "duplicates"}}, "mild": {"quality": "docs"}}
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    arms = named(
+        arm("base", 2, seeds=2), arm("strict", 2.5), arm("half", 2.1, control="duplicates"), arm("mild", 2.4)
+    )
+    monkeypatch.setattr(variant_arms, "measures", lambda _: [TEXT])
+    monkeypatch.setattr(variant_arms, "arms", lambda *_: arms)
+    return trained
+
+
+def test_a_control_is_judged_by_the_recipe_that_it_is_made_of(
+    scored: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And not by a variant, which may be worse than any control."""
+    assert main(["decide", "strict", "mild"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "mild is better than strict" in said
+    assert "The negative control half has not been trained with 3 seeds yet." in said
+    main(["decide", "strict", "mild", "--run"])
+    assert scored == ["base.3"]
+
+
+@pytest.mark.parametrize("difference", ["0", "-1", "nan", "inf"])
+def test_a_difference_that_no_runs_could_show_is_refused(
+    scored: list[str], capsys: pytest.CaptureFixture[str], difference: str
+) -> None:
+    assert main(["decide", f"--difference={difference}"]) == 2
+    assert f"--difference {difference}: must be above 0" in capsys.readouterr().err

@@ -99,8 +99,11 @@ def test_too_few_seeds_give_no_verdict_but_say_what_is_missing() -> None:
     assert words(arms) == {"other": "not distinguishable", "none": "not distinguishable"}
     other, none = against([TEXT], arms, "base")
     assert "a verdict needs 3 seeds of each, 2 have ended" in sentence(other)
-    assert advice(none, arms, 0.004) == (
-        "Three seeds of each: `seeds: 3`, then --run (4 runs, about 4 minutes here)."
+    assert advice(none, arms, 0.004) == "Three seeds of each: --run (4 runs, about 4 minutes here)."
+    one_each = named(arm("base", 2, seeds=1, wanted=1), arm("none", 1, seeds=0, wanted=1))
+    (found,) = against([TEXT], one_each, "base")
+    assert advice(found, one_each, 0.004) == (
+        "Three seeds of each: `seeds: 3`, then --run (5 runs, about 5 minutes here)."
     )
 
 
