@@ -37,11 +37,18 @@ def run(options: argparse.Namespace) -> None:
         raise UsageError(f"--plot {options.plot}: the curves are a PNG picture, name a .png file")
     recipes, explained = differing_in(options.section, options.names), runs_table.EXPLAINED
     with terminal.doing("reading the curves and scores of the runs"):
-        if of_recipe := set(families(recipes)) >= set(options.names):
+        known = families(recipes)
+        if of_recipe := known.keys() >= {*options.names}:
             wanted = options.names or recipes
             compared_on, arms = variant_arms.evidence(recipes)
             ranks = verdict.ranks(compared_on, arms.values())
             shown = [one for one in comparison.outcomes(recipes, ranks) if one.name in wanted]
+        elif recipes.keys() & {*options.names}:
+            other = next(name for name in options.names if name not in known)
+            raise UsageError(
+                f"{other}: variants are compared with variants, all seeds of each: {', '.join(known)}; "
+                "runs with runs, by their names"
+            )
         else:
             shown = comparison.of_runs(store_of(recipes[BASE]), options.names)
     if not of_recipe:

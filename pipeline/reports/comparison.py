@@ -132,6 +132,8 @@ def of_runs(store: Store, names: Sequence[str]) -> list[Outcome]:
         if not history.directory.config.is_file():
             known = ", ".join(run.name for run in readable(store)[:SHOWN]) or "none"
             raise PipelineError(f"{name}: neither a variant nor a run. The newest runs of the store: {known}")
+        if history.until_step and history.until_step > _last_step(history.path):
+            raise PipelineError(f"{name}: the run has got to step {_last_step(history.path):,} only")
     try:
         settings = differences([run.settings for run in histories])
         texts = letters([HeldOutText.of(run.config) for run in histories], HeldOutText.is_same)
@@ -147,6 +149,12 @@ def of_runs(store: Store, names: Sequence[str]) -> list[Outcome]:
     if len(set(shown)) < len(shown):  # then their paths tell them apart
         shown = [str(run.path) for run in histories]
     return list(map(_so_far, histories, shown, settings, texts))
+
+
+def _last_step(path: Path) -> int:
+    """The last step of a run that is logged or on disk."""
+    run = RunHistory(path)
+    return max([*(record["step"] for record in run.records), *run.checkpoints()], default=0)
 
 
 def _so_far(run: RunHistory, name: str, settings: str, text: str) -> Outcome:

@@ -11,6 +11,7 @@ import yaml
 from pipeline.cli import main
 from pipeline.reports import comparison
 from pipeline.store.store import Store
+from tests.integration.project import TRAINING
 from tests.rows import jsonl
 from tests.s3_server import S3
 from trainer.system.history import running_mean
@@ -163,6 +164,31 @@ def test_what_cannot_be_compared_is_named(said: Any, tmp_path: Path) -> None:
     before = (run / "metrics.jsonl").read_bytes()
     assert "name a .png file" in said(run, "--plot", run / "metrics.jsonl", status=2)
     assert (run / "metrics.jsonl").read_bytes() == before
+
+
+def test_a_step_that_the_run_has_not_reached_is_refused(said: Any, tmp_path: Path) -> None:
+    write_run(tmp_path / "store/runs/6ddca1201f00aa11", SETTINGS, [5.0, 4.0, 3.0])
+    assert "6ddca120-00000009: the run has got to step 3 only" in said("6ddca120-00000009", status=2)
+
+
+def test_a_variant_that_is_misspelt_or_beside_a_run_is_named(
+    said: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_run(tmp_path / "store/runs/6ddca1201f00aa11", SETTINGS, [5.0, 4.0, 3.0])
+    source = {"kind": "files", "paths": ["notes.txt"]}
+    recipe = {
+        "name": "mine",
+        "corpora": [{"name": "notes", "source": source}],
+        "training": TRAINING,
+        "seeds": 2,
+        "variants": {"strict": {"quality": {"min_words": 60}}},
+    }
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    monkeypatch.setenv("GROUNDWORK_RECIPE", str(tmp_path / "recipe.yaml"))
+    for other in ("strct", "base.2", "6ddca120"):
+        assert f"{other}: variants are compared with variants, all seeds of each: base, strict; runs" in said(
+            "base", other, status=2
+        )
 
 
 def test_the_table_of_all_runs_shows_what_differs_within_a_recipe(tmp_path: Path) -> None:
