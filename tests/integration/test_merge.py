@@ -169,6 +169,7 @@ def test_what_cannot_be_merged_by_hand_is_one_sentence(
     assert "at least two" in refused(run)
     assert "give one for each" in refused(f"{run}-00000028", run, "--weights", "1")
     assert "separated by commas" in refused(f"{run}-00000028", run, "--weights", "a")
+    assert "separated by commas" in refused(f"{run}-00000028", run, "--weights", "nan,1")
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from pathlib import Path
 from typing import Any, Self
 
@@ -198,9 +199,12 @@ def samples_of(given: dict[str, Any] | str) -> SamplesConfig:
 def numbers(text: str) -> list[float]:
     """The numbers of an option, which are separated by commas. Raises TrainerError."""
     try:
-        return [float(number) for number in text.split(",")]
+        found = [float(number) for number in text.split(",")]
+        if not all(map(math.isfinite, found)):
+            raise ValueError
     except ValueError:
         raise TrainerError(f"{text!r}: give numbers that are separated by commas, such as .5,.5") from None
+    return found
 
 
 def override(values: dict[str, Any], change: str) -> None:
