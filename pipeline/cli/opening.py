@@ -85,7 +85,7 @@ def opened(variant: str | None = None, recipe: str | None = None) -> tuple[Recip
     """The recipe in use, or the one that is named, as it is written or as a variant; and the store, in which
     each key has the version that follows from it. Raises RecipeError.
     """
-    found = variants.load(recipe_path(recipe), variant or BASE)
+    found = variants.load(recipe_path(recipe), BASE if variant is None else variant)
     return found, store_of(found)
 
 
@@ -121,7 +121,8 @@ def text_of(named: str) -> str:
     except OSError:  # too long for the name of a file
         is_file = False
     if not is_file and named.startswith(("/", "./", "../", "~/")) and not any(map(str.isspace, named)):
-        raise UsageError(f"{named!r}: no such file: give a text, or the name of a file that exists")
+        what = "is a folder" if Path(named).is_dir() else "no such file"
+        raise UsageError(f"{named!r}: {what}: give its content, or the name of a file that exists")
     try:
         content = Path(named).read_bytes() if is_file else os.fsencode(named)
         return (sys.stdin.buffer.read() if named == "-" else content).decode("utf-8-sig")
@@ -131,7 +132,7 @@ def text_of(named: str) -> str:
 
 def named_checkpoint(store: Store, options: argparse.Namespace) -> Checkpoint:
     """The checkpoint that was named, or the last one of a variant. Raises PipelineError."""
-    if options.checkpoint:
+    if options.checkpoint is not None:
         return checkpoint(store, options.checkpoint)
     recipe, store = opened(options.variant)
     trained_by(recipe, store, "its checkpoints can be named")
@@ -153,9 +154,9 @@ def chosen_model(options: argparse.Namespace, out: TextIO | None = None) -> Mode
     """The model that was named, else that of the recipe or its variant; then a line in `out`, by default
     standard error, says which one it is and which ones are newer. Raises PipelineError.
     """
-    if options.model and options.variant:
+    if None not in (options.model, options.variant):
         raise UsageError("give one of --model and --variant")
-    if options.model:
+    if options.model is not None:  # an empty name, of a variable that is not set, is not that of the recipe
         return _named(whole_store(), options.model)
     recipe, store = opened(options.variant)
     model = trained_by(recipe, store, "--model {run} takes it")

@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     if options.out.suffix != ".html":
         raise UsageError(f"-o {options.out}: the report is a page, name a .html file")
-    model, why = (chosen_model(options), "") if options.model else (None, "")
+    model, why = (chosen_model(options), "") if options.model is not None else (None, "")
     with terminal.doing("reading what was made, and drawing it"):
         if model:
             page = _of_model(model)

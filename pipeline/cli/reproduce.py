@@ -6,6 +6,7 @@ from pathlib import Path
 from pipeline.cli.opening import UsageError, add_checkpoint, named_checkpoint, whole_store
 from pipeline.recipe.loading import recipe_path
 from pipeline.steps.lineage import reproduce
+from pipeline.store.training_runs import checkpoint_path
 from trainer.system import terminal
 
 
@@ -15,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--compare",
         metavar="OUT",
         type=Path,
-        help="say whether CHECKPOINT, the directory of one that was made again, is the one that OUT was "
+        help="say whether CHECKPOINT, one that was made again, is the one that OUT was "
         "written for: to the byte, or by its losses where machines round differently",
     )
     parser.add_argument(
@@ -30,8 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     if options.compare:
         if options.checkpoint is None:
-            raise UsageError("reproduce: --compare needs the directory of the CHECKPOINT that was made again")
-        print(reproduce.compare(options.compare, Path(options.checkpoint)))
+            raise UsageError("reproduce: --compare needs the CHECKPOINT that was made again")
+        again = Path(options.checkpoint)
+        if not again.exists():
+            again = checkpoint_path(whole_store(), options.checkpoint)
+        print(reproduce.compare(options.compare, again))
         return
     if (options.checkpoint is None) == (options.variant is None):
         raise UsageError("reproduce: give either CHECKPOINT or --variant")

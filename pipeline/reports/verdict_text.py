@@ -127,7 +127,8 @@ def _cost(seeds: int, arms: Sequence[Arm], seconds: Sequence[float]) -> str:
     each = sum(seconds) / len(seconds)
     usd = [arm.usd for arm in arms if arm.usd is not None]
     price = f", {runs * sum(usd) / len(usd):.2f} USD" if usd else ""
-    return f" ({counted(runs, 'runs')}, about {runs * each / 60:,.0f} minutes here{price})"
+    minutes = counted(max(1, round(runs * each / 60)), "minutes")
+    return f" ({counted(runs, 'runs')}, about {minutes} here{price})"
 
 
 def summary(arms: Mapping[str, Arm], found: Sequence[Verdict]) -> Iterator[dict[str, str]]:

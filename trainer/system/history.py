@@ -159,6 +159,8 @@ class RunHistory:
         saved = self.checkpoints()
         wanted = max(saved, default=0) if self.until_step is None else self.until_step
         if wanted not in saved:
+            if not self.directory.config.is_file():
+                raise TrainerError(f"{self.path}: neither a run nor a checkpoint of one. Give {MODEL_NAMES}")
             steps = ", ".join(map(str, saved)) or "none"
             raise TrainerError(
                 f"{self.name}: this checkpoint is not on disk; steps of the run that are: {steps}"

@@ -11,7 +11,7 @@ from pipeline.store import keys
 from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.keys import RUNS, Key
 from pipeline.store.store import Store
-from pipeline.store.training_runs import deleted_run, run_beginning, run_histories
+from pipeline.store.training_runs import checkpoint_name, deleted_run, run_beginning, run_histories
 from trainer.config import RunConfig, load_run_config
 from trainer.data.order import sample_order
 from trainer.system.errors import TrainerError
@@ -136,7 +136,9 @@ def checkpoint(store: Store, named: str) -> Checkpoint:
         if record := deleted_run(store, digits):
             directory = store.root / RUNS / record.stem
             return planned(load_run_config(record).model_copy(update={"run_dir": directory}), int(step))
-    newest = ", ".join(one.name for one in list(checkpoints(store))[-3:]) or "none"
+    run = run_beginning(store, named) if named.isalnum() else None
+    known = list(map(checkpoint_name, run.checkpoints().values())) if run else []
+    newest = ", ".join((known or [one.name for one in checkpoints(store)])[-3:]) or "none"
     raise LineageError(
         f"{named!r} is not a checkpoint: give its directory, or its name in the UI. On disk: {newest}"
     )

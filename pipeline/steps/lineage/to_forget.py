@@ -19,6 +19,7 @@ from pipeline.store.params import GROUP
 from pipeline.store.parquet import batches
 from pipeline.store.versions import Versions
 
+SHOWN = 400  # characters of a name, in a message
 Documents = Mapping[str, set[str]]  # ids by corpus
 
 
@@ -68,8 +69,9 @@ def find(store: Versions, named: Sequence[str], retrain_tokenizer: bool = False)
     held = earlier.keys() - new
     for name in sorted({*named} - new - held):
         if (request := past.named(name)) is None:
+            shown = name if len(name) <= SHOWN else f"{name[:SHOWN]}..."  # a line of a file of documents
             raise LineageError(
-                f"{name!r} is not the id or the URL of a document, nor a corpus, that this store has "
+                f"{shown!r} is not the id or the URL of a document, nor a corpus, that this store has "
                 "read: `python -m pipeline trace` finds the documents that hold a text"
             )
         earlier[name] = request

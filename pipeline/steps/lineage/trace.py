@@ -130,8 +130,8 @@ class Searcher:
         ]
         if max(forms) < least:
             raise PipelineError(
-                f"the text has {max(forms)} tokens, and spans of at least {least} are looked for: give more "
-                "text or a smaller --min-tokens, or --count it"
+                f"the text has {counted(max(forms), 'tokens')}, and spans of at least {least} are looked "
+                "for: give more text or a smaller --min-tokens, or --count it"
             )
 
     def trace(self, text: str, least: int, occurrences: int = OCCURRENCES) -> Traced:

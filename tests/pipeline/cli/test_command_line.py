@@ -77,6 +77,21 @@ def too_long(*_: object) -> None:
     raise AssertionError(f"the command took more than {SECONDS} s")
 
 
+def test_an_option_whose_value_is_empty_is_not_taken_for_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As that of a variable of the shell that is not set: the command would be about another model."""
+    monkeypatch.setenv(STORE_VARIABLE, str(tmp_path / "store"))
+    for line, said in (
+        (["summary", "--model", ""], "no model is there"),
+        (["summary", "--variant", ""], "no variant is named ''"),
+        (["inspect", "counts", "--variant", ""], "no variant is named ''"),
+        (["lineage", ""], "'' is not a checkpoint"),
+    ):
+        assert main(line) == 2
+        assert said in capsys.readouterr().err
+
+
 def test_the_mixture_of_a_variant_can_be_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -214,13 +214,18 @@ def compared(out: Path, again: Path, capsys: pytest.CaptureFixture[str]) -> tupl
 
 
 def test_what_was_made_again_is_compared_to_the_byte_or_by_its_losses(
-    trained: StoredRun, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    trained: StoredRun, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, run = trained
+    monkeypatch.setenv(STORE_VARIABLE, str(store.root))
     made = run / "checkpoints" / "step-00000024"
     out = tmp_path / "out"
     reproduce.write(store, read(made), out, tmp_path)
     assert compared(out, made, capsys) == (0, "the same bytes: hf/model.safetensors, optimizer.safetensors\n")
+
+    assert compared(out, Path(f"{run.name[:8]}-00000024"), capsys)[0] == 0
+    status, said = compared(out, Path(f"{run.name[:8]}-00000999"), capsys)
+    assert status == 2 and "is not on disk" in said
 
     other = tmp_path / "other"
     shutil.copytree(made, other)
@@ -239,6 +244,22 @@ def test_what_was_made_again_is_compared_to_the_byte_or_by_its_losses(
     assert status == (2 if held_out else 0) and len(said.splitlines()) == 1
     status, said = compared(tmp_path / "nowhere", other, capsys)
     assert status == 2 and "cannot compare" in said
+
+
+def test_a_run_that_is_no_checkpoint_is_answered_with_its_checkpoints(
+    trained: StoredRun, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, run = trained
+    monkeypatch.setenv(STORE_VARIABLE, str(store.root))
+    shutil.copytree(run, store.root / "runs" / ("f" * 16))  # whose checkpoints are last by name
+    name = run.name[:8]
+    try:
+        assert main(["lineage", name]) == 2
+        assert f"{name}-00000032" in capsys.readouterr().err
+    finally:
+        shutil.rmtree(store.root / "runs" / ("f" * 16))
+    assert main(["keep", "nosuch"]) == 2
+    assert "nosuch: neither a run nor a checkpoint of one. Give " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
