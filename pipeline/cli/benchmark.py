@@ -17,6 +17,7 @@ from pipeline.sources.benchmarks.source import NamedBenchmark
 from pipeline.steps.model import benchmark, evaluate, harness
 from pipeline.steps.model.export import export
 from pipeline.steps.training import plan
+from trainer.config.problems import requirement
 from trainer.system import terminal
 from trainer.system.wording import counted
 
@@ -103,7 +104,8 @@ def wanted(text: str) -> tuple[NamedBenchmark, ...]:
     try:
         wanted = EvaluationParams.model_validate({"benchmarks": entries}).benchmarks
     except ValidationError as error:
-        raise UsageError(f"--on {text}: {error.errors()[0]['msg'].removeprefix('Value error, ')}") from None
+        said = requirement(error.errors()[0])
+        raise UsageError(f"--on {text}: {said}; a file of questions ends in .jsonl") from None
     for one in wanted:
         one.check()
     return wanted

@@ -30,3 +30,11 @@ def test_a_model_is_named_by_itself_or_by_its_variant(
     (tmp_path / "questions.jsonl").write_text(item)
     assert main([*command, "--model", "6ddca120", "--variant", "fast"]) == 2
     assert capsys.readouterr().err == "error: give one of --model and --variant\n"
+
+
+def test_a_file_that_is_no_benchmark_by_its_name_is_refused_in_words(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["benchmark", "--on", "Questions.txt"]) == 2
+    said = capsys.readouterr().err
+    assert "must be lower-case letters, digits" in said and "a file of questions ends in .jsonl" in said

@@ -77,9 +77,10 @@ def test_items_without_wrong_answers_are_compared_with_no_chance(tmp_path: Path)
     ("item", "said"),
     [
         ({**SKY, "gold": 2}, "gold is 2, but counts from 0 to 1"),
-        ({**SKY, "continuations": []}, "continuations: Tuple should have at least 1 item"),
+        ({**SKY, "continuations": []}, "continuations: must be a list with 1 or more items"),
         ({**SKY, "context": ["a"]}, "a list of contexts has one for each continuation"),
-        ({"context": "a"}, "continuations: Field required"),
+        ({**SKY, "gold": "a"}, "gold: must be a whole number, not 'a'"),
+        ({"context": "a"}, "continuations: is missing"),
     ],
 )
 def test_a_bad_item_is_named_with_file_and_line(tmp_path: Path, item: dict[str, Any], said: str) -> None:
