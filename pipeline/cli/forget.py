@@ -40,6 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
+    if not options.reason.strip():
+        raise UsageError("--reason: is empty: say why, for the certificate")
     store = whole_store()
     lines = (line for name in options.documents for line in text_of(name).splitlines())
     named = list(filter(None, map(str.strip, lines)))

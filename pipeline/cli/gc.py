@@ -93,4 +93,5 @@ def _delete_forgotten(store: Store) -> None:
         print(f"not deleted: the events of Dagster's run {run[:8]}: repeat this once it has ended")
     for place in certificate.UNREACHED:
         print(f"not reached: {place}")
-    print("\n".join(f"certificate: {page}" for page in pages))
+    for page in pages:
+        print(f"certificate: {page}")

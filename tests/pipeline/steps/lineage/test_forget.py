@@ -147,6 +147,7 @@ def test_bad_input_gets_one_sentence(trained: StoredRun, said: Said, tmp_path: P
     for content, expected in ((b"\xff", "is not UTF-8 at byte 0"), (b"\n", "names no document")):
         (tmp_path / "ids.txt").write_bytes(content)
         assert expected in said("forget", str(tmp_path / "ids.txt"), "--reason", "x")
+    assert "--reason: is empty" in said("forget", "nobody", "--reason", " ")
     (tmp_path / "ids.txt").write_text("words of a document, not its id " * 100)
     assert len(said("forget", str(tmp_path / "ids.txt"), "--reason", "x")) < 800
     assert "is a folder: give its content" in said("forget", str(tmp_path), "--reason", "x")
