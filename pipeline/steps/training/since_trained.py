@@ -5,6 +5,8 @@ from typing import Any
 
 from pipeline.recipe.recipe import Recipe
 from pipeline.store import keys
+from pipeline.store.forgotten import forgotten
+from pipeline.store.keys import FORGOTTEN
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store, StoreError
 from pipeline.store.work import named
@@ -43,6 +45,12 @@ def model(store: Store, recipe: Recipe) -> Version:
         raise OutdatedModelError(run, _changed(store, recipe, run.config["lineage"])) from None
 
 
+def _was_forgotten(store: Store, corpus: str, version: Version) -> bool:
+    """Whether documents of a corpus were removed since this version of its raw text was made."""
+    removed = forgotten(store.files, corpus).inputs.get(FORGOTTEN)
+    return bool(version.manifest["inputs"].get(FORGOTTEN) != removed)
+
+
 def _changed(store: Store, recipe: Recipe, lineage: Mapping[str, Any]) -> dict[str, str]:
     """What is not as it was, and where."""
     raw = {name: lineage["assets"].get(keys.raw(name)) for name in recipe.corpus_names}
@@ -50,7 +58,9 @@ def _changed(store: Store, recipe: Recipe, lineage: Mapping[str, Any]) -> dict[s
     other = [
         name
         for name, version in read.items()
-        if version and raw[name] and version.data_version != raw[name]["data_version"]
+        if version
+        and raw[name]
+        and (version.data_version != raw[name]["data_version"] or _was_forgotten(store, name, version))
     ]
     found = {TEXT: f"{'corpora' if other[1:] else 'corpus'} {named(other)}"} if other else {}
     then, now = (

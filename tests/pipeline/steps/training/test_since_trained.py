@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from pipeline.cli import main
 from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.steps.training import plan
+from pipeline.store import keys
 from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import TEXTS, prepare
 from tests.pipeline.steps.training.test_plan import another_run, finish, make_shards
@@ -50,6 +52,17 @@ def test_a_changed_text_is_named_also_before_the_stages_have_run_on_it(
     prepare(another_run(store, tmp_path)[0], tmp_path / "second.jsonl", TEXTS[20:])
     assert main(["summary"]) == 2
     assert f"the text has changed since {trained} was trained (corpus second)" in capsys.readouterr().err
+
+
+def test_documents_that_were_removed_are_no_change_of_the_code(
+    trained: str, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (path,) = next(iter(store.newest_first(keys.raw("first")))).files("documents")
+    document = pq.read_table(path, columns=["id"]).column("id")[0].as_py()
+    assert main(["forget", document, "--reason", "asked for", "--yes"]) == 0
+    capsys.readouterr()
+    assert main(["summary"]) == 2
+    assert f"the text has changed since {trained} was trained (corpus first); " in capsys.readouterr().err
 
 
 def test_changed_settings_are_not_taken_for_changed_text(
