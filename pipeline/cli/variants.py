@@ -67,11 +67,15 @@ def run(options: argparse.Namespace) -> None:
     if len(recipes) == 1:
         raise UsageError(f"{recipe_path()}: the recipe has no `variants`: docs/variants.md")
     print(f"shared by all: {_shared(recipes)}")
-    for name, seeds in families(recipes).items():
+    named = {
+        name: name if len(seeds) == 1 else f"{name} ({len(seeds)} seeds)"
+        for name, seeds in families(recipes).items()
+    }
+    width = max(map(len, named.values()))
+    for name, shown in named.items():
         given = recipes[BASE].all_variants.get(name, {})
         settings = ", ".join(f"{setting} {value}" for setting, value in leaves(given))
-        shown = name if len(seeds) == 1 else f"{name} ({len(seeds)} seeds)"
-        print(f"{shown:<20}{settings or 'the recipe as it is written'}")
+        print(f"{shown:<{width}}  {settings or 'the recipe as it is written'}")
 
 
 def _shared(recipes: Mapping[str, Recipe]) -> str:

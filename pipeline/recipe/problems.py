@@ -36,7 +36,8 @@ def explained(error: ValidationError, places: Callable[[str], list[str]] = lambd
 
 
 def _explain_one(problem: ErrorDetails, places: Callable[[str], list[str]]) -> str:
-    where = ".".join(str(step) for step in problem["loc"] if step not in UNWRITTEN) or "the recipe"
+    written = (str(step) for step in problem["loc"] if step not in UNWRITTEN)
+    where = ".".join(written).removesuffix(".[key]") or "the recipe"  # a name that is wrong stands before it
     kind = problem["type"]
     if kind.startswith("union_tag"):
         where += ".kind"

@@ -29,6 +29,18 @@ def test_a_command_takes_the_named_recipe_and_the_next_one_does_not(
     assert "default.yaml: the recipe has no `variants`" in capsys.readouterr().err
 
 
+def test_a_long_name_of_a_variant_stands_apart_from_its_settings(
+    mine: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = yaml.safe_load(mine.read_text())
+    recipe |= {"seeds": 3, "variants": {"a_long_name_indeed": {"quality": "gopher"}}}
+    mine.write_text(yaml.safe_dump(recipe))
+    assert main(["variants", "--recipe", str(mine)]) == 0
+    _, base, long = capsys.readouterr().out.splitlines()
+    assert long == "a_long_name_indeed (3 seeds)  quality gopher"
+    assert base.index("the recipe") == long.index("quality")
+
+
 @pytest.mark.parametrize("arguments", [["inspect"], ["inspect", "counts"], ["inspect", "against", "fast"]])
 def test_a_command_with_subcommands_takes_it_too(
     mine: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]

@@ -86,6 +86,7 @@ def test_stages_are_shared_up_to_the_first_that_a_variant_changes(
         ({"x": {"launch": {"usd_per_hour": 2.0}}}, ".x: makes the same as the recipe"),
         ({"x": {}}, ".x: makes the same as the recipe"),
         ({"x": 3}, ".x: must be a mapping"),
+        ({"X": FASTER}, ".X: must be lower-case letters"),
         ({"base": FASTER}, ": 'base' names the recipe as it is written"),
         ({"x": {"scrub": {"each": []}}}, ": x: `each` lists no values"),
         ({"x_1": FASTER, "x": {"seed": {"each": [1]}}}, ": x_1: two variants are named 'x_1'"),
