@@ -5,14 +5,16 @@ import json
 import shutil
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from pipeline.cli.forget import costs, read_by
+from pipeline.cli.forget import costs, forgotten_before, read_by
 from pipeline.cli.opening import UsageError, add_checkpoint, named_checkpoint, whole_store
 from pipeline.cli.output import Output
 from pipeline.recipe import differences
 from pipeline.reports import branches, tables
+from pipeline.steps.lineage import to_forget
 from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError, Sighting, Trained, that_saw
 from pipeline.steps.lineage.readers import Reading, readings
 from pipeline.steps.lineage.record import described_commit
@@ -269,6 +271,10 @@ def _read_by(store: Store, document: str) -> list[Reading]:
     """What read a document."""
     found = list(readings(store, {document}))
     if not any(one.fates or one.steps is None for one in found):
+        with suppress(LineageError):  # the store has never read it
+            before = list(forgotten_before(to_forget.find(store, [document])))
+            if before:
+                raise UsageError(f"no checkpoint on disk has read it: {before[0]}")
         raise LineageError(
             f"no checkpoint on disk was trained on a corpus that contains document {document!r}: was it set "
             "aside, or is it in another store?"

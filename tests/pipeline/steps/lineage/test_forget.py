@@ -129,6 +129,8 @@ def test_a_second_request_says_when_the_first_one_was(trained: StoredRun, said: 
     both = said("forget", document, "second", "--reason", "more", "--yes")
     assert both.startswith(when + deletes + "16 of corpus second: ") and "sets them aside" in both
     said("gc", "--forgotten")
+    asked = said("lineage", "--document", document)
+    assert asked == f"error: no checkpoint on disk has read it: {when}"
     assert said("forget", document, "--reason", "again", "--yes") == when
     asked = [
         json.loads(path.read_text()) for path in sorted(trained[0].root.glob("forgotten/*/request.json"))
