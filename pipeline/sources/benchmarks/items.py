@@ -19,7 +19,6 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from pipeline.sources.source import SourceError
-from trainer.config.problems import requirement
 
 # The accuracy that is compared with chance, of a benchmark that does not say which one is its own.
 PER_CHARACTER = "accuracy_per_character"
@@ -115,7 +114,7 @@ def _item(line: str, where: str) -> Question:
     except ValidationError as error:
         problem = error.errors()[0]
         key = ".".join(map(str, problem["loc"]))
-        said = "is missing" if problem["type"] == "missing" else requirement(problem)
+        said = "is missing" if problem["type"] == "missing" else problem["msg"].removeprefix("Value error, ")
         raise SourceError(
             f"{where}: {f'{key}: ' if key else ''}{said}. A line is "
             '{"context": "The sky is", "continuations": [" blue", " green"], "gold": 0}'

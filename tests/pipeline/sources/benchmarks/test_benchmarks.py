@@ -77,9 +77,8 @@ def test_items_without_wrong_answers_are_compared_with_no_chance(tmp_path: Path)
     ("item", "said"),
     [
         ({**SKY, "gold": 2}, "gold is 2, but counts from 0 to 1"),
-        ({**SKY, "continuations": []}, "continuations: must be a list with 1 or more items"),
+        ({**SKY, "continuations": []}, "continuations: Tuple should have at least 1 item"),
         ({**SKY, "context": ["a"]}, "a list of contexts has one for each continuation"),
-        ({**SKY, "gold": "a"}, "gold: must be a whole number, not 'a'"),
         ({"context": "a"}, "continuations: is missing"),
     ],
 )
