@@ -13,7 +13,7 @@ import dagster as dg
 from pipeline.assets import checkpoints
 from pipeline.assets.asset import asset, check_results, given, user_errors_as_failures
 from pipeline.assets.metadata import materialized, table
-from pipeline.assets.operations.resources import PipelineResources
+from pipeline.assets.operations.resources import EVALUATE, PipelineResources
 from pipeline.assets.used_recipe import CHECKPOINT, OWN, UsedRecipe
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps.corpus.evaluation_texts import EvaluationWindows
@@ -136,7 +136,7 @@ def evaluate_job(shown: str, used: UsedRecipe = OWN) -> dg.JobDefinition:
         record_benchmarks(context, workshop, checkpoint)
 
     @dg.job(
-        name=used.name("evaluate"),
+        name=used.name(EVALUATE),
         partitions_def=used.checkpoints_on_disk,
         # there can be many, and a retried training run should not queue behind them
         tags={"dagster/priority": "-1", **used.tags},

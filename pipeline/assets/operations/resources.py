@@ -30,6 +30,7 @@ from trainer.system.errors import install
 PARENT_TAG = "dagster/parent_run_id"
 PARTITION_TAG = "dagster/partition"
 TRAINING_TAG = "training run"  # its name, by which the leaderboard and commands know it
+EVALUATE = "evaluate"  # the job
 CHECKPOINT = re.compile(r"[0-9a-f]{8}-\d{8,}")
 TAG_LENGTH = 200
 SHOWN_SETTINGS = 2  # in the name of a run
@@ -208,10 +209,12 @@ class PipelineResources(dg.ConfigurableResource):
 
     def _variant_of(self, run: dg.DagsterRun | None) -> str:
         """The variant that a run is for. The partitions of the job `evaluate` are checkpoints, not variants,
-        and other assets of the same project can have partitions of their own.
+        even mistyped ones, and other assets of the same project can have partitions of their own.
         """
         partition = run.tags.get(PARTITION_TAG) if run else None
-        if partition is None or CHECKPOINT.fullmatch(partition):
+        if run is None or partition is None or CHECKPOINT.fullmatch(partition):
+            return BASE
+        if run.job_name == self.used.name(EVALUATE):
             return BASE
         others = self.used.file and partition not in load_recipe(self.used.path).all_variants
         return BASE if others else partition

@@ -5,7 +5,13 @@ import dagster as dg
 from pipeline.assets import checkpoints, leaderboard
 from pipeline.assets.asset import given
 from pipeline.assets.operations import alerts, history, orphaned_runs
-from pipeline.assets.operations.resources import PARTITION_TAG, TRAINING_TAG, PipelineResources, trains
+from pipeline.assets.operations.resources import (
+    EVALUATE,
+    PARTITION_TAG,
+    TRAINING_TAG,
+    PipelineResources,
+    trains,
+)
 from pipeline.assets.used_recipe import OWN, UsedRecipe
 from pipeline.steps.lineage import source_state
 from pipeline.steps.lineage.source_state import Observed, State
@@ -87,7 +93,7 @@ def new_checkpoint_sensor(used: UsedRecipe = OWN) -> dg.SensorDefinition:
     """Notes which checkpoints are on disk, and which runs wait for the GPU. Evaluations wait while a training
     run is in progress: it measures the validation loss itself, and soon deletes its older checkpoints.
     """
-    job = used.name("evaluate")
+    job = used.name(EVALUATE)
 
     @dg.sensor(
         name=used.name("checkpoint_saved"),
