@@ -5,6 +5,9 @@ Dagster comes from its public API. A test holds each name to the shape that is r
 # patched: the terminal log of a run that chooses no logger
 from dagster import _loggers as default_loggers
 
+# what `dagster asset materialize --select` raises for a selection that it cannot read
+from dagster._core.definitions.asset_selection import DagsterInvalidAssetSelectionError
+
 # patched: what a step prints must be shown until the step has said what it saved
 from dagster._core.execution import compute_logs
 

@@ -4,6 +4,7 @@ import logging
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -11,13 +12,22 @@ from types import TracebackType
 from typing import Any
 
 import dagster as dg
+from dagster_shared.check import CheckError
 
-from pipeline.dagster_internals import compute_logs, default_loggers
+from pipeline.dagster_internals import DagsterInvalidAssetSelectionError, compute_logs, default_loggers
 from pipeline.steps import compiling
 from pipeline.store.errors import PipelineError
 from trainer.system import terminal
 from trainer.system.errors import TrainerError
 
+# A mistake in the recipe, the settings or the command. Its own words are all there is to say.
+MISTAKES = (
+    PipelineError,
+    TrainerError,
+    dg.DagsterInvalidConfigError,
+    dg.DagsterInvalidSubsetError,
+    DagsterInvalidAssetSelectionError,
+)
 STOPPED = "stopped: what is complete is kept, run the job again to resume"
 _stopped: set[str | None] = set()  # runs that have said so
 _NO_NEWS = ("Dependencies for step ", "[pipes] external process successfully opened")
@@ -79,22 +89,32 @@ def _is_no_interrupt(record: logging.LogRecord) -> bool:
 
 
 def explain_on_exit() -> None:
-    """Prints an invalid recipe or `-c` settings, a limit of the machine, or a signal before the first step as
-    one line without a stack trace. Dagster keeps such a signal until it is about to call our code.
+    """Prints an invalid recipe or `-c` settings, an asset or partition that does not exist, a limit of the
+    machine, or a signal before the first step as one line without a stack trace. Dagster keeps such a signal
+    until it is about to call our code.
     """
     usual = sys.excepthook
 
     def explain(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         # Dagster wraps what the overrides of a run raise
         cause = error.user_exception if isinstance(error, dg.DagsterUserCodeExecutionError) else error
-        if isinstance(cause, PipelineError | TrainerError | dg.DagsterInvalidConfigError):
-            print(f"error: {cause}", file=sys.stderr)
+        if isinstance(cause, MISTAKES) or _is_of_the_command(cause, trace):
+            print(f"error: {str(cause).removeprefix('Failure condition: ')}", file=sys.stderr)
         elif isinstance(error, dg.DagsterExecutionInterruptedError):
             print(STOPPED, file=sys.stderr)
         else:
             usual(kind, error, trace)
 
     sys.excepthook = explain
+
+
+def _is_of_the_command(error: BaseException, trace: TracebackType | None) -> bool:
+    """Whether Dagster's command refused how it was called. It has no type of its own for that."""
+    if not isinstance(error, CheckError):
+        return False
+    raised_in = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(trace)]
+    in_commands = Path(dg.__file__).with_name("_cli")
+    return len(raised_in) > 1 and Path(raised_in[-2]).is_relative_to(in_commands)
 
 
 def _is_news(record: logging.LogRecord) -> bool:

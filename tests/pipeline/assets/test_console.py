@@ -1,8 +1,12 @@
 """What a run that cannot start prints in the terminal."""
 
 import logging
+import os
+import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -18,6 +22,7 @@ def wrapped(error: Exception) -> dg.DagsterUserCodeExecutionError:
     )
 
 
+ROOT = Path(__file__).parents[3]
 STOPPED = "stopped: what is complete is kept, run the job again to resume\n"
 
 
@@ -42,6 +47,40 @@ def test_a_mistake_or_a_signal_before_the_first_step_is_one_line(
     for mistake in (RecipeError("say why"), wrapped(RecipeError("say why"))):
         assert said(mistake) == "error: say why\n"
     assert said(dg.DagsterExecutionInterruptedError()) == STOPPED
+
+
+ASSETS_OF_A_PROJECT = """
+import dagster as dg
+from pipeline.assets.operations.console import explain_on_exit
+
+explain_on_exit()
+
+@dg.asset(partitions_def=dg.StaticPartitionsDefinition(["base", "hot"]))
+def pretrained_model() -> None: ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["--select", "pretraned_model"], "['pretraned_model'] were selected"),
+        (["--select", "+++"], "Invalid selection string: +++"),
+        (["--select", "pretrained_model"], "no '--partition' option was provided"),
+        (["--select", "pretrained_model", "--partition", "cold"], "the passed partition key `cold`"),
+    ],
+)
+def test_a_mistyped_asset_or_partition_is_named_without_a_stack(
+    tmp_path: Path, arguments: list[str], why: str
+) -> None:
+    (tmp_path / "assets.py").write_text(ASSETS_OF_A_PROJECT)
+    shutil.copy(ROOT / "dagster_home" / "dagster.yaml", tmp_path)
+    dagster = str(Path(sys.executable).with_name("dagster"))
+    command = [dagster, "asset", "materialize", "-f", str(tmp_path / "assets.py"), *arguments]
+    environment = os.environ | {"DAGSTER_HOME": str(tmp_path), "PYTHONWARNINGS": "ignore"}
+    ended = subprocess.run(command, env=environment, cwd=ROOT, text=True, capture_output=True, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("error: ") and why in ended.stderr.splitlines()[0]
+    assert "Traceback" not in ended.stderr
 
 
 def test_any_other_error_keeps_its_stack(said: Callable[[BaseException], str]) -> None:
