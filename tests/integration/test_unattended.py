@@ -120,18 +120,30 @@ def test_a_disk_that_becomes_full_is_one_alert(
     assert f"the disk of {tmp_path}/home/store is nearly full, 4.0 of 1,000 GB" in received[0]["text"]
 
 
-@pytest.mark.parametrize("path", ["/refuse/s3cret", None])
-def test_a_webhook_that_does_not_answer_is_named_without_its_secret(
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        ("{server}/refuse/s3cret", "answered 500"),
+        ("http://127.0.0.1:9/s3cret", "Connection refused"),
+        ("http://host.invalid/s3cret", "cannot be reached: "),
+        ("http://127.0.0.1:s3cret/", "it is no address that can be opened"),
+        ("hooks.example.org/s3cret", "it is no address that can be opened"),
+        ("ftps://hooks.example.org/s3cret", "it is no address that can be opened"),
+    ],
+)
+def test_a_webhook_that_does_not_answer_is_named_with_the_reason_and_without_its_secret(
     webhook: tuple[str, list[dict[str, str]]],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    path: str | None,
+    address: str,
+    why: str,
 ) -> None:
-    monkeypatch.setenv(WEBHOOK_VARIABLE, f"{webhook[0]}{path}" if path else "http://127.0.0.1:9/s3cret")
+    monkeypatch.setenv(WEBHOOK_VARIABLE, address.format(server=webhook[0]))
     with dg.DagsterInstance.ephemeral() as instance:
         run_failed(failed_run(instance))
     said = "".join(capsys.readouterr())
     assert "the webhook in" in said and "row 7" in said and "s3cret" not in said
+    assert why in said and "gaierror" not in said
 
 
 def train_job() -> dg.JobDefinition:

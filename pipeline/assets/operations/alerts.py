@@ -7,7 +7,7 @@ import shutil
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
-from http.client import HTTPException
+from http.client import HTTPException, InvalidURL
 from pathlib import Path
 from typing import Any
 
@@ -122,4 +122,16 @@ def _post(message: dict[str, str], log: logging.Logger) -> None:
     except urllib.error.HTTPError as error:
         log.warning(f"the webhook in {WEBHOOK_VARIABLE} answered {error.code}")
     except (OSError, ValueError, HTTPException) as error:
-        log.warning(f"the webhook in {WEBHOOK_VARIABLE} cannot be reached: {type(error).__name__}")
+        log.warning(f"the webhook in {WEBHOOK_VARIABLE} cannot be reached: {_why_unreached(error)}")
+
+
+def _why_unreached(error: Exception) -> str:
+    """The words of the operating system, which hold no address, or else the kind of the error."""
+    cause = error.reason if isinstance(error, urllib.error.URLError) else error
+    if isinstance(cause, TimeoutError):
+        return f"no answer within {TIMEOUT_SECONDS:.0f} seconds"
+    if isinstance(cause, OSError) and cause.strerror:
+        return cause.strerror
+    if isinstance(cause, ValueError | InvalidURL | str):
+        return "it is no address that can be opened, such as https://host/path"
+    return type(cause).__name__
