@@ -25,11 +25,11 @@ _HEADER, _BEGIN, _END, _PRIVATE, _DASHES, _BEFORE_Z, _AFTER_Z = (
 )
 _IN_CREDENTIALS = _IN_TOKEN | _IN_BASE64 | byte.byte_set(b".~")
 _FEWEST_OF_CREDENTIALS = 16
-_PASSWORDS_OF_MANUALS = keys(
+PASSWORDS_OF_MANUALS = keys(
     "pass passwd password pw pwd secret tiger test bar changeme example foo token xxx p pa mypass "
-    "mypassword yourpass mysecret dummy admin"
+    "mypassword yourpass mysecret dummy admin user"
 )
-_SCHEMES = keys("bearer basic token apikey")
+_SCHEMES = keys("bearer basic token apikey ssws")
 _DISCORD = keys("M N O")
 _AUTH, _PASSWORD = keys("auth _auth"), keys("password pwd")
 _ASSIGNS = byte.byte_set(bytes(range(33)) + b"=:\"'")
@@ -208,7 +208,7 @@ def secret_at_equals(data: np.ndarray, equal: int, hi: int) -> tuple[int, int]:
     )
     if not in_string or template or end - equal <= _FEWEST_OF_PASSWORD:
         return 0, 0
-    return (0, 0) if is_one_of(data, equal + 1, end, _PASSWORDS_OF_MANUALS) else (equal + 1, end)
+    return (0, 0) if is_one_of(data, equal + 1, end, PASSWORDS_OF_MANUALS) else (equal + 1, end)
 
 
 @borrowing
@@ -248,7 +248,7 @@ def secret_at_colon(data: np.ndarray, colon: int, hi: int) -> tuple[int, int]:
 @borrowing
 def _is_of_manuals(data: np.ndarray, start: int, colon: int, end: int) -> bool:
     """Whether the password in `colon + 1:end` is what manuals write, or the name of the user."""
-    if end - colon <= 11 and is_one_of(data, colon + 1, end, _PASSWORDS_OF_MANUALS):
+    if end - colon <= 11 and is_one_of(data, colon + 1, end, PASSWORDS_OF_MANUALS):
         return True
     same = end - colon - 1 == colon - start
     for i in range(colon - start):

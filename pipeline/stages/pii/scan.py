@@ -8,7 +8,7 @@ import numpy as np
 from pipeline.stages.compiled import borrowing, kernel, sources
 from pipeline.stages.pii import byte, char
 from pipeline.stages.pii.cards import card_end
-from pipeline.stages.pii.credentials import secret_at, secret_at_colon, secret_at_equals
+from pipeline.stages.pii.credentials import PASSWORDS_OF_MANUALS, secret_at, secret_at_colon, secret_at_equals
 from pipeline.stages.pii.emails import email_after, email_at
 from pipeline.stages.pii.ibans import iban_at
 from pipeline.stages.pii.ip_addresses import ipv4_end, ipv6_at
@@ -27,6 +27,7 @@ from pipeline.stages.pii.kinds import (
     SSN,
     START,
 )
+from pipeline.stages.pii.named_secrets import named_secret_at
 from pipeline.stages.pii.phones import phone_end
 from pipeline.stages.pii.ssns import ssn_end
 from pipeline.stages.pii.tokens import TRIGGERS, token_around
@@ -118,9 +119,13 @@ def _value(text: np.ndarray, i: int, hi: int, wanted: np.ndarray, after: int) ->
     elif action == _ON_EQUALS:
         if wanted[SECRET]:
             start, end = secret_at_equals(text, i, hi)
+            if end == 0:
+                start, end = named_secret_at(text, i, hi, PASSWORDS_OF_MANUALS)
     elif action == _ON_COLON:
         if wanted[SECRET]:
             start, end = secret_at_colon(text, i, hi)
+            if end == 0:
+                start, end = named_secret_at(text, i, hi, PASSWORDS_OF_MANUALS)
         if end == 0 and wanted[IPV6]:
             pattern = IPV6
             start, end = ipv6_at(text, i, hi, wanted[ANY_IP])

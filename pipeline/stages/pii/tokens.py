@@ -10,7 +10,7 @@ from pipeline.stages.pii import byte, char
 
 # The characters of a body. An assigned one has an optional "=" or ":" and quotes before it; a named one must
 # have them, and a digit and a letter. An owned one has its owner's id and a dot before the prefix.
-_PLAIN, _DASHED, _DOTTED, _BASE64, _HEX, _OWNED, _ASSIGNED, _NAMED = range(8)
+_PLAIN, _DASHED, _DOTTED, _BASE64, _HEX, _PATH, _OWNED, _ASSIGNED, _NAMED = range(9)
 _IN_TOKEN, _IN_BASE64 = char.FLAGS & char.TOKEN != 0, char.FLAGS & char.BASE64 != 0
 _BODY = np.stack(
     [
@@ -19,6 +19,7 @@ _BODY = np.stack(
         _IN_TOKEN | byte.byte_set(b"."),
         _IN_BASE64,
         (char.FLAGS & char.HEX != 0) | byte.byte_set(b"-_"),
+        _IN_TOKEN | byte.byte_set(b"/@"),
         _IN_TOKEN,
         _IN_BASE64,
         _IN_TOKEN | _IN_BASE64 | byte.byte_set(b".~"),
@@ -49,7 +50,8 @@ _RULES: tuple[tuple[bytes, int, int, int], ...] = (
     (b"xoxb- xoxp- xoxa- xoxr- xoxs- xoxe- xapp-", 20, 0, _DASHED),  # Slack
     (b"xoxe.", 30, 0, _DASHED),
     (b"hooks.slack.com/services/", 30, 0, _BASE64),
-    (b"discord.com/api/webhooks/ discordapp.com/api/webhooks/", 60, 0, _BASE64),
+    (b"discord.com/api/webhooks/ discordapp.com/api/webhooks/", 60, 0, _PATH),
+    (b"webhook.office.com/webhookb2/", 60, 0, _PATH),  # Teams
     (b"sk-ant-", 24, 0, _DASHED),  # Anthropic
     (b"sk-proj- sk-svcacct- sk-admin-", 24, 0, _DASHED),  # OpenAI
     (b"sk-or-v1-", 64, 64, _PLAIN),  # OpenRouter
@@ -60,7 +62,9 @@ _RULES: tuple[tuple[bytes, int, int, int], ...] = (
     (b"sk_", 48, 48, _HEX),  # ElevenLabs
     (b"SG.", 66, 66, _DOTTED),  # SendGrid
     (b"SK", 32, 32, _HEX),  # Twilio
-    (b"hf_", 30, 40, _PLAIN),  # Hugging Face
+    (b"hf_ api_org_", 30, 40, _PLAIN),  # Hugging Face
+    (b"vercel_blob_rw_", 30, 80, _DASHED),  # Vercel
+    (b"sl.", 120, 0, _DASHED),  # Dropbox
     (b"npm_", 36, 36, _PLAIN),
     (b"pypi-AgE", 50, 0, _DASHED),
     (b"rubygems_", 48, 48, _HEX),
@@ -260,6 +264,8 @@ _WORDS: tuple[tuple[bytes, int, int, int], ...] = (
     (b"LTAI", 12, 20, 0),  # Alibaba
     (b"dapi", 32, 34, 0),  # Databricks
     (b"pat", 79, 79, byte.DOT),  # Airtable
+    (b"cio", 32, 32, 0),  # crates.io
+    (b"APA91b", 134, 180, 0),  # Firebase
 )
 _WORD_REACH = 24
 _WORD_PREFIXES = [prefix for prefixes, *_ in _WORDS for prefix in prefixes.split()]

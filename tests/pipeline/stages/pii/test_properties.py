@@ -236,6 +236,8 @@ ADVERSARIAL = {
         "xoxb-",
         "api_key=",
         "Password=",
+        "password:",
+        "_token=a1",
         "authorization: bearer 1",
         "EAA1",
         '"auth":"',
