@@ -11,6 +11,7 @@ from pipeline.stages.compiled import borrowing
 from pipeline.stages.pii import byte, char
 
 _KEY_BYTES = 7
+_FIRST_OF_SEVERAL = 0xC0  # the least byte that begins a letter of several
 _ENDS_SEARCH = byte.byte_set(b"0123456789@[]")
 _ENDS_SEARCH_AFTER = byte.byte_set(b"0123456789@\n[]")
 _BEFORE_LABEL = byte.byte_set(b" -(")
@@ -18,13 +19,17 @@ _BEFORE_VERSION = byte.byte_set(b" =:\"',.(#")
 
 
 def keys(words: str) -> np.ndarray:
-    """One integer for each lower-case word: its first 7 UTF-8 bytes, big-endian.
+    """One integer for each lower-case word: its first 7 bytes, big-endian, without those that begin a letter
+    of several. These only say which script it is, so that 7 letters of Greek count, not 3.
 
     `key` lowers letters of ASCII only, so words with others have one key for each way to write them.
     """
     ways = {way for word in words.split() for way in (word, word.title(), word.upper())}
-    written = {bytes(c | byte.CASE if c < 0x80 else c for c in way.encode()[:_KEY_BYTES]) for way in ways}
-    return np.array(sorted(int.from_bytes(word, "big") for word in written), dtype=np.int64)
+    written = set()
+    for way in ways:
+        told = [c | byte.CASE if c < 0x80 else c for c in way.encode() if c < _FIRST_OF_SEVERAL]
+        written.add(int.from_bytes(bytes(told[:_KEY_BYTES]), "big"))
+    return np.array(sorted(written), dtype=np.int64)
 
 
 PHONE_LABELS_AFTER = keys("office fax mobile cell phone tel telephone desk home work voice landline")
@@ -64,10 +69,15 @@ def ends_search(c: int) -> bool:
 @borrowing
 def key(data: np.ndarray, start: int, end: int) -> int:
     """The key, as `keys` makes it, of the word `data[start:end]` in any case."""
-    made = 0
-    for i in range(start, min(end, start + _KEY_BYTES)):
+    made, told = 0, 0
+    for i in range(start, end):
         c = data[i]
+        if c >= _FIRST_OF_SEVERAL:
+            continue
         made = made * 256 + (c | byte.CASE if c < 0x80 else c)
+        told += 1
+        if told == _KEY_BYTES:
+            break
     return made
 
 

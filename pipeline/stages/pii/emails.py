@@ -4,7 +4,7 @@ Precision choices: the domain needs a dot and an alphabetic last label that is n
 (`icon@2x.png`). `git@...`, scp paths (`me@host.org:dir/file`), `scheme://user@host` and `@name@host` handles
 name services and files, not people. An IPv4 address may stand for the domain (`jo@1.2.3.4`, `jo@[1.2.3.4]`).
 Letters of two UTF-8 bytes count as letters (`jürgen@müller.de`). Letters of three end an address, because
-Chinese and Japanese text has no space before one.
+Chinese and Japanese text has no space before one; but a domain may end in one of their own (`jo@例子.公司`).
 """
 
 import numpy as np
@@ -30,6 +30,10 @@ _LONGEST_FILE_TYPE = 7  # bytes; ".services" is a domain
 _SOURCES = keys("py")  # of two labels: a file, although Paraguay has the domain
 _FEWEST_DIGITS = 3  # of a name of digits alone: "jo@163.com", but "foo@1.bar"
 _SERVICES = keys("git hg svn bzr")
+_WIDE_ENDINGS = keys(
+    "公司 网络 網絡 中国 中國 香港 台灣 台湾 网址 在线 商城 集团 企业 政务 公益 한국 닷컴 닷넷"
+)
+_WIDE_ENDING = 6  # bytes of each
 _PUNYCODE = np.frombuffer(b"xn--", dtype=np.uint8).copy()
 
 
@@ -130,6 +134,17 @@ def _domain_end(data: np.ndarray, at: int, hi: int) -> int:
 
 
 @borrowing
+def _wide_domain_end(data: np.ndarray, at: int, hi: int) -> int:
+    """Where the domain after `at` ends whose last label is one of _WIDE_ENDINGS; 0 if there is none."""
+    i = at + 1
+    while i < hi and i - at < _MAX_LOCAL and (char.FLAGS[data[i]] & char.LABEL or data[i] >= 0x80):
+        i += 1
+    end = i + 1 + _WIDE_ENDING
+    is_whole = i > at + 1 and end <= hi and data[i] == byte.DOT and data[i + 1] >= 0xE3
+    return end if is_whole and is_one_of(data, i + 1, end, _WIDE_ENDINGS) else 0
+
+
+@borrowing
 def _is_scp_path(data: np.ndarray, end: int, hi: int) -> bool:
     if end + 1 >= hi or data[end] != byte.COLON:
         return False
@@ -178,6 +193,8 @@ def email_at(data: np.ndarray, at: int, hi: int) -> tuple[int, int]:
     end = _domain_end(data, at, hi)
     if end == 0:
         end = _ip_end(data, at + 1, hi)
+    if end == 0:
+        end = _wide_domain_end(data, at, hi)
     if end == 0 or is_one_of(data, start, at, _SERVICES) or _is_scp_path(data, end, hi):
         return 0, 0
     return start, end

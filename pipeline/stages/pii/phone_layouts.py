@@ -83,7 +83,7 @@ def _is_date(number: Number) -> bool:
     if number.widths in group_widths.YEAR_LAST_SHORT:
         return is_one_kind(number.separators) and _is_year(last_four)
     years = number.widths == group_widths.TWO_YEARS and number.separators == char.DASH
-    return years and _is_year(first_four) and _is_year(last_four)
+    return years and _is_year(first_four) and _is_year(last_four) and first_four <= last_four
 
 
 @borrowing

@@ -23,7 +23,7 @@ import numpy as np
 
 from pipeline.stages.compiled import borrowing
 from pipeline.stages.pii import byte, char, group_widths
-from pipeline.stages.pii.context import is_letter, label_after, names_a_version
+from pipeline.stages.pii.context import is_letter, is_one_of, keys, label_after, names_a_version
 from pipeline.stages.pii.digit_groups import (
     POWER,
     Number,
@@ -62,6 +62,7 @@ _ENDS_DECIMAL = byte.byte_set(b".])\"'")
 _IN_PATH = byte.byte_set(b"-./")
 _BEFORE_EXTENSION = byte.byte_set(b" ,")
 _AFTER_EXT = byte.byte_set(b" .:")
+_WORDS_OF_HEX = keys("ab ad ba be ca ce da de ea ed fa fe")
 _EXTENSION = np.frombuffer(b"extension", np.uint8)
 
 
@@ -192,14 +193,30 @@ def _is_hex_byte(data: np.ndarray, i: int, hi: int) -> bool:
 
 
 @borrowing
+def _is_of_dump(data: np.ndarray, i: int, step: int, hi: int) -> bool:
+    """Whether a byte of a dump is at `i`. It may be a word, unless another byte stands `step` bytes on."""
+    if not _is_hex_byte(data, i, hi):
+        return False
+    return not is_one_of(data, i, i + 2, _WORDS_OF_HEX) or _is_hex_byte(data, i + step, hi)
+
+
+@borrowing
 def _is_in_dump(data: np.ndarray, p: int, number: Number, end: int, hi: int) -> bool:
     """Whether the pairs of digits are bytes of a dump."""
     ends_in_pairs = number.widths % 1000 == group_widths.THREE_PAIRS
     if number.separators != char.SPACE or not ends_in_pairs:
         return False
-    return _is_hex_byte(data, p - 3, hi) or (
-        end < hi and data[end] == byte.SPACE and _is_hex_byte(data, end + 1, hi)
+    return _is_of_dump(data, p - 3, -3, hi) or (
+        end < hi and data[end] == byte.SPACE and _is_of_dump(data, end + 1, 3, hi)
     )
+
+
+@borrowing
+def _is_sum(data: np.ndarray, number: Number, end: int, hi: int) -> bool:
+    """Whether two decimals follow a comma: "1 234 567,50"."""
+    if number.plus or number.brackets or number.separators != char.SPACE or end >= hi:
+        return False
+    return data[end] == byte.COMMA and char.digit_run(data, end + 1, hi) == 2
 
 
 @borrowing
@@ -228,7 +245,10 @@ def _end_of(data: np.ndarray, p: int, hi: int, number: Number, after_phone: bool
         in_square = data[p - 1] == byte.OPENING_SQUARE if p > 0 else False
         if p > 0 and data[p - 1] == byte.OPENING_BRACKET:  # read with its bracket before
             return 0
-        verdict = min(verdict, YES if in_square and is_north_american(number) else WITH_CONTEXT)
+        # "[504] 891-8259", "02)722-2919"
+        is_code = leading_zeros(number.value, number.digits, 1) and number.separators == char.DASH
+        alone = is_code or (in_square and is_north_american(number))
+        verdict = min(verdict, YES if alone else WITH_CONTEXT)
     if number.wide == 2 and not (
         number.plus or number.brackets or is_american(number) or data[p] == byte.ZERO
     ):
@@ -257,7 +277,7 @@ def _end_of(data: np.ndarray, p: int, hi: int, number: Number, after_phone: bool
         if verdict == NO or _is_page(data, p, number):
             return 0
         verdict = _weakened_by_place(data, p, number, verdict)
-    if _is_in_dump(data, p, number, end, hi):
+    if _is_in_dump(data, p, number, end, hi) or _is_sum(data, number, end, hi):
         return 0
     if number.separators == char.DOT and number.widths != group_widths.AMERICAN and names_a_version(data, p):
         return 0

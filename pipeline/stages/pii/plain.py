@@ -22,7 +22,12 @@ from pipeline.stages.text import decode
 _CODES = 0x10000  # odd characters, and those that four hexadecimal digits write
 _BLOCK = 32  # bytes that are passed over at once
 _MAY_BE_ODD = byte.byte_set(b"%&+\\\xc2\xef" + bytes(range(0xD8, 0xE4)))
-_DIGITS = (0x0660, 0x06F0, 0x0966)  # the zeros of Arabic, Persian and Devanagari
+# The zeros of Arabic, Persian, Devanagari, Bengali, Gurmukhi, Gujarati, Tamil, Telugu, Kannada, Malayalam,
+# Thai, Lao, Burmese and Khmer
+_DIGITS = (
+    *(0x0660, 0x06F0, 0x0966, 0x09E6, 0x0A66, 0x0AE6, 0x0BE6, 0x0C66, 0x0CE6, 0x0D66),
+    *(0x0E50, 0x0ED0, 0x1040, 0x17E0),
+)
 _WIDE = range(0xFF01, 0xFF5F)  # "!" to "~"
 _WIDE_COLON = 0xFF1A  # Chinese puts it before a value, which it is no part of
 _SPACES = (0xA0, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000)
