@@ -14,7 +14,7 @@ from pipeline.sources.documents import MAX_DOCUMENT_BYTES
 from pipeline.sources.files import ENCODED_BY_THEMSELVES, JSON_LINES, SEPARATORS, FilesConfig, FilesSource
 from pipeline.sources.formats.compression import BrokenCompressionError, format_of
 from pipeline.sources.formats.conversations import FORMS, Format, columns_of
-from pipeline.sources.formats.first_bytes import wide_encoding
+from pipeline.sources.formats.first_bytes import other_encoding
 from pipeline.sources.formats.rows import DEFAULT_ID_COLUMN, Row, RowReader
 from pipeline.sources.formats.streams import blocks
 from pipeline.sources.source import Reason, Rejected, SourceError, Unit
@@ -240,9 +240,9 @@ def _start(file: LocalFile, compression: str) -> Iterator[bytes]:
 
 
 def _encoding(start: bytes) -> str:
-    """UTF-8 unless the bytes show that they are none: as UTF-16, or by most of what is not ASCII."""
-    if wide := wide_encoding(start):
-        return wide
+    """UTF-8 unless the bytes show that they are none: as UTF-16, ISO 2022, or by most that is not ASCII."""
+    if found := other_encoding(start):
+        return found
     wrong = start[:-4].decode("utf-8", "replace").count("\ufffd")
     if b"\0" in start or wrong * 2 < len(start) - len(start.decode("ascii", "ignore")) or not wrong:
         return "utf-8"

@@ -30,8 +30,12 @@ MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+# Of seven bits, so that each is valid UTF-8: what switches to their characters.
+SWITCHES = ((b"\x1b$B", "iso2022_jp"), (b"\x1b$@", "iso2022_jp"), (b"\x1b$)C", "iso2022_kr"))
 LOOKED_AT = 4096
 _ROWS_IN_AN_OBJECT = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"([^"]+)"\s*:\s*\[\s*\{')
+_FEWEST_UNITS = 4
+_OF_TEXT = bytes([*b"\t\n\r\f", *range(0x20, 0x100)])
 
 
 def not_text(start: bytes, name: str, encoding: str) -> Refused | None:
@@ -43,24 +47,48 @@ def not_text(start: bytes, name: str, encoding: str) -> Refused | None:
     for magic, why in OTHERS.items():
         if start.startswith(magic):
             return Reason.UNSUPPORTED_FORMAT, why
-    found = wide_encoding(start)
+    found = other_encoding(start)
     if found and not codecs.lookup(encoding).name.startswith(found[:6]):
         return Reason.INVALID_UTF8, f"the file is in {found.upper()}: set `encoding: {found}`"
     return None
 
 
-def wide_encoding(start: bytes) -> str:
-    """UTF-16 or UTF-32, by its mark, or by the zeros between its letters; else empty."""
+def other_encoding(start: bytes) -> str:
+    """UTF-16 or UTF-32, by its mark or by the bytes that are alike in all letters of an alphabet; ISO 2022,
+    by what switches to it; else empty. Without a mark, much of it is valid UTF-8.
+    """
     for mark, encoding in MARKS:
         if start.startswith(mark):
             return encoding
-    even, odd = start[:LOOKED_AT:2], start[1:LOOKED_AT:2]
+    start = start[:LOOKED_AT]
+    for switch, encoding in SWITCHES:
+        if switch in start and start.isascii():
+            return encoding
+    of_four = [_low(start[place::4]) for place in range(4)]
+    if len(start) >= 4 * _FEWEST_UNITS:
+        if min(of_four[2:]) > 0.9 and of_four[0] < 0.75:
+            return "utf-32-le"
+        if min(of_four[:2]) > 0.9 and of_four[3] < 0.75:
+            return "utf-32-be"
+    if len(start) >= 2 * _FEWEST_UNITS:
+        if _low(start[1::2]) > 0.9 and _low(start[::2]) < 0.75:
+            return "utf-16-le"
+        if _low(start[::2]) > 0.9 and _low(start[1::2]) < 0.75:
+            return "utf-16-be"
+    even, odd = start[::2], start[1::2]
     if len(odd) < 2:
         return ""
     zeros = (even.count(0) / len(even), odd.count(0) / len(odd))
     if zeros[0] < 0.1 and zeros[1] > 0.4:
         return "utf-16-le"
     return "utf-16-be" if zeros[1] < 0.1 and zeros[0] > 0.4 else ""
+
+
+def _low(column: bytes) -> float:
+    """The share of control characters: in UTF-16, the first byte of most alphabets. White space is of any
+    text, such as a letter in each line.
+    """
+    return len(column.translate(None, _OF_TEXT)) / max(1, len(column))
 
 
 def is_one_a_line(start: bytes, whole: bool) -> bool:

@@ -39,7 +39,7 @@ from pipeline.store.store import Store
 from pipeline.store.work import Work
 
 log = logging.getLogger(__name__)
-VERSION = "raw-5"
+VERSION = "raw-6"
 ID_DIGITS = 12  # of a document's id, in the name of the part that begins with it
 
 

@@ -89,6 +89,46 @@ def test_a_wide_encoding_is_named_and_read_once_it_is_set(tmp_path: Path, encodi
     assert "€" in rows[-1]["text"]
 
 
+ALPHABETS = {
+    "Russian": "Привет, это обычный русский текст. ",
+    "Greek": "Αθήνα είναι η πρωτεύουσα της χώρας. ",
+    "Arabic": "القاهرة هي عاصمة مصر وفيها سكان كثيرون. ",
+    "Hebrew": "ירושלים היא בירה ויש בה תושבים רבים. ",
+    "Thai": "กรุงเทพเป็นเมืองหลวงของประเทศไทย ",
+    "English": "A plain sentence about the weather. ",
+}
+
+
+@pytest.mark.parametrize("language", ALPHABETS)
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+def test_an_alphabet_in_a_wide_encoding_without_a_mark_is_never_published_as_it_stands(
+    tmp_path: Path, encoding: str, language: str
+) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes((ALPHABETS[language] * 5).encode(encoding))
+    assert f"set `encoding: {encoding}`" in only_reject(path)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text"), [("iso2022_jp", "これは日本語です。\n"), ("iso2022_kr", "한국어\n")]
+)
+def test_japanese_or_korean_of_seven_bits_is_named(tmp_path: Path, encoding: str, text: str) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(text.encode(encoding))
+    assert f"set `encoding: {encoding}`" in only_reject(path)
+    rows, _ = documents_and_rejects(path, encoding=encoding)
+    assert text.strip() in rows[0]["text"]
+
+
+@pytest.mark.parametrize(
+    "text", ["1\n2\n3\n4\n5\n", "a\tb\tc\td\te\t", "\n\n\n\na\n\n\n\n", "\x1b[1mbold\x1b[0m $B"]
+)
+def test_short_lines_and_marks_of_terminals_are_plain_text(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.txt").write_text(text)
+    rows, rejects = documents_and_rejects(tmp_path / "a.txt")
+    assert rejects == [] and len(rows) == 1
+
+
 JSON_FILES = {
     "an array in one line": json.dumps(ROWS),
     "an array, one object a line": "[\n" + ",\n".join(map(json.dumps, ROWS)) + "\n]\n",
