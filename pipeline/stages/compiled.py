@@ -27,11 +27,28 @@ class Compiled:
         import numba
 
         _announce_compiling()
-        return numba.njit(no_cfunc_wrapper=True, **self._options)(self._function)
+        dispatcher = numba.njit(no_cfunc_wrapper=True, **self._options)(self._function)
+        if self._options.get("cache"):
+            dispatcher._cache = _kept_with_sources()(self._function)
+        return dispatcher
 
     def __getattr__(self, name: str) -> Any:
         """numba recognises a compiled function, which a kernel calls, by its attributes."""
         return getattr(self._dispatcher, name)
+
+
+@cache
+def _kept_with_sources() -> type:
+    """numba's cache on disk, for a kernel and the files of all functions that it may call: numba alone
+    notices changes in a kernel's own file only, so that an update would run the old code.
+    """
+    from numba.core.caching import FunctionCache
+
+    class KeptWithSources(FunctionCache):
+        def _index_key(self, signature: Any, codegen: Any) -> tuple[Any, ...]:
+            return (*super()._index_key(signature, codegen), sources())
+
+    return KeptWithSources
 
 
 # Called from Python, and kept on disk with all that it calls. Other threads run on, such as the thread that

@@ -1,7 +1,11 @@
-"""Who waits for a kernel to be compiled is told so."""
+"""Who waits for a kernel to be compiled is told so, and an update runs no kernel of the old code."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -26,3 +30,24 @@ def test_a_kernel_is_announced_once_when_it_is_compiled(monkeypatch: pytest.Monk
     kernel = Compiled(following)
     assert [kernel(1), kernel(2)] == [2, 3]
     assert events == ["compiling dedup", "compiled"]
+
+
+def test_a_kernel_on_disk_is_compiled_anew_when_a_function_of_another_file_changes(tmp_path: Path) -> None:
+    program = (
+        "import numpy as np; from pipeline.stages import compiled; import called, kernels;"
+        "compiled.sources = lambda: hash(open(called.__file__).read());"
+        "print(kernels.run(1))"
+    )
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{Path.cwd()}", "PYTHONHASHSEED": "0"}
+    imports = "from pipeline.stages.compiled import {0}\n"
+    kernel = imports.format("kernel") + "from called import add\n\n@kernel\ndef run(x):\n    return add(x)\n"
+    (tmp_path / "kernels.py").write_text(kernel)
+    results = []
+    for added in (1, 20):
+        called = imports.format("borrowing") + f"\n@borrowing\ndef add(x):\n    return x + {added}\n"
+        (tmp_path / "called.py").write_text(called)
+        run = subprocess.run(
+            [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+        )
+        results.append(int(run.stdout))
+    assert results == [2, 21]
