@@ -24,7 +24,7 @@ from pipeline.stages.dedup.shingles import BASE, Texts, hash_words, normalise_ro
 from pipeline.stages.text import decode, equals
 from pipeline.store.params import Params, required
 
-INDEX_VERSION, VERSION = "decontamination-1", "decontamination-2"
+INDEX_VERSION, VERSION = "decontamination-2", "decontamination-3"
 HITS_SCHEMA = required(
     id=pa.string(),
     set=pa.string(),

@@ -1,5 +1,5 @@
-"""Text as deduplication compares it: in NFC, casefolded, stripped of white space; and the properties of
-characters by which it is.
+"""Text as deduplication compares it: in NFC, casefolded, without characters that nobody sees, stripped of
+white space; and the properties of characters by which it is.
 """
 
 import unicodedata
@@ -26,6 +26,17 @@ FOLDED_CODE_POINTS = 0x20000
 _ASSIGNED = (range(0x33480), range(0xE0000, 0xE0200))
 # Casefolding makes at most three characters of one, and no UTF-8 byte more than three (U+0390).
 GROWTH = 3
+# Soft hyphens, characters without width, marks of direction: copies of a text differ in them.
+_UNSEEN = (
+    0xAD,
+    0x61C,
+    0x180E,
+    *range(0x200B, 0x2010),
+    *range(0x202A, 0x202F),
+    *range(0x2060, 0x2070),
+    0xFEFF,
+)
+_LEFT_OUT = np.uint64(1 << 63)
 PADDING = 32
 _FIRST_UNSURE_BYTE = "\u0300".encode()[0]
 _TOP = np.uint64(21)
@@ -36,7 +47,8 @@ class Characters(NamedTuple):
     """Properties by code point."""
 
     classes: np.ndarray  # uint8[0x110000], flags; ALONE where a character is compared as a word of its own
-    folds: np.ndarray  # uint64[0x20000], up to three code points of 21 bits, lowest first; 0 if unchanged
+    # uint64[0x20000], up to three code points of 21 bits, lowest first; 0 if unchanged, _LEFT_OUT if left out
+    folds: np.ndarray
 
 
 def _flags(character: str) -> int:
@@ -61,6 +73,7 @@ def characters() -> Characters:
     for block in _ASSIGNED:
         classes[block.start : block.stop] = [_flags(chr(code)) for code in block]
     folds = np.array([_folded(chr(code)) for code in range(FOLDED_CODE_POINTS)], np.uint64)
+    folds[list(_UNSEEN)] = _LEFT_OUT
     return Characters(classes, folds)
 
 
@@ -160,6 +173,9 @@ def _fold(data: np.ndarray, start: int, end: int, folds: np.ndarray, out: np.nda
             continue
         code, width = decode(data, i, end)
         folded = folds[code] if code < FOLDED_CODE_POINTS else np.uint64(0)
+        if folded == _LEFT_OUT:
+            i += width
+            continue
         if folded == 0:
             for k in range(width):
                 out[at + k] = data[i + k]
