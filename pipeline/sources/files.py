@@ -16,7 +16,7 @@ from pipeline.sources.formats.arrow_rows import read_parquet
 from pipeline.sources.formats.compression import CODECS, format_of
 from pipeline.sources.formats.conversations import forms_of
 from pipeline.sources.formats.csv_rows import read_csv
-from pipeline.sources.formats.first_bytes import is_one_a_line, not_text, rows_in_an_object
+from pipeline.sources.formats.first_bytes import is_one_a_line, not_text, other_encoding, rows_in_an_object
 from pipeline.sources.formats.html import read_page
 from pipeline.sources.formats.json_values import read_json_values
 from pipeline.sources.formats.jsonl import read_jsonl
@@ -152,16 +152,18 @@ class FilesSource:
         if not start and next(content, None) is None:
             reader.reject(None, Reason.EMPTY_FILE, "the file is empty once it is unpacked")
             return
-        refused = not_text(start, reader.file, config.encoding)
+        found = other_encoding(start) if plain in ENCODED_BY_THEMSELVES else ""
+        encoding = found or config.encoding
+        refused = not_text(start, reader.file, encoding)
         content = chain([start], content)
         if refused:
             reader.reject(None, *refused, reader.bytes)
         elif plain in (MAIL, MAILBOX):
-            yield from read_mail(content, reader, config.encoding, mailbox=plain == MAILBOX)
+            yield from read_mail(content, reader, encoding, mailbox=plain == MAILBOX)
         elif plain in PAGES:
-            yield from read_page(content, reader, config.encoding, config.piece_bytes)
+            yield from read_page(content, reader, encoding, config.piece_bytes)
         else:
-            yield from self._read_text(plain, as_utf8(content, config.encoding), reader)
+            yield from self._read_text(plain, as_utf8(content, encoding), reader)
 
     def _read_text(self, plain: str, text: Iterator[bytes], reader: RowReader) -> Iterator[pa.RecordBatch]:
         """`text`: in UTF-8."""

@@ -103,6 +103,17 @@ def test_a_message_that_names_no_encoding_has_that_of_the_settings(tmp_path: Pat
     assert row["text"].endswith("Un café.\n")
 
 
+def test_mail_in_japanese_of_seven_bits_is_read(tmp_path: Path) -> None:
+    said = "これは日本語の本文です。\n"
+    made = message(said)
+    made.set_content(said, charset="iso-2022-jp")
+    (tmp_path / "a.eml").write_bytes(made.as_bytes())
+    (tmp_path / "b.eml").write_bytes(b"Subject: none\n\n" + said.encode("iso-2022-jp"))
+    rows, rejects = documents_and_rejects(tmp_path / "*.eml")
+    assert rejects == []
+    assert [row["text"].endswith(said) for row in rows] == [True, True]
+
+
 PARTS = st.sampled_from(
     [
         *(b"Content-Type: multipart/mixed; boundary=x\n", b"Content-Type: text/plain; charset=nobody\n"),
