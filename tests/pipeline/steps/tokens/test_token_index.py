@@ -36,9 +36,10 @@ from tests.pipeline.steps.tokens.stored_shards import counted, cut, drawn, put_s
 ENGINE = LocalEngine(workers=1)
 
 
-@pytest.mark.parametrize("dtype", [np.uint16, np.uint32])
-@pytest.mark.parametrize("parts", [1, 3])
-@pytest.mark.parametrize("number_of_blocks", [1, 5])
+@pytest.mark.parametrize(
+    ("dtype", "parts", "number_of_blocks"),
+    [(np.uint16, 1, 1), (np.uint16, 3, 5), (np.uint32, 1, 5), (np.uint32, 3, 1)],
+)
 def test_a_thousand_runs_are_counted_and_placed_as_a_scan_finds_them(
     dtype: type, parts: int, number_of_blocks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
