@@ -5,6 +5,7 @@ import hashlib
 import os
 import sys
 import tempfile
+from collections import defaultdict
 from pathlib import Path
 
 from pipeline.cli import summary
@@ -28,7 +29,7 @@ from pipeline.store.errors import did_you_mean
 from trainer.system import history, terminal
 from trainer.system.wording import counted
 
-UNREAD_SHOWN = 8  # files
+UNREAD_SHOWN = 8  # reasons
 # Of the time, for a look at the folder, and for measuring the speed of the machine.
 LOOKING, MEASURING = 1 / 50, 1 / 15
 
@@ -146,10 +147,15 @@ def _found(folder: Folder) -> list[str]:
         for one in folder.corpora
     ]
     lines = [*tables.lines(rows)]
-    for name, (why, size) in list(folder.unread.items())[:UNREAD_SHOWN]:
-        lines.append(f"not read: {tables.printable(name)} ({size / total:.0%} of the bytes): {why}")
-    if more := len(folder.unread) - UNREAD_SHOWN:
-        lines += [f"not read: {counted(more, 'more files')}"] if more > 0 else []
+    by_reason = defaultdict[str, list[str]](list)
+    for name, (why, _) in folder.unread.items():
+        by_reason[why].append(name)
+    for why, names in list(by_reason.items())[:UNREAD_SHOWN]:
+        more = f" and {counted(len(names) - 1, 'more files')}" if len(names) > 1 else ""
+        share = sum(folder.unread[name][1] for name in names) / total
+        lines.append(f"not read: {tables.printable(names[0])}{more} ({share:.0%} of the bytes): {why}")
+    if number := sum(map(len, list(by_reason.values())[UNREAD_SHOWN:])):
+        lines.append(f"not read: {counted(number, 'more files')}, for other reasons")
     return [
         *lines,
         f"looked at {folder.sampled:,} of {counted(folder.files, 'files')} in {folder.seconds:.1f} s",

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pipeline.cli import main
+from pipeline.cli import main, start
 from pipeline.recipe.recipe import Recipe
 from pipeline.sources import open_source
 from pipeline.sources.formats import html
@@ -106,12 +106,15 @@ def test_pages_and_mailboxes_are_text(tmp_path: Path) -> None:
 def test_pages_without_the_package_that_reads_them_say_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "a.html").write_text("<html><body><p>A page.</p></body></html>")
-    (tmp_path / "b.txt").write_text(ENGLISH[0])
+    for name in "abc":
+        (tmp_path / f"{name}.html").write_text("<html><body><p>A page.</p></body></html>")
+    (tmp_path / "d.txt").write_text(ENGLISH[0])
     html._extractor.cache_clear()
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     _, found = recipe_of(tmp_path, Wishes(3600.0))
     assert "pip install" in found.unread["a.html"][0] and "web" in found.unread["a.html"][0]
+    [line] = [line for line in start._found(found) if line.startswith("not read")]
+    assert "a.html and 2 more files" in line and "pip install" in line
 
 
 @pytest.mark.parametrize("indent", [None, 2])
@@ -273,8 +276,8 @@ def test_a_file_that_is_no_text_is_named_with_what_to_do(tmp_path: Path) -> None
     folder = tmp_path / "mixed"
     folder.mkdir()
     (folder / "text.txt").write_text("\n\n".join(ENGLISH))
-    for name, start in (("a.docx", b"PK\3\4"), ("b.zip", b"PK\3\4"), ("c.pdf", b"%PDF-1.7")):
-        (folder / name).write_bytes(start + bytes(100))
+    for name, begin in (("a.docx", b"PK\3\4"), ("b.zip", b"PK\3\4"), ("c.pdf", b"%PDF-1.7")):
+        (folder / name).write_bytes(begin + bytes(100))
     (folder / "d.tar.gz").write_bytes(b"\x1f\x8b\x08")
     (folder / "README").write_text("Read me.")
     (folder / "f.txt").symlink_to("nowhere")
