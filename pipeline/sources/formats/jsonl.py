@@ -21,7 +21,7 @@ _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89abAB]|\\u[dD][c-fC-F]")
 
 def read_jsonl(content: Iterator[bytes], reader: RowReader) -> Iterator[pa.RecordBatch]:
     """The documents of JSON lines. Blank lines are skipped, but numbered. Raises what `content` raises."""
-    yield from read_lines(_lines(content), reader)
+    yield from read_lines(lines_of(content), reader)
 
 
 def read_lines(lines: Iterator[bytes | None], reader: RowReader) -> Iterator[pa.RecordBatch]:
@@ -36,7 +36,7 @@ def read_lines(lines: Iterator[bytes | None], reader: RowReader) -> Iterator[pa.
             return
 
 
-def _lines(content: Iterable[bytes]) -> Iterator[bytes | None]:
+def lines_of(content: Iterable[bytes]) -> Iterator[bytes | None]:
     """Each line, and None for one longer than MAX_DOCUMENT_BYTES, which is not held in memory."""
     begun, size = list[bytes](), 0
     for block in content:

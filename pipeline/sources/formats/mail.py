@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from pipeline.sources.documents import MAX_DOCUMENT_BYTES, SourceDocument, location
 from pipeline.sources.formats.html import page_text
+from pipeline.sources.formats.jsonl import lines_of
 from pipeline.sources.formats.rows import RowReader
 from pipeline.sources.formats.text_files import universal_newlines
 from pipeline.sources.source import Reason
@@ -19,7 +20,7 @@ from pipeline.sources.source import Reason
 HEADERS = ("From", "To", "Cc", "Date", "Subject")
 # The line that a mailbox has before each message, after a blank one. A sentence may begin with the word, too.
 _BEGINS = re.compile(rb"From \S.*\d\d:\d\d")
-_QUOTED = re.compile(rb"^>(>*From )", re.MULTILINE)
+_QUOTED = re.compile(rb"^>(>*From )")
 
 Text = str | tuple[Reason, str]  # or why there is none
 
@@ -47,32 +48,26 @@ def read_mail(
 
 def _messages(content: Iterator[bytes], mailbox: bool) -> Iterator[bytes | None]:
     """Each message, and None for one that is too long, which is not held in memory."""
-    held, size, may_begin = list[bytes](), 0, mailbox
-    for line in _lines(content):
-        if may_begin and _BEGINS.match(line):
-            if held:
-                yield _whole(held, size)
-            held, size = [], 0
+    held, size, may_begin = list[bytes](), -1, mailbox  # a line end stands between lines only
+    for line in lines_of(content):
+        if line is None:
+            size, may_begin = MAX_DOCUMENT_BYTES + 1, False
             continue
-        size += len(line)
+        if may_begin and _BEGINS.match(line):
+            if size >= 0:
+                yield _whole([*held, b""], size + 1)
+            held, size = [], -1
+            continue
+        size += len(line) + 1
         if size <= MAX_DOCUMENT_BYTES:
             held.append(_QUOTED.sub(rb"\1", line) if mailbox else line)
         may_begin = mailbox and not line.strip()
-    if held:
+    if size > 0:
         yield _whole(held, size)
 
 
 def _whole(held: list[bytes], size: int) -> bytes | None:
-    return b"".join(held) if size <= MAX_DOCUMENT_BYTES else None
-
-
-def _lines(content: Iterator[bytes]) -> Iterator[bytes]:
-    begun = b""
-    for block in content:
-        *lines, begun = (begun + block).split(b"\n")
-        yield from (line + b"\n" for line in lines)
-    if begun:
-        yield begun
+    return b"\n".join(held) if size <= MAX_DOCUMENT_BYTES else None
 
 
 def _text(message: Message, encoding: str) -> Text:

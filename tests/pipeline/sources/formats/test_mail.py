@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.sources.documents import Batches
+from pipeline.sources.documents import MAX_DOCUMENT_BYTES, Batches
 from pipeline.sources.files import FilesConfig
 from pipeline.sources.formats.mail import read_mail
 from pipeline.sources.formats.rows import RowReader
@@ -112,6 +112,15 @@ def test_mail_in_japanese_of_seven_bits_is_read(tmp_path: Path) -> None:
     rows, rejects = documents_and_rejects(tmp_path / "*.eml")
     assert rejects == []
     assert [row["text"].endswith(said) for row in rows] == [True, True]
+
+
+def test_a_message_that_is_too_long_costs_itself_even_in_one_line(tmp_path: Path) -> None:
+    begin = b"From a@example.org Mon Jan  1 10:00:00 2024\n"
+    long = b"Subject: long\n\n" + b"a" * MAX_DOCUMENT_BYTES + b"\n\n"
+    (tmp_path / "a.mbox").write_bytes(begin + long + begin + b"Subject: good\n\nA text.\n")
+    rows, rejects = documents_and_rejects(tmp_path / "a.mbox")
+    assert [row["text"] for row in rows] == ["Subject: good\n\nA text.\n"]
+    assert [(one.row, str(one.reason)) for one in rejects] == [(1, "too_long")]
 
 
 PARTS = st.sampled_from(
