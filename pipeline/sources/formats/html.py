@@ -6,9 +6,8 @@ from functools import cache
 
 import pyarrow as pa
 
-from pipeline.sources.formats.compression import BrokenCompressionError
 from pipeline.sources.formats.rows import RowReader
-from pipeline.sources.formats.text_files import read_text
+from pipeline.sources.formats.text_files import read_text, whole
 from pipeline.sources.source import Reason
 from pipeline.sources.web.pages import PageExtractor
 
@@ -23,25 +22,14 @@ def read_page(
     """The text of an HTML file, as `read_text` gives it. Raises SourceError where the extra `web` is missing,
     and what `content` raises.
     """
-    page, damage = bytearray(), None
-    try:
-        for block in content:
-            page += block
-            if len(page) > MAX_PAGE_BYTES:
-                why = f"more than {MAX_PAGE_BYTES} bytes of HTML"
-                reader.reject(None, Reason.TOO_LONG, why, reader.bytes)
-                return
-    except BrokenCompressionError as error:
-        damage = error
-    text = page_text(bytes(page), encoding)
-    if isinstance(text, tuple):
-        reader.reject(1, *text, reader.bytes)
-    elif not text.strip():
-        reader.reject(1, Reason.EMPTY_TEXT, "the page has no text")
-    else:
-        yield from read_text(iter([text.encode()]), reader, piece_bytes)
-    if damage:
-        raise damage
+    for page in whole(content, reader, MAX_PAGE_BYTES, f"more than {MAX_PAGE_BYTES} bytes of HTML"):
+        text = page_text(page, encoding)
+        if isinstance(text, tuple):
+            reader.reject(1, *text, reader.bytes)
+        elif not text.strip():
+            reader.reject(1, Reason.EMPTY_TEXT, "the page has no text")
+        else:
+            yield from read_text(iter([text.encode()]), reader, piece_bytes)
 
 
 def page_text(page: bytes, encoding: str) -> str | tuple[Reason, str]:

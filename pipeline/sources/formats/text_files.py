@@ -10,6 +10,8 @@ from pipeline.sources.formats.compression import BrokenCompressionError
 from pipeline.sources.formats.rows import RowReader
 from pipeline.sources.source import Reason
 
+TOO_LONG = f"more than {MAX_DOCUMENT_BYTES} bytes: cut the file into documents with `piece_bytes`"
+
 
 def read_text(
     content: Iterator[bytes], reader: RowReader, piece_bytes: int | None
@@ -20,7 +22,11 @@ def read_text(
     Ids are byte offsets. All line ends become `\n`. Raises BrokenCompressionError and OSError.
     """
     offset = 0
-    for piece in _whole(content, reader) if piece_bytes is None else pieces(content, piece_bytes):
+    for piece in (
+        whole(content, reader, MAX_DOCUMENT_BYTES, TOO_LONG)
+        if piece_bytes is None
+        else pieces(content, piece_bytes)
+    ):
         text = piece.removeprefix(codecs.BOM_UTF8) if offset == 0 else piece
         row = offset + 1
         try:
@@ -36,15 +42,16 @@ def read_text(
         offset += len(piece)
 
 
-def _whole(content: Iterator[bytes], reader: RowReader) -> Iterator[bytes]:
-    """The stream as one piece. Of a damaged file, what comes before the damage, up to a whole character."""
+def whole(content: Iterator[bytes], reader: RowReader, most: int, too_long: str) -> Iterator[bytes]:
+    """The stream as one piece. Of a damaged file, what comes before the damage, up to a whole character. A
+    file of more than `most` bytes is set aside, with the reason `too_long`.
+    """
     held, damage = bytearray(), None
     try:
         for block in content:
             held += block
-            if len(held) > MAX_DOCUMENT_BYTES:
-                why = f"more than {MAX_DOCUMENT_BYTES} bytes: cut the file into documents with `piece_bytes`"
-                reader.reject(None, Reason.TOO_LONG, why, reader.bytes)
+            if len(held) > most:
+                reader.reject(None, Reason.TOO_LONG, too_long, reader.bytes)
                 return
     except BrokenCompressionError as error:
         damage = error
