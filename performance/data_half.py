@@ -1,6 +1,9 @@
 """From jsonl.zst to token shards through every stage and manifest, on one core and on two, beside datatrove's
 chain on one; where time goes.
 
+The sample corpora are shorter than the text that is measured. What follows after them is new documents of
+their sentences, drawn at random: copies would be removed by dedup and never reach the tokenizer.
+
 `python performance/data_half.py` needs the sample corpora in ../shared/corpora; datatrove (with spaCy) is
 measured where importable, on a sample. Each run is a process of its own, with kernels compiled before and
 found on disk. The tokenizer is trained in each, timed apart: it happens once.
@@ -9,17 +12,20 @@ found on disk. The tokenizer is trained in each, timed apart: it happens once.
 import argparse
 import json
 import os
+import random
+import re
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import zstandard
 from harness.alone import alone, here
-from harness.sidebyside import RESULTS, importable, record, sample, size_of, texts
+from harness.sidebyside import RESULTS, documents, importable, record, sample, size_of
 
 from pipeline.recipe.sections import ShardParams
 from pipeline.sources.files import FilesConfig
@@ -37,6 +43,9 @@ FILES = 8
 PART_BYTES = 16_000_000
 # characters: longer texts are cut at paragraphs, so that there are documents of the usual lengths
 PIECE = 8_000
+# characters of a sentence: what is longer is a table
+LONG = 500
+SENTENCE = re.compile(r"(?<=[.!?]) +")
 REPEATS = 3
 TRAINING = "tokenizer"
 
@@ -44,25 +53,27 @@ TRAINING = "tokenizer"
 def ours(prepared: Path, cores: int) -> dict[str, float]:
     """Seconds of each stage."""
     pa.set_cpu_count(cores)
-    engine = LocalEngine(cores)
-    seconds: dict[str, float] = {}
+    with closing(LocalEngine(cores)) as engine:
+        return dict(stages(prepared, engine))
+
+
+def stages(prepared: Path, engine: LocalEngine, part_bytes: int = PART_BYTES) -> Iterator[tuple[str, float]]:
+    """Each stage and its seconds, when it has ended."""
+    config = FilesConfig(paths=(str(prepared / "*.jsonl.zst"),))
     with tempfile.TemporaryDirectory() as directory:
         store = Store(Path(directory))
-
-        def timed(stage: str, call: Callable[[], object]) -> None:
+        calls: dict[str, Callable[[], object]] = {
+            "raw": lambda: collect(store, engine, CORPUS, config, part_bytes),
+            "scrubbed": lambda: scrub(store, engine, CORPUS, PiiParams()),
+            "quality": lambda: judge(store, engine, CORPUS, PROFILES["default"]),
+            "dedup": lambda: deduplicate(store, engine, [CORPUS], DedupParams()),
+            TRAINING: lambda: tokenizer(store, engine, "benchmark", [CORPUS], TokenizerParams(), 0.02),
+            "shards": lambda: tokenize(store, engine, CORPUS, ShardParams()),
+        }
+        for stage, call in calls.items():
             started = time.perf_counter()
             call()
-            seconds[stage] = time.perf_counter() - started
-
-        config = FilesConfig(paths=(str(prepared / "*.jsonl.zst"),))
-        timed("raw", lambda: collect(store, engine, CORPUS, config, PART_BYTES))
-        timed("scrubbed", lambda: scrub(store, engine, CORPUS, PiiParams()))
-        timed("quality", lambda: judge(store, engine, CORPUS, PROFILES["default"]))
-        timed("dedup", lambda: deduplicate(store, engine, [CORPUS], DedupParams()))
-        timed(TRAINING, lambda: tokenizer(store, engine, "benchmark", [CORPUS], TokenizerParams(), 0.02))
-        timed("shards", lambda: tokenize(store, engine, CORPUS, ShardParams()))
-        engine.close()
-    return seconds
+            yield stage, time.perf_counter() - started
 
 
 def datatrove(prepared: Path, cores: int) -> dict[str, float]:
@@ -98,7 +109,7 @@ def datatrove(prepared: Path, cores: int) -> dict[str, float]:
             filters.C4QualityFilter(),
             filters.FineWebQualityFilter(),
         ]
-        stages = {
+        steps_of = {
             "format and filter": [
                 JsonlReader(str(prepared)),
                 PIIFormatter(),
@@ -122,7 +133,7 @@ def datatrove(prepared: Path, cores: int) -> dict[str, float]:
             ],
         }
         seconds = {}
-        for stage, steps in stages.items():
+        for stage, steps in steps_of.items():
             tasks = {"buckets": config.num_buckets, "cluster": 1}.get(stage, cores)
             started = time.perf_counter()
             LocalPipelineExecutor(
@@ -135,15 +146,36 @@ def datatrove(prepared: Path, cores: int) -> dict[str, float]:
 CHAINS: dict[str, Callable[[Path, int], dict[str, float]]] = {"ours": ours, "datatrove": datatrove}
 
 
-def pieces(found: list[str]) -> Iterator[str]:
-    for text in found:
-        piece = ""
-        for paragraph in text.split("\n\n"):
-            if piece and len(piece) + len(paragraph) > PIECE:
-                yield piece
-                piece = ""
-            piece += paragraph + "\n\n"
-        yield piece
+def prepared_texts(megabytes: float) -> list[str]:
+    """The sample corpora in pieces, then as many documents drawn from their sentences as are missing."""
+    pieces = [piece for name in NAMES for row in documents(name) for piece in _pieces(row["text"])]
+    found, size = [], 0.0
+    for text in _endless(pieces):
+        if size >= megabytes * 1e6:
+            break
+        found.append(text)
+        size += len(text.encode())
+    return found
+
+
+def _pieces(text: str) -> Iterator[str]:
+    piece = ""
+    for paragraph in text.split("\n\n"):
+        if piece and len(piece) + len(paragraph) > PIECE:
+            yield piece
+            piece = ""
+        piece += paragraph + "\n\n"
+    yield piece
+
+
+def _endless(pieces: Sequence[str]) -> Iterator[str]:
+    """These texts, then others of as many sentences, drawn from all of them."""
+    yield from pieces
+    drawn = random.Random(0)
+    counts = [len(SENTENCE.findall(piece)) + 1 for piece in pieces]
+    sentences = [sentence for piece in pieces for sentence in SENTENCE.split(piece) if len(sentence) <= LONG]
+    while True:
+        yield from (" ".join(drawn.choices(sentences, k=count)) for count in counts)
 
 
 def write(directory: Path, found: list[str]) -> float:
@@ -230,7 +262,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
-        found = list(pieces(texts(NAMES, chosen.megabytes)))
+        found = prepared_texts(chosen.megabytes)
         few = sample(found, chosen.peer_megabytes)
         everything, part = directory / "all", directory / "few"
         megabytes, few_megabytes = write(everything, found), write(part, few)
