@@ -26,13 +26,14 @@ SEMICOLON = ord(";")
 LESS, GREATER = ord("<"), ord(">")
 EQUALS = ord("=")
 AT = ord("@")
-UPPER_A, UPPER_B, UPPER_J, UPPER_Z = (ord(letter) for letter in "ABJZ")
+UPPER_A, UPPER_B, UPPER_J, UPPER_Q, UPPER_Z = (ord(letter) for letter in "ABJQZ")
 OPENING_SQUARE = ord("[")
 BACKSLASH = ord("\\")
 CLOSING_SQUARE = ord("]")
 UNDERSCORE = ord("_")
 OPENING_CURLY = ord("{")
-A, D, E, T, U, X, Z = (ord(letter) for letter in "adetuxz")
+TILDE = ord("~")
+A, D, E, P, T, U, X, Z = (ord(letter) for letter in "adeptuxz")
 CASE = ord("a") - ord("A")  # the bit in which the two cases of a letter differ
 
 

@@ -19,9 +19,12 @@ _JWT_PART = 8
 _PEM_BODY = 64
 
 _IN_TOKEN, _IN_BASE64 = char.FLAGS & char.TOKEN != 0, char.FLAGS & char.BASE64 != 0
-_HEADER, _BEGIN, _END, _PRIVATE, _DASHES, _BEFORE_Z, _AFTER_Z = (
+_HEADER, _BEGIN, _END, _PRIVATE, _DASHES, _BEFORE_Z, _AFTER_Z, _DATA_CENTRE = (
     np.frombuffer(text, dtype=np.uint8).copy()
-    for text in (*(b"eyJ", b"-----BEGIN ", b"-----END ", b"PRIVATE KEY", b"-----"), *(b"uthori", b"ation"))
+    for text in (
+        *(b"eyJ", b"-----BEGIN ", b"-----END ", b"PRIVATE KEY", b"-----"),
+        *(b"uthori", b"ation", b"us"),
+    )
 )
 _IN_CREDENTIALS = _IN_TOKEN | _IN_BASE64 | byte.byte_set(b".~")
 _FEWEST_OF_CREDENTIALS = 16
@@ -34,6 +37,7 @@ _DISCORD = keys("M N O")
 _AUTH, _PASSWORD = keys("auth _auth"), keys("password pwd")
 _ASSIGNS = byte.byte_set(bytes(range(33)) + b"=:\"'")
 _QUOTES = byte.byte_set(b"\"'")
+_HEX_KEY = 32  # hexadecimal digits
 _TELEGRAM = 35  # characters after the colon
 _FEWEST_OF_PASSWORD = 6
 _IN_PEM = _IN_BASE64 | byte.byte_set(bytes(range(33)) + b"\\:,.()")
@@ -158,6 +162,41 @@ def _discord_at(data: np.ndarray, dot: int, hi: int) -> tuple[int, int]:
 
 
 @borrowing
+def _hex_run(data: np.ndarray, i: int, hi: int) -> int:
+    while i < hi and char.FLAGS[data[i]] & char.HEX:
+        i += 1
+    return i
+
+
+@borrowing
+def _mailchimp_at(data: np.ndarray, hyphen: int, hi: int) -> tuple[int, int]:
+    """(start, end) of Mailchimp's key, 32 hexadecimal digits and "-us12", whose hyphen is at `hyphen`."""
+    start, end = hyphen - _HEX_KEY, hyphen + 3
+    if start < 0 or end >= hi or not equals(data, hyphen + 1, hi, _DATA_CENTRE):
+        return 0, 0
+    while end < hi and end - hyphen < 6 and char.is_digit(data[end]):
+        end += 1
+    whole = _hex_run(data, start, hyphen) == hyphen and 4 <= end - hyphen <= 5
+    return (
+        (start, end) if whole and not is_joined(data, start) and not char.word_at(data, end, hi) else (0, 0)
+    )
+
+
+@borrowing
+def _asana_at(data: np.ndarray, colon: int, hi: int) -> tuple[int, int]:
+    """(start, end) of a personal token of Asana, `1/` and 16 digits, a colon and 32 hexadecimal digits."""
+    start = colon
+    while start > 0 and colon - start < 18 and char.is_digit(data[start - 1]):
+        start -= 1
+    end = _hex_run(data, colon + 1, min(hi, colon + _HEX_KEY + 2))
+    known = (
+        colon - start == 16 and start > 1 and data[start - 1] == byte.SLASH and char.is_digit(data[start - 2])
+    )
+    whole = known and end - colon == _HEX_KEY + 1 and not is_joined(data, start - 2)
+    return (start - 2, end) if whole else (0, 0)
+
+
+@borrowing
 def secret_at(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
     """(start, end) of the key or token that the trigger byte at `i` belongs to, or (0, 0)."""
     start, end = 0, 0
@@ -169,6 +208,8 @@ def secret_at(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
         start, end = _authorization_at(data, i, hi)
     elif data[i] == byte.DOT:
         start, end = _discord_at(data, i, hi)
+    elif data[i] == byte.HYPHEN:
+        start, end = _mailchimp_at(data, i, hi)
     return (start, end) if end > 0 else token_at(data, i, hi)
 
 
@@ -219,6 +260,9 @@ def secret_at_colon(data: np.ndarray, colon: int, hi: int) -> tuple[int, int]:
     if colon == 0:
         return 0, 0
     if char.is_digit(data[colon - 1]):
+        start, end = _asana_at(data, colon, hi)
+        if end > 0:
+            return start, end
         start = colon
         while start > 0 and colon - start < 12 and char.is_digit(data[start - 1]):
             start -= 1

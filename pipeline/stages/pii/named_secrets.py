@@ -1,139 +1,32 @@
-"""Passwords, tokens and keys that only their name shows: `DB_PASSWORD=...`, `"secret_key": "..."`.
-
-A name ends in a word such as "password" or "token". Its value has digits and letters, and is not what
-programs write in its place: a template, a call, an attribute, a type. A value without quotes needs more: code
-writes names there.
+"""Passwords, tokens and keys that stand after `=` or `:` and only their name shows: `DB_PASSWORD=...`,
+`"secret_key": "..."`.
 """
 
 import numpy as np
 
 from pipeline.stages.compiled import borrowing
 from pipeline.stages.pii import byte, char
-from pipeline.stages.pii.context import is_letter, is_one_of, keys
-from pipeline.stages.pii.tokens import is_random
-from pipeline.stages.text import equals
-
-_NOTHING, _SPOKEN, _PASSWORD, _TOKEN, _SIGNATURE = range(5)
-_PASSWORDS = (b"password", b"passwd", b"passphrase", b"pwd", b"_pass")
-_TOKENS = (
-    *(b"token", b"secret", b"secretkey", b"privatekey", b"adminkey", b"masterkey", b"signingkey"),
-    *(b"encryptionkey", b"accesskey", b"servicekey", b"storagekey", b"accountkey", b"apikey"),
+from pipeline.stages.pii.secret_names import (
+    LAST_LETTERS,
+    MOST,
+    NOTHING,
+    SIGNATURE,
+    TOKEN,
+    before_copula,
+    is_made_up,
+    is_of_a_list,
+    is_value,
+    kind_of_name,
 )
-_SIGNATURES = (b"sig", b"signature")
-_ENDINGS = tuple(
-    (np.frombuffer(ending[::-1], np.uint8).copy(), kind)
-    for kind, endings in ((_PASSWORD, _PASSWORDS), (_TOKEN, _TOKENS), (_SIGNATURE, _SIGNATURES))
-    for ending in endings
-)
-_REVERSED = np.concatenate([ending for ending, _ in _ENDINGS])
-_START = np.array([0, *np.cumsum([len(ending) for ending, _ in _ENDINGS])], dtype=np.int64)
-_KIND = np.array([kind for _, kind in _ENDINGS], dtype=np.int64)
-# In other languages the word stands alone, and no code follows.
-_SPOKEN_WORDS = (
-    "passwort kennwort passe contraseña clave senha hasło heslo wachtwoord lösenord passord adgangskode "
-    "salasana jelszó parolă parola şifre пароль пароля κωδικός סיסמה 密码 密碼 パスワード 비밀번호"
-)
-_WORDS = keys(_SPOKEN_WORDS)
-_LAST = byte.byte_set(
-    bytes({ending[0] | byte.CASE for ending, _ in _ENDINGS})
-    + bytes({word.encode()[-1] | byte.CASE for word in _SPOKEN_WORDS.split()})
-)
-# What the token of these is names a place in a list, or a part of a text.
-_OF_LISTS = keys("page next continuation sync cursor pad eos bos unk mask first last")
-_LEAST_PASSWORD, _LEAST_TOKEN, _LEAST_SIGNATURE = 8, 16, 32
-_MOST = 256  # bytes of a value: more is no password
-_LONGEST_NAME = 48
 
 _QUOTES = byte.byte_set(b"\"'`")
 _AFTER_NAME = byte.byte_set(b" \"'`]\\:\t")
 _BEFORE_VALUE = byte.byte_set(b" \t>\\")
-_JOINS_NAME = byte.byte_set(b"_-. ")
 _SEPARATES_PARAMETERS = byte.byte_set(b"&?-;")
 # Of a value without quotes
 _ENDS_VALUE = byte.byte_set(bytes(range(33)) + b"\"'`;,&|<>[](){}")
 _IN_CODE = byte.byte_set(b"([{<")
 _STARTS_TEMPLATE = byte.byte_set(b"$<{%[*@&")
-_SYMBOLS = byte.byte_set(b"!@#$%^&*?+~=/")
-_HEX_NUMBER = np.frombuffer(b"0x", np.uint8).copy()
-
-
-@borrowing
-def _kind_of_name(data: np.ndarray, end: int) -> tuple[int, int]:
-    """(kind, start) of the name that ends at `end`: by its last letters, without what joins its words."""
-    for rule in range(len(_KIND)):
-        i, k, stop = end, _START[rule], _START[rule + 1]
-        while k < stop and i > 0 and end - i < _LONGEST_NAME:
-            c = data[i - 1]
-            if c | byte.CASE != _REVERSED[k] and c != _REVERSED[k]:
-                if k > _START[rule] and (c == byte.UNDERSCORE or c == byte.HYPHEN):
-                    i -= 1
-                    continue
-                break
-            i -= 1
-            k += 1
-        if k == stop:
-            return _KIND[rule], i
-    start = end
-    while start > 0 and end - start < _LONGEST_NAME and is_letter(data[start - 1]):
-        start -= 1
-    return (_SPOKEN, start) if is_one_of(data, start, end, _WORDS) else (_NOTHING, end)
-
-
-@borrowing
-def _is_of_a_list(data: np.ndarray, name: int) -> bool:
-    """Whether the word before the one at `name` says that the token is none: `next_page_token`."""
-    end = name
-    while end > 0 and name - end < 2 and _JOINS_NAME[data[end - 1]]:
-        end -= 1
-    start = end
-    while start > 0 and end - start < 14 and char.is_lower(data[start - 1] | byte.CASE):
-        start -= 1
-    return is_one_of(data, start, end, _OF_LISTS)
-
-
-@borrowing
-def _turns(data: np.ndarray, start: int, end: int) -> tuple[int, int, int, int]:
-    """(digits, letters, symbols, how often a digit follows a letter or a letter a digit)."""
-    digits, letters, symbols, turns = 0, 0, 0, 0
-    before = 0
-    for i in range(start, end):
-        now = 1 if char.is_digit(data[i]) else (2 if char.is_alnum(data[i]) else 0)
-        digits += now == 1
-        letters += now == 2
-        symbols += _SYMBOLS[data[i]]
-        turns += now > 0 and before > 0 and now != before
-        before = now if now > 0 else before
-    return digits, letters, symbols, turns
-
-
-@borrowing
-def _is_value(data: np.ndarray, start: int, end: int, hi: int, kind: int, quoted: bool, colon: bool) -> bool:
-    """Whether `start:end` is what a person or a generator chose, and no name of a program."""
-    digits, letters, symbols, turns = _turns(data, start, end)
-    if digits == 0 or letters == 0 or equals(data, start, end, _HEX_NUMBER):
-        return False
-    length = end - start
-    if kind == _SIGNATURE:
-        return length >= _LEAST_SIGNATURE and turns >= 4
-    if kind == _TOKEN:
-        if length < _LEAST_TOKEN or not is_random(data, start, end):
-            return False
-        return turns >= (2 if quoted else 4)
-    if length < _LEAST_PASSWORD:
-        return False
-    if quoted or not colon or kind == _SPOKEN:
-        return True
-    ends_line = end == hi or data[end] == byte.NEWLINE or data[end] == byte.RETURN
-    return turns >= 3 or symbols > 0 or (ends_line and turns == 1 and char.is_digit(data[end - 1]))
-
-
-@borrowing
-def _is_made_up(data: np.ndarray, start: int, end: int, words: np.ndarray) -> bool:
-    """Whether it is one of the passwords of manuals, perhaps with digits or a mark: "password123"."""
-    stop = end
-    while stop > start and not is_letter(data[stop - 1]):
-        stop -= 1
-    return stop - start < 12 and is_one_of(data, start, stop, words)
 
 
 @borrowing
@@ -142,13 +35,15 @@ def named_secret_at(data: np.ndarray, mark: int, hi: int, of_manuals: np.ndarray
     name = mark
     while name > 0 and mark - name < 4 and _AFTER_NAME[data[name - 1]]:
         name -= 1
-    if name == 0 or not _LAST[data[name - 1] | byte.CASE]:
+    if name > 0 and data[mark] == byte.COLON:
+        name = before_copula(data, name)
+    if name == 0 or not LAST_LETTERS[data[name - 1] | byte.CASE]:
         return 0, 0
-    kind, begins = _kind_of_name(data, name)
-    if kind == _NOTHING or (kind == _TOKEN and _is_of_a_list(data, begins)):
+    kind, begins = kind_of_name(data, name)
+    if kind == NOTHING or (kind == TOKEN and is_of_a_list(data, begins)):
         return 0, 0
     colon = data[mark] == byte.COLON
-    if kind == _SIGNATURE and (colon or begins == 0 or not _SEPARATES_PARAMETERS[data[begins - 1]]):
+    if kind == SIGNATURE and (colon or begins == 0 or not _SEPARATES_PARAMETERS[data[begins - 1]]):
         return 0, 0
     start = mark + 1
     while start < hi and start - mark < 16 and _BEFORE_VALUE[data[start]]:
@@ -160,14 +55,14 @@ def named_secret_at(data: np.ndarray, mark: int, hi: int, of_manuals: np.ndarray
     if colon and data[start] == byte.SLASH:
         return 0, 0
     end = start
-    while end < hi and end - start < _MOST and data[end] > byte.SPACE:
+    while end < hi and end - start < MOST and data[end] > byte.SPACE:
         if quote and (data[end] == quote or data[end] == byte.BACKSLASH):
             break
-        if not quote and _ENDS_VALUE[data[end]]:
+        if not quote and _ENDS_VALUE[data[end]] and not (colon and data[end] == byte.AMPERSAND):
             break
         end += 1
     is_closed = end < hi and (data[end] == quote or data[end] == byte.BACKSLASH)
-    if end - start == _MOST or (quote and not is_closed):
+    if end - start == MOST or (quote and not is_closed):
         return 0, 0
     if not quote:
         if end < hi and _IN_CODE[data[end]]:
@@ -177,6 +72,6 @@ def named_secret_at(data: np.ndarray, mark: int, hi: int, of_manuals: np.ndarray
         for i in range(start, end):
             if data[i] == byte.DOT and char.word_before(data, i) and char.is_lower(data[i + 1]):
                 return 0, 0
-    if not _is_value(data, start, end, hi, kind, quote > 0, colon):
+    if not is_value(data, start, end, hi, kind, quote > 0, colon):
         return 0, 0
-    return (0, 0) if _is_made_up(data, start, end, of_manuals) else (start, end)
+    return (0, 0) if is_made_up(data, start, end, of_manuals) else (start, end)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import cache
+from string import ascii_letters
 
 import numpy as np
 
@@ -29,6 +30,7 @@ from pipeline.stages.pii.kinds import (
 )
 from pipeline.stages.pii.named_secrets import named_secret_at
 from pipeline.stages.pii.phones import phone_end
+from pipeline.stages.pii.spoken_secrets import spoken_secret_at
 from pipeline.stages.pii.ssns import ssn_end
 from pipeline.stages.pii.tokens import TRIGGERS, token_around
 
@@ -36,6 +38,8 @@ _SKIP, _ON_DIGIT, _ON_AT, _ON_COLON, _ON_OPENING, _ON_EQUALS, _ON_SECRET = range
 _LIST_GAP = 8  # most bytes between two numbers of a list
 _WORD_REACH = 384  # bytes; no matcher reads farther past its trigger without a space
 _NUMBER_REACH = 80
+# What stands behind a digit inside of a password
+_CONTINUES = byte.byte_set(ascii_letters.encode() + b"!#$%^&*?~@_")
 _IN_NUMBER = byte.byte_set(b"0123456789 +-./()\t\r\n>|#*" + bytes([byte.LONG_DASH, byte.RAISED_DOT]))
 
 
@@ -67,6 +71,10 @@ def _number(
     touches = char.word_before(data, p)
     if touches and wanted[SECRET]:
         start, end = token_around(data, p, hi)
+        if end > 0:
+            return start, end, SECRET
+    if wanted[SECRET] and (touches or (p + digits < hi and _CONTINUES[data[p + digits]])):
+        start, end = spoken_secret_at(data, p, hi, PASSWORDS_OF_MANUALS)
         if end > 0:
             return start, end, SECRET
     if (

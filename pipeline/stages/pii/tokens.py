@@ -276,8 +276,20 @@ _BEGINS_WORD = byte.byte_set(bytes(prefix[0] for prefix in _WORD_PREFIXES))
 
 
 @borrowing
+def _azure_at(data: np.ndarray, p: int, hi: int) -> tuple[int, int]:
+    """(start, end) of a secret of an application of Azure, with "Q~" behind the digit at `p`, or (0, 0)."""
+    end = p + 3
+    while end < hi and end - p < 40 and (_BODY[_DOTTED, data[end]] or data[end] == byte.TILDE):
+        end += 1
+    whole = 34 <= end - p <= 38 and not char.word_before(data, p - 3)
+    return (p - 3, end) if whole and _BODY[_DOTTED, data[p - 1]] else (0, 0)
+
+
+@borrowing
 def token_around(data: np.ndarray, p: int, hi: int) -> tuple[int, int]:
     """(start, end) of the token whose first digit, after letters, is at `p`, or (0, 0)."""
+    if p >= 3 and p + 2 < hi and data[p + 1] == byte.UPPER_Q and data[p + 2] == byte.TILDE:
+        return _azure_at(data, p, hi)
     start = p
     while start > 0 and p - start < _WORD_REACH and char.is_alnum(data[start - 1]):
         start -= 1
