@@ -6,8 +6,9 @@ precisions and instruction sets that this machine has. It needs the sample corpo
 transformers with accelerate. 6 layers, width 384, 6 heads, 10.6 M parameters in blocks, vocabulary 8192,
 tied, 16 x 512 tokens a step of the same text. Ours is what `python -m trainer` runs, with AdamW. Ours and the
 Trainer are compiled and not compiled, with AVX2 only compiled. nanoGPT's train.py has no other precision than
-fp32 on a CPU. The last contender only multiplies: the matrices of a step, attention's left out. No trainer of
-this model can take fewer seconds in that precision. `step_ratio` is a contender's seconds over ours compiled.
+fp32 on a CPU. The last contenders only multiply: the matrices of a step, without and with those of attention.
+No trainer of this model can take fewer seconds in that precision. `step_ratio` is a contender's seconds over
+ours compiled.
 
 A machine with AVX2 only is imitated by ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2
 ATEN_CPU_CAPABILITY=avx2 before `python performance/train_cpu.py fp32`, and TORCHINDUCTOR_CACHE_DIR with an
@@ -34,6 +35,7 @@ from trainer.data.shards import bin_path
 from trainer.system import launch
 
 VOCAB, LAYERS, WIDTH, HEADS, SEQ_LEN, ROWS = 8192, 6, 384, 6, 512, 16
+BLOCK = 128  # queries that attention multiplies at a time
 WARMUP, TURNS = 2, {"bf16": 7, "fp32": 3}
 NAMED = {"true": ", compiled", "false": ", not compiled"}
 Contender = tuple[Sequence[str], Mapping[str, str]]
@@ -95,7 +97,8 @@ def contenders(precision: str, directory: Path) -> dict[str, Contender]:
         )
     if precision == "fp32":
         found["nanoGPT, compiled"] = command("nanogpt", work.to_json())
-    found["matrix products alone"] = command("products", precision, work.to_json(), as_launched=True)
+    for name, which in (("matrix products alone", "linear"), ("matrix products and attention's", "all")):
+        found[name] = command("products", precision, which, work.to_json(), as_launched=True)
     return found
 
 
@@ -141,9 +144,9 @@ def _nanogpt(work: str) -> None:
     nanogpt(Work.from_json(work), FOREVER, Turns().next, compiled=True, lr=6e-4, warmup=2000, beta2=0.95)
 
 
-def _products(precision: str, work: str) -> None:
+def _products(precision: str, which: str, work: str) -> None:
     """Each linear layer's product with its inputs, and in the backward pass those for the gradients of its
-    inputs and of its weights.
+    inputs and of its weights. For `all`, those of attention, too.
     """
     sizes = Work.from_json(work)
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
@@ -154,6 +157,7 @@ def _products(precision: str, work: str) -> None:
     tokens = sizes.rows * SEQ_LEN
     features = {size: torch.randn(tokens, size, dtype=dtype) for size in (WIDTH, hidden, VOCAB)}
     weights = {shape: torch.randn(shape, dtype=dtype) for shape in shapes}
+    heads = torch.randn(sizes.rows * HEADS, SEQ_LEN, WIDTH // HEADS, dtype=dtype)
     turns = Turns()
     while True:
         turns.next()
@@ -161,6 +165,23 @@ def _products(precision: str, work: str) -> None:
             features[inputs] @ weights[outputs, inputs].T
             features[outputs] @ weights[outputs, inputs]
             features[outputs].T @ features[inputs]
+        for _ in range(LAYERS if which == "all" else 0):
+            _attention_products(heads)
+
+
+def _attention_products(heads: torch.Tensor) -> None:
+    """The products of attention, each block of queries with the keys up to its own: of queries and keys, and
+    of probabilities and values; then for the gradients of probabilities, queries, keys and values. `heads` of
+    shape (rows x heads, seq_len, head_dim) stands for all of them.
+    """
+    for first in range(0, SEQ_LEN, BLOCK):
+        queries, keys = heads[:, first : first + BLOCK], heads[:, : first + BLOCK]
+        probabilities = queries @ keys.mT
+        for _ in range(2):  # the results, and the gradients of queries
+            probabilities @ keys
+        for _ in range(2):  # the gradients of keys and of values
+            probabilities.mT @ queries
+        queries @ keys.mT  # the gradients of probabilities
 
 
 def _hugging_face(precision: str, compiled: str, work: str) -> None:
