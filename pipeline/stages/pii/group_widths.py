@@ -26,6 +26,8 @@ ISSUE_AND_PAGES = (
 THREE_PAIRS = 222  # "10 20 30"
 FOUR_PAIRS = 2222  # "10.20.30.40"
 
+RUSSIAN = 13322  # "8-800-555-35-35"
+
 # With a leading 0, right after another number, as a page prints a list of them
 PRINTED_IN_LISTS = (
     22222,  # "01 42 68 53 00"

@@ -112,11 +112,18 @@ def has_bracketed_code(number: Number) -> bool:
         return False
     if number.first_width == 4 and _is_year(number.value // POWER[number.digits - 4]):
         return False
-    if number.groups == 3 and 9 <= number.digits <= 11 and 2 <= number.first_width <= 4:
-        return True
-    # Russia: trunk prefix 8 or country code 7
-    is_russian = number.groups >= 4 and number.digits == 11 and number.first_width == 1
-    return is_russian and number.value // POWER[10] in (7, 8)
+    return number.groups == 3 and 9 <= number.digits <= 11 and 2 <= number.first_width <= 4
+
+
+@borrowing
+def is_russian(number: Number) -> bool:
+    """Whether it is "8 (916) 123 45 67" or "8-800-555-35-35": trunk prefix 8 or country code 7."""
+    if number.digits != 11 or number.first_width != 1 or number.groups < 4:
+        return False
+    if number.value // POWER[10] not in (7, 8):
+        return False
+    hyphened = number.separators == char.DASH and number.widths == group_widths.RUSSIAN
+    return number.brackets or (hyphened and number.value // POWER[9] % 10 > 2)
 
 
 @borrowing
@@ -161,7 +168,8 @@ def _any_layout(number: Number) -> int:
     digits, value = number.digits, number.value
     decimal = number.groups == 2 and number.separators == char.DOT and (number.first_width != 3 or digits < 9)
     quad = number.groups == 4 and number.separators == char.DOT and number.widths != group_widths.FOUR_PAIRS
-    too_many = number.lone_digits > 2 or number.groups > 7 or digits > (12 if number.groups == 1 else 15)
+    whole = number.groups == 1 and _international(value, digits, 1) != YES
+    too_many = number.lone_digits > 2 or number.groups > 7 or digits > (12 if whole else 15)
     dotted = number.separators == char.DOT and number.lone_digits > 0  # an OID
     named = digits >= 6 and value % 100_000 != 0 and not (decimal or quad or dotted or too_many)
     return (
@@ -215,7 +223,7 @@ def judge(number: Number) -> int:
         return YES if alone else WITH_CONTEXT
     if number.widths == group_widths.SSN:  # of a person, or no telephone number either
         return NO
-    if has_bracketed_code(number):
+    if has_bracketed_code(number) or is_russian(number):
         return YES
     if zero and not two_zeros:
         verdict = _national(number)

@@ -36,7 +36,8 @@ _WORDS = keys(
     "মোবাইল টেলিফোন موبائل تلفن موبایل همراه فکس تماس الهاتف هاتفي هاتفه الجوال جوالي جواله فونه फ़ोन "
     "แฟกซ์ เบอร์ komórki komórkę komórce telef telefón selfoon simu zavolajte volajte mobitel mobitela "
     "numaram számom számunk numeroni hívjon hívj hívja dzwoń dzwońcie καλέστε τηλεφώνου κινητού звони "
-    "звоню звонок звонки телефоні дзвонити дзвони мобилен мобилни мобильн мобільного הטלפון בטלפון לטלפון"
+    "звоню звонок звонки телефоні дзвонити дзвони мобилен мобилни мобильн мобільного הטלפון בטלפון לטלפון "
+    "☎ ☎️ 📞 📱 📲"
 )
 _PHONE = int(keys("phone")[0])
 # They are part of a run of letters, because their languages write no spaces.

@@ -9,6 +9,7 @@ Without such a word these count:
 - One leading 0 and 9 to 13 digits in three or more groups.
 - One leading 0 and 10 or 11 digits, as an area code of at least 3 digits and the rest, or unbroken. Ten
   unbroken digits must be neither an ISBN nor binary.
+- Eleven digits as Russia writes them: "8 (916) 123 45 67", "8-800-555-35-35".
 - Ten digits with an extension. The extension belongs to the number.
 
 Numbers of 7 to 12 digits in other usual layouts need a word such as "phone" or "fax" within 40 bytes before
@@ -41,6 +42,7 @@ from pipeline.stages.pii.phone_layouts import (
     is_american,
     is_made_up,
     is_north_american,
+    is_russian,
     judge,
 )
 from pipeline.stages.pii.phone_words import (
@@ -55,6 +57,7 @@ from pipeline.stages.pii.phone_words import (
     phone_context,
     word_follows,
 )
+from pipeline.stages.text import equals
 
 _PART_OF_NUMBER = byte.byte_set(b"-./")  # after a digit
 _PART_OF_WORD = byte.byte_set(b"+$@\\")
@@ -63,6 +66,7 @@ _IN_PATH = byte.byte_set(b"-./")
 _BEFORE_EXTENSION = byte.byte_set(b" ,")
 _AFTER_EXT = byte.byte_set(b" .:")
 _WORDS_OF_HEX = keys("ab ad ba be ca ce da de ea ed fa fe")
+_CHAT = np.frombuffer(b"wa.me/", np.uint8).copy()
 _EXTENSION = np.frombuffer(b"extension", np.uint8)
 
 
@@ -172,6 +176,12 @@ def _weakened_by_place(data: np.ndarray, p: int, number: Number, verdict: int) -
 
 
 @borrowing
+def _is_of_chat(data: np.ndarray, p: int, number: Number) -> bool:
+    """Whether it is the number of a link to WhatsApp: "https://wa.me/15551234567"."""
+    return number.groups == 1 and number.digits >= 10 and equals(data, p - len(_CHAT), p, _CHAT)
+
+
+@borrowing
 def _is_page(data: np.ndarray, p: int, number: Number) -> bool:
     """Whether unbroken digits number a page or a thing: "/message/36667828", "topic#25445440", "call_123"."""
     c = data[p - 1]
@@ -238,6 +248,8 @@ def _end_of(data: np.ndarray, p: int, hi: int, number: Number, after_phone: bool
     """Where the telephone number ends that these groups at `p` are, or 0."""
     if number.end == 0 or number.digits < 6:
         return 0
+    if p > len(_CHAT) and _is_of_chat(data, p, number):
+        return number.end if not char.word_at(data, number.end, hi) else 0
     verdict = judge(number)
     if verdict == NO:
         return 0
@@ -281,7 +293,7 @@ def _end_of(data: np.ndarray, p: int, hi: int, number: Number, after_phone: bool
         return 0
     if number.separators == char.DOT and number.widths != group_widths.AMERICAN and names_a_version(data, p):
         return 0
-    coded = number.plus or is_north_american(number) or has_bracketed_code(number)
+    coded = number.plus or is_north_american(number) or has_bracketed_code(number) or is_russian(number)
     if not coded and p > 0 and numbers_other(data, p, number.groups == 1):
         return 0
     if verdict == YES or _is_said(data, p, number, end, hi, verdict, after_phone):

@@ -30,6 +30,15 @@ GOES: dict[str, dict[str, str]] = {
         "jo&#64;doe.org, jo\\u0040doe.org": "[EMAIL], [EMAIL]",
         "j\u00ado@doe\u200b.org": "[EMAIL]",
     },
+    "telephone numbers of Russia": {
+        "8-800-555-35-35, 8 (916) 123 45 67; 7 (495) 123-45-67": "[PHONE], [PHONE]; [PHONE]",
+        "8 (4012) 12-34-56": "[PHONE]",
+    },
+    "telephone numbers behind a sign, and in links": {
+        "\u260e 030 901820, \U0001f4f1 0171/1234567": "\u260e [PHONE], \U0001f4f1 [PHONE]",
+        "https://wa.me/15551234567?text=hi": "https://wa.me/[PHONE]?text=hi",
+        '{"phone": 4915112345678}': '{"phone": [PHONE]}',
+    },
     "telephone numbers of many countries": {
         "(212) 555-0187 or 212.555.0187 or 1-212-555-0187": "[PHONE] or [PHONE] or [PHONE]",
         "345-899-3560x4587, (212)555-0187 ext. 12": "[PHONE], [PHONE]",
@@ -155,6 +164,9 @@ STAYS = {
         "called 10 000 000 times",
         "$212 555 0187",
         "id 2125550187",
+        '{"phone_seen_at": 1700000000000, "mobile_version": 4915112345678901}',
+        "8-100-555-35-35, 5 (916) 123 45 67",
+        "https://example.me/15551234567",
         "1212-555-01874",
         "9212-555-0187-3",
         "+999 123 456 789",
