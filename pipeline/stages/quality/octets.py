@@ -8,6 +8,9 @@ _PRIME = 0x9E3779B97F4A7C15  # 2^64 / golden ratio
 _FACTOR, _HALF, _TOP = np.uint64(_PRIME), np.uint64(32), np.uint64(56)
 _0, _1, _7, _8, _16, _24 = (np.uint64(number) for number in (0, 1, 7, 8, 16, 24))
 _HIGH, _ONES = np.uint64(0x8080808080808080), np.uint64(0x0101010101010101)
+_CASES = np.uint64(0x2020202020202020)
+_127, _128 = np.uint64(127), np.uint64(128)
+_LOWER_A, _LOWER_Z, _DIGIT_0, _DIGIT_9 = (np.uint64(character) for character in b"az09")
 _NEWLINE = np.uint8(0x0A)
 _NEWLINES = _NEWLINE * _ONES
 
@@ -41,6 +44,32 @@ def _mixed(value: np.uint64, block: np.uint64) -> np.uint64:
 
 
 @borrowing
+def _between(block: np.uint64, first: np.uint64, last: np.uint64) -> np.uint64:
+    """The high bit of each byte from `first` to `last`, of eight bytes below 0x80."""
+    return (block + (_128 - first) * _ONES) & ~(block + (_127 - last) * _ONES) & _HIGH
+
+
+@borrowing
+def alphanumeric_run(block: np.uint64) -> tuple[np.uint64, bool]:
+    """How many of the eight bytes, from the lowest on, are letters and digits of ASCII, and whether there are
+    letters among these.
+    """
+    ascii = block & ~_HIGH
+    letters = _between(ascii | _CASES, _LOWER_A, _LOWER_Z)
+    others = (~(letters | _between(ascii, _DIGIT_0, _DIGIT_9)) | block) & _HIGH
+    if others == _0:
+        return _8, letters != _0
+    before = (others - _1) & ~others  # all bits below the first of the others
+    return (((before & _ONES) * _ONES) >> _TOP) - _1, letters & before != _0
+
+
+@borrowing
+def _continuing(block: np.uint64) -> np.int64:
+    """How many of the eight bytes continue a character."""
+    return np.int64(((block & ~(block << _1) & _HIGH) >> _7) * _ONES >> _TOP)
+
+
+@borrowing
 def hash_and_characters(data: np.ndarray, start: int, stop: int) -> tuple[np.uint64, int]:
     """`bytes_hash` of `data[start:stop]`, and its characters: the bytes that do not continue one."""
     value, characters = _FACTOR, stop - start
@@ -48,11 +77,15 @@ def hash_and_characters(data: np.ndarray, start: int, stop: int) -> tuple[np.uin
     while position + _8 <= end:
         block = octet(data, position)
         if block & _HIGH:
-            continuing = block & ~(block << _1) & _HIGH
-            characters -= np.int64((continuing >> _7) * _ONES >> _TOP)  # type: ignore[assignment]
+            characters -= _continuing(block)
         value = _mixed(value, block)
         position += _8
     rest, shift = (end - position) << _TOP, _0
+    if position + _8 <= np.uint64(data.size):  # eight bytes at once, of which the last are left out
+        block = octet(data, position) & ((_1 << ((end - position) << np.uint64(3))) - _1)
+        if block & _HIGH:
+            characters -= _continuing(block)
+        return _mixed(value, rest | block), characters
     while position < end:
         byte = np.uint64(data[position])
         characters -= byte & np.uint64(0xC0) == np.uint64(0x80)

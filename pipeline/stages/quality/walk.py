@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pipeline.stages.compiled import borrowing
-from pipeline.stages.quality.octets import hash_and_characters
+from pipeline.stages.quality.octets import alphanumeric_run, hash_and_characters, octet
 from pipeline.stages.quality.unicode import ALNUM, ALONE, ALPHA, BREAK, JOINED, SPACE, SYMBOL, TERMINAL
 from pipeline.stages.text import decode, equals
 
@@ -61,6 +61,8 @@ class Words(NamedTuple):
 
 
 _DOT, _HASH, _NEWLINE, _RETURN, _HYPHEN, _ELLIPSIS = (ord(character) for character in ".#\n\r-…")
+_CASE, _LOWER_A, _LOWER_Z, _DIGIT_0, _DIGIT_9 = (np.uint8(number) for number in b" az09")
+_1, _8 = np.uint64(1), np.uint64(8)
 _BULLET = np.frombuffer("•".encode(), np.uint8)
 _ELLIPSIS_ENDS = (np.frombuffer(b"...", np.uint8), np.frombuffer("…".encode(), np.uint8))
 
@@ -71,7 +73,7 @@ def walk(data: np.ndarray, classes: np.ndarray, words: Words, counts: np.ndarray
 
     Returns the number of words and of lines with words.
     """
-    characters = special = hashes = ellipses = lines = 0
+    characters = special = hashes = ellipses = lines = count = 0
     length = dots = 0  # of the word so far; of the run of dots that ends here
     seen = last = 0  # flags of the word's characters together; flags of the previous character
     symbols_only = True
@@ -81,22 +83,32 @@ def walk(data: np.ndarray, classes: np.ndarray, words: Words, counts: np.ndarray
     words.characters[0] = 0
     position, stop = 0, data.size
     while position <= stop:
+        # Most text is letters and digits of ASCII. A character that is a word of its own is closed below.
+        end, letters = position, False
+        if length == 0 or not last & ALONE:
+            end, letters = _word_end(data, position, stop)
+        if end > position:
+            if length == 0:
+                words.starts[count] = position
+                seen = 0
+            seen |= ALPHA * letters
+            symbols_only, dots = False, 0
+            length += end - position
+            characters += end - position
+            code_point = int(data[end - 1])
+            last = classes[code_point]
+            position = end
         previous = code_point
-        if position == stop:  # the end of the text closes the last word and the last lines
-            code_point, width, flags = _NEWLINE, 1, SPACE | BREAK
-        elif data[position] < 0x80:
-            code_point, width = int(data[position]), 1
-            flags = classes[code_point]
-        else:
-            code_point, width = decode(data, position, stop)
-            flags = classes[code_point]
+        code_point, width, flags = _character(data, position, stop, classes)
         # A character of a script without spaces is a word of its own, with its marks.
         if length and (flags & (SPACE | ALONE) or (last & ALONE and not flags & JOINED)):
-            _close_word(data, words, counts, position, length, seen, symbols_only)
+            _close_word(data, words, count, position, length, symbols_only)
+            counts[Count.ALPHABETIC_WORDS] += seen & ALPHA != 0
+            count += 1
             length = dots = 0
         if not flags & SPACE:
             if length == 0:
-                words.starts[counts[Count.WORDS]] = position
+                words.starts[count] = position
                 seen, symbols_only = 0, True
             length += 1
             seen |= flags
@@ -108,15 +120,15 @@ def walk(data: np.ndarray, classes: np.ndarray, words: Words, counts: np.ndarray
         elif flags & BREAK:
             of_return = code_point == _NEWLINE and previous == _RETURN and position < stop
             if (not of_return) and (position < stop or characters > line_start):
-                lines = _close_line(data, words, counts, lines)
+                lines = _close_line(data, words, counts, lines, count)
             line_start = characters + 1
             if code_point == _NEWLINE:
                 counts[Count.NEWLINES] += position < stop
-                if counts[Count.WORDS] > text_line_words:
+                if count > text_line_words:
                     counts[Count.TEXT_LINES] += 1
                     counts[Count.PUNCTUATED_LINES] += last & TERMINAL != 0
                     counts[Count.SHORT_LINES] += characters - text_line_start <= SHORT_LINE
-                text_line_words, text_line_start = counts[Count.WORDS], characters + 1
+                text_line_words, text_line_start = count, characters + 1
         last = flags | ALONE if flags & JOINED and last & ALONE else flags
         characters += position < stop
         position += width
@@ -124,32 +136,75 @@ def walk(data: np.ndarray, classes: np.ndarray, words: Words, counts: np.ndarray
     counts[Count.SPECIAL_CHARACTERS] = special
     counts[Count.HASHES] = hashes
     counts[Count.ELLIPSES] = ellipses
-    return counts[Count.WORDS], lines
+    _count_words(words, counts, count)
+    return count, lines
+
+
+@borrowing
+def _character(data: np.ndarray, position: int, stop: int, classes: np.ndarray) -> tuple[int, int, int]:
+    """(code point, bytes, flags) of the character at `position`. The end of the text is a newline, which
+    closes the last word and the last lines.
+    """
+    if position == stop:
+        return _NEWLINE, 1, SPACE | BREAK
+    if data[position] < 0x80:
+        return int(data[position]), 1, classes[data[position]]
+    code_point, width = decode(data, position, stop)
+    return code_point, width, classes[code_point]
+
+
+@borrowing
+def _word_end(data: np.ndarray, position: int, stop: int) -> tuple[np.int64, bool]:
+    """Where the letters and digits of ASCII from `position` on end, and whether there are letters."""
+    at, end, letters = np.uint64(position), np.uint64(stop), False
+    while at + _8 <= end:
+        run, some = alphanumeric_run(octet(data, at))
+        letters |= some
+        at += run
+        if run < _8:
+            return np.int64(at), letters
+    while at < end:
+        lower = data[at] | _CASE
+        letter = lower >= _LOWER_A and lower <= _LOWER_Z
+        if not letter and (data[at] < _DIGIT_0 or data[at] > _DIGIT_9):
+            break
+        letters |= letter
+        at += _1
+    return np.int64(at), letters
 
 
 @borrowing
 def _close_word(
-    data: np.ndarray, words: Words, counts: np.ndarray, stop: int, length: int, seen: int, symbols_only: bool
+    data: np.ndarray, words: Words, word: int, stop: int, length: int, symbols_only: bool
 ) -> None:
-    """Enters the word that ends at `stop`; `words` has its start. `seen`: the flags of its characters."""
-    word = counts[Count.WORDS]
-    counts[Count.WORDS] += 1
-    counts[Count.WORD_CHARACTERS] += length
-    counts[Count.ALPHABETIC_WORDS] += seen & ALPHA != 0
-    if not symbols_only:
-        counts[Count.DOC_WORDS] += 1
-        counts[Count.DOC_WORD_CHARACTERS] += length
+    """Enters the word that ends at `stop` as number `word`; `words` has its start."""
     words.hashes[word] = hash_and_characters(data, np.int64(words.starts[word]), stop)[0]
     words.stops[word] = stop
     words.symbols_only[word] = symbols_only
-    words.characters[word + 1] = counts[Count.WORD_CHARACTERS]
+    words.characters[word + 1] = words.characters[word] + length
 
 
 @borrowing
-def _close_line(data: np.ndarray, words: Words, counts: np.ndarray, lines: int) -> int:
-    """Enters a line of str.splitlines() after `lines` others with words. Returns how many have words now."""
+def _count_words(words: Words, counts: np.ndarray, count: int) -> None:
+    """Fills the columns of words, but for those with letters."""
+    counts[Count.WORDS] = count
+    counts[Count.WORD_CHARACTERS] = words.characters[count]
+    doc_words = doc_word_characters = 0
+    for word in range(count):
+        counted = not words.symbols_only[word]
+        doc_words += counted
+        doc_word_characters += counted * (words.characters[word + 1] - words.characters[word])
+    counts[Count.DOC_WORDS] = doc_words
+    counts[Count.DOC_WORD_CHARACTERS] = doc_word_characters
+
+
+@borrowing
+def _close_line(data: np.ndarray, words: Words, counts: np.ndarray, lines: int, count: int) -> int:
+    """Enters a line of str.splitlines() after `lines` others with words, and after `count` words. Returns how
+    many have words now.
+    """
     counts[Count.LINES] += 1
-    first, end = words.line_words[lines - 1] if lines else 0, counts[Count.WORDS]
+    first, end = words.line_words[lines - 1] if lines else 0, count
     if first == end:
         return lines
     words.line_words[lines] = end

@@ -214,6 +214,13 @@ texts = st.one_of(st.lists(st.sampled_from(FRAGMENTS), max_size=60).map("".join)
 )
 @example([f"{'word' * 5}{sign}{'long' * 5}"[20 - size :] for sign in ".#é\x01\x1c" for size in range(20)])
 @example([f"{'x' * size} {'x' * size}\0 {'x' * size} end" for size in range(20)])
+@example(
+    [
+        f"{before}{chr(code)}{before}{chr(code)} and the rest"
+        for code in range(128)
+        for before in ("a", "Zz901234")
+    ]
+)
 def test_every_signal_equals_its_definition_in_plain_python(batch):
     for text, signals in zip(batch, compiled(batch), strict=True):
         expected = reference(text)
