@@ -153,6 +153,15 @@ def _pattern_before(spans: np.ndarray, first: int, count: int, i: int) -> int:
 
 
 @borrowing
+def _next_trigger(text: np.ndarray, i: int, size: int) -> np.int64:
+    """The first byte from `i` on at which a search begins, else `size`."""
+    at, end = np.uint64(i), np.uint64(size)  # of a signed index numba checks the sign
+    while at < end and _ACTIONS[text[at]] == _SKIP:
+        at += np.uint64(1)
+    return np.int64(at)
+
+
+@borrowing
 def _insert(
     spans: np.ndarray, first: int, count: int, document: int, pattern: int, start: int, end: int
 ) -> None:
@@ -207,8 +216,7 @@ def _compiled() -> Callable[..., tuple[np.ndarray, int]]:
             first = count
             i = 0
             while True:
-                while i < size and _ACTIONS[text[i]] == _SKIP:
-                    i += 1
+                i = _next_trigger(text, i, size)
                 if i == size:
                     break
                 after = _pattern_before(spans, first, count, base + i)
