@@ -19,7 +19,7 @@ from pipeline.sources.formats.rows import DEFAULT_ID_COLUMN, Row, RowReader
 from pipeline.sources.formats.streams import blocks
 from pipeline.sources.source import Reason, Rejected, SourceError, Unit
 from pipeline.sources.source_file import LocalFile, size_of
-from pipeline.stages.language import detect
+from pipeline.start.encodings import legacy_encoding
 
 HEAD_BYTES, PACKED_HEAD_BYTES = 256 << 10, 1 << 20  # of a file that is not, and that is compressed
 # Of a table whose first row does not fit into that, more and more is read, up to the longest text.
@@ -31,8 +31,6 @@ BLANK = (Reason.EMPTY_TEXT, Reason.NULL_TEXT)
 PACKED_SHARE = 3.0  # bytes that a compressed byte usually becomes
 _LETTER = re.compile(r"\w")
 TEXT_COLUMNS = ("text", "body", "content")
-# Tried in this order on text that is not Unicode. The first is the usual one of Western Europe.
-LEGACY_ENCODINGS = ("cp1252", "cp1251", "gb18030", "big5", "shift_jis", "euc_kr")
 
 
 @dataclass(frozen=True)
@@ -246,17 +244,7 @@ def _encoding(start: bytes) -> str:
     wrong = start[:-4].decode("utf-8", "replace").count("\ufffd")
     if b"\0" in start or wrong * 2 < len(start) - len(start.decode("ascii", "ignore")) or not wrong:
         return "utf-8"
-    decoded: dict[str, str] = {}
-    for encoding in LEGACY_ENCODINGS:
-        try:
-            decoded[encoding] = start[:-4].decode(encoding)
-        except UnicodeDecodeError:
-            continue
-    if not decoded:
-        return "utf-8"
-    languages = detect(pa.RecordBatch.from_pydict({"id": [*decoded], "text": [*decoded.values()]}))
-    words = dict(zip(decoded, languages.column("language_stop_words").to_pylist(), strict=True))
-    return max(decoded, key=words.__getitem__)
+    return legacy_encoding(start) or "utf-8"
 
 
 def _of_rows(
