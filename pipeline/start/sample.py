@@ -5,7 +5,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, BinaryIO
+from pathlib import Path
+from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,6 +20,15 @@ from pipeline.sources.formats.rows import DEFAULT_ID_COLUMN, Row, RowReader
 from pipeline.sources.formats.streams import blocks
 from pipeline.sources.source import Reason, Rejected, SourceError, Unit
 from pipeline.sources.source_file import LocalFile, size_of
+from pipeline.start.columns import (
+    TEXT_COLUMNS,
+    column_of_text,
+    is_text,
+    list_of_rows,
+    nested_text,
+    texts_in,
+    without_text,
+)
 from pipeline.start.encodings import legacy_encoding
 
 HEAD_BYTES, PACKED_HEAD_BYTES = 256 << 10, 1 << 20  # of a file that is not, and that is compressed
@@ -26,11 +36,9 @@ HEAD_BYTES, PACKED_HEAD_BYTES = 256 << 10, 1 << 20  # of a file that is not, and
 LONGEST_HEAD_BYTES = MAX_DOCUMENT_BYTES
 PIECE_BYTES = 16 << 10  # of plain text that is judged as one document
 MOST_DOCUMENTS, MOST_EMPTY = 64, 4_096  # of a file, and rows of which many have no text
-LONGEST_NAME = 80  # characters of a column
 BLANK = (Reason.EMPTY_TEXT, Reason.NULL_TEXT)
 PACKED_SHARE = 3.0  # bytes that a compressed byte usually becomes
 _LETTER = re.compile(r"\w")
-TEXT_COLUMNS = ("text", "body", "content")
 
 
 @dataclass(frozen=True)
@@ -153,16 +161,23 @@ def sampled(name: str, file: LocalFile) -> FileSample:
     if any(found.texts) and not any(map(_LETTER.search, found.texts)):
         return FileSample(None, problem=f"holds neither letters nor digits in its first {most:,} bytes")
     texts, columns = found.texts, frozenset(name for row in found.rows for name in row)
+    table = file.path if plain == ".parquet" else None
     shape = Shape(plain=True, encoding=encoding) if texts else None
     if found.rows:
-        shape, texts = _of_rows(found.rows, columns, encoding, found.separator)
+        shape, texts = _of_rows(found.rows, encoding, found.separator)
     if shape is None or not texts:
-        return FileSample(None, columns=columns, problem=_problem(found, file if head is file else None))
-    if problem := _unlike_a_name(shape.text_column) if plain in SEPARATORS else "":
-        return FileSample(None, columns=columns, problem=problem)
+        return FileSample(None, columns=columns, problem=_without_text(found, table))
     blank, problem = _as_the_job_reads(name, head, shape)
+    if column := shape.text_column:
+        nested = nested_text(found.rows, column, table)
+        if plain in SEPARATORS and is_text(column):
+            problem = (
+                "its first row holds a text where the names of the columns must stand: write them above it"
+            )
+        elif nested:
+            problem = f"its text is within the nested column {nested!r}: write it into a column of its own"
     if problem:
-        return FileSample(None, columns=columns, problem=problem)
+        return FileSample(None, columns=columns, problem=_of_one_object(found) or problem)
     share = 1.0
     if plain in ENCODED_BY_THEMSELVES:
         share = sum(len(text.encode()) for text in texts) / min(most, size_of(file))
@@ -171,7 +186,7 @@ def sampled(name: str, file: LocalFile) -> FileSample:
         share = sum(len(text.encode("utf-8", "replace")) for text in texts) / in_all
         if len(found.rows) == 1 and plain in JSON_LINES and _may_be_settings(shape) and share < 0.5:
             why = "holds one object that is not mostly text, as settings are"
-            return FileSample(None, columns=columns, problem=why)
+            return FileSample(None, columns=columns, problem=_of_one_object(found) or why)
     packed = PACKED_SHARE if compression else 1.0
     if plain == ".parquet":
         unpacked = pq.read_metadata(file.path)
@@ -247,26 +262,19 @@ def _encoding(start: bytes) -> str:
     return legacy_encoding(start) or "utf-8"
 
 
-def _of_rows(
-    rows: Sequence[Row], columns: frozenset[str], encoding: str, separator: str | None
-) -> tuple[Shape | None, list[str]]:
+def _of_rows(rows: Sequence[Row], encoding: str, separator: str | None) -> tuple[Shape | None, list[str]]:
     """The shape of rows, and their texts. Preferences and conversations go before a column of text."""
     for kind in ("preferences", "chat"):
         for form in FORMS[kind]:
             held = [row for row in rows if all(row.get(name) not in (None, "", []) for name in form)]
             if len(held) * 2 > len(rows):
-                said = [" ".join(_texts_in(row[name]) for name in form) for row in held]
+                said = [" ".join(" ".join(texts_in(row[name])) for name in form) for row in held]
                 return Shape(False, kind, None, encoding, separator), said
-    texts = {
-        name: [value for row in rows if isinstance(value := row.get(name), str) and value.strip()]
-        for name in sorted(columns)
-    }
-    longest = max(texts, key=lambda name: sum(map(len, texts[name])), default=None)
-    named = (name for usual in TEXT_COLUMNS for name in texts if name.lower() == usual and texts[name])
-    column = next(named, longest)
-    if column is None or not texts[column]:
+    column = column_of_text(rows)
+    if column is None:
         return None, []
-    return Shape(False, "text", column, encoding, separator), texts[column]
+    texts = [value for row in rows if isinstance(value := row.get(column), str) and value.strip()]
+    return Shape(False, "text", column, encoding, separator), texts
 
 
 def _may_be_settings(shape: Shape) -> bool:
@@ -274,33 +282,14 @@ def _may_be_settings(shape: Shape) -> bool:
     return shape.text_column is not None and shape.text_column.lower() not in TEXT_COLUMNS
 
 
-def _texts_in(value: Any) -> str:
-    """All texts of a value, such as the roles and contents of a list of messages."""
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return " ".join(map(_texts_in, parts)) if parts else str(value)
-
-
-def _unlike_a_name(column: str | None) -> str:
-    """Why a column is none: the first text of a table that has no names of columns was taken for one."""
-    if column is None or (len(column) <= LONGEST_NAME and len(column.splitlines()) < 2):
-        return ""
-    return "its first row holds a text where the names of the columns must stand: write them above it"
-
-
-def _problem(found: _Read, table: LocalFile | None) -> str:
-    """Why a file has no text. `table`: the file, if its schema names columns that were not read."""
-    if found.rejects:
-        return found.rejects[0].detail
-    kinds = {name: "null" if value is None else type(value).__name__ for name, value in _first(found.rows)}
-    if table is not None:
-        kinds = {column.name: str(column.type) for column in pq.read_schema(table.path)}
+def _without_text(found: _Read, table: Path | None) -> str:
+    """Why a file has no text. `table`: a Parquet file, whose schema names columns that were not read."""
     if found.rows:
-        there = ", ".join(f"{name!r} ({kind})" for name, kind in sorted(kinds.items()))
-        return f"no column holds a text in its first {len(found.rows):,} rows; there are {there}"
-    return "holds no text"
+        return _of_one_object(found) or without_text(found.rows, table)
+    return found.rejects[0].detail if found.rejects else "holds no text"
 
 
-def _first(rows: Sequence[Row]) -> Iterator[tuple[str, object]]:
-    """Each column with its first value that is not null."""
-    for name in dict.fromkeys(name for row in rows for name in row):
-        yield name, next((value for row in rows if (value := row.get(name)) is not None), None)
+def _of_one_object(found: _Read) -> str:
+    """What to do with a file of one object that holds a list of rows; empty if it is none."""
+    place = list_of_rows(found.rows[0]) if len(found.rows) == 1 else ""
+    return f"its rows are a list within one object: write them alone (jq -c '{place}')" if place else ""

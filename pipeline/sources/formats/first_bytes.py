@@ -118,7 +118,8 @@ def rows_in_an_object(start: bytes) -> Refused | None:
     name = found[1].decode(errors="replace") if found else ""
     if not name or name in OF_TALK:
         return None
-    why = f"the rows are the list {name!r} of one object: write them alone (jq -c '.{name}[]')"
+    place = name if name.isidentifier() else json.dumps(name)
+    why = f"the rows are the list {name!r} of one object: write them alone (jq -c '.{place}[]')"
     return Reason.INVALID_JSON, why
 
 

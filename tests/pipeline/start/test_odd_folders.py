@@ -291,7 +291,7 @@ def test_a_file_that_is_no_text_is_named_with_what_to_do(tmp_path: Path) -> None
         "d.tar.gz": "a packed .tar is not read: unpack it, or name it .txt.gz if it is plain text",
         "README": "a file without a suffix is no format that is read: name it .txt if it is plain text",
         "f.txt": "the link leads to no file",
-        "g.jsonl": "no column holds a text in its first 1 rows; there are 'pages' (list)",
+        "g.jsonl": "its rows are a list within one object: write them alone (jq -c '.pages[]')",
         "h.jsonl": "no column holds a text in its first 1 rows; there are 'doc' (dict), 'id' (int)",
     }
 

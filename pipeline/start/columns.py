@@ -1,0 +1,119 @@
+"""Which column of a file's rows is the text, and why none is."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import orjson
+import pyarrow.parquet as pq
+import pyarrow.types as pt
+
+from pipeline.sources.formats.rows import Row
+
+TEXT_COLUMNS = ("text", "body", "content")
+LONGEST_NAME = 80  # characters of a column
+# How much more text a nested column may hold than the column of text, which is a title or an id otherwise.
+MOST_NESTED = 5
+
+
+def column_of_text(rows: Sequence[Row]) -> str | None:
+    """The column with a usual name, else the one with the most prose: what repeats, and what is one word, as
+    ids and addresses are, counts only where nothing else is there. None if no column holds a text.
+    """
+    texts: dict[str, list[str]] = {}
+    for row in rows:
+        for name, value in row.items():
+            if isinstance(value, str) and value.strip():
+                texts.setdefault(name, []).append(value)
+    for usual in TEXT_COLUMNS:
+        if named := [name for name in sorted(texts) if name.lower() == usual]:
+            return named[0]
+    return max(
+        sorted(texts), key=lambda name: (_prose(texts[name]), sum(map(len, texts[name]))), default=None
+    )
+
+
+def nested_text(rows: Sequence[Row], column: str, table: Path | None) -> str:
+    """The nested column that holds the text of the rows, of which `column` is but a title or an id; empty if
+    there is none. `table`: a file of Parquet, of which nested columns are not among the rows.
+    """
+    if column.lower() in TEXT_COLUMNS:
+        return ""
+    if table is None:
+        names = dict.fromkeys(name for row in rows for name in row)
+        values = {name: [row[name] for row in rows if name in row] for name in names}
+        sizes = {name: _prose(texts_in(held)) for name, held in values.items()}
+        nested = {name for name, held in values.items() if any(isinstance(one, dict | list) for one in held)}
+    else:
+        sizes = _bytes_of_columns(table)
+        nested = {one.name for one in pq.read_schema(table) if pt.is_nested(one.type)}
+    most = max(nested, key=lambda name: (sizes[name], name), default=column)
+    return most if sizes[most] > MOST_NESTED * max(sizes[column], 1) else ""
+
+
+def is_text(column: str) -> bool:
+    """Whether the name of a column is a text, as in a table whose first row has no names."""
+    return len(column) > LONGEST_NAME or len(column.splitlines()) > 1
+
+
+def without_text(rows: Sequence[Row], table: Path | None) -> str:
+    """Why rows have no text. `table`: as for `nested_text`."""
+    kinds: dict[str, str] = {}
+    for row in rows:
+        for name, value in row.items():
+            if kinds.get(name) in (None, "null"):
+                kinds[name] = "null" if value is None else type(value).__name__
+    if table is not None:
+        kinds = {column.name: str(column.type) for column in pq.read_schema(table)}
+    there = ", ".join(f"{name!r} ({kind})" for name, kind in sorted(kinds.items()))
+    return f"no column holds a text in its first {len(rows):,} rows; there are {there}"
+
+
+def list_of_rows(row: Row) -> str:
+    """The place of the rows in a file of one object, as `jq` writes it: `.chats.list[].messages[]`. Empty if
+    lists of objects are not most of it.
+    """
+    path, place = "", ""
+    value: object = row
+    while isinstance(value, dict):
+        sizes = {name: len(orjson.dumps(one)) for name, one in value.items() if isinstance(one, dict | list)}
+        most = max(sizes, key=sizes.__getitem__, default="")
+        if not sizes or sizes[most] * 2 < len(orjson.dumps(value)):
+            break
+        place += f".{most if most.isidentifier() else json.dumps(most)}"
+        value = value[most]
+        if isinstance(value, list):
+            value = next((one for one in value if isinstance(one, dict)), None)
+            path = place = f"{place}[]" if value else ""
+    return path
+
+
+def texts_in(value: object) -> Iterator[str]:
+    """All texts of a value, such as the roles and contents of a list of messages."""
+    if isinstance(value, dict | list):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from texts_in(one)
+    else:
+        yield str(value)
+
+
+def _prose(texts: Iterable[str]) -> int:
+    """Characters of different texts that have several words, or other letters than those of ASCII."""
+    return sum(len(text) for text in set(texts) if " " in text.strip() or not text.isascii())
+
+
+def _bytes_of_columns(table: Path) -> dict[str, int]:
+    """Bytes of the texts in each column of a Parquet file. Within nested columns, bytes that are not marked
+    as texts are pictures and the like.
+    """
+    metadata = pq.read_metadata(table)
+    names = metadata.schema.to_arrow_schema().names
+    sizes = dict.fromkeys(names, 0)
+    for number in range(metadata.num_row_groups):
+        for place in range(metadata.num_columns):
+            column = metadata.row_group(number).column(place)
+            path = column.path_in_schema
+            name = path if path in sizes else next(one for one in names if path.startswith(f"{one}."))
+            if name == path or str(metadata.schema.column(place).logical_type) == "String":
+                sizes[name] += column.total_uncompressed_size
+    return sizes

@@ -1,0 +1,99 @@
+"""Which column of a table is learnt: never a title, an id or an address whose text lies elsewhere."""
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.sources.source_file import LocalFile
+from pipeline.start.sample import FileSample, sampled
+from tests.folders import ENGLISH
+
+Table = dict[str, list[object]]
+ROWS = 20
+PROSE = [text[:600] for text in ENGLISH[:ROWS]]
+# What stands beside a text, longer than the text or not.
+BESIDE: dict[str, Callable[[int], object]] = {
+    "id": lambda row: f"urn:uuid:{row:032x}",
+    "address": lambda row: f"https://example.org/{'a-long-path/' * 80}{row}",
+    "hash": lambda row: f"{row:064x}" * 20,
+    "licence": lambda row: "This text may be used by everybody, for any purpose. " * 30,
+    "label": lambda row: "news",
+    "authors": lambda row: [{"name": "A. Writer", "of": "some place"}],
+    "length": lambda row: row,
+}
+NESTED: dict[str, Callable[[str], object]] = {
+    "paragraphs": lambda text: text.split(". "),
+    "document": lambda text: {"text": text, "language": "en"},
+    "said": lambda text: [{"by": "somebody", "what": [text]}],
+}
+
+
+def written(folder: Path, table: Table, suffix: str) -> FileSample:
+    path = folder / f"table{suffix}"
+    rows = [dict(zip(table, values, strict=True)) for values in zip(*table.values(), strict=True)]
+    if suffix == ".parquet":
+        pq.write_table(pa.table(table), path)
+    elif suffix == ".csv":
+        with path.open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([[*table], *(row.values() for row in rows)])
+    else:
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return sampled(path.name, LocalFile(path))
+
+
+def beside(names: set[str]) -> Table:
+    return {name: [BESIDE[name](row) for row in range(ROWS)] for name in sorted(names)}
+
+
+@given(
+    names=st.sets(st.sampled_from([*BESIDE])),
+    column=st.sampled_from(["a description", "z", "Beitrag"]),
+    suffix=st.sampled_from([".jsonl", ".csv", ".parquet"]),
+)
+def test_the_column_of_prose_is_learnt_whatever_stands_beside_it(
+    tmp_path_factory: pytest.TempPathFactory, names: set[str], column: str, suffix: str
+) -> None:
+    table = beside(names - ({"authors"} if suffix == ".csv" else set())) | {column: [*PROSE]}
+    sample = written(tmp_path_factory.mktemp("table"), table, suffix)
+    assert sample.shape and sample.shape.text_column == column
+
+
+@given(
+    names=st.sets(st.sampled_from(["id", "label", "length"]), min_size=1),
+    nested=st.sampled_from([*NESTED]),
+    suffix=st.sampled_from([".jsonl", ".parquet"]),
+)
+def test_a_text_within_a_nested_column_is_named_and_no_id_is_learnt_in_its_place(
+    tmp_path_factory: pytest.TempPathFactory, names: set[str], nested: str, suffix: str
+) -> None:
+    table = beside(names) | {nested: [NESTED[nested](text) for text in PROSE]}
+    sample = written(tmp_path_factory.mktemp("table"), table, suffix)
+    assert sample.shape is None
+    assert repr(nested) in sample.problem
+
+
+@pytest.mark.parametrize(
+    ("value", "place"),
+    [
+        ({"articles": [{"title": "a", "text": text} for text in PROSE]}, ".articles[]"),
+        ({"name": "Anna", "messages": [{"from": "Anna", "text": text} for text in PROSE]}, ".messages[]"),
+        ({"chats": {"list": [{"messages": [{"text": one} for one in PROSE]}]}}, ".chats.list[].messages[]"),
+        ({"all rows": [{"said": text} for text in PROSE]}, '."all rows"[]'),
+    ],
+)
+def test_where_the_rows_of_a_file_of_one_object_are_is_said(
+    tmp_path: Path, value: object, place: str
+) -> None:
+    for indent in (None, 1):
+        path = tmp_path / "export.json"
+        path.write_text(json.dumps(value, indent=indent))
+        sample = sampled(path.name, LocalFile(path))
+        assert sample.shape is None
+        assert f"jq -c '{place}'" in sample.problem
