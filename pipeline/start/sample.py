@@ -3,6 +3,7 @@
 import io
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -14,10 +15,11 @@ import pyarrow.parquet as pq
 from pipeline.sources.documents import MAX_DOCUMENT_BYTES
 from pipeline.sources.files import ENCODED_BY_THEMSELVES, JSON_LINES, SEPARATORS, FilesConfig, FilesSource
 from pipeline.sources.formats.compression import BrokenCompressionError, format_of
-from pipeline.sources.formats.conversations import FORMS, Format, columns_of
+from pipeline.sources.formats.conversations import FORMS, OTHER_LISTS, Format, columns_of, conversation
 from pipeline.sources.formats.first_bytes import other_encoding
 from pipeline.sources.formats.rows import DEFAULT_ID_COLUMN, Row, RowReader
 from pipeline.sources.formats.streams import blocks
+from pipeline.sources.formats.use import BadConversationError
 from pipeline.sources.source import Reason, Rejected, SourceError, Unit
 from pipeline.sources.source_file import LocalFile, size_of
 from pipeline.start.columns import (
@@ -26,7 +28,6 @@ from pipeline.start.columns import (
     is_text,
     list_of_rows,
     nested_text,
-    texts_in,
     without_text,
 )
 from pipeline.start.encodings import legacy_encoding
@@ -264,17 +265,29 @@ def _encoding(start: bytes) -> str:
 
 def _of_rows(rows: Sequence[Row], encoding: str, separator: str | None) -> tuple[Shape | None, list[str]]:
     """The shape of rows, and their texts. Preferences and conversations go before a column of text."""
-    for kind in ("preferences", "chat"):
+    kinds: tuple[Format, ...] = ("preferences", "chat")
+    for kind in kinds:
         for form in FORMS[kind]:
-            held = [row for row in rows if all(row.get(name) not in (None, "", []) for name in form)]
+            # Transcripts are often in a column `conversation`.
+            nothing = (str, type(None)) if form in OTHER_LISTS else type(None)
+            held = [row for row in rows if all(not isinstance(row.get(name), nothing) for name in form)]
+            held = [row for row in held if all(row[name] not in ("", []) for name in form)]
             if len(held) * 2 > len(rows):
-                said = [" ".join(" ".join(texts_in(row[name])) for name in form) for row in held]
-                return Shape(False, kind, None, encoding, separator), said
+                return Shape(False, kind, None, encoding, separator), _said(kind, held)
     column = column_of_text(rows)
     if column is None:
         return None, []
     texts = [value for row in rows if isinstance(value := row.get(column), str) and value.strip()]
     return Shape(False, "text", column, encoding, separator), texts
+
+
+def _said(format: Format, rows: Sequence[Row]) -> list[str]:
+    """The conversations of rows. If none can be learnt, the rows as they are: the reader says why."""
+    read = []
+    for row in rows:
+        with suppress(BadConversationError):
+            read.append(conversation(format, dict(row)))
+    return read or list(map(str, rows))
 
 
 def _may_be_settings(shape: Shape) -> bool:

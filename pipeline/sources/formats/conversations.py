@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from pipeline.sources.formats.message_tree import shown_messages
 from pipeline.sources.formats.messages import Message, alike, content_of, is_answer, joined, messages, turns
 from pipeline.sources.formats.use import SYSTEM, BadConversationError, is_empty, refuse_unlearnable
 from pipeline.sources.source import Reason
 from pipeline.store.params import CONTENT, MESSAGE, PAIR
 
-VERSION = "conversations-2"
+VERSION = "conversations-3"
 Format = Literal["text", "chat", "preferences"]
 LISTS = (("messages",), ("conversations",))
 PROMPTED = ("prompt", "completion")
@@ -21,10 +22,12 @@ ASKED = (
     ("question", "response"),
     ("query", "response"),
 )
+# LMSYS and WildChat, and the exports of Claude and of ChatGPT.
+OTHER_LISTS, TREE = (("conversation",), ("chat_messages",)), ("mapping", "current_node")
 # The columns of each form, the first that a row has decides.
 FORMS: dict[str, tuple[tuple[str, ...], ...]] = {
     "text": (),
-    "chat": (*LISTS, PROMPTED, *ASKED),
+    "chat": (*LISTS, PROMPTED, *ASKED, *OTHER_LISTS, TREE),
     "preferences": (("prompt", "chosen", "rejected"), ("chosen", "rejected")),
 }
 NAMED = {"chat": (*LISTS, PROMPTED), "preferences": FORMS["preferences"]}  # in errors
@@ -32,7 +35,7 @@ NAMED = {"chat": (*LISTS, PROMPTED), "preferences": FORMS["preferences"]}  # in 
 ABOUT, HISTORY = ("input", "context"), "history"
 WORDS_OF_A_QUESTION = 5  # at least, where no mark ends it
 # Columns that hold nothing but what is said, so they are no metadata even where another form is read.
-OF_TALK = ("messages", "conversations", "prompt", "completion", "chosen", "rejected")
+OF_TALK = (*(name for form in (*LISTS, *OTHER_LISTS, TREE, PROMPTED) for name in form), "chosen", "rejected")
 
 
 def columns_of(format: Format) -> tuple[str, ...]:
@@ -80,6 +83,8 @@ class _Row:
         """The conversation of a row of the format `chat`."""
         if len(self.used) == 1:
             said = self._messages(self.used[0], None)
+        elif self.used == TREE:
+            said = messages(self.used[0], self._shown(), None, self._unread)
         elif self.used in ASKED:
             said = [*self._asked(), *self._messages(self.used[1], "assistant")]
         else:
@@ -125,6 +130,9 @@ class _Row:
         (role, content), *rest = question
         asked = (role, "\n\n".join(one for one in (content, *texts) if one.strip()))
         return [*turns(HISTORY, self._row.get(HISTORY)), asked, *rest]
+
+    def _shown(self) -> list[dict[str, Any]]:
+        return shown_messages(self.used[0], *(self._row[name] for name in self.used))
 
     def _messages(self, column: str, role: str | None) -> list[Message]:
         return messages(column, self._row[column], role, self._unread)

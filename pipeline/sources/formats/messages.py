@@ -38,7 +38,7 @@ OTHER_NAMES = {
     "ipython": "tool",
 }
 FUNCTION_CALL = "function_call"  # a role of ShareGPT
-ROLE_KEYS, CONTENT_KEYS = ("role", "from"), ("content", "value", "text")
+ROLE_KEYS, CONTENT_KEYS = ("role", "from", "sender"), ("content", "value", "text")
 PLAIN, MARKED, CALLING = {*ROLE_KEYS, *CONTENT_KEYS}, {*OF_MESSAGES}, {*CALLS, *TOOLS}
 # Types of parts of content.
 THOUGHT, CALLED = ("thinking", "reasoning"), ("tool_use", "tool_result", "tool_call")
@@ -174,7 +174,7 @@ def _message(where: str, message: Any, unread: set[str]) -> Message:
     others = {key: message[key] for key in message.keys() - PLAIN}
     # a mark that is false is not empty
     others = {key: value for key, value in others.items() if key in MARKED or not is_empty(value)}
-    named = message.get("role") or message.get("from")
+    named = next((message[key] for key in ROLE_KEYS if message.get(key)), None)
     name = named.strip().lower() if isinstance(named, str) else None
     if name == FUNCTION_CALL or others.keys() & CALLING:
         raise BadConversationError(Reason.TOOL_CALLS, f"{where} calls a tool")

@@ -36,6 +36,26 @@ def shared(*turns: tuple[str, str]) -> list[dict[str, str]]:
     return [{"from": who, "value": what} for who, what in turns]
 
 
+def exported(*turns: tuple[str, str]) -> dict[str, Any]:
+    """Turns as ChatGPT exports them: behind an empty one of the system, and beside answers that were asked
+    for again.
+    """
+    tree: dict[str, Any] = {"root": {"message": None, "parent": None, "children": ["0"]}}
+    for place, (role, text) in enumerate([("system", ""), *turns]):
+        content = {"content_type": "text", "parts": [text]}
+        parent = str(place - 1) if place else "root"
+        tree[str(place)] = {"message": {"author": {"role": role}, "content": content}, "parent": parent}
+        tree[f"other {place}"] = tree[str(place)] | {"message": {"author": {"role": "tool"}}}
+    return {"mapping": tree, "current_node": str(len(turns))}
+
+
+def of_type(kind: str) -> dict[str, Any]:
+    """ChatGPT's export of an answer whose content is of some type."""
+    row = exported(("user", "Hi"), ("assistant", "Hey"))
+    row["mapping"]["2"]["message"]["content"] = {"content_type": kind, "text": "x"}
+    return row
+
+
 CHAT: dict[str, dict[str, Any]] = {
     "messages": {"messages": [USER, ASSISTANT], "prompt": "of no use here"},
     "ShareGPT": {"conversations": shared(("human", "Hi\n🙂"), ("gpt", "Hey"))},
@@ -56,6 +76,19 @@ CHAT: dict[str, dict[str, Any]] = {
     "Alpaca": {"instruction": "Hi\n🙂", "input": "", "output": "Hey", "history": []},
     "Dolly": {"instruction": "Hi\n🙂", "context": "", "response": "Hey"},
     "question and answer": {"question": "Hi\n🙂", "answer": "Hey"},
+    "WildChat": {"conversation": [USER, ASSISTANT | {"language": None}]},
+    "Claude's export": {
+        "chat_messages": [
+            {
+                "sender": "human",
+                "text": "Hi\n🙂",
+                "content": [{"type": "text", "text": "Hi\n🙂"}],
+                "files": [],
+            },
+            {"sender": "assistant", "text": "Hey", "content": [{"type": "text", "text": "Hey"}]},
+        ]
+    },
+    "ChatGPT's export": exported(("user", "Hi\n🙂"), ("assistant", "Hey")),
 }
 # What else is in a conversation: the row, and its messages.
 BESIDE: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
@@ -206,6 +239,12 @@ def test_a_whole_file_of_plain_text_is_set_aside(tmp_path: Path) -> None:
 BAD_CHATS: list[tuple[dict[str, Any], str, str]] = [
     ({}, "no_messages", "no 'messages', or 'conversations', or 'prompt' and 'completion' with content"),
     ({"messages": []}, "no_messages", "column 'messages' holds no list of messages"),
+    ({"mapping": {"a": {}}, "current_node": "b"}, "no_messages", "column 'mapping' has no message 'b'"),
+    ({"mapping": [1], "current_node": "b"}, "no_messages", "column 'mapping' holds no tree of messages"),
+    (of_type("code"), "tool_calls", "message 2"),
+    (of_type("thoughts"), "reasoning", "message 2"),
+    (of_type("tether_quote"), "content_not_text", "message 2"),
+    (of_type("image_asset_pointer"), "images", "message 2"),
     ({"messages": "[]"}, "no_messages", "holds no list"),
     ({"messages": "{}"}, "no_messages", "holds no list"),
     ({"messages": "[{'role': 'user'}]"}, "no_messages", "a text that is no list in JSON"),
@@ -308,4 +347,4 @@ def test_conversations_are_read_again_and_texts_as_their_own_version_says() -> N
             HubConfig.model_validate({"name": "a/b", "format": format}),
         )
     }
-    assert versions == {"files-6", "hub-3", "files-6 conversations-2", "hub-3 conversations-2"}
+    assert versions == {"files-6", "hub-3", "files-6 conversations-3", "hub-3 conversations-3"}
