@@ -5,13 +5,14 @@ import hashlib
 import os
 import sys
 import tempfile
-from collections import defaultdict
 from pathlib import Path
 
 from pipeline.cli import summary
 from pipeline.cli.opening import UsageError, whole_store
 from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
 from pipeline.reports import tables
+from pipeline.sources.files import MAIL, MAILBOX, PAGES, SUBTITLES
+from pipeline.sources.formats.compression import format_of
 from pipeline.stages.language import LANGUAGES
 from pipeline.stages.quality import PROFILES
 from pipeline.start import speed
@@ -19,9 +20,10 @@ from pipeline.start.choose import Chosen, Wishes, choose
 from pipeline.start.deadline import Deadline
 from pipeline.start.horizon import AIM
 from pipeline.start.jobs import Jobs
-from pipeline.start.look import MOST_SECONDS, Folder, look
+from pipeline.start.look import MOST_SECONDS, Folder, Found, look
 from pipeline.start.reasons import choices, notes
 from pipeline.start.speed import Speed
+from pipeline.start.unread import reasons_of
 from pipeline.start.written import check_may_write, recipe_text, write
 from pipeline.steps import compile_ahead
 from pipeline.store import keys, locks
@@ -29,7 +31,6 @@ from pipeline.store.errors import did_you_mean
 from trainer.system import history, terminal
 from trainer.system.wording import counted
 
-UNREAD_SHOWN = 8  # reasons
 # Of the time, for a look at the folder, and for measuring the speed of the machine.
 LOOKING, MEASURING = 1 / 50, 1 / 15
 
@@ -138,7 +139,7 @@ def _found(folder: Folder) -> list[str]:
             "files": f"{one.files:,}",
             "MB": f"{one.bytes / 1e6:,.1f}",
             "share": f"{one.bytes / total:.0%}",
-            "read as": _read_as(one.shape.format, one.shape.text_column, one.shape.encoding),
+            "read as": _read_as(one),
             "kind": one.kind.name if one.is_text else one.shape.format,
             "languages": ", ".join(
                 f"{name} {share:.0%}" for name, share in list(one.kind.languages.items())[:3]
@@ -146,25 +147,25 @@ def _found(folder: Folder) -> list[str]:
         }
         for one in folder.corpora
     ]
-    lines = [*tables.lines(rows)]
-    by_reason = defaultdict[str, list[str]](list)
-    for name, (why, _) in folder.unread.items():
-        by_reason[why].append(name)
-    for why, names in list(by_reason.items())[:UNREAD_SHOWN]:
-        more = f" and {counted(len(names) - 1, 'more files')}" if len(names) > 1 else ""
-        share = sum(folder.unread[name][1] for name in names) / total
-        lines.append(f"not read: {tables.printable(names[0])}{more} ({share:.0%} of the bytes): {why}")
-    if number := sum(map(len, list(by_reason.values())[UNREAD_SHOWN:])):
-        lines.append(f"not read: {counted(number, 'more files')}, for other reasons")
     return [
-        *lines,
+        *tables.lines(rows),
+        *(f"not read: {line}" for line in reasons_of(folder.unread, total)),
         f"looked at {folder.sampled:,} of {counted(folder.files, 'files')} in {folder.seconds:.1f} s",
     ]
 
 
-def _read_as(format: str, column: str | None, encoding: str) -> str:
-    what = format if format != "text" else f"rows, column {column!r}" if column else "plain text"
-    return what if encoding == "utf-8" else f"{what}, {encoding}"
+def _read_as(found: Found) -> str:
+    shape = found.shape
+    if not shape.plain:
+        what = f"rows, column {shape.text_column!r}" if found.is_text else shape.format
+    else:
+        what = " and ".join(dict.fromkeys(_kind_of_file(format_of(path)[0]) for path in found.paths))
+    return what if shape.encoding == "utf-8" else f"{what}, {shape.encoding}"
+
+
+def _kind_of_file(suffix: str) -> str:
+    kinds = {"HTML": PAGES, "mail": (MAIL, MAILBOX), "subtitles": SUBTITLES}
+    return next((name for name, suffixes in kinds.items() if suffix in suffixes), "plain text")
 
 
 def _choices(chosen: Chosen) -> list[str]:

@@ -23,6 +23,7 @@ from pipeline.sources.formats.jsonl import read_jsonl
 from pipeline.sources.formats.mail import read_mail
 from pipeline.sources.formats.rows import Columns, RowReader
 from pipeline.sources.formats.streams import as_utf8, blocks, reads_text
+from pipeline.sources.formats.subtitles import read_subtitles
 from pipeline.sources.formats.text_files import read_text
 from pipeline.sources.listing import Files, Paths, listed
 from pipeline.sources.source import Reason, Rejects, Unit
@@ -31,13 +32,30 @@ from pipeline.store.fingerprint import file_sha256
 
 PROGRAMS = (
     *(".py", ".c", ".h", ".cc", ".cpp", ".hpp", ".cs", ".java", ".kt", ".scala", ".swift", ".go", ".rs"),
-    *(".js", ".ts", ".rb", ".php", ".pl", ".lua", ".sh", ".sql", ".r", ".jl", ".hs", ".ml", ".ex"),
+    *(
+        ".js",
+        ".jsx",
+        ".ts",
+        ".tsx",
+        ".rb",
+        ".php",
+        ".pl",
+        ".lua",
+        ".sh",
+        ".sql",
+        ".r",
+        ".jl",
+        ".hs",
+        ".ml",
+        ".ex",
+    ),
 )
-TEXT = (".txt", ".md", ".rst", ".org", ".tex", ".srt", *PROGRAMS)
+TEXT = (".txt", ".text", ".md", ".markdown", ".rst", ".adoc", ".org", ".tex", *PROGRAMS)
+SUBTITLES = (".srt", ".vtt")
 MAIL, MAILBOX = ".eml", ".mbox"
 PAGES = (".html", ".htm", ".xhtml")
 ENCODED_BY_THEMSELVES = (MAIL, MAILBOX, *PAGES)
-PROSE = (*TEXT, *ENCODED_BY_THEMSELVES)  # which holds no rows with columns
+PROSE = (*TEXT, *SUBTITLES, *ENCODED_BY_THEMSELVES)  # which holds no rows with columns
 JSON_LINES = (".jsonl", ".json", ".ndjson")
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
 FORMATS = (*JSON_LINES, ".parquet", *SEPARATORS, *PROSE)
@@ -46,10 +64,10 @@ LEAST_PIECE = 1 << 10
 
 class FilesConfig(Columns, Paths):
     """Your own files, on this machine or behind URLs, in any mix of formats: JSON, Parquet, CSV, plain text,
-    Markdown and other markup, HTML, mail, and programs. All but Parquet may be compressed. JSON is one object
-    in each line, as `.jsonl` has it, or an array, or objects over several lines. Of a page of HTML, the main
-    text is read, for which the extra `web` is needed; of mail (`.eml`, `.mbox`) the usual headers and the
-    text, without attachments.
+    Markdown and other markup, subtitles, HTML, mail, and programs. All but Parquet may be compressed. JSON is
+    one object in each line, as `.jsonl` has it, or an array, or objects over several lines. Of a page of
+    HTML, the main text is read, for which the extra `web` is needed; of mail (`.eml`, `.mbox`) the usual
+    headers and the text, without attachments; of subtitles (`.srt`, `.vtt`) what is said, without the times.
 
     Of a compressed file, what follows the last checksum that holds (of a gzip member, zstd frame, xz stream
     or bzip2 block) is left out, and its bytes count as lost; of a truncated file, all that unpacks is read.
@@ -108,7 +126,7 @@ class FilesSource:
 
     @property
     def version(self) -> str:
-        return f"files-6{self.config.version}"
+        return f"files-7{self.config.version}"
 
     def units(self) -> list[Unit]:
         return units_of(self._listed(), self.config.max_documents, self.sha256)
@@ -179,6 +197,8 @@ class FilesSource:
                 reader.reject(None, *refused, reader.bytes)
             else:
                 yield from read_json_values(text, reader)
+        elif plain in SUBTITLES:
+            yield from read_subtitles(text, reader, config.piece_bytes)
         else:
             yield from read_text(text, reader, config.piece_bytes)
 

@@ -11,12 +11,12 @@ from pathlib import Path, PurePosixPath
 
 from pipeline.sources.files import FORMATS
 from pipeline.sources.formats.compression import format_of
-from pipeline.sources.formats.first_bytes import LOOKED_AT, ZIP, not_text
 from pipeline.sources.listing import listed
-from pipeline.sources.source import Reason, SourceError
+from pipeline.sources.source import SourceError
 from pipeline.sources.source_file import LocalFile, may_list, size_of
 from pipeline.start.kind import Kind, judged, kind_of
 from pipeline.start.sample import FileSample, Shape, sampled
+from pipeline.start.unread import Unread, no_content, no_format, reasons_of
 from pipeline.store.errors import PipelineError
 from trainer.system.wording import counted
 
@@ -24,7 +24,6 @@ MOST_SECONDS = 10.0
 _NOT_UTF8 = "%[0-9A-F]{2}"
 # How many are sampled of one sub-folder and format. Fewer, on a busy machine, may be those that say nothing.
 FEWEST_FILES, MOST_FILES = 8, 48
-REASONS_SHOWN = 3
 MOST_TOPS = 12  # sub-folders that are told apart; more of them are taken together
 
 
@@ -60,13 +59,13 @@ class Found:
 
 @dataclass(frozen=True)
 class Folder:
-    """`unread`: files that cannot be read, with the reason, and their bytes. `sampled`: how many of the
+    """`unread`: files that cannot be read. `sampled`: how many of the
     `files` were looked at.
     """
 
     path: Path
     corpora: tuple[Found, ...]
-    unread: dict[str, tuple[str, int]]
+    unread: Unread
     files: int
     sampled: int
     seconds: float
@@ -112,7 +111,9 @@ def look(folder: Path, most_seconds: float = MOST_SECONDS) -> Iterator[Folder]:
         name: file for name, file in entries.items() if isinstance(file, LocalFile) and not file.directory
     }
     # `listed` keeps the folders that may not be listed, and no others.
-    unread = {name: ("the folder may not be listed", 0) for name, file in entries.items() if file.directory}
+    unread: Unread = {
+        name: ("the folder may not be listed", 0) for name, file in entries.items() if file.directory
+    }
     refused: dict[str, str] = {}
     groups: dict[tuple[str, str], _Group] = defaultdict(_Group)
     apart = len(set(map(_top, files))) <= MOST_TOPS
@@ -120,11 +121,10 @@ def look(folder: Path, most_seconds: float = MOST_SECONDS) -> Iterator[Folder]:
         if format_of(name)[0] not in FORMATS:
             alike = "".join(format_of(name)) or name
             if alike not in refused:
-                refused[alike] = _no_format(name, file)
+                refused[alike] = no_format(name, file)
             unread[name] = (refused[alike], size_of(file))
         elif not size_of(file):
-            leads = "the file is empty" if file.path.exists() else "the link leads to no file"
-            unread[name] = (leads, 0)
+            unread[name] = (no_content(file), 0)
         else:
             groups[_top(name) if apart else "", _suffix(name)].files[name] = file
     number = _sample(groups, most_seconds * 0.6)
@@ -136,38 +136,15 @@ def look(folder: Path, most_seconds: float = MOST_SECONDS) -> Iterator[Folder]:
     kind = cache(partial(_kind, samples=samples, files=files))
     corpora = _corpora(folder, groups, apart, kind)
     if not corpora:
-        reasons = [f"{name}: {why}" for name, (why, _) in list(unread.items())[:REASONS_SHOWN]]
-        if more := len(unread) - len(reasons):
-            reasons.append(f"and {counted(more, 'more files')}")
         size = sum(size for _, size in unread.values())
         raise NothingReadableError(
             f"{folder}: no model can be made, since nothing in its {counted(len(files), 'files')} "
-            f"({size:,} bytes) can be read: {'; '.join(reasons) or 'it has no files'}: add text, in the "
-            "formats that docs/start.md names"
+            f"({size:,} bytes) can be read: {'; '.join(reasons_of(unread)) or 'it has no files'}: "
+            "add text, in the formats that docs/start.md names"
         )
     found = Folder(folder, corpora, unread, len(files), number, time.monotonic() - started)
     yield found
     yield replace(found, corpora=_corpora(folder, groups, apart, lambda names: judged(kind(names))))
-
-
-def _no_format(name: str, file: LocalFile) -> str:
-    """Why a file with this name is not read, and what to do."""
-    plain, compression = format_of(name)
-    suffix = PurePosixPath(name).suffix or "a file without a suffix"
-    if compression:
-        what = plain or "file without a suffix"
-        return f"a packed {what} is not read: unpack it, or name it .txt{compression} if it is plain text"
-    try:
-        with file.open() as opened:
-            start = opened.read(LOOKED_AT)
-    except OSError as error:
-        return error.strerror or str(error)
-    if start.startswith(ZIP) and suffix != ".zip":
-        return f"{suffix} is packed, as Office documents are: write its text into a text file"
-    refused = not_text(start, name, "utf-8")
-    if refused and refused[0] == Reason.UNSUPPORTED_FORMAT:
-        return refused[1]
-    return f"{suffix} is no format that is read: name it .txt if it is plain text"
 
 
 def _top(name: str) -> str:

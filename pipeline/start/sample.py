@@ -13,7 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.sources.documents import MAX_DOCUMENT_BYTES
-from pipeline.sources.files import ENCODED_BY_THEMSELVES, JSON_LINES, SEPARATORS, FilesConfig, FilesSource
+from pipeline.sources.files import (
+    ENCODED_BY_THEMSELVES,
+    JSON_LINES,
+    SEPARATORS,
+    SUBTITLES,
+    FilesConfig,
+    FilesSource,
+)
 from pipeline.sources.formats.compression import BrokenCompressionError, format_of
 from pipeline.sources.formats.conversations import FORMS, OTHER_LISTS, Format, columns_of, conversation
 from pipeline.sources.formats.first_bytes import other_encoding
@@ -180,7 +187,7 @@ def sampled(name: str, file: LocalFile) -> FileSample:
     if problem:
         return FileSample(None, columns=columns, problem=_of_one_object(found) or problem)
     share = 1.0
-    if plain in ENCODED_BY_THEMSELVES:
+    if plain in (*ENCODED_BY_THEMSELVES, *SUBTITLES):
         share = sum(len(text.encode()) for text in texts) / min(most, size_of(file))
     if found.rows:
         in_all = sum(len(name) + len(str(value)) + 6 for row in found.rows for name, value in row.items())

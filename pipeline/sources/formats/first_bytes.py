@@ -23,7 +23,14 @@ OTHERS = {
     b"PAR1": "the file is Parquet: name it .parquet",
     b"%PDF-": "the file is a PDF: write its text into a text file",
     b"\xd0\xcf\x11\xe0": "the file is an Office document: write its text into a text file",
+    b"{\\rtf": "the file is RTF: write its text into a text file",
+    b"SQLite format 3\0": "the file is a database of SQLite: write its text into a table (.csv)",
+    b"ARROW1": "the file is Arrow: write it as .parquet",
+    b"7z\xbc\xaf": "the file is an archive of 7-Zip: unpack it",
+    b"Rar!": "the file is an archive of RAR: unpack it",
 }
+TAR, TAR_AT = b"ustar", 257
+MOST_ZEROS, FEW_ZEROS = 0.01, 16  # of the first bytes: their share, and how many say nothing
 MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
@@ -47,9 +54,14 @@ def not_text(start: bytes, name: str, encoding: str) -> Refused | None:
     for magic, why in OTHERS.items():
         if start.startswith(magic):
             return Reason.UNSUPPORTED_FORMAT, why
+    if start[TAR_AT:].startswith(TAR):
+        return Reason.UNSUPPORTED_FORMAT, "the file is a tar archive: unpack it"
     found = other_encoding(start)
     if found and not codecs.lookup(encoding).name.startswith(found[:6]):
         return Reason.INVALID_UTF8, f"the file is in {found.upper()}: set `encoding: {found}`"
+    head = start[:LOOKED_AT]
+    if "0".encode(encoding) == b"0" and head.count(0) > max(FEW_ZEROS, MOST_ZEROS * len(head)):
+        return Reason.UNSUPPORTED_FORMAT, "the file is no text: its bytes are often zero"
     return None
 
 

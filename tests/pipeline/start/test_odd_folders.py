@@ -114,7 +114,7 @@ def test_pages_without_the_package_that_reads_them_say_what_to_install(
     _, found = recipe_of(tmp_path, Wishes(3600.0))
     assert "pip install" in found.unread["a.html"][0] and "web" in found.unread["a.html"][0]
     [line] = [line for line in start._found(found) if line.startswith("not read")]
-    assert "a.html and 2 more files" in line and "pip install" in line
+    assert "a.html, b.html, c.html" in line and "pip install" in line
 
 
 @pytest.mark.parametrize("indent", [None, 2])
@@ -279,17 +279,27 @@ def test_a_file_that_is_no_text_is_named_with_what_to_do(tmp_path: Path) -> None
     for name, begin in (("a.docx", b"PK\3\4"), ("b.zip", b"PK\3\4"), ("c.pdf", b"%PDF-1.7")):
         (folder / name).write_bytes(begin + bytes(100))
     (folder / "d.tar.gz").write_bytes(b"\x1f\x8b\x08")
+    (folder / "d.tgz").write_bytes(b"\x1f\x8b\x08")
+    (folder / "e.ipynb").write_text(json.dumps({"cells": []}))
+    (folder / "e.xml").write_text("<mediawiki><page>")
+    (folder / "e.png").write_bytes(b"\x89PNG\r\n\x1a\n\0")
     (folder / "README").write_text("Read me.")
     (folder / "f.txt").symlink_to("nowhere")
     (folder / "g.jsonl").write_text(json.dumps({"pages": [{"text": text} for text in ENGLISH]}))
     (folder / "h.jsonl").write_text(json.dumps({"id": 1, "doc": {"text": "x"}}))
     unread = {name: why for name, (why, _) in judged(folder).unread.items()}
     assert unread == {
-        "a.docx": ".docx is packed, as Office documents are: write its text into a text file",
+        "a.docx": "packed, as Office documents are: write its text into a text file",
         "b.zip": "the file is a zip archive: unpack it",
         "c.pdf": "the file is a PDF: write its text into a text file",
-        "d.tar.gz": "a packed .tar is not read: unpack it, or name it .txt.gz if it is plain text",
-        "README": "a file without a suffix is no format that is read: name it .txt if it is plain text",
+        "d.tar.gz": "packed, and of no format that is read: unpack it, or name it .txt.gz if it is text",
+        "d.tgz": "the file is packed: unpack it",
+        "e.ipynb": (
+            "a notebook, whose pictures would be learnt: write it as .md (jupyter nbconvert --to markdown)"
+        ),
+        "e.xml": "the file is XML, whose tags would be learnt: write its text into text files",
+        "e.png": "the file is no text",
+        "README": "no format that is read: name it .txt if it is plain text",
         "f.txt": "the link leads to no file",
         "g.jsonl": "its rows are a list within one object: write them alone (jq -c '.pages[]')",
         "h.jsonl": "no column holds a text in its first 1 rows; there are 'doc' (dict), 'id' (int)",

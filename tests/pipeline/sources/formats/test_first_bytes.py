@@ -7,11 +7,15 @@ import gzip
 import io
 import json
 import lzma
+import sqlite3
+import tarfile
 import zipfile
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 import zstandard
@@ -49,6 +53,29 @@ def parquet(content: bytes) -> bytes:
     return table.getvalue()
 
 
+def tarred(content: bytes) -> bytes:
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as file:
+        member = tarfile.TarInfo("inside")
+        member.size = len(content)
+        file.addfile(member, io.BytesIO(content))
+    return archive.getvalue()
+
+
+def arrow(content: bytes) -> bytes:
+    table = io.BytesIO()
+    feather.write_feather(pa.table({"text": [content.decode()]}), table)
+    return table.getvalue()
+
+
+def database(content: bytes) -> bytes:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("create table texts (text)")
+        connection.execute("insert into texts values (?)", (content.decode(),))
+        connection.commit()
+        return connection.serialize()
+
+
 PACKED: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "gzip": (gzip.compress, ".gz"),
     "zstd": (zstandard.compress, ".zst"),
@@ -56,6 +83,11 @@ PACKED: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "xz": (lzma.compress, ".xz"),
     "zip": (zipped, "unpack it"),
     "Parquet": (parquet, ".parquet"),
+    "tar": (tarred, "unpack it"),
+    "Arrow": (arrow, ".parquet"),
+    "SQLite": (database, "table"),
+    "RTF": (lambda content: b"{\\rtf1\\ansi " + content + b"}", "text file"),
+    "no text": (lambda content: content + bytes(200), "zero"),
 }
 
 

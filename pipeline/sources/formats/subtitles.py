@@ -1,0 +1,43 @@
+"""Subtitles (SubRip and WebVTT): what is said, without numbers, times and tags."""
+
+import re
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from pipeline.sources.formats.rows import RowReader
+from pipeline.sources.formats.text_files import read_text, universal_newlines, whole
+
+MAX_SUBTITLES_BYTES = 16 << 20
+_TIME = r"(?:\d+:)?\d+:\d\d[,.]\d+"
+_TIMES = re.compile(rf"\s*{_TIME} *--> *{_TIME}")
+# Of fonts and voices; of a place on the screen; of the time of a word.
+_TAG = re.compile(rf"</?(?:[biu]|font|c|v|lang|ruby|rt)\b[^>\n]*>|\{{\\[^}}\n]*\}}|<{_TIME}>", re.I)
+
+
+def read_subtitles(
+    content: Iterator[bytes], reader: RowReader, piece_bytes: int | None
+) -> Iterator[pa.RecordBatch]:
+    """What is said in a UTF-8 file, as `read_text` gives it. Raises what `content` raises."""
+    too_long = f"more than {MAX_SUBTITLES_BYTES} bytes of subtitles"
+    for file in whole(content, reader, MAX_SUBTITLES_BYTES, too_long):
+        text = said(universal_newlines(file.decode("utf-8", "surrogateescape")))
+        yield from read_text(iter([text.encode("utf-8", "surrogateescape")]), reader, piece_bytes)
+
+
+def said(text: str) -> str:
+    """The lines below each time. A line that is shown again with the next one, as those of live subtitles
+    are, is said once. A text without times is left as it is.
+    """
+    kept: list[str] = []
+    found = False
+    for block in re.split(r"\n(?:[ \t]*\n)+", text):
+        lines = block.splitlines()
+        times = next((place for place, line in enumerate(lines) if _TIMES.match(line)), None)
+        if times is not None:
+            found = True
+            for line in lines[times + 1 :]:
+                shown = _TAG.sub("", line).strip()
+                if shown and shown not in kept[-2:]:
+                    kept.append(shown)
+    return "".join(f"{line}\n" for line in kept) if found else text

@@ -1,0 +1,80 @@
+"""The files of a folder that are not read, and why."""
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from pipeline.sources.formats.compression import format_of
+from pipeline.sources.formats.first_bytes import COMPRESSED, LOOKED_AT, ZIP, not_text
+from pipeline.sources.source import Reason
+from pipeline.sources.source_file import LocalFile
+from trainer.system.wording import counted
+
+Unread = dict[str, tuple[str, int]]  # the reason of each file, and its bytes
+REASONS_SHOWN, NAMES_SHOWN = 10, 4
+NOTEBOOK = ".ipynb"
+_XML = re.compile(rb"(?:\xef\xbb\xbf)?\s*<(?:\?xml|mediawiki)\b")
+
+
+def reasons_of(unread: Unread, total: int = 0) -> list[str]:
+    """A line for each reason, with some of its files and, if there is a `total` of bytes, their share."""
+    names_by_reason: dict[str, list[str]] = defaultdict(list)
+    for name, (why, _) in unread.items():
+        names_by_reason[why].append(name)
+    lines = []
+    for why, names in list(names_by_reason.items())[:REASONS_SHOWN]:
+        share = f" ({sum(unread[name][1] for name in names) / total:.0%} of the bytes)" if total else ""
+        lines.append(f"{_some_of(names)}{share}: {why}")
+    if number := sum(map(len, list(names_by_reason.values())[REASONS_SHOWN:])):
+        lines.append(f"{counted(number, 'more files')}, for other reasons")
+    return lines
+
+
+def _some_of(names: Sequence[str]) -> str:
+    """Files with different suffixes first."""
+    firsts = {PurePosixPath(name).suffix or name: name for name in reversed(names)}
+    shown = [*reversed(firsts.values())][:NAMES_SHOWN] if len(names) > NAMES_SHOWN else names
+    more = [f"and {counted(len(names) - len(shown), 'more files')}"] if len(names) > len(shown) else []
+    return " ".join([", ".join(map(_printable, shown)), *more])
+
+
+def _printable(name: str) -> str:
+    return name if name.isprintable() else ascii(name)
+
+
+def no_content(file: LocalFile) -> str:
+    """Why a file has no bytes."""
+    try:
+        file.check()
+    except FileNotFoundError:
+        return "the link leads to no file"
+    except OSError as error:
+        return error.strerror or str(error)
+    return "the file is empty"
+
+
+def no_format(name: str, file: LocalFile) -> str:
+    """Why a file with this name is not read, and what to do."""
+    plain, compression = format_of(name)
+    if compression:
+        return f"packed, and of no format that is read: unpack it, or name it .txt{compression} if it is text"
+    try:
+        with file.open() as opened:
+            start = opened.read(LOOKED_AT)
+    except OSError as error:
+        return error.strerror or str(error)
+    if start.startswith(tuple(COMPRESSED)):
+        return "the file is packed: unpack it"
+    if start.startswith(ZIP) and plain != ".zip":
+        return "packed, as Office documents are: write its text into a text file"
+    refused = not_text(start, name, "utf-8")
+    if refused and refused[0] == Reason.UNSUPPORTED_FORMAT:
+        return refused[1]
+    if b"\0" in start:
+        return "the file is no text"
+    if plain == NOTEBOOK:
+        return "a notebook, whose pictures would be learnt: write it as .md (jupyter nbconvert --to markdown)"
+    if _XML.match(start):
+        return "the file is XML, whose tags would be learnt: write its text into text files"
+    return "no format that is read: name it .txt if it is plain text"
