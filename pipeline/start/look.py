@@ -9,7 +9,7 @@ from functools import cache, partial
 from glob import escape
 from pathlib import Path, PurePosixPath
 
-from pipeline.sources.files import FORMATS
+from pipeline.sources.files import FORMATS, PROSE
 from pipeline.sources.formats.compression import format_of
 from pipeline.sources.listing import listed
 from pipeline.sources.source import SourceError
@@ -159,10 +159,10 @@ def _suffix(name: str) -> str:
 
 
 def _sample(groups: dict[tuple[str, str], _Group], seconds: float) -> int:
-    """Samples files of all groups in turn, evenly over each, for so many seconds, but at least a few of each.
-    Returns how many.
+    """Samples files of all groups in turn, evenly over each, for so many seconds, but at least a few of each:
+    of tables, which often differ in their columns, as many as there are. Returns how many.
     """
-    turns = {}
+    turns, fewest = {}, {}
     for key, group in groups.items():
         names = list(group.files)
         every = max(1, len(names) / MOST_FILES)
@@ -170,10 +170,11 @@ def _sample(groups: dict[tuple[str, str], _Group], seconds: float) -> int:
         # Those that are taken at any rate are spread over all.
         first = evenly[:: max(1, len(evenly) // FEWEST_FILES)][:FEWEST_FILES]
         turns[key] = [*first, *(name for name in evenly if name not in first)]
+        fewest[key] = FEWEST_FILES if format_of(names[0])[0] in PROSE else MOST_FILES
     number, until = 0, time.monotonic() + seconds
     for turn in range(MOST_FILES):
         for key, names in turns.items():
-            if turn < len(names) and (turn < FEWEST_FILES or time.monotonic() < until):
+            if turn < len(names) and (turn < fewest[key] or time.monotonic() < until):
                 group = groups[key]
                 group.samples[names[turn]] = sampled(names[turn], group.files[names[turn]])
                 number += 1

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.sources.source_file import LocalFile
+from pipeline.start.look import look
 from pipeline.start.sample import FileSample, sampled
 from tests.folders import ENGLISH
 
@@ -97,3 +98,13 @@ def test_where_the_rows_of_a_file_of_one_object_are_is_said(
         sample = sampled(path.name, LocalFile(path))
         assert sample.shape is None
         assert f"jq -c '{place}'" in sample.problem
+
+
+def test_files_whose_columns_differ_are_each_looked_at_however_little_time_there_is(tmp_path: Path) -> None:
+    for number, text in enumerate(PROSE):
+        row = json.dumps({f"column {number}": text, "number": number})
+        (tmp_path / f"{number}.jsonl").write_text(f"{row}\n" * 3)
+    *_, found = look(tmp_path, most_seconds=0)
+    assert {corpus.shape.text_column for corpus in found.corpora} == {
+        f"column {n}" for n in range(len(PROSE))
+    }
