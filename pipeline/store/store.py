@@ -218,5 +218,6 @@ def check_place(root: Path) -> None:
 
 def default_store(address: str | None = None) -> Store:
     """The store at GROUNDWORK_STORE (a directory, a bucket), else `address`, else in Dagster's home."""
-    place, cache = history.store_place(address), history.dagster_home() / "cache"
-    return Store(cache_of(place, cache) if "://" in place else Path(place).absolute())
+    place = history.store_place(address)
+    is_bucket = "://" in place
+    return Store(cache_of(place, history.dagster_home() / "cache") if is_bucket else Path(place).absolute())

@@ -187,7 +187,17 @@ def checkpoint_sha256(checkpoint: Path) -> str:
 
 
 def dagster_home() -> Path:
-    return Path(os.environ.get("DAGSTER_HOME") or Path(__file__).parents[2] / "dagster_home")
+    """The folder of DAGSTER_HOME, else that of the checkout. Raises TrainerError for one that Dagster would
+    refuse, since what is looked for there would seem not to have been made.
+    """
+    named = os.environ.get("DAGSTER_HOME")
+    if not named:
+        return Path(__file__).parents[2] / "dagster_home"
+    home = Path(named)
+    if home.is_absolute() and home.is_dir():
+        return home
+    why = "there is no such folder: make it" if home.is_absolute() else "is no full path: write it from /"
+    raise TrainerError(f"DAGSTER_HOME {named}: {why}, or unset DAGSTER_HOME for the one of this checkout")
 
 
 def store_place(address: str | None = None) -> str:

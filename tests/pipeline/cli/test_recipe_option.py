@@ -1,4 +1,4 @@
-"""`--recipe` names the recipe of one command, whatever GROUNDWORK_RECIPE says."""
+"""`--recipe` names the recipe of one command, whatever GROUNDWORK_RECIPE says; and where the store is."""
 
 from pathlib import Path
 
@@ -57,3 +57,20 @@ def test_a_shipped_recipe_has_a_name_and_another_is_not_found(
     assert "tiny.yaml: the recipe has no `variants`" in capsys.readouterr().err
     assert main(["variants", "--recipe", "nowhere.yaml"]) == 2
     assert "no such recipe" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["summary"], ["disk"], ["gc"], ["forget", "a", "--reason", "b"]])
+@pytest.mark.parametrize(("home", "why"), [("rel/home", "no full path"), ("/nowhere/home", "no such folder")])
+def test_a_home_that_dagster_would_refuse_is_told_in_place_of_an_empty_store(
+    command: list[str],
+    home: str,
+    why: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.delenv("GROUNDWORK_STORE", raising=False)
+    monkeypatch.setenv("GROUNDWORK_RECIPE", "tiny")
+    monkeypatch.setenv("DAGSTER_HOME", home)
+    assert main(command) == 2
+    assert f"error: DAGSTER_HOME {home}: " in (said := capsys.readouterr().err)
+    assert why in said
