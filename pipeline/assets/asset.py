@@ -25,6 +25,9 @@ log = logging.getLogger(__name__)
 # Dagster calls references to code and observable sources beta, and would say so for each at every start.
 warnings.filterwarnings("ignore", category=dg.BetaWarning)
 
+# Dagster takes any settings for a step that has none, and the step would run without a word.
+NO_CONFIG: dict[str, Any] = {}
+
 Arguments = ParamSpec("Arguments")
 Outcome = TypeVar("Outcome")
 
@@ -71,6 +74,7 @@ def asset(
             check_specs=checks,
             description=description,
             pool=pool,
+            config_schema=None if "config" in inspect.signature(function).parameters else NO_CONFIG,
             metadata={"dagster/code_references": dg.CodeReferencesMetadataValue(code_references=[place])},
         )(user_errors_as_failures(_shown(given(used, section)(function), "/".join(own.path))))
 

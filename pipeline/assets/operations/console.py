@@ -1,6 +1,7 @@
 """The log of a run in the terminal: a line for each message that matters, and what is being done below."""
 
 import logging
+import re
 import signal
 import sys
 import time
@@ -21,13 +22,8 @@ from trainer.system import terminal
 from trainer.system.errors import TrainerError
 
 # A mistake in the recipe, the settings or the command. Its own words are all there is to say.
-MISTAKES = (
-    PipelineError,
-    TrainerError,
-    dg.DagsterInvalidConfigError,
-    dg.DagsterInvalidSubsetError,
-    DagsterInvalidAssetSelectionError,
-)
+MISTAKES = (PipelineError, TrainerError, dg.DagsterInvalidSubsetError, DagsterInvalidAssetSelectionError)
+_EXPECTED = re.compile(r"\s*Expected: .*", re.DOTALL)
 STOPPED = "stopped: what is complete is kept, run the job again to resume"
 _stopped: set[str | None] = set()  # runs that have said so
 _NO_NEWS = ("Dependencies for step ", "[pipes] external process successfully opened")
@@ -98,7 +94,9 @@ def explain_on_exit() -> None:
     def explain(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         # Dagster wraps what the overrides of a run raise
         cause = error.user_exception if isinstance(error, dg.DagsterUserCodeExecutionError) else error
-        if isinstance(cause, MISTAKES) or _is_of_the_command(cause, trace):
+        if isinstance(cause, dg.DagsterInvalidConfigError):
+            print(f"error: {_of_settings(cause)}", file=sys.stderr)
+        elif isinstance(cause, MISTAKES) or _is_of_the_command(cause, trace):
             print(f"error: {str(cause).removeprefix('Failure condition: ')}", file=sys.stderr)
         elif isinstance(error, dg.DagsterExecutionInterruptedError):
             print(STOPPED, file=sys.stderr)
@@ -106,6 +104,14 @@ def explain_on_exit() -> None:
             usual(kind, error, trace)
 
     sys.excepthook = explain
+
+
+def _of_settings(error: dg.DagsterInvalidConfigError) -> str:
+    """What is wrong with the file of `-c`, without all that could stand there."""
+    found = "; ".join(_EXPECTED.sub("", one.message).strip().rstrip(".") for one in error.errors)
+    return (
+        f"{found}: settings of the recipe stand below `resources: workshop: config: overrides` (docs/jobs.md)"
+    )
 
 
 def _is_of_the_command(error: BaseException, trace: TracebackType | None) -> bool:

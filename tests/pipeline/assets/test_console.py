@@ -49,6 +49,20 @@ def test_a_mistake_or_a_signal_before_the_first_step_is_one_line(
     assert said(dg.DagsterExecutionInterruptedError()) == STOPPED
 
 
+def test_settings_in_a_wrong_place_are_named_without_all_that_could_stand_there(
+    said: Callable[[BaseException], str],
+) -> None:
+    @dg.job(logger_defs={})
+    def job() -> None: ...
+
+    with pytest.raises(dg.DagsterInvalidConfigError) as refused:
+        dg.validate_run_config(job, {"opps": {}})
+    assert said(refused.value) == (
+        'error: Received unexpected config entry "opps" at the root: settings of the recipe stand below '
+        "`resources: workshop: config: overrides` (docs/jobs.md)\n"
+    )
+
+
 ASSETS_OF_A_PROJECT = """
 import dagster as dg
 from pipeline.assets.operations.console import explain_on_exit

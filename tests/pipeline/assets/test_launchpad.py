@@ -8,8 +8,10 @@ import pytest
 import yaml
 from dagster._core.snap.snap_to_yaml import default_values_yaml_from_type_snap
 
+from pipeline.assets.graph import definitions
 from pipeline.assets.operations.launchpad import differences
 from pipeline.assets.operations.resources import PipelineResources, checked, with_values_of
+from pipeline.assets.used_recipe import OWN
 from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
 from pipeline.recipe.recipe import RecipeError
 from pipeline.recipe.variants import load_all
@@ -74,6 +76,19 @@ def test_a_value_that_is_refused_names_the_run_and_not_the_file(file: Path) -> N
     file.write_text(file.read_text().replace("seed: 5", "sed: 5"))
     with pytest.raises(RecipeError, match=r"recipe.yaml: variants.fast"):
         load_all(file)
+
+
+def test_settings_for_a_step_that_has_none_are_refused(file: Path, tmp_path: Path) -> None:
+    """They were dropped without a word: the training ran for as long as the recipe says."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(STORE_VARIABLE, str(tmp_path / "store"))
+        job = definitions(OWN).resolve_job_def("pretrain")
+    for step in job.nodes_in_topological_order:
+        if not step.name.endswith("source"):  # which Dagster observes
+            settings = {"ops": {step.name: {"config": {"training": {"max_tokens": 5}}}}}
+            with pytest.raises(dg.DagsterInvalidConfigError, match="training"):
+                dg.validate_run_config(job, settings)
+    dg.validate_run_config(job, {"ops": {"tokenizer": {"config": {"retrain": True}}}})
 
 
 def test_a_run_is_called_by_its_name_or_by_its_recipe_variant_and_settings(file: Path) -> None:
