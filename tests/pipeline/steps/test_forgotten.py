@@ -305,6 +305,17 @@ def last_read(store: Made) -> Version | Work:
     return Raw("first", store.config("first"), PART_BYTES).work(store.store)
 
 
+def test_a_request_whose_folder_is_deleted_is_taken_back(tmp_path: Path) -> None:
+    project = Made(tmp_path, None)
+    before = project.read("first")
+    project.forget("0")
+    assert project.read("first").data_version != before.data_version
+    versions = set(published(project.store.files))
+    shutil.rmtree(project.store.root / keys.FORGOTTEN)
+    assert project.read("first").path == before.path
+    assert set(published(project.store.files)) == versions  # nothing was made again
+
+
 def test_a_version_that_holds_a_forgotten_document_is_no_longer_meant(tmp_path: Path) -> None:
     store = Made(tmp_path, None)
     store.read("first")
