@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -12,6 +13,8 @@ from pipeline.sources.formats.rows import RowReader, no_text_column
 from pipeline.sources.formats.streams import BlockStream, Counted
 from pipeline.sources.source import Reason
 
+# The first line of files for Excel, which says what separates the fields. An empty field may follow.
+SEPARATOR_LINE = re.compile(r'sep=([^"]?)')
 READ_CHARACTERS = 1 << 20  # at a time, of a row that is not kept
 
 
@@ -24,7 +27,11 @@ def read_csv(content: Iterator[bytes], reader: RowReader, separator: str) -> Ite
     lines = _Lines(counted)
     rows = csv.reader(lines, strict=True, delimiter=separator)
     try:
-        header = [name.encode(errors="backslashreplace").decode() for name in next(rows, [])]
+        header = next(rows, [])
+        if header and (named := SEPARATOR_LINE.fullmatch(header[0])) and not any(header[1:]):
+            rows = csv.reader(lines, strict=True, delimiter=named[1] or separator)
+            header = next(rows, [])
+        header = [name.encode(errors="backslashreplace").decode() for name in header]
     except csv.Error as error:
         why = f"the header cannot be read: {error}"
         reader.reject(None, Reason.BROKEN_CSV, why, reader.bytes)

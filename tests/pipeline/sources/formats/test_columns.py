@@ -1,5 +1,6 @@
 """Which columns make a document, and files that are not UTF-8."""
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -147,3 +148,17 @@ def test_any_text_in_any_encoding_is_the_same_in_utf8_wherever_blocks_end(
         ).decode()
         == text
     )
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("begin", ["", "\ufeff"])
+def test_a_table_that_names_its_separator_as_excel_does_is_read_by_it(
+    tmp_path: Path, mark: str, begin: str
+) -> None:
+    rows = [["id", "text"], ["a", "One; two, three|four."], ["b", "Five."]]
+    with (tmp_path / "a.csv").open("w", newline="", encoding="utf-8") as file:
+        file.write(f"{begin}sep={mark}\r\n")
+        csv.writer(file, delimiter=mark).writerows(rows)
+    for separator in (None, ";"):
+        found, rejects = read(tmp_path / "a.csv", separator=separator)
+        assert ([row["text"] for row in found], rejects) == ([rows[1][1], rows[2][1]], [])
