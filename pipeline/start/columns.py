@@ -17,20 +17,21 @@ MOST_NESTED = 5
 
 
 def column_of_text(rows: Sequence[Row]) -> str | None:
-    """The column with a usual name, else the one with the most prose: what repeats, and what is one word, as
-    ids and addresses are, counts only where nothing else is there. None if no column holds a text.
+    """The column with a usual name that holds prose, else the one with the most prose: what repeats, and what
+    is one word, as ids and addresses are, counts only where nothing else is there. None if no column holds a
+    text.
     """
     texts: dict[str, list[str]] = {}
     for row in rows:
         for name, value in row.items():
             if isinstance(value, str) and value.strip():
                 texts.setdefault(name, []).append(value)
+    prose = {name: _prose(found) for name, found in texts.items()}
     for usual in TEXT_COLUMNS:
-        if named := [name for name in sorted(texts) if name.lower() == usual]:
-            return named[0]
-    return max(
-        sorted(texts), key=lambda name: (_prose(texts[name]), sum(map(len, texts[name]))), default=None
-    )
+        for name in sorted(texts):
+            if name.lower() == usual and (prose[name] or not any(prose.values())):
+                return name
+    return max(sorted(texts), key=lambda name: (prose[name], sum(map(len, texts[name]))), default=None)
 
 
 def nested_text(rows: Sequence[Row], column: str, table: Path | None) -> str:
@@ -51,9 +52,9 @@ def nested_text(rows: Sequence[Row], column: str, table: Path | None) -> str:
     return most if sizes[most] > MOST_NESTED * max(sizes[column], 1) else ""
 
 
-def is_text(column: str) -> bool:
-    """Whether the name of a column is a text, as in a table whose first row has no names."""
-    return len(column) > LONGEST_NAME or len(column.splitlines()) > 1
+def is_name(column: str) -> bool:
+    """Whether the first row names a column, and does not hold a text or nothing."""
+    return 0 < len(column) <= LONGEST_NAME and len(column.splitlines()) == 1
 
 
 def without_text(rows: Sequence[Row], table: Path | None) -> str:

@@ -32,7 +32,7 @@ from pipeline.sources.source_file import LocalFile, size_of
 from pipeline.start.columns import (
     TEXT_COLUMNS,
     column_of_text,
-    is_text,
+    is_name,
     list_of_rows,
     nested_text,
     without_text,
@@ -176,11 +176,11 @@ def sampled(name: str, file: LocalFile) -> FileSample:
     if shape is None or not texts:
         return FileSample(None, columns=columns, problem=_without_text(found, table))
     blank, problem = _as_the_job_reads(name, head, shape)
-    if column := shape.text_column:
+    if (column := shape.text_column) is not None:
         nested = nested_text(found.rows, column, table)
-        if plain in SEPARATORS and is_text(column):
+        if plain in SEPARATORS and not is_name(column):
             problem = (
-                "its first row holds a text where the names of the columns must stand: write them above it"
+                "its first row does not name the column of its text: write the names of the columns there"
             )
         elif nested:
             problem = f"its text is within the nested column {nested!r}: write it into a column of its own"

@@ -26,6 +26,7 @@ BESIDE: dict[str, Callable[[int], object]] = {
     "hash": lambda row: f"{row:064x}" * 20,
     "licence": lambda row: "This text may be used by everybody, for any purpose. " * 30,
     "label": lambda row: "news",
+    "content": lambda row: "text/plain",
     "authors": lambda row: [{"name": "A. Writer", "of": "some place"}],
     "length": lambda row: row,
 }

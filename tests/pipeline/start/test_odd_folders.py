@@ -200,7 +200,7 @@ TABLES = {
     ),
     "no names of columns": (
         "".join(f"{row},{quoted(text)}\n" for row, text in enumerate(ENGLISH)),
-        "its first row holds a text where the names of the columns must stand",
+        "its first row does not name the column of its text",
     ),
 }
 
