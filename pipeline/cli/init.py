@@ -1,6 +1,7 @@
 """init: writes the skeleton of a recipe for text of one's own."""
 
 import argparse
+import shlex
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,7 +27,7 @@ def run(options: argparse.Namespace) -> None:
     path = options.path.absolute()
     write(path, path.stem)
     print(f"{path} is written. Name your corpora in it, then:")
-    print(f"  export GROUNDWORK_RECIPE={path}")
+    print(f"  export GROUNDWORK_RECIPE={shlex.quote(str(path))}")
     print("  dagster job execute -j pretrain")
 
 

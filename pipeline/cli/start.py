@@ -3,6 +3,7 @@
 import argparse
 import hashlib
 import os
+import shlex
 import sys
 import tempfile
 from pathlib import Path
@@ -108,7 +109,7 @@ def _start(options: argparse.Namespace, wishes: Wishes, deadline: Deadline, fold
     print(f"\nThe recipe: {path}")
     if options.plan:
         for job in ["pretrain", "sft"] if chosen.conversations else ["pretrain"]:
-            print(f"Run it: {RECIPE_VARIABLE}={path} dagster job execute -j {job}")
+            print(f"Run it: {RECIPE_VARIABLE}={shlex.quote(str(path))} dagster job execute -j {job}")
         return
     sys.stdout.flush()
     os.environ.update(_environment() | {RECIPE_VARIABLE: str(path)})

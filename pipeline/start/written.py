@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 import re
+import shlex
 from collections.abc import Iterator
 from glob import escape
 from pathlib import Path
@@ -35,9 +36,10 @@ class NotOursError(PipelineError):
 def check_may_write(path: Path) -> None:
     """Raises NotOursError for a file that is not as `write` left it."""
     if path.exists() and not is_ours(path):
+        run = f"GROUNDWORK_RECIPE={shlex.quote(str(path))} dagster job execute -j pretrain"
         raise NotOursError(
             f"{path}: was not written by `start`, or was changed since: name another file with -o, run it "
-            f"with `GROUNDWORK_RECIPE={path} dagster job execute -j pretrain`, or replace it with --force"
+            f"with `{run}`, or replace it with --force"
         )
 
 

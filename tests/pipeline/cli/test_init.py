@@ -2,6 +2,7 @@
 
 import re
 import resource
+import shlex
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ def test_the_skeleton_is_a_recipe_that_trains_like_the_default_one(
 ) -> None:
     path = tmp_path / "My notes.yaml"
     assert main(["init", str(path)]) == 0
-    assert f"GROUNDWORK_RECIPE={path}" in capsys.readouterr().out
+    assert f"GROUNDWORK_RECIPE={shlex.quote(str(path))}\n" in capsys.readouterr().out
     recipe, default = load_recipe(path), load_recipe(recipe_path("default"))
     same = {"samples": default.training.samples, "schedule": default.training.schedule}
     assert recipe.name == "my-notes"

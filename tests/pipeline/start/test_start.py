@@ -368,13 +368,15 @@ def test_a_recipe_that_somebody_changed_is_not_replaced(
     folder, path = folder_of(little, tmp_path), tmp_path / "My text.yaml"
     line = ["start", str(folder), "--hours", "0.5", "--plan"]
     assert main(line) == 0
-    assert "because" in capsys.readouterr().out
+    assert "because" in (said := capsys.readouterr().out)
+    assert f"Run it: GROUNDWORK_RECIPE='{path}' dagster" in said
     load_recipe(path)
     assert main(line) == 0
     changed = path.read_text().replace("seed: 1", "seed: 2")
     path.write_text(changed)
     assert main(line) == 2
-    assert "was changed since" in capsys.readouterr().err
+    assert "was changed since" in (said := capsys.readouterr().err)
+    assert f"`GROUNDWORK_RECIPE='{path}' dagster" in said
     assert path.read_text() == changed
     assert main([*line, "--force"]) == 0
     assert main([*line, "-o", str(tmp_path / "nowhere" / "recipe.yaml")]) == 2
