@@ -180,7 +180,8 @@ def _message(record: logging.LogRecord, event: dg.DagsterEvent | None, original:
         failure = event.step_failure_data
         if _is_interrupted(event) and failure.error:
             # Beside the code of the step, nothing is said of what stopped it.
-            return f"STOPPED: {failure.error.message.strip().partition(': ')[2] or STOPPED}"
+            said = failure.error.message.strip().partition(": ")[2] or STOPPED
+            return f"STOPPED: {said.removeprefix('stopped: ')}"
         if failure.user_failure_data and failure.user_failure_data.description:
             return f"FAILED: {failure.user_failure_data.description}"
         if failure.error and failure.error.cls_name == "DagsterAssetCheckFailedError":

@@ -11,6 +11,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from pipeline.assets.asset import StoppedError
 from pipeline.assets.operations.console import _message, explain_on_exit
 from pipeline.recipe.recipe import RecipeError
 
@@ -111,3 +112,14 @@ def test_a_failed_check_is_named_without_a_stack() -> None:
         failed = next(entry for entry in run.all_events if entry.is_step_failure)
     said = _message(logging.makeLogRecord({}), failed, None)
     assert said == "FAILED: 1 blocking asset check failed with ERROR severity: quality: enough_is_kept"
+
+
+def test_a_step_that_is_stopped_says_so_once() -> None:
+    @dg.asset
+    def dedup() -> None:
+        raise StoppedError(STOPPED.strip())
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        run = dg.materialize([dedup], instance=instance, raise_on_error=False)
+        failed = next(entry for entry in run.all_events if entry.is_step_failure)
+    assert _message(logging.makeLogRecord({}), failed, None) == f"STOPPED: {STOPPED.strip()[9:]}"
