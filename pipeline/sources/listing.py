@@ -72,15 +72,19 @@ def listed(corpus: str, patterns: Sequence[str], wanted: Callable[[str], bool]) 
 
 def _local(pattern: str, wanted: Callable[[str], bool]) -> list[tuple[str, SourceFile]]:
     expanded = Path(pattern)
-    if expanded.exists():
+    found = _globbed(expanded, wanted) if glob.has_magic(pattern) else []
+    # A file may be called `[a].txt`, which is no match of itself, or `*.txt`, which is one of many.
+    if expanded.exists() and all(file.path != expanded for _, file in found):
         return [(_utf8(expanded.name), LocalFile(expanded))]
-    if not glob.has_magic(pattern):
-        return []
-    fixed = _before_magic(expanded.parts, glob.has_magic)
+    return [*found]
+
+
+def _globbed(pattern: Path, wanted: Callable[[str], bool]) -> list[tuple[str, LocalFile]]:
+    fixed = _before_magic(pattern.parts, glob.has_magic)
     start = Path(*fixed)
     return [
         (_utf8(path.relative_to(start).as_posix() if path != start else path.name), LocalFile(path))
-        for path in _matches(start, expanded.parts[len(fixed) :])
+        for path in _matches(start, pattern.parts[len(fixed) :])
         if not path.is_dir() or wanted(path.name) or not may_list(path)
     ]
 
