@@ -3,7 +3,7 @@
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from glob import escape
@@ -24,6 +24,7 @@ MOST_SECONDS = 10.0
 _NOT_UTF8 = "%[0-9A-F]{2}"
 # How many are sampled of one sub-folder and format. Fewer, on a busy machine, may be those that say nothing.
 FEWEST_FILES, MOST_FILES = 8, 48
+PACKAGES = {"node_modules", "bower_components", "site-packages", "dist-packages"}  # folders of others' code
 MOST_TOPS = 12  # sub-folders that are told apart; more of them are taken together
 
 
@@ -116,9 +117,15 @@ def look(folder: Path, most_seconds: float = MOST_SECONDS) -> Iterator[Folder]:
     }
     refused: dict[str, str] = {}
     groups: dict[tuple[str, str], _Group] = defaultdict(_Group)
-    apart = len(set(map(_top, files))) <= MOST_TOPS
+    of_others = {name for name in files if not PACKAGES.isdisjoint(PurePosixPath(name).parts[:-1])}
+    apart = len({_top(name) for name in files if name not in of_others}) <= MOST_TOPS
     for name, file in files.items():
-        if format_of(name)[0] not in FORMATS:
+        if name in of_others:
+            unread[name] = (
+                "packages that others wrote: name their folder alone to learn them",
+                size_of(file),
+            )
+        elif format_of(name)[0] not in FORMATS:
             alike = "".join(format_of(name)) or name
             if alike not in refused:
                 refused[alike] = no_format(name, file)
@@ -134,7 +141,7 @@ def look(folder: Path, most_seconds: float = MOST_SECONDS) -> Iterator[Folder]:
                 unread[name] = (one.problem, size_of(group.files[name]))
     samples = {name: one for group in groups.values() for name, one in group.samples.items()}
     kind = cache(partial(_kind, samples=samples, files=files))
-    corpora = _corpora(folder, groups, apart, kind)
+    corpora = _corpora(folder, groups, apart, of_others, kind)
     if not corpora:
         size = sum(size for _, size in unread.values())
         raise NothingReadableError(
@@ -144,7 +151,9 @@ def look(folder: Path, most_seconds: float = MOST_SECONDS) -> Iterator[Folder]:
         )
     found = Folder(folder, corpora, unread, len(files), number, time.monotonic() - started)
     yield found
-    yield replace(found, corpora=_corpora(folder, groups, apart, lambda names: judged(kind(names))))
+    yield replace(
+        found, corpora=_corpora(folder, groups, apart, of_others, lambda names: judged(kind(names)))
+    )
 
 
 def _top(name: str) -> str:
@@ -184,10 +193,14 @@ def _sample(groups: dict[tuple[str, str], _Group], seconds: float) -> int:
 
 
 def _corpora(
-    folder: Path, groups: dict[tuple[str, str], _Group], apart: bool, kind: Callable[[tuple[str, ...]], Kind]
+    folder: Path,
+    groups: dict[tuple[str, str], _Group],
+    apart: bool,
+    left_out: Collection[str],
+    kind: Callable[[tuple[str, ...]], Kind],
 ) -> tuple[Found, ...]:
     """Files of one shape and one quality profile are a corpus. `apart`: whether each sub-folder has a kind of
-    its own.
+    its own. `left_out`: files that no glob may match.
     """
     files, samples = dict[str, LocalFile](), dict[str, FileSample]()
     alike: dict[tuple[str, Shape], list[str]] = defaultdict(list)
@@ -207,7 +220,7 @@ def _corpora(
     for key, names in sorted(merged.items(), key=lambda one: min(one[1])):
         one = kinds[key][0] if len(kinds[key]) == 1 else kind(tuple(names))
         name = _name({_top(name) for name in names}, key[0], folder, taken)
-        paths = tuple(_patterns(folder, names, list(files)))
+        paths = tuple(_patterns(folder, names, [*files, *left_out]))
         read = [samples[name] for name in names if name in samples and samples[name].shape]
         found.append(_found(name, paths, key[0], one, [size_of(files[name]) for name in names], read))
     return tuple(found)
@@ -272,7 +285,7 @@ def _name(tops: set[str], shape: Shape, folder: Path, taken: set[str]) -> str:
 
 def _patterns(folder: Path, names: Sequence[str], readable: Sequence[str]) -> Iterator[str]:
     """Globs that match these files and none of the other `readable` ones, whatever is added later."""
-    chosen = set(names)
+    chosen = frozenset(names)
     by_suffix: dict[str, list[str]] = defaultdict(list)
     for name in readable:
         by_suffix[_suffix(name)].append(name)
@@ -283,12 +296,26 @@ def _patterns(folder: Path, names: Sequence[str], readable: Sequence[str]) -> It
         if chosen.issuperset(others):
             yield f"{root}/**/*{escape(suffix)}"
             continue
-        for top in dict.fromkeys(_top(name) for name in others if name in chosen):
-            inside = [name for name in others if _top(name) == top]
-            if chosen.issuperset(inside):
-                yield f"{root}/{_magic(top)}/**/*{escape(suffix)}" if top else f"{root}/*{escape(suffix)}"
-            else:
-                yield from (f"{root}/{_magic(name)}" for name in inside if name in chosen)
+        yield from (f"{root}/{pattern}" for pattern in _below("", suffix, others, chosen))
+
+
+def _below(place: str, suffix: str, names: Sequence[str], chosen: frozenset[str]) -> Iterator[str]:
+    """Globs that match the `chosen` of the files below a folder and none of the other `names`."""
+    direct = [name for name in names if "/" not in name[len(place) :]]
+    within = _magic(place) if place else ""
+    if not chosen.isdisjoint(direct) and chosen.issuperset(direct):
+        yield f"{within}*{escape(suffix)}"
+    else:
+        yield from (_magic(name) for name in direct if name in chosen)
+    folders: dict[str, list[str]] = defaultdict(list)
+    for name in names:
+        if "/" in (rest := name[len(place) :]):
+            folders[f"{place}{rest.partition('/')[0]}/"].append(name)
+    for folder, inside in folders.items():
+        if chosen.issuperset(inside):
+            yield f"{_magic(folder)}**/*{escape(suffix)}"
+        elif not chosen.isdisjoint(inside):
+            yield from _below(folder, suffix, inside, chosen)
 
 
 def _magic(name: str) -> str:
