@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.sources.listing import listed
@@ -18,6 +18,7 @@ PARTS = st.sampled_from(["a", "b", "a b", "[x]", "*", "~", "é", "ab"])
 FILES = st.lists(PARTS, min_size=1, max_size=4).map(lambda parts: f"{'/'.join(parts)}.md")
 
 
+@settings(max_examples=40)
 @given(st.lists(st.tuples(FILES, st.booleans()), min_size=1, max_size=12, unique_by=lambda one: one[0]))
 def test_any_files_of_a_folder_are_matched_and_no_others(files: list[tuple[str, bool]]) -> None:
     chosen = [name for name, is_chosen in files if is_chosen]
