@@ -25,9 +25,9 @@ OTHERS = {
     b"\xd0\xcf\x11\xe0": "the file is an Office document: write its text into a text file",
     b"{\\rtf": "the file is RTF: write its text into a text file",
     b"SQLite format 3\0": "the file is a database of SQLite: write its text into a table (.csv)",
-    b"ARROW1": "the file is Arrow: write it as .parquet",
+    b"ARROW1\0\0": "the file is Arrow: write it as .parquet",
     b"7z\xbc\xaf": "the file is an archive of 7-Zip: unpack it",
-    b"Rar!": "the file is an archive of RAR: unpack it",
+    b"Rar!\x1a\x07": "the file is an archive of RAR: unpack it",
 }
 TAR, TAR_AT = b"ustar", 257
 MOST_ZEROS, FEW_ZEROS = 0.01, 16  # of the first bytes: their share, and how many say nothing
@@ -54,7 +54,7 @@ def not_text(start: bytes, name: str, encoding: str) -> Refused | None:
     for magic, why in OTHERS.items():
         if start.startswith(magic):
             return Reason.UNSUPPORTED_FORMAT, why
-    if start[TAR_AT:].startswith(TAR):
+    if start[TAR_AT:].startswith(TAR) and b"\0" in start[:TAR_AT]:
         return Reason.UNSUPPORTED_FORMAT, "the file is a tar archive: unpack it"
     found = other_encoding(start)
     if found and not codecs.lookup(encoding).name.startswith(found[:6]):

@@ -250,3 +250,10 @@ def test_a_header_shows_its_spaces_and_what_to_set(tmp_path: Path) -> None:
     assert "' text'" in said and "`text_column`" in said
     rows, _ = documents_and_rejects(path, text_column=" text")
     assert rows[0]["text"] == "The first text."
+
+
+@pytest.mark.parametrize("text", ["Rar! said the lion.", "ARROW1 is the first arrow.", f"{'a' * 257}ustar"])
+def test_a_text_that_begins_as_an_archive_does_is_a_text(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.txt").write_text(text)
+    rows, rejects = documents_and_rejects(tmp_path / "a.txt")
+    assert ([row["text"] for row in rows], rejects) == ([text], [])
