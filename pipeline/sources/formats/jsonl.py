@@ -65,7 +65,8 @@ def _row(line: bytes, number: int, reader: RowReader) -> Row | None:
             reader.reject(number, *_why(line, error))
             return None
     if not isinstance(row, dict):
-        why = f"the line holds a JSON {type(row).__name__}, not an object"
+        remedy = ": write it as an object (jq -c '{text: .}')" if isinstance(row, str) else ""
+        why = f"the line holds a JSON {type(row).__name__}, not an object{remedy}"
         reader.reject(number, Reason.NOT_AN_OBJECT, why)
         return None
     if any(isinstance(value, float) and abs(value) >= LEAST_LONG for value in row.values()):

@@ -110,3 +110,9 @@ def test_files_whose_columns_differ_are_each_looked_at_however_little_time_there
     assert {corpus.shape.text_column for corpus in found.corpora} == {
         f"column {n}" for n in range(len(PROSE))
     }
+
+
+def test_a_list_of_texts_says_how_to_write_them_as_rows(tmp_path: Path) -> None:
+    (tmp_path / "texts.json").write_text(json.dumps(PROSE))
+    sample = sampled("texts.json", LocalFile(tmp_path / "texts.json"))
+    assert sample.problem.endswith("write it as an object (jq -c '{text: .}')")
