@@ -11,7 +11,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from trainer.config import SamplesConfig
+from trainer.config import ModelConfig, SamplesConfig
 from trainer.hf.config import config_json, model_config, read_size
 from trainer.model.attention import choose_backend
 from trainer.model.llama import HEAD, WITH_VOCABULARY, Llama
@@ -66,16 +66,41 @@ def weights(model: Llama) -> dict[str, torch.Tensor]:
 
 
 def load_model(directory: Path, device: torch.device | None = None) -> Llama:
-    """Loads the model of a directory for inference on `device`, by default the GPU if there is one."""
+    """Loads the model of a directory for inference on `device`, by default the GPU if there is one. Raises
+    TrainerError for files that cannot be read, and for a model that is larger than the memory.
+    """
     device = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
     shape, seq_len = model_config(directory), read_size(directory, "max_position_embeddings")
     vocab_size = read_size(directory, "vocab_size")
+    _check_size(directory, shape, vocab_size, seq_len, device)
     with torch.device("meta"):
         backend = choose_backend("auto", device, torch.float32, model=shape, seq_len=seq_len, masked=False)
         model = Llama(shape, vocab_size, seq_len, backend)
     model.materialise(device)
     load_weights(model, directory)
     return model.eval()
+
+
+def _check_size(
+    directory: Path, shape: ModelConfig, vocab_size: int, seq_len: int, device: torch.device
+) -> None:
+    """Raises TrainerError unless the memory of the device, with its swap space, can hold the model."""
+    numbers = shape.parameters(vocab_size) + 2 * seq_len * shape.head_dim  # and the tables of its rotations
+    needed, given = numbers * torch.float32.itemsize, _memory(device)
+    if needed > given:
+        raise TrainerError(
+            f"{directory / 'config.json'}: a model of {shape.parameters(vocab_size):,} parameters that reads "
+            f"{seq_len:,} tokens takes {needed / 1e9:,.0f} GB, and there are {given / 1e9:,.0f} GB of memory: "
+            "mend its sizes if they are wrong, else use a machine with more memory"
+        )
+
+
+def _memory(device: torch.device) -> int:
+    """All bytes of a device, whoever uses them now."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(("MemTotal:", "SwapTotal:")))
 
 
 def weight_files(directory: Path) -> list[Path]:

@@ -221,3 +221,15 @@ def test_files_that_are_missing_or_cut_short_are_named(config: RunConfig, tmp_pa
         TrainerError, match=r"holds neither model\.safetensors nor .*; convert other formats to safetensors"
     ):
         find(config, tmp_path / "from", ours("llama", False))
+
+
+@pytest.mark.parametrize("size", ["hidden_size", "vocab_size", "num_hidden_layers", "max_position_embeddings"])
+@pytest.mark.parametrize("number", [10**9, 2**31 - 1])
+def test_a_model_that_no_memory_can_hold_is_refused_before_it_is_allocated(
+    tmp_path: Path, size: str, number: int
+) -> None:
+    write(tmp_path / "from", "llama", tied=False)
+    path = tmp_path / "from" / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), size: number, "head_dim": 8}))
+    with pytest.raises(TrainerError, match=r"from/config\.json: a model of .* GB of memory: mend its sizes"):
+        hf.load_model(tmp_path / "from", torch.device("cpu"))
