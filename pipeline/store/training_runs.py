@@ -63,13 +63,15 @@ def checkpoint_path(store: Versions, name: str) -> Path:
     """The directory of a checkpoint by its path or its name in the UI, of a run that of its newest. Raises
     CheckpointGoneError when it was deleted, as all but the newest `keep_last` are, or never existed.
     """
+    run: RunHistory | None = None
     try:
-        return store.files.fetch_folder(run_named(store, name).newest_checkpoint)
-    except (TrainerError, UnknownRunError):
+        run = run_named(store, name)
+        return store.files.fetch_folder(run.newest_checkpoint)
+    except (TrainerError, UnknownRunError) as error:
+        is_run = run is not None and run.directory.config.is_file()
+        why = "`checkpoint.keep_last` sets how many stay" if is_run else error
         kept = ", ".join(saved_steps(store)[-5:]) or "none"
-        raise CheckpointGoneError(
-            f"checkpoint {name!r} is not on disk: `checkpoint.keep_last` sets how many stay. On disk: {kept}"
-        ) from None
+        raise CheckpointGoneError(f"checkpoint {name!r} is not on disk: {why}. On disk: {kept}") from None
 
 
 def model_named(store: Versions, text: str) -> Path:

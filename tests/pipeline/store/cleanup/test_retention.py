@@ -246,6 +246,25 @@ def test_the_disk_table_adds_up_and_says_what_names_each_part(
     assert f"runs/{name(run)}" in said and "token_shards/first" in said and "are free" in said
 
 
+def test_a_checkpoint_that_is_not_there_is_refused_with_the_reason(store: Store) -> None:
+    run = trained(store, 1).config.run_dir
+    alike = run.with_name(f"{run.name[:15]}{'1' if run.name.endswith('0') else '0'}")
+    gone = f"{run.name}-00000008"
+    for named, says in (
+        (gone, "`checkpoint.keep_last` sets how many stay"),
+        ("nosuch", "nosuch: neither a run nor a checkpoint of one"),
+        ("0123abcd-00000008", f"no run of this name in {run.parent}"),
+    ):
+        with pytest.raises(CheckpointGoneError) as refused:
+            checkpoint_path(store, named)
+        assert says in str(refused.value)
+        assert ("keep_last" in str(refused.value)) == (named == gone)
+        assert "00000032" in str(refused.value)  # which there are
+    shutil.copytree(run, alike)
+    with pytest.raises(CheckpointGoneError, match="add digits"):
+        checkpoint_path(store, run.name[:15])
+
+
 def test_no_run_at_all_is_refused(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["gc", "--keep", "0"]) == 2
     assert "--keep 0: must be at least 1" in capsys.readouterr().err
