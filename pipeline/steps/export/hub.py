@@ -11,6 +11,8 @@ from pipeline.steps.export.documents import FORMAT
 from pipeline.store.errors import PipelineError, first_line
 from trainer.system.durable import write_atomically
 
+REFUSED = (401, 403, 404)  # HTTP's statuses; the hub hides what a token may not see
+
 
 def push(model: Path, repository: str, public: bool) -> str:
     """Uploads the files of an export, with card and lineage, in one commit, and returns the commit's address.
@@ -74,9 +76,11 @@ def _upload(
                 delete_patterns=list(old) or None,
             ).commit_url
     except Exception as error:  # the HTTP library's own errors, which change between its versions
+        answer = getattr(error, "response", None)
+        remedy = "HF_TOKEN, or the token of `hf auth login`, must allow writing there"
         raise PipelineError(
-            f"{repository} cannot be pushed to {hub.endpoint}: {first_line(error)}. HF_TOKEN, or the token "
-            "of `hf auth login`, must allow writing there"
+            f"{repository} cannot be pushed to {hub.endpoint}: {first_line(error).rstrip('.')}"
+            + (f". {remedy}" if answer is not None and answer.status_code in REFUSED else "")
         ) from error
     raise PipelineError(f"{repository} exists and is public: give --public to publish there")
 

@@ -223,7 +223,9 @@ def test_files_that_are_missing_or_cut_short_are_named(config: RunConfig, tmp_pa
         find(config, tmp_path / "from", ours("llama", False))
 
 
-@pytest.mark.parametrize("size", ["hidden_size", "vocab_size", "num_hidden_layers", "max_position_embeddings"])
+@pytest.mark.parametrize(
+    "size", ["hidden_size", "vocab_size", "num_hidden_layers", "max_position_embeddings"]
+)
 @pytest.mark.parametrize("number", [10**9, 2**31 - 1])
 def test_a_model_that_no_memory_can_hold_is_refused_before_it_is_allocated(
     tmp_path: Path, size: str, number: int

@@ -77,11 +77,15 @@ def push(
         monkeypatch.setattr(constants, name, value)
 
     def pushed(
-        *options: str, token: str = TOKEN, directory: Path | None = None, model: bool = True
+        *options: str,
+        token: str = TOKEN,
+        directory: Path | None = None,
+        model: bool = True,
+        repository: str = "me/tiny",
     ) -> tuple[int, str]:
         monkeypatch.setenv("HF_TOKEN", token)
         named = ["--model", str(directory or exported)] if model else []
-        status = main(["push", "me/tiny", *named, *options])
+        status = main(["push", repository, *named, *options])
         return status, "".join(capsys.readouterr())
 
     return pushed
@@ -116,6 +120,15 @@ def test_a_wrong_token_is_one_sentence_without_the_token(push: Push) -> None:
     assert status == 2 and "hf_wrong-secret" not in said
     assert said.startswith("error: me/tiny cannot be pushed to") and "HF_TOKEN" in said
     assert len(said.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("repository", ["me/tiny/model", "me tiny", "me/..", "me/"])
+def test_a_name_that_is_none_of_a_repository_is_not_taken_for_a_wrong_token(
+    hub: UploadHub, push: Push, repository: str
+) -> None:
+    status, said = push(repository=repository)
+    assert status == 2 and not hub.files
+    assert "Repo id must" in said and "HF_TOKEN" not in said and ".." not in said.replace(repository, "")
 
 
 def test_a_model_with_attention_sinks_is_refused_in_one_sentence(
