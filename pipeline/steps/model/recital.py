@@ -31,15 +31,18 @@ ATTEMPTS = 20  # for each passage; many windows hold the end of a document
 
 def written(store: Store, checkpoint: Checkpoint) -> list[str]:
     """The samples of a checkpoint, written again: text depends only on the run and its step. Raises
-    CheckpointGoneError when its weights are gone.
+    CheckpointGoneError when its weights are gone, and PipelineError for a run without prompts.
     """
     training = Training(checkpoint.run).config.training
+    if not training.samples.prompts:
+        raise PipelineError(
+            f"{checkpoint.name} writes no samples: training.samples.prompts is empty. `python -m trainer "
+            f"generate --model {checkpoint.name} --prompt TEXT` writes one, and `trace` searches for it"
+        )
     settings = training.samples.model_dump(exclude={"prompts"})
     options = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
     options += [f"--prompt={prompt}" for prompt in training.samples.prompts]
     model = f"--model={checkpoint_path(store, checkpoint.name)}"
-    if not training.samples.prompts:
-        return []
     said = run_trainer("generate", model, *options, f"--seed={training.seed}", "--json")
     return [json.loads(line)["text"] for line in said.splitlines()]
 

@@ -308,6 +308,7 @@ def test_what_cannot_be_traced_is_refused_in_one_sentence(
         (["trace", os.fsdecode(b"fine until here \xff")], "is not UTF-8 at byte 16"),
         (["trace", "text", "--checkpoint", "nothing"], "is not a checkpoint"),
         (["trace", "--samples", ""], "is not a checkpoint"),
+        (["trace", "--samples", name], f"{name} writes no samples: training.samples.prompts is empty"),
         (["trace", "--samples", name, "--checkpoint", name], both),
         (["trace", "--memory", name, "--count"], "--count: give a TEXT"),
         (["trace"], "give one of TEXT, --near, --samples, --benchmark and --memory"),
