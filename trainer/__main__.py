@@ -209,7 +209,8 @@ def _predict(arguments: list[str]) -> int:
     config = load_run_config(checkpoint.resolve().parent.parent / "config.yaml")
 
     try:
-        rows = np.load(options.rows)
+        with options.rows.open("rb") as file:  # np.load takes what is no .npy for pickle
+            rows = np.lib.format.read_array(file)
         if rows.ndim != 2 or rows.dtype != np.int64 or not 0 < options.prompt < rows.shape[1]:
             raise ValueError("they are int64 [rows, length], of more tokens than --prompt")
     except (OSError, ValueError, EOFError) as error:
