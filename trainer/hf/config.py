@@ -1,6 +1,7 @@
 """Conversion between ModelConfig and config.json."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -162,4 +163,20 @@ def _rope_scaling(rope: dict[str, Any], values: dict[str, Any]) -> dict[str, Any
         if "original_max_position_embeddings" in values:
             scaling["original_max_position_embeddings"] = values["original_max_position_embeddings"]
         scaling.setdefault("original_max_position_embeddings", values.get("max_position_embeddings"))
+    if kind == "yarn":
+        scaling = _yarn(scaling)
     return {**scaling, "rope_type": kind}
+
+
+def _yarn(scaling: dict[str, Any]) -> dict[str, Any]:
+    """With `attention_factor` in place of DeepSeek's two keys for it, as transformers computes it, and without
+    a `truncate` that is true, which it always is here.
+    """
+    kept = {key: value for key, value in scaling.items() if key not in ("mscale", "mscale_all_dim")}
+    scales = [scaling.get(key) for key in ("mscale", "mscale_all_dim")]
+    if all(type(scale) in (int, float) and scale > 0 for scale in (*scales, scaling.get("factor"))):
+        over, under = (0.1 * scale * math.log(max(scaling["factor"], 1)) + 1 for scale in scales)
+        kept.setdefault("attention_factor", over / under)
+    if kept.get("truncate") is True:
+        del kept["truncate"]
+    return kept
