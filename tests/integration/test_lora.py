@@ -17,7 +17,7 @@ from pipeline.steps.training import plan
 from pipeline.store import keys
 from tests.integration.project import Project, conversations, make_chat_project, until
 from tests.journeys.test_stopped import trainers
-from tests.pipeline.steps.export.test_gguf import LlamaCpp
+from tests.llama_cpp import LlamaCpp
 from tests.rows import jsonl
 
 pytestmark = pytest.mark.slow
@@ -83,6 +83,7 @@ def test_the_base_which_knows_no_conversations_is_compared_on_text_alone(adapted
 
 
 def test_it_stops_after_an_answer_here_and_in_llama_cpp(adapted: Project, tmp_path: Path) -> None:
+    pytest.importorskip("gguf")
     questions = [one["messages"][:1] for one in conversations()[:20]]
     file = tmp_path / "questions.jsonl"
     jsonl(file, *({"messages": one} for one in questions))

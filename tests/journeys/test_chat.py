@@ -13,7 +13,7 @@ from pipeline.steps.model import evaluate
 from pipeline.steps.training import plan
 from pipeline.store import keys
 from tests.integration.project import Project, conversations, make_chat_project
-from tests.pipeline.steps.export.test_gguf import LlamaCpp
+from tests.llama_cpp import LlamaCpp
 from trainer.run.evaluation.conversation import ChatFormat
 
 SECTIONS = ("sft", "dpo")
@@ -173,6 +173,7 @@ def test_other_programs_ask_alike_and_answer_alike(aligned: Project, tmp_path: P
         prompts.append(ids)
     assert sum(answer["stops"] for answer in ours) >= 48
 
+    pytest.importorskip("gguf")
     command(aligned, "pipeline", "export", "--format=gguf", "--variant=sft", f"-o={tmp_path / 'gguf'}")
     theirs = LlamaCpp(tmp_path / "gguf" / "tiny.gguf")
     for question, prompt, answer in zip(questions, prompts, ours, strict=True):

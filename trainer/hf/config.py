@@ -169,14 +169,15 @@ def _rope_scaling(rope: dict[str, Any], values: dict[str, Any]) -> dict[str, Any
 
 
 def _yarn(scaling: dict[str, Any]) -> dict[str, Any]:
-    """With `attention_factor` in place of DeepSeek's two keys for it, as transformers computes it, and without
-    a `truncate` that is true, which it always is here.
+    """With `attention_factor` in place of DeepSeek's two keys for it, as transformers computes it. A
+    `truncate` that is true is left out, since it always is here.
     """
-    kept = {key: value for key, value in scaling.items() if key not in ("mscale", "mscale_all_dim")}
-    scales = [scaling.get(key) for key in ("mscale", "mscale_all_dim")]
-    if all(type(scale) in (int, float) and scale > 0 for scale in (*scales, scaling.get("factor"))):
-        over, under = (0.1 * scale * math.log(max(scaling["factor"], 1)) + 1 for scale in scales)
-        kept.setdefault("attention_factor", over / under)
+    kept = dict(scaling)
+    numbers: list[Any] = [kept.pop("mscale", None), kept.pop("mscale_all_dim", None), kept.get("factor")]
+    match numbers:
+        case [int() | float() as over, int() | float() as under, int() | float() as factor] if over and under:
+            grown = 0.1 * math.log(max(factor, 1))
+            kept.setdefault("attention_factor", (over * grown + 1) / (under * grown + 1))
     if kept.get("truncate") is True:
         del kept["truncate"]
     return kept

@@ -90,7 +90,7 @@ def _check_size(
     if needed > given:
         raise TrainerError(
             f"{directory / 'config.json'}: a model of {shape.parameters(vocab_size):,} parameters that reads "
-            f"{seq_len:,} tokens takes {needed / 1e9:,.0f} GB, and there are {given / 1e9:,.0f} GB of memory: "
+            f"{seq_len:,} tokens takes {needed / 1e9:,.0f} GB, and the memory has {given / 1e9:,.0f} GB: "
             "mend its sizes if they are wrong, else use a machine with more memory"
         )
 

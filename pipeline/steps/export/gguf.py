@@ -208,12 +208,23 @@ def _add_tokenizer(writer: "GGUFWriter", model: Path, config: Mapping[str, Any])
     merges = settings["model"]["merges"]
     writer.add_token_merges([one if isinstance(one, str) else " ".join(one) for one in merges])
     writer.add_bos_token_id(config["bos_token_id"])
-    writer.add_eos_token_id(config["eos_token_id"])
+    first, *others = _ends(model, config)
+    writer.add_eos_token_id(first)
+    for other in others[:1]:  # there is room for one: what ends a document where the first ends an answer
+        writer.add_eot_token_id(other)
     # Every document of the training text began with it.
     writer.add_add_bos_token(True)
     writer.add_add_eos_token(False)
     if template := _chat_template(model):
         writer.add_chat_template(template)
+
+
+def _ends(model: Path, config: Mapping[str, Any]) -> list[int]:
+    """The tokens that end a text, that of config.json first."""
+    path = model / "generation_config.json"
+    named = json.loads(path.read_text(encoding="utf-8")).get("eos_token_id", []) if path.exists() else []
+    ends = [config["eos_token_id"], *(named if isinstance(named, list) else [named])]
+    return list(dict.fromkeys(ends))
 
 
 def _chat_template(model: Path) -> str | None:

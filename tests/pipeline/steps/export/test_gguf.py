@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from pydoc_data.topics import topics
 from typing import Any
-from urllib.request import urlopen
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +16,7 @@ from pipeline.stages.bpe import TokenizerParams
 from pipeline.stages.bpe.train import files, train
 from pipeline.steps.export import gguf
 from pipeline.store.errors import PipelineError
+from tests.llama_cpp import LlamaCpp
 from trainer import hf
 from trainer.config import InitConfig, ModelConfig
 from trainer.model.llama import Llama
@@ -44,7 +44,13 @@ TOKENIZERS: list[dict[str, Any]] = [
 ]
 
 
-def made(directory: Path, model: dict[str, Any], tokenizer: dict[str, Any]) -> Path:
+def made(
+    directory: Path,
+    model: dict[str, Any],
+    tokenizer: dict[str, Any],
+    eot_id: int = 3,
+    end_id: int | None = None,
+) -> Path:
     """An exported model with random weights and a tokenizer trained on Python's reference."""
     settings = {key: value for key, value in tokenizer.items() if key != "digits_first"}
     trained = train([pa.array(list(topics.values()))], TokenizerParams(vocab_size=VOCAB_SIZE, **settings))
@@ -64,7 +70,7 @@ def made(directory: Path, model: dict[str, Any], tokenizer: dict[str, Any]) -> P
             torch.nn.init.uniform_(parameter, 0.5, 1.5)
         elif "embed" not in name or shape.tie_embeddings:
             parameter.data *= 4
-    hf.export(llama, directory / "tokenizer", 2, 3, directory / "model")
+    hf.export(llama, directory / "tokenizer", 2, eot_id, directory / "model", end_id)
     return directory / "model"
 
 
@@ -84,44 +90,22 @@ def test_gguf_reads_back_the_weights_and_the_tokenizer(tmp_path: Path) -> None:
     assert fields["general.architecture"] == "qwen3" and fields["general.name"] == "mine"
     assert fields["tokenizer.ggml.tokens"][:4] == ["[UNK]", "[PAD]", "[BOT]", "[EOT]"]
     assert (fields["tokenizer.ggml.bos_token_id"], fields["tokenizer.ggml.eos_token_id"]) == (2, 3)
+    assert "tokenizer.ggml.eot_token_id" not in fields
 
 
-class LlamaCpp:
-    """llama.cpp with a GGUF file."""
-
-    def __init__(self, path: Path) -> None:
-        xllamacpp = pytest.importorskip("xllamacpp")
-        params = xllamacpp.CommonParams()
-        params.model.path, params.n_ctx, params.n_parallel, params.n_gpu_layers = str(path), 128, 1, 0
-        params.verbosity = -1
-        self._server = xllamacpp.Server(params)
-
-    def tokens(self, text: str) -> list[int]:
-        content = json.dumps({"content": text, "add_special": True, "parse_special": False}).encode()
-        with urlopen(f"{self._server.listening_address}/tokenize", content) as answer:
-            return json.load(answer)["tokens"]
-
-    def answer(self, messages: list[dict[str, str]], tokens: int) -> dict[str, Any]:
-        """The likeliest answer to a conversation."""
-        settings = {"messages": messages, "max_tokens": tokens, "temperature": 0, "cache_prompt": False}
-        found: dict[str, Any] = self._server.handle_chat_completions(settings)
-        return found
-
-    def log_probabilities(self, ids: list[int]) -> np.ndarray:
-        """Of every token, to come after these."""
-        # It says nothing of a token that is no whole character, so it is to choose an "a".
-        settings = {"n_predict": 1, "n_probs": VOCAB_SIZE, "logit_bias": [["a", 1000]]}
-        answer = self._server.handle_completions({"prompt": ids} | settings)
-        found = answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
-        assert len(found) == VOCAB_SIZE
-        return np.array([one["logprob"] for one in sorted(found, key=lambda one: one["id"])])
+def test_llama_cpp_ends_a_text_at_each_of_the_models_ends(tmp_path: Path) -> None:
+    """What ends answers and what ends documents, by tokens whose names llama.cpp does not know."""
+    directory = made(tmp_path, MODELS["llama"], TOKENIZERS[0], eot_id=301, end_id=300)
+    gguf.write(directory, tmp_path / "model.gguf", "mine", lambda _: None)
+    theirs = LlamaCpp(tmp_path / "model.gguf", VOCAB_SIZE)
+    assert [theirs.ends_after(token) for token in (300, 301, 302)] == [True, True, False]
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_llama_cpp_computes_the_same_probabilities(model: str, tmp_path: Path) -> None:
     directory = made(tmp_path, MODELS[model], TOKENIZERS[0])
     gguf.write(directory, tmp_path / "model.gguf", "mine", lambda _: None)
-    theirs = LlamaCpp(tmp_path / "model.gguf")
+    theirs = LlamaCpp(tmp_path / "model.gguf", VOCAB_SIZE)
     ids = theirs.tokens(TEXT * 2)[:100]
     with torch.no_grad():
         logits = AutoModelForCausalLM.from_pretrained(directory)(torch.tensor([ids])).logits[0]
@@ -136,7 +120,7 @@ def test_llama_cpp_computes_the_same_probabilities(model: str, tmp_path: Path) -
 def test_llama_cpp_splits_text_into_the_same_tokens(tokenizer: dict[str, Any], tmp_path: Path) -> None:
     directory = made(tmp_path, MODELS["llama"], tokenizer)
     gguf.write(directory, tmp_path / "model.gguf", "mine", lambda _: None)
-    theirs, ours = LlamaCpp(tmp_path / "model.gguf"), AutoTokenizer.from_pretrained(directory)
+    theirs, ours = LlamaCpp(tmp_path / "model.gguf", VOCAB_SIZE), AutoTokenizer.from_pretrained(directory)
     for text in (TEXT, *list(topics.values())[:20]):
         assert theirs.tokens(text) == [2, *ours(text, add_special_tokens=False).input_ids]
 
