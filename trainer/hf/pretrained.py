@@ -36,7 +36,8 @@ class Pretrained:
         if not learns_tokens and data.vocab_size > read_size(directory, "vocab_size"):
             raise TrainerError(
                 f"{directory}: the model lacks the control tokens, and training.lora would not learn them: "
-                "set training.lora.control_tokens to true, or start from a model that has them"
+                "set training.lora.control_tokens to true, which is for tuning, leave out training.lora, "
+                "or start from a model that has them"
             )
         hashes = {}
         for path in weight_files(directory):
@@ -76,12 +77,12 @@ def _check_shape(directory: Path, model: ModelConfig) -> None:
 
 
 def _check_vocabulary(directory: Path, data: DataConfig) -> None:
-    """Raises TrainerError unless the data's tokenizer is the model's, up to control tokens past its last."""
+    """Raises TrainerError unless the data's tokenizer is the model's, up to tokens past its last."""
     path, rows = directory / "tokenizer.json", read_size(directory, "vocab_size")
     ours = load_tokenizer(data.tokenizer).get_vocab()
     theirs = load_tokenizer(directory).get_vocab() if path.is_file() else {}
     last = max(theirs.values(), default=-1)
-    added = {token for token, number in ours.items() if theirs and data.chat and number > last}
+    added = {token for token, number in ours.items() if theirs and number > last}
     if data.vocab_size > rows + len(added):
         raise TrainerError(
             f"{directory}: the model has {rows} tokens, but the data's tokenizer has {data.vocab_size}; "

@@ -246,13 +246,17 @@ def test_conversations_without_control_tokens_are_one_sentence(sft: dict[str, An
         load_to_train(write_config(sft, tmp_path / "run.yaml", tmp_path / "run"))
 
 
+@pytest.mark.parametrize("objective", ["sft", "pretrain"])
 def test_control_tokens_behind_the_vocabulary_begin_as_the_mean_of_the_others(
-    sft: dict[str, Any], finished: RunConfig, corpus_dir: Path
+    objective: str, sft: dict[str, Any], finished: RunConfig, corpus_dir: Path
 ) -> None:
     checkpoint = sorted(finished.run_dir.glob("checkpoints/*"))[-1]
     model = {**sft["training"]["model"]}
     sft |= {"run_dir": f"{sft['run_dir']}-tuned"}
     sft["training"] |= {"model": model, "pretrained": {"path": str(checkpoint / "hf")}}
+    sft["training"]["objective"] = objective
+    if objective == "pretrain":  # a recipe whose sections will tune the model
+        del sft["data"]["chat"]
     del sft["training"]["init"]
     before = load_file(checkpoint / "hf/model.safetensors")
     session = new_session(sft)
