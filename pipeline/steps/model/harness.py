@@ -24,6 +24,8 @@ VERSION = "harness-1"
 TITLE = "lm-eval:{}"  # its questions and prompts are other ones than those of a benchmark of the same name
 ACCURACIES = {"acc": "accuracy", "acc_norm": "accuracy_per_character", "acc_bytes": "accuracy_per_byte"}
 WEIGHTS = "model.safetensors"
+# What reading JSON of another shape, or with other numbers, raises.
+OTHERWISE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError)
 
 
 @dataclass(frozen=True)
@@ -49,10 +51,14 @@ class Answers:
                     rows.append([float(one[0]) for one in row["filtered_resps"]])
             found = list(zip(items, rows, strict=True))
             right = sum(row.index(max(row)) == item.gold for item, row in found)
-            alike = all(len(item.continuations) == len(row) > 1 for item, row in found)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            alike = all(
+                len(item.continuations) == len(row) > item.gold >= 0 and len(row) > 1 for item, row in found
+            )
+            known = all(math.isfinite(one) for row in rows for one in row)
+        except (OSError, *OTHERWISE):
             return None
-        return cls(items, rows) if alike and math.isclose(right / len(items), accuracy) else None
+        follows = items and alike and known and math.isclose(right / len(items), accuracy)
+        return cls(items, rows) if follows else None
 
     @property
     def scores(self) -> Scores:
@@ -99,7 +105,7 @@ class Results:
         except (OSError, UnicodeDecodeError) as error:
             why = getattr(error, "strerror", None) or error
             raise PipelineError(f"{path} cannot be read: {why}") from error
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except OTHERWISE as error:
             raise PipelineError(
                 f"{path} is not from lm-evaluation-harness, or from another release ({error!r}): give the "
                 "results_*.json that `lm_eval run --output_path` writes"
@@ -144,7 +150,11 @@ def _rows(found: Mapping[str, Any]) -> Iterator[tuple[str, str, int | None, dict
     for task in [task for task in figures if task not in hidden]:
         counted = found["results"][task].get("sample_count", {})
         items = next(iter(counted.values()), sizes.get(task, {}).get("effective"))
-        own = {ACCURACIES[name]: value for (name, _), value in figures[task].items() if name in ACCURACIES}
+        own = {
+            ACCURACIES[name]: value
+            for (name, _), value in figures[task].items()
+            if name in ACCURACIES and 0 <= value <= 1
+        }
         if own:
             yield task, TITLE.format(task), items, own
         for (name, chosen), value in figures[task].items():

@@ -2,9 +2,13 @@
 
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pipeline.steps.model import benchmark
 from pipeline.steps.model.harness import Results
@@ -103,3 +107,47 @@ def test_a_model_elsewhere_must_be_named_and_have_the_size(tmp_path: Path) -> No
     (tmp_path / "lineage.json").write_text(json.dumps(lineage))
     with pytest.raises(PipelineError, match="another model, me/tiny"):
         results.check_model(tmp_path, named=True)
+
+
+OTHER_VALUES = [None, 0, -1, 1.5, math.nan, math.inf, -math.inf, "x", "9", "", [], {}, [1], {"a": 1}, True]
+
+
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Each list or mapping inside a value, with each of its keys."""
+    for key in value if isinstance(value, dict) else range(len(value)):
+        yield value, key
+        if isinstance(value[key], dict | list):
+            yield from places(value[key])
+
+
+@given(data=st.data())
+@settings(max_examples=80, deadline=None)
+def test_one_value_that_is_another_or_gone_is_read_or_refused_in_one_sentence(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    directory = tmp_path_factory.getbasetemp() / "harness"
+    path = lm_eval.write(directory, "somewhere")
+    (samples,) = directory.glob("samples_*")
+    results, rows = json.loads(path.read_text()), [json.loads(line) for line in samples.open()]
+    inside, key = data.draw(st.sampled_from([*places(results), *places(rows)]))
+    if data.draw(st.booleans()):
+        del inside[key]
+    else:
+        inside[key] = data.draw(st.sampled_from(OTHER_VALUES))
+    path.write_text(json.dumps(results))
+    samples.write_text("\n".join(map(json.dumps, rows)))
+    try:
+        scores = Results.read(path).scores
+    except PipelineError as error:
+        assert len(str(error).splitlines()) == 1
+    else:
+        benchmark.table(scores)
+        benchmark.verdict(scores)
+        assert "NaN" not in json.dumps(scores) and "Infinity" not in json.dumps(scores)
+
+
+def test_samples_of_no_questions_tell_nothing(tmp_path: Path) -> None:
+    path = lm_eval.write(tmp_path, "somewhere")
+    (samples,) = tmp_path.glob("samples_*")
+    samples.write_text("")
+    assert not Results.read(path).answers
