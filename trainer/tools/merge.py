@@ -1,7 +1,6 @@
 """Merges checkpoints: a run's directory with one checkpoint, whose weights are the mean of others."""
 
 import json
-import math
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from trainer.system.wording import counted
 
 UNSHARED = {"state": None}  # no training reaches a mean
 REFERENCE = "reference"  # of preferences, against which they are measured
+SMALLEST = 1e-9  # of the numbers of `--weights`, whose shares are computed in fp32
 
 
 @dataclass(frozen=True)
@@ -119,8 +119,13 @@ def _read(checkpoints: Sequence[Path], weights: Sequence[float] | None) -> list[
             "for each"
         )
     for weight in weights or ():
-        if not 0 < weight < math.inf:
+        if not 0 < weight:
             raise TrainerError(f"--weights {weight:g}: must be above 0; leave a checkpoint out instead")
+        if not SMALLEST <= weight <= 1 / SMALLEST:
+            raise TrainerError(
+                f"--weights {weight:g}: only the ratios count: give numbers from {SMALLEST:g} to "
+                f"{1 / SMALLEST:g}"
+            )
     total = len(checkpoints) if weights is None else sum(weights)
     found = [
         Parent.read(path.resolve(), weight / total)

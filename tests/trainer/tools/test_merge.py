@@ -171,6 +171,8 @@ def test_what_cannot_be_merged_is_said_in_one_sentence(
     assert "at least two" in refused(ours[-1])
     assert "2 numbers for 3 checkpoints" in refused(*ours, ours[0], weights=[1, 1])
     assert "must be above 0" in refused(*ours, weights=[1, 0])
+    for weights in ([1e308, 1e308], [1e-50, 1e-50], [1, 1e39], [1, 1e-12]):  # zeros or NaN in fp32
+        assert "only the ratios count" in refused(*ours, weights=weights)
 
 
 def test_a_tuned_model_is_not_merged_with_its_base(sft: dict[str, Any], chats: Any, tmp_path: Path) -> None:
