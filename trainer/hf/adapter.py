@@ -10,9 +10,10 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from trainer.config import LoraConfig, PretrainedConfig
+from trainer.hf.config import ADAPTER
 from trainer.model.lora import adapters
 
-WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
+WEIGHTS = "adapter_model.safetensors"
 PARTS = {"down": "lora_A.weight", "up": "lora_B.weight", "rows": "token_adapter.trainable_tokens_delta"}
 
 
@@ -48,7 +49,7 @@ def save_adapter(
     }
     if layers["rows"]:
         settings["trainable_token_indices"] = {layer: [*tokens] for layer in sorted(layers["rows"])}
-    (directory / CONFIG).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+    (directory / ADAPTER).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
 
 
 @torch.no_grad()

@@ -15,6 +15,7 @@ from trainer.system.errors import TrainerError
 OWN = "groundwork"
 _OWN_KEYS = ("attention_sinks", "qk_norm")
 LARGEST_SIZE = 2**31 - 1
+ADAPTER = "adapter_config.json"  # in a directory of peft
 # The defaults of transformers where config.json has no value.
 _DEFAULTS = {"llama": {"rms_norm_eps": 1e-6}, "qwen3": {"rms_norm_eps": 1e-6, "head_dim": 128}, OWN: {}}
 # Keys of the two families that our model does not support, and the values that turn them off.
@@ -71,9 +72,23 @@ def read_config(directory: Path) -> dict[str, Any]:
     try:
         return _read(directory / "config.json")
     except FileNotFoundError:
+        if (directory / ADAPTER).is_file():
+            raise TrainerError(
+                f"{directory}: holds an adapter, not a model: name {_merged(directory)}"
+            ) from None
         inside = sorted([*directory.glob("hf"), *directory.glob("checkpoints/*/hf")])
         instead = f"{inside[-1]}, which is in it" if inside else "the directory of a model"
         raise TrainerError(f"{directory}: holds no config.json: name {instead}") from None
+
+
+def _merged(adapter: Path) -> str:
+    """What is to be named in place of an adapter."""
+    beside = adapter.resolve().with_name("hf")
+    return (
+        f"{beside}, which it is merged with"
+        if beside.is_dir()
+        else "what peft's merge_and_unload makes of it"
+    )
 
 
 def _read(path: Path) -> dict[str, Any]:

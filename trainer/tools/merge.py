@@ -119,7 +119,7 @@ def _read(checkpoints: Sequence[Path], weights: Sequence[float] | None) -> list[
             "for each"
         )
     for weight in weights or ():
-        if not 0 < weight:
+        if not weight > 0:
             raise TrainerError(f"--weights {weight:g}: must be above 0; leave a checkpoint out instead")
         if not SMALLEST <= weight <= 1 / SMALLEST:
             raise TrainerError(

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from trainer.hf.config import ADAPTER, read_config
 from trainer.system import history
 from trainer.system.errors import TrainerError
 from trainer.system.history import MODEL_NAMES, RunHistory
@@ -27,6 +28,8 @@ def model_named(text: str) -> Path:
     for place in (path, path / "hf", *(checkpoint / "hf" for checkpoint in newest)):
         if (place / "config.json").is_file():
             return place
+    if (path / ADAPTER).is_file():
+        read_config(path)  # says what to name instead
     raise TrainerError(f"{text}: no model is there. Give {MODEL_NAMES}")
 
 

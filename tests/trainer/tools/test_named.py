@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from trainer import hf
 from trainer.__main__ import main
-from trainer.system.errors import USER_ERROR
+from trainer.system.errors import USER_ERROR, TrainerError
 
 pytestmark = pytest.mark.usefixtures("trainer_environment")
 
@@ -68,3 +69,18 @@ def test_a_store_in_a_bucket_is_refused_with_the_command_that_finds_the_run(
     monkeypatch.setenv("GROUNDWORK_STORE", "s3://bucket/x")
     assert main(["check", "--model", "6ddca120"]) == USER_ERROR
     assert "GROUNDWORK_STORE is s3://bucket/x, and the trainer reads directories" in capsys.readouterr().err
+
+
+def test_an_adapter_is_refused_with_the_model_that_it_is_merged_with(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    last = trained / "checkpoints/step-00000012"
+    alone = tmp_path / "from the hub"
+    for place, instead in ((last / "adapter", f"name {last / 'hf'}, which"), (alone, "merge_and_unload")):
+        place.mkdir()
+        (place / "adapter_config.json").write_text("{}")
+        assert main(["check", "--model", str(place)]) == USER_ERROR
+        said = capsys.readouterr().err
+        assert f"{place}: holds an adapter, not a model: " in said and instead in said
+        with pytest.raises(TrainerError, match="holds an adapter, not a model"):
+            hf.model_config(place)
