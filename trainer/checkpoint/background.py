@@ -2,7 +2,6 @@
 checkpoint. A thread writes the copy.
 """
 
-import errno
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -17,7 +16,7 @@ from trainer.checkpoint import publish
 from trainer.model.llama import Llama
 from trainer.parallel.pipeline_parallel import whole_parameters
 from trainer.parallel.world import World
-from trainer.system.durable import unpublished
+from trainer.system.durable import is_full, unpublished
 from trainer.system.errors import TrainerError
 
 log = logging.getLogger("trainer")
@@ -105,7 +104,8 @@ class CheckpointWriter:
             else:
                 self._write_together(unpublished(checkpoint), write)
         except (OSError, SafetensorError) as error:
-            full = isinstance(error, SafetensorError) or error.errno in (None, errno.ENOSPC, errno.EDQUOT)
+            # What another process could not write has no number.
+            full = is_full(error) or getattr(error, "errno", None) is None
             remedy = "free some space" if full else "see to it that it can be written"
             raise TrainerError(
                 f"{checkpoint}: cannot be saved ({error}). Earlier checkpoints are intact: {remedy} and run "

@@ -1,12 +1,40 @@
 """Files and directories that survive a kill and a power cut: complete under their name, or as they were."""
 
+import errno
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from trainer.system.errors import TrainerError, first_line
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@contextmanager
+def room_in(place: Path) -> Iterator[None]:
+    """For what writes files into a place that a person has named: raises TrainerError with its name when the
+    disk is full.
+    """
+    try:
+        yield
+    except Exception as error:  # safetensors raises its own
+        if not is_full(error):
+            raise
+        reason = getattr(error, "strerror", None) or first_line(error)
+        raise TrainerError(
+            f"{place}: cannot be written ({reason}): free some space, or name another directory"
+        ) from error
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether an error says that a disk is full or a quota is used up, in Python's or in Rust's words."""
+    told = re.search(r"\(os error (\d+)\)", str(error))
+    return (int(told[1]) if told else getattr(error, "errno", None)) in FULL
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """A run's directory: its paths, and the lock that lets only one trainer use it."""
 
-import errno
 import fcntl
 import logging
 import os
@@ -10,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
+from trainer.system.durable import is_full
 from trainer.system.errors import TrainerError
 
 LOCK_PATIENCE_SECONDS = 60.0
@@ -40,7 +40,7 @@ class RunDirectory:
         try:
             yield self
         except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            if is_full(error):
                 raise TrainerError(
                     f"{self.path}: {error.strerror}; checkpoints are intact. Free some space and run again "
                     "to resume"

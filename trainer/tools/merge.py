@@ -16,7 +16,7 @@ from trainer.config import RunConfig, load_run_config
 from trainer.hf.mean import write_mean
 from trainer.run.evaluation.validation import evaluate_checkpoint
 from trainer.run.records.recorder import draw_losses
-from trainer.system.durable import atomic_directory
+from trainer.system.durable import atomic_directory, room_in
 from trainer.system.errors import TrainerError
 from trainer.system.history import MERGED, RunHistory, checkpoint_sha256
 from trainer.system.run_directory import RunDirectory
@@ -69,7 +69,7 @@ def merge(
     entry in `weights`.
 
     Returns what a training reports of its last checkpoint. Raises TrainerError for checkpoints that cannot be
-    merged; then nothing is written.
+    merged, and for a full disk; then nothing is written.
     """
     parents = _read(checkpoints, weights)
     main = max(parents, key=lambda parent: parent.state["tokens"])  # the first of several
@@ -78,7 +78,7 @@ def merge(
     lineage = main.config.lineage | merged
     config = main.config.model_copy(update={"run_dir": output, "name": name, "lineage": lineage})
     step = main.state["step"]
-    with atomic_directory(output) as place:
+    with room_in(output), atomic_directory(output) as place:
         directory = RunDirectory(place)
         directory.config.write_text(yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
         if (main.run / REFERENCE).is_dir():

@@ -13,7 +13,7 @@ from trainer.model.precision import Precision, resolve_precision
 from trainer.run.evaluation.conversation import ChatFormat
 from trainer.run.evaluation.log_likelihoods import Tokens, log_likelihoods
 from trainer.run.evaluation.questions import Messages, messages, rows
-from trainer.system.durable import write_atomically
+from trainer.system.durable import room_in, write_atomically
 from trainer.system.errors import TrainerError
 from trainer.system.intervals import of_mean, wilson
 
@@ -100,8 +100,9 @@ def benchmark(
             result |= {"bits_per_byte": None, "not_given_back": lost}
         if output is not None:
             lines = [json.dumps({"log_likelihoods": row}) for row in likelihoods]
-            write_atomically(output / f"{name}.log_likelihoods.jsonl", "\n".join(lines) + "\n")
-            write_atomically(output / f"{name}.json", json.dumps(result, indent=1))
+            with room_in(output):
+                write_atomically(output / f"{name}.log_likelihoods.jsonl", "\n".join(lines) + "\n")
+                write_atomically(output / f"{name}.json", json.dumps(result, indent=1))
         yield name, result
 
 
