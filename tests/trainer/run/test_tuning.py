@@ -14,7 +14,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
-from tests.trainer.chats import BOT, CHAT, EOT, Chats
+from tests.trainer.chats import BOT, CHAT, EOT, Chats, conversations
 from tests.trainer.parallel.processes import sending, train
 from tests.trainer.runs import history, outcome, write_config
 from tests.trainer.steps import new_session, step
@@ -28,6 +28,7 @@ from trainer.run.learnt_tokens import Answers
 from trainer.run.loop import DONE, run
 from trainer.run.objectives import loss_sum
 from trainer.system.errors import TrainerError
+from trainer.system.history import RunHistory
 
 WORDS = st.lists(st.integers(4, 299), max_size=5)
 TEXT = WORDS.map(lambda ids: ([BOT, *ids, EOT], [False, *[True] * (len(ids) + 1)], [False] * (len(ids) + 2)))
@@ -236,6 +237,16 @@ def test_settings_that_do_not_go_together_are_one_sentence(
     with pytest.raises(TrainerError, match=says) as told:
         load_to_train(write_config(dpo, tmp_path / "run.yaml", tmp_path / "run"))
     assert "\n" not in str(told.value)
+
+
+def test_held_out_rows_that_hold_no_answer_are_validated_as_text(sft: dict[str, Any], chats: Chats) -> None:
+    text = [[BOT, *[10] * 100, EOT] for _ in range(20)]
+    held_out = chats.write("mixed-v", [*map(chats.ids, conversations(2)), *text])
+    sft["data"]["corpora"][0]["validation"] = [str(held_out)]
+    sft["training"]["evaluation"] |= {"max_tokens": sft["training"]["seq_len"]}  # one row, of text
+    config = trained(sft)
+    (first, last) = RunHistory(config.run_dir).validations
+    assert first["validation_tokens"] > 100 and last["loss"] < first["loss"]
 
 
 def test_conversations_without_control_tokens_are_one_sentence(sft: dict[str, Any], tmp_path: Path) -> None:

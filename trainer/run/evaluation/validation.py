@@ -46,8 +46,8 @@ def evaluate(
     Reads every held-out token once or, with `training.evaluation.max_tokens`, those of `held_out`. Bits per
     byte are all nats, including those of [BOT] and [EOT], over ln 2 and the UTF-8 bytes of the text; None
     where the tokenizer does not give the text back. Of conversations all answers count, and beside them,
-    other text only under `per_corpus`. With the `references` of preferences, the result is that of
-    `evaluate_pairs`.
+    other text only under `per_corpus`, unless the windows that are read hold no answer. With the `references`
+    of preferences, the result is that of `evaluate_pairs`.
 
     Raises EvaluationStoppedError as soon as `gives_up`, which all processes call before each batch, is true.
     """
@@ -80,7 +80,8 @@ def evaluate(
         corpus.name: _summary(nats, tokens, size, corpus.not_given_back)
         for corpus, nats, tokens, _, size in found
     }
-    counted, nats, tokens, _, sizes = zip(*(one for one in found if one[3]), strict=True)
+    answering = [one for one in found if one[3]]
+    counted, nats, tokens, _, sizes = zip(*(answering or found), strict=True)
     lost = max(corpus.not_given_back for corpus in counted)
     return {**_summary(sum(nats), sum(tokens), sum(sizes), lost), "per_corpus": per_corpus}
 
