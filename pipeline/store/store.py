@@ -107,7 +107,8 @@ class Store(Versions):
         return {str(key): self.current(key).data_version for key in read}
 
     def _missing(self, key: Key, work: Work | None) -> str:
-        newest = next(self.newest_first(key), None) if work else None
+        alike = (one for one in self.newest_first(key) if work and work.is_like(one.manifest))
+        newest = next(alike, None)
         different = " and ".join(work.differences(newest.manifest)) if work and newest else ""
         damage = self._damage_at(work) if work else ""
         if newest and not (damage or different):

@@ -35,6 +35,13 @@ class Work:
         """The fingerprint of a part, by which an unchanged part is recognised in an older version."""
         return fingerprint(self._recipe | {"part_inputs": list(inputs)})
 
+    def is_like(self, manifest: Mapping[str, Any]) -> bool:
+        """Whether a version was made from what this work is made from, up to what was added or left out, such
+        as a corpus. Models of the sections of a recipe are not alike.
+        """
+        ours, theirs = self.inputs.keys(), manifest["inputs"].keys()
+        return ours <= theirs or theirs <= ours
+
     def differences(self, manifest: Mapping[str, Any]) -> Iterator[str]:
         """In what a version differs from this work, in words."""
         if self.code_version != manifest["code_version"]:

@@ -176,6 +176,21 @@ def another_run(store: Store, directory: Path, **changes: Any) -> tuple[Store, R
     return Store(store.root, RecipeVersions(changed)), changed
 
 
+def test_a_model_that_is_missing_is_compared_with_one_of_the_same_text_only(store: Store) -> None:
+    first, second = recipe("first"), recipe("second")
+    for one in (first, second):
+        make_shards(store, one)
+    finish(store, plan.plan(store, first))
+
+    def said(wanted: Recipe) -> str:
+        with pytest.raises(StoreError) as missing:
+            Store(store.root, RecipeVersions(wanted)).current(keys.PRETRAINED_MODEL)
+        return str(missing.value)
+
+    assert "for this recipe yet, the newest version has other settings" in said(recipe("first", seed=9))
+    assert said(second) == "pretrained_model has not been made yet: materialize it first"
+
+
 def test_shards_of_other_documents_than_those_read_last_are_not_trained_on(
     store: Store, tmp_path: Path
 ) -> None:
