@@ -28,6 +28,7 @@ from trainer.system.history import flat
 
 CLOSING_SECONDS = 60.0  # at the end of a run, for sending what waits
 MLFLOW_TAG = "groundwork.run"
+LONGEST_KEY = 250  # characters, in MLflow
 
 log = logging.getLogger("trainer")
 
@@ -83,7 +84,8 @@ def _mlflow(project: str, name: str, run_dir: Path, run_id: str, settings: dict[
         client.update_run(run, status="RUNNING")
     else:
         run = client.create_run(place, run_name=name, tags={MLFLOW_TAG: run_id}).info.run_id
-        params = [Param(key, value) for key, value in flat(settings).items()]
+        named = {_as_mlflow_names(key): value for key, value in flat(settings).items()}
+        params = [Param(key, value) for key, value in named.items()]
         for start in range(0, len(params), 100):  # as many as a request may have
             client.log_batch(run, params=params[start : start + 100])
 
@@ -92,6 +94,11 @@ def _mlflow(project: str, name: str, run_dir: Path, run_id: str, settings: dict[
         client.log_batch(run, metrics=[Metric(name, value, now, step) for name, value in numbers.items()])
 
     return send, lambda complete: client.set_terminated(run, "FINISHED" if complete else "KILLED")
+
+
+def _as_mlflow_names(key: str) -> str:
+    """A setting's key, in which corpora and stages are called what a person likes, as MLflow allows it."""
+    return re.sub(r"[^\w.: -]", "_", key)[:LONGEST_KEY]
 
 
 # How each is opened, and the environment variable that names its project.

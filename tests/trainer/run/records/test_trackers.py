@@ -91,6 +91,27 @@ def test_a_resumed_run_continues_the_same_curves_in_mlflow(tracked: Path) -> Non
         assert private.encode() not in (tracked / "mlflow.db").read_bytes()
 
 
+def test_mlflow_takes_the_settings_of_stages_and_corpora_of_any_name(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("mlflow")
+    pytest.importorskip("alembic")
+    from mlflow import MlflowClient
+
+    address = f"sqlite:///{tmp_path}/mlflow.db"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+    names = ["cool down (10 %)", "späte, & große", "a//b/../c", "x" * 300, "= \n {}"]
+    stages = [{"name": name, "share": 1 / 6} for name in names] + [{"name": "last"}]
+    settings["training"] |= {"stages": stages, "sinks": ["mlflow"], "max_tokens": 6 * 256}
+    config = RunConfig.model_validate(settings)
+    identity = run_identity(config, "fp32", {"prose": "", "code": ""})
+    trackers.Trackers(config, identity, tmp_path / "sinks.json", resumed=False).close(complete=True)
+    client = MlflowClient(address)
+    (run,) = client.search_runs([one.experiment_id for one in client.search_experiments()])
+    assert run.data.params["training.stages.cool down _10 __.share"] == str(1 / 6)
+    assert any("xxx" in key for key in run.data.params)
+
+
 def test_a_resumed_run_continues_the_same_curves_in_trackio(tracked: Path) -> None:
     pytest.importorskip("trackio")
     with sqlite3.connect(tracked / "trackio" / "mine.db") as database:
