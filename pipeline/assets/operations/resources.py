@@ -18,6 +18,7 @@ from pipeline.recipe.overrides import changed, merged
 from pipeline.recipe.post_training import JOBS
 from pipeline.recipe.recipe import BASE, Recipe, RecipeError
 from pipeline.steps.recipe_versions import store_of
+from pipeline.steps.training import initial_weights
 from pipeline.steps.training.launcher import Launcher
 from pipeline.store import keys, variant_names
 from pipeline.store.engines.local import Engine, LocalEngine
@@ -148,6 +149,8 @@ class PipelineResources(dg.ConfigurableResource):
         self._executes_one_step = orphaned_runs.executes_one_step(instance, run)
         try:
             instance.add_run_tags(run.run_id, self._tags())
+            if trains(run):
+                initial_weights.check(self.recipe)
             if trains(run) and self.store.files.shared:
                 look = partial(Launcher(self.recipe.launch, None).check_nodes, self.store.root)
                 self._check_nodes = cache(look)

@@ -63,17 +63,25 @@ def _lineage_beside(weights: Path) -> dict[str, Any]:
     return {"lineage": lineage} if complete else {}
 
 
+def check(recipe: Recipe) -> None:
+    """Raises PipelineError unless the directory of the weights that the recipe names holds some."""
+    source = located(recipe).pretrained
+    if source and source.path:
+        _weights(source.path)
+
+
 def _weights(directory: Path) -> list[Path]:
-    return sorted(directory.glob("*.safetensors"))
-
-
-def _content(hashes: FileHashes, directory: Path) -> str:
-    weights = _weights(directory)
+    weights = sorted(directory.glob("*.safetensors"))
     if not weights:
         raise PipelineError(
             f"training.pretrained.path: {directory} does not hold *.safetensors files: name another "
             "directory; relative paths start at the recipe"
         )
+    return weights
+
+
+def _content(hashes: FileHashes, directory: Path) -> str:
+    weights = _weights(directory)
     try:
         files = (directory / "config.json", *weights)
         return combined(f"{path.name} {hashes.sha256(path)}" for path in files)

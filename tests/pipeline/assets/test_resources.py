@@ -38,3 +38,31 @@ def test_no_worker_process_outlives_a_run(tmp_path: Path, monkeypatch: pytest.Mo
     assert multiprocessing.active_children() != before
     workshop.teardown_after_execution(dg.build_init_resource_context())
     assert multiprocessing.active_children() == before
+
+
+@pytest.mark.parametrize("job", ["pretrain", "corpus"])
+def test_weights_that_are_not_there_are_told_before_anything_is_made_for_their_training(
+    job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = yaml.safe_load((RECIPES / "default.yaml").read_text())
+    recipe["training"]["pretrained"] = {"path": "nowhere"}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(recipe))
+    monkeypatch.setenv("GROUNDWORK_RECIPE", str(tmp_path / "mine.yaml"))
+    monkeypatch.setenv(STORE_VARIABLE, str(tmp_path / "store"))
+    made = []
+
+    @dg.asset
+    def text(workshop: PipelineResources) -> None:
+        made.append(workshop.recipe.name)
+
+    jobs = [dg.define_asset_job(job, [text])]
+    defs = dg.Definitions([text], jobs=jobs, resources={"workshop": PipelineResources()})
+    with dg.DagsterInstance.ephemeral() as instance:
+        run = defs.resolve_job_def(job).execute_in_process
+        if job == "pretrain":
+            with pytest.raises(dg.DagsterError) as failed:
+                run(instance=instance)
+            assert f"{tmp_path}/nowhere does not hold *.safetensors" in str(failed.value.__cause__)
+        else:
+            assert run(instance=instance).success
+    assert made == ([] if job == "pretrain" else ["default"])
