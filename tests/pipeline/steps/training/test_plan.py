@@ -176,6 +176,18 @@ def another_run(store: Store, directory: Path, **changes: Any) -> tuple[Store, R
     return Store(store.root, RecipeVersions(changed)), changed
 
 
+def test_a_section_of_next_to_no_text_takes_a_step(store: Store) -> None:
+    make_shards(store, recipe("first"))
+    source = {"kind": "files", "paths": ["talks.jsonl"], "format": "chat"}
+    corpora = [{"name": "first", "source": source}]
+    written = recipe("second").model_dump(mode="json", by_alias=True)
+    for epochs, steps in ((1e-9, 1), (1.0, 2)):
+        changed = Recipe.model_validate(
+            written | {"post_training": {"sft": {"corpora": corpora, "epochs": epochs}}}
+        )
+        assert plan.with_length(store, changed.tuned("sft")).training.steps >= steps
+
+
 def test_a_model_that_is_missing_is_compared_with_one_of_the_same_text_only(store: Store) -> None:
     first, second = recipe("first"), recipe("second")
     for one in (first, second):
