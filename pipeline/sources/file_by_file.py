@@ -9,7 +9,7 @@ import pyarrow as pa
 from pipeline.sources.documents import Batches
 from pipeline.sources.formats.compression import BrokenCompressionError
 from pipeline.sources.listing import Files
-from pipeline.sources.source import Reason, Unit
+from pipeline.sources.source import ChangedError, Reason, Unit
 from pipeline.sources.source_file import Hash, SourceFile, size_of
 from pipeline.store.fingerprint import combined
 
@@ -23,13 +23,15 @@ def units_of(files: Files, max_documents: int | None, sha256: Hash) -> list[Unit
         return found
     made_from = combined(f"{one.name} {one.fingerprint}" for one in found)
     size = sum(one.bytes for one in found)
-    return [Unit(f"first-{max_documents}", made_from, size, files=tuple(files.items()))]
+    together = tuple(one for unit in found for one in unit.files)
+    return [Unit(f"first-{max_documents}", made_from, size, files=together)]
 
 
 def _unit(name: str, file: SourceFile, sha256: Hash) -> Unit:
     """An unreadable file is a unit too, so that reading reports it."""
     try:
-        return Unit(name, file.fingerprint(sha256), file.size() or 0, files=((name, file),))
+        listed, fingerprint = file.listed(sha256)
+        return Unit(name, fingerprint, file.size() or 0, files=((name, listed),))
     except OSError as error:
         return Unit(name, f"unreadable: {error.strerror}", 0, files=((name, file),))
 
@@ -39,7 +41,11 @@ def read_files(
     batches: Batches,
     read: Callable[[str, SourceFile], Iterator[pa.RecordBatch]],
 ) -> Iterator[pa.RecordBatch]:
-    """What `read` gives of the files, each with its name. Sets aside what it cannot read."""
+    """What `read` gives of the files, each with its name. Sets aside what cannot be read.
+
+    Raises ChangedError where a file is no longer what its fingerprint was taken of: what was read would else
+    be taken for its content from then on, also once the file is back.
+    """
     for name, file in files:
         if batches.done:
             break
@@ -51,10 +57,27 @@ def read_files(
             reject(Reason.BROKEN_COMPRESSION, why, max(0, size_of(file) - error.position))
         except UnicodeError as error:  # of UTF-16 and UTF-32 without a byte order mark
             reject(Reason.INVALID_UTF8, str(error), size_of(file))
-        except PermissionError:
-            reject(Reason.NO_PERMISSION, "no permission to read the file", size_of(file))
         except OSError as error:
-            gone = isinstance(error, FileNotFoundError) and not os.path.lexists(file.path)
-            why = "the file is gone" if gone else error.strerror or type(error).__name__
-            reject(Reason.UNREADABLE, why, size_of(file))
+            if file.listed_as is not None:
+                raise _lost(file, error) from error
+            reason = Reason.NO_PERMISSION if isinstance(error, PermissionError) else Reason.UNREADABLE
+            reject(reason, _why(error), size_of(file))
+        try:
+            same = file.is_as_listed()
+        except Exception as error:  # each file system raises its own classes
+            raise _lost(file, error) from error
+        if not same:
+            raise ChangedError(f"{file.place} changed while it was read; run again to read it as it is now")
     yield from batches.rest()
+
+
+def _lost(file: SourceFile, error: Exception) -> ChangedError:
+    why = f"{file.place} could be read when it was listed, but not any more: {_why(error)}"
+    return ChangedError(f"{why}; run again once it can, or leave it out of `paths`")
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, PermissionError):
+        return "no permission to read the file"
+    gone = isinstance(error, FileNotFoundError) and not (error.filename and os.path.lexists(error.filename))
+    return "the file is gone" if gone else getattr(error, "strerror", None) or str(error) or repr(error)

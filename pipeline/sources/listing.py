@@ -5,13 +5,17 @@ import glob
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
+from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_serializer
 
+from pipeline.sources.formats.compression import format_of
 from pipeline.sources.source import SourceError, without_queries
-from pipeline.sources.source_file import LocalFile, RemoteFile, SourceFile, may_list
+from pipeline.sources.source_file import LocalFile, RemoteFile, SourceFile, info_of, may_list
 from pipeline.store.params import Anchored
+
+SILENT_SECONDS = 120  # of a web server, until the connection counts as broken
 
 Files = dict[str, SourceFile]
 
@@ -65,7 +69,7 @@ def listed(corpus: str, patterns: Sequence[str], wanted: Callable[[str], bool]) 
             if other is not file and other.place != file.place:
                 raise SourceError(
                     f"corpus {corpus!r}: {other.place} and {file.place} are both named {name!r}; give one "
-                    "glob over a common directory"
+                    "glob over a common directory, or a corpus to each"
                 )
     return dict(sorted(files.items()))
 
@@ -145,10 +149,10 @@ def _remote(corpus: str, pattern: str, wanted: Callable[[str], bool]) -> list[tu
     from fsspec.core import url_to_fs
 
     try:
-        filesystem, path = url_to_fs(pattern)
+        filesystem, path = url_to_fs(pattern, **_web_options(pattern))
         filesystem.invalidate_cache()  # a process that watches a corpus for days must not see an old listing
         if not _has_star(path):
-            info = filesystem.info(path)
+            info = info_of(filesystem, path)
             return [(PurePosixPath(urlsplit(path).path).name, RemoteFile(filesystem, path, info))]
         found = filesystem.glob(path, detail=True)
         fixed = "/".join(_before_magic(path.split("/"), _has_star)) + "/"
@@ -156,7 +160,7 @@ def _remote(corpus: str, pattern: str, wanted: Callable[[str], bool]) -> list[tu
         for place, info in found.items():
             if info.get("type") != "directory" or wanted(place):
                 # the listing of a web server has neither sizes nor tags
-                full = info if info.get("size") is not None else filesystem.info(place)
+                full = info if info.get("size") is not None else info_of(filesystem, place)
                 files.append((place.removeprefix(fixed), RemoteFile(filesystem, place, full)))
         return files
     except FileNotFoundError:
@@ -169,6 +173,24 @@ def _remote(corpus: str, pattern: str, wanted: Callable[[str], bool]) -> list[tu
         raise SourceError(
             f"corpus {corpus!r}: {pattern} cannot be listed: {type(error).__name__}: {error}"
         ) from error
+
+
+def _web_options(pattern: str) -> dict[str, Any]:
+    """Of a web server: through the proxy that the environment names, for as long as bytes arrive, and
+    `.gz` as it is stored, which many servers declare as an encoding of the text in it.
+    """
+    scheme = urlsplit(pattern).scheme
+    if scheme not in ("http", "https"):
+        return {}
+    from aiohttp import ClientTimeout
+    from fsspec.config import conf
+
+    packed = bool(format_of(urlsplit(pattern).path)[1])
+    timeout = ClientTimeout(total=None, sock_connect=SILENT_SECONDS, sock_read=SILENT_SECONDS)
+    client = {"trust_env": True, "timeout": timeout, "auto_decompress": not packed}
+    given = conf.get(scheme, {})  # a file of the user
+    headers = {"Accept-Encoding": "identity"} | given.get("headers", {})
+    return {**given, "headers": headers, "client_kwargs": client | given.get("client_kwargs", {})}
 
 
 def _holds_credentials(pattern: str) -> bool:

@@ -144,5 +144,9 @@ class SourceError(PipelineError):
         super().__init__(without_queries(message))
 
 
+class ChangedError(SourceError):
+    """A source that changed while it was read. What was read may be neither the old content nor the new."""
+
+
 class OfflineError(SourceError):
     """A source that cannot be listed because this machine is set to work offline."""

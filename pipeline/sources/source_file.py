@@ -7,20 +7,25 @@ import os
 import stat
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, Self, TypeVar, cast
 
 from pipeline.sources.source import SourceError
+from pipeline.store.file_hashes import FileState, seen
 from pipeline.store.fingerprint import READ_SIZE, file_sha256
 
 REMOTE_BLOCK_BYTES = 8 << 20
 ATTEMPTS = 5
 FIRST_WAIT_SECONDS = 0.5
+MOST_WAIT_SECONDS = 120  # that a server may ask for
 TAGS = ("ETag", "etag", "Content-MD5", "md5Hash", "checksum")
 TIMES = ("mtime", "LastModified", "Last-Modified", "last_modified", "updated", "created")
 
+TRY_AGAIN = (408, 425, 429)  # of the answers of web servers that begin with 4
+
 Hash = Callable[[Path], str]
+T = TypeVar("T")
 
 
 def may_list(directory: Path) -> bool:
@@ -32,6 +37,7 @@ class LocalFile:
     """A file of this machine. Like those of RemoteFile, its methods raise OSError."""
 
     path: Path
+    listed_as: tuple[FileState, str] | None = None  # what it was when its sha256 was taken, and the sha256
 
     @property
     def place(self) -> str:
@@ -53,15 +59,28 @@ class LocalFile:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self.path))
 
     def open(self) -> BinaryIO:
+        """For reading, not beyond what its sha256 was taken of: more may be appended at any time."""
         self.check()
-        return self.path.open("rb")
+        handle = self.path.open("rb", buffering=0)
+        raw = handle if self.listed_as is None else _First(handle, self.listed_as[0][0])
+        return io.BufferedReader(raw, READ_SIZE)
 
     def size(self) -> int:
         return self.path.stat().st_size
 
-    def fingerprint(self, sha256: Hash = file_sha256) -> str:
+    def listed(self, sha256: Hash = file_sha256) -> tuple[Self, str]:
+        """The file as it is now, and its fingerprint."""
         self.check()
-        return sha256(self.path)
+        before = seen(self.path.stat())
+        found = sha256(self.path)
+        return replace(self, listed_as=(before, found)), found
+
+    def is_as_listed(self) -> bool:
+        """Whether it still begins with the content that its sha256 was taken of."""
+        if self.listed_as is None:
+            return True
+        before, found = self.listed_as
+        return seen(self.path.stat()) == before or file_sha256(self.path, before[0]) == found
 
 
 @dataclass(frozen=True)
@@ -91,13 +110,31 @@ class RemoteFile:
         size = self.info.get("size")
         return None if size is None else int(size)
 
-    def fingerprint(self, sha256: Hash = file_sha256) -> str:
-        """The size with the tag or time of change, of an object store; else the hash of the content."""
+    @property
+    def listed_as(self) -> dict[str, Any]:
+        return self.info
+
+    def listed(self, sha256: Hash = file_sha256) -> tuple[Self, str]:
+        """The file, and its size with the tag or time of change, of an object store; else with the hash of
+        the content.
+        """
         for name in (*TAGS, *TIMES):
             if self.info.get(name):
-                return f"{name.lower()} {self.info[name]} {self.size()}"
+                return self, f"{name.lower()} {self.info[name]} {self.size()}"
         with self.open() as file:
-            return hashlib.file_digest(cast(io.BufferedReader, file), "sha256").hexdigest()
+            return self, hashlib.file_digest(cast(io.BufferedReader, file), "sha256").hexdigest()
+
+    def is_as_listed(self) -> bool:
+        """Whether it still has the size and a tag or time that it was listed with. Servers that mirror each
+        other may have other tags for the same content.
+        """
+        self.filesystem.invalidate_cache(self.path)
+        now = info_of(self.filesystem, self.path)
+        # Listing and asking may write the same tag with and without quotes, the same time as other types.
+        pairs = [(self.info.get(name), now.get(name)) for name in (*TAGS, *TIMES)]
+        known = [(was, is_) for was, is_ in pairs if was and type(was) is type(is_)]
+        same = [was for was, is_ in known if str(was).strip('"') == str(is_).strip('"')]
+        return bool(self.info.get("size") == now.get("size") and (same or not known))
 
 
 SourceFile = LocalFile | RemoteFile  # can be opened any number of times
@@ -111,58 +148,165 @@ def size_of(file: SourceFile) -> int:
         return 0
 
 
+class _First(io.RawIOBase):
+    """The first `size` bytes of a file."""
+
+    def __init__(self, handle: io.FileIO, size: int):
+        self._handle = handle
+        self._size = size
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._handle.tell()
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        if whence == io.SEEK_END:
+            return self._handle.seek(self._size + offset)
+        return self._handle.seek(offset, whence)
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        left = max(0, self._size - self._handle.tell())
+        return self._handle.readinto(buffer[:left]) or 0
+
+    def close(self) -> None:
+        self._handle.close()
+        super().close()
+
+
 class _Resuming(io.RawIOBase):
-    """A remote file that is opened again at the same byte after a broken connection.
+    """A remote file that is opened again at the same byte after a broken connection. Of a web server that
+    sends only whole files, what comes before that byte is downloaded again.
 
     Raises SourceError after ATTEMPTS failures in a row, because a bad connection is not bad input.
     """
 
     def __init__(self, file: RemoteFile):
         self._file = file
+        self._size = file.size()
         self._position = 0
-        self._handle = self._opened()
+        self._block_bytes = REMOTE_BLOCK_BYTES  # 0: the whole file in one answer
+        self._handle: BinaryIO | None = None
+        self._persistently(self._opened)
 
     def readable(self) -> bool:
         return True
 
     def seekable(self) -> bool:
-        return bool(self._handle.seekable())
+        return True
 
     def tell(self) -> int:
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._position = int(self._handle.seek(offset, whence))
+        if whence == io.SEEK_END and self._size is None:
+            raise OSError(errno.ESPIPE, "the server does not say how long the file is")
+        self._position = offset + (0, self._position, self._size or 0)[whence]
         return self._position
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        content = self._persistently(lambda: self._handle.read(len(buffer)))
+        content = self._persistently(lambda: self._read(len(buffer)))
         buffer[: len(content)] = content
         self._position += len(content)
         return len(content)
 
     def close(self) -> None:
-        if not self.closed:
-            self._handle.close()
+        self._let_go()
         super().close()
 
-    def _persistently(self, read: Callable[[], bytes]) -> bytes:
-        for attempt in range(ATTEMPTS):
-            try:
-                if attempt:
-                    time.sleep(FIRST_WAIT_SECONDS * 2 ** (attempt - 1))
-                    self._handle = self._opened()
-                    self._handle.seek(self._position)
-                return read()
-            except (FileNotFoundError, PermissionError):
-                raise
-            except Exception as error:  # each file system raises its own classes
-                last = error
-        raise SourceError(
-            f"{self._file.place} broke off at byte {self._position}; run again to resume: {last}"
-        ) from last
+    def _read(self, size: int) -> bytes:
+        handle = self._opened()
+        if handle.tell() != self._position:
+            if self._block_bytes:
+                handle.seek(self._position)
+            else:
+                _skip(handle, self._position - handle.tell())
+        content = handle.read(size)
+        if not content and self._position < (self._size or 0):
+            raise OSError(f"the server sent no more, of {self._size:,} bytes")
+        return content
 
     def _opened(self) -> BinaryIO:
-        return cast(
-            BinaryIO, self._file.filesystem.open(self._file.path, "rb", block_size=REMOTE_BLOCK_BYTES)
-        )
+        if self._handle and not self._block_bytes and self._handle.tell() > self._position:
+            self._let_go()
+        if self._handle is None:
+            opened = self._file.filesystem.open(self._file.path, "rb", block_size=self._block_bytes)
+            self._handle = cast(BinaryIO, opened)
+        return self._handle
+
+    def _let_go(self) -> None:
+        if self._handle is not None:
+            self._handle.close()
+        self._handle = None
+
+    def _persistently(self, read: Callable[[], T]) -> T:
+        try:
+            return persistently(read, self._failed)
+        except (FileNotFoundError, PermissionError):
+            raise
+        except Exception as error:  # each file system raises its own classes
+            raise SourceError(
+                f"{self._file.place} broke off at byte {self._position}; run again to resume: {error}"
+            ) from error
+
+    def _failed(self, error: Exception) -> None:
+        self._let_go()
+        if isinstance(error, ValueError) and "http" in self._file.filesystem.protocol:
+            self._block_bytes = 0  # the server does not answer with ranges
+
+
+def info_of(filesystem: Any, path: str) -> dict[str, Any]:
+    """What a file system says of a file. Raises FileNotFoundError if there is none, and what a web server
+    answers or why it does not, which fsspec hides behind FileNotFoundError.
+    """
+
+    def ask() -> dict[str, Any]:
+        try:
+            return cast(dict[str, Any], filesystem.info(path))
+        except FileNotFoundError as error:
+            answer = error.__cause__
+            if not isinstance(answer, Exception) or getattr(answer, "status", None) in (404, 410):
+                raise
+            raise answer from None
+
+    return persistently(ask)
+
+
+def persistently(read: Callable[[], T], failed: Callable[[Exception], None] = lambda _: None) -> T:
+    """What `read` returns, at one of ATTEMPTS. In between it calls `failed`, and waits as long as the server
+    asks for. Raises at once what another attempt would not change.
+    """
+    for attempt in range(ATTEMPTS):
+        try:
+            return read()
+        except Exception as error:  # each file system raises its own classes
+            failed(error)
+            if attempt == ATTEMPTS - 1 or _is_final(error):
+                raise
+            time.sleep(max(FIRST_WAIT_SECONDS * 2**attempt, _asked_seconds(error)))
+    raise AssertionError("every attempt returns or raises")
+
+
+def _is_final(error: Exception) -> bool:
+    status = getattr(error, "status", None)
+    refused = isinstance(status, int) and 300 <= status < 500 and status not in TRY_AGAIN
+    return refused or isinstance(error, FileNotFoundError | PermissionError)
+
+
+def _asked_seconds(error: Exception) -> int:
+    """How long the server asks to wait, in `Retry-After`."""
+    asked = (getattr(error, "headers", None) or {}).get("Retry-After", "")
+    return min(int(asked), MOST_WAIT_SECONDS) if asked.isdecimal() else 0
+
+
+def _skip(handle: BinaryIO, size: int) -> None:
+    """Reads so many bytes. Raises OSError when there are fewer."""
+    while size:
+        passed = len(handle.read(min(size, READ_SIZE)))
+        if not passed:
+            raise OSError(f"the server sent {size:,} bytes less than before")
+        size -= passed

@@ -151,7 +151,7 @@ def sampled(name: str, file: LocalFile) -> FileSample:
     """The sample of a file. A file that cannot be read has the reason as its `problem`."""
     plain, compression = format_of(name)
     most = PACKED_HEAD_BYTES if compression else HEAD_BYTES
-    head = file if plain == ".parquet" else Head(file.path, most)
+    head = file if plain == ".parquet" else Head(file.path, most=most)
     try:
         says_it = plain in (".parquet", *ENCODED_BY_THEMSELVES)
         encoding = "utf-8" if says_it else _encoding(next(_start(head, compression), b""))
@@ -164,7 +164,7 @@ def sampled(name: str, file: LocalFile) -> FileSample:
     longest = min(size_of(file), LONGEST_HEAD_BYTES) if plain in (*JSON_LINES, *SEPARATORS) else 0
     while found.is_cut and most < longest:
         most *= 8
-        head = Head(file.path, most)
+        head = Head(file.path, most=most)
         found = _read(name, head, encoding)
     if any(found.texts) and not any(map(_LETTER.search, found.texts)):
         return FileSample(None, problem=f"holds neither letters nor digits in its first {most:,} bytes")

@@ -28,6 +28,7 @@ BELOW = "from files where path > ? and path < ?"
 
 
 Row = tuple[str | int, ...]
+FileState = tuple[int, int, int, int]  # size, times of modification and change, inode
 Remembered = tuple[int, int, int, int, str]  # size, times of modification and change, inode, sha256
 
 
@@ -128,8 +129,8 @@ def _row(path: Path) -> Row:
     return _name(path), *seen(path.stat())
 
 
-def seen(stat: os.stat_result) -> tuple[int, int, int, int]:
-    """What tells one content of a file from another: size, times of modification and change, inode."""
+def seen(stat: os.stat_result) -> FileState:
+    """What tells one content of a file from another."""
     return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino
 
 

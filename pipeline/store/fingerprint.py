@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,14 @@ def combined(hashes: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
 
 
-def file_sha256(path: Path) -> str:
-    """sha256 of a file's bytes, hex."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def file_sha256(path: Path, size: int | None = None) -> str:
+    """sha256, in hex, of a file's first `size` bytes. When not given, of those that it has when it is opened,
+    whatever is appended meanwhile.
+    """
+    digest, block = hashlib.sha256(), memoryview(bytearray(READ_SIZE))
+    with path.open("rb", buffering=0) as file:
+        left = os.fstat(file.fileno()).st_size if size is None else size
+        while left and (read := file.readinto(block[:left])):
+            digest.update(block[:read])
+            left -= read
+    return digest.hexdigest()

@@ -14,7 +14,6 @@ from typing import Any, BinaryIO
 import zstandard
 
 from pipeline.sources.source_file import SourceFile
-from pipeline.store.fingerprint import READ_SIZE
 
 HELD_BYTES = 16 << 20  # of a member's content; a larger member is decompressed once before, to verify it
 LARGEST_WINDOW = 1 << 31  # of `zstd --long=31`: reading such a file takes 2 GB
@@ -112,18 +111,10 @@ def _verified(file: SourceFile, members: "_Members") -> Iterator[bytes]:
         yield from held
     else:
         with file.open() as handle:
-            _skip(handle, start)
+            handle.seek(start)
             yield from _Members(handle, members.codec, start).next()
     if truncated:
         raise truncated
-
-
-def _skip(handle: BinaryIO, size: int) -> None:
-    if handle.seekable():
-        handle.seek(size)
-    else:  # of a web server that does not answer with ranges
-        while size:
-            size -= len(handle.read(min(size, READ_SIZE)))
 
 
 class _Members:

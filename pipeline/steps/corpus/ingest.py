@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from pipeline.recipe.recipe import Recipe
 from pipeline.sources import SourceConfig, open_source
 from pipeline.sources.formats.use import UNREAD
-from pipeline.sources.source import OfflineError, Source, Unit
+from pipeline.sources.source import ChangedError, OfflineError, Source, Unit
 from pipeline.sources.stored import StoredSource
 from pipeline.steps import compile_ahead
 from pipeline.steps.corpus.cutting import numbered, row_groups
@@ -207,12 +207,21 @@ class _Reader:
 
     def read(self, group: UnitGroup) -> list[Part]:
         """Reads the units in order. Parts that an interrupted attempt finished are skipped, not rewritten."""
+        parts: dict[str, Part] = {}
+        try:
+            return self._read(group, parts)
+        except ChangedError:  # a part may hold what the fingerprint of its unit does not say
+            for part in parts.values():
+                self.draft.forget(part)
+            raise
+
+    def _read(self, group: UnitGroup, parts: dict[str, Part]) -> list[Part]:
+        """`parts`: to add the parts of documents to, by name."""
         source = open_source(self.corpus, self.config)
         with PartWriter(self.draft.path, group.closing, {"rejects": REJECTS_SCHEMA}) as writer:
             rejects = RejectsTable(partial(writer.write, "rejects"))
             read = (batch for unit in group.units for batch in source.read(unit, rejects))
             stream = self._without_forgotten(read, rejects.counts) if self.forgotten.ids else read
-            parts: dict[str, Part] = {}
             for index, cut in groupby(numbered(stream, self.part_bytes), key=itemgetter(0)):
                 documents = row_groups(map(itemgetter(1), cut), self.part_bytes)
                 first = next(documents)

@@ -26,7 +26,7 @@ from pipeline.sources.documents import BATCH_BYTES, MAX_DOCUMENT_BYTES, document
 from pipeline.sources.files import FilesConfig, FilesSource
 from pipeline.sources.formats.text_files import pieces, universal_newlines
 from pipeline.sources.listing import listed
-from pipeline.sources.source import Reason, Rejected, SourceError, Unit
+from pipeline.sources.source import ChangedError, Reason, Rejected, SourceError, Unit
 from pipeline.store.file_hashes import FileHashes
 from tests.pipeline.sources.reading import Row, documents_and_rejects
 from tests.rows import jsonl
@@ -331,15 +331,48 @@ def test_everything_before_the_break_of_a_truncated_file_arrives(
     assert rejects == [(f"a.jsonl.{suffix}", None, "broken_compression")]
 
 
-def test_a_file_that_vanishes_before_it_is_read_is_named(tmp_path: Path) -> None:
-    paths = [jsonl(tmp_path / f"{name}.jsonl", {"text": name}) for name in "ab"]
-    listed = units(tmp_path / "*")
-    paths[0].unlink()
-    source, rejects = open_source("c", FilesConfig(paths=(str(tmp_path / "*"),))), list[Rejected]()
-    assert [
-        row["text"] for unit in listed for batch in source.read(unit, rejects) for row in batch.to_pylist()
-    ] == ["b"]
-    assert rejects == [Rejected("a.jsonl", None, Reason.UNREADABLE, "the file is gone")]
+def test_a_file_without_permission_since_it_was_listed_or_with_other_content_ends_the_reading(
+    tmp_path: Path,
+) -> None:
+    """What was set aside now would be left out also once the file is back, as its content is the same."""
+    changes: dict[str, Callable[[Path], object]] = {
+        "the file is gone": Path.unlink,
+        "Is a directory": lambda path: (path.unlink(), path.mkdir()),
+        "changed while it was read": lambda path: path.write_text('{"text": "b"}\n'),
+        "a pipe": lambda path: (path.unlink(), os.mkfifo(path)),
+        "changed while": lambda path: path.write_text(""),
+    }
+    for number, (why, change) in enumerate(changes.items()):
+        path = jsonl(tmp_path / f"{number}.jsonl", {"text": "a"})
+        jsonl(tmp_path / f"{number}-more.jsonl", {"text": "more"})
+        for limit in (None, 5):
+            jsonl(path, {"text": "a"})
+            source = FilesSource("c", FilesConfig(paths=(f"{tmp_path}/{number}*",), max_documents=limit))
+            listed = source.units()
+            change(path)
+            with pytest.raises(ChangedError, match=rf"{number}\.jsonl .*{why}.*run again"):
+                [batch for unit in listed for batch in source.read(unit, [])]
+            path.rmdir() if path.is_dir() else path.unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.txt", "a.csv", "a.parquet"])
+def test_a_file_that_is_touched_moved_or_appended_to_while_it_is_read_gives_what_it_held(
+    name: str, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    content = {"a.jsonl": '{"text": "a"}\n', "a.csv": "text\na\n"}.get(name, "a")
+    path.write_text(content)
+    if name == "a.parquet":
+        pq.write_table(pa.table({"text": ["a"]}), path)
+    source, rejects = FilesSource("c", FilesConfig(paths=(str(path),))), list[Rejected]()
+    listed = source.units()
+    with path.open("ab") as more:
+        more.write(path.read_bytes() + b'{"text": "half')
+    (tmp_path / "copy").write_bytes(path.read_bytes())
+    (tmp_path / "copy").replace(path)
+    rows = [row for unit in listed for batch in source.read(unit, rejects) for row in batch.to_pylist()]
+    assert ([row["text"] for row in rows], rejects) == (["a"], [])
+    assert source.units() != listed
 
 
 def test_a_line_too_long_to_hold_is_set_aside_and_the_next_one_read(tmp_path: Path) -> None:

@@ -1,7 +1,10 @@
 """Files behind URLs: documents as from disk, versions from what the store says, broken connections."""
 
+import gzip
 import json
+import socket
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -13,6 +16,7 @@ import pytest
 
 from pipeline.sources import open_source, source_file
 from pipeline.sources.files import FilesConfig
+from pipeline.sources.formats import compression
 from pipeline.sources.source import SourceError
 from tests.pipeline.sources.reading import documents_and_rejects
 
@@ -69,13 +73,22 @@ def test_what_is_not_there_or_cannot_be_reached_is_one_clear_error(bucket: Any) 
 
 class _Server(ThreadingHTTPServer):
     content = b""
+    later = b""  # what the file holds after `before_breaks` answers
     breaks = 0
     before_breaks = 0
     asked = 0
+    refusals: tuple[int, ...] = ()  # with which status the next requests are answered
+    ranges = True
+    sized = True
+    encoding = ""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Silent."""
 
 
 class _Handler(BaseHTTPRequestHandler):
     server: _Server
+    protocol_version = "HTTP/1.1"
 
     def log_message(self, format: str, *args: Any) -> None:
         """Silent."""
@@ -87,28 +100,45 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer()
 
     def _answer(self) -> None:
-        content, asked = self.server.content, self.headers.get("Range")
+        server = self.server
+        if server.refusals:
+            status, *server.refusals = server.refusals
+            self.send_response(status)
+            self.send_header("Retry-After", "1")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        changed = server.later and server.asked >= server.before_breaks
+        content = server.later if changed else server.content
+        asked = self.headers.get("Range") if server.ranges else None
         first, _, last = (asked or "bytes=0-").removeprefix("bytes=").partition("-")
         part = content[int(first) : int(last or len(content)) + 1]
-        self.send_response(206 if asked else 200)
-        for name, value in (
-            ("Content-Length", len(part)),
-            ("Accept-Ranges", "bytes"),
-            ("ETag", f'"{hash(content)}"'),
-        ):
-            self.send_header(name, str(value))
+        self.send_response((206 if part else 416) if asked else 200)
+        headers = {"ETag": f'"{hash(content)}"', "Content-Encoding": server.encoding}
+        if server.sized:
+            headers["Content-Length"] = str(len(part))
+        else:
+            headers["Transfer-Encoding"] = "chunked"
         if asked:
-            self.send_header("Content-Range", f"bytes {first}-{int(first) + len(part) - 1}/{len(content)}")
+            headers["Content-Range"] = f"bytes {first}-{int(first) + len(part) - 1}/{len(content)}"
+        for name, value in headers.items():
+            if value:
+                self.send_header(name, value)
         self.end_headers()
         if self.command == "HEAD":
             return
-        self.server.asked += 1
-        if self.server.breaks and asked and self.server.asked > self.server.before_breaks:
-            self.server.breaks -= 1
-            self.wfile.write(part[: len(part) // 2])
+        server.asked += 1
+        if server.breaks and (asked or not server.ranges) and server.asked > server.before_breaks:
+            server.breaks -= 1
+            self._send(part[: len(part) // 2])
             self.close_connection = True
             return
-        self.wfile.write(part)
+        self._send(part)
+        if not server.sized:
+            self.wfile.write(b"0\r\n\r\n")
+
+    def _send(self, part: bytes) -> None:
+        self.wfile.write(part if self.server.sized else f"{len(part):x}\r\n".encode() + part + b"\r\n")
 
 
 @pytest.fixture
@@ -119,7 +149,7 @@ def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Server]:
         server.content = b"".join(
             json.dumps({"text": f"{n} " + "word " * 200}).encode() + b"\n" for n in range(2000)
         )
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         yield server
         server.shutdown()
 
@@ -135,6 +165,54 @@ def test_a_download_that_breaks_off_goes_on_and_no_document_is_lost_or_doubled(
     assert rejects == []
     assert [int(row["text"].split()[0]) for row in rows] == list(range(2000))
     assert web.breaks == 0
+
+
+@pytest.mark.parametrize("sized", [True, False])
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
+def test_a_server_without_ranges_is_read_also_when_a_download_breaks_off(
+    web: _Server, monkeypatch: pytest.MonkeyPatch, sized: bool, name: str
+) -> None:
+    """Large members of a compressed file are read twice."""
+    monkeypatch.setattr(source_file, "REMOTE_BLOCK_BYTES", len(web.content) // 8)
+    monkeypatch.setattr(compression, "HELD_BYTES", len(web.content) // 8)
+    web.ranges, web.sized, web.breaks, web.before_breaks = False, sized, 2, 2
+    if name.endswith(".gz"):
+        web.content, web.encoding = gzip.compress(web.content), "gzip"
+    rows, rejects = documents_and_rejects(f"http://127.0.0.1:{web.server_address[1]}/{name}")
+    assert rejects == []
+    assert [int(row["text"].split()[0]) for row in rows] == list(range(2000))
+    assert web.breaks == 0
+
+
+@pytest.mark.parametrize("before", [1, 4, 8])
+@pytest.mark.parametrize("size", [1.0, 0.3, 0.0001])
+def test_a_file_that_changes_between_two_ranges_is_never_read_as_one(
+    web: _Server, monkeypatch: pytest.MonkeyPatch, before: int, size: float
+) -> None:
+    monkeypatch.setattr(source_file, "REMOTE_BLOCK_BYTES", len(web.content) // 8)
+    monkeypatch.setattr(source_file, "FIRST_WAIT_SECONDS", 0)
+    web.later, web.before_breaks = (
+        web.content.replace(b"word", b"news")[: int(size * len(web.content))],
+        before,
+    )
+    with pytest.raises(SourceError, match=r"changed while it was read|broke off at byte"):
+        documents_and_rejects(f"http://127.0.0.1:{web.server_address[1]}/a.jsonl")
+
+
+def test_a_busy_server_is_asked_again_when_it_says_and_a_refusal_is_not_a_missing_file(web: _Server) -> None:
+    url = f"http://127.0.0.1:{web.server_address[1]}/a.jsonl"
+    web.refusals, began = (503, 503, 429), time.monotonic()  # fsspec asks twice each time
+    assert len(documents_and_rejects(url)[0]) == 2000
+    assert time.monotonic() - began > 1
+    for status, answer in ((403, "403"), (401, "401"), (404, "no file matches")):
+        web.refusals = (status, status)
+        with pytest.raises(SourceError, match=answer):
+            documents_and_rejects(url)
+        assert list(web.refusals) == []
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    with pytest.raises(SourceError, match=r"a\.jsonl cannot be listed: ClientConnectorError"):
+        documents_and_rejects(f"http://127.0.0.1:{port}/a.jsonl")
 
 
 def test_a_signed_url_is_read_and_no_error_tells_its_signature(web: _Server, bucket: Any) -> None:

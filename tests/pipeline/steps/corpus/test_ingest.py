@@ -5,6 +5,8 @@ import json
 import os
 import re
 import resource
+import shutil
+from functools import partialmethod
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from pipeline.sources.files import FilesConfig
+from pipeline.sources.files import FilesConfig, FilesSource
 from pipeline.sources.source import Unit
 from pipeline.steps import checks
 from pipeline.steps.corpus.ingest import Raw, unit_groups
@@ -89,6 +91,30 @@ def test_the_files_are_listed_once_however_many_tasks_read_them(
     version = collect(Store(tmp_path / "store"), ENGINE, "c", config(tmp_path / "in"), part_bytes=2000)
     assert len(documents(version)) == 200
     assert len(listings) == 1
+
+
+def test_a_folder_that_vanishes_while_it_is_read_is_read_whole_once_it_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As does one whose content is replaced for a while: nothing read meanwhile counts as what was listed."""
+    numbered(tmp_path / "in", 3)
+    expected = documents(collect(Store(tmp_path / "undisturbed"), ENGINE, "c", config(tmp_path / "in"), 2000))
+    store, listing = Store(tmp_path / "store"), FilesSource.units
+
+    def disturbed(source: FilesSource, files: int) -> list[Unit]:
+        listed = listing(source)
+        (tmp_path / "in").rename(tmp_path / "away")
+        numbered(tmp_path / "in", files, size=300)
+        return listed
+
+    for others in (0, 3):
+        with monkeypatch.context() as patched:
+            patched.setattr(FilesSource, "units", partialmethod(disturbed, files=others))
+            with pytest.raises(PipelineError, match="run again"):
+                collect(store, ENGINE, "c", config(tmp_path / "in"), part_bytes=2000)
+        shutil.rmtree(tmp_path / "in", ignore_errors=True)
+        (tmp_path / "away").rename(tmp_path / "in")
+    assert documents(collect(store, ENGINE, "c", config(tmp_path / "in"), part_bytes=2000)) == expected
 
 
 def test_a_corpus_that_grows_reads_only_the_bucket_of_each_new_file_until_it_has_doubled() -> None:
