@@ -2,13 +2,18 @@
 
 import os
 import re
+import zlib
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
+from gzip import BadGzipFile
+from lzma import LZMAError
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 from pydantic import Field, field_validator
+from zstandard import ZstdError
 
 from pipeline.sources.documents import MAX_DOCUMENT_BYTES, Batches, SourceDocument, location
 from pipeline.sources.formats.arrow_rows import add_rows, no_text, readable_columns
@@ -22,8 +27,8 @@ if TYPE_CHECKING:  # both take half a second and more to import
 
 ROWS_AT_ONCE = 256
 PATHS_AT_ONCE = 500
-# raised by the formats for broken data, not for a broken connection
-BROKEN = (ValueError, pa.ArrowException)
+# raised by the formats and by decompressors for broken data, not for a broken connection
+BROKEN = (ValueError, pa.ArrowException, EOFError, BadGzipFile, zlib.error, LZMAError, ZstdError)
 
 
 Opening = tuple[Any, dict[str, Any]]  # the class of a DatasetBuilder and its state
@@ -77,7 +82,7 @@ class HubSource:
 
     @property
     def version(self) -> str:
-        return f"hub-3{self.config.version}"
+        return f"hub-4{self.config.version}"
 
     def units(self) -> list[Unit]:
         commit = self._commit()
@@ -242,13 +247,16 @@ def _opening(builder: "DatasetBuilder") -> Opening:
 
 
 def _stream(opening: Opening, split: str, url: str) -> "IterableDataset":
-    """One data file, opened with all the settings of the data set's card. Asks the Hub for that file only."""
+    """One data file, opened with all the settings of the data set's card. Asks the Hub for that file only.
+
+    `datasets` notes the columns of a file in the state, and reads no file with others by that state: a copy.
+    """
     from datasets.data_files import DataFilesDict, DataFilesList
 
     kind, state = opening
     config = replace(state["config"], data_files=DataFilesDict({split: DataFilesList([url], [()])}))
     builder = kind.__new__(kind)
-    builder.__setstate__({**state, "config": config, "token": token()})
+    builder.__setstate__({**state, "info": deepcopy(state["info"]), "config": config, "token": token()})
     return builder.as_streaming_dataset(split=split)
 
 

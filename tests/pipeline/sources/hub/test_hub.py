@@ -2,8 +2,10 @@
 their settings when imported.
 """
 
+import gzip
 import json
 import os
+import random
 import subprocess
 import sys
 import threading
@@ -153,6 +155,35 @@ def test_a_broken_data_file_is_named_and_its_neighbours_arrive(read: Any, hub: H
     assert texts(result) == ["third text"]
     assert ["data/train-00000.parquet", None, "broken_data"] in result["rejects"]
     assert result["lost_bytes"] == len(files["data/train-00000.parquet"])
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_files_with_other_columns_or_types_than_the_first_are_read_by_their_own(
+    read: Any, hub: Hub, suffix: str
+) -> None:
+    rows: list[dict[str, Any]] = [{"text": "a", "n": 1}, {"text": "b", "n": "x"}, {"text": "c", "more": [1]}]
+    write = {"jsonl": lambda row: json.dumps(row).encode(), "parquet": lambda row: parquet(**row)}[suffix]
+    columns = rows if suffix == "jsonl" else [{name: [one] for name, one in row.items()} for row in rows]
+    hub.files = {hub.commits[0]: {f"{n}.{suffix}": write(row) for n, row in enumerate(columns)}}
+    result = read()
+    assert (texts(result), result["rejects"]) == (["a", "b", "c"], [])
+
+
+def test_a_damaged_compressed_file_is_named_and_its_neighbours_arrive(read: Any, hub: Hub) -> None:
+    whole = gzip.compress(random.Random(1).randbytes(3000).hex().join(['{"text": "', '"}\n']).encode())
+    damaged = {
+        "cut": whole[:-1000],
+        "flipped": whole[:1000] + bytes([whole[1000] ^ 1]) + whole[1001:],
+        "no gzip": b"rubbish" * 100,
+    }
+    for content in damaged.values():
+        for names in ("ab", "ba"):
+            files = dict(zip((f"{name}.jsonl.gz" for name in names), (whole, content), strict=True))
+            hub.begin()
+            hub.files = {hub.commits[0]: files}
+            result = read()
+            assert len(texts(result)) == 1
+            assert result["rejects"] == [[f"{names[1]}.jsonl.gz", None, "broken_data"]]
 
 
 def test_what_does_not_exist_on_the_hub_is_named_with_what_does(read: Any) -> None:
