@@ -42,6 +42,9 @@ SWITCHES = ((b"\x1b$B", "iso2022_jp"), (b"\x1b$@", "iso2022_jp"), (b"\x1b$)C", "
 LOOKED_AT = 4096
 _ROWS_IN_AN_OBJECT = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"([^"]+)"\s*:\s*\[\s*\{')
 _FEWEST_UNITS = 4
+_EAST_ASIAN = re.compile("[\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]")
+_BETWEEN_WORDS = re.compile("[\n ,.\u3000-\u3002\uff01\uff0c\uff1a\uff1b\uff1f]")
+_PRINTABLE = re.compile("[\t\r\n -~\u2010-\u2027\u3000-\u303f\uff00-\uffef]")
 _OF_TEXT = bytes([*b"\t\n\r\f", *range(0x20, 0x100)])
 
 
@@ -93,7 +96,32 @@ def other_encoding(start: bytes) -> str:
     zeros = (even.count(0) / len(even), odd.count(0) / len(odd))
     if zeros[0] < 0.1 and zeros[1] > 0.4:
         return "utf-16-le"
-    return "utf-16-be" if zeros[1] < 0.1 and zeros[0] > 0.4 else ""
+    if zeros[1] < 0.1 and zeros[0] > 0.4:
+        return "utf-16-be"
+    return next((encoding for encoding in ("utf-16-le", "utf-16-be") if _is_east_asian(start, encoding)), "")
+
+
+def _is_east_asian(start: bytes, encoding: str) -> bool:
+    """Whether bytes that are no UTF-8 are Chinese, Japanese or Korean in UTF-16: its letters and what stands
+    between sentences and words. The latter distinguishes it from other bytes that happen to be letters.
+    """
+    if not (_fails(start, "utf-8") and len(start) >= 2 * _FEWEST_UNITS):
+        return False
+    try:
+        text = codecs.getincrementaldecoder(encoding)().decode(start)
+    except UnicodeError:
+        return False
+    letters, between = len(_EAST_ASIAN.findall(text)), len(_BETWEEN_WORDS.findall(text))
+    other = len(_PRINTABLE.findall(text))
+    return letters > 0.3 * len(text) and between > 0.01 * len(text) and letters + other > 0.95 * len(text)
+
+
+def _fails(start: bytes, encoding: str) -> bool:
+    try:
+        codecs.getincrementaldecoder(encoding)().decode(start)
+    except UnicodeError:
+        return True
+    return False
 
 
 def _low(column: bytes) -> float:

@@ -14,7 +14,11 @@ from pipeline.sources.formats.streams import Counted
 from pipeline.sources.source import Reason
 
 LOOKED_AHEAD = 1 << 16  # characters in which the end of a value is looked for first
+MOST_SHAPES = 100  # sets of keys that are remembered
+_PIECE = 1 << 12  # characters
 _BETWEEN = re.compile(r"[\s,\[\]\ufeff]*")
+_OBJECT = re.compile(r"(?<=[\s,\[\]}])\{")
+_FIRST_KEY = re.compile(r'\{\s*("(?:[^"\\]|\\.)*"\s*:)')
 _LINE_ENDS = str.maketrans("\r\n", "  ")  # only between the tokens of a value: strings have none
 _DECODER = json.JSONDecoder()
 _UNKNOWN = "where the next value begins cannot be told, so what follows is not read"
@@ -25,7 +29,8 @@ def read_json_values(content: Iterator[bytes], reader: RowReader) -> Iterator[pa
     an array are skipped. Raises what `content` raises.
 
     After a broken value, reading goes on at the next line that begins as the line of this value does, which
-    indented files have. Without one the rest is set aside.
+    indented files have, or at the next object with the keys of an earlier one. Without any, the rest is set
+    aside.
     """
     yield from read_lines(_lines(content, reader), reader)
 
@@ -63,6 +68,7 @@ class _Text:
         self._last = lambda: decoder.decode(b"", final=True)
         self._held, self._start = "", 0
         self._indentation = ""
+        self._shapes: set[frozenset[str]] = set()
         self._ended = False
 
     def begins_a_value(self) -> bool:
@@ -82,7 +88,7 @@ class _Text:
         while True:
             whole = not self._hold(size)
             try:
-                end = _DECODER.raw_decode(self._held, self._start)[1]
+                value, end = _DECODER.raw_decode(self._held, self._start)
             except (ValueError, RecursionError) as error:
                 # What is held may end within the value. Only within a text, the error is at its beginning.
                 place, why = getattr(error, "pos", self._start), getattr(error, "msg", str(error))
@@ -91,6 +97,8 @@ class _Text:
                     return self._broken(place, why)
             else:
                 if end < len(self._held) or whole:  # a number may go on
+                    if isinstance(value, dict) and len(self._shapes) < MOST_SHAPES:
+                        self._shapes.add(frozenset(value))
                     return self._take(end)
             if size > MAX_DOCUMENT_BYTES:
                 raise _LostError(Reason.TOO_LONG, f"the value is longer than {MAX_DOCUMENT_BYTES} bytes")
@@ -101,11 +109,48 @@ class _Text:
         return 1 - self._start / max(1, len(self._held))
 
     def _broken(self, place: int, why: str) -> str:
-        """Takes a broken value up to the next line with its indentation."""
-        begins = re.compile(rf"\n{re.escape(self._indentation)}(?=\{{)")
-        if found := begins.search(self._held, place):
-            return self._take(found.end())
-        raise _LostError(Reason.INVALID_JSON, f"{why} (character {place - self._start + 1} of the value)")
+        """Takes a broken value up to where the next one begins. Raises _LostError."""
+        line = re.compile(rf"\n{re.escape(self._indentation)}(?=\{{)")
+        offset, size = place - self._start, LOOKED_AHEAD
+        while True:
+            whole = not self._hold(size)
+            if found := line.search(self._held, self._start + offset):
+                return self._take(found.end())
+            if end := self._next_alike():
+                return self._take(end)
+            if whole or size > MAX_DOCUMENT_BYTES:
+                raise _LostError(Reason.INVALID_JSON, f"{why} (character {offset + 1} of the value)")
+            size *= 2
+
+    def _next_alike(self) -> int | None:
+        """Where the next whole object begins that has the keys of an earlier value. Objects within values
+        have others, as a rule. If no value was whole yet, the first key of the broken one decides.
+        """
+        own = _FIRST_KEY.match(self._held, self._start)
+        for candidate in _OBJECT.finditer(self._held, self._start + 1):
+            key = _FIRST_KEY.match(self._held, candidate.start())
+            if not self._shapes and not (own and key and own[1] == key[1]):
+                continue
+            keys = self._keys(candidate.start())
+            if keys in self._shapes or (keys and not self._shapes):
+                return candidate.start()
+        return None
+
+    def _keys(self, start: int) -> frozenset[str] | None:
+        """The keys of the object at `start`; None if it is broken. The time that an error takes grows with
+        what stands before it, so a piece is looked at.
+        """
+        size = _PIECE
+        while True:
+            piece = self._held[start : start + size]
+            try:
+                return frozenset(_DECODER.raw_decode(piece)[0])
+            except (ValueError, RecursionError) as error:
+                place, why = getattr(error, "pos", 0), getattr(error, "msg", "")
+                cut = len(piece) == size and (why.startswith("Unterminated") or place > size // 2)
+                if not cut:
+                    return None
+            size *= 8
 
     def _take(self, end: int) -> str:
         taken = self._held[self._start : end]

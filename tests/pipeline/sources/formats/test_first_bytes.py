@@ -22,7 +22,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.sources.formats.first_bytes import is_one_a_line, not_text
+from pipeline.sources.formats.first_bytes import is_one_a_line, not_text, other_encoding
 from tests.pipeline.sources.reading import documents_and_rejects
 
 ROWS = [{"id": "a", "text": "The first text."}, {"id": "b", "text": "The second, with a € and an é."}]
@@ -257,3 +257,38 @@ def test_a_text_that_begins_as_an_archive_does_is_a_text(tmp_path: Path, text: s
     (tmp_path / "a.txt").write_text(text)
     rows, rejects = documents_and_rejects(tmp_path / "a.txt")
     assert ([row["text"] for row in rows], rejects) == ([text], [])
+
+
+CYRILLIC = "".join(map(chr, range(0x410, 0x450)))
+EAST_ASIAN = {
+    "Chinese": "红楼梦第一回甄士隐梦幻识通灵贾雨村风尘怀闺秀。此开卷第一回也。作者自云曾历过一番梦幻之后。\n",
+    "Japanese": "吾輩は猫である。名前はまだ無い。どこで生れたかとんと見当がつかぬ。\n",
+    "Korean": "나는 고양이로소이다. 이름은 아직 없다. 어디서 태어났는지 도무지 짐작이 가지 않는다.\n",
+}
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("text", EAST_ASIAN.values(), ids=EAST_ASIAN)
+@pytest.mark.parametrize("times", [1, 3, 5000])
+def test_east_asian_text_in_utf16_without_a_mark_is_named_with_what_to_set(
+    tmp_path: Path, text: str, encoding: str, times: int
+) -> None:
+    (tmp_path / "a.txt").write_bytes((text * times).encode(encoding))
+    _, [reject] = documents_and_rejects(tmp_path / "a.txt")
+    assert reject.detail == f"the file is in {encoding.upper()}: set `encoding: {encoding}`"
+    [row], _ = documents_and_rejects(tmp_path / "a.txt", encoding=encoding)
+    assert row["text"] == text * times
+
+
+@given(
+    st.sampled_from(
+        ["gb18030", "big5", "shift_jis", "euc_jp", "euc_kr", "cp1251", "koi8-r", "cp1252", "cp949"]
+    ),
+    st.lists(
+        st.sampled_from([*EAST_ASIAN.values(), CYRILLIC, CYRILLIC[:32], "Größe", "aGVsbG8gd29ybGQ"]),
+        min_size=1,
+    ),
+    st.booleans(),
+)
+def test_no_text_in_another_encoding_is_taken_for_utf16(encoding: str, texts: list[str], odd: bool) -> None:
+    assert other_encoding(b"x" * odd + "\n".join(texts).encode(encoding, "ignore")) == ""

@@ -70,9 +70,51 @@ def test_a_broken_object_of_an_indented_file_costs_itself_only(
     assert [(one.row, one.reason) for one in rejects] == [(3, "invalid_json")]
 
 
-def test_what_follows_a_broken_object_in_its_line_is_counted_as_lost(tmp_path: Path) -> None:
-    written = [json.dumps(row) for row in rows_of_text(100)]
-    written[20] = written[20].replace('"of"', "of")
+@st.composite
+def damaged_arrays(draw: st.DrawFn) -> tuple[list[str], int, str]:
+    """The texts of the rows of an array in one line, which of them is damaged, and the array. Rows hold lists
+    of objects that begin as the rows do, and texts that look like rows.
+    """
+    usual = st.sampled_from(["word", '}, {"id": 1, "text": "in a text"}', "[{", "\\", '"', "é"])
+    size = draw(st.sampled_from([1, 1, 1, LOOKED_AHEAD // 20]))
+    texts = [f"{n} {one}" * size for n, one in enumerate(draw(st.lists(usual, min_size=2, max_size=8)))]
+    answers = [{"id": 7, "said": "an answer"}, {"id": 8, "said": "another"}]
+    rows = [json.dumps({"id": n, "text": text, "answers": answers}) for n, text in enumerate(texts)]
+    damaged = draw(st.integers(1, len(rows) - 1))
+    row = rows[damaged]
+    at, inserted = (
+        draw(st.integers(1, len(row) - 1)),
+        draw(st.sampled_from(["", *'"{}[],:\\x', "\0", '"}', '{"'])),
+    )
+    rows[damaged] = row[:at] + inserted + row[at + draw(st.integers(not inserted, 1)) :]
+    return texts, damaged, f"[{', '.join(rows)}]"
+
+
+@given(damaged_arrays(), st.sampled_from([7, 1 << 16]))
+def test_a_broken_object_of_an_array_in_one_line_costs_itself_and_at_most_the_next(
+    damaged: tuple[list[str], int, str], block: int
+) -> None:
+    texts, number, content = damaged
+    found, rejects = texts_and_rejects(content.encode(), block if len(content) < LOOKED_AHEAD else 1 << 16)
+    near = {number, number + 1}
+    undamaged = [text for n, text in enumerate(texts) if n not in near]
+    assert [text for text in found if text in undamaged] == undamaged
+    assert len(found) <= len(texts)
+    assert rejects or len(found) == len(texts)
+    assert not {"an answer", "another", "in a text"} & set(found)
+
+
+def test_after_a_broken_first_object_those_that_begin_as_it_does_are_read() -> None:
+    texts, rejects = texts_and_rejects(
+        b'[{"id": 1, "text": no}, {"id": 2, "text": "b"}, {"id": 3, "text": "c"}]', 9
+    )
+    assert texts == ["b", "c"]
+    assert [one.row for one in rejects] == [1]
+
+
+def test_what_follows_a_broken_object_and_resembles_none_before_is_counted_as_lost(tmp_path: Path) -> None:
+    written = [json.dumps({f"of {n}": n, **row}) for n, row in enumerate(rows_of_text(100))]
+    written[20] = written[20].replace('"text"', "text")
     path = tmp_path / "a.json"
     path.write_text(f"[{', '.join(written)}]")
     found, rejects = documents_and_rejects(path)
