@@ -1,6 +1,7 @@
 """Training documents that quote an evaluation set: they share word n-grams, compared word by word.
 
-Text is normalised as for dedup (NFC, casefolded, words are `\\w+`). An evaluation text shorter than `ngram`
+Text is normalised as for dedup (NFC, casefolded, words are `\\w+`). In scripts that put no space between
+words, Chinese and Japanese too, each character counts as a word. An evaluation text shorter than `ngram`
 words is searched for as a whole if it has at least `min_words` words, as in GPT-3's appendix C (13) and NeMo
 Curator (8). Shorter texts are too common to search for.
 
@@ -19,12 +20,12 @@ from pydantic import Field
 
 from pipeline.stages.compiled import borrowing, kernel
 from pipeline.stages.dedup.hashing import mix64
-from pipeline.stages.dedup.normalise import GROWTH, MARK, WORD
+from pipeline.stages.dedup.normalise import ALONE, EAST_ASIAN, GROWTH, MARK, WORD
 from pipeline.stages.dedup.shingles import BASE, Texts, hash_words, normalise_row, polynomial, texts
 from pipeline.stages.text import decode, equals
 from pipeline.store.params import Params, required
 
-INDEX_VERSION, VERSION = "decontamination-2", "decontamination-3"
+INDEX_VERSION, VERSION = "decontamination-3", "decontamination-4"
 HITS_SCHEMA = required(
     id=pa.string(),
     set=pa.string(),
@@ -38,6 +39,7 @@ HITS_SCHEMA = required(
 # words, 3 in 10 of which must be rare, is hardly more than a stock phrase.
 PIECE, RARE_SHARE = 4, 0.3
 MANY = 1000  # in large parts, a piece may also be in one of this many documents
+BY_CHARACTER = ALONE | EAST_ASIAN
 _ONE, _LOW = np.uint64(1), np.uint64(63)
 _ROW, _WORDS = 32, (1 << 32) - 1
 _BITS_PER_NGRAM = 16  # of the filter before the search: at most one n-gram in 16 passes it by chance
@@ -48,7 +50,8 @@ class NgramParams(Params):
 
     ngram: int = Field(13, ge=3, le=100)
     """Words in a row that a document and an evaluation text must share to count as a hit. 13 as in GPT-3
-    (Brown et al. 2020, appendix C).
+    (Brown et al. 2020, appendix C). In Chinese, Japanese, Thai and other scripts that put no space between
+    words, each character counts as a word.
     """
     min_words: int = Field(8, ge=1, le=100)
     """An evaluation text shorter than `ngram` words is searched for as a whole if it has at least this many
@@ -97,7 +100,7 @@ def ngrams(sets: Iterable[tuple[int, pa.Array]], params: NgramParams) -> Ngrams:
 
 
 def _of_texts(column: pa.Array, number: int, params: NgramParams) -> Ngrams:
-    evaluated = texts(column)
+    evaluated = texts(column, BY_CHARACTER)
     size = int(evaluated.offsets[-1] - evaluated.offsets[0])
     most_words = size // 2 + len(evaluated.offsets)
     room = Ngrams(
@@ -149,7 +152,7 @@ def shared(documents: pa.RecordBatch, against: PreparedNgrams) -> Shared:
     """One pass over the text, with one rolling hash for each length of n-grams, and a second one over the
     documents that share any. 32 bytes for each word that is shared.
     """
-    column = texts(documents.column("text"))
+    column = texts(documents.column("text"), BY_CHARACTER)
     starts, ends = np.empty(len(column.words), np.int64), np.empty(len(column.words), np.int64)
     matches = np.empty((len(column.words) // 64, 2), np.int64)
     count = _scan(column, against, starts, ends, matches)
@@ -223,11 +226,12 @@ def _find_words(texts: Texts, size: int, starts: np.ndarray, ends: np.ndarray) -
     while i < size:
         code, width = (int(text[i]), 1) if text[i] < 0x80 else decode(text, i, size)
         inside = classes[code] & WORD or (classes[code] & MARK and within)
-        if inside and not within:
-            starts[count] = i
-        if within and not inside:
+        begins = inside and (not within or classes[code] & ALONE)
+        if within and (begins or not inside):
             ends[count] = i
             count += 1
+        if begins:
+            starts[count] = i
         within = bool(inside)
         i += width
     if within:

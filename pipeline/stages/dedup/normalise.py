@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from pipeline.stages.compiled import borrowing, kernel
 from pipeline.stages.text import CODE_POINTS, decode, first_word, last_word_end, utf8_arrays
 
-WORD, MARK, SPACE, NFC_UNSURE, ALONE = 1, 2, 4, 8, 16
+WORD, MARK, SPACE, NFC_UNSURE, ALONE, EAST_ASIAN = 1, 2, 4, 8, 16, 32
 # Scripts that put no space between words: Thai, Lao, Tibetan, Burmese, Khmer, and what extends them.
 _WITHOUT_SPACES = (
     range(0x0E00, 0x10A0),
@@ -21,6 +21,17 @@ _WITHOUT_SPACES = (
     range(0x19E0, 0x1A00),
     range(0xA9E0, 0xAA00),
     range(0xAA60, 0xAA80),
+)
+# Chinese and Japanese put none between words either, but sentences are short: Han, kana, bopomofo.
+_EAST_ASIAN = (
+    range(0x3005, 0x3008),
+    range(0x3041, 0x3130),
+    range(0x31A0, 0x3200),
+    range(0x3400, 0x4DC0),
+    range(0x4E00, 0xA000),
+    range(0xF900, 0xFB00),
+    range(0xFF66, 0xFF9E),
+    range(0x20000, 0x323B0),
 )
 FOLDED_CODE_POINTS = 0x20000
 _ASSIGNED = (range(0x33480), range(0xE0000, 0xE0200))
@@ -57,8 +68,9 @@ def _flags(character: str) -> int:
     unsure = mark or "\u1160" <= character <= "\u11ff" or not unicodedata.is_normalized("NFC", character)
     word = character.isalnum() or character == "_"
     alone = word and any(ord(character) in script for script in _WITHOUT_SPACES)
+    east_asian = word and any(ord(character) in script for script in _EAST_ASIAN)
     flags = WORD * word | MARK * mark | SPACE * character.isspace() | NFC_UNSURE * unsure
-    return flags | ALONE * alone
+    return flags | ALONE * alone | EAST_ASIAN * east_asian
 
 
 def _folded(character: str) -> int:
@@ -75,6 +87,13 @@ def characters() -> Characters:
     folds = np.array([_folded(chr(code)) for code in range(FOLDED_CODE_POINTS)], np.uint64)
     folds[list(_UNSEEN)] = _LEFT_OUT
     return Characters(classes, folds)
+
+
+@lru_cache
+def classes_with(alone: int) -> np.ndarray:
+    """The classes in which the characters of these classes are ALONE, and no others."""
+    classes = characters().classes
+    return np.where(classes & alone, classes | ALONE, classes & np.uint8(~ALONE & 0xFF)).astype(np.uint8)
 
 
 def normal_form(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:

@@ -15,6 +15,7 @@ from pipeline.stages.dedup.normalise import (
     PADDING,
     WORD,
     characters,
+    classes_with,
     normal_form,
     normalise,
 )
@@ -48,14 +49,12 @@ class Texts(NamedTuple):
     words: np.ndarray  # uint64, the hashes of the row's words or shingles
 
 
-def texts(column: pa.Array, by_character: bool = False) -> Texts:
-    """Reads the column, with scratch memory for its longest row. `by_character`: whether each character is a
-    word in scripts that put no space between words.
+def texts(column: pa.Array, alone: int = 0) -> Texts:
+    """Reads the column, with scratch memory for its longest row. `alone`: the classes of which each character
+    is a word, ALONE and EAST_ASIAN.
     """
     data, offsets = normal_form(column)
-    classes, folds = characters()
-    if not by_character:
-        classes = classes & np.uint8(~ALONE & 0xFF)
+    classes, folds = classes_with(alone), characters().folds
     longest = int(np.diff(offsets).max(initial=0))
     factors = np.where(classes[:128] & WORD, _PRIME, _ZERO)
     blocks = np.empty((GROWTH * longest + PADDING) // 8 + 1, np.uint64)
@@ -69,7 +68,7 @@ def shingle_sets(documents: pa.RecordBatch, params: DedupParams) -> ShingleSets:
     8 bytes for each distinct shingle, about 1.4 times the text. Linear time; the largest document sets the
     scratch memory, 7 times its bytes.
     """
-    column = texts(documents.column("text"), by_character=True)
+    column = texts(documents.column("text"), alone=ALONE)
     table = np.zeros(len(column.words) * 5 // 2 + 2, np.uint64)
     size = int(column.offsets[-1] - column.offsets[0])
     ends = np.zeros(len(column.offsets), np.int64)

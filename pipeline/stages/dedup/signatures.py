@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from pipeline.stages.compiled import borrowing, kernel
 from pipeline.stages.dedup.hashing import murmur128
-from pipeline.stages.dedup.normalise import count_characters, end_of_character
+from pipeline.stages.dedup.normalise import ALONE, count_characters, end_of_character
 from pipeline.stages.dedup.params import MAX_CHARS, SEED, DedupParams
 from pipeline.stages.dedup.shingles import Texts, hash_shingles, normalise_row, texts
 from pipeline.store.params import required
@@ -48,7 +48,7 @@ def signatures(documents: pa.RecordBatch, params: DedupParams) -> pa.RecordBatch
     that is not all), so equal `exact` means equal `minhash`. Empty text (nothing but white space) has no
     shingles and a MinHash of all ones.
     """
-    column = texts(documents.column("text"), by_character=True)
+    column = texts(documents.column("text"), alone=ALONE)
     rows = len(documents)
     found = _Signatures(
         exact=np.empty((rows, 2), np.uint64),

@@ -117,13 +117,23 @@ def paragraph(text: str) -> str | None:
     return random.Random(text).choice(long) if long else None
 
 
-words = st.lists(st.sampled_from(["a", "b", "É", "e\u0301", "ß", "ss", "3", "क\u093f"]), max_size=14).map(
-    " ".join
+WITHOUT_SPACES = "\u0e01-\u0e30\u0e32\u0e33\u0e40-\u0e46\u3041-\u30ff\u4e00-\u9fff"
+words = st.builds(
+    str.join,
+    st.sampled_from([" ", ""]),
+    st.lists(
+        st.sampled_from(
+            ["a", "b", "É", "e\u0301", "ß", "ss", "3", "क\u093f", "日本", "か\u3099", "ก\u0e47", "ไทย", "中a"]
+        ),
+        max_size=14,
+    ),
 )
 
 
 def words_of(text: str) -> list[str]:
-    return re.findall(r"\S+", unicodedata.normalize("NFC", text).casefold())
+    """A character of a script without spaces begins a word."""
+    words = rf"[{WITHOUT_SPACES}][^\s{WITHOUT_SPACES}]*|[^\s{WITHOUT_SPACES}]+"
+    return re.findall(words, unicodedata.normalize("NFC", text).casefold())
 
 
 @settings(deadline=None, max_examples=60)
@@ -154,6 +164,21 @@ def test_hits_are_the_ngrams_in_common_and_nothing_else(texts, evaluation, ngram
         assert words_of(texts[int(hit["id"])])[hit["position"] :][: len(words_of(hit["ngram"]))] == words_of(
             hit["ngram"]
         )
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "红楼梦第一回甄士隐梦幻识通灵贾雨村风尘怀闺秀。",
+        "吾輩は猫である。名前はまだ無い。",
+        "ประเทศไทยเป็นประเทศที่ตั้งอยู่ในเอเชียตะวันออกเฉียงใต้",
+    ],
+)
+def test_a_quote_in_a_script_without_spaces_is_found_wherever_it_begins(question: str):
+    texts = [f"前{question[1:]}后", f"Question: {question} Answer", f"{question[:9]}一{question[9:11]}"]
+    hits = found(texts, {"quiz": [question]})
+    assert [hit["id"] for hit in hits] == ["0", "1"]
+    assert all(hit["ngram"] in question.casefold() for hit in hits)
 
 
 def test_no_documents_and_sets_without_a_long_text_find_nothing():
