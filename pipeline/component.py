@@ -10,6 +10,7 @@ from pydantic import Field, field_validator
 from pipeline.assets.graph import definitions
 from pipeline.assets.used_recipe import UsedRecipe
 from pipeline.recipe.loading import recipe_path
+from pipeline.recipe.post_training import SECTIONS
 from pipeline.store.errors import PipelineError
 from trainer.system.errors import TrainerError
 
@@ -54,6 +55,11 @@ class RecipeComponent(dg.Component, dg.Model, dg.Resolvable):
             raise ValueError(
                 f"must be letters from A to Z, of either case, digits and `_`, such as `mine`, not {prefix!r}"
             )
+        if prefix in SECTIONS:
+            raise ValueError(
+                f"{prefix!r} begins the keys of a section of `post_training` in the recipe without a prefix; "
+                f"choose another, such as `my_{prefix}`"
+            )
         return prefix
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
@@ -72,6 +78,8 @@ class RecipeComponent(dg.Component, dg.Model, dg.Resolvable):
         folder = context.path if context.path.is_dir() else context.path.parent
         file = folder / recipe_path(self.recipe).expanduser()
         used = UsedRecipe(file, self.key_prefix, self.pool)
+        if not file.exists():
+            return _unreadable(used, file, f"{file}: no such recipe; name another in `recipe` of defs.yaml")
         try:
             return definitions(used)
         except (PipelineError, TrainerError) as error:

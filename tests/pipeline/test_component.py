@@ -144,6 +144,24 @@ def test_a_prefix_that_begins_no_name_is_told_in_words(
     assert "pattern" not in said and "regex" not in said
 
 
+@pytest.mark.parametrize("prefix", ["sft", "dpo"])
+def test_a_prefix_that_is_a_section_of_the_recipe_beside_it_is_one_sentence(
+    project: ForeignProject, load: Load, tmp_path: Path, prefix: str
+) -> None:
+    """Their assets would have the same keys, so that no recipe of the project could be loaded."""
+    project.add("other", tiny(tmp_path / "text", "other"), key_prefix=prefix)
+    assert f"'{prefix}' begins the keys of a section of `post_training`" in "\n".join(said_by(load))
+
+
+def test_a_recipe_that_is_not_there_is_named_with_the_file_that_names_it(
+    project: ForeignProject, load: Load, tmp_path: Path
+) -> None:
+    path = project.add("other", tiny(tmp_path / "text", "other"), key_prefix="other")
+    path.unlink()
+    spec = load().get_assets_def(dg.AssetKey(["other", "unreadable_recipe"])).get_asset_spec()
+    assert f"{path}: no such recipe; name another in `recipe` of defs.yaml" in (spec.description or "")
+
+
 def said_by(load: Load) -> list[str]:
     """What stops the project from being loaded, with what that came from."""
     with pytest.raises(Exception) as raised:
