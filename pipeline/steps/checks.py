@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.recipe.recipe import Recipe
+from pipeline.sources.source import Reason
 from pipeline.stages.quality import LANGUAGE, QualityParams
 from pipeline.steps.corpus.quality import reasons
 from pipeline.steps.dedup.limits import alarms, by_corpus
@@ -102,6 +103,10 @@ def little_set_aside(it: Subject) -> Finding:
         share = 1 - (1 - lost_bytes / input_bytes) * (1 - share)
         what += f" and {lost_bytes:,} of {input_bytes:,} bytes of files"
     message = f"{what} ({share:.2%}) were set aside, the limit is {limits.max_set_aside_share:.2%}"
+    if 2 * raw.counts.get(f"set_aside/{Reason.DUPLICATE_ID}", 0) > lost:
+        message += (
+            '; most have the `id` of another row: `id_column: ""` in the source tells rows apart by place'
+        )
     return Finding(share <= limits.max_set_aside_share, message, {"share": share, "set aside": lost})
 
 

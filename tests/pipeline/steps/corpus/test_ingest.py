@@ -143,6 +143,18 @@ def test_what_was_read_with_other_settings_is_not_what_was_last_read_with_these(
         assert isinstance(Raw("c", other, part_bytes).work(store), Work)
 
 
+def test_files_that_count_their_rows_anew_are_told_which_setting_tells_them_apart(tmp_path: Path) -> None:
+    for name in "ab":
+        rows = ({"id": n, "text": f"{name} {n}"} for n in range(20))
+        jsonl(tmp_path / "in" / f"{name}.jsonl", *rows)
+    store, files = Store(tmp_path / "store"), config(tmp_path / "in")
+    finding = set_aside(collect(store, ENGINE, "c", files, part_bytes=2000))
+    assert not finding.passed and '`id_column: ""`' in finding.message
+    by_place = files.model_copy(update={"id_column": ""})
+    finding = set_aside(collect(store, ENGINE, "c", by_place, part_bytes=2000))
+    assert finding.passed and "id_column" not in finding.message
+
+
 def test_an_id_that_two_files_share_stays_with_the_first(tmp_path: Path) -> None:
     jsonl(tmp_path / "in" / "a.jsonl", {"id": "same", "text": "from a"}, {"id": "only-a", "text": "a"})
     jsonl(tmp_path / "in" / "b.jsonl", {"id": "same", "text": "from b"}, {"id": "only-b", "text": "b"})
