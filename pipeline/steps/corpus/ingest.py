@@ -110,9 +110,18 @@ class Raw(CorpusStage):
         return _inputs(open_source(self.corpus, self.source, store.hashes.sha256).units())["source"]
 
     def make(self, store: Store, engine: Engine) -> Version:
-        """Offline it reuses what was read last. Raises SourceError, and PipelineError without a document."""
+        """Offline it reuses what was read last. A source that changes meanwhile is listed again once. Raises
+        SourceError, and PipelineError without a document.
+        """
         if store.last_used(keys.scrubbed(self.corpus)) is None:
             compile_ahead.start()
+        try:
+            return self._read(store, engine)
+        except ChangedError as error:
+            log.warning("%s: its source is listed again: %s", self.key, error)
+            return self._read(store, engine)
+
+    def _read(self, store: Store, engine: Engine) -> Version:
         source = open_source(self.corpus, self.source, store.hashes.sha256)
         try:
             units = source.units()

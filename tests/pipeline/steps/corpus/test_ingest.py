@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
+from pipeline import sources
 from pipeline.sources.files import FilesConfig, FilesSource
 from pipeline.sources.source import Unit
 from pipeline.steps import checks
@@ -93,28 +94,36 @@ def test_the_files_are_listed_once_however_many_tasks_read_them(
     assert len(listings) == 1
 
 
-def test_a_folder_that_vanishes_while_it_is_read_is_read_whole_once_it_is_back(
+def test_what_is_read_while_a_folder_vanishes_or_is_replaced_counts_for_neither_content(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As does one whose content is replaced for a while: nothing read meanwhile counts as what was listed."""
-    numbered(tmp_path / "in", 3)
-    expected = documents(collect(Store(tmp_path / "undisturbed"), ENGINE, "c", config(tmp_path / "in"), 2000))
-    store, listing = Store(tmp_path / "store"), FilesSource.units
+    folder, away, store = tmp_path / "in", tmp_path / "away", Store(tmp_path / "store")
+    listing = FilesSource.units
 
     def disturbed(source: FilesSource, files: int) -> list[Unit]:
         listed = listing(source)
-        (tmp_path / "in").rename(tmp_path / "away")
-        numbered(tmp_path / "in", files, size=300)
+        if not away.exists():
+            folder.rename(away)
+            numbered(folder, files, size=300)
         return listed
 
-    for others in (0, 3):
-        with monkeypatch.context() as patched:
-            patched.setattr(FilesSource, "units", partialmethod(disturbed, files=others))
-            with pytest.raises(PipelineError, match="run again"):
-                collect(store, ENGINE, "c", config(tmp_path / "in"), part_bytes=2000)
-        shutil.rmtree(tmp_path / "in", ignore_errors=True)
-        (tmp_path / "away").rename(tmp_path / "in")
-    assert documents(collect(store, ENGINE, "c", config(tmp_path / "in"), part_bytes=2000)) == expected
+    def expected() -> dict[str, str]:
+        return documents(collect(Store(tmp_path / "undisturbed"), ENGINE, "c", config(folder), 2000))
+
+    monkeypatch.setattr(sources.documents, "BATCH_BYTES", 1000)  # so that parts are written meanwhile
+    numbered(folder, 3)
+    before = expected()
+    monkeypatch.setattr(FilesSource, "units", partialmethod(disturbed, files=0))
+    with pytest.raises(PipelineError, match="no file matches"):
+        collect(store, ENGINE, "c", config(folder), part_bytes=2000)
+    away.rename(folder)
+    monkeypatch.setattr(FilesSource, "units", partialmethod(disturbed, files=3))
+    between = documents(collect(store, ENGINE, "c", config(folder), part_bytes=2000))
+    monkeypatch.setattr(FilesSource, "units", listing)
+    assert between == expected() != before
+    shutil.rmtree(folder)
+    away.rename(folder)
+    assert documents(collect(store, ENGINE, "c", config(folder), part_bytes=2000)) == before
 
 
 def test_a_corpus_that_grows_reads_only_the_bucket_of_each_new_file_until_it_has_doubled() -> None:
