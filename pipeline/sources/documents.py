@@ -12,6 +12,7 @@ from pipeline.sources.source import Reason, Rejected, Rejects
 from pipeline.store.params import DOCUMENT_SCHEMA, GROUP
 
 BATCH_BYTES = 6 << 20
+ROW_BYTES = 100  # what a row counts besides its text, so that memory is bounded also where texts are words
 MAX_DOCUMENT_BYTES = 64 << 20
 DETAIL_CHARACTERS = 300
 OWN_ID = "id:"
@@ -85,7 +86,7 @@ class Batches:
         if document.group is not None:
             name += GROUP + digest("", document.group).hex()
         self._rows.append((name, text, document.source, document.url, document.metadata))
-        self._bytes += len(text)
+        self._bytes += len(text) + ROW_BYTES
         self.accepted += 1
         return len(text)
 

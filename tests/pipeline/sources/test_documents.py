@@ -14,6 +14,7 @@ from pipeline.sources import SourceConfig
 from pipeline.sources.documents import (
     BATCH_BYTES,
     METADATA_BYTES,
+    ROW_BYTES,
     Batches,
     SourceDocument,
     document_id,
@@ -88,3 +89,13 @@ def test_importing_the_sources_imports_nothing_heavy() -> None:
         ).stdout.strip()
         == "[]"
     )
+
+
+def test_a_batch_of_tiny_texts_is_bounded_by_its_rows() -> None:
+    """A row takes hundreds of bytes while it is collected: of texts of one letter, gigabytes."""
+    batches = Batches("c", [])
+    sizes = []
+    for number in range(200_000):
+        batches.add("words", SourceDocument(location("words", number), "a", number, "words"))
+        sizes += [batch.num_rows for batch in batches.full()]
+    assert sizes and max(sizes) * ROW_BYTES <= BATCH_BYTES + ROW_BYTES
