@@ -22,7 +22,7 @@ from pipeline.sources.formats.json_values import read_json_values
 from pipeline.sources.formats.jsonl import read_jsonl
 from pipeline.sources.formats.mail import read_mail
 from pipeline.sources.formats.rows import Columns, RowReader
-from pipeline.sources.formats.streams import as_utf8, blocks, reads_text
+from pipeline.sources.formats.streams import ahead, as_utf8, blocks, reads_text
 from pipeline.sources.formats.subtitles import read_subtitles
 from pipeline.sources.formats.text_files import read_text
 from pipeline.sources.listing import Files, Paths, listed
@@ -189,9 +189,9 @@ class FilesSource:
         if plain in SEPARATORS:
             yield from read_csv(text, reader, config.separator or SEPARATORS[plain])
         elif plain in JSON_LINES:
-            start, more = next(text, b""), next(text, b"")
-            text = chain([start, more], text)
-            if is_one_a_line(start, whole=not more):
+            found, text = ahead(text, 2)
+            start = found[0] if found else b""
+            if is_one_a_line(start, whole=len(found) < 2):
                 yield from read_jsonl(text, reader)
             elif refused := rows_in_an_object(start):
                 reader.reject(None, *refused, reader.bytes)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from pipeline.sources.documents import MAX_DOCUMENT_BYTES
+from pipeline.sources.formats.compression import BrokenCompressionError
 from pipeline.sources.formats.jsonl import read_lines
 from pipeline.sources.formats.rows import RowReader
 from pipeline.sources.formats.streams import Counted
@@ -44,10 +45,14 @@ def _lines(content: Iterator[bytes], reader: RowReader) -> Iterator[bytes]:
         try:
             value = text.value()
         except _LostError as error:
+            if text.damage:
+                raise text.damage from None
             lost = round(reader.bytes * read.share_left(text.unused_share()))
             reader.reject(number, error.reason, f"{error}; {_UNKNOWN}", lost)
             return
         yield value.translate(_LINE_ENDS).encode("utf-8", "surrogateescape")
+    if text.damage:
+        raise text.damage
 
 
 class _LostError(Exception):
@@ -70,6 +75,7 @@ class _Text:
         self._indentation = ""
         self._shapes: set[frozenset[str]] = set()
         self._ended = False
+        self.damage: BrokenCompressionError | None = None  # after which there is no more content
 
     def begins_a_value(self) -> bool:
         """Skips what stands before a value. False if none follows."""
@@ -163,7 +169,10 @@ class _Text:
         if held < size and not self._ended:
             parts = [self._held[self._start :]]
             while held < size and not self._ended:
-                part = next(self._content, None)
+                try:
+                    part = next(self._content, None)
+                except BrokenCompressionError as error:
+                    self.damage, part = error, None
                 if part is None:
                     self._ended, part = True, self._last()
                 parts.append(part)

@@ -2,13 +2,14 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
 import orjson
 import pyarrow as pa
 
 from pipeline.sources.documents import MAX_DOCUMENT_BYTES
+from pipeline.sources.formats.compression import BrokenCompressionError
 from pipeline.sources.formats.first_bytes import parses
 from pipeline.sources.formats.rows import Row, RowReader
 from pipeline.sources.source import Reason
@@ -21,7 +22,7 @@ _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89abAB]|\\u[dD][c-fC-F]")
 
 def read_jsonl(content: Iterator[bytes], reader: RowReader) -> Iterator[pa.RecordBatch]:
     """The documents of JSON lines. Blank lines are skipped, but numbered. Raises what `content` raises."""
-    yield from read_lines(lines_of(content), reader)
+    yield from read_lines(lines_of(content, parses), reader)
 
 
 def read_lines(lines: Iterator[bytes | None], reader: RowReader) -> Iterator[pa.RecordBatch]:
@@ -36,19 +37,26 @@ def read_lines(lines: Iterator[bytes | None], reader: RowReader) -> Iterator[pa.
             return
 
 
-def lines_of(content: Iterable[bytes]) -> Iterator[bytes | None]:
-    """Each line, and None for one longer than MAX_DOCUMENT_BYTES, which is not held in memory."""
+def lines_of(content: Iterable[bytes], is_whole: Callable[[bytes], bool] = bool) -> Iterator[bytes | None]:
+    """Each line, and None for one longer than MAX_DOCUMENT_BYTES, which is not held in memory. What there is
+    of the line within which `content` is damaged comes before the damage is raised, if it `is_whole`.
+    """
     begun, size = list[bytes](), 0
-    for block in content:
-        for index, piece in enumerate(block.split(b"\n")):
-            if index:
-                yield b"".join(begun) if size <= MAX_DOCUMENT_BYTES else None
-                begun, size = [], 0
-            size += len(piece)
-            if size <= MAX_DOCUMENT_BYTES:
-                begun.append(piece)
-            else:
-                begun.clear()
+    try:
+        for block in content:
+            for index, piece in enumerate(block.split(b"\n")):
+                if index:
+                    yield b"".join(begun) if size <= MAX_DOCUMENT_BYTES else None
+                    begun, size = [], 0
+                size += len(piece)
+                if size <= MAX_DOCUMENT_BYTES:
+                    begun.append(piece)
+                else:
+                    begun.clear()
+    except BrokenCompressionError:
+        if size <= MAX_DOCUMENT_BYTES and is_whole(b"".join(begun)):
+            yield b"".join(begun)
+        raise
     yield b"".join(begun) if size <= MAX_DOCUMENT_BYTES else None
 
 

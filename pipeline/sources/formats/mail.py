@@ -11,6 +11,7 @@ from email.message import Message
 import pyarrow as pa
 
 from pipeline.sources.documents import MAX_DOCUMENT_BYTES, SourceDocument, location
+from pipeline.sources.formats.compression import BrokenCompressionError
 from pipeline.sources.formats.html import page_text
 from pipeline.sources.formats.jsonl import lines_of
 from pipeline.sources.formats.rows import RowReader
@@ -47,23 +48,31 @@ def read_mail(
 
 
 def _messages(content: Iterator[bytes], mailbox: bool) -> Iterator[bytes | None]:
-    """Each message, and None for one that is too long, which is not held in memory."""
+    """Each message, and None for one that is too long, which is not held in memory. Of a damaged file, what
+    comes before the damage.
+    """
     held, size, may_begin = list[bytes](), -1, mailbox  # a line end stands between lines only
-    for line in lines_of(content):
-        if line is None:
-            size, may_begin = MAX_DOCUMENT_BYTES + 1, False
-            continue
-        if may_begin and _BEGINS.match(line):
-            if size >= 0:
-                yield _whole([*held, b""], size + 1)
-            held, size = [], -1
-            continue
-        size += len(line) + 1
-        if size <= MAX_DOCUMENT_BYTES:
-            held.append(_QUOTED.sub(rb"\1", line) if mailbox else line)
-        may_begin = mailbox and not line.strip()
+    damage = None
+    try:
+        for line in lines_of(content):
+            if line is None:
+                size, may_begin = MAX_DOCUMENT_BYTES + 1, False
+                continue
+            if may_begin and _BEGINS.match(line):
+                if size >= 0:
+                    yield _whole([*held, b""], size + 1)
+                held, size = [], -1
+                continue
+            size += len(line) + 1
+            if size <= MAX_DOCUMENT_BYTES:
+                held.append(_QUOTED.sub(rb"\1", line) if mailbox else line)
+            may_begin = mailbox and not line.strip()
+    except BrokenCompressionError as error:
+        damage = error
     if size > 0:
         yield _whole(held, size)
+    if damage:
+        raise damage
 
 
 def _whole(held: list[bytes], size: int) -> bytes | None:

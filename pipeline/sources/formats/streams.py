@@ -5,6 +5,7 @@ bytes that are verified were yielded.
 import codecs
 import io
 from collections.abc import Iterator
+from itertools import chain, islice
 from typing import cast
 
 from pipeline.sources.formats.compression import CODECS, BrokenCompressionError, decompressed
@@ -42,6 +43,24 @@ def reads_text(codec: codecs.CodecInfo) -> bool:
         return codec._is_text_encoding and bool(list(as_utf8(iter(trial), codec.name)))
     except (UnicodeError, TypeError, AssertionError):
         return False
+
+
+def ahead(content: Iterator[bytes], count: int) -> tuple[list[bytes], Iterator[bytes]]:
+    """The first `count` blocks, or as many as there are, and the whole content. Damage in these blocks is
+    raised after those before it.
+    """
+    found: list[bytes] = []
+    try:
+        for block in islice(content, count):
+            found.append(block)
+    except BrokenCompressionError as error:
+        return found, chain(found, _raised(error))
+    return found, chain(found, content)
+
+
+def _raised(error: BrokenCompressionError) -> Iterator[bytes]:
+    raise error
+    yield
 
 
 class Counted(Iterator[bytes]):

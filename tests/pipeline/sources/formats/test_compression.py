@@ -63,3 +63,34 @@ def test_a_file_that_unpacks_to_nothing_is_set_aside(tmp_path: Path, kind: str, 
     rows, rejects = documents_and_rejects(tmp_path / f"a.{kind}.{suffix}")
     assert rows == []
     assert [str(one.reason) for one in rejects] == ["empty_file"]
+
+
+LAYOUTS: dict[str, Callable[[list[str]], str]] = {
+    "jsonl": lambda texts: "\n".join(json.dumps({"text": text}) for text in texts),
+    "json": lambda texts: json.dumps([{"text": text} for text in texts], indent=1),
+    "csv": lambda texts: "".join(f"{line}\n" for line in ["text", *texts]),
+    "txt": "\n".join,
+    "html": lambda texts: f"<html><body>{''.join(f'<p>{text}</p>' for text in texts)}</body></html>",
+    "mbox": lambda texts: "".join(
+        f"From a@b Mon Jan  1 00:00:00 2024\nTo: b\n\n{text}\n\n" for text in texts
+    ),
+}
+
+
+@pytest.mark.parametrize("suffix", ["gz", "bz2", "xz", "zst"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("number", [1, 3, 1000])
+def test_all_that_comes_before_the_damage_is_read_however_little_it_is(
+    tmp_path: Path, suffix: str, layout: str, number: int
+) -> None:
+    pack = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zst": zstd_with_checksum}[suffix]
+    draw = random.Random(number)
+    texts = [f"text {n} of " + " ".join(f"{draw.getrandbits(40):x}" for _ in range(9)) for n in range(number)]
+    content = LAYOUTS[layout](texts).encode()
+    for whole, damage in ((content, b"no member of a file" * 9), (content + b"\n", pack(content)[:-9])):
+        path = tmp_path / f"a.{layout}.{suffix}"
+        path.write_bytes(pack(whole) + damage)
+        rows, rejects = documents_and_rejects(path)
+        read = "\n".join(row["text"] for row in rows)
+        assert [text for text in texts if text not in read] == []
+        assert [str(one.reason) for one in rejects] == ["broken_compression"]
