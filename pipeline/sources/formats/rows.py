@@ -1,5 +1,6 @@
 """Rows of any format as documents: which columns hold the text, the id and the metadata."""
 
+import re
 import string
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,8 @@ from pipeline.store.params import Params
 
 Row = dict[str, object]
 MOST_UNREAD, MOST_OF_A_KEY = 10, 40  # keys of messages that are named in metadata, and characters of each
+MOST_NAMED = 5  # columns, where the one of the text is missing
+_PLAIN_NAME = re.compile(r"[A-Za-z][\w -]{0,39}")
 DEFAULT_ID_COLUMN = "id"
 KEPT_IDS = "kept-ids-1"
 
@@ -196,7 +199,10 @@ class RowReader:
         values = [row.pop(name, _ABSENT) for name in self._text_columns]
         for name, value in zip(self._text_columns, values, strict=True):
             if not isinstance(value, str) and (template is None or not _is_number(value)):
-                self._no_text(number, name, value)
+                found = [
+                    name for name, one in zip(self._text_columns, values, strict=True) if one is not _ABSENT
+                ]
+                self._no_text(number, name, value, [*found, *row])
                 return None
         return (
             str(values[0])
@@ -228,9 +234,12 @@ class RowReader:
     def _text_columns(self) -> tuple[str, ...]:
         return self.columns.text_columns
 
-    def _no_text(self, number: int, column: str, text: object) -> None:
+    def _no_text(self, number: int, column: str, text: object, there: Sequence[str]) -> None:
         if text is _ABSENT:
-            self.reject(number, Reason.NO_TEXT, f"no column {column!r}")
+            # Keys that look like data may be personal, such as addresses.
+            plain = [repr(name) for name in there if _PLAIN_NAME.fullmatch(name)][:MOST_NAMED]
+            named = f"; there are {', '.join(plain)}" if plain else ""
+            self.reject(number, Reason.NO_TEXT, f"no column {column!r}{named}")
         elif text is None:
             self.reject(number, Reason.NULL_TEXT, f"column {column!r} is null")
         else:

@@ -75,3 +75,13 @@ def test_a_text_that_is_no_number_is_no_text_and_the_word_in_a_text_changes_noth
     rows, rejects = found([b'{"text": NaN}\n{"text": "NaN and Infinity"}\n{"text": "NaN" broken}\n'])
     assert [row["text"] for row in rows] == ["NaN and Infinity"]
     assert [(one.row, str(one.reason)) for one in rejects] == [(1, "null_text"), (3, "invalid_json")]
+
+
+def test_a_row_without_the_column_of_the_text_names_those_that_it_has(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"title": "A", "body": "B", "someone@example.org": 1}\n{"someone@example.org": 1}\n')
+    _, rejects = documents_and_rejects(path)
+    assert [one.detail for one in rejects] == [
+        "no column 'text'; there are 'title', 'body'",
+        "no column 'text'",
+    ]
