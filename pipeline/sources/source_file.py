@@ -276,30 +276,47 @@ def info_of(filesystem: Any, path: str) -> dict[str, Any]:
     return persistently(ask)
 
 
-def persistently(read: Callable[[], T], failed: Callable[[Exception], None] = lambda _: None) -> T:
+def is_busy(error: Exception) -> bool:
+    """Whether a web server answered that it cannot answer now."""
+    status = _status(error)
+    return status is not None and (status >= 500 or status in TRY_AGAIN)
+
+
+def _is_final(error: Exception) -> bool:
+    refused = _status(error) is not None and not is_busy(error)
+    return refused or isinstance(error, FileNotFoundError | PermissionError)
+
+
+def persistently(
+    read: Callable[[], T],
+    failed: Callable[[Exception], None] = lambda _: None,
+    is_final: Callable[[Exception], bool] = _is_final,
+) -> T:
     """What `read` returns, at one of ATTEMPTS. In between it calls `failed`, and waits as long as the server
-    asks for. Raises at once what another attempt would not change.
+    asks for. Raises at once an error that `is_final`, since another attempt would not change it.
     """
     for attempt in range(ATTEMPTS):
         try:
             return read()
         except Exception as error:  # each file system raises its own classes
             failed(error)
-            if attempt == ATTEMPTS - 1 or _is_final(error):
+            if attempt == ATTEMPTS - 1 or is_final(error):
                 raise
             time.sleep(max(FIRST_WAIT_SECONDS * 2**attempt, _asked_seconds(error)))
     raise AssertionError("every attempt returns or raises")
 
 
-def _is_final(error: Exception) -> bool:
-    status = getattr(error, "status", None)
-    refused = isinstance(status, int) and 300 <= status < 500 and status not in TRY_AGAIN
-    return refused or isinstance(error, FileNotFoundError | PermissionError)
+def _status(error: Exception) -> int | None:
+    """The status of a web server's answer, as aiohttp and httpx have it."""
+    answer = getattr(error, "response", error)
+    status = getattr(answer, "status_code", getattr(answer, "status", None))
+    return status if isinstance(status, int) and status >= 300 else None
 
 
 def _asked_seconds(error: Exception) -> int:
     """How long the server asks to wait, in `Retry-After`."""
-    asked = (getattr(error, "headers", None) or {}).get("Retry-After", "")
+    headers = getattr(getattr(error, "response", error), "headers", None) or {}
+    asked = headers.get("Retry-After", "")
     return min(int(asked), MOST_WAIT_SECONDS) if asked.isdecimal() else 0
 
 

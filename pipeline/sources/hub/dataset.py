@@ -3,13 +3,14 @@
 import os
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from gzip import BadGzipFile
 from lzma import LZMAError
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pyarrow as pa
 from pydantic import Field, field_validator
@@ -19,6 +20,7 @@ from pipeline.sources.documents import MAX_DOCUMENT_BYTES, Batches, SourceDocume
 from pipeline.sources.formats.arrow_rows import add_rows, no_text, readable_columns
 from pipeline.sources.formats.rows import Columns, Row, RowReader
 from pipeline.sources.source import OfflineError, Reason, Rejects, SourceError, Unit
+from pipeline.sources.source_file import is_busy, persistently
 from pipeline.store.errors import first_line
 from pipeline.store.fingerprint import combined
 
@@ -31,6 +33,7 @@ PATHS_AT_ONCE = 500
 BROKEN = (ValueError, pa.ArrowException, EOFError, BadGzipFile, zlib.error, LZMAError, ZstdError)
 
 
+T = TypeVar("T")
 Opening = tuple[Any, dict[str, Any]]  # the class of a DatasetBuilder and its state
 NOT_SETTINGS = ("name", "version", "data_dir", "data_files", "description")  # of a builder's configuration
 
@@ -141,7 +144,11 @@ class HubSource:
         if _offline():
             return self._cached(self.config.revision).name
         try:
-            commit = HfApi().dataset_info(self.config.name, revision=self.config.revision, token=token()).sha
+            commit = _persistently(
+                lambda: (
+                    HfApi().dataset_info(self.config.name, revision=self.config.revision, token=token()).sha
+                )
+            )
         except GatedRepoError as error:
             raise self._error("is gated; accept its terms on its page and set HF_TOKEN") from error
         except RevisionNotFoundError as error:
@@ -179,7 +186,8 @@ class HubSource:
         try:
             if _offline():
                 return load_dataset_builder(str(self._cached(commit)), self.config.config)
-            return load_dataset_builder(self.config.name, self.config.config, revision=commit, token=token())
+            named = self.config.name, self.config.config
+            return _persistently(lambda: load_dataset_builder(*named, revision=commit, token=token()))
         except Exception as error:  # missing files, unknown configs, scripts: each has its own class
             raise self._error(f"cannot be opened: {first_line(error)}") from error
 
@@ -223,9 +231,9 @@ class HubSource:
         try:
             for start in range(0, len(paths), PATHS_AT_ONCE):
                 some = paths[start : start + PATHS_AT_ONCE]
-                for info in HfApi().get_paths_info(
-                    self.config.name, some, repo_type="dataset", revision=commit, token=token()
-                ):
+                where = {"repo_type": "dataset", "revision": commit, "token": token()}
+                infos = partial(HfApi().get_paths_info, self.config.name, some, **where)
+                for info in _persistently(infos):
                     sizes[info.path] = getattr(info, "size", 0)
                     contents[info.path] = (
                         info.lfs.sha256 if getattr(info, "lfs", None) else getattr(info, "blob_id", commit)
@@ -273,6 +281,11 @@ def _read(stream: "IterableDataset", reader: RowReader) -> Iterator[pa.RecordBat
             number += batch.num_rows
         if reader.batches.done:
             return
+
+
+def _persistently(ask: Callable[[], T]) -> T:
+    """What the Hub answers, once it is no longer busy. It answers 429 to those who ask often."""
+    return persistently(ask, is_final=lambda error: not is_busy(error))
 
 
 def _settings(builder: "DatasetBuilder") -> str:

@@ -47,6 +47,7 @@ class Hub(ThreadingHTTPServer):
         self.missed: list[str] = []
         self.asked: list[str] = []
         self.breaks = 0
+        self.busy: dict[int, int] = {}  # the status of an answer, by the number of the request
 
     @property
     def url(self) -> str:
@@ -80,6 +81,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(403, b"", {"X-Error-Code": "GatedRepo", "X-Error-Message": "gated"})
             return
         self.server.asked.append(path)
+        if status := self.server.busy.get(len(self.server.asked)):
+            self._send(status, b"", {"Retry-After": "0"})
+            return
         parts = path.strip("/").split("/")
         if parts[0] == "api" and parts[2:4] == ["org", "set"]:
             kind, revision, inside = (

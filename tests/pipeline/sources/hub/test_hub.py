@@ -229,6 +229,15 @@ def test_a_download_that_the_server_drops_in_mid_file_goes_on_and_nothing_is_los
     assert hub.breaks == 0
 
 
+def test_a_hub_that_is_busy_for_a_moment_is_asked_again(read: Any, hub: Hub) -> None:
+    expected = read()
+    for number, status in ((1, 429), (1, 503), (3, 500)):
+        hub.asked.clear()
+        hub.busy = {number: status}
+        assert read() == expected
+        assert len(hub.asked) >= number
+
+
 def test_a_new_commit_that_leaves_a_file_as_it_is_leaves_its_fingerprint(read: Any, hub: Hub) -> None:
     before = read()
     hub.files[hub.commits[1]] = {
