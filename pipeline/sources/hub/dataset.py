@@ -32,7 +32,6 @@ PATHS_AT_ONCE = 500
 # raised by the formats and by decompressors for broken data, not for a broken connection
 BROKEN = (ValueError, pa.ArrowException, EOFError, BadGzipFile, zlib.error, LZMAError, ZstdError)
 
-
 T = TypeVar("T")
 Opening = tuple[Any, dict[str, Any]]  # the class of a DatasetBuilder and its state
 NOT_SETTINGS = ("name", "version", "data_dir", "data_files", "description")  # of a builder's configuration

@@ -268,7 +268,7 @@ EAST_ASIAN = {
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
-@pytest.mark.parametrize("text", EAST_ASIAN.values(), ids=EAST_ASIAN)
+@pytest.mark.parametrize("text", list(EAST_ASIAN.values()), ids=list(EAST_ASIAN))
 @pytest.mark.parametrize("times", [1, 3, 5000])
 def test_east_asian_text_in_utf16_without_a_mark_is_named_with_what_to_set(
     tmp_path: Path, text: str, encoding: str, times: int
