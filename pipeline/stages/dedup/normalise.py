@@ -67,10 +67,7 @@ def _flags(character: str) -> int:
     # Hangul vowels and final consonants are the only non-marks that compose with the character before them.
     unsure = mark or "\u1160" <= character <= "\u11ff" or not unicodedata.is_normalized("NFC", character)
     word = character.isalnum() or character == "_"
-    alone = word and any(ord(character) in script for script in _WITHOUT_SPACES)
-    east_asian = word and any(ord(character) in script for script in _EAST_ASIAN)
-    flags = WORD * word | MARK * mark | SPACE * character.isspace() | NFC_UNSURE * unsure
-    return flags | ALONE * alone | EAST_ASIAN * east_asian
+    return WORD * word | MARK * mark | SPACE * character.isspace() | NFC_UNSURE * unsure
 
 
 def _folded(character: str) -> int:
@@ -84,6 +81,10 @@ def characters() -> Characters:
     classes = np.zeros(CODE_POINTS, np.uint8)
     for block in _ASSIGNED:
         classes[block.start : block.stop] = [_flags(chr(code)) for code in block]
+    for flag, scripts in ((ALONE, _WITHOUT_SPACES), (EAST_ASIAN, _EAST_ASIAN)):
+        for script in scripts:
+            of_script = classes[script.start : script.stop]
+            of_script[of_script & WORD != 0] |= flag
     folds = np.array([_folded(chr(code)) for code in range(FOLDED_CODE_POINTS)], np.uint64)
     folds[list(_UNSEEN)] = _LEFT_OUT
     return Characters(classes, folds)
