@@ -178,13 +178,13 @@ def _endless(pieces: Sequence[str]) -> Iterator[str]:
         yield from (" ".join(drawn.choices(sentences, k=count)) for count in counts)
 
 
-def write(directory: Path, found: list[str]) -> float:
-    """FILES files of JSON lines; their megabytes of text."""
+def write(directory: Path, found: list[str], files: int = FILES) -> float:
+    """So many files of JSON lines; their megabytes of text."""
     directory.mkdir()
-    for number in range(FILES):
+    for number in range(files):
         lines = "".join(
             json.dumps({"id": f"{number}-{row}", "text": text}) + "\n"
-            for row, text in enumerate(found[number::FILES])
+            for row, text in enumerate(found[number::files])
         )
         (directory / f"{number}.jsonl.zst").write_bytes(zstandard.compress(lines.encode()))
     return size_of(found)

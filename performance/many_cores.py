@@ -28,7 +28,7 @@ from pipeline.store.engines.local import LocalEngine, Result, Task
 
 CORES = (1, 2, 4, 8, 16, 32, 64)
 START_SECONDS = 0.45  # until a worker process has its first task, docs/performance.md
-MEGABYTES, PART_BYTES = 700.0, 4_000_000
+MEGABYTES, FILES, PART_BYTES = 700.0, 64, 4_000_000
 
 
 @dataclass
@@ -97,13 +97,13 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as name:
         prepared = Path(name) / "all"
-        megabytes = write(prepared, prepared_texts(chosen.megabytes))
+        megabytes = write(prepared, prepared_texts(chosen.megabytes), FILES)
         one, two = (alone(__file__, "--one", how, str(prepared))["said"] for how in ("one", "two"))
     table = {
         stage: {
             "one process": round(facts["seconds"], 2),
             "alone": round(facts["alone"], 3),
-            "tasks": [len(seconds) for seconds in facts["maps"]],
+            "tasks": max(len(seconds) for seconds in facts["maps"]),
             "two processes, measured": round(two[stage], 2),
         }
         | {f"{cores}": round(reckoned(facts, cores, stage == "raw"), 2) for cores in CORES}
@@ -113,6 +113,7 @@ def main() -> None:
     totals = {column: sum(table[stage][column] for stage in work) for column in map(str, CORES)}
     report = {
         "mb": round(megabytes),
+        "files": FILES,
         "part_mb": PART_BYTES / 1e6,
         "stages": table,
         "times as fast, without training": {

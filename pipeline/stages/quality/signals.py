@@ -110,7 +110,7 @@ def measure(documents: pa.RecordBatch) -> pa.RecordBatch:
     - FineWeb (Penedo et al. 2024): of non-blank lines, the share that end in punctuation and the share of at
       most 30 characters; duplicate lines' characters of all but newlines; newlines per word.
 
-    One kernel, about 115 MB/s on one core, in time linear in the text. The longest document sets the scratch
+    One kernel, about 100 MB/s on one core, in time linear in the text. The longest document sets the scratch
     memory, 17 bytes for each byte of prose. Line rules count a `\r` before a newline as text, like the
     filters that they come from: see `with_plain_newlines`. Raises DocumentTooLongError for a document of 2
     GiB or more.
