@@ -6,6 +6,7 @@
 import fcntl
 import os
 import pty
+import signal
 import struct
 import subprocess
 import sys
@@ -50,6 +51,14 @@ class Screen:
                 self._column += 1
 
 
+def _takes_terminal(terminal: int) -> None:
+    """Ctrl-C then reaches all processes of the command, also if these tests run in the background of a shell,
+    which ignores it for all that it starts there.
+    """
+    fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class InTerminal:
     """A command that runs in a terminal, and each screen that it drew."""
 
@@ -69,8 +78,7 @@ class InTerminal:
             env={"TERM": "xterm", "PYTHONIOENCODING": "utf-8"} | dict(environment),
             cwd=directory,
             start_new_session=True,
-            # Ctrl-C then reaches all of its processes.
-            preexec_fn=lambda: fcntl.ioctl(theirs, termios.TIOCSCTTY, 0),
+            preexec_fn=lambda: _takes_terminal(theirs),
             **here,
         )
         os.close(theirs)

@@ -72,8 +72,10 @@ def read_files(
 
 
 def _lost(file: SourceFile, error: Exception) -> ChangedError:
-    why = f"{file.place} could be read when it was listed, but not any more: {_why(error)}"
-    return ChangedError(f"{why}; run again once it can, or leave it out of `paths`")
+    return ChangedError(
+        f"{file.place} could be read when it was listed, but not any more: {_why(error)}; run again once it "
+        "can, or leave it out of `paths`"
+    )
 
 
 def _why(error: Exception) -> str:
