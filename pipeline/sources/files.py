@@ -32,23 +32,8 @@ from pipeline.store.fingerprint import file_sha256
 
 PROGRAMS = (
     *(".py", ".c", ".h", ".cc", ".cpp", ".hpp", ".cs", ".java", ".kt", ".scala", ".swift", ".go", ".rs"),
-    *(
-        ".js",
-        ".jsx",
-        ".ts",
-        ".tsx",
-        ".rb",
-        ".php",
-        ".pl",
-        ".lua",
-        ".sh",
-        ".sql",
-        ".r",
-        ".jl",
-        ".hs",
-        ".ml",
-        ".ex",
-    ),
+    *(".js", ".jsx", ".ts", ".tsx", ".rb", ".php", ".pl", ".lua", ".sh", ".sql"),
+    *(".r", ".jl", ".hs", ".ml", ".ex"),
 )
 TEXT = (".txt", ".text", ".md", ".markdown", ".rst", ".adoc", ".org", ".tex", *PROGRAMS)
 SUBTITLES = (".srt", ".vtt")
