@@ -11,6 +11,7 @@ import numpy as np
 from pipeline.stages.compiled import borrowing
 from pipeline.stages.pii import byte, char
 from pipeline.stages.pii.context import is_letter, is_one_of, keys
+from pipeline.stages.pii.secret_names import PASSWORDS_OF_MANUALS
 from pipeline.stages.pii.tokens import is_joined, is_random, token_at
 from pipeline.stages.text import equals
 
@@ -28,26 +29,28 @@ _HEADER, _BEGIN, _END, _PRIVATE, _DASHES, _BEFORE_Z, _AFTER_Z, _DATA_CENTRE = (
 )
 _IN_CREDENTIALS = _IN_TOKEN | _IN_BASE64 | byte.byte_set(b".~")
 _FEWEST_OF_CREDENTIALS = 16
-PASSWORDS_OF_MANUALS = keys(
-    "pass passwd password pw pwd secret tiger test bar changeme example foo token xxx p pa mypass "
-    "mypassword yourpass mysecret dummy admin user"
-)
 _SCHEMES = keys("bearer basic token apikey ssws")
 _DISCORD = keys("M N O")
 _AUTH, _PASSWORD = keys("auth _auth"), keys("password pwd")
 _ASSIGNS = byte.byte_set(bytes(range(33)) + b"=:\"'")
 _QUOTES = byte.byte_set(b"\"'")
 _HEX_KEY = 32  # hexadecimal digits
-_TELEGRAM = 35  # characters after the colon
+_TELEGRAM, _ASANA = 35, 16  # characters after the colon; digits before it
 _FEWEST_OF_PASSWORD = 6
 _IN_PEM = _IN_BASE64 | byte.byte_set(bytes(range(33)) + b"\\:,.()")
 
 
 @borrowing
-def _token_run(data: np.ndarray, i: int, hi: int) -> int:
-    while i < hi and char.FLAGS[data[i]] & char.TOKEN:
+def _run(data: np.ndarray, i: int, hi: int, flag: int) -> int:
+    """Where the characters of a class from `i` on end."""
+    while i < hi and char.FLAGS[data[i]] & flag:
         i += 1
     return i
+
+
+@borrowing
+def _token_run(data: np.ndarray, i: int, hi: int) -> int:
+    return _run(data, i, hi, char.TOKEN)
 
 
 @borrowing
@@ -162,13 +165,6 @@ def _discord_at(data: np.ndarray, dot: int, hi: int) -> tuple[int, int]:
 
 
 @borrowing
-def _hex_run(data: np.ndarray, i: int, hi: int) -> int:
-    while i < hi and char.FLAGS[data[i]] & char.HEX:
-        i += 1
-    return i
-
-
-@borrowing
 def _mailchimp_at(data: np.ndarray, hyphen: int, hi: int) -> tuple[int, int]:
     """(start, end) of Mailchimp's key, 32 hexadecimal digits and "-us12", whose hyphen is at `hyphen`."""
     start, end = hyphen - _HEX_KEY, hyphen + 3
@@ -176,23 +172,21 @@ def _mailchimp_at(data: np.ndarray, hyphen: int, hi: int) -> tuple[int, int]:
         return 0, 0
     while end < hi and end - hyphen < 6 and char.is_digit(data[end]):
         end += 1
-    whole = _hex_run(data, start, hyphen) == hyphen and 4 <= end - hyphen <= 5
+    whole = _run(data, start, hyphen, char.HEX) == hyphen and 4 <= end - hyphen <= 5
     return (
         (start, end) if whole and not is_joined(data, start) and not char.word_at(data, end, hi) else (0, 0)
     )
 
 
 @borrowing
-def _asana_at(data: np.ndarray, colon: int, hi: int) -> tuple[int, int]:
-    """(start, end) of a personal token of Asana, `1/` and 16 digits, a colon and 32 hexadecimal digits."""
-    start = colon
-    while start > 0 and colon - start < 18 and char.is_digit(data[start - 1]):
-        start -= 1
-    end = _hex_run(data, colon + 1, min(hi, colon + _HEX_KEY + 2))
-    known = (
-        colon - start == 16 and start > 1 and data[start - 1] == byte.SLASH and char.is_digit(data[start - 2])
-    )
-    whole = known and end - colon == _HEX_KEY + 1 and not is_joined(data, start - 2)
+def _asana_at(data: np.ndarray, start: int, colon: int, hi: int) -> tuple[int, int]:
+    """(start, end) of a personal token of Asana, `1/`, the 16 digits at `start`, a colon and 32 hexadecimal
+    digits, or (0, 0).
+    """
+    if start < 2 or data[start - 1] != byte.SLASH or not char.is_digit(data[start - 2]):
+        return 0, 0
+    end = _run(data, colon + 1, min(hi, colon + _HEX_KEY + 2), char.HEX)
+    whole = end - colon == _HEX_KEY + 1 and not is_joined(data, start - 2)
     return (start - 2, end) if whole else (0, 0)
 
 
@@ -260,12 +254,11 @@ def secret_at_colon(data: np.ndarray, colon: int, hi: int) -> tuple[int, int]:
     if colon == 0:
         return 0, 0
     if char.is_digit(data[colon - 1]):
-        start, end = _asana_at(data, colon, hi)
-        if end > 0:
-            return start, end
         start = colon
-        while start > 0 and colon - start < 12 and char.is_digit(data[start - 1]):
+        while start > 0 and colon - start < 18 and char.is_digit(data[start - 1]):
             start -= 1
+        if colon - start == _ASANA:
+            return _asana_at(data, start, colon, hi)
         end = _token_run(data, colon + 1, min(hi, colon + _TELEGRAM + 2))
         whole = 8 <= colon - start <= 10 and end - colon == _TELEGRAM + 1
         return (

@@ -30,7 +30,7 @@ _STARTS_TEMPLATE = byte.byte_set(b"$<{%[*@&")
 
 
 @borrowing
-def named_secret_at(data: np.ndarray, mark: int, hi: int, of_manuals: np.ndarray) -> tuple[int, int]:
+def named_secret_at(data: np.ndarray, mark: int, hi: int) -> tuple[int, int]:
     """(start, end) of the secret whose name ends before the "=" or ":" at `mark`, or (0, 0)."""
     name = mark
     while name > 0 and mark - name < 4 and _AFTER_NAME[data[name - 1]]:
@@ -74,4 +74,4 @@ def named_secret_at(data: np.ndarray, mark: int, hi: int, of_manuals: np.ndarray
                 return 0, 0
     if not is_value(data, start, end, hi, kind, quote > 0, colon):
         return 0, 0
-    return (0, 0) if is_made_up(data, start, end, of_manuals) else (start, end)
+    return (0, 0) if is_made_up(data, start, end) else (start, end)

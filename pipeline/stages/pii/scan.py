@@ -9,7 +9,7 @@ import numpy as np
 from pipeline.stages.compiled import borrowing, kernel, sources
 from pipeline.stages.pii import byte, char
 from pipeline.stages.pii.cards import card_end
-from pipeline.stages.pii.credentials import PASSWORDS_OF_MANUALS, secret_at, secret_at_colon, secret_at_equals
+from pipeline.stages.pii.credentials import secret_at, secret_at_colon, secret_at_equals
 from pipeline.stages.pii.emails import email_after, email_at
 from pipeline.stages.pii.ibans import iban_at
 from pipeline.stages.pii.ip_addresses import ipv4_end, ipv6_at
@@ -74,7 +74,7 @@ def _number(
         if end > 0:
             return start, end, SECRET
     if wanted[SECRET] and (touches or (p + digits < hi and _CONTINUES[data[p + digits]])):
-        start, end = spoken_secret_at(data, p, hi, PASSWORDS_OF_MANUALS)
+        start, end = spoken_secret_at(data, p, hi)
         if end > 0:
             return start, end, SECRET
     if (
@@ -128,12 +128,12 @@ def _value(text: np.ndarray, i: int, hi: int, wanted: np.ndarray, after: int) ->
         if wanted[SECRET]:
             start, end = secret_at_equals(text, i, hi)
             if end == 0:
-                start, end = named_secret_at(text, i, hi, PASSWORDS_OF_MANUALS)
+                start, end = named_secret_at(text, i, hi)
     elif action == _ON_COLON:
         if wanted[SECRET]:
             start, end = secret_at_colon(text, i, hi)
             if end == 0:
-                start, end = named_secret_at(text, i, hi, PASSWORDS_OF_MANUALS)
+                start, end = named_secret_at(text, i, hi)
         if end == 0 and wanted[IPV6]:
             pattern = IPV6
             start, end = ipv6_at(text, i, hi, wanted[ANY_IP])

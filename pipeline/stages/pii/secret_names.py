@@ -44,6 +44,10 @@ LAST_LETTERS = byte.byte_set(
     bytes({ending[0] | byte.CASE for ending, _ in _ENDINGS})
     + bytes({word.encode()[-1] | byte.CASE for word in f"{_SPOKEN_WORDS} {_SHORT_WORDS}".split()})
 )
+PASSWORDS_OF_MANUALS = keys(
+    "pass passwd password pw pwd secret tiger test bar changeme example foo token xxx p pa mypass "
+    "mypassword yourpass mysecret dummy admin user"
+)
 # What the token of these is names a place in a list, or a part of a text.
 _OF_LISTS = keys("page next continuation sync cursor pad eos bos unk mask first last")
 _LEAST_PASSWORD, _LEAST_TOKEN, _LEAST_SIGNATURE = 8, 16, 32
@@ -148,9 +152,9 @@ def is_value(data: np.ndarray, start: int, end: int, hi: int, kind: int, quoted:
 
 
 @borrowing
-def is_made_up(data: np.ndarray, start: int, end: int, words: np.ndarray) -> bool:
+def is_made_up(data: np.ndarray, start: int, end: int) -> bool:
     """Whether it is one of the passwords of manuals, perhaps with digits or a mark: "password123"."""
     stop = end
     while stop > start and not is_letter(data[stop - 1]):
         stop -= 1
-    return stop - start < 12 and is_one_of(data, start, stop, words)
+    return stop - start < 12 and is_one_of(data, start, stop, PASSWORDS_OF_MANUALS)

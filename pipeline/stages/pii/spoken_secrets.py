@@ -28,11 +28,8 @@ from pipeline.stages.pii.secret_names import (
 
 _REACH = 64  # bytes from the start of a value to its first digit
 _LEAST = 8
-_SENTENCE, _LINE, _GAP = (
-    64,
-    160,
-    3,
-)  # how far back a name, a command and the word before a value are looked for
+# How many bytes before a value its name, its command and the word next to it are looked for
+_SENTENCE, _LINE, _GAP = 64, 160, 3
 _QUOTES = byte.byte_set(b"\"'`")
 _BLANKS = byte.byte_set(b" \t")
 _IN_VALUE = byte.byte_set(bytes(range(33, 127))) & ~byte.byte_set(b"\"'`<>[]")
@@ -50,7 +47,7 @@ _SPACED = keys(
 )
 _USER_OPTIONS, _CLIENTS = keys("u user"), keys("curl wget http https httpie")
 _BEARER, _BY, _IDENTIFIED, _VALUE = keys("bearer"), keys("by"), keys("identified"), keys("value content")
-_CALLS = keys("auth login httpbasicauth basicauth authenticate basic_auth credentials")
+_CALLS = keys("auth login httpbasicauth basicauth authenticate credentials")
 
 
 @borrowing
@@ -80,6 +77,12 @@ def _end_of_quoted(data: np.ndarray, start: int, hi: int) -> int:
     while end < hi and end - start < MOST and data[end] > byte.SPACE and data[end] != data[start - 1]:
         end += 1
     return end if end < hi and data[end] == data[start - 1] else start
+
+
+@borrowing
+def _is_secret(data: np.ndarray, start: int, stop: int, kind: int) -> bool:
+    """Whether `start:stop` is what stands for a secret of this kind, where nothing else can stand."""
+    return is_value(data, start, stop, stop, kind, True, False)
 
 
 @borrowing
@@ -144,10 +147,10 @@ def _after_option(data: np.ndarray, option: int, end: int, start: int, stop: int
         for i in range(start, stop):
             if data[i] == byte.COLON:
                 named = _command_before(data, option, _CLIENTS)
-                return i + 1 if named and is_value(data, i + 1, stop, stop, PASSWORD, True, False) else 0
+                return i + 1 if named and _is_secret(data, i + 1, stop, PASSWORD) else 0
         return 0
     if long and _kind(data, end) == PASSWORD:
-        return start if is_value(data, start, stop, stop, PASSWORD, True, False) else 0
+        return start if _is_secret(data, start, stop, PASSWORD) else 0
     if long or not is_one_of(data, option, end, _SECRET_OPTIONS):
         return 0
     return start if _is_argument(data, option, start, stop, _SPACED) else 0
@@ -159,25 +162,24 @@ def _is_argument(data: np.ndarray, option: int, start: int, stop: int, commands:
     for i in range(start, stop):
         if _PATHS[data[i]]:
             return False
-    chosen = is_value(data, start, stop, stop, PASSWORD, True, False)
+    chosen = _is_secret(data, start, stop, PASSWORD)
     return chosen and _command_before(data, option, commands)
 
 
 @borrowing
 def _after_word(data: np.ndarray, start: int, hi: int) -> tuple[int, int]:
     """(start, end) of the secret at `start` by the word before it, or (0, 0)."""
-    if _end_of(data, start, hi) - start < _LEAST:
+    end = _end_of(data, start, hi)
+    if end - start < _LEAST:
         return 0, 0
     i = start
     while i > 0 and start - i < _GAP and _BLANKS[data[i - 1]]:
         i -= 1
     word = word_before(data, i)
     if data[start] == byte.HYPHEN and start + 2 < hi and data[start + 1] | byte.CASE == byte.P:
-        end = _end_of(data, start + 2, hi)
         return (start + 2, end) if _is_argument(data, start, start + 2, end, _JOINED) else (0, 0)
     if word == i or _STARTS_TEMPLATE[data[start]]:
         return 0, 0
-    end = _end_of(data, start, hi)
     if word > 0 and data[word - 1] == byte.HYPHEN:
         secret = _after_option(data, word, i, start, end)
         return (secret, end) if secret > 0 else (0, 0)
@@ -246,7 +248,7 @@ def _in_quotes(data: np.ndarray, start: int, hi: int) -> tuple[int, int]:
     kind = _kind_before_quote(data, start - 1)
     if kind == NOTHING:
         return 0, 0
-    return (start, end) if is_value(data, start, end, hi, kind, True, False) else (0, 0)
+    return (start, end) if _is_secret(data, start, end, kind) else (0, 0)
 
 
 @borrowing
@@ -260,11 +262,11 @@ def _in_tag(data: np.ndarray, start: int, hi: int) -> tuple[int, int]:
     kind = _kind(data, start - 1)
     if kind == NOTHING:
         return 0, 0
-    return (start, end) if is_value(data, start, end, hi, kind, True, False) else (0, 0)
+    return (start, end) if _is_secret(data, start, end, kind) else (0, 0)
 
 
 @borrowing
-def spoken_secret_at(data: np.ndarray, p: int, hi: int, of_manuals: np.ndarray) -> tuple[int, int]:
+def spoken_secret_at(data: np.ndarray, p: int, hi: int) -> tuple[int, int]:
     """(start, end) of the secret whose first digit is at `p`, or (0, 0)."""
     start = p
     while start > 0 and p - start < _REACH and _IN_VALUE[data[start - 1]]:
@@ -280,4 +282,4 @@ def spoken_secret_at(data: np.ndarray, p: int, hi: int, of_manuals: np.ndarray) 
         start, end = _in_quotes(data, start, hi)
     elif lead == byte.GREATER:
         start, end = _in_tag(data, start, hi)
-    return (0, 0) if end == 0 or is_made_up(data, start, end, of_manuals) else (start, end)
+    return (0, 0) if end == 0 or is_made_up(data, start, end) else (start, end)
