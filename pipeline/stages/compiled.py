@@ -4,6 +4,7 @@ numba is imported with the first call of a kernel, because the import takes half
 of a kernel should wait for.
 """
 
+import gc
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache, cached_property, partial, update_wrapper
@@ -25,9 +26,13 @@ class Compiled:
     @cached_property
     def _dispatcher(self) -> Any:
         import numba
+        from numba.core.types.misc import unliteral
 
         _announce_compiling()
         dispatcher = numba.njit(no_cfunc_wrapper=True, **self._options)(self._function)
+        compiled_for = dispatcher.get_call_template
+        # numba compiles a function once more for each constant that a kernel gives it; one version serves all
+        dispatcher.get_call_template = lambda args, kws: compiled_for(tuple(map(unliteral, args)), kws)
         if self._options.get("cache"):
             dispatcher._cache = _kept_with_sources()(self._function)
         return dispatcher
@@ -72,14 +77,20 @@ def _announce_compiling() -> None:
 
         def __init__(self) -> None:
             self._entered: list[AbstractContextManager[object]] = []
+            self._collects = gc.isenabled()
 
         def on_start(self, compiling: event.Event) -> None:
+            if not self._entered:  # what the compiler makes stays: searching it took a tenth of its time
+                self._collects = gc.isenabled()
+                gc.disable()
             _, ours, name = compiling.data["dispatcher"].py_func.__module__.partition("pipeline.stages.")
             self._entered.append(announced(name.partition(".")[0]) if ours else nullcontext())
             self._entered[-1].__enter__()
 
         def on_end(self, compiling: event.Event) -> None:
             self._entered.pop().__exit__(None, None, None)
+            if not self._entered and self._collects:
+                gc.enable()
 
     event.register("numba:compile", Announced())
 
