@@ -161,6 +161,7 @@ def _read_as(found: Found) -> str:
         what = f"rows, column {shape.text_column!r}" if found.is_text else shape.format
     else:
         what = " and ".join(dict.fromkeys(_kind_of_file(format_of(path)[0]) for path in found.paths))
+        what = what if shape.is_file else f"{what}, divided at {shape.document_separator}"
     return what if shape.encoding == "utf-8" else f"{what}, {shape.encoding}"
 
 

@@ -45,6 +45,7 @@ JSON_LINES = (".jsonl", ".json", ".ndjson")
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
 FORMATS = (*JSON_LINES, ".parquet", *SEPARATORS, *PROSE)
 LEAST_PIECE = 1 << 10
+MAX_SEPARATOR = 1000  # characters; far fewer than in a block that is read at a time
 
 
 class FilesConfig(Columns, Paths):
@@ -74,6 +75,11 @@ class FilesConfig(Columns, Paths):
     """Cuts plain text and Markdown into documents of at most so many bytes, at blank lines if possible. When
     not set, a file is one document, of at most 64 MiB. Set it, to 65_536 for example, for one large file: as
     a single document it could not be divided into training and held-out text.
+    """
+    document_separator: str | None = Field(None, min_length=1, max_length=MAX_SEPARATOR)
+    r"""What stands between two documents of a file of plain text or Markdown: "<|endoftext|>", or "\n" where
+    each line is a document, or "\n\n" where blank lines divide them. It belongs to no document. Not set, the
+    file is not divided by its content.
     """
 
     @field_validator("separator")
@@ -111,7 +117,7 @@ class FilesSource:
 
     @property
     def version(self) -> str:
-        return f"files-7{self.config.version}"
+        return f"files-8{self.config.version}"
 
     def units(self) -> list[Unit]:
         return units_of(self._listed(), self.config.max_documents, self.sha256)
@@ -185,7 +191,7 @@ class FilesSource:
         elif plain in SUBTITLES:
             yield from read_subtitles(text, reader, config.piece_bytes)
         else:
-            yield from read_text(text, reader, config.piece_bytes)
+            yield from read_text(text, reader, config.piece_bytes, config.document_separator)
 
     def _listed(self) -> Files:
         return listed(self.corpus, self.config.patterns(), lambda name: format_of(name)[0] in FORMATS)

@@ -254,7 +254,7 @@ def _lost(found: Found, wishes: Wishes) -> float:
 
 def _reading(found: Found, share: float, wishes: Wishes) -> Reading:
     piece = None
-    if found.shape.plain:
+    if found.shape.is_file:
         fitting = max(SMALLEST_PIECE, min(LARGEST_PIECE, found.text_bytes // PIECES))
         piece = fitting if found.longest > 2 * fitting else None
     profile = wishes.profile or found.kind.profile

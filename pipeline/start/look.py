@@ -249,7 +249,7 @@ def _found(
         text_bytes=text_bytes,
         longest=max(sizes),
         long_document=sorted(len(text.encode("utf-8", "replace")) for text in texts)[-1 - len(texts) // 50],
-        documents=len(sizes) if shape.plain else max(len(texts), round(text_bytes / mean)),
+        documents=len(sizes) if shape.is_file else max(len(texts), round(text_bytes / mean)),
         blank=max((one.blank for one in read), default=0.0),
         repeats_ids=len(ids) > len(set(ids)),
     )
@@ -262,7 +262,7 @@ def _kind(names: Sequence[str], samples: dict[str, FileSample], files: dict[str,
     plain = [
         round(size_of(files[name]) * one.text_share)
         for name, one in here.items()
-        if one.shape and one.shape.plain
+        if one.shape and one.shape.is_file
     ]
     return kind_of(texts, [format_of(name)[0] for name in here], plain, columns)
 

@@ -2,6 +2,7 @@
 
 import io
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from pipeline.sources.files import (
     JSON_LINES,
     SEPARATORS,
     SUBTITLES,
+    TEXT,
     FilesConfig,
     FilesSource,
 )
@@ -47,12 +49,15 @@ MOST_DOCUMENTS, MOST_EMPTY = 64, 4_096  # of a file, and rows of which many have
 BLANK = (Reason.EMPTY_TEXT, Reason.NULL_TEXT)
 PACKED_SHARE = 3.0  # bytes that a compressed byte usually becomes
 _LETTER = re.compile(r"\w")
+# With which data sets in files of plain text end a document.
+ENDS_OF_DOCUMENTS = ("<|endoftext|>", "<|end_of_text|>", "<|eos|>", "<eos>", "</s>", "[EOT]", "[EOS]")
 
 
 @dataclass(frozen=True)
 class Shape:
     """How files are read: files of one shape fit into one corpus. `text_column` is None for plain text and
-    for conversations, `separator` for all but CSV with an unusual one.
+    for conversations, `separator` for all but CSV with an unusual one, `document_separator` for all but plain
+    text whose documents end with a mark.
     """
 
     plain: bool
@@ -60,6 +65,12 @@ class Shape:
     text_column: str | None = None
     encoding: str = "utf-8"
     separator: str | None = None
+    document_separator: str | None = None
+
+    @property
+    def is_file(self) -> bool:
+        """Whether a file is one document, unless it is cut into pieces."""
+        return self.plain and self.document_separator is None
 
 
 @dataclass(frozen=True)
@@ -170,7 +181,11 @@ def sampled(name: str, file: LocalFile) -> FileSample:
         return FileSample(None, problem=f"holds neither letters nor digits in its first {most:,} bytes")
     texts, columns = found.texts, frozenset(name for row in found.rows for name in row)
     table = file.path if plain == ".parquet" else None
-    shape = Shape(plain=True, encoding=encoding) if texts else None
+    end = _end_of_documents("".join(texts)) if plain in TEXT else None
+    shape = Shape(plain=True, encoding=encoding, document_separator=end) if texts else None
+    if end is not None:
+        documents = "".join(texts).split(end)[:MOST_DOCUMENTS]
+        texts = [text for one in documents if (text := one.strip("\n")).strip()]
     if found.rows:
         shape, texts = _of_rows(found.rows, encoding, found.separator)
     if shape is None or not texts:
@@ -236,6 +251,7 @@ def _as_the_job_reads(name: str, head: LocalFile, shape: Shape) -> tuple[float, 
         id_column="",  # ids that repeat are no reason to refuse a file
         encoding=shape.encoding,
         separator=shape.separator,
+        document_separator=shape.document_separator,
         piece_bytes=PIECE_BYTES,
         max_documents=MOST_DOCUMENTS,
     )
@@ -268,6 +284,12 @@ def _encoding(start: bytes) -> str:
     if b"\0" in start or wrong * 2 < len(start) - len(start.decode("ascii", "ignore")) or not wrong:
         return "utf-8"
     return legacy_encoding(start) or "utf-8"
+
+
+def _end_of_documents(text: str) -> str | None:
+    """The mark that stands twice or more at an end of a line, as a text about such marks rarely has it."""
+    lines = Counter(mark for line in text.splitlines() for mark in ENDS_OF_DOCUMENTS if line.endswith(mark))
+    return next((mark for mark, count in lines.most_common(1) if count > 1), None)
 
 
 def _of_rows(rows: Sequence[Row], encoding: str, separator: str | None) -> tuple[Shape | None, list[str]]:

@@ -164,6 +164,7 @@ def _corpus(reading: Reading, chosen: Chosen, directory: Path) -> dict[str, Any]
         "id_column": "" if found.repeats_ids else None,
         "encoding": shape.encoding,
         "separator": shape.separator,
+        "document_separator": shape.document_separator,
         "piece_bytes": reading.piece_bytes,
         "max_documents": reading.max_documents,
     }

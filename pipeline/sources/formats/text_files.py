@@ -1,7 +1,10 @@
-"""Plain text and Markdown: one document a file, or pieces of a file where the recipe asks for them."""
+"""Plain text and Markdown: one document a file, or several where the recipe says how to divide a file."""
 
 import codecs
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import itemgetter
 
 import pyarrow as pa
 
@@ -10,48 +13,90 @@ from pipeline.sources.formats.compression import BrokenCompressionError
 from pipeline.sources.formats.rows import RowReader
 from pipeline.sources.source import Reason
 
-TOO_LONG = f"more than {MAX_DOCUMENT_BYTES} bytes: cut the file into documents with `piece_bytes`"
+TOO_LONG = (
+    f"more than {MAX_DOCUMENT_BYTES} bytes: divide the file into documents with `document_separator`, or cut "
+    "it with `piece_bytes`"
+)
 
 
 def read_text(
-    content: Iterator[bytes], reader: RowReader, piece_bytes: int | None
+    content: Iterator[bytes], reader: RowReader, piece_bytes: int | None, separator: str | None = None
 ) -> Iterator[pa.RecordBatch]:
-    r"""The documents of a UTF-8 text file: the entire file, or pieces of at most `piece_bytes`, cut at blank
-    lines if possible. A file that is too long for one document is set aside.
+    r"""The documents of a UTF-8 text file: the entire file, or what stands between two `separator`s, each cut
+    into pieces of at most `piece_bytes`, at blank lines if possible. What is too long for a document is set
+    aside.
 
-    Ids are byte offsets. All line ends become `\n`. Raises BrokenCompressionError and OSError.
+    Ids are byte offsets. All line ends become `\n`. Those around a document that `separator` ends are left
+    out, and so is a document without text. Raises BrokenCompressionError and OSError.
     """
-    offset = 0
-    for piece in (
-        whole(content, reader, MAX_DOCUMENT_BYTES, TOO_LONG)
-        if piece_bytes is None
-        else pieces(content, piece_bytes)
-    ):
-        text = piece.removeprefix(codecs.BOM_UTF8) if offset == 0 else piece
-        row = offset + 1
-        try:
-            decoded = universal_newlines(text.decode())
-            document = SourceDocument(location(reader.file, offset), decoded, row, reader.file)
-            reader.batches.add(reader.file, document)
-        except UnicodeDecodeError as error:
-            place = offset + len(piece) - len(text) + error.start
-            reader.reject(row, Reason.INVALID_UTF8, f"byte {place} of the file: {error.reason}")
-        yield from reader.batches.full()
-        if reader.batches.done:
-            return
-        offset += len(piece)
+    parts: Iterable[tuple[int, Iterator[bytes]]] = (
+        ((0, content),) if separator is None else separated(content, separator)
+    )
+    for offset, part in parts:
+        for piece in (
+            whole(part, reader, MAX_DOCUMENT_BYTES, TOO_LONG, row=offset + 1 if separator else None)
+            if piece_bytes is None
+            else pieces(part, piece_bytes)
+        ):
+            text = piece.removeprefix(codecs.BOM_UTF8) if offset == 0 else piece
+            row = offset + 1
+            try:
+                decoded = universal_newlines(text.decode())
+                if separator is None or (decoded := decoded.strip("\n")).strip():
+                    document = SourceDocument(location(reader.file, offset), decoded, row, reader.file)
+                    reader.batches.add(reader.file, document)
+            except UnicodeDecodeError as error:
+                place = offset + len(piece) - len(text) + error.start
+                reader.reject(row, Reason.INVALID_UTF8, f"byte {place} of the file: {error.reason}")
+            yield from reader.batches.full()
+            if reader.batches.done:
+                return
+            offset += len(piece)
 
 
-def whole(content: Iterator[bytes], reader: RowReader, most: int, too_long: str) -> Iterator[bytes]:
+def separated(content: Iterator[bytes], separator: str) -> Iterator[tuple[int, Iterator[bytes]]]:
+    """The parts of a stream between separators: the byte at which a part begins, and its content. A part must
+    be read before the next one is taken. An end of line in the separator stands for any.
+    """
+    for begin, pieces_of_part in groupby(_pieces_of_parts(content, separator), key=itemgetter(0)):
+        yield begin, map(itemgetter(1), pieces_of_part)
+
+
+def _pieces_of_parts(content: Iterator[bytes], separator: str) -> Iterator[tuple[int, bytes]]:
+    """(byte at which the part begins, a piece of it)"""
+    encoded = separator.encode()
+    pattern = re.compile(rb"(?:\r\n|\r|\n)".join(map(re.escape, encoded.split(b"\n"))))
+    longest = len(encoded) + encoded.count(b"\n")
+    begin, offset, held = 0, 0, b""
+    try:
+        for block in content:
+            held += block
+            start = 0
+            for found in pattern.finditer(held):
+                yield begin, held[start : found.start()]
+                start = found.end()
+                begin = offset + start
+            end = max(start, len(held) - longest + 1)  # from where a separator may have begun
+            yield begin, held[start:end]
+            offset, held = offset + end, held[end:]
+    except BrokenCompressionError:
+        yield begin, held
+        raise
+    yield begin, held
+
+
+def whole(
+    content: Iterator[bytes], reader: RowReader, most: int, too_long: str, row: int | None = None
+) -> Iterator[bytes]:
     """The stream as one piece. Of a damaged file, what comes before the damage, up to a whole character. A
-    file of more than `most` bytes is set aside, with the reason `too_long`.
+    stream of more than `most` bytes, which is the file or its `row`, is set aside with the reason `too_long`.
     """
     held, damage = bytearray(), None
     try:
         for block in content:
             held += block
             if len(held) > most:
-                reader.reject(None, Reason.TOO_LONG, too_long, reader.bytes)
+                reader.reject(row, Reason.TOO_LONG, too_long, reader.bytes if row is None else 0)
                 return
     except BrokenCompressionError as error:
         damage = error

@@ -184,6 +184,19 @@ def test_files_that_count_their_rows_from_zero_lose_none_of_them(tmp_path: Path)
     assert len({one for batch in batches for one in batch.column("id").to_pylist()}) == len(ENGLISH)
 
 
+def test_a_file_of_many_texts_is_divided_at_the_mark_that_ends_each(tmp_path: Path) -> None:
+    (tmp_path / "stories").mkdir()
+    for name, ending in {"train": "\n<|endoftext|>\n", "valid": "<|endoftext|>\r\n"}.items():
+        content = "".join(f"{text.strip()}{ending}" for text in ENGLISH)
+        (tmp_path / "stories" / f"{name}.txt").write_text(content, newline="")
+    (tmp_path / "stories" / "about.md").write_text("<|endoftext|> ends a story.\n" + "\n".join(ENGLISH))
+    recipe, _ = recipe_of(tmp_path / "stories", Wishes(3600.0))
+    texts, rejects = read(recipe)
+    stories = [one.strip() for one in ENGLISH]
+    assert all(texts.count(one) == 2 * stories.count(one) for one in stories) and rejects == []
+    assert [text[:29] for text in texts if "<|" in text] == ["<|endoftext|> ends a story.\n" + ENGLISH[0][0]]
+
+
 WORDS = [" ".join(text.replace('"', " ").split()) for text in ENGLISH]
 TABLES = {
     "two columns of one name": (
