@@ -5,6 +5,7 @@ In: <charset bytes, page bytes, microseconds> as three u32, then the charset of 
 and the page. Out: <charset bytes, text bytes> as two u32, then the charset used and the text in UTF-8.
 """
 
+import html
 import logging
 import re
 import resource
@@ -21,6 +22,16 @@ from resiliparse.parse.html import HTMLTree
 ASKED = struct.Struct("<III")
 ANSWERED = struct.Struct("<II")
 MEMORY_BYTES = 2 << 30
+# `<title/>` is an empty element in XHTML and the beginning of one in HTML, which ends nowhere: the page would
+# have no text. What such an element holds is passed over, since a script may write tags.
+UNREAD = "iframe|noembed|noframes|noscript|script|style|textarea|title|xmp"
+CLOSED = re.compile(rf"(<({UNREAD})\b[^<>]*(?<!/)>.*?</\2\s*>)|<({UNREAD})\b([^<>]*)/>", re.I | re.S)
+XHTML = "http://www.w3.org/1999/xhtml"
+# resiliparse takes any three bytes between two tags for an icon if they end in a character beyond ASCII, and
+# leaves them out: of a Chinese text with a tag for each character all of it, of `he is <b>né</b>` a word.
+SHORT = re.compile(r">\s*(?:[^<>&\s]|&#?\w{1,31};){1,2}(?=\s*<)")
+KEEP = "\ufdd1"  # is no character, so no text has it
+READINGS = ["rt", "rp"]  # of the characters before them, small and above the line
 BODY = re.compile(r"<body\b[^>]*>", re.IGNORECASE)
 # Words in the class or id of what surrounds an article. resiliparse knows some of them, as whole names only.
 AROUND = (
@@ -32,7 +43,7 @@ MARKED = [f"[{at}*={word} i]" for word in AROUND.split() for at in ("class", "id
 LEFT_OUT: tuple[tuple[dict[str, Any], float], ...] = (
     ({"comments": False}, 0.05),
     ({"post_meta": False}, 0.5),
-    ({"skip_elements": ["footer", *MARKED]}, 0.5),
+    ({"skip_elements": [*READINGS, "footer", *MARKED]}, 0.5),
 )
 
 
@@ -45,7 +56,10 @@ def main(extractor: str, asked: BinaryIO, answered: BinaryIO) -> None:
         # the default action of SIGALRM ends the process, whatever it is doing
         signal.setitimer(signal.ITIMER_REAL, microseconds / 1e6)
         charset = known(declared) or detect_encoding(page, from_html_meta=True) or "utf-8"
-        text = extract(bytes_to_str(page, charset, errors="replace"))
+        decoded = bytes_to_str(page, charset, errors="replace")
+        if XHTML in decoded[:4096]:
+            decoded = CLOSED.sub(lambda found: found[1] or f"<{found[3]}{found[4]}></{found[3]}>", decoded)
+        text = extract(decoded)
         signal.setitimer(signal.ITIMER_REAL, 0)
         # as browsers call it
         name, content = (
@@ -58,14 +72,24 @@ def main(extractor: str, asked: BinaryIO, answered: BinaryIO) -> None:
 
 def by_resiliparse(page: str) -> str:
     # resiliparse takes any list less than four elements deep for a menu
-    tree = HTMLTree.parse(BODY.sub(r"\g<0><div><div><div>", page, count=1))
-    chosen: dict[str, Any] = {"preserve_formatting": True, "main_content": True, "alt_texts": False}
+    tree = HTMLTree.parse(BODY.sub(r"\g<0><div><div><div>", SHORT.sub(_kept, page), count=1))
+    chosen: dict[str, Any] = {
+        "preserve_formatting": True,
+        "main_content": True,
+        "alt_texts": False,
+        "skip_elements": READINGS,
+    }
     text: str = extract_plain_text(tree, **chosen)
     for left_out, share in LEFT_OUT:
-        shorter = extract_plain_text(tree, **chosen, **left_out)
+        shorter = extract_plain_text(tree, **(chosen | left_out))
         if len(shorter) >= share * len(text):
             text, chosen = shorter, chosen | left_out
-    return text
+    return text.replace(KEEP, "")
+
+
+def _kept(short: re.Match[str]) -> str:
+    """The text, marked to stay unless it is of an icon font or without width."""
+    return short[0] + KEEP if html.unescape(short[0])[1:].strip().isprintable() else short[0]
 
 
 def by_trafilatura() -> Callable[[str], str]:

@@ -54,7 +54,7 @@ class WarcSource:
     @property
     def version(self) -> str:
         extractor = self.config.extractor
-        return "warc-5" if extractor == "resiliparse" else f"warc-5 {installed(extractor)}"
+        return "warc-6" if extractor == "resiliparse" else f"warc-6 {installed(extractor)}"
 
     def units(self) -> list[Unit]:
         files = listed(self.corpus, self.config.patterns(), lambda name: format_of(name)[0] in FORMATS)

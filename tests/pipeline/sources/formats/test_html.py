@@ -1,10 +1,14 @@
 """HTML files: the main text of each page is a document."""
 
 import gzip
+import html
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from pipeline.sources.formats.html import page_text
 from tests.pipeline.sources.reading import documents_and_rejects
 
 pytest.importorskip("resiliparse")
@@ -51,3 +55,52 @@ def test_a_long_page_is_cut_into_pieces(tmp_path: Path) -> None:
     rows, _ = documents_and_rejects(tmp_path / "book.html", piece_bytes=2048)
     assert len(rows) > 5
     assert all(len(row["text"].encode()) <= 2048 for row in rows)
+
+
+@pytest.mark.parametrize(
+    "empty", ["<title/>", '<script src="a.js"/>', "<style />", '<iframe src="b"/>', "<textarea/>"]
+)
+@pytest.mark.parametrize("head", ['<?xml version="1.0" encoding="utf-8"?>', "<!DOCTYPE html>", ""])
+def test_an_empty_element_of_xhtml_does_not_swallow_the_page(tmp_path: Path, empty: str, head: str) -> None:
+    written = (
+        f'<script>var x = "<script/>"</script>{empty}</head><body>{empty}<p>{SAID}</p>{empty}<p>{SAID}</p>'
+    )
+    (tmp_path / "a.xhtml").write_text(
+        f'{head}<html xmlns="http://www.w3.org/1999/xhtml"><head>{written}</body></html>'
+    )
+    [row], rejects = documents_and_rejects(tmp_path / "a.xhtml")
+    assert rejects == []
+    assert row["text"].count(SAID.strip()) == 2 and "var x" not in row["text"]
+
+
+@given(
+    st.lists(
+        st.text(st.characters(categories=["L", "N", "P", "S"]), min_size=1, max_size=3),
+        min_size=1,
+        max_size=9,
+    ),
+    st.sampled_from(["i", "b", "span"]),
+    st.booleans(),
+)
+@settings(deadline=None, max_examples=60)
+def test_no_text_is_lost_because_it_is_short_and_between_two_tags(
+    parts: list[str], tag: str, escaped: bool
+) -> None:
+    """But for the mark of a paragraph, which is a link to it."""
+    parts = [part for part in parts if part != "¶"]
+    written = (f"<{tag}>{_referenced(part) if escaped else html.escape(part)}</{tag}>" for part in parts)
+    text = page_text(page(f"{SAID}</p><p>One {''.join(written)} two"), "utf-8")
+    assert isinstance(text, str) and f"One {''.join(parts)} two" in text
+
+
+def _referenced(text: str) -> str:
+    return "".join(f"&#{ord(character)};" for character in text)
+
+
+def test_icons_and_the_readings_above_characters_are_left_out(tmp_path: Path) -> None:
+    ruby = "<ruby>漢<rp>(</rp><rt>かん</rt><rp>)</rp>字<rt>じ</rt></ruby>を読む。"
+    (tmp_path / "a.html").write_bytes(
+        page(f"{SAID}</p><p>{ruby}<i>&#xf101;</i><i>\uf102</i> <b>\u200d</b>end")
+    )
+    [row], _ = documents_and_rejects(tmp_path / "a.html")
+    assert row["text"].split("\n")[-1] == "漢字を読む。 end"
