@@ -5,7 +5,7 @@ import gc
 
 from pipeline.assets.operations.console import (
     explain_on_exit,
-    keep_output_after_ctrl_c,
+    keep_output_to_the_end,
     show_activities,
     use_by_default,
 )
@@ -21,7 +21,7 @@ from pipeline.assets.used_recipe import OWN
 explain_on_exit()
 keep_logs_open()
 use_by_default()
-keep_output_after_ctrl_c()
+keep_output_to_the_end()
 # also for a run of chosen assets no process for each step
 defs = definitions(OWN, dg.in_process_executor)
 

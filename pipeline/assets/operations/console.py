@@ -25,6 +25,7 @@ from trainer.system.errors import TrainerError
 MISTAKES = (PipelineError, TrainerError, dg.DagsterInvalidSubsetError, DagsterInvalidAssetSelectionError)
 _EXPECTED = re.compile(r"\s*Expected: .*", re.DOTALL)
 STOPPED = "stopped: what is complete is kept, run the job again to resume"
+SECONDS_TO_SHOW = 5
 _stopped: set[str | None] = set()  # runs that have said so
 _NO_NEWS = ("Dependencies for step ", "[pipes] external process successfully opened")
 
@@ -57,26 +58,43 @@ def show_activities() -> None:
         compiling.announce()
 
 
-def keep_output_after_ctrl_c() -> None:
-    """Ctrl-C reaches every process of the terminal. Dagster shows what a step prints by a `tail` of its file,
-    which would end before the step says what is saved, beside a process that would print a stack trace.
+def keep_output_to_the_end() -> None:
+    """Dagster shows what a step prints by a `tail` of its file, and ends it with the step: on a busy machine
+    before it showed why the step failed. Ctrl-C reaches every process of the terminal, so `tail` would end
+    before the step says what is saved, beside a process that would print a stack trace.
     """
     start = compute_logs.execute_posix_tail
 
     @contextmanager
-    def start_without_ctrl_c(path: Any, stream: Any) -> Iterator[Any]:
+    def start_to_the_end(path: Any, stream: Any) -> Iterator[Any]:
         with ExitStack() as mirroring:
             usual = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # which children inherit
             try:
                 started = mirroring.enter_context(start(path, stream))
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, usual)
-            yield started
+            try:
+                yield started
+            finally:
+                most = time.monotonic() + SECONDS_TO_SHOW
+                while time.monotonic() < most and _has_not_read(started[0], path):
+                    time.sleep(0.02)
 
-    compute_logs.execute_posix_tail = start_without_ctrl_c
+    compute_logs.execute_posix_tail = start_to_the_end
     # An interrupt can arrive while SQLAlchemy closes a file, which logs a stack trace and passes it on.
     if logging.lastResort:
         logging.lastResort.addFilter(_is_no_interrupt)
+
+
+def _has_not_read(process: int, path: str) -> bool:
+    """Whether a process still has to read some of a file. False on a system that does not say."""
+    facts, file = Path(f"/proc/{process}"), Path(path).resolve()
+    try:
+        found = [one.name for one in (facts / "fd").iterdir() if one.resolve() == file]
+        read = [int((facts / "fdinfo" / name).read_text().split()[1]) for name in found]
+        return file.stat().st_size > max(read, default=0)
+    except OSError:
+        return False
 
 
 def _is_no_interrupt(record: logging.LogRecord) -> bool:

@@ -12,7 +12,8 @@ import dagster as dg
 import pytest
 
 from pipeline.assets.asset import StoppedError
-from pipeline.assets.operations.console import _message, explain_on_exit
+from pipeline.assets.operations.console import _message, explain_on_exit, keep_output_to_the_end
+from pipeline.dagster_internals import compute_logs
 from pipeline.recipe.recipe import RecipeError
 
 
@@ -123,3 +124,20 @@ def test_a_step_that_is_stopped_says_so_once() -> None:
         run = dg.materialize([dedup], instance=instance, raise_on_error=False)
         failed = next(entry for entry in run.all_events if entry.is_step_failure)
     assert _message(logging.makeLogRecord({}), failed, None) == f"STOPPED: {STOPPED.strip()[9:]}"
+
+
+def test_what_a_step_says_last_is_shown_on_a_busy_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There `tail` reads late."""
+    slow = tmp_path / "tail"
+    slow.write_text(f'#!/bin/sh\nsleep 0.5\nexec {shutil.which("tail")} "$@"\n')
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(compute_logs, "execute_posix_tail", compute_logs.execute_posix_tail)
+    keep_output_to_the_end()
+    said, shown = tmp_path / "step.err", tmp_path / "shown"
+    said.touch()
+    with shown.open("wb") as stream, compute_logs.execute_posix_tail(str(said), stream):
+        said.write_text("FAILED: say why\n")
+    assert shown.read_text() == "FAILED: say why\n"
