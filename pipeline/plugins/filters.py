@@ -155,9 +155,8 @@ class Filter(UserCode):
     def _verdict(self, result: Any) -> tuple[bool, str | None]:
         keep, reason = _two(result)
         if not isinstance(keep, bool | np.bool_) or not isinstance(reason, str | None):
-            raise TypeError(
-                f"{self.entry.python} returned {result!r:.60}: return True, False, or (keep, reason)"
-            )
+            shown = type(result).__name__ if isinstance(result, str | bytes) else f"{result!r:.60}"
+            raise TypeError(f"{self.entry.python} returned {shown}: return True, False, or (keep, reason)")
         return bool(keep), reason
 
     def _signals(self, signals: Any) -> Columns:

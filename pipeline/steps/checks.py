@@ -104,9 +104,7 @@ def little_set_aside(it: Subject) -> Finding:
         what += f" and {lost_bytes:,} of {input_bytes:,} bytes of files"
     message = f"{what} ({share:.2%}) were set aside, the limit is {limits.max_set_aside_share:.2%}"
     if 2 * raw.counts.get(f"set_aside/{Reason.DUPLICATE_ID}", 0) > lost:
-        message += (
-            '; most have the `id` of another row: `id_column: ""` in the source tells rows apart by place'
-        )
+        message += '; most have the `id` of another row: give each its own, or, in rows, set `id_column: ""`'
     return Finding(share <= limits.max_set_aside_share, message, {"share": share, "set aside": lost})
 
 

@@ -73,6 +73,10 @@ MODULE = """
             return True
 
     @document_filter
+    def shouts(document):
+        return document.text.upper()
+
+    @document_filter
     def leaves(document):
         if document.text == "bad":
             raise SystemExit("usage: score FILE")
@@ -177,6 +181,11 @@ def test_a_wrong_return_value_is_named_with_what_would_be_right() -> None:
     _, failures = a_filter("forgetful").measure(batch("abcd", "abc"))
     assert [failure.id for failure in failures] == ["d1"]
     assert failures[0].message.startswith("mine.filters:forgetful returned None: return True, False,")
+
+
+def test_a_filter_that_returns_the_text_is_told_so_without_the_text() -> None:
+    _, failures = a_filter("shouts").measure(batch("jane doe called"))
+    assert failures[0].message.startswith("mine.filters:shouts returned str: return True, False,")
 
 
 @pytest.mark.parametrize(
