@@ -1,6 +1,7 @@
 """Training documents that quote an evaluation set: they share word n-grams, compared word by word.
 
-Text is normalised as for dedup (NFC, casefolded, words are `\\w+`). In scripts that put no space between
+Text is normalised as for dedup (NFC, casefolded, words are `\\w+`), after markup, which may stand between any
+two words of a copy, was taken out. In scripts that put no space between
 words, Chinese and Japanese too, each character counts as a word. An evaluation text shorter than `ngram`
 words is searched for as a whole if it has at least `min_words` words, as in GPT-3's appendix C (13) and NeMo
 Curator (8). Shorter texts are too common to search for.
@@ -11,11 +12,13 @@ phrase with slots to fill in (the day of the week) is rare as a whole, but its p
 if few documents of the part have it in an n-gram that they share with a set; others need not be counted.
 """
 
+import html
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import Field
 
 from pipeline.stages.compiled import borrowing, kernel
@@ -25,7 +28,7 @@ from pipeline.stages.dedup.shingles import BASE, Texts, hash_words, normalise_ro
 from pipeline.stages.text import decode, equals
 from pipeline.store.params import Params, required
 
-INDEX_VERSION, VERSION = "decontamination-3", "decontamination-4"
+INDEX_VERSION, VERSION = "decontamination-4", "decontamination-5"
 HITS_SCHEMA = required(
     id=pa.string(),
     set=pa.string(),
@@ -40,6 +43,16 @@ HITS_SCHEMA = required(
 PIECE, RARE_SHARE = 4, 0.3
 MANY = 1000  # in large parts, a piece may also be in one of this many documents
 BY_CHARACTER = ALONE | EAST_ASIAN
+# Tags of HTML and XML; what Markdown and wikis write around the words of a link; notes; commands of LaTeX;
+# line ends and quotes as in a string of a program; `_`, which is a letter of a word else, as emphasis.
+_MARKUP = "|".join(
+    (
+        r"</?[a-zA-Z][\w:-]*(?:\s+[\w:-]+\s*=\s*(?:\"[^\"<>]*\"|'[^'<>]*'|[^\s\"'<>]+)){0,30}\s*/?>",
+        r"\]\([^()\s]*\)|\[\[[^\[\]|]*\||(?:\[\d{1,3}\])+(?:[^(\w]|$)",
+        r"\\[a-zA-Z]+\*?\{|\\[nrt\"]|_",
+    )
+)
+_REFERENCE = r"&(?:#\w{1,8}|\w{2,31});"
 _ONE, _LOW = np.uint64(1), np.uint64(63)
 _ROW, _WORDS = 32, (1 << 32) - 1
 _BITS_PER_NGRAM = 16  # of the filter before the search: at most one n-gram in 16 passes it by chance
@@ -99,8 +112,17 @@ def ngrams(sets: Iterable[tuple[int, pa.Array]], params: NgramParams) -> Ngrams:
     return Ngrams(*joined[:3], *(column[order] for column in joined[3:]))
 
 
+def _plain(column: pa.Array) -> Texts:
+    """The texts without markup, with the characters that HTML names."""
+    named = pc.match_substring_regex(column, _REFERENCE)
+    if pc.any(named).as_py():
+        characters = pa.array(map(html.unescape, column.filter(named).to_pylist()), pa.large_string())
+        column = pc.replace_with_mask(column.cast(pa.large_string()), named, characters)
+    return texts(pc.replace_substring_regex(column, _MARKUP, " "), BY_CHARACTER)
+
+
 def _of_texts(column: pa.Array, number: int, params: NgramParams) -> Ngrams:
-    evaluated = texts(column, BY_CHARACTER)
+    evaluated = _plain(column)
     size = int(evaluated.offsets[-1] - evaluated.offsets[0])
     most_words = size // 2 + len(evaluated.offsets)
     room = Ngrams(
@@ -152,7 +174,7 @@ def shared(documents: pa.RecordBatch, against: PreparedNgrams) -> Shared:
     """One pass over the text, with one rolling hash for each length of n-grams, and a second one over the
     documents that share any. 32 bytes for each word that is shared.
     """
-    column = texts(documents.column("text"), BY_CHARACTER)
+    column = _plain(documents.column("text"))
     starts, ends = np.empty(len(column.words), np.int64), np.empty(len(column.words), np.int64)
     matches = np.empty((len(column.words) // 64, 2), np.int64)
     count = _scan(column, against, starts, ends, matches)

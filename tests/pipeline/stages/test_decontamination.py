@@ -49,6 +49,36 @@ def test_a_quote_is_named_with_its_set_its_words_and_its_place():
     assert hit["hits"] == len(QUESTION.split()) - 13 + 1
 
 
+MARKUP = (
+    *(
+        "{}&nbsp;",
+        "&ldquo;{}&#8221; ",
+        "<b>{}</b> ",
+        "<br/>{}\n",
+        "<a href='/x?y=z'>{}</a> ",
+        "_{}_ ",
+        "__{}__ ",
+    ),
+    *('<p class="a b" id=c>{}</p>', '<w:t xml:space="preserve">{} </w:t>', "**{}** ", "> {}\n", "''{}'' "),
+    *("[{}](https://a.example/b_c) ", "{}[12] ", "{}[1][22] ", "[[Some page|{}]] ", "\u200b{} "),
+    *(r"\emph{{{}}} ", r"{}\n", r"\"{}\" "),
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.sampled_from(["{} ", *MARKUP]), min_size=1, max_size=9), st.booleans())
+def test_markup_between_words_hides_no_quote(kinds, of_the_set):
+    """Neither in a document nor in the evaluation text."""
+    marked = "".join(kinds[n % len(kinds)].format(word) for n, word in enumerate(QUESTION.split()))
+    text, held = (QUESTION, marked) if of_the_set else (marked, QUESTION)
+    (hit,) = found([text], {"gsm8k": [held]})
+    assert hit["hits"] == len(QUESTION.split()) - 13 + 1 and hit["quote"]
+
+
+def test_what_stands_between_signs_of_order_is_no_tag():
+    assert len(found([f"Where a <{QUESTION}> b"], {"gsm8k": [QUESTION]})) == 1
+
+
 def test_a_text_in_two_sets_is_a_hit_in_both():
     assert [
         hit["set"] for hit in found([QUESTION], {"a": [QUESTION], "b": ["Something else.", QUESTION]})
