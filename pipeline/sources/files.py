@@ -1,4 +1,4 @@
-"""The user's files, by path or glob: JSON, Parquet, CSV, text, HTML, mail, programs, also compressed."""
+"""The user's files, by path or glob: rows, text, HTML, mail, books, notebooks, programs, also compressed."""
 
 import codecs
 from collections.abc import Callable, Iterable, Iterator
@@ -16,15 +16,25 @@ from pipeline.sources.formats.arrow_rows import read_parquet
 from pipeline.sources.formats.compression import CODECS, format_of
 from pipeline.sources.formats.conversations import forms_of
 from pipeline.sources.formats.csv_rows import read_csv
-from pipeline.sources.formats.first_bytes import is_one_a_line, not_text, other_encoding, rows_in_an_object
+from pipeline.sources.formats.docx import paragraphs
+from pipeline.sources.formats.epub import chapters
+from pipeline.sources.formats.first_bytes import (
+    ZIP,
+    is_one_a_line,
+    not_text,
+    other_encoding,
+    rows_in_an_object,
+)
 from pipeline.sources.formats.html import read_page
 from pipeline.sources.formats.json_values import read_json_values
 from pipeline.sources.formats.jsonl import read_jsonl
 from pipeline.sources.formats.mail import read_mail
+from pipeline.sources.formats.notebooks import read_notebook
 from pipeline.sources.formats.rows import Columns, RowReader
 from pipeline.sources.formats.streams import ahead, as_utf8, blocks, reads_text
 from pipeline.sources.formats.subtitles import read_subtitles
 from pipeline.sources.formats.text_files import read_text
+from pipeline.sources.formats.zipped import read_zipped
 from pipeline.sources.listing import Files, Paths, listed
 from pipeline.sources.source import Reason, Rejects, Unit
 from pipeline.sources.source_file import Hash, SourceFile, size_of
@@ -39,7 +49,10 @@ TEXT = (".txt", ".text", ".md", ".markdown", ".rst", ".adoc", ".org", ".tex", *P
 SUBTITLES = (".srt", ".vtt")
 MAIL, MAILBOX = ".eml", ".mbox"
 PAGES = (".html", ".htm", ".xhtml")
-ENCODED_BY_THEMSELVES = (MAIL, MAILBOX, *PAGES)
+NOTEBOOK = ".ipynb"
+ZIPPED = {".epub": chapters, ".docx": paragraphs}
+READ_AS_A_WHOLE = (NOTEBOOK, *ZIPPED)  # whose first bytes alone say nothing
+ENCODED_BY_THEMSELVES = (MAIL, MAILBOX, *PAGES, *READ_AS_A_WHOLE)
 PROSE = (*TEXT, *SUBTITLES, *ENCODED_BY_THEMSELVES)  # which holds no rows with columns
 JSON_LINES = (".jsonl", ".json", ".ndjson")
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
@@ -50,10 +63,13 @@ MAX_SEPARATOR = 1000  # characters; far fewer than in a block that is read at a 
 
 class FilesConfig(Columns, Paths):
     """Your own files, on this machine or behind URLs, in any mix of formats: JSON, Parquet, CSV, plain text,
-    Markdown and other markup, subtitles, HTML, mail, and programs. All but Parquet may be compressed. JSON is
-    one object in each line, as `.jsonl` has it, or an array, or objects over several lines. Of a page of
-    HTML, the main text is read, for which the extra `web` is needed; of mail (`.eml`, `.mbox`) the usual
-    headers and the text, without attachments; of subtitles (`.srt`, `.vtt`) what is said, without the times.
+    Markdown and other markup, subtitles, HTML, mail, EPUB, Word (`.docx`), notebooks (`.ipynb`), and
+    programs. All but Parquet may be compressed. JSON is one object in each line, as `.jsonl` has it, or an
+    array, or objects over several lines. Of a page of HTML, the main text is read; of mail (`.eml`, `.mbox`)
+    the usual headers and the text, without attachments; of subtitles (`.srt`, `.vtt`) what is said, without
+    the times; of a book all pages in their order, without the table of contents; of a `.docx` the paragraphs,
+    tables and notes; of a notebook text and code, as Markdown, without what the code printed. HTML and EPUB
+    need the extra `web`.
 
     Of a compressed file, what follows the last checksum that holds (of a gzip member, zstd frame, xz stream
     or bzip2 block) is left out, and its bytes count as lost; of a truncated file, all that unpacks is read.
@@ -163,10 +179,15 @@ class FilesSource:
             return
         found = other_encoding(start) if plain in ENCODED_BY_THEMSELVES else ""
         encoding = found or config.encoding
-        refused = not_text(start, reader.file, encoding)
+        is_zip = plain in ZIPPED and start.startswith(ZIP)
+        refused = None if is_zip else not_text(start, reader.file, encoding)
         content = chain([start], content)
         if refused:
             reader.reject(None, *refused, reader.bytes)
+        elif plain in ZIPPED:
+            yield from read_zipped(content, reader, config.piece_bytes, ZIPPED[plain])
+        elif plain == NOTEBOOK:
+            yield from read_notebook(content, reader, config.piece_bytes)
         elif plain in (MAIL, MAILBOX):
             yield from read_mail(content, reader, encoding, mailbox=plain == MAILBOX)
         elif plain in PAGES:

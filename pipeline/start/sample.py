@@ -17,9 +17,11 @@ from pipeline.sources.documents import MAX_DOCUMENT_BYTES
 from pipeline.sources.files import (
     ENCODED_BY_THEMSELVES,
     JSON_LINES,
+    READ_AS_A_WHOLE,
     SEPARATORS,
     SUBTITLES,
     TEXT,
+    ZIPPED,
     FilesConfig,
     FilesSource,
 )
@@ -162,7 +164,8 @@ def sampled(name: str, file: LocalFile) -> FileSample:
     """The sample of a file. A file that cannot be read has the reason as its `problem`."""
     plain, compression = format_of(name)
     most = PACKED_HEAD_BYTES if compression else HEAD_BYTES
-    head = file if plain == ".parquet" else Head(file.path, most=most)
+    most = size_of(file) if plain in READ_AS_A_WHOLE else most
+    head = file if plain in (".parquet", *READ_AS_A_WHOLE) else Head(file.path, most=most)
     try:
         says_it = plain in (".parquet", *ENCODED_BY_THEMSELVES)
         encoding = "utf-8" if says_it else _encoding(next(_start(head, compression), b""))
@@ -218,7 +221,8 @@ def sampled(name: str, file: LocalFile) -> FileSample:
     ids = tuple(
         str(row[DEFAULT_ID_COLUMN]) for row in found.rows if row.get(DEFAULT_ID_COLUMN) not in ("", None)
     )
-    return FileSample(shape, tuple(texts), min(share, 1.0) * packed, columns, blank, ids)
+    share = share if plain in ZIPPED else min(share, 1.0)
+    return FileSample(shape, tuple(texts), share * packed, columns, blank, ids)
 
 
 def _read(name: str, head: LocalFile, encoding: str) -> _Read:

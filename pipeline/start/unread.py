@@ -13,7 +13,6 @@ from trainer.system.wording import counted
 
 Unread = dict[str, tuple[str, int]]  # the reason of each file, and its bytes
 REASONS_SHOWN, NAMES_SHOWN = 10, 4
-NOTEBOOK = ".ipynb"
 _XML = re.compile(rb"(?:\xef\xbb\xbf)?\s*<(?:\?xml|mediawiki)\b")
 
 
@@ -73,8 +72,6 @@ def no_format(name: str, file: LocalFile) -> str:
         return refused[1]
     if b"\0" in start:
         return "the file is no text"
-    if plain == NOTEBOOK:
-        return "a notebook, whose pictures would be learnt: write it as .md (jupyter nbconvert --to markdown)"
     if _XML.match(start):
         return "the file is XML, whose tags would be learnt: write its text into text files"
     return "no format that is read: name it .txt if it is plain text"

@@ -7,9 +7,9 @@ from functools import cache
 import pyarrow as pa
 
 from pipeline.sources.formats.rows import RowReader
-from pipeline.sources.formats.text_files import read_text, whole
+from pipeline.sources.formats.text_files import read_found, whole
 from pipeline.sources.source import Reason
-from pipeline.sources.web.pages import PageExtractor
+from pipeline.sources.web.pages import AllText, Extractor, PageExtractor
 
 MAX_PAGE_BYTES = 16 << 20
 PAGE_SECONDS = 10.0
@@ -26,23 +26,23 @@ def read_page(
         text = page_text(page, encoding)
         if isinstance(text, tuple):
             reader.reject(1, *text, reader.bytes)
-        elif not text.strip():
-            reader.reject(1, Reason.EMPTY_TEXT, "the page has no text")
         else:
-            yield from read_text(iter([text.encode()]), reader, piece_bytes)
+            yield from read_found(text, reader, piece_bytes)
 
 
-def page_text(page: bytes, encoding: str) -> str | tuple[Reason, str]:
+def page_text(
+    page: bytes, encoding: str, extractor: Extractor | AllText = "resiliparse"
+) -> str | tuple[Reason, str]:
     """The text of a page, or why there is none. With UTF-8, which is the usual setting, the page itself may
     say otherwise. Raises SourceError.
     """
-    found = _extractor(os.getpid()).extract(page, "" if encoding == _UTF8 else encoding)
+    found = _extractor(os.getpid(), extractor).extract(page, "" if encoding == _UTF8 else encoding)
     return found if isinstance(found, tuple) else found.text
 
 
 @cache
-def _extractor(process: int) -> PageExtractor:
+def _extractor(process: int, extractor: Extractor | AllText) -> PageExtractor:
     """One for all files that a process reads: to start it for each would take longer than to read the file.
     It ends with the process.
     """
-    return PageExtractor(PAGE_SECONDS)
+    return PageExtractor(PAGE_SECONDS, extractor)

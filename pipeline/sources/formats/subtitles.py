@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from pipeline.sources.formats.rows import RowReader
-from pipeline.sources.formats.text_files import read_text, universal_newlines, whole
+from pipeline.sources.formats.text_files import read_found, universal_newlines, whole
 
 MAX_SUBTITLES_BYTES = 16 << 20
 _TIME = r"(?:\d+:)?\d+:\d\d[,.]\d+"
@@ -22,7 +22,7 @@ def read_subtitles(
     too_long = f"more than {MAX_SUBTITLES_BYTES} bytes of subtitles"
     for file in whole(content, reader, MAX_SUBTITLES_BYTES, too_long):
         text = said(universal_newlines(file.decode("utf-8", "surrogateescape")))
-        yield from read_text(iter([text.encode("utf-8", "surrogateescape")]), reader, piece_bytes)
+        yield from read_found(text, reader, piece_bytes)
 
 
 def said(text: str) -> str:

@@ -54,6 +54,14 @@ def read_text(
             offset += len(piece)
 
 
+def read_found(text: str, reader: RowReader, piece_bytes: int | None) -> Iterator[pa.RecordBatch]:
+    """A text that was found in a file, as `read_text` gives it. A file without one is set aside."""
+    if text.strip():
+        yield from read_text(iter([text.encode("utf-8", "surrogateescape")]), reader, piece_bytes)
+    else:
+        reader.reject(1, Reason.EMPTY_TEXT, "the file has no text")
+
+
 def separated(content: Iterator[bytes], separator: str) -> Iterator[tuple[int, Iterator[bytes]]]:
     """The parts of a stream between separators: the byte at which a part begins, and its content. A part must
     be read before the next one is taken. An end of line in the separator stands for any.

@@ -48,7 +48,7 @@ LEFT_OUT: tuple[tuple[dict[str, Any], float], ...] = (
 
 
 def main(extractor: str, asked: BinaryIO, answered: BinaryIO) -> None:
-    extract = by_trafilatura() if extractor == "trafilatura" else by_resiliparse
+    extract = by_trafilatura() if extractor == "trafilatura" else EXTRACTORS[extractor]
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     while header := asked.read(ASKED.size):
         charset_bytes, page_bytes, microseconds = ASKED.unpack(header)
@@ -90,6 +90,14 @@ def by_resiliparse(page: str) -> str:
 def _kept(short: re.Match[str]) -> str:
     """The text, marked to stay unless it is of an icon font or without width."""
     return short[0] + KEEP if html.unescape(short[0])[1:].strip().isprintable() else short[0]
+
+
+def all_text(page: str) -> str:
+    left_out = [*READINGS, "nav", "[role=doc-pagebreak]"]
+    return str(extract_plain_text(HTMLTree.parse(page), alt_texts=False, skip_elements=left_out))
+
+
+EXTRACTORS = {"resiliparse": by_resiliparse, "all": all_text}
 
 
 def by_trafilatura() -> Callable[[str], str]:

@@ -20,6 +20,7 @@ ASKED = struct.Struct("<III")
 ANSWERED = struct.Struct("<II")
 
 Extractor = Literal["resiliparse", "trafilatura"]
+AllText = Literal["all"]  # of a page without menus, as of a book
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class ExtractedPage:
 class PageExtractor:
     """One worker process, restarted after each page that ended it. Each page has `seconds`."""
 
-    def __init__(self, seconds: float, extractor: Extractor = "resiliparse"):
+    def __init__(self, seconds: float, extractor: Extractor | AllText = "resiliparse"):
         if importlib.util.find_spec("resiliparse") is None:
             raise SourceError(f"reading web pages needs resiliparse: run {install('web')}")
         self._seconds, self._extractor = seconds, extractor

@@ -289,7 +289,7 @@ def test_a_file_that_is_no_text_is_named_with_what_to_do(tmp_path: Path) -> None
     folder = tmp_path / "mixed"
     folder.mkdir()
     (folder / "text.txt").write_text("\n\n".join(ENGLISH))
-    for name, begin in (("a.docx", b"PK\3\4"), ("b.zip", b"PK\3\4"), ("c.pdf", b"%PDF-1.7")):
+    for name, begin in (("a.xlsx", b"PK\3\4"), ("b.zip", b"PK\3\4"), ("c.pdf", b"%PDF-1.7")):
         (folder / name).write_bytes(begin + bytes(100))
     (folder / "d.tar.gz").write_bytes(b"\x1f\x8b\x08")
     (folder / "d.tgz").write_bytes(b"\x1f\x8b\x08")
@@ -302,14 +302,12 @@ def test_a_file_that_is_no_text_is_named_with_what_to_do(tmp_path: Path) -> None
     (folder / "h.jsonl").write_text(json.dumps({"id": 1, "doc": {"text": "x"}}))
     unread = {name: why for name, (why, _) in judged(folder).unread.items()}
     assert unread == {
-        "a.docx": "packed, as Office documents are: write its text into a text file",
+        "a.xlsx": "packed, as Office documents are: write its text into a text file",
         "b.zip": "the file is a zip archive: unpack it",
         "c.pdf": "the file is a PDF: write its text into a text file",
         "d.tar.gz": "packed, and of no format that is read: unpack it, or name it .txt.gz if it is text",
         "d.tgz": "the file is packed: unpack it",
-        "e.ipynb": (
-            "a notebook, whose pictures would be learnt: write it as .md (jupyter nbconvert --to markdown)"
-        ),
+        "e.ipynb": "the file has no text",
         "e.xml": "the file is XML, whose tags would be learnt: write its text into text files",
         "e.png": "the file is no text",
         "README": "no format that is read: name it .txt if it is plain text",

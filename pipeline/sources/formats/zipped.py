@@ -1,0 +1,81 @@
+"""Documents that are zip archives of XML, as EPUB and `.docx` are."""
+
+import io
+import zlib
+from collections.abc import Callable, Iterator
+from typing import BinaryIO
+from xml.etree import ElementTree
+from zipfile import BadZipFile, ZipFile
+
+import pyarrow as pa
+
+from pipeline.sources.documents import MAX_DOCUMENT_BYTES
+from pipeline.sources.formats.rows import RowReader
+from pipeline.sources.formats.text_files import read_found, whole
+from pipeline.sources.source import Reason
+
+MAX_PACKED_BYTES = 256 << 20  # most of such a file are pictures
+# What a damaged archive raises, of which zipfile checks little. It is in memory, so no OSError is of a disk.
+BROKEN = (BadZipFile, zlib.error, ElementTree.ParseError, OSError, EOFError, LookupError, ValueError)
+
+
+class UnreadableError(Exception):
+    """A document that is not read; the message says why."""
+
+    def __init__(self, why: str, reason: Reason = Reason.BROKEN_DATA):
+        super().__init__(why)
+        self.reason = reason
+
+
+class Archive:
+    """The files in an archive, of at most MAX_DOCUMENT_BYTES together, however well they are packed."""
+
+    def __init__(self, packed: bytes):
+        self._zip = ZipFile(io.BytesIO(packed))
+        self._left = MAX_DOCUMENT_BYTES
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._zip.namelist()
+
+    def read(self, name: str) -> bytes:
+        """The content of a file. Raises UnreadableError, and BROKEN."""
+        try:
+            with self._zip.open(name) as file:
+                content = file.read(self._left + 1)
+        except (RuntimeError, NotImplementedError) as error:
+            raise UnreadableError(f"{name} cannot be unpacked: {error}") from error
+        self._left -= len(content)
+        if self._left < 0:
+            raise UnreadableError(f"its text has more than {MAX_DOCUMENT_BYTES} bytes", Reason.TOO_LONG)
+        return content
+
+    def xml(self, name: str) -> BinaryIO:
+        """A file of XML that is safe to parse: entities may unfold to any size. Raises as `read` does."""
+        content = self.read(name)
+        if b"<!ENTITY" in content.replace(b"\0", b""):
+            raise UnreadableError(f"{name} defines entities")
+        return io.BytesIO(content)
+
+
+def read_zipped(
+    content: Iterator[bytes],
+    reader: RowReader,
+    piece_bytes: int | None,
+    texts: Callable[[Archive], Iterator[str]],
+) -> Iterator[pa.RecordBatch]:
+    """What `texts` gives of a file, together, as `read_found` gives it. Raises what `content` raises."""
+    for packed in whole(content, reader, MAX_PACKED_BYTES, f"more than {MAX_PACKED_BYTES} bytes"):
+        try:
+            text = "".join(texts(Archive(packed)))
+        except UnreadableError as error:
+            reader.reject(None, error.reason, str(error), reader.bytes)
+        except BROKEN as error:
+            why = f"the file is damaged, or of another format: {error}"
+            reader.reject(None, Reason.BROKEN_DATA, why, reader.bytes)
+        else:
+            yield from read_found(text.strip(), reader, piece_bytes)
+
+
+def local(name: str | None) -> str:
+    """A name of XML without its namespace, which has several versions."""
+    return (name or "").rpartition("}")[2]
