@@ -39,6 +39,9 @@ def test_it_answers_and_begins_anew(address: str) -> None:
     assert post(address, "/answer", said) != first
     post(address, "/reset", said)
     assert post(address, "/answer", said) == first
+    assert post(address, "/answer", said) != first
+    urlopen(address).close()  # an empty page: what was said is forgotten
+    assert post(address, "/answer", said) == first
 
 
 def test_it_is_served_on_this_machine_only_and_names_the_model(address: str) -> None:

@@ -27,7 +27,9 @@ def serve(conversation: Conversation, model: str, port: int) -> None:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """`GET /` the page, `POST /answer` the answer to {"said": TEXT} piece by piece, `POST /reset`."""
+    """`GET /` the page and a new conversation, `POST /answer` the answer to {"said": TEXT} piece by piece,
+    `POST /reset`.
+    """
 
     def __init__(self, conversation: Conversation, model: str, one_at_a_time: Lock, *connection: object):
         self._conversation, self._model, self._lock = conversation, model, one_at_a_time
@@ -37,6 +39,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path != "/" or not self._is_asked_here():
             self.send_error(404)
             return
+        with self._lock:  # a page that is loaded shows nothing of what was said before
+            self._conversation.reset()
         self._begin("text/html; charset=utf-8")
         self.wfile.write(PAGE.read_text(encoding="utf-8").replace("MODEL", escape(self._model)).encode())
 
