@@ -186,9 +186,7 @@ def written(model: Llama, directory: Path, samples: SamplesConfig, seed: int) ->
         )
     ends = hf.end_ids(directory)
     texts = complete(model, tokenizer, samples, bot_id=bot_id, ends=ends, seed=seed)
-    return [
-        {"prompt": prompt, "text": text.strip()} for prompt, text in zip(samples.prompts, texts, strict=True)
-    ]
+    return [{"prompt": prompt, "text": text} for prompt, text in zip(samples.prompts, texts, strict=True)]
 
 
 def complete_with_model_of(directory: Path, samples: SamplesConfig, seed: int) -> list[dict[str, str]]:

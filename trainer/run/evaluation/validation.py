@@ -132,5 +132,6 @@ def evaluate_checkpoint(
     if found is None:
         raise TrainerError("no corpus has validation shards: set data.corpora.<number>.validation")
     if samples is not None:
-        found["samples"] = written(model, checkpoint / "hf", samples, SAMPLE_SEED)
+        texts = written(model, checkpoint / "hf", samples, SAMPLE_SEED)
+        found["samples"] = [one | {"text": one["text"].strip()} for one in texts]  # for cards and tables
     return found

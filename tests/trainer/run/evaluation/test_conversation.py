@@ -301,7 +301,17 @@ def test_texts_and_answers_end_where_transformers_ends_them(tmp_path: Path) -> N
             assert next(answered(directory, questions, samples))["text"] == form.text(expected)
         else:
             (found,) = complete_with_model_of(directory, samples, 0)
-            assert found["text"] == form.text([*prompt, *expected]).strip()
+            assert found["text"] == form.text([*prompt, *expected])
+
+
+@pytest.mark.usefixtures("trainer_environment")
+def test_a_text_keeps_the_white_space_of_its_prompt(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    export(make(), write_tokenizer(tmp_path / "tokenizer"), BOT, EOT, tmp_path / "model")
+    asked = ["generate", "--model", str(tmp_path / "model"), "--prompt", "\n  Hello ", "--max-new-tokens=2"]
+    assert main([*asked, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["text"].startswith("\n  Hello ")
 
 
 @pytest.mark.usefixtures("trainer_environment")
