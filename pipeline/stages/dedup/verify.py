@@ -20,6 +20,13 @@ class Verified(NamedTuple):
     jaccard: np.ndarray  # float32, the exact similarity; NaN if it is kept
 
 
+class _Rule(NamedTuple):
+    """From which similarity on a document is removed."""
+
+    threshold: float
+    containment: bool
+
+
 class _Kept(NamedTuple):
     """The kept documents that each bucket (a key of a band) remembers, and the state of one search.
 
@@ -56,7 +63,7 @@ def verify(keys: np.ndarray, sets: ShingleSets, order: np.ndarray, params: Dedup
         shared=np.zeros(count, np.int64),
         met=np.empty(count, np.int64),
     )
-    _verify(buckets, kept, sets, order, params.threshold, params.measure == "containment", verified)
+    _verify(buckets, kept, sets, order, _Rule(params.threshold, params.measure == "containment"), verified)
     return verified
 
 
@@ -92,29 +99,23 @@ def overlap(left: np.ndarray, right: np.ndarray, needed: int) -> int:
 
 
 @borrowing
-def _similar(sets: ShingleSets, kept: int, document: int, threshold: float, containment: bool) -> float:
+def _similar(sets: ShingleSets, kept: int, document: int, rule: _Rule) -> float:
     """The Jaccard similarity of two rows of the sets if they reach the threshold, else -1."""
     left = sets.hashes[sets.offsets[kept] : sets.offsets[kept + 1]]
     right = sets.hashes[sets.offsets[document] : sets.offsets[document + 1]]
     sizes = len(left) + len(right)
-    least = threshold * len(right) if containment else threshold / (1 + threshold) * sizes
+    least = rule.threshold * len(right) if rule.containment else rule.threshold / (1 + rule.threshold) * sizes
     # Rounded down a little, because the bound only saves work and the exact ratio decides.
     common = overlap(left, right, np.int64(np.ceil(least - 1e-6)))
     if common <= 0:
         return -1.0
     similarity = common / (sizes - common)
-    return similarity if (common / len(right) if containment else similarity) >= threshold else -1.0
+    return similarity if (common / len(right) if rule.containment else similarity) >= rule.threshold else -1.0
 
 
 @kernel
 def _verify(
-    buckets: np.ndarray,
-    kept: _Kept,
-    sets: ShingleSets,
-    order: np.ndarray,
-    threshold: float,
-    containment: bool,
-    out: Verified,
+    buckets: np.ndarray, kept: _Kept, sets: ShingleSets, order: np.ndarray, rule: _Rule, out: Verified
 ) -> None:
     for place in range(len(order)):
         document, compared = order[place], 0
@@ -124,7 +125,7 @@ def _verify(
                 undecided = compared < COMPARISONS and out.keeper[document] == document
                 if undecided and kept.shared[kept.met[k]] == level:
                     other = order[kept.met[k]]
-                    similarity = _similar(sets, other, document, threshold, containment)
+                    similarity = _similar(sets, other, document, rule)
                     compared += 1
                     if similarity >= 0:
                         out.keeper[document], out.jaccard[document] = other, similarity

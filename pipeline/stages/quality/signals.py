@@ -4,14 +4,13 @@ Thresholds are applied to the table later, so changing one needs no new measurem
 """
 
 import unicodedata
-from collections.abc import Callable
-from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.stages.compiled import kernel, sources
+from pipeline.stages.compiled import kernel
 from pipeline.stages.quality.c4 import C4, c4
 from pipeline.stages.quality.repetition import DUPLICATE_SIZES, TOP_SIZES, Numbering, Repetition, repetition
 from pipeline.stages.quality.unicode import character_classes
@@ -24,6 +23,15 @@ VERSION = f"quality-5-unicode-{unicodedata.unidata_version}"
 
 _RETURN = ord("\r")
 MAX_DOCUMENT_BYTES = 2**31 - 1  # n-grams are numbered by 32 bits
+
+
+class _Counted(NamedTuple):
+    """What a kernel counts in each document, int64[documents, columns]."""
+
+    walk: np.ndarray
+    repetition: np.ndarray
+    c4: np.ndarray
+
 
 Counted = Count | Repetition | C4
 # What each signal is: a count; (a, b), which is a per b; or (a, b, c), which is a per b - c.
@@ -131,7 +139,7 @@ def measure(documents: pa.RecordBatch) -> pa.RecordBatch:
     words = Words.empty(int(lengths.max(initial=0)) // 2 + 2)
     # Once the words are numbered, nothing reads their hashes.
     table = Numbering.over(words.hashes)
-    _compiled()(data, offsets, character_classes(), words, table, *counted.values())
+    _count_documents(data, offsets, character_classes(), words, table, _Counted(*counted.values()))
     signals = [_computed(counted, signal) for signal in _SIGNALS.values()]
     ids = documents.column("id").cast(pa.string())
     return pa.record_batch([ids, pa.array(lengths), *signals], schema=SIGNALS_SCHEMA)
@@ -145,27 +153,18 @@ def _computed(counted: dict[type, np.ndarray], signal: Counted | tuple[Counted, 
     return pa.array(np.divide(part, whole, out=np.zeros(len(part)), where=whole > 0))
 
 
-@cache
-def _compiled() -> Callable[..., None]:
-    """The kernel: walk, C4's line rules and repetition, each with an int64[documents, columns] to fill."""
-    parts = sources()
-
-    @kernel
-    def count_documents(
-        data: np.ndarray,
-        offsets: np.ndarray,
-        classes: np.ndarray,
-        words: Words,
-        table: Numbering,
-        counts: np.ndarray,
-        repetitions: np.ndarray,
-        lines: np.ndarray,
-    ) -> None:
-        _ = parts
-        for row in range(offsets.size - 1):
-            document = data[offsets[row] : offsets[row + 1]]
-            word_count, line_count = walk(document, classes, words, counts[row])
-            c4(document, classes, words, line_count, lines[row])
-            repetition(document, classes, words, word_count, table, repetitions[row])
-
-    return count_documents
+@kernel
+def _count_documents(
+    data: np.ndarray,
+    offsets: np.ndarray,
+    classes: np.ndarray,
+    words: Words,
+    table: Numbering,
+    counted: _Counted,
+) -> None:
+    """Walk, C4's line rules and repetition."""
+    for row in range(offsets.size - 1):
+        document = data[offsets[row] : offsets[row + 1]]
+        word_count, line_count = walk(document, classes, words, counted.walk[row])
+        c4(document, classes, words, line_count, counted.c4[row])
+        repetition(document, classes, words, word_count, table, counted.repetition[row])
