@@ -93,6 +93,11 @@ class Draft:
             made_from: found for made_from, found in self._previous.items() if not unwanted(*found)
         }
 
+    def write(self, name: str, content: str | bytes) -> File:
+        """Writes a small file of the version."""
+        write_atomically(path := self.path / name, content)
+        return File.of(path, self.path)
+
     def put(self, part: Part) -> None:
         """As `keep`, for a part that this process wrote."""
         self.store.files.put_files(self.path, {file.path: file.sha256 for file in part.files.values()})

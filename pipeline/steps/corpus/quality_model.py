@@ -19,11 +19,10 @@ from pipeline.store import keys
 from pipeline.store.engines.local import Engine
 from pipeline.store.errors import PipelineError
 from pipeline.store.keys import Key
-from pipeline.store.manifest import File, Part, Version
+from pipeline.store.manifest import Part, Version
 from pipeline.store.parquet import batches
 from pipeline.store.store import Store
 from pipeline.store.work import Work
-from trainer.system.durable import write_atomically
 
 FACTS = "facts.json"
 DOCUMENTS = 20_000  # as many of each corpus, chosen by id
@@ -66,10 +65,8 @@ class QualityModel(DataStage):
             if np.bincount(positive[share < quality_model.HELD_OUT], minlength=2).min() < LEAST:
                 raise PipelineError("quality_model: too few documents to hold some out: name larger corpora")
             model, facts = quality_model.train(texts, corpus, positive, share, names)
-            files = {}
-            for name, content in {OWN_MODEL: model, FACTS: json.dumps(facts).encode()}.items():
-                write_atomically(made := draft.path / name, content)
-                files[name] = File.of(made, draft.path)
+            written: dict[str, str | bytes] = {OWN_MODEL: model, FACTS: json.dumps(facts)}
+            files = {name: draft.write(name, content) for name, content in written.items()}
             return draft.publish([Part(OWN_MODEL, draft.work.fingerprint, files, {"documents": len(share)})])
 
     def _sample(self, store: Store) -> tuple[pa.Array, np.ndarray, np.ndarray]:

@@ -24,7 +24,7 @@ from pipeline.steps.training import mixture, plan
 from pipeline.steps.training.launcher import run_trainer
 from pipeline.store import keys
 from pipeline.store.keys import Key
-from pipeline.store.manifest import File, Part, Version
+from pipeline.store.manifest import Part, Version
 from pipeline.store.store import Store
 from pipeline.store.work import Work
 from trainer.config import RunConfig, TrainingConfig, format_validation_error
@@ -63,11 +63,9 @@ def search(store: Store, recipe: Recipe) -> Version:
         cores = len(os.sched_getaffinity(0))
         with ThreadPoolExecutor(max(1, cores // (config.training.threads or cores))) as pool:
             found = list(pool.map(_train, planned))
-        path = draft.path / "runs.json"
-        write_atomically(path, json.dumps(found, indent=1))
+        files = {"runs": draft.write("runs.json", json.dumps(found, indent=1))}
         shutil.rmtree(draft.path / "runs")
-        part = Part("search", work.fingerprint, {"runs": File.of(path, draft.path)}, {"runs": len(found)})
-        return draft.publish([part])
+        return draft.publish([Part("search", work.fingerprint, files, {"runs": len(found)})])
 
 
 class MixtureSearch(RecipeStage):

@@ -23,7 +23,6 @@ from pipeline.store.store import Store
 from pipeline.store.training_runs import checkpoint_path
 from pipeline.store.work import Work
 from trainer.config import load_run_config
-from trainer.system.durable import write_atomically
 from trainer.system.history import checkpoint_sha256
 from trainer.system.intervals import Z
 
@@ -128,10 +127,11 @@ def _scored(directory: Path, asked: Asked) -> dict[str, Any]:
 
 
 def _part(draft: Draft, benchmark: Benchmark, made_from: str, scores: dict[str, Any]) -> Part:
-    path = draft.path / f"{benchmark.name}.scores.json"
-    write_atomically(path, json.dumps(scores, indent=1))
-    written = {"scores": path, "log_likelihoods": draft.path / f"{benchmark.name}.log_likelihoods.jsonl"}
-    files = {table: File.of(path, draft.path) for table, path in written.items()}
+    answers = draft.path / f"{benchmark.name}.log_likelihoods.jsonl"
+    files = {
+        "scores": draft.write(f"{benchmark.name}.scores.json", json.dumps(scores, indent=1)),
+        "log_likelihoods": File.of(answers, draft.path),
+    }
     part = Part(benchmark.name, made_from, files, {"items": scores["items"]})
     draft.put(part)
     return part

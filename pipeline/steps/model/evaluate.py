@@ -19,13 +19,12 @@ from pipeline.steps.training.launcher import one_trainer, run_trainer
 from pipeline.store import keys
 from pipeline.store.draft import Draft
 from pipeline.store.keys import Key
-from pipeline.store.manifest import File, Part, Version
+from pipeline.store.manifest import Part, Version
 from pipeline.store.store import Store
 from pipeline.store.training_runs import checkpoint_name, checkpoint_path
 from pipeline.store.work import Work
 from trainer.config import RunConfig, load_run_config
 from trainer.data.shards import Shard
-from trainer.system.durable import write_atomically
 from trainer.system.history import checkpoint_sha256
 
 VERSION = "evaluate-1"
@@ -145,9 +144,8 @@ def _published(
 ) -> Version:
     if imported := harness.scores(store, checkpoint):
         facts["benchmarks"] = facts.get("benchmarks", {}) | imported
-    path = draft.path / "evaluation.json"
-    write_atomically(path, json.dumps(facts, indent=1, ensure_ascii=False))
-    files = {"evaluation": File.of(path, draft.path)}
+    content = json.dumps(facts, indent=1, ensure_ascii=False)
+    files = {"evaluation": draft.write("evaluation.json", content)}
     return draft.publish([Part(keys.EVALUATION, draft.work.fingerprint, files, counts)])
 
 

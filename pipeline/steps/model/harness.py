@@ -13,11 +13,10 @@ from pipeline.steps.model.benchmark import Asked, LogLikelihoods, Scores
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.fingerprint import file_sha256
-from pipeline.store.manifest import File, Part, Version
+from pipeline.store.manifest import Part, Version
 from pipeline.store.store import Store
 from pipeline.store.work import Work
 from trainer.config import ModelConfig
-from trainer.system.durable import write_atomically
 from trainer.system.intervals import of_mean, wilson
 
 VERSION = "harness-1"
@@ -195,17 +194,13 @@ def publish(store: Store, checkpoint: str, results: Results) -> Version:
         for title, one in results.answers.items()
     }
     content = {"scores": results.scores, "answers": answers}
-    files = {name: json.dumps(value) for name, value in content.items()}
-    made_from = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items()}
+    texts = {name: json.dumps(value) for name, value in content.items()}
+    made_from = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
     with store.making(Work(keys.imported(checkpoint), VERSION, {}, made_from)) as draft:
         if isinstance(draft, Version):
             return draft
-        written = {}
-        for name, text in files.items():
-            path = draft.path / f"{name}.json"
-            write_atomically(path, text)
-            written[name] = File.of(path, draft.path)
-        return draft.publish([Part("results", draft.work.fingerprint, written)])
+        files = {name: draft.write(f"{name}.json", text) for name, text in texts.items()}
+        return draft.publish([Part("results", draft.work.fingerprint, files)])
 
 
 def imported(store: Store, checkpoint: str) -> dict[str, list[str]]:

@@ -21,11 +21,10 @@ from pipeline.store.draft import Draft
 from pipeline.store.engines.local import Engine, TimeLeft
 from pipeline.store.fingerprint import canonical_json, file_sha256, fingerprint
 from pipeline.store.keys import Key
-from pipeline.store.manifest import File, Part, Version
+from pipeline.store.manifest import Part, Version
 from pipeline.store.parts import Counts, kept_documents
 from pipeline.store.store import Store, StoreError
 from pipeline.store.work import NAME_LENGTH, Work
-from trainer.system.durable import write_atomically
 
 COMPARED_BYTES = 256_000  # of each corpus, when a tokenizer that exists is frozen
 COMPARED, LOST = "compared_bytes", "lost_bytes"
@@ -176,11 +175,7 @@ def _appending(store: Store, recipe: str, params: bpe.TokenizerParams) -> tuple[
 
 
 def _publish(draft: Draft, contents: Mapping[str, str], counts: Mapping[str, int]) -> Version:
-    files = {}
-    for name, content in contents.items():
-        path = draft.path / name
-        write_atomically(path, content)
-        files[name] = File.of(path, draft.path)
+    files = {name: draft.write(name, content) for name, content in contents.items()}
     entries = 1 + max(Tokenizer.from_str(contents[TOKENIZER]).get_vocab(with_added_tokens=True).values())
     part = Part(keys.TOKENIZER, draft.work.fingerprint, files, {**counts, "entries": entries})
     return draft.publish([part])

@@ -23,7 +23,7 @@ from pipeline.store import keys, locks
 from pipeline.store.draft import Draft
 from pipeline.store.errors import PipelineError
 from pipeline.store.keys import RUNS, Key
-from pipeline.store.manifest import File, Part, Version
+from pipeline.store.manifest import Part, Version
 from pipeline.store.store import Store
 from pipeline.store.training_runs import checkpoint_name, run_histories
 from pipeline.store.work import Work
@@ -254,11 +254,10 @@ def published(
     places = {"checkpoint": Path(checkpoint["path"]), "run_dir": run_dir}
     relative = {name: str(place.relative_to(store.root)) for name, place in places.items()}
     draft.started -= seconds
-    path = draft.path / "result.json"
-    write_atomically(path, json.dumps(facts | relative, indent=1, sort_keys=True))
+    result = json.dumps(facts | relative, indent=1, sort_keys=True)
     reused = RunHistory(run_dir).reused_tokens
     counts = {"steps": facts["step"], "tokens": facts["tokens"], REUSED: reused}
-    files = {"result": File.of(path, draft.path)}
+    files = {"result": draft.write("result.json", result)}
     return draft.publish([Part("result", draft.work.fingerprint, files, counts)])
 
 
