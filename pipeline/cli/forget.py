@@ -80,11 +80,7 @@ def run(options: argparse.Namespace) -> None:
     if not options.yes:
         print("nothing was changed; the same command with --yes removes them")
         return
-    with store.idle() as nobody_prepares:
-        if not nobody_prepares:
-            raise UsageError(
-                "forget: a run is preparing data in this store: repeat this once it trains or has ended"
-            )
+    with store.idle():
         folder, request = forget(
             store.files, documents, options.reason, options.retrain_tokenizer, {*named} - found.earlier.keys()
         )

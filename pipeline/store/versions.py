@@ -9,7 +9,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -113,9 +113,16 @@ class Versions:
         """Waits for the process that works under this name. The lock ends with the process that holds it."""
         return locks.exclusive(self.directory(key) / f".{name}.lock", key)
 
-    def idle(self) -> AbstractContextManager[bool]:
-        """Yields whether no run is in progress. If so, none can begin before this exits."""
-        return locks.alone(self.root / RUNS_LOCK)
+    @contextmanager
+    def idle(self) -> Iterator[None]:
+        """No run can begin before this exits. Raises PipelineError while one prepares data."""
+        with locks.alone(self.root / RUNS_LOCK) as nobody_prepares:
+            if not nobody_prepares:
+                raise PipelineError(
+                    "a run is preparing data in this store, so nothing was removed: repeat this once the run "
+                    "trains or has ended"
+                )
+            yield
 
 
 def _time_of(manifest: Path) -> int:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -59,11 +59,11 @@ class Passage:
     recites: int
 
 
-def memory(store: Store, checkpoint: Checkpoint, searcher: Searcher, seed: int = 0) -> list[Passage]:
+def memory(store: Store, checkpoint: Checkpoint, searcher: Searcher) -> list[Passage]:
     """Asks a checkpoint for passages drawn from the samples that it read, and for held-out ones that occur
     nowhere in them. Raises PipelineError when there is none.
     """
-    training, chooser = Training(checkpoint.run), np.random.default_rng(seed)
+    training, chooser = Training(checkpoint.run), np.random.default_rng(0)
     data, size = training.config.data, PROMPT + RECITED
     streams = {
         (name, split): TokenStream(prefixes(text.version, split))
@@ -171,5 +171,5 @@ def batch(store: Store, checkpoint: Checkpoint, step: int, losses: bool) -> tupl
         )
     model = store.files.fetch_folder(saved[max(saved)])
     found = _predicted(model, ids, 1)
-    scored = [Row(**{**vars(row), "loss": one["loss"]}) for row, one in zip(rows, found, strict=True)]
+    scored = [replace(row, loss=one["loss"]) for row, one in zip(rows, found, strict=True)]
     return sorted(scored, key=lambda row: -(row.loss or 0.0)), model.name

