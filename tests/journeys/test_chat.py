@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from pipeline.steps.training import plan
 from pipeline.store import keys
 from tests.integration.project import Project, conversations, make_chat_project
 from tests.llama_cpp import LlamaCpp
+from tests.rows import jsonl
 from trainer.run.evaluation.conversation import ChatFormat
 
 SECTIONS = ("sft", "dpo")
@@ -184,3 +186,47 @@ def test_other_programs_ask_alike_and_answer_alike(aligned: Project, tmp_path: P
     modelfile = (tmp_path / "gguf" / "Modelfile").read_text()
     assert modelfile.startswith("FROM ./tiny.gguf\n")
     assert "PARAMETER stop [END]" in modelfile
+
+
+@pytest.mark.slow
+def test_the_page_shows_in_a_browser_what_answer_prints(aligned: Project, tmp_path: Path) -> None:
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("no chromium: apt-get install chromium")
+    exported = str(aligned.variant_store("sft").current(keys.EXPORTED_MODEL).directory())
+    questions = [one["messages"][:1] for one in conversations()[:2]]
+    file = jsonl(tmp_path / "questions.jsonl", *({"messages": one} for one in questions))
+    said = command(aligned, "trainer", "answer", f"--model={exported}", str(file))
+    answers = [json.loads(line)["text"] for line in said.splitlines()]
+
+    chat = [sys.executable, "-m", "trainer", "chat", exported, "--page", "--port=0", "--temperature=0"]
+    with (
+        subprocess.Popen(chat, cwd=aligned.directory, stdout=subprocess.PIPE, text=True) as server,
+        playwright.sync_playwright() as library,
+    ):
+        try:
+            page = library.chromium.launch(executable_path=chromium, args=["--no-sandbox"]).new_page()
+            page.goto(server.stdout.readline().split()[0])
+            form, said = page.locator("form"), page.locator("#said")
+
+            def answer(text: str) -> str:
+                page.locator("textarea").fill(text)
+                page.keyboard.press("Enter")
+                page.wait_for_function("() => !document.querySelector('form').inert")
+                return said.locator(".model").last.inner_text()
+
+            asked = [one[0]["content"] for one in questions]
+            assert answer(asked[0]) == answers[0]
+            page.locator("#reset").click()
+            page.wait_for_function("() => !document.querySelector('#said').children.length")
+            assert answer(asked[1]) == answers[1]
+            # What is on the page is what the model has read, also after the page is loaded again.
+            page.reload()
+            assert said.locator("div").count() == 0 and answer(asked[0]) == answers[0]
+            # Ctrl-C in the terminal: the page says so, and can be written in again.
+            server.terminate()
+            server.wait()
+            assert "[no answer came" in answer(asked[1]) and form.evaluate("form => !form.inert")
+        finally:
+            server.kill()
