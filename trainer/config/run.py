@@ -16,6 +16,7 @@ from trainer.config.data import DataConfig
 from trainer.config.problems import requirement
 from trainer.config.training import TrainingConfig
 from trainer.system.errors import TrainerError
+from trainer.system.run_directory import with_present_places
 
 
 class RunConfig(Config):
@@ -120,7 +121,7 @@ def load_run_config(path: Path, overrides: list[str] | None = None) -> RunConfig
     Raises TrainerError with the file, the key and what to change.
     """
     try:
-        values = yaml_file.parse(Path(path).read_text(encoding="utf-8"))
+        values = with_present_places(yaml_file.parse(Path(path).read_text(encoding="utf-8")), Path(path))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise TrainerError(f"{path}: cannot be read as YAML: {error}") from error
     if not isinstance(values, dict):

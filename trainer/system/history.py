@@ -20,7 +20,7 @@ import yaml
 
 from trainer.system.durable import read_json_lines
 from trainer.system.errors import TrainerError
-from trainer.system.run_directory import RunDirectory
+from trainer.system.run_directory import RunDirectory, with_present_places
 
 STORE_VARIABLE = "GROUNDWORK_STORE"
 NAME_LENGTH = 8  # hex digits of a run's directory in its name
@@ -71,7 +71,9 @@ class RunHistory:
         """Raises TrainerError when the file is not the configuration of a run."""
         try:
             text = self.directory.config.read_text(encoding="utf-8")
-            config: dict[str, Any] = yaml.load(text, Loader=yaml.CSafeLoader)
+            config: dict[str, Any] = with_present_places(
+                yaml.load(text, Loader=yaml.CSafeLoader), self.directory.config
+            )
             _ = config["training"]["max_tokens"]
         except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError) as error:
             raise TrainerError(

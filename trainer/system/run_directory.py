@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from trainer.system.durable import is_full
 from trainer.system.errors import TrainerError
@@ -81,6 +81,31 @@ class RunDirectory:
                     )
                 time.sleep(0.2)
             yield
+
+
+def with_present_places(config: Any, file: Path) -> Any:
+    """The configuration that a store wrote to `file`, and which names files by their whole paths. Where the
+    store was moved or copied since, those below it are named where they are now.
+    """
+    here = file.absolute().parent
+    is_of_a_store = isinstance(config, dict) and config.get("lineage")
+    was = Path(str(config.get("run_dir"))) if is_of_a_store else here
+    if was == here or was.parts[-2:] != here.parts[-2:] or not was.is_absolute():
+        return config
+    old, new = was.parents[1], here.parents[1]
+
+    def placed(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: placed(one) for key, one in value.items()}
+        if isinstance(value, list):
+            return [placed(one) for one in value]
+        if not isinstance(value, str) or not Path(value).is_relative_to(old):
+            return value
+        there = new / Path(value).relative_to(old)
+        stayed = Path(value).parent.exists() and not there.parent.exists()  # files beside the store
+        return value if stayed else str(there)
+
+    return config | {key: placed(config.get(key)) for key in ("data", "training")}
 
 
 def _try_lock(descriptor: int) -> bool:

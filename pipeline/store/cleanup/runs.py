@@ -21,7 +21,7 @@ from pipeline.store.keys import RUNS
 from pipeline.store.versions import Versions
 from trainer.config import load_run_config
 from trainer.system.history import MERGED, NAME_LENGTH, RunHistory
-from trainer.system.run_directory import RunDirectory
+from trainer.system.run_directory import RunDirectory, with_present_places
 
 MADE_FROM_RUN = (keys.PRETRAINED_MODEL, keys.EVALUATION, keys.EXPORTED_MODEL)
 # A run that is not exported and was active since then may be waiting for its evaluation, or to be restarted.
@@ -95,7 +95,8 @@ def _described(directory: Path, made: list[Path]) -> TrainingRun:
     if (directory / "config.yaml").exists():
         with intact(directory / "config.yaml") as config:
             lineage = dict(config.get("lineage") or {})
-            base = ((config.get("training") or {}).get("pretrained") or {}).get("path")
+            training = with_present_places(config, directory / "config.yaml").get("training")
+            base = ((training or {}).get("pretrained") or {}).get("path")
     exports = [path for path in made if path.parent.name == keys.EXPORTED_MODEL]
     if exports and not lineage:
         with intact(exports[0] / "lineage.json") as found:

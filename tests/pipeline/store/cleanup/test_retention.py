@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import yaml
 
 from pipeline.cli import main
+from pipeline.reports.comparison import HeldOutText
 from pipeline.steps.lineage.checkpoints import checkpoint
 from pipeline.steps.training import plan
 from pipeline.store import keys, last_versions
@@ -25,7 +27,9 @@ from pipeline.store.work import Work
 from tests.integration.project import TRAINING
 from tests.pipeline.steps.corpora import TEXTS, prepare
 from tests.pipeline.steps.training.test_plan import finish, make_shards, recipe
+from trainer.config import load_run_config
 from trainer.system.durable import write_atomically
+from trainer.system.history import RunHistory
 
 WEIGHTS = 50_000  # bytes of a checkpoint and of an export
 DAYS_AGO = 40
@@ -187,6 +191,37 @@ def test_weights_that_a_kept_run_started_from_stay(store: Store) -> None:
     config.write_text(yaml.safe_dump(settings))
     assert old(store, Limits(1)) == [name(other)]
     assert old(store, Limits(1, needed=(other.config.run_dir / "checkpoints",))) == []
+    moved = store.root.rename(store.root.with_name("moved"))
+    assert old(Store(moved), Limits(1)) == [name(other)]
+
+
+@pytest.mark.parametrize("placed", [Path.rename, shutil.copytree], ids=["moved", "copied"])
+def test_a_run_of_a_moved_or_copied_store_reads_the_shards_of_that_store(
+    store: Store, placed: Callable[[Path, Path], object], tmp_path: Path
+) -> None:
+    run = trained(store, 1)
+    was, now = store.root, tmp_path / "elsewhere" / "store"
+    now.parent.mkdir()
+    placed(was, now)
+    directory = now / keys.RUNS / run.config.run_dir.name
+    config, raw = load_run_config(directory / "config.yaml"), RunHistory(directory).config
+    for data in (config.data.model_dump(mode="json"), raw["data"]):
+        (corpus,) = data["corpora"]
+        for prefix in (*corpus["train"], *corpus["validation"], data["tokenizer"]):
+            assert Path(prefix).is_relative_to(now) and Path(prefix).parent.is_dir()
+    assert None not in HeldOutText.of(raw).corpora["first"]  # the shards were read
+
+
+def test_files_beside_a_store_stay_where_they_are(store: Store, tmp_path: Path) -> None:
+    run = trained(store, 1)
+    outside = tmp_path / "weights" / "hf"
+    outside.mkdir(parents=True)
+    config = run.config.run_dir / "config.yaml"
+    settings = yaml.safe_load(config.read_text())
+    settings["training"]["pretrained"] = {"path": str(outside), "repo": None}
+    config.write_text(yaml.safe_dump(settings))
+    moved = store.root.rename(tmp_path / "moved") / keys.RUNS / run.config.run_dir.name
+    assert load_run_config(moved / "config.yaml").training.pretrained.path == outside  # type: ignore[union-attr]
 
 
 def test_an_export_whose_run_was_deleted_by_hand_is_found(store: Store) -> None:
