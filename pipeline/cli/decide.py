@@ -15,6 +15,7 @@ from pipeline.recipe.post_training import JOBS
 from pipeline.recipe.recipe import BASE, Recipe
 from pipeline.recipe.variants import decisive
 from pipeline.reports import tables, variant_arms, verdict, verdict_text
+from pipeline.steps.lineage import source_state
 from pipeline.steps.recipe_versions import store_of
 from pipeline.store import keys
 from pipeline.store.store import StoreError
@@ -95,12 +96,18 @@ def _scored(recipes: Mapping[str, Recipe]) -> tuple[list[variant_arms.Measure], 
 
 
 def _train(recipes: Mapping[str, Recipe], names: Sequence[str], section: str) -> None:
-    """Trains and evaluates the seeds that have not ended. Raises VariantsError, and DecideError where more
-    training would not lead to a verdict.
+    """Trains and evaluates the seeds that have not ended, and once a source has changed all: those that read
+    what it holds now have nothing to do. Raises VariantsError, and DecideError where more training would not
+    lead to a verdict.
     """
     try:
         _, arms = _scored(recipes)
         missing = [seed for name in names for seed in arms[name].missing]
+        ended = [name for name in names if arms[name].ended]
+        if variant_arms.changed_between([arms[name] for name in names]) or (
+            missing and any(_has_changed(recipes[name]) for name in ended)
+        ):
+            missing = [seed for name in names for seed in (*arms[name].ended, *arms[name].missing)]
     except variant_arms.NothingScoredError:
         # The tokenizer is made of the text of the recipe itself, not of a variant's.
         missing = [BASE, *(seed for name in names for seed in families(recipes)[name] if seed != BASE)]
@@ -117,6 +124,13 @@ def _pretrain(recipes: Mapping[str, Recipe], names: Sequence[str]) -> None:
     needed = dict.fromkeys(made_by[name] for name in names)
     if missing := [name for name in needed if not _is_trained(recipes[name].pretraining)]:
         variants.run_jobs(missing, "pretrain")
+
+
+def _has_changed(recipe: Recipe) -> bool:
+    """Whether the sources of its corpora, or of those of the model that it goes on with, hold other text."""
+    observed = source_state.observe_all(store_of(recipe), recipe)
+    changed = any(one.state is source_state.State.OUTDATED for one in observed)
+    return changed or bool(recipe.base and _has_changed(recipe.base))
 
 
 def _is_trained(recipe: Recipe) -> bool:

@@ -1,7 +1,7 @@
 """What variants are compared on, and how their runs answered it."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -90,7 +90,8 @@ def _bytes(item: Question) -> int:
 class Arm:
     """A variant with its runs, named by their seeds: those that have `ended` and the `missing` ones. `bits`
     and `wrong` by measure are float64 [ended, clusters]. `seconds` and `usd` are those of a run on average;
-    None where none has ended, or the recipe names no price.
+    None where none has ended, or the recipe names no price. `read`: of each corpus that they were trained on,
+    also of the models that they went on with, its name, settings and content.
     """
 
     name: str
@@ -101,6 +102,24 @@ class Arm:
     wrong: Mapping[str, Array]
     seconds: float | None
     usd: float | None
+    read: frozenset[tuple[str, str, str]] = frozenset()
+
+
+def changed_between(arms: Iterable[Arm]) -> list[str]:
+    """The corpora that have the same settings in several runs, but did not hold the same text for all."""
+    held: dict[tuple[str, str], set[str]] = {}
+    for corpus, settings, content in frozenset().union(*(arm.read for arm in arms)):
+        held.setdefault((corpus, settings), set()).add(content)
+    return sorted({corpus for (corpus, _), contents in held.items() if len(contents) > 1})
+
+
+def _read(recipe: Recipe) -> Iterator[tuple[str, str, str]]:
+    store = store_of(recipe)
+    for corpus in recipe.corpora:
+        settings = f"{corpus.source.model_dump_json()} {recipe.raw.model_dump_json()}"
+        yield corpus.name, settings, store.current(keys.raw(corpus.name)).data_version
+    if recipe.base:
+        yield from _read(recipe.base)
 
 
 def measures(recipes: Mapping[str, Recipe]) -> list[Measure]:
@@ -181,6 +200,7 @@ def evidence(recipes: Mapping[str, Recipe]) -> tuple[list[Measure], dict[str, Ar
 def _arm(name: str, seeds: Mapping[str, Recipe], compared_on: Sequence[Measure]) -> Arm:
     answers: dict[str, list[LogLikelihoods]] = {}
     efforts: list[Effort] = []
+    read: set[tuple[str, str, str]] = set()
     for seed, recipe in seeds.items():
         store = store_of(recipe)
         if (model := _model(store)) is None:
@@ -191,6 +211,7 @@ def _arm(name: str, seeds: Mapping[str, Recipe], compared_on: Sequence[Measure])
         if all(found):
             answers[seed] = [rows for rows in found if rows]
             efforts.append(Effort.of(model, recipe.launch.usd_per_hour))
+            read.update(_read(recipe))
     by_measure = list(zip(compared_on, zip(*answers.values(), strict=True), strict=bool(answers)))
     return Arm(
         name,
@@ -205,6 +226,7 @@ def _arm(name: str, seeds: Mapping[str, Recipe], compared_on: Sequence[Measure])
         },
         _mean([3600 * effort.hours for effort in efforts]),
         _mean([effort.usd for effort in efforts if effort.usd is not None]),
+        frozenset(read),
     )
 
 

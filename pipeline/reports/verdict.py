@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 
-from pipeline.reports.variant_arms import Arm, Measure, decisive
+from pipeline.reports.variant_arms import Arm, Measure, changed_between, decisive
 from pipeline.steps.model import significance
 from pipeline.steps.model.significance import Difference, Text
 
@@ -16,7 +16,8 @@ class Verdict:
     """So many `seeds` of both arms were compared, at the level for so many `comparisons`. `rows` are the
     differences on each measure, `wrong` those of the share of wrong answers. `total` is that on all that are
     `decisive`; None with less than two seeds. `few` has the number of documents, or
-    sources, of each measure in it that has less than FEWEST.
+    sources, of each measure in it that has less than FEWEST; `changed` are the corpora of which not all
+    runs read the same text, though their settings do not differ.
     """
 
     ours: str
@@ -27,13 +28,14 @@ class Verdict:
     rows: Mapping[str, Difference]
     wrong: Mapping[str, Difference]
     few: Mapping[str, int]
+    changed: Sequence[str]
 
     @property
     def word(self) -> str:
-        if self.few:
+        if self.few or self.changed:
             return significance.UNSURE
         enough = self.total is not None and self.seeds >= significance.LOOKS[0]
-        return self.total.word if self.total and enough else significance.ALIKE
+        return self.total.word if self.total and enough else significance.UNDECIDED
 
 
 def compared(arms: Iterable[Arm]) -> list[Arm]:
@@ -48,8 +50,9 @@ def decide(compared_on: Sequence[Measure], ours: Arm, theirs: Arm, comparisons: 
     size = {one.name: one.sizes for one in compared_on}
     deciding = [one.name for one in decisive(compared_on)]
     few = {name: len(size[name]) for name in deciding if len(size[name]) < significance.FEWEST}
+    changed = changed_between([ours, theirs])
     if seeds < 2:
-        return Verdict(ours.name, theirs.name, seeds, comparisons, None, {}, {}, few)
+        return Verdict(ours.name, theirs.name, seeds, comparisons, None, {}, {}, few, changed)
     level = significance.alpha(seeds, comparisons)
 
     def found(scores: str, names: Iterable[str]) -> Difference:
@@ -67,6 +70,7 @@ def decide(compared_on: Sequence[Measure], ours: Arm, theirs: Arm, comparisons: 
         {name: found("bits", [name]) for name in size},
         {one.name: found("wrong", [one.name]) for one in compared_on if one.asked.benchmark.metric},
         few,
+        changed,
     )
 
 

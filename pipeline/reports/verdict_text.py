@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pipeline.recipe.recipe import Recipe
 from pipeline.reports.variant_arms import Arm
 from pipeline.reports.verdict import Verdict
-from pipeline.steps.model.significance import ALIKE, FEWEST, LOOKS, UNKNOWN, WORSE, Difference, seeds_needed
+from pipeline.steps.model.significance import ALIKE, FEWEST, LOOKS, UNDECIDED, WORSE, Difference, seeds_needed
 from trainer.system.wording import counted
 
 EXPLAINED = (
@@ -28,7 +28,9 @@ def rows(found: Verdict) -> list[dict[str, str]]:
     ]
 
 
-def _shown(one: Difference) -> dict[str, str]:
+def _shown(one: Difference | None) -> dict[str, str]:
+    if one is None:
+        return dict.fromkeys(("difference", "interval", "would be found"), "-")
     return {
         "difference": f"{one.value:+.4f}",
         "interval": f"{one.low:+.4f} to {one.high:+.4f}",
@@ -48,12 +50,21 @@ def sentence(found: Verdict) -> str:
             f"cannot tell {found.theirs} from {found.ours}: each text needs at least {FEWEST} "
             f"documents, or sources where it has several documents of one, and {texts}."
         )
+    if found.changed:
+        return (
+            f"cannot tell {found.theirs} from {found.ours}: the source of {', '.join(found.changed)} changed "
+            "between their runs, so they were trained on different text."
+        )
+    if not found.total or found.word == UNDECIDED:
+        have = "has" if found.seeds == 1 else "have"
+        return (
+            f"{UNDECIDED} on {found.theirs} against {found.ours}: it needs {LOOKS[0]} seeds of each, "
+            f"{found.seeds} {have} ended."
+        )
     if found.word == ALIKE:
-        said = f"{found.theirs} and {found.ours} are not distinguishable"
+        said = f"{found.theirs} and {found.ours} are {ALIKE}"
     else:
         said = f"{found.theirs} is {found.word} than {found.ours}"
-    if not found.total or found.seeds < LOOKS[0]:
-        return f"{said}: a verdict needs {LOOKS[0]} seeds of each, {found.seeds} have ended."
     of_several = f", corrected for {found.comparisons} comparisons" if found.comparisons > 1 else ""
     total = found.total
     return (
@@ -100,6 +111,8 @@ def advice(found: Verdict, arms: Mapping[str, Arm], wanted: float) -> str:
             "Name text with more documents or sources in `evaluation.texts`; of a section, read more "
             "conversations, or hold more of them out with `shards.validation_fraction`."
         )
+    if found.changed:
+        return "--run trains those again that read what it does not hold any more."
     if not found.total:
         return f"Three seeds of each: {_asked(pair, 3)}--run{_cost(3, pair, seconds)}."
     if found.total.detectable <= wanted and found.seeds >= LOOKS[0]:
@@ -135,7 +148,7 @@ def summary(arms: Mapping[str, Arm], found: Sequence[Verdict]) -> Iterator[dict[
     """A row for each verdict."""
     for one in found:
         name = f"{one.theirs} (control)" if arms[one.theirs].control else one.theirs
-        shown = _shown(one.total or UNKNOWN)
+        shown = _shown(one.total)
         yield {
             "variant": name,
             "compared with": one.ours,

@@ -86,7 +86,7 @@ def test_tunings_are_compared_on_held_out_answers_and_missing_seeds_are_trained(
     project = tuned.copied(tmp_path / "project")
     project.enter(monkeypatch)
     assert main(("decide", "--section", "sft", "base", "hot")) == 0
-    assert "a verdict needs 3 seeds of each, 1 have ended" in " ".join(capsys.readouterr().out.split())
+    assert "needs 3 seeds of each, 1 has ended" in " ".join(capsys.readouterr().out.split())
 
     project.recipe["seeds"] = 2
     project.enter(monkeypatch)

@@ -36,7 +36,7 @@ def test_missing_seeds_are_trained_and_a_control_loses(
     assert main(["variants", "run", "base", "spoilt.2"]) == 0
     assert main(["decide"]) == 0
     said = capfd.readouterr().out
-    assert "a verdict needs 3 seeds of each, 1 have ended" in " ".join(said.split())
+    assert "needs 3 seeds of each, 1 has ended" in " ".join(said.split())
     assert "(2 runs, about" in " ".join(said.split())
 
     assert main(["decide", "--run"]) == 0

@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 ALPHA, POWER = 0.05, 0.8
 LOOKS = (3, 6, 12, 24, 48)  # a verdict is reached at these numbers of seeds
 SPENT = 0.6  # of what is left of ALPHA, at each look
-BETTER, WORSE, ALIKE = "better", "worse", "not distinguishable"
+BETTER, WORSE, ALIKE, UNDECIDED = "better", "worse", "not distinguishable", "no verdict yet"
 # With fewer documents, or sources, the variance between them is not known: arms that are alike were called
 # different in up to half of the cases.
 FEWEST, UNSURE = 5, "cannot tell"
@@ -60,9 +60,6 @@ class Difference:
     @property
     def word(self) -> str:
         return BETTER if self.high < 0 else WORSE if self.low > 0 else ALIKE
-
-
-UNKNOWN = Difference(*[math.nan] * 7)
 
 
 def alpha(seeds: int, comparisons: int) -> float:

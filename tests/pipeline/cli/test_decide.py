@@ -1,5 +1,6 @@
 """What `decide --run` trains before it decides."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,17 @@ def test_a_control_is_judged_by_the_recipe_that_it_is_made_of(
     assert "The negative control half has not been trained with 3 seeds yet." in said
     main(["decide", "strict", "mild", "--run"])
     assert scored == ["base.3"]
+
+
+def test_once_a_source_has_changed_all_runs_are_started_again(
+    scored: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else they would be compared with runs that read other text. Those that read it have nothing to do."""
+    arms = variant_arms.arms({}, [])
+    for name, content in (("base", "before"), ("strict", "after")):
+        arms[name] = replace(arms[name], read=frozenset({("notes", "all", content)}))
+    main(["decide", "base", "strict", "--run"])
+    assert {"base", "strict", "half"} < {*scored} and "mild" not in scored
 
 
 @pytest.mark.parametrize("difference", ["0", "-1", "nan", "inf"])

@@ -10,7 +10,7 @@ import pytest
 from pipeline.recipe.recipe import Recipe
 from pipeline.reports.variant_arms import Arm, DecideError, Measure, refuse_lost_text
 from pipeline.reports.verdict import against, ranks
-from pipeline.reports.verdict_text import advice, control, quoted, rows, sentence
+from pipeline.reports.verdict_text import advice, control, quoted, rows, sentence, summary
 from pipeline.sources.benchmarks.items import Benchmark, Question
 from pipeline.steps.model import benchmark
 from pipeline.steps.model.benchmark import Asked
@@ -96,9 +96,14 @@ def test_more_comparisons_widen_the_intervals_and_controls_do_not() -> None:
 
 def test_too_few_seeds_give_no_verdict_but_say_what_is_missing() -> None:
     arms = named(arm("base", 2, seeds=2), arm("other", 1, seeds=2), arm("none", 1, seeds=0))
-    assert words(arms) == {"other": "not distinguishable", "none": "not distinguishable"}
+    assert words(arms) == {"other": "no verdict yet", "none": "no verdict yet"}
     other, none = against([TEXT], arms, "base")
-    assert "a verdict needs 3 seeds of each, 2 have ended" in sentence(other)
+    assert sentence(other) == (
+        "no verdict yet on other against base: it needs 3 seeds of each, 2 have ended."
+    )
+    shown = {row["variant"]: row for row in summary(arms, [other, none])}
+    assert shown["none"]["difference"] == shown["none"]["interval"] == shown["none"]["would be found"] == "-"
+    assert "nan" not in str(shown)
     assert advice(none, arms, 0.004) == "Three seeds of each: --run (4 runs, about 4 minutes here)."
     one_each = named(arm("base", 2, seeds=1, wanted=1), arm("none", 1, seeds=0, wanted=1))
     (found,) = against([TEXT], one_each, "base")
@@ -120,6 +125,23 @@ def test_a_text_of_fewer_than_five_documents_or_sources_gives_no_verdict() -> No
     assert "at least 5 documents" in sentence(found) and "text has 4" in sentence(found)
     assert "evaluation.texts" in advice(found, arms, 0.004)
     assert ranks([small, QUIZ], arms.values()) == {"base": 1, "good": 1}
+
+
+def test_runs_that_read_a_source_before_and_after_it_changed_are_not_compared() -> None:
+    def that_read(one: Arm, *contents: str, settings: str = "all") -> Arm:
+        return replace(one, read=frozenset(("notes", settings, content) for content in contents))
+
+    base, good = that_read(arm("base", 2), "before"), that_read(arm("good", 1), "after")
+    (found,) = against([TEXT], named(base, good), "base")
+    assert found.word == "cannot tell" and found.changed == ["notes"]
+    assert "the source of notes changed between their runs" in sentence(found)
+    assert "--run" in advice(found, named(base, good), 0.004)
+    assert ranks([TEXT], [base, good]) == {"base": 1, "good": 1}
+    mixed = that_read(arm("base", 2), "before", "after")  # one seed earlier than the others
+    assert words(named(mixed, good), [TEXT]) == {"good": "cannot tell"}
+    other = that_read(arm("good", 1), "part of it", settings="fewer documents")
+    assert words(named(base, other), [TEXT]) == {"good": "better"}
+    assert words(named(base, that_read(arm("good", 1), "before")), [TEXT]) == {"good": "better"}
 
 
 def test_what_was_seen_with_more_seeds_than_a_look_takes_waits_for_the_next_look() -> None:
