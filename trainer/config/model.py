@@ -82,6 +82,8 @@ class YarnScaling(Config):
     attention_factor: Positive | None = None
     """What the rotated queries and keys are multiplied by. When not set, 0.1 ln(factor) + 1, as in the paper.
     """
+    truncate: bool = True
+    """Whether the two borders between these frequencies are whole dimensions. False in gpt-oss."""
 
 
 RopeScaling = Annotated[LinearScaling | Llama3Scaling | YarnScaling, Field(discriminator="rope_type")]
@@ -204,7 +206,9 @@ class PretrainedConfig(Config):
     repo: str | None = None
     """Name of the model on the Hugging Face hub, as `owner/name`."""
     revision: str | None = None
-    """Branch, tag or commit of `repo`. Needed with it."""
+    """Branch, tag or commit of `repo`. Needed with it. A branch is looked up when a run begins: if it has
+    moved, the weights and so the training are other ones.
+    """
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:

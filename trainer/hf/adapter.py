@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from trainer.config import LoraConfig, PretrainedConfig
-from trainer.hf.config import ADAPTER
+from trainer.config.hugging_face import ADAPTER
 from trainer.model.lora import adapters
 
 WEIGHTS = "adapter_model.safetensors"

@@ -12,13 +12,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from trainer.config import ModelConfig, SamplesConfig
-from trainer.hf.config import config_json, model_config, read_size
+from trainer.config.hugging_face import SINGLE, config_json, model_config, read_size, weight_files
 from trainer.model.attention import choose_backend
 from trainer.model.llama import HEAD, WITH_VOCABULARY, Llama
 from trainer.parallel.dtensor import fill
 from trainer.system.errors import TrainerError
 
-SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 TOKENIZER_FILES = (
     "tokenizer.json",
     "tokenizer_config.json",
@@ -103,40 +102,26 @@ def _memory(device: torch.device) -> int:
     return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(("MemTotal:", "SwapTotal:")))
 
 
-def weight_files(directory: Path) -> list[Path]:
-    """The safetensors files of a directory, sorted by name: of two copies the one that transformers reads,
-    the single file. Raises TrainerError when there are none.
-    """
-    index = directory / INDEX
-    if (directory / SINGLE).exists():
-        return [directory / SINGLE]
-    if not index.exists():
-        raise TrainerError(
-            f"{directory}: holds neither {SINGLE} nor {INDEX}; convert other formats to safetensors"
-        )
-    try:
-        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-    except (OSError, ValueError, KeyError, AttributeError) as error:
-        raise TrainerError(f"{index}: cannot be read: {error!r}") from error
-    for name in names:
-        if Path(name).name != name or not (directory / name).exists():
-            raise TrainerError(f"{index}: lists {name}, which is not a file in the same directory")
-    return [directory / name for name in names]
-
-
 def load_weights(model: Llama, directory: Path, grows: bool = False) -> None:
     """Copies a directory's tensors, one at a time, into the parameters that this process holds.
 
     Padding rows become zero. Rows beyond the vocabulary are left out; where it `grows`, those that are
     missing are the mean of the others. Raises TrainerError when a tensor is missing, unknown or has another
-    shape.
+    shape, or when a head that is tied differs from the embedding.
     """
     parameters = dict(model.named_parameters())
-    missing = set(model.shapes)
+    missing, tied = set(model.shapes), []
     with torch.no_grad():
         for name, tensor in _tensors(directory):
-            if name == HEAD and model.config.tie_embeddings:
-                continue
+            if name in WITH_VOCABULARY and model.config.tie_embeddings:
+                tied.append(tensor)
+                if len(tied) == 2 and not torch.equal(*tied):  # transformers does not tie them then
+                    raise TrainerError(
+                        f"{directory}: config.json ties {HEAD} to the embedding, but the weights have "
+                        f"another {HEAD}: set tie_word_embeddings to false if that is meant, else remove it"
+                    )
+                if name == HEAD:
+                    continue
             if name not in missing:
                 raise TrainerError(f"{directory}: tensor {name} is unknown to the model, or stored twice")
             missing.remove(name)

@@ -10,8 +10,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from trainer.hf.config import read_config
-from trainer.hf.directory import SINGLE, TOKENIZER_FILES, weight_files
+from trainer.config.hugging_face import SINGLE, read_config, weight_files
+from trainer.hf.directory import TOKENIZER_FILES
 from trainer.model.llama import HEAD
 from trainer.system.errors import TrainerError
 

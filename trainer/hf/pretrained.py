@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainer.config import DataConfig, ModelConfig, PretrainedConfig
-from trainer.hf.config import model_config, read_size
-from trainer.hf.directory import INDEX, SINGLE, weight_files
+from trainer.config.hugging_face import INDEX, SINGLE, check_shape, read_size, weight_files
 from trainer.hf.tokenizer import load_tokenizer
 from trainer.system.errors import TrainerError
 
@@ -31,7 +30,7 @@ class Pretrained:
         Raises TrainerError when they cannot be read, or do not fit `model` or the vocabulary of `data`.
         """
         directory = _locate(source)
-        _check_shape(directory, model)
+        check_shape(directory, model)
         _check_vocabulary(directory, data)
         if not learns_tokens and data.vocab_size > read_size(directory, "vocab_size"):
             raise TrainerError(
@@ -60,20 +59,6 @@ def _locate(source: PretrainedConfig) -> Path:
             f"training.pretrained: {source.repo} at {source.revision} cannot be downloaded from the Hugging "
             f"Face hub: {error}"
         ) from error
-
-
-def _check_shape(directory: Path, model: ModelConfig) -> None:
-    theirs, ours = model_config(directory).model_dump(mode="json"), model.model_dump(mode="json")
-    changes = [
-        f"{key}: {json.dumps(theirs[key])} (now {json.dumps(ours[key])})"
-        for key in theirs
-        if theirs[key] != ours[key]
-    ]
-    if changes:
-        raise TrainerError(
-            f"{directory / 'config.json'}: training.model must have the pretrained model's shape; set "
-            f"{', '.join(changes)}"
-        )
 
 
 def _check_vocabulary(directory: Path, data: DataConfig) -> None:

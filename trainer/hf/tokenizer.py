@@ -5,8 +5,8 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
+from trainer.config.hugging_face import read_size
 from trainer.data.message_tokenizer import for_messages
-from trainer.hf.config import read_size
 from trainer.system.errors import TrainerError
 
 

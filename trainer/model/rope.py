@@ -78,7 +78,9 @@ def _yarn(periods: torch.Tensor, scaling: YarnScaling, theta: float) -> torch.Te
             / (2 * math.log(theta))
         )
 
-    low = max(math.floor(dimension_with(scaling.beta_fast)), 0)
-    high = min(math.ceil(dimension_with(scaling.beta_slow)), dimensions - 1)
-    kept = 1 - ((torch.arange(len(periods)) - low) / max(high - low, 0.001)).clamp(0, 1)
+    low, high = dimension_with(scaling.beta_fast), dimension_with(scaling.beta_slow)
+    if scaling.truncate:
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, dimensions - 1)
+    kept = 1 - ((torch.arange(len(periods)) - low) / ((high - low) or 0.001)).clamp(0, 1)
     return 1.0 / (scaling.factor * periods) * (1 - kept) + 1.0 / periods * kept

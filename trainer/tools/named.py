@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from trainer.hf.config import ADAPTER, read_config
+from trainer.config.hugging_face import ADAPTER, read_config
 from trainer.system import history
 from trainer.system.errors import TrainerError
 from trainer.system.history import MODEL_NAMES, RunHistory

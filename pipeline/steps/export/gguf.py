@@ -166,6 +166,11 @@ def _add_shape(writer: "GGUFWriter", config: Mapping[str, Any]) -> None:
                     "--format gguf: llama.cpp computes YaRN's attention_factor itself and takes no other: "
                     "train without training.model.rope_scaling.attention_factor"
                 )
+            if not scaling.get("truncate", True):
+                raise PipelineError(
+                    "--format gguf: llama.cpp truncates YaRN's borders in any case: train without "
+                    "training.model.rope_scaling.truncate"
+                )
             writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
             writer.add_rope_scaling_factor(scaling["factor"])
             writer.add_rope_scaling_orig_ctx_len(scaling["original_max_position_embeddings"])

@@ -88,6 +88,18 @@ def test_a_directory_that_says_something_twice_is_read_as_transformers_reads_it(
     torch.testing.assert_close(model.logits(model(tokens)), peer(tokens).logits, rtol=1e-4, atol=1e-4)
 
 
+def test_a_head_that_is_said_to_be_tied_but_is_another_one_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, "llama", tied=False)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "tie_word_embeddings": True}))
+    with pytest.raises(TrainerError, match=r"ties lm_head.weight .* set tie_word_embeddings to false"):
+        hf.load_model(tmp_path, torch.device("cpu"))
+    weights = load_file(tmp_path / "model.safetensors")
+    weights["lm_head.weight"] = weights["model.embed_tokens.weight"].clone()
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    assert hf.load_model(tmp_path, torch.device("cpu")).config.tie_embeddings
+
+
 def test_training_goes_on_from_any_directory_and_keeps_the_longer_context(
     settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,6 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from trainer import hf
 from trainer.model.rope import rotary_tables
-from trainer.system.errors import TrainerError
 
 POSITIONS = 600
 SHAPE: dict[str, Any] = {
@@ -43,13 +42,13 @@ YARN = {
     "beta_slow": st.sampled_from([None, 1, 2.0]),
     "mscale": SCALE,
     "mscale_all_dim": SCALE,
-    "truncate": st.just(True),
+    "truncate": st.sampled_from([True, False, None]),
 }
 
 
 @st.composite
 def configs(draw: st.DrawFn) -> dict[str, Any]:
-    """What config.json says of rotations, in the words of transformers 4 or 5."""
+    """What config.json says of rotations, in the words of transformers 4 or 5, or of both."""
     kind = draw(st.sampled_from([*OF_KIND]))
     optional = YARN if kind == "yarn" else {}
     scaling = draw(st.fixed_dictionaries(OF_KIND[kind], optional=optional))
@@ -57,7 +56,10 @@ def configs(draw: st.DrawFn) -> dict[str, Any]:
     theta = draw(st.sampled_from([1e4, 500000]))
     if draw(st.booleans()):
         return {"rope_parameters": {"rope_theta": theta, "rope_type": kind, **scaling}}
-    return {"rope_theta": theta, "rope_scaling": None if kind == "default" else named | scaling}
+    # An export of ours has both, and people change the one that they know.
+    other = {"rope_parameters": {"rope_theta": theta, "rope_type": "linear", "factor": 8.0}}
+    beside = other if kind != "default" and draw(st.booleans()) else {}
+    return {"rope_theta": theta, "rope_scaling": None if kind == "default" else named | scaling, **beside}
 
 
 @given(said=configs())
@@ -72,12 +74,6 @@ def test_every_way_to_say_rotations_is_read_as_transformers_reads_it(
     expected = theirs(torch.zeros(1), torch.arange(POSITIONS)[None])
     for table, other in zip(ours, expected, strict=True):
         torch.testing.assert_close(table, other[0], rtol=1e-4, atol=1e-4)
-
-
-def test_bounds_that_are_not_truncated_are_refused_by_name(tmp_path: Path) -> None:
-    scaling = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "truncate": False}
-    with pytest.raises(TrainerError, match="unknown key 'truncate'"):
-        read(tmp_path, SHAPE | {"model_type": "llama", "rope_theta": 1e4, "rope_scaling": scaling})
 
 
 def read(directory: Path, config: dict[str, Any]) -> Any:

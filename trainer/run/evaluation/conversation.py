@@ -9,7 +9,7 @@ from tokenizers import Tokenizer
 
 from trainer.config import SamplesConfig
 from trainer.config.data import ChatIds
-from trainer.hf.config import end_ids
+from trainer.config.hugging_face import end_ids
 from trainer.hf.tokenizer import begin_of_text, load_for_messages
 from trainer.model.cache import POSITIONS
 from trainer.model.llama import Llama

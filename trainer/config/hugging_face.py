@@ -1,4 +1,6 @@
-"""Conversion between ModelConfig and config.json."""
+"""A model's directory in Hugging Face's format, without its tensors: config.json, both ways, and which files
+hold the weights.
+"""
 
 import json
 import math
@@ -7,7 +9,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from trainer.config import ModelConfig, format_validation_error
+from trainer.config.model import ModelConfig
+from trainer.config.run import format_validation_error
 from trainer.system.errors import TrainerError
 
 # The model_type of what no architecture in transformers computes, so that transformers refuses it, and the
@@ -15,6 +18,7 @@ from trainer.system.errors import TrainerError
 OWN = "groundwork"
 _OWN_KEYS = ("attention_sinks", "qk_norm")
 LARGEST_SIZE = 2**31 - 1
+CONFIG, SINGLE, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 ADAPTER = "adapter_config.json"  # in a directory of peft
 # The defaults of transformers where config.json has no value.
 _DEFAULTS = {"llama": {"rms_norm_eps": 1e-6}, "qwen3": {"rms_norm_eps": 1e-6, "head_dim": 128}, OWN: {}}
@@ -70,7 +74,7 @@ def config_json(
 def read_config(directory: Path) -> dict[str, Any]:
     """config.json of a model's directory. Raises TrainerError when it is missing or not a JSON object."""
     try:
-        return _read(directory / "config.json")
+        return _read(directory / CONFIG)
     except FileNotFoundError:
         if (directory / ADAPTER).is_file():
             raise TrainerError(
@@ -107,7 +111,7 @@ def end_ids(directory: Path) -> frozenset[int]:
     """The tokens that end a text: those of generation_config.json or else of config.json, as transformers
     takes them. Empty where neither names any. Raises TrainerError.
     """
-    for name in ("generation_config.json", "config.json"):
+    for name in ("generation_config.json", CONFIG):
         try:
             named = _read(directory / name).get("eos_token_id")
         except FileNotFoundError:
@@ -132,7 +136,7 @@ def read_size(directory: Path, key: str) -> int:
 
 def model_config(directory: Path) -> ModelConfig:
     """The shape of the model in `directory`. Raises TrainerError with the setting that our model lacks."""
-    path, values = directory / "config.json", read_config(directory)
+    path, values = directory / CONFIG, read_config(directory)
     family = values.get("model_type")
     if not isinstance(family, str) or family not in _DEFAULTS:
         raise TrainerError(
@@ -140,7 +144,8 @@ def model_config(directory: Path) -> ModelConfig:
         )
     values = {**_DEFAULTS[family], **values}
     own = {key: values.get(key) for key in _OWN_KEYS} if family == OWN else {}
-    rope = values.get("rope_parameters") or values.get("rope_scaling") or {}
+    # Of two descriptions, transformers reads the older one.
+    rope = values.get("rope_scaling") or values.get("rope_parameters") or {}
     if not isinstance(rope, dict):
         raise TrainerError(f"{path}: the rotary embeddings are described by {rope!r}, not by a JSON object")
     for key, unused in _UNSUPPORTED.items():
@@ -173,6 +178,8 @@ def _rope_scaling(rope: dict[str, Any], values: dict[str, Any]) -> dict[str, Any
         return None
     unused = ("type", "rope_theta", "partial_rotary_factor")
     scaling = {key: value for key, value in rope.items() if key not in unused and value is not None}
+    if "truncate" in rope:  # transformers takes null for false
+        scaling["truncate"] = bool(rope["truncate"])
     if kind in ("llama3", "yarn"):
         # Of two places for the earlier context, transformers prefers that beside the scaling.
         if "original_max_position_embeddings" in values:
@@ -184,15 +191,48 @@ def _rope_scaling(rope: dict[str, Any], values: dict[str, Any]) -> dict[str, Any
 
 
 def _yarn(scaling: dict[str, Any]) -> dict[str, Any]:
-    """With `attention_factor` in place of DeepSeek's two keys for it, as transformers computes it. A
-    `truncate` that is true is left out, since it always is here.
-    """
+    """With `attention_factor` in place of DeepSeek's two keys for it, as transformers computes it."""
     kept = dict(scaling)
     numbers: list[Any] = [kept.pop("mscale", None), kept.pop("mscale_all_dim", None), kept.get("factor")]
     match numbers:
         case [int() | float() as over, int() | float() as under, int() | float() as factor] if over and under:
             grown = 0.1 * math.log(max(factor, 1))
             kept.setdefault("attention_factor", (over * grown + 1) / (under * grown + 1))
-    if kept.get("truncate") is True:
-        del kept["truncate"]
     return kept
+
+
+def check_shape(directory: Path, model: ModelConfig) -> None:
+    """Raises TrainerError unless the model in `directory` has the shape of `model`."""
+    theirs, ours = model_config(directory).model_dump(mode="json"), model.model_dump(mode="json")
+    changes = [
+        f"{key}: {json.dumps(theirs[key])} (now {json.dumps(ours[key])})"
+        for key in theirs
+        if theirs[key] != ours[key]
+    ]
+    if changes:
+        raise TrainerError(
+            f"{directory / 'config.json'}: training.model must have the pretrained model's shape; set "
+            f"{', '.join(changes)}"
+        )
+
+
+def weight_files(directory: Path) -> list[Path]:
+    """The safetensors files of a directory, sorted by name: of two copies the one that transformers reads,
+    the single file. Raises TrainerError when there are none.
+    """
+    index = directory / INDEX
+    if (directory / SINGLE).exists():
+        return [directory / SINGLE]
+    if not index.exists():
+        raise TrainerError(
+            f"{directory}: holds neither {SINGLE} nor {INDEX}; convert other formats to safetensors"
+        )
+    try:
+        listed = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
+        names = sorted({str(name) for name in listed})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise TrainerError(f"{index}: cannot be read: {error!r}") from error
+    for name in names:
+        if Path(name).name != name or not (directory / name).exists():
+            raise TrainerError(f"{index}: lists {name}, which is not a file in the same directory")
+    return [directory / name for name in names]
