@@ -1,24 +1,44 @@
 """The weights that training starts from: path on this machine, identity, and their model's lineage."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from pipeline.recipe.recipe import Recipe
-from pipeline.store.errors import PipelineError
+from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.file_hashes import FileHashes
 from pipeline.store.fingerprint import combined
 from pipeline.store.store import Store
-from trainer.config import TrainingConfig
+from trainer.config import PretrainedConfig, TrainingConfig
+from trainer.config.hugging_face import CONFIG, check_shape, weight_files
+from trainer.system.errors import TrainerError
 
 
 def located(recipe: Recipe) -> TrainingConfig:
-    """The recipe's training with the resolved path of its weights."""
+    """The recipe's training with the resolved path of its weights, or their commit where it is known."""
     training = recipe.training
-    if training.pretrained is None or training.pretrained.path is None:
+    source = training.pretrained
+    if source is None:
         return training
-    pretrained = training.pretrained.model_copy(update={"path": recipe.path(training.pretrained.path)})
+    if source.path is not None:
+        pretrained = source.model_copy(update={"path": recipe.path(source.path)})
+    else:
+        pretrained = source.model_copy(update={"revision": _commit(source)})
     return training.model_copy(update={"pretrained": pretrained})
+
+
+def _commit(source: PretrainedConfig) -> str | None:
+    """What a branch or tag of the hub meant when a run of this machine last began, so that a branch that
+    moves makes other work. The branch or tag itself where none has.
+    """
+    from huggingface_hub import try_to_load_from_cache
+
+    with suppress(ValueError):  # no name of a repository, which `check` refuses
+        found = try_to_load_from_cache(str(source.repo), CONFIG, revision=source.revision)
+        if isinstance(found, str):
+            return Path(found).parent.name
+    return source.revision
 
 
 def identity(store: Store, training: TrainingConfig) -> dict[str, Any] | None:
@@ -64,10 +84,33 @@ def _lineage_beside(weights: Path) -> dict[str, Any]:
 
 
 def check(recipe: Recipe) -> None:
-    """Raises PipelineError unless the directory of the weights that the recipe names holds some."""
-    source = located(recipe).pretrained
-    if source and source.path:
-        _weights(source.path)
+    """Before anything is made. Raises PipelineError unless the weights that the recipe names are there and
+    have the shape of its model. Of weights on the hub only config.json is downloaded.
+    """
+    source = recipe.training.pretrained
+    try:
+        if source and source.path:
+            directory = recipe.path(source.path)
+            _weights(directory)
+            check_shape(directory, recipe.training.model)
+            weight_files(directory)
+        elif source:
+            check_shape(_config_of(source), recipe.training.model)
+    except TrainerError as error:
+        raise PipelineError(f"training.pretrained: {error}") from error
+
+
+def _config_of(source: PretrainedConfig) -> Path:
+    """The directory of the config.json of weights on the hub, as they are now."""
+    from huggingface_hub import hf_hub_download
+
+    try:
+        return Path(hf_hub_download(str(source.repo), CONFIG, revision=source.revision)).parent
+    except Exception as error:  # the HTTP library's own errors, which change between its versions
+        raise PipelineError(
+            f"training.pretrained: the {CONFIG} of {source.repo} at {source.revision} cannot be downloaded "
+            f"from the Hugging Face hub: {first_line(error)}"
+        ) from error
 
 
 def _weights(directory: Path) -> list[Path]:
@@ -83,7 +126,7 @@ def _weights(directory: Path) -> list[Path]:
 def _content(hashes: FileHashes, directory: Path) -> str:
     weights = _weights(directory)
     try:
-        files = (directory / "config.json", *weights)
+        files = (directory / CONFIG, *weights)
         return combined(f"{path.name} {hashes.sha256(path)}" for path in files)
     except OSError as error:
         raise PipelineError(
