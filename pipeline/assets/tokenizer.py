@@ -35,6 +35,8 @@ def tokenizer_asset(recipe: Recipe, used: UsedRecipe = OWN) -> dg.AssetsDefiniti
         kinds=["huggingface"],
         group="all_corpora",
         section=recipe.section,
+        # else the tokenizer would be trained on conversations
+        before=[used.asset(stage.key)] if recipe.section else [],
     )
     def _asset(workshop: PipelineResources, config: TokenizerConfig) -> dg.MaterializeResult:
         store = workshop.store

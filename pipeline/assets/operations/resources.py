@@ -151,6 +151,7 @@ class PipelineResources(dg.ConfigurableResource):
             instance.add_run_tags(run.run_id, self._tags())
             if trains(run):
                 initial_weights.check(self.recipe)
+                self._check_base_models(run)
             if trains(run) and self.store.files.shared:
                 look = partial(Launcher(self.recipe.launch, None).check_nodes, self.store.root)
                 self._check_nodes = cache(look)
@@ -171,6 +172,28 @@ class PipelineResources(dg.ConfigurableResource):
                 context.log.warning(READ_HERE_ONLY)
         self.hold_data()
         self._take_over(instance, run.tags.get(PARENT_TAG))
+
+    def _check_base_models(self, run: dg.DagsterRun) -> None:
+        """Raises PipelineError unless the model that each trained section of `post_training` goes on with is
+        there, or is trained by the same run.
+        """
+        sections = list(self.recipe.post_training.sections)
+        jobs, job = [JOBS[section] for section in sections], run.job_name.rpartition("_")[2]
+        if chosen := run.asset_selection:
+            models = {section: self.used.asset(keys.PRETRAINED_MODEL, section) for section in ("", *sections)}
+            trained = {section for section, model in models.items() if model in chosen}
+        else:
+            trained = set(sections[: jobs.index(job) + 1]) if job in jobs else {""}
+        for section in trained - {""}:
+            tuned = self.of(section)
+            if (base := tuned.recipe.base) and base.section not in trained:
+                try:
+                    tuned.store.current(keys.BASE_MODEL)
+                except StoreError as error:
+                    first = JOBS.get(base.section, "pretrain")
+                    raise PipelineError(
+                        f"run the job `{first}` first: {section} goes on with its model ({error})"
+                    ) from None
 
     def _take_over(self, instance: dg.DagsterInstance, parent: str | None) -> None:
         """A run that is started again leaves out the steps that succeeded. It goes on with what those read

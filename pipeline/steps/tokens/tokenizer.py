@@ -3,7 +3,7 @@
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -58,13 +58,15 @@ class FrozenTokenizer(DataStage):
     corpora: Sequence[str]
     params: bpe.TokenizerChoice
     validation_fraction: float
+    section: str = field(default="", compare=False)  # of `post_training`, whose tokenizer is the recipe's
 
     name = keys.TOKENIZER
     version = bpe.VERSION
 
     @classmethod
     def all_of(cls, recipe: Recipe) -> Sequence[Self]:
-        return [cls(recipe.name, list(recipe.weights), recipe.tokenizer, recipe.shards.validation_fraction)]
+        held_out = recipe.shards.validation_fraction
+        return [cls(recipe.name, list(recipe.weights), recipe.tokenizer, held_out, recipe.section)]
 
     @property
     def inputs(self) -> Sequence[Key]:
@@ -100,6 +102,11 @@ class FrozenTokenizer(DataStage):
                 return replace(version, reused=True)
             if isinstance(self.params, bpe.ExistingTokenizer):
                 return self._fetched(store, self.params, settings)
+            if self.section:
+                raise bpe.TokenizerError(
+                    f"{self.section} has the recipe's tokenizer, which is trained on the recipe's corpora: "
+                    "run the job `pretrain` first"
+                )
             return self._trained(store, engine, self.params, settings)
 
     def _fetched(self, store: Store, params: bpe.ExistingTokenizer, settings: dict[str, Any]) -> Version:

@@ -8,9 +8,15 @@ import dagster as dg
 import pytest
 import yaml
 
+from pipeline.assets.graph import definitions
 from pipeline.assets.operations.resources import PipelineResources
+from pipeline.assets.used_recipe import OWN
+from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.recipe import RECIPES, RecipeError
+from pipeline.stages.bpe import TokenizerError
+from pipeline.steps.tokens.tokenizer import FrozenTokenizer
 from pipeline.store.engines.local import LocalEngine
+from pipeline.store.store import Store
 from trainer.system.history import STORE_VARIABLE
 
 
@@ -66,3 +72,37 @@ def test_weights_that_are_not_there_are_told_before_anything_is_made_for_their_t
         else:
             assert run(instance=instance).success
     assert made == ([] if job == "pretrain" else ["default"])
+
+
+@pytest.mark.parametrize("job", ["sft", "align"])
+def test_a_section_is_refused_at_once_without_the_model_that_it_goes_on_with(
+    job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GROUNDWORK_RECIPE", str(RECIPES / "default.yaml"))
+    monkeypatch.setenv(STORE_VARIABLE, str(tmp_path / "store"))
+    made = []
+
+    @dg.asset
+    def conversations(workshop: PipelineResources) -> None:
+        made.append(workshop.recipe.name)
+
+    jobs = [dg.define_asset_job(job, [conversations])]
+    defs = dg.Definitions([conversations], jobs=jobs, resources={"workshop": PipelineResources()})
+    with dg.DagsterInstance.ephemeral() as instance, pytest.raises(dg.DagsterError) as failed:
+        defs.resolve_job_def(job).execute_in_process(instance=instance)
+    assert "run the job `pretrain` first: sft goes on with its model" in str(failed.value.__cause__)
+    assert not made
+
+
+def test_the_tokenizer_is_made_of_the_recipes_corpora_before_a_section_asks_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a run of everything, as by "Materialize all", and where a section is run alone."""
+    recipe = load_recipe(RECIPES / "default.yaml")
+    monkeypatch.setenv("GROUNDWORK_RECIPE", "default")
+    graph = definitions(OWN).resolve_asset_graph()
+    for section in recipe.post_training.sections:
+        assert dg.AssetKey("tokenizer") in graph.get(dg.AssetKey([section, "tokenizer"])).parent_keys
+        (stage,) = FrozenTokenizer.all_of(recipe.tuned(section))
+        with pytest.raises(TokenizerError, match=f"{section} has the recipe's tokenizer.*`pretrain` first"):
+            stage.make(Store(tmp_path), LocalEngine())
