@@ -41,7 +41,10 @@ class Tuning(Params):
         "preferences` for `dpo`: docs/chat.md.",
     )
     epochs: float = Field(
-        1.0, gt=0, description="Passes over the corpora. It decides `training.max_tokens`, up to whole steps."
+        1.0,
+        gt=0,
+        description="Passes over the corpora. It decides `training.max_tokens`, up to whole steps, "
+        "two at least.",
     )
     validation_fraction: float | None = Field(
         None,
@@ -109,12 +112,13 @@ def training_settings(
 ) -> dict[str, Any]:
     """The section `training` of the derived recipe; `training` is that of the recipe.
 
-    It is as long as `tokens`, up to whole steps. Before the shards are there, nobody knows the length, and it
-    is that of one step. Where it does not say how often it is evaluated and saved, that is EVALUATIONS times.
+    It is as long as `tokens`, up to whole steps, of which there are two at least: the last one of a schedule
+    that ends at 0 changes nothing. Before the shards are there, nobody knows the length, and it is that of
+    two steps. Where it does not say how often it is evaluated and saved, that is EVALUATIONS times.
     """
     own = {name: value for name, value in training.items() if name in INHERITED} | tuning.training
     step = own["global_batch_tokens"]
-    length = step if tokens is None else -(-tokens // step) * step
+    length = max(2, -(-(tokens or 0) // step)) * step
     often = {"every_tokens": max(step, length // EVALUATIONS)}
     own["optimizer"] = {"kind": "adamw", "lr": RATES[section]} | own.get("optimizer", {})
     return {"checkpoint": often, "evaluation": often} | own | {"objective": section, "max_tokens": length}

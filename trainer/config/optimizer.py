@@ -9,6 +9,9 @@ from trainer.config.base import Config
 
 OptimizerKind = Literal["adamw", "muon", "adafactor", "lion", "sophia", "adamw_8bit", "python"]
 DecayRate = Annotated[float, Field(ge=0, lt=1)]
+# Their products are numbers in fp32, as what they are multiplied with.
+Rate = Annotated[float, Field(gt=0, le=1e30)]
+RateFactor = Annotated[float, Field(ge=0, le=1e4)]
 
 # What is usual for a kind, where it is not what is usual for AdamW. Of the rates tried on the default recipe
 # (`performance/optimizers.py --sweep`), those of Lion and Sophia are next to the best.
@@ -27,7 +30,7 @@ class ParameterGroup(Config):
     """Parameter names, with `*`, `?` and `[...]` as wildcards. A parameter belongs to the first group that it
     matches.
     """
-    lr_multiplier: float = Field(default=1.0, ge=0)
+    lr_multiplier: RateFactor = 1.0
     """Factor on the learning rate. 0 freezes the parameters."""
     weight_decay: float | None = Field(default=None, ge=0)
     """Weight decay of these parameters. When not set, the optimizer's rule."""
@@ -48,7 +51,7 @@ class OptimizerConfig(Config):
     divides by an estimate of the curvature. `python`: the class that `python` names. docs/trainer.md compares
     them.
     """
-    lr: float = Field(default_factory=lambda settings: USUAL_LR.get(settings["kind"], 3e-3), gt=0)
+    lr: Rate = Field(default_factory=lambda settings: USUAL_LR.get(settings["kind"], 3e-3))
     """Peak learning rate, reached after the warmup. With `muon`, that of AdamW. When not set, 0.002 with
     `muon`, 0.001 with `lion`, `sophia` and `python`, and 0.003 with any other kind; start lower from existing
     weights.
@@ -77,7 +80,7 @@ class OptimizerConfig(Config):
     """Largest norm of the gradient over all parameters; larger gradients are scaled down to it. Null turns
     clipping off.
     """
-    muon_lr: float = Field(default=0.01, gt=0)
+    muon_lr: Rate = 0.01
     """Peak learning rate of Muon, for the matrices inside blocks. Only used with `muon`."""
     sophia_rho: float = Field(default=0.04, gt=0)
     """Clipping of Sophia: a weight moves by the full learning rate where the average gradient exceeds

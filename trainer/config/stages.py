@@ -9,6 +9,7 @@ from pydantic import Field, field_validator
 
 from trainer.config.base import Config
 from trainer.config.lr_schedule import ScheduleConfig
+from trainer.config.optimizer import RateFactor
 
 
 class StageConfig(Config):
@@ -30,7 +31,7 @@ class StageConfig(Config):
     """The corpora that the stage reads, by name, each with its weight relative to the others. When not set,
     all corpora as in the run.
     """
-    lr_multiplier: float = Field(default=1.0, ge=0)
+    lr_multiplier: RateFactor = 1.0
     """Factor on the learning rate of the schedule in this stage."""
     schedule: ScheduleConfig | None = None
     """Schedule of the learning rate over this stage's tokens. When not set, the run's schedule continues."""

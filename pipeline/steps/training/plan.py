@@ -132,8 +132,7 @@ def with_length(store: Store, recipe: Recipe) -> Recipe:
     if recipe.tuning is None:
         return recipe
     tokens = sum(version.counts["train_tokens"] for version in _shards(store, recipe).values())
-    # Of next to no text, a step.
-    return recipe.trained_for(max(1, round(recipe.tuning.epochs * tokens / (1 - recipe.rehearsal))))
+    return recipe.trained_for(round(recipe.tuning.epochs * tokens / (1 - recipe.rehearsal)))
 
 
 def resolved(store: Store, recipe: Recipe) -> TrainingConfig:

@@ -77,6 +77,7 @@ def test_its_length_is_whole_steps_with_as_many_evaluations(tmp_path: Path) -> N
     assert training.max_tokens == 10_240
     assert training.evaluation.every_tokens == training.checkpoint.every_tokens == 2560
     assert training.schedule.warmup_tokens == round(10_240 * 0.1)
+    assert sft.trained_for(1).training.max_tokens == 1024  # a single step would be at the learning rate 0
     own = tuned(tmp_path, "sft", sft={"corpora": [TALKS], "training": {"evaluation": {"every_tokens": 1024}}})
     assert own.trained_for(10_000).training.evaluation.every_tokens == 1024
 

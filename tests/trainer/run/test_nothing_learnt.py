@@ -51,8 +51,44 @@ def test_weights_that_are_not_finite_take_no_good_checkpoint_with_them(
         "max_tokens": 2 * 256,
     }
     assert run(RunConfig.model_validate(settings)) == DONE
-    settings["training"] |= {"max_tokens": 6 * 256, "optimizer": {"kind": "adamw", "lr": 1e38}}
+    settings["training"] |= {"max_tokens": 6 * 256, "optimizer": {"kind": "adamw", "lr": 1e30}}
     with pytest.raises(TrainerError, match=r"norm of the weights is (nan|inf) after step 3.* is not saved"):
         run(RunConfig.model_validate(settings), allow_changes=True)
     settings["training"]["optimizer"]["lr"] = 1e-3
     assert run(RunConfig.model_validate(settings), allow_changes=True) == DONE
+
+
+@pytest.mark.parametrize("kind", ["adamw", "muon", "adafactor", "lion", "sophia"])
+def test_the_largest_learning_rate_ends_in_a_sentence_with_every_optimizer(
+    settings: dict[str, Any], kind: str
+) -> None:
+    rates = {"lr": 1e30} | ({"muon_lr": 1e30} if kind == "muon" else {})
+    groups = [{"pattern": "*", "lr_multiplier": 1e4}]
+    settings["training"] |= {
+        "optimizer": {"kind": kind, "groups": groups, **rates},
+        "schedule": {"kind": "constant", "warmup_tokens": 0},
+        "stages": [{"name": "all", "lr_multiplier": 1e4}],
+        "max_tokens": 2 * 256,
+    }
+    with pytest.raises(TrainerError, match="not finite"):
+        run(RunConfig.model_validate(settings))
+    for place, setting in ((rates, "lr"), (groups[0], "lr_multiplier")):
+        kept = place[setting]
+        place[setting] = 1e300
+        settings["training"]["optimizer"] = {"kind": kind, "groups": groups, **rates}
+        with pytest.raises(ValueError, match="less than or equal to"):
+            RunConfig.model_validate(settings)
+        place[setting] = kept
+
+
+def test_a_run_or_stage_of_one_step_at_the_rate_0_is_refused(settings: dict[str, Any]) -> None:
+    settings["training"] |= {"max_tokens": 256, "schedule": {"kind": "wsd"}}
+    with pytest.raises(
+        ValueError, match="its only step is the last of its schedule, whose learning rate is 0"
+    ):
+        RunConfig.model_validate(settings)
+    settings["training"] |= {"max_tokens": 512, "stages": [{"name": "most", "share": 0.5}, {"name": "last"}]}
+    with pytest.raises(ValueError, match="stage 'last': its only step"):
+        RunConfig.model_validate(settings)
+    settings["training"]["schedule"] = {"kind": "wsd", "min_lr_ratio": 0.1}
+    assert RunConfig.model_validate(settings).training.steps == 2
