@@ -23,7 +23,8 @@ def chapters(book: Archive) -> Iterator[str]:
         item = items.get(place.get("idref"))
         if item is None or item.get("media-type") not in PAGES or "nav" in item.get("properties", "").split():
             continue
-        name = posixpath.normpath(posixpath.join(posixpath.dirname(package), unquote(item.attrib["href"])))
+        href = unquote(item.attrib["href"].partition("#")[0])
+        name = posixpath.normpath(posixpath.join(posixpath.dirname(package), href))
         if name in closed:
             raise UnreadableError("the book is encrypted")
         text = page_text(book.read(name), "utf-8", "all")

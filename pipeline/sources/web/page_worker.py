@@ -88,8 +88,9 @@ def by_resiliparse(page: str) -> str:
 
 
 def _kept(short: re.Match[str]) -> str:
-    """The text, marked to stay unless it is of an icon font or without width."""
-    return short[0] + KEEP if html.unescape(short[0])[1:].strip().isprintable() else short[0]
+    """The text, marked to stay unless it is of an icon font, without width or the link to a heading."""
+    text = html.unescape(short[0])[1:].strip()
+    return short[0] + KEEP if text.isprintable() and text != "¶" else short[0]
 
 
 def all_text(page: str) -> str:

@@ -97,10 +97,10 @@ def _referenced(text: str) -> str:
     return "".join(f"&#{ord(character)};" for character in text)
 
 
-def test_icons_and_the_readings_above_characters_are_left_out(tmp_path: Path) -> None:
+def test_icons_links_to_a_heading_and_the_readings_above_characters_are_left_out(tmp_path: Path) -> None:
     ruby = "<ruby>漢<rp>(</rp><rt>かん</rt><rp>)</rp>字<rt>じ</rt></ruby>を読む。"
     (tmp_path / "a.html").write_bytes(
-        page(f"{SAID}</p><p>{ruby}<i>&#xf101;</i><i>\uf102</i> <b>\u200d</b>end")
+        page(f"{SAID}</p><p>{ruby}<i>&#xf101;</i><i>\uf102</i> <b>\u200d</b><a>¶</a>end")
     )
     [row], _ = documents_and_rejects(tmp_path / "a.html")
     assert row["text"].split("\n")[-1] == "漢字を読む。 end"
