@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 TITLE = 80  # characters that are shown of a title
+CONTROL = re.compile(r"[\0-\x1f\x7f-\x9f\ud800-\udfff]")
 NUMBER = re.compile(r"-?[\d,]*(\.\d+)?( ?[kMGT]?B|%)?")
 
 
@@ -54,8 +55,4 @@ def quoted(text: str, characters: int) -> str:
 
 def printable(text: str) -> str:
     """The text with each line indented and without control characters, which a terminal would obey."""
-    shown = (
-        "".join(character if character.isprintable() else "�" for character in line.expandtabs())
-        for line in text.splitlines()
-    )
-    return "\n".join(f"    {line}" for line in shown)
+    return "\n".join(f"    {CONTROL.sub('�', line.expandtabs())}" for line in text.splitlines())
