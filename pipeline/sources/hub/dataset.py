@@ -18,9 +18,12 @@ from zstandard import ZstdError
 
 from pipeline.sources.documents import MAX_DOCUMENT_BYTES, Batches, SourceDocument, location
 from pipeline.sources.formats.arrow_rows import add_rows, no_text, readable_columns
+from pipeline.sources.formats.compression import BrokenCompressionError, format_of
+from pipeline.sources.formats.jsonl import read_jsonl
 from pipeline.sources.formats.rows import Columns, Row, RowReader
+from pipeline.sources.formats.streams import blocks
 from pipeline.sources.source import OfflineError, Reason, Rejects, SourceError, Unit
-from pipeline.sources.source_file import is_busy, persistently
+from pipeline.sources.source_file import LocalFile, RemoteFile, SourceFile, info_of, is_busy, persistently
 from pipeline.store.errors import first_line
 from pipeline.store.fingerprint import combined
 
@@ -30,7 +33,12 @@ if TYPE_CHECKING:  # both take half a second and more to import
 ROWS_AT_ONCE = 256
 PATHS_AT_ONCE = 500
 # raised by the formats and by decompressors for broken data, not for a broken connection
-BROKEN = (ValueError, pa.ArrowException, EOFError, BadGzipFile, zlib.error, LZMAError, ZstdError)
+BROKEN = (
+    *(ValueError, pa.ArrowException, EOFError, BadGzipFile, zlib.error, LZMAError, ZstdError),
+    BrokenCompressionError,
+)
+JSON_LINES = (".jsonl", ".ndjson")
+LINES = "lines-1"  # of the fingerprints of data sets in JSON
 
 T = TypeVar("T")
 Opening = tuple[Any, dict[str, Any]]  # the class of a DatasetBuilder and its state
@@ -112,7 +120,10 @@ class HubSource:
                 break
             reader = self._reader(path, batches, unit.bytes if path == unit.name else 0)
             try:
-                yield from _read(_stream(opening, self.config.split, url), reader)
+                if _is_read_by_line(path, opening):
+                    yield from read_jsonl(blocks(_file(url), format_of(path)[1]), reader)
+                else:
+                    yield from _read(_stream(opening, self.config.split, url), reader)
             except BROKEN as error:
                 why = f"what comes before the break was read: {first_line(error)}"
                 batches.reject(path, None, Reason.BROKEN_DATA, why, reader.bytes)
@@ -267,6 +278,22 @@ def _stream(opening: Opening, split: str, url: str) -> "IterableDataset":
     return builder.as_streaming_dataset(split=split)
 
 
+def _is_read_by_line(path: str, opening: Opening) -> bool:
+    """Whether a file holds JSON lines: `datasets` would give up such a file at the first broken line."""
+    kind, settings = opening[0].__name__, opening[1]["config"]
+    by_line = kind == "Json" and settings.field is None and settings.encoding == "utf-8"
+    return by_line and format_of(path)[0] in JSON_LINES
+
+
+def _file(url: str) -> SourceFile:
+    from fsspec.core import url_to_fs
+
+    if "://" not in url:
+        return LocalFile(Path(url))
+    filesystem, path = url_to_fs(url, **({"token": token()} if url.startswith("hf://") else {}))
+    return RemoteFile(filesystem, path, info_of(filesystem, path))
+
+
 def _read(stream: "IterableDataset", reader: RowReader) -> Iterator[pa.RecordBatch]:
     number = 1
     for table in stream.with_format("arrow").iter(batch_size=ROWS_AT_ONCE):
@@ -291,7 +318,10 @@ def _settings(builder: "DatasetBuilder") -> str:
     """The settings of the data set's card for reading its files."""
     config = builder.config
     names = [field.name for field in fields(config) if field.name not in NOT_SETTINGS]
-    return " ".join([type(config).__name__, *(f"{name}={getattr(config, name)!r}" for name in names)])
+    by_line = [LINES] if type(config).__name__ == "JsonConfig" else []
+    return " ".join(
+        [type(config).__name__, *by_line, *(f"{name}={getattr(config, name)!r}" for name in names)]
+    )
 
 
 def _offline() -> bool:

@@ -157,6 +157,19 @@ def test_a_broken_data_file_is_named_and_its_neighbours_arrive(read: Any, hub: H
     assert result["lost_bytes"] == len(files["data/train-00000.parquet"])
 
 
+@pytest.mark.parametrize("suffix", ["jsonl", "ndjson", "jsonl.gz"])
+def test_a_broken_line_loses_that_line_alone(read: Any, hub: Hub, suffix: str) -> None:
+    rows = [json.dumps({"text": f"text {n}", "nested": [n]}) for n in range(300)]
+    rows[100], rows[200] = '{"text": "cut', '{"text": "\\ud800"}'
+    content = "\n".join(rows).encode()
+    packed = gzip.compress(content) if suffix.endswith(".gz") else content
+    hub.files = {hub.commits[0]: {f"a.{suffix}": packed}}
+    result = read()
+    assert texts(result) == [f"text {n}" for n in range(300) if n not in (100, 200)]
+    reasons = [[f"a.{suffix}", 101, "invalid_json"], [f"a.{suffix}", 201, "lone_surrogate"]]
+    assert (result["rejects"], result["lost_bytes"]) == (reasons, 0)
+
+
 @pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
 def test_files_with_other_columns_or_types_than_the_first_are_read_by_their_own(
     read: Any, hub: Hub, suffix: str
