@@ -40,15 +40,14 @@ MESSAGES = " messages-2"  # where a message has other tokens than a text
 # One process encodes on all cores and reads ahead: two pay only on so many times the usual input.
 PROCESSES_PAY_LATER = 8
 COMPARED_BYTES = 256_000  # of held-out text in each part
-# Counts of the held-out text that was compared with what its tokens give back, where some did not come back.
+# Counts of the text, held out if some is, that was compared with what its tokens give back, if some was lost.
 LOST, COMPARED = "validation_lost_bytes", "validation_compared_bytes"
 COUNTED = ("documents", "tokens", "text_bytes")
 # Ids of documents, which of them are written, bytes of text, flat token ids, tokens of each document.
 Encoded = tuple[pa.Array, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 NOT_GIVEN_BACK = (
-    "%s: the tokenizer does not give back %s of the held-out text, so its "
-    "bits per byte say nothing, and none are measured"
+    "%s: the tokenizer does not give back %s of %s, so its bits per byte say nothing, and none are measured"
 )
 SLOW = "encoding 50 times slower with `tokenizers`: the fast encoder does not support this tokenizer: %s"
 
@@ -138,9 +137,10 @@ class TokenShards(CorpusStage):
 
 
 def warn_of_loss(what: str, counts: Mapping[str, int]) -> None:
-    """Says how much of the held-out text its tokens do not give back."""
+    """Says how much of the text its tokens do not give back."""
     if lost := counts.get(LOST):
-        log.warning(NOT_GIVEN_BACK, what, f"{lost / counts[COMPARED]:.1%}")
+        which = "the held-out text" if counts["validation_documents"] else "the text"
+        log.warning(NOT_GIVEN_BACK, what, f"{lost / counts[COMPARED]:.1%}", which)
 
 
 def _decided(scrubbed: Version, dedup: Version) -> dict[str, Part]:
@@ -246,7 +246,8 @@ class SplitShards:
         self.empty += document_ids.filter(pa.array(sizes == 0)).to_pylist()
         ids, lengths = self._encoder.encode(texts)
         self._check(document_ids, texts, ids, lengths)
-        self._compare(held_out(document_ids, self._params.validation_fraction), texts, ids, lengths)
+        share = self._params.validation_fraction or 1.0  # of plain files none may be held out
+        self._compare(held_out(document_ids, share), texts, ids, lengths)
         return document_ids, sizes > 0, sizes, ids, lengths
 
     def _encode_conversations(self, batch: pa.RecordBatch) -> Encoded:

@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from pipeline.recipe.sections import ShardParams
+from pipeline.sources.files import FilesConfig
 from pipeline.stages import bpe
 from pipeline.stages.bpe.given_back import GivenBack, lost
 from pipeline.stages.dedup import DedupParams
+from pipeline.steps import plain_files
 from pipeline.steps.tokens.shards import SplitShards
 from pipeline.steps.training.plan import _corpus_shards
 from pipeline.store.manifest import breakdown
@@ -96,6 +98,21 @@ def test_it_is_said_when_the_tokenizer_is_frozen_and_in_its_shards(
     assert f"that it does not give back ({kind}): no bits per byte are measured" in caplog.text
     assert "of the held-out text, so its bits per byte say nothing" in caplog.text
     assert _corpus_shards(shards, "first", 1).not_given_back > 0.5
+
+
+def test_it_is_said_of_plain_files_of_which_nothing_is_held_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "a.jsonl").write_text("\n".join(json.dumps({"text": text}) for text in TEXTS))
+    LOSING["unknown words"].save(str(tmp_path / "tokenizer.json"))
+    params = ShardParams().model_copy(update={"validation_fraction": 0.0})
+    mine = bpe.ExistingTokenizer(
+        source=str(tmp_path / "tokenizer.json"), begin_of_text="<s>", end_of_text="</s>"
+    )
+    files = FilesConfig(paths=(str(tmp_path / "a.jsonl"),))
+    with caplog.at_level(logging.WARNING):
+        plain_files.tokenize(files, tmp_path / "out", lambda _: None, mine, params)
+    assert "of the text, so its bits per byte say nothing" in caplog.text
 
 
 def test_shards_of_an_exact_tokenizer_are_what_they_were(tmp_path: Path) -> None:
