@@ -97,8 +97,6 @@ def _announce_compiling() -> None:
 
 @cache
 def sources() -> int:
-    """A hash of the modules of all stages, for the closure of a kernel that calls functions of other files:
-    numba's cache on disk notices changes in a kernel's own file and closure only.
-    """
+    """A hash of the modules of all stages."""
     modules = sorted(Path(__file__).parent.rglob("*.py"))
     return int.from_bytes(blake2b(b"".join(path.read_bytes() for path in modules), digest_size=7).digest())

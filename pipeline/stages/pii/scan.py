@@ -1,12 +1,10 @@
 """One pass over the bytes of a batch: rare bytes trigger the matchers, all others are skipped."""
 
-from collections.abc import Callable
-from functools import cache
 from string import ascii_letters
 
 import numpy as np
 
-from pipeline.stages.compiled import borrowing, kernel, sources
+from pipeline.stages.compiled import borrowing, kernel
 from pipeline.stages.pii import byte, char
 from pipeline.stages.pii.cards import card_end
 from pipeline.stages.pii.credentials import secret_at, secret_at_colon, secret_at_equals
@@ -195,50 +193,42 @@ def _mask(text: np.ndarray, start: int, end: int) -> None:
     text[start] = byte.OPENING_SQUARE
 
 
-@cache
-def _compiled() -> Callable[..., tuple[np.ndarray, int]]:
-    """The compiled pass."""
-    parts = sources()
+@kernel
+def _find(texts: np.ndarray, offsets: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, int]:
+    """Rows of (document, pattern, start, end), ordered and disjoint, in bytes of `texts`, and how many.
 
-    @kernel
-    def find(texts: np.ndarray, offsets: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, int]:
-        """Rows of (document, pattern, start, end), ordered and disjoint, in bytes of `texts`, and how many.
-
-        Overwrites each value with brackets, so that its neighbours see what they will see in the result.
-        What stands directly before the value is then read again: the value may have seemed to continue it.
-        """
-        _ = parts
-        spans = np.empty((1024, 4), np.int64)
-        count = 0
-        for document in range(len(offsets) - 1):
-            base, size = offsets[document], offsets[document + 1] - offsets[document]
-            text = texts[base : base + size]
-            first = count
-            i = 0
-            while True:
-                i = _next_trigger(text, i, size)
-                if i == size:
-                    break
-                after = _pattern_before(spans, first, count, base + i)
-                start, end, pattern, step = _value(text, i, size, wanted, after)
-                if end == 0:
-                    i += step
-                    continue
-                if count == len(spans):
-                    spans = np.concatenate((spans, np.empty_like(spans)))
-                _insert(spans, first, count, document, pattern, base + start, base + end)
-                count += 1
-                _mask(text, start, end)
-                before = _joined_from(text, start)
-                i = before if before < start else end
-        return spans, count
-
-    return find
+    Overwrites each value with brackets, so that its neighbours see what they will see in the result.
+    What stands directly before the value is then read again: the value may have seemed to continue it.
+    """
+    spans = np.empty((1024, 4), np.int64)
+    count = 0
+    for document in range(len(offsets) - 1):
+        base, size = offsets[document], offsets[document + 1] - offsets[document]
+        text = texts[base : base + size]
+        first = count
+        i = 0
+        while True:
+            i = _next_trigger(text, i, size)
+            if i == size:
+                break
+            after = _pattern_before(spans, first, count, base + i)
+            start, end, pattern, step = _value(text, i, size, wanted, after)
+            if end == 0:
+                i += step
+                continue
+            if count == len(spans):
+                spans = np.concatenate((spans, np.empty_like(spans)))
+            _insert(spans, first, count, document, pattern, base + start, base + end)
+            count += 1
+            _mask(text, start, end)
+            before = _joined_from(text, start)
+            i = before if before < start else end
+    return spans, count
 
 
 def find_spans(texts: np.ndarray, offsets: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """Rows of (document, pattern, start, end), ordered and disjoint, in bytes of `texts`, in which it
     overwrites them.
     """
-    spans, count = _compiled()(texts, offsets, wanted)
+    spans, count = _find(texts, offsets, wanted)
     return spans[:count].copy()
