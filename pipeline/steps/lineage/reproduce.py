@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 from pydantic import TypeAdapter
 
+from pipeline.plugins.settings import OWN_MODEL
 from pipeline.recipe.loading import RECIPE_VARIABLE
 from pipeline.recipe.post_training import JOBS
 from pipeline.sources import SourceConfig
@@ -28,11 +29,14 @@ from pipeline.store.forgotten import forgotten, requests
 from pipeline.store.keys import FORGOTTEN, RUNS
 from pipeline.store.store import Store, StoreError
 from pipeline.store.training_runs import UnknownRunError
-from trainer.system.history import STORE_VARIABLE
+from trainer.config import TrainingConfig
+from trainer.system.history import SHOWN, STORE_VARIABLE, differing, flat
 from trainer.system.machine import differences, processor
 
 COMPARED = ("hf/model.safetensors", "optimizer.safetensors")
-SUMS, LOSSES = "SHA256SUMS", "LOSSES.json"
+SUMS, LOSSES, SETTINGS = "SHA256SUMS", "LOSSES.json", "SETTINGS.json"
+# Settings of a recipe that name files, by paths that may start at the recipe.
+PATHS = ("path", "paths", "language_model", "fasttext")
 MEAN = "mean"  # the run with a mean of what was made again
 # The largest difference of losses in nats that rounding may make. It is a guess for other processors: on one
 # and two threads of one, 204,800 tokens of the default recipe ended 5e-7 apart.
@@ -89,6 +93,15 @@ def _write_sums(one: Checkpoint, directory: Path) -> None:
     (directory / SUMS).write_text("".join(sums), encoding="utf-8")
     losses = json.dumps(_losses(one.path), indent=1)
     (directory / LOSSES).write_text(losses + "\n", encoding="utf-8")
+    settings = json.dumps(_settings(one.lineage), indent=1)
+    (directory / SETTINGS).write_text(settings + "\n", encoding="utf-8")
+
+
+def _settings(lineage: dict[str, Any]) -> dict[str, str]:
+    """What decides a checkpoint, besides its data and the machine, and is the same when it is made again."""
+    decisive = TrainingConfig.model_validate(lineage["training"]["config"]).decisive
+    own = {name: value for name, value in decisive.items() if name not in ("pretrained", "averaging")}
+    return flat({"tokens": lineage["training"]["tokens"], "training": own})
 
 
 def _mean(store: Store, one: Checkpoint, directory: Path, out: Path, relative_to: Path) -> Iterator[str]:
@@ -132,12 +145,12 @@ def pinned(wanted: Sequence[Checkpoint], relative_to: Path) -> dict[str, Any]:
     recipe.pop("post_training", None)
     if tuned:
         recipe["post_training"] = {_section(lineage): lineage["post_training"] for lineage in tuned}
+    recipe = _with_whole_paths(recipe, relative_to)
     for lineage in (base, *tuned):
         for corpus in _corpora(recipe, lineage):
-            _pin(corpus["source"], lineage["assets"][keys.raw(corpus["name"])]["inputs"], relative_to)
-    weights = recipe["training"].get("pretrained")
-    if weights and weights["path"]:
-        weights["path"] = str(relative_to / Path(weights["path"]).expanduser())
+            read = lineage["assets"][keys.raw(corpus["name"])]["inputs"]
+            if "revision" in read:
+                corpus["source"]["revision"] = read["revision"]
     machine = one.lineage["training"].get("machine", {})
     if machine.get("device") == "cpu":  # elsewhere threads decide no sum
         recipe["training"]["threads"] = machine["threads"]
@@ -169,13 +182,20 @@ def _corpora(recipe: dict[str, Any], lineage: dict[str, Any]) -> list[dict[str, 
     return section["corpora"]
 
 
-def _pin(source: dict[str, Any], inputs: dict[str, Any], relative_to: Path) -> None:
-    if "revision" in inputs:
-        source["revision"] = inputs["revision"]
-    if "paths" in source:
-        source["paths"] = [
-            path if is_url(path) else str(relative_to / Path(path).expanduser()) for path in source["paths"]
-        ]
+def _with_whole_paths(settings: Any, directory: Path, name: str = "") -> Any:
+    """The settings of a recipe, those below `name`, with whole paths in place of those that start at its
+    `directory`.
+    """
+    if isinstance(settings, list):
+        return [_with_whole_paths(one, directory, name) for one in settings]
+    if isinstance(settings, dict):  # what code of one's own does with its `params` is not known here
+        return {
+            key: value if key == "params" else _with_whole_paths(value, directory, key)
+            for key, value in settings.items()
+        }
+    if name not in PATHS or not isinstance(settings, str) or is_url(settings) or settings == OWN_MODEL:
+        return settings
+    return str(directory / Path(settings).expanduser())
 
 
 def _settled(store: Store, lineage: dict[str, Any], corpus: dict[str, Any], out: Path) -> Iterator[str]:
@@ -315,7 +335,10 @@ def compare(out: Path, again: Path) -> str:
     try:
         sums = dict(line.split()[::-1] for line in (out / SUMS).read_text(encoding="utf-8").splitlines())
         then, now = json.loads((out / LOSSES).read_text(encoding="utf-8")), _losses(again)
-        same = [file_sha256(again / name) == wanted for name, wanted in sums.items()]
+        same = [file_sha256(again / name) == sha256 for name, sha256 in sums.items()]
+        made = wanted = _settings(json.loads((again / "lineage.json").read_text(encoding="utf-8")))
+        if (out / SETTINGS).exists():
+            wanted = json.loads((out / SETTINGS).read_text(encoding="utf-8"))
     except (OSError, ValueError, KeyError) as error:
         raise PipelineError(
             f"cannot compare {again} with what {out} holds: {error}: name the directory that `reproduce` "
@@ -323,6 +346,9 @@ def compare(out: Path, again: Path) -> str:
         ) from error
     if same and all(same):
         return f"the same bytes: {', '.join(sums)}"
+    if other := differing([wanted, made]):
+        told = ", ".join(f"{name} {wanted.get(name)} then, {made.get(name)} now" for name in other[:SHOWN])
+        raise PipelineError(f"another training: {told}")
     both = [name for name in then if name in now]
     told = ", ".join(f"{name} {then[name]:.4f} then, {now[name]:.4f} now" for name in both)
     if then.keys() == now.keys() and all(abs(then[name] - now[name]) <= TOLERANCE for name in both):

@@ -17,11 +17,13 @@ from pipeline.assets.used_recipe import CHECKPOINT, OWN
 from pipeline.cli import main
 from pipeline.cli.lineage import described
 from pipeline.recipe.loading import load_recipe
+from pipeline.stages.bpe.params import ExistingTokenizer
 from pipeline.steps.lineage import reproduce
 from pipeline.steps.lineage.checkpoints import Checkpoint, Trained, read, run_config
 from pipeline.steps.lineage.documents import CorpusText
 from pipeline.steps.training import plan
 from pipeline.store import keys
+from pipeline.store.params import Anchored
 from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import ENGINE, StoredRun
 from tests.pipeline.steps.make import collect
@@ -244,6 +246,66 @@ def test_what_was_made_again_is_compared_to_the_byte_or_by_its_losses(
     assert status == (2 if held_out else 0) and len(said.splitlines()) == 1
     status, said = compared(tmp_path / "nowhere", other, capsys)
     assert status == 2 and "cannot compare" in said
+
+
+def test_a_checkpoint_of_another_training_is_not_taken_for_the_same_up_to_rounding(
+    trained: StoredRun, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Its losses may be as near: those of another seed mostly are."""
+    store, run = trained
+    made, out, other = run / "checkpoints" / "step-00000024", tmp_path / "out", tmp_path / "other"
+    reproduce.write(store, read(made), out, tmp_path)
+    shutil.copytree(made, other)
+    with (other / "hf" / "model.safetensors").open("ab") as weights:
+        weights.write(b" ")
+    lineage = json.loads((other / "lineage.json").read_text())
+    assert compared(out, other, capsys)[1].startswith("the same up to rounding")
+    for settings, told in (
+        ({"config": lineage["training"]["config"] | {"seed": 9}}, "training.seed "),
+        ({"tokens": lineage["training"]["tokens"] - 512}, "tokens "),
+    ):
+        changed = lineage | {"training": lineage["training"] | settings}
+        (other / "lineage.json").write_text(json.dumps(changed))
+        status, said = compared(out, other, capsys)
+        assert status == 2 and f"another training: {told}" in said
+    (out / "SETTINGS.json").unlink()  # as an earlier version wrote it
+    assert compared(out, other, capsys)[0] == 0
+
+
+def test_every_path_that_starts_at_the_recipe_is_whole_in_the_recipe_of_a_reproduction(
+    trained: StoredRun, tmp_path: Path
+) -> None:
+    def with_files(directory: str, text: str) -> dict[str, Any]:
+        """Settings with a file in each place where a recipe can name one."""
+        files = {"kind": "files", "paths": [f"{directory}{text}", "s3://bucket/text.jsonl"]}
+        questions = {"name": "mine", "path": f"{directory}questions.jsonl"}
+        classifier = {"name": "good", "fasttext": f"{directory}good.bin", "label": "__label__hq"}
+        own_code = {"name": "own", "python": "mine:Filter", "version": "1", "params": {"path": "as it is"}}
+        return {
+            "quality": {"language_model": f"{directory}languages.bin", "filters": [classifier, own_code]},
+            "evaluation": {"texts": [{"name": "held", "source": files}], "benchmarks": [questions]},
+            "decontamination": {"sets": [{"name": "held", "source": files}]},
+        }
+
+    saved = read(trained[1] / "checkpoints" / "step-00000024")
+    recipe = saved.lineage["recipe"]
+    recipe.update(with_files("", "held.jsonl"))
+    recipe["training"]["pretrained"] = {"path": "weights", "repo": None}
+    reproduced = reproduce.pinned([saved], tmp_path)
+    for section, expected in with_files(f"{tmp_path}/", "held.jsonl").items():
+        assert reproduced[section] == expected
+    assert reproduced["training"]["pretrained"]["path"] == str(tmp_path / "weights")
+    assert reproduced["corpora"][0]["source"]["paths"][0].startswith("/")
+
+
+def test_reproduce_knows_every_setting_that_names_a_file() -> None:
+    """Each class whose paths start at the recipe has a field of these names."""
+
+    def subclasses(kind: type) -> set[type]:
+        return {kind}.union(*map(subclasses, kind.__subclasses__()))
+
+    for kind in subclasses(Anchored) - {Anchored, ExistingTokenizer}:  # whose tokenizer is copied
+        assert {*reproduce.PATHS} & kind.model_fields.keys(), kind  # type: ignore[attr-defined]
 
 
 def test_a_run_that_is_no_checkpoint_is_answered_with_its_checkpoints(
