@@ -68,14 +68,15 @@ def test_a_failed_run_is_told_to_the_webhook_with_its_reason(
     assert message["text"].endswith(f"failed: {message['reason']}")
 
 
+@pytest.mark.parametrize("section", [[], ["sft"], ["dpo"]])
 def test_a_finished_training_is_told_to_the_webhook_with_its_figures_and_a_reused_one_is_not(
-    webhook: tuple[str, list[dict[str, str]]], monkeypatch: pytest.MonkeyPatch
+    section: list[str], webhook: tuple[str, list[dict[str, str]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address, received = webhook
     monkeypatch.setenv(WEBHOOK_VARIABLE, address)
     figures = {"validation loss": 3.25, "bits per byte": 1.5, "tokens": 16384, "hours": 0.5, "tokens/s": 9}
 
-    @dg.asset(config_schema={"reused": bool})
+    @dg.asset(key=[*section, "pretrained_model"], config_schema={"reused": bool})
     def pretrained_model(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         named = {"training run": "mine seed 7 0123abcd"}
         return dg.MaterializeResult(metadata={**figures, **named, "cost USD": 1.25, **context.op_config})
@@ -83,7 +84,7 @@ def test_a_finished_training_is_told_to_the_webhook_with_its_figures_and_a_reuse
     succeeded = dg.DagsterEventType.RUN_SUCCESS
     with dg.DagsterInstance.ephemeral() as instance:
         for reused in (False, True):
-            config = {"ops": {"pretrained_model": {"config": {"reused": reused}}}}
+            config = {"ops": {"__".join(pretrained_model.key.path): {"config": {"reused": reused}}}}
             tags = {"dagster/partition": "strict.2"}
             result = dg.materialize([pretrained_model], instance=instance, run_config=config, tags=tags)
             event = next(event for event in result.all_events if event.event_type is succeeded)

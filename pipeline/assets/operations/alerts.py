@@ -15,6 +15,7 @@ import dagster as dg
 from dagster_shared.error import SerializableErrorInfo
 
 from pipeline.assets.used_recipe import UsedRecipe
+from pipeline.recipe.post_training import SECTIONS
 from pipeline.store import keys
 
 WEBHOOK_VARIABLE = "GROUNDWORK_WEBHOOK"
@@ -40,12 +41,15 @@ def report_failure(context: dg.RunFailureSensorContext) -> None:
 
 
 def report_training(context: dg.RunStatusSensorContext, used: UsedRecipe) -> None:
-    """Alerts of a run that trained the model of a recipe, with its figures. Silent about any other run."""
+    """Alerts of each model that a run trained, of a recipe or of its sections, with its figures. Silent about
+    any other run.
+    """
     run = context.dagster_run
     made = dg.DagsterEventType.ASSET_MATERIALIZATION
+    models = [used.asset(keys.PRETRAINED_MODEL, section) for section in ("", *SECTIONS)]
     for record in context.instance.get_records_for_run(run.run_id, of_type=made).records:
         event = record.event_log_entry.asset_materialization
-        if event is None or event.asset_key != used.asset(keys.PRETRAINED_MODEL):
+        if event is None or event.asset_key not in models:
             continue
         metadata = {name: entry.value for name, entry in event.metadata.items()}
         if metadata["reused"] is False:
