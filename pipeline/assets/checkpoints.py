@@ -93,8 +93,9 @@ def _log_entry(
 ) -> None:
     path = Path(message["path"])  # it may have been deleted meanwhile
     saved = read(path) if (path / "lineage.json").is_file() else planned(run.config, message["step"])
+    beside = context.asset_key.path[:-1]  # prefix and section, which what it is made from shares
     upstream = {
-        f"dagster/input_data_version/{used.asset(name).to_user_string()}": version
+        f"dagster/input_data_version/{'/'.join([*beside, name])}": version
         for name, version in run.work.inputs.items()
     }
     metadata = {

@@ -77,9 +77,8 @@ class BaseShards(Stage):
         return _of_base(keys.token_shards(self.corpus), store, self.base)
 
 
-def _of_base(key: Key, store: Store, base: Recipe) -> Version | Work:
-    versions = RecipeVersions(base)
-    return versions.find(Store(store.root, versions), key)
+def _of_base(key: Key, store: Store, base: Recipe) -> Version:
+    return Store(store.root, RecipeVersions(base)).current(key)
 
 
 # A plan reads the stages of the data for its lineage, so these are here.

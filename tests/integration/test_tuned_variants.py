@@ -9,6 +9,7 @@ import yaml
 
 from pipeline.cli import main
 from pipeline.steps.model import evaluate
+from pipeline.steps.training import plan
 from pipeline.store import keys
 from pipeline.store.cleanup import gc
 from tests.integration.project import Project, make_chat_project
@@ -49,6 +50,13 @@ def test_a_variant_of_a_section_shares_all_but_its_own_training(tuned: Project) 
         made = instance.get_materialized_partitions(dg.AssetKey(["sft", keys.PRETRAINED_MODEL]))
         assert made == {"base", "hot"}
         assert instance.get_materialized_partitions(dg.AssetKey(["sft", "dedup"])) == set()
+        name = plan.final_checkpoint(base.current(keys.PRETRAINED_MODEL))
+        last = dg.AssetRecordsFilter(dg.AssetKey("checkpoint"), asset_partitions=[name])
+        (saved, *_) = instance.fetch_materializations(last, limit=1).records
+        assert saved.asset_materialization and saved.asset_materialization.tags
+        shards = keys.token_shards("sft_words")  # the asset is that of the section
+        read = saved.asset_materialization.tags[f"dagster/input_data_version/sft/{shards}"]
+        assert read == base.current(shards).data_version
     assert gc.find(base) == []
 
 

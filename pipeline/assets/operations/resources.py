@@ -18,7 +18,7 @@ from pipeline.recipe.overrides import changed, merged
 from pipeline.recipe.post_training import JOBS
 from pipeline.recipe.recipe import BASE, Recipe, RecipeError
 from pipeline.steps.recipe_versions import store_of
-from pipeline.steps.training import initial_weights
+from pipeline.steps.training import initial_weights, since_trained
 from pipeline.steps.training.launcher import Launcher
 from pipeline.store import keys, variant_names
 from pipeline.store.engines.local import Engine, LocalEngine
@@ -151,7 +151,7 @@ class PipelineResources(dg.ConfigurableResource):
             instance.add_run_tags(run.run_id, self._tags())
             if trains(run):
                 initial_weights.check(self.recipe)
-                self._check_base_models(run)
+                self._check_bases(instance, run)
             if trains(run) and self.store.files.shared:
                 look = partial(Launcher(self.recipe.launch, None).check_nodes, self.store.root)
                 self._check_nodes = cache(look)
@@ -173,41 +173,48 @@ class PipelineResources(dg.ConfigurableResource):
         self.hold_data()
         self._take_over(instance, run.tags.get(PARENT_TAG))
 
-    def _check_base_models(self, run: dg.DagsterRun) -> None:
-        """Raises PipelineError unless the model that each trained section of `post_training` goes on with is
-        there, or is trained by the same run.
+    def _check_bases(self, instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
+        """Before data is made for a section of `post_training`: that the model is there which it goes on
+        with. Another run may be training it.
         """
-        sections = list(self.recipe.post_training.sections)
-        jobs, job = [JOBS[section] for section in sections], run.job_name.rpartition("_")[2]
-        if chosen := run.asset_selection:
-            models = {section: self.used.asset(keys.PRETRAINED_MODEL, section) for section in ("", *sections)}
-            trained = {section for section, model in models.items() if model in chosen}
-        else:
-            trained = set(sections[: jobs.index(job) + 1]) if job in jobs else {""}
+        plan = run.execution_plan_snapshot_id
+        steps = instance.get_execution_plan_snapshot(plan).step_keys_to_execute if plan else ()
+        trained = {
+            section
+            for section in ("", *self.recipe.post_training.sections)
+            if "__".join(self.used.asset(keys.PRETRAINED_MODEL, section).path) in steps
+        }
+        others = (one for one in orphaned_runs.under_way(instance) if one.run_id != run.run_id)
+        if any(map(trains, others)):
+            return
         for section in trained - {""}:
-            tuned = self.of(section)
-            if (base := tuned.recipe.base) and base.section not in trained:
+            base = self.of(section).recipe.base
+            if base and base.section not in trained:
                 try:
-                    tuned.store.current(keys.BASE_MODEL)
+                    since_trained.model(store_of(base), base)
                 except StoreError as error:
-                    first = JOBS.get(base.section, "pretrain")
+                    job = self.used.name(JOBS.get(base.section, "pretrain"))
                     raise PipelineError(
-                        f"run the job `{first}` first: {section} goes on with its model ({error})"
+                        f"{section} goes on with a model that is not there ({error}): run the job {job} first"
                     ) from None
 
     def _take_over(self, instance: dg.DagsterInstance, parent: str | None) -> None:
         """A run that is started again leaves out the steps that succeeded. It goes on with what those read
         from the sources, whatever other runs have read since; everything else follows from that.
         """
-        given = {keys.raw(corpus) for corpus in self.recipe.corpus_names} | {keys.TOKENIZER}
+        own = [(section, self.of(section)) for section in ("", *self.recipe.post_training.sections)]
+        given = {
+            self.used.asset(key, section): (workshop.store, key)
+            for section, workshop in own
+            for key in (*map(keys.raw, workshop.recipe.corpus_names), keys.TOKENIZER)
+        }
         while parent and (run := instance.get_run_by_id(parent)):
             for entry in instance.all_logs(parent, dg.DagsterEventType.ASSET_MATERIALIZATION):
                 made = entry.asset_materialization
-                key = self.used.key(made.asset_key) if made else None
-                if made and key in given:
-                    given.remove(key)
+                if made and made.asset_key in given:
+                    store, key = given.pop(made.asset_key)
                     with suppress(PipelineError):  # it was removed since, and is read again
-                        self.store.go_on_with(self.store.open(key, str(made.metadata["fingerprint"].value)))
+                        store.go_on_with(store.open(key, str(made.metadata["fingerprint"].value)))
             parent = run.tags.get(PARENT_TAG)
 
     @cached_property

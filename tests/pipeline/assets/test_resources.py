@@ -1,6 +1,7 @@
 """The engine that a run gets from its recipe."""
 
 import multiprocessing
+import shutil
 import sys
 from pathlib import Path
 
@@ -15,8 +16,12 @@ from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.recipe import RECIPES, RecipeError
 from pipeline.stages.bpe import TokenizerError
 from pipeline.steps.tokens.tokenizer import FrozenTokenizer
+from pipeline.store import keys
+from pipeline.store.draft import Draft
 from pipeline.store.engines.local import LocalEngine
+from pipeline.store.manifest import File, Part
 from pipeline.store.store import Store
+from pipeline.store.work import Work
 from trainer.system.history import STORE_VARIABLE
 
 
@@ -74,26 +79,6 @@ def test_weights_that_are_not_there_are_told_before_anything_is_made_for_their_t
     assert made == ([] if job == "pretrain" else ["default"])
 
 
-@pytest.mark.parametrize("job", ["sft", "align"])
-def test_a_section_is_refused_at_once_without_the_model_that_it_goes_on_with(
-    job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("GROUNDWORK_RECIPE", str(RECIPES / "default.yaml"))
-    monkeypatch.setenv(STORE_VARIABLE, str(tmp_path / "store"))
-    made = []
-
-    @dg.asset
-    def conversations(workshop: PipelineResources) -> None:
-        made.append(workshop.recipe.name)
-
-    jobs = [dg.define_asset_job(job, [conversations])]
-    defs = dg.Definitions([conversations], jobs=jobs, resources={"workshop": PipelineResources()})
-    with dg.DagsterInstance.ephemeral() as instance, pytest.raises(dg.DagsterError) as failed:
-        defs.resolve_job_def(job).execute_in_process(instance=instance)
-    assert "run the job `pretrain` first: sft goes on with its model" in str(failed.value.__cause__)
-    assert not made
-
-
 def test_the_tokenizer_is_made_of_the_recipes_corpora_before_a_section_asks_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,3 +91,75 @@ def test_the_tokenizer_is_made_of_the_recipes_corpora_before_a_section_asks_for_
         (stage,) = FrozenTokenizer.all_of(recipe.tuned(section))
         with pytest.raises(TokenizerError, match=f"{section} has the recipe's tokenizer.*`pretrain` first"):
             stage.make(Store(tmp_path), LocalEngine())
+
+
+def own_recipe(directory: Path, patch: pytest.MonkeyPatch) -> None:
+    """A recipe with both sections of `post_training`, and an empty store."""
+    talks = {"kind": "files", "paths": ["talks.jsonl"], "format": "chat"}
+    tuning = {
+        "sft": {"corpora": [{"name": "talks", "source": talks}]},
+        "dpo": {"corpora": [{"name": "pairs", "source": talks | {"format": "preferences"}}]},
+    }
+    recipe = yaml.safe_load((RECIPES / "default.yaml").read_text()) | {"post_training": tuning}
+    (directory / "mine.yaml").write_text(yaml.safe_dump(recipe))
+    patch.setenv("GROUNDWORK_RECIPE", str(directory / "mine.yaml"))
+    patch.setenv(STORE_VARIABLE, str(directory / "store"))
+
+
+@pytest.mark.parametrize("trained", [["sft"], ["", "sft"], ["sft", "dpo"], ["dpo"], []])
+def test_a_section_without_the_model_that_it_goes_on_with_is_told_before_its_data_are_made(
+    trained: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_recipe(tmp_path, monkeypatch)
+    made = []
+
+    @dg.asset
+    def text(workshop: PipelineResources) -> None:
+        made.append(workshop.recipe.name)
+
+    models = [
+        dg.asset(key=OWN.asset(keys.PRETRAINED_MODEL, section), deps=[text])(lambda: None)
+        for section in trained
+    ]
+    jobs = [dg.define_asset_job("sft", [text, *models])]
+    defs = dg.Definitions([text, *models], jobs=jobs, resources={"workshop": PipelineResources()})
+    missing = {"sft": "pretrain", "dpo": "sft"}.get(next(iter(trained), ""))
+    with dg.DagsterInstance.ephemeral() as instance:
+        if missing is None:
+            assert defs.resolve_job_def("sft").execute_in_process(instance=instance).success
+        else:
+            with pytest.raises(dg.DagsterError) as failed:
+                defs.resolve_job_def("sft").execute_in_process(instance=instance)
+            said = str(failed.value.__cause__)
+            assert said.startswith(f"{trained[0]} goes on with a model that is not there (")
+            assert said.endswith(f"run the job {missing} first")
+    assert bool(made) is (missing is None)
+
+
+@pytest.mark.parametrize("section", ["", "sft"])
+def test_a_run_that_is_started_again_goes_on_with_what_each_section_had_read(
+    section: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_recipe(tmp_path, monkeypatch)
+    (corpus, *_) = PipelineResources().of(section).recipe.corpus_names
+    store, key = PipelineResources().of(section).store, keys.raw(corpus)
+    read = []
+    for content in ("before", "after"):
+        (tmp_path / content).write_text(content)
+        with store.making(Work(key, "test", {}, {"source": content})) as draft:
+            assert isinstance(draft, Draft)
+            file = shutil.copy(tmp_path / content, draft.path / "documents")
+            read.append(draft.publish([Part("0", content, {"documents": File.of(file, draft.path)})]))
+    before, after = read
+
+    @dg.asset(key=OWN.asset(key, section))
+    def raw() -> dg.MaterializeResult:
+        return dg.MaterializeResult(metadata={"fingerprint": before.fingerprint[:16]})
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        run = dg.materialize([raw], instance=instance)
+        workshop = PipelineResources()
+        store = workshop.of(section).store
+        assert store.last_used(key) == after
+        workshop._take_over(instance, run.run_id)
+        assert store.current(key).path == before.path
