@@ -83,8 +83,8 @@ def test_numbers_are_shown_as_yaml_reads_them(value: float | None, text: str) ->
 @pytest.mark.parametrize(
     ("path", "kind", "default", "bounds"),
     [
-        ("training.optimizer.muon_lr", "number", "0.01", "above 0"),
-        ("training.optimizer.lr", "number", "derived", "above 0"),
+        ("training.optimizer.muon_lr", "number", "0.01", "above 0, at most 1.0e+30"),
+        ("training.optimizer.lr", "number", "derived", "above 0, at most 1.0e+30"),
         ("training.max_tokens", "whole number", None, "1 to 1_000_000_000_000_000_000"),
         ("training.compile", "true, false or `auto`", "auto", ""),
         ("training.optimizer.betas", "list of 2 numbers", "derived", ""),
@@ -202,7 +202,7 @@ def test_the_schema_refuses_what_the_loader_refuses(
     [
         (
             ["training.optimizer.muon_lr"],
-            ["training.optimizer.muon_lr: number; above 0; default: 0.01\n", "Peak learning rate"],
+            ["training.optimizer.muon_lr: number; above 0, at most 1.0e+30; default: 0.01\n", "Peak learning rate"],
         ),
         (["training.optimizer"], ["  kind: ", "  lr: ", "  groups: ", "  betas: "]),
         (
