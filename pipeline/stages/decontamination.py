@@ -64,7 +64,8 @@ class NgramParams(Params):
     ngram: int = Field(13, ge=3, le=100)
     """Words in a row that a document and an evaluation text must share to count as a hit. 13 as in GPT-3
     (Brown et al. 2020, appendix C). In Chinese, Japanese, Thai and other scripts that put no space between
-    words, each character counts as a word.
+    words, each character counts as a word. Markup between the words, such as tags and `&nbsp;`, counts for
+    nothing.
     """
     min_words: int = Field(8, ge=1, le=100)
     """An evaluation text shorter than `ngram` words is searched for as a whole if it has at least this many
