@@ -79,12 +79,6 @@ class TrainingConfig(Bookkeeping, Learning, Rows, Numerics, Tuning, Sizes):
                     "stage's seq_len, or set packing to windows"
                 )
             stage.schedule.check(stage.schedule_tokens, where)
-            done = stage.first_token + batch - stage.schedule_begin
-            if stage.tokens == batch and not stage.schedule.share_of_peak(done, stage.schedule_tokens):
-                raise ValueError(
-                    f"{where}its only step is the last of its schedule, whose learning rate is 0, so nothing "
-                    "would be learnt: train on more tokens, or set schedule.min_lr_ratio"
-                )
         return self
 
     def _how_to_end(self, name: str, end: int) -> str:

@@ -18,12 +18,22 @@ OF_SCHEDULES = {"decay": ("wsd",), "decay_fraction": ("wsd",), "min_lr_ratio": (
 
 
 def check(training: TrainingConfig) -> None:
-    """Raises ValueError for a setting that differs from its default and that nothing reads."""
+    """Raises ValueError for a setting that differs from its default and that nothing reads, and for text that
+    nothing is learnt from.
+    """
     _check_kind("optimizer", training.optimizer, OF_OPTIMIZERS)
     _check_kind("schedule", training.schedule, OF_SCHEDULES)
     for number, stage in enumerate(training.stages):
         if stage.schedule:
             _check_kind(f"stages.{number}.schedule", stage.schedule, OF_SCHEDULES)
+    for part in training.curriculum.stages:
+        done = part.first_token + part.tokens - part.schedule_begin
+        if part.steps == 1 and not part.schedule.share_of_peak(done, part.schedule_tokens):
+            place = f"stages: {part.name!r}" if part.name else "max_tokens"
+            raise ValueError(
+                f"training.{place} is one step, the last of its schedule, whose learning rate is 0, so "
+                "nothing would be learnt: train on more tokens, or set schedule.min_lr_ratio"
+            )
     if training.pretrained:
         _check("init", training, "init", "training from scratch, without pretrained")
     if training.objective == "pretrain":

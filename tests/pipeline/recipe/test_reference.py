@@ -202,7 +202,10 @@ def test_the_schema_refuses_what_the_loader_refuses(
     [
         (
             ["training.optimizer.muon_lr"],
-            ["training.optimizer.muon_lr: number; above 0, at most 1.0e+30; default: 0.01\n", "Peak learning rate"],
+            [
+                "training.optimizer.muon_lr: number; above 0, at most 1.0e+30; default: 0.01\n",
+                "Peak learning rate",
+            ],
         ),
         (["training.optimizer"], ["  kind: ", "  lr: ", "  groups: ", "  betas: "]),
         (

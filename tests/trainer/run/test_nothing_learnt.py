@@ -1,11 +1,13 @@
 """A run that learnt nothing does not end as if it were complete, and what is broken is not saved."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from trainer.checkpoint import publish
-from trainer.config import RunConfig
+from trainer.config import RunConfig, load_to_train
 from trainer.run.loop import DONE, run
 from trainer.system.errors import TrainerError
 
@@ -81,14 +83,17 @@ def test_the_largest_learning_rate_ends_in_a_sentence_with_every_optimizer(
         place[setting] = kept
 
 
-def test_a_run_or_stage_of_one_step_at_the_rate_0_is_refused(settings: dict[str, Any]) -> None:
-    settings["training"] |= {"max_tokens": 256, "schedule": {"kind": "wsd"}}
-    with pytest.raises(
-        ValueError, match="its only step is the last of its schedule, whose learning rate is 0"
+def test_a_run_or_stage_of_one_step_at_the_rate_0_is_refused(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    path, stages = tmp_path / "config.yaml", [{"name": "most", "share": 0.5}, {"name": "last"}]
+    settings["training"]["schedule"] = {"kind": "wsd"}
+    for length, told in (
+        ({"max_tokens": 256}, "training.max_tokens is one step"),
+        ({"max_tokens": 512, "stages": stages}, "training.stages: 'last' is one step"),
     ):
-        RunConfig.model_validate(settings)
-    settings["training"] |= {"max_tokens": 512, "stages": [{"name": "most", "share": 0.5}, {"name": "last"}]}
-    with pytest.raises(ValueError, match="stage 'last': its only step"):
-        RunConfig.model_validate(settings)
-    settings["training"]["schedule"] = {"kind": "wsd", "min_lr_ratio": 0.1}
-    assert RunConfig.model_validate(settings).training.steps == 2
+        settings["training"] |= length
+        path.write_text(yaml.safe_dump(settings))
+        with pytest.raises(TrainerError, match=told):
+            load_to_train(path)
+        assert load_to_train(path, ["training.schedule.min_lr_ratio=0.1"])
