@@ -33,7 +33,7 @@ def test_a_command_and_the_trainers_are_run() -> None:
 
 def test_a_terminal_without_the_letters_of_a_name_is_no_reason_to_fail(tmp_path: Path) -> None:
     done = groundwork("init", str(tmp_path / "größe 😀.yaml"), PYTHONIOENCODING="ascii")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0 and done.stderr in ("", "init: loading\n")  # which is said once it takes long
     assert "gr\\xf6\\xdfe \\U0001f600.yaml is written" in done.stdout
 
 
