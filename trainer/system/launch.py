@@ -5,7 +5,11 @@ Never imports torch.
 
 import os
 import sys
+from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
+
+from trainer.system.errors import install
 
 # By default glibc returns large blocks to the kernel, and page faults follow when they are allocated again.
 # Keeping them gave 40% more tokens per second on a CPU. Huge pages, which most kernels give only to memory
@@ -91,3 +95,10 @@ def restarts_left() -> bool:
     """Whether the torchrun that started this process would start it again."""
     most, done = (os.environ.get(f"TORCHELASTIC_{name}", "") for name in ("MAX_RESTARTS", "RESTART_COUNT"))
     return most.isdecimal() and int(done if done.isdecimal() else 0) < int(most)
+
+
+def missing_trackers(sinks: Iterable[str]) -> Iterator[str]:
+    """What is to be said of each of `training.sinks` whose package is not installed here."""
+    for kind in sinks:
+        if find_spec(kind) is None:
+            yield f"training.sinks needs the package {kind}: run {install(kind)}, or leave {kind} out"

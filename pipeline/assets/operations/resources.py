@@ -27,6 +27,7 @@ from pipeline.store.store import Store, StoreError, check_place, default_store
 from trainer.config.model import READ_HERE_ONLY
 from trainer.system import terminal
 from trainer.system.errors import install
+from trainer.system.launch import missing_trackers
 
 PARENT_TAG = "dagster/parent_run_id"
 PARTITION_TAG = "dagster/partition"
@@ -168,6 +169,8 @@ class PipelineResources(dg.ConfigurableResource):
                 terminal.stages(lambda: len(instance.get_execution_plan_snapshot(plan).step_keys_to_execute))
             if trains(run) and (said := pool.warning(instance, self.used.pool, run.run_id)):
                 context.log.warning(said)
+            for problem in missing_trackers(self.recipe.training.sinks) if trains(run) else ():
+                context.log.warning(f"{problem}: the training will refuse to begin")
             if trains(run) and self.recipe.training.model.attention_sinks:
                 context.log.warning(READ_HERE_ONLY)
         self.hold_data()

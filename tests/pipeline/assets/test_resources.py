@@ -22,6 +22,7 @@ from pipeline.store.engines.local import LocalEngine
 from pipeline.store.manifest import File, Part
 from pipeline.store.store import Store
 from pipeline.store.work import Work
+from trainer.system import launch
 from trainer.system.history import STORE_VARIABLE
 
 
@@ -163,3 +164,25 @@ def test_a_run_that_is_started_again_goes_on_with_what_each_section_had_read(
         assert store.last_used(key) == after
         workshop._take_over(instance, run.run_id)
         assert store.current(key).path == before.path
+
+
+def test_a_tracker_without_its_package_is_told_before_data_are_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_recipe(tmp_path, monkeypatch)
+    recipe = yaml.safe_load((tmp_path / "mine.yaml").read_text())
+    recipe["training"]["sinks"] = ["wandb"]
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(recipe))
+    monkeypatch.setattr(launch, "find_spec", lambda _: None)
+
+    @dg.asset
+    def text(workshop: PipelineResources) -> None:
+        """Stands for the data."""
+
+    jobs = [dg.define_asset_job(job, [text]) for job in ("pretrain", "corpus")]
+    defs = dg.Definitions([text], jobs=jobs, resources={"workshop": PipelineResources()})
+    with dg.DagsterInstance.ephemeral() as instance:
+        for job, told in (("pretrain", 1), ("corpus", 0)):
+            run = defs.resolve_job_def(job).execute_in_process(instance=instance)
+            said = [entry.user_message for entry in instance.all_logs(run.run_id)]
+            assert sum("training.sinks needs the package wandb: run " in one for one in said) == told

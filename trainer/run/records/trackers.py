@@ -16,15 +16,15 @@ import uuid
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
 from contextvars import copy_context
-from importlib.util import find_spec
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
 from trainer.config import RunConfig, TrainingConfig, config_hash
 from trainer.system.durable import write_atomically
-from trainer.system.errors import TrainerError, first_line, install
+from trainer.system.errors import TrainerError, first_line
 from trainer.system.history import flat
+from trainer.system.launch import missing_trackers
 
 CLOSING_SECONDS = 60.0  # at the end of a run, for sending what waits
 MLFLOW_TAG = "groundwork.run"
@@ -178,11 +178,8 @@ def _known_id(record: Path) -> str | None:
 
 def check(training: TrainingConfig) -> None:
     """Raises TrainerError when a tracker's package is not installed."""
-    for kind in training.sinks:
-        if find_spec(kind) is None:
-            raise TrainerError(
-                f"training.sinks needs the package {kind}: run {install(kind)}, or leave {kind} out"
-            )
+    for problem in missing_trackers(training.sinks):
+        raise TrainerError(problem)
 
 
 def _reason(error: Exception) -> str:

@@ -18,6 +18,7 @@ from tests.trainer.runs import start, write_config
 from tests.trainer.trained import trained
 from trainer.config import RunConfig, config_hash, run_identity
 from trainer.run.records import trackers
+from trainer.system import launch
 from trainer.system.errors import TrainerError
 from trainer.system.history import RunHistory
 
@@ -66,7 +67,7 @@ def losses(run_dir: Path) -> dict[int, float]:
 def test_a_missing_package_is_one_sentence_before_anything_is_written(
     settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trackers, "find_spec", lambda name: None)
+    monkeypatch.setattr(launch, "find_spec", lambda name: None)
     config = RunConfig.model_validate(settings | {"training": settings["training"] | {"sinks": ["wandb"]}})
     with pytest.raises(TrainerError, match=re.escape("`.venv/bin/pip install -e '.[wandb]'`")):
         trackers.check(config.training)
