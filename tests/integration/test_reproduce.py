@@ -59,17 +59,28 @@ def follow(printed: list[str], code: Path, project: Project, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("changed", [False, True], ids=["same corpus", "changed corpus"])
-def test_the_printed_commands_make_the_same_checkpoint(tmp_path: Path, changed: bool) -> None:
-    """The source of the corpus may have changed in between."""
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("same", "its source holds the same as then"),
+        ("changed", "its source has changed since; the documents of then are read from "),
+        ("gone", "; the documents of then are read from "),
+    ],
+)
+def test_the_printed_commands_make_the_same_checkpoint(tmp_path: Path, source: str, told: str) -> None:
+    """The source of the corpus may have changed in between, or be gone."""
     project = trained(tmp_path)
     (run,) = (project.store.root / "runs").iterdir()
-    if changed:
-        corpus = project.directory / "topics.jsonl"
+    corpus = project.directory / "topics.jsonl"
+    if source == "changed":
         corpus.write_bytes(corpus.read_bytes().partition(b"\n")[2])
+    elif source == "gone":
+        corpus.unlink()
     printed = commands(project, f"{run.name[:8]}-00000024", tmp_path)
-    assert any("has changed since" in line for line in printed) == changed
-    follow(printed, tmp_path / "again" / "code", project, tmp_path)
+    (note,) = [line for line in printed if line.startswith("# corpus topics: ")]
+    assert told in note
+    said = follow(printed, tmp_path / "again" / "code", project, tmp_path)
+    assert said.splitlines()[-1] == "the same bytes: hf/model.safetensors, optimizer.safetensors"
     made = tmp_path / "again" / "home" / "store" / "runs" / run.name / "checkpoints" / "step-00000024"
     for name in ("hf/model.safetensors", "optimizer.safetensors"):
         assert (made / name).read_bytes() == (run / "checkpoints" / "step-00000024" / name).read_bytes()
