@@ -3,6 +3,7 @@
 import logging
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -138,6 +139,9 @@ def test_what_a_step_says_last_is_shown_on_a_busy_machine(
     keep_output_to_the_end()
     said, shown = tmp_path / "step.err", tmp_path / "shown"
     said.touch()
+    # Runs in this process leave SIGTERM ignored where SIGINT is, as in the background of a script.
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
     with shown.open("wb") as stream, compute_logs.execute_posix_tail(str(said), stream):
         said.write_text("FAILED: say why\n")
+    signal.signal(signal.SIGTERM, before)
     assert shown.read_text() == "FAILED: say why\n"
