@@ -166,8 +166,14 @@ def _read_as(found: Found) -> str:
 
 
 def _kind_of_file(suffix: str) -> str:
-    kinds = {"HTML": PAGES, "mail": (MAIL, MAILBOX), "subtitles": SUBTITLES, "notebooks": (NOTEBOOK,)}
-    kinds |= {"EPUB": (".epub",), "Word": (".docx",)}
+    kinds = {
+        "HTML": PAGES,
+        "mail": (MAIL, MAILBOX),
+        "subtitles": SUBTITLES,
+        "notebooks": (NOTEBOOK,),
+        "EPUB": (".epub",),
+        "Word": (".docx",),
+    }
     return next((name for name, suffixes in kinds.items() if suffix in suffixes), "plain text")
 
 

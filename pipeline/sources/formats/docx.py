@@ -36,9 +36,8 @@ def _text(document: Archive, name: str) -> Iterator[str]:
         cells += (tag == "tc") * (1 if begins else -1)
         if begins or twice:
             continue
-        if tag == "t" or (
-            tag in SIGNS and not (tag == "tab" and element.attrib)
-        ):  # which is a place for tabs
+        is_place_for_tabs = tag == "tab" and element.attrib
+        if tag == "t" or (tag in SIGNS and not is_place_for_tabs):
             yield before + (element.text or "" if tag == "t" else SIGNS[tag])
             before = ""
         elif tag == "p":
