@@ -129,7 +129,7 @@ def read_size(directory: Path, key: str) -> int:
     size = read_config(directory).get(key)
     if isinstance(size, bool) or not isinstance(size, int) or not 0 < size <= LARGEST_SIZE:
         raise TrainerError(
-            f"{directory / 'config.json'}: {key} is {size!r}, not a whole number from 1 to {LARGEST_SIZE}"
+            f"{directory / CONFIG}: {key} is {size!r}, not a whole number from 1 to {LARGEST_SIZE}"
         )
     return size
 
@@ -211,7 +211,7 @@ def check_shape(directory: Path, model: ModelConfig) -> None:
     ]
     if changes:
         raise TrainerError(
-            f"{directory / 'config.json'}: training.model must have the pretrained model's shape; set "
+            f"{directory / CONFIG}: training.model must have the pretrained model's shape; set "
             f"{', '.join(changes)}"
         )
 

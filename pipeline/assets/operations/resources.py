@@ -167,12 +167,13 @@ class PipelineResources(dg.ConfigurableResource):
             terminal.otherwise(f"run {run.run_id[:8]} of {self.called}")
             if plan := run.execution_plan_snapshot_id:
                 terminal.stages(lambda: len(instance.get_execution_plan_snapshot(plan).step_keys_to_execute))
-            if trains(run) and (said := pool.warning(instance, self.used.pool, run.run_id)):
-                context.log.warning(said)
-            for problem in missing_trackers(self.recipe.training.sinks) if trains(run) else ():
-                context.log.warning(f"{problem}: the training will refuse to begin")
-            if trains(run) and self.recipe.training.model.attention_sinks:
-                context.log.warning(READ_HERE_ONLY)
+            if trains(run):
+                if said := pool.warning(instance, self.used.pool, run.run_id):
+                    context.log.warning(said)
+                for problem in missing_trackers(self.recipe.training.sinks):
+                    context.log.warning(f"{problem}: the training will refuse to begin")
+                if self.recipe.training.model.attention_sinks:
+                    context.log.warning(READ_HERE_ONLY)
         self.hold_data()
         self._take_over(instance, run.tags.get(PARENT_TAG))
 
