@@ -83,12 +83,17 @@ class Batch:
         sums = torch.zeros(rows, 2 * pairs + 1, dtype=torch.float64, device=values.device)
         return sums.scatter_add(1, self.answers, values.double())[:, :-1].view(rows, pairs, 2)
 
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Those that it has, by their names."""
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: tensor for name, tensor in found.items() if tensor is not None}
+
     def rows(self, chosen: slice | torch.Tensor) -> Self:
         """The batch of these rows."""
-        tensors = {field.name: getattr(self, field.name) for field in fields(self)}
-        return replace(
-            self, **{name: tensor[chosen] for name, tensor in tensors.items() if tensor is not None}
-        )
+        return replace(self, **{name: tensor[chosen] for name, tensor in self.tensors().items()})
+
+    def clone(self) -> Self:
+        return replace(self, **{name: tensor.clone() for name, tensor in self.tensors().items()})
 
 
 def _documents(read: torch.Tensor, bot_id: int) -> torch.Tensor:

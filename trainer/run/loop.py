@@ -64,6 +64,7 @@ def run(config: RunConfig, allow_changes: bool = False, profile: bool = False) -
         if not session.is_complete:
             with terminal.doing("compiling the model" if plan.compiled else "trying one micro-batch"):
                 dry_run(session)
+            session.repeat_in_graphs()
             stop.after_step()
             recorder = NullRecorder()
             if append_log_to is not None:

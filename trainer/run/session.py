@@ -24,6 +24,7 @@ from trainer.parallel.pipeline_parallel import PipelineModel
 from trainer.parallel.world import World
 from trainer.run.evaluation.validation import evaluate
 from trainer.run.fit.compiler import compile_blocks
+from trainer.run.gradient_graph import GradientGraphs
 from trainer.run.learnt_tokens import Answers
 from trainer.run.reference import Reference
 from trainer.run.resolve import Plan
@@ -105,6 +106,14 @@ class Session:
         if self.training.objective == "dpo":
             self.reference = Reference.of(self.model, self.plan, self.world)
             self.context.reference = partial(self.reference.of_batch, self.plan.data, self.world)
+
+    def repeat_in_graphs(self) -> None:
+        """Has a GPU repeat the micro-batches of compiled blocks as CUDA graphs, if they can be: after a
+        micro-batch has shown what memory it takes. Collectives, and a loss scale that changes, cannot.
+        """
+        on_gpu = self.world.device.type == "cuda" and self.plan.compiled and self.plan.precision != "fp16"
+        if on_gpu and self.world.mesh is None:
+            self.context.graphs = GradientGraphs.where_there_is_room(self.model.parameters())
 
     def passes(self, every_tokens: int | None) -> bool:
         """Whether the last step reached a multiple of `every_tokens`."""

@@ -17,6 +17,7 @@ from trainer.parallel.dtensor import local_tensor
 from trainer.parallel.pipeline_parallel import PipelineModel
 from trainer.parallel.world import World
 from trainer.run.batch import Batch
+from trainer.run.gradient_graph import GradientGraphs
 from trainer.run.learnt_tokens import Answers
 from trainer.run.objectives import loss_of
 from trainer.run.spikes import SpikeDetector
@@ -29,7 +30,7 @@ class StepContext:
 
     `bot_id` masks documents apart; None lets them attend to each other. `loss_scale` and `spikes` are updated
     by each step. `answers` are as `Batch` has them, and `reference`, of preferences, gives that of the
-    process's batch of a step.
+    process's batch of a step. With `graphs` the micro-batches of a step are repeated as CUDA graphs.
     """
 
     step: int
@@ -40,6 +41,7 @@ class StepContext:
     spikes: SpikeDetector
     answers: Answers | None = None
     reference: Callable[[int], torch.Tensor] | None = None
+    graphs: GradientGraphs | None = None
 
     def first_sample(self, rows: int) -> int:
         """The number in the run of the first of this process's `rows` samples."""
@@ -150,36 +152,44 @@ def _fill_gradients(
 
 
 def add_gradients(
-    model: Llama, batch: Batch, context: StepContext, divisor: torch.Tensor | float = 1.0
+    model: Llama, batch: Batch, context: StepContext, divisor: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """Adds the gradients of the scaled, summed loss over `divisor`, micro-batch by micro-batch. Returns the
-    sums of the loss, not scaled, and of its metrics, float64 [1 + metrics].
+    """Adds the gradients of the scaled, summed loss over `divisor`, or 1, micro-batch by micro-batch. Returns
+    the sums of the loss, not scaled, and of its metrics, float64 [1 + metrics].
     """
+    if divisor is None:
+        divisor = torch.ones((), device=batch.tokens.device)
     training, factor = context.training, context.loss_scale.value * context.world.loss_factor
     loss = loss_of(training)
     total = torch.zeros(1 + len(loss.metrics), dtype=torch.float64, device=batch.tokens.device)
 
-    def to_differentiate(hidden: torch.Tensor, micro_batch: Batch) -> torch.Tensor:
+    def sums(hidden: torch.Tensor, micro_batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         with autocast(model.precision, hidden.device):
-            summed, sums = loss.sums(model, hidden, micro_batch)
-        total.add_(sums)
+            return loss.sums(model, hidden, micro_batch)
+
+    def of_stages(hidden: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        summed, found = sums(hidden, batch.rows(rows))
+        total.add_(found)
         return summed * factor / divisor
+
+    def work(micro_batch: Batch, divisor: torch.Tensor) -> torch.Tensor:
+        # The hidden states have no name here, so that the backward pass begins without them.
+        summed, found = sums(_hidden_states(model, micro_batch), micro_batch)
+        (summed * factor / divisor).backward()
+        return found
 
     micro_batches = math.ceil(len(batch) * batch.seq_len / training.micro_batch_tokens)
     if isinstance(model, PipelineModel):
-        model.add_gradients(
-            batch.tokens,
-            batch.documents,
-            batch.dropout_keys,
-            micro_batches,
-            lambda hidden, rows: to_differentiate(hidden, batch.rows(rows)),
-        )
+        model.add_gradients(batch.tokens, batch.documents, batch.dropout_keys, micro_batches, of_stages)
         return total
     size = len(batch) // micro_batches
     for start in range(0, len(batch), size):
         micro_batch = batch.rows(slice(start, start + size))
-        # The hidden states have no name here, so that the backward pass begins without them.
-        to_differentiate(_hidden_states(model, micro_batch), micro_batch).backward()
+        # A second pass has tensors of its own, and is too rare for a graph.
+        if context.graphs is None or batch.draws is not None:
+            total.add_(work(micro_batch, divisor))
+        else:
+            total.add_(context.graphs.sums(work, micro_batch, divisor))
     return total
 
 
