@@ -11,6 +11,7 @@ from trainer.config import TrainingConfig
 from trainer.model.attention import masks_documents
 from trainer.model.joined_products import join_products
 from trainer.model.llama import Llama
+from trainer.run.fit.store_barrier import wait_for_stores
 from trainer.system.errors import TrainerError
 
 
@@ -46,6 +47,7 @@ def compile_blocks(model: Llama, training: TrainingConfig, device: torch.device)
     # Windows of each length are compiled separately; at torch's limit the run would fail half-way.
     torch._dynamo.config.recompile_limit += len({stage.seq_len for stage in training.curriculum.stages})
     if device.type == "cuda":
+        wait_for_stores()
         model.loss_is_compiled = True
         if training.parallel.tp == 1:
             join_products(model.model.layers)
