@@ -236,11 +236,13 @@ def _step(training: TrainingConfig, vocab_size: int, accumulates: bool, windows:
             before = live.peak = live.now
             keys = torch.zeros(windows, 2, dtype=torch.int32) if training.dropout else None
             reference = torch.zeros(windows, training.seq_len, 2) if training.objective == "dpo" else None
-            batch = Batch.of(tokens, 0 if masked else None, keys, reference=reference)
+            # Preferences are told apart by their documents in any case.
+            batch = Batch.of(tokens, 0, keys, reference=reference)
+            documents = batch.documents if masked else None
             with autocast(precision, CPU):
                 # Not named: the hidden states are freed as in a step.
                 loss, _ = loss_of(training).sums(
-                    model, model(batch.tokens, batch.documents, dropout_keys=keys), batch
+                    model, model(batch.tokens, documents, dropout_keys=keys), batch
                 )
             activations = live.now - before
             loss.backward()

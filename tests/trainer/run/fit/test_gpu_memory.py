@@ -6,6 +6,9 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
@@ -22,15 +25,34 @@ from trainer.run.fit.memory import Footprint, Memory
 from trainer.run.objectives import loss_sum
 
 VOCAB = 1000
+ANY = st.fixed_dictionaries(
+    {},
+    optional={
+        "objective": st.sampled_from(["sft", "dpo"]),
+        "precision": st.sampled_from(["fp32", "tf32", "bf16", "fp16", "fp8"]),
+        "attention": st.sampled_from(["sdpa", "flex", "math"]),
+        "document_masking": st.booleans(),
+        "dropout": st.just(0.1),
+        "activation_checkpointing": st.sampled_from(["selective", "full"]),
+        "optimizer": st.sampled_from(["adamw", "muon", "sophia"]).map(lambda kind: {"kind": kind}),
+        "averaging": st.just({"half_life_tokens": 1000}),
+        "z_loss": st.just(1e-4),
+        "lora": st.just({"rank": 2}),
+    },
+)
 MODEL = ModelConfig(n_layers=3, d_model=256, n_heads=4, n_kv_heads=2, d_ff=640)
 
 
-def on_gpu(model: ModelConfig = MODEL, micro_batch_size: int = 1, **changes: Any) -> Memory:
+def wanted(model: ModelConfig = MODEL, micro_batch_size: int = 1, **changes: Any) -> TrainingConfig:
     tokens = 128 * micro_batch_size
-    wanted: dict[str, Any] = {key: {"every_tokens": 1} for key in ("checkpoint", "evaluation")}
-    wanted |= {"model": model, "seq_len": 128, "micro_batch_size": micro_batch_size}
-    wanted |= {"global_batch_tokens": tokens, "max_tokens": tokens}
-    training = TrainingConfig.model_validate(wanted | changes)
+    settings: dict[str, Any] = {key: {"every_tokens": 1} for key in ("checkpoint", "evaluation")}
+    settings |= {"model": model, "seq_len": 128, "micro_batch_size": micro_batch_size}
+    settings |= {"global_batch_tokens": tokens, "max_tokens": tokens}
+    return TrainingConfig.model_validate(settings | changes)
+
+
+def on_gpu(model: ModelConfig = MODEL, micro_batch_size: int = 1, **changes: Any) -> Memory:
+    training = wanted(model, micro_batch_size, **changes)
     return Footprint.measure(training, VOCAB, 1, torch.device("cuda")).memory()
 
 
@@ -139,3 +161,15 @@ def test_recomputing_activations_keeps_far_less() -> None:
         on_gpu(deep, micro_batch_size=32, activation_checkpointing=kind) for kind in ("none", "full")
     )
     assert recomputed.activations < 0.25 * kept.activations
+
+
+@examples(max_examples=25, deadline=None)
+@given(ANY)
+def test_every_training_that_a_recipe_can_name_has_an_estimate(changes: dict[str, Any]) -> None:
+    pretrained = {"pretrained": {"path": "base"}} if "lora" in changes else {}
+    try:
+        training = wanted(**changes, **pretrained)
+    except ValueError:
+        return  # the recipe is refused with a reason
+    memory = Footprint.measure(training, VOCAB, 1, torch.device("cuda")).memory()
+    assert memory.total > memory.weights > 0 and memory.activations > 0
