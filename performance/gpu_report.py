@@ -45,6 +45,7 @@ class Step:
 CHECKS = [
     Step("installed", 60),
     Step("losses", 300),
+    Step("stores", 120),
     Step("backends", 300),
     Step("flash-attn", 300),
     Step("resume", 600),
@@ -95,7 +96,7 @@ def steps(sizes: list[str], device: str, minutes: float) -> list[Step]:
     """Right first, fast afterwards."""
     contenders = (*train_gpu.OURS, *train_gpu.PEERS)
     speed = [Step(f"speed {size}: {name}", SPEED_SECONDS) for size in sizes for name in contenders]
-    graphs = [Step("CUDA graphs", 600)] if device == "cuda" else []
+    graphs = [Step("CUDA graphs", 300)] if device == "cuda" else []
     quality = Step(QUALITY, PREPARING + round(120 * minutes))
     return [*CHECKS, Step("products", 60), *speed, *graphs, Step("profile", PROFILE_SECONDS), quality]
 
@@ -105,6 +106,7 @@ def perform(name: str, settings: Settings) -> dict[str, Any]:
     checks: Mapping[str, Callable[[torch.device], dict[str, Any]]] = {
         "installed": gpu_checks.installed,
         "losses": gpu_checks.losses,
+        "stores": gpu_checks.stores,
         "backends": gpu_checks.backends,
         "flash-attn": gpu_checks.flash_package,
         "tests": gpu_checks.tests,

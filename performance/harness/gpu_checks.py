@@ -9,7 +9,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,16 @@ import yaml
 
 from harness.sidebyside import ROOT
 from trainer.checkpoint import publish as store
-from trainer.config import InitConfig, ModelConfig, TrainingConfig
+from trainer.config import InitConfig, ModelConfig, RunConfig, TrainingConfig
 from trainer.model.attention import attention, choose_backend, document_mask, document_numbers, flash
 from trainer.model.llama import Llama
 from trainer.model.precision import AUTOCAST, LossScale, Precision
 from trainer.optim.build import build
-from trainer.parallel.world import World
+from trainer.parallel.world import World, join
 from trainer.run.fit.compiler import compile_blocks, compiles
+from trainer.run.fit.rehearsal import dry_run
+from trainer.run.resolve import resolve
+from trainer.run.session import Session, build_session
 from trainer.run.spikes import SpikeDetector
 from trainer.run.step import StepContext, train_step
 
@@ -92,7 +95,34 @@ def losses(device: torch.device) -> Result:
     return found
 
 
-def _losses(device: torch.device, precision: Precision) -> list[float]:
+def stores(device: torch.device) -> Result:
+    """The losses of dropout with recomputed activations, whose kernels read back what they have stored: the
+    largest difference between compiled blocks and uncompiled ones, as a share, where memory holds NaN before
+    each step. A compiler that leaves out a barrier reads it.
+    """
+    if device.type == "cpu":
+        return {"skipped": "only kernels for GPUs store and read back by several threads"}
+    allowed, changes = TOLERANCES["bf16"], {"dropout": 0.1, "activation_checkpointing": "full"}
+    expected = _losses(device, "bf16", changes | {"compile": False})
+    ours = _losses(device, "bf16", changes, _fill_free_memory)
+    difference = max(abs(a - b) / b for a, b in zip(ours, expected, strict=True))
+    return {"losses": ours, "difference": difference, "allowed": allowed, "passed": difference <= allowed}
+
+
+def _fill_free_memory() -> None:
+    """Leaves NaN in the memory that small and large tensors take next."""
+    torch.cuda.empty_cache()
+    left = [torch.full((size,), float("nan"), device="cuda") for size in [2**31] + 400 * [2**17]]
+    torch.cuda.synchronize()
+    del left
+
+
+def _losses(
+    device: torch.device,
+    precision: Precision,
+    changes: Mapping[str, Any] | None = None,
+    before_step: Callable[[], None] = lambda: None,
+) -> list[float]:
     batch = 4 * 256
     training = TrainingConfig.model_validate(
         {
@@ -104,11 +134,20 @@ def _losses(device: torch.device, precision: Precision) -> list[float]:
             "document_masking": True,
             "checkpoint": {"every_tokens": batch},
             "evaluation": {"every_tokens": batch},
+            **(changes or {}),
         }
     )
     dtype = AUTOCAST.get(precision, torch.float32)
     backend = choose_backend("auto", device, dtype, model=training.model, seq_len=256, masked=True)
-    model = Llama(training.model, VOCABULARY, 256, backend, precision=precision)
+    model = Llama(
+        training.model,
+        VOCABULARY,
+        256,
+        backend,
+        training.activation_checkpointing,
+        dropout=training.dropout,
+        precision=precision,
+    )
     model.initialise(InitConfig(), seed=1)
     model.to(device)
     if compiles(training, device):
@@ -120,6 +159,7 @@ def _losses(device: torch.device, precision: Precision) -> list[float]:
         windows = (torch.rand(4, 257, generator=generator).square() * VOCABULARY).long()
         windows[torch.rand(4, 257, generator=generator) < 0.02] = BOT
         context = StepContext(step, training, BOT, world, LossScale(), SpikeDetector())
+        before_step()
         found.append(train_step(model, optimizers, windows.to(device), context).loss)
     return found
 
@@ -230,35 +270,39 @@ def resume(config: Path) -> Result:
 
 
 def cuda_graphs(config: Path) -> Result:
-    """Trains by the configuration with one micro-batch a step, as it is and with CUDA graphs of each compiled
-    block (TORCHINDUCTOR_CUDAGRAPHS), which no setting turns on: how far the losses are apart, as a share,
-    and the tokens per second of both.
-
-    One micro-batch, because gradients that accumulate would lie in the memory of a graph, which its next
-    replay overwrites.
+    """The steps of the configuration with CUDA graphs of its micro-batches, as a run takes them on a GPU, and
+    without: how far the losses are apart, as a share, and the tokens per second of both.
     """
-    given = yaml.safe_load(config.read_text())
-    training = given["training"]
-    batch = training["micro_batch_size"] * training["seq_len"]
+    training = yaml.safe_load(config.read_text())["training"]
     steps = training["max_tokens"] // training["global_batch_tokens"]
-    training |= {"global_batch_tokens": batch, "max_tokens": steps * batch}
-    losses: list[dict[int, float]] = []
-    found: Result = {}
-    for name, variables in {"as it is": {}, "CUDA graphs": {"TORCHINDUCTOR_CUDAGRAPHS": "1"}}.items():
-        folder = config.parent / name
-        folder.mkdir()
-        changed = folder / "config.yaml"
-        changed.write_text(yaml.safe_dump(given | {"run_dir": str(folder / "run")}))
-        losses.append(_trained(changed, folder / "run", variables))
-        speeds = [line["tokens_per_second"] for line in _steps(folder / "run").values()]
-        found[name] = {"tokens_per_s": round(statistics.median(speeds[steps // 2 :]))}
-    apart = max(abs(losses[1][step] - loss) / loss for step, loss in losses[0].items())
-    return found | {"steps": steps, "difference": apart, "passed": apart <= TOLERANCES["bf16"]}
+    losses: list[list[float]] = []
+    found: Result = {"steps": steps}
+    for name in ("without", "with graphs"):
+        session = _built(config)
+        if name == "with graphs":
+            dry_run(session)
+            session.repeat_in_graphs()
+        taken, losses_of = [], []
+        for step in range(steps):
+            windows = torch.from_numpy(session.plan.data.batch(step, 0, 1)).to(session.world.device)
+            started = _now(session.world.device)
+            losses_of.append(session.take_step(windows).loss)
+            taken.append(_now(session.world.device) - started)
+        losses.append(losses_of)
+        speed = training["global_batch_tokens"] / statistics.median(taken[steps // 2 :])
+        found[name] = {"tokens_per_s": round(speed)}
+    apart = max(abs(theirs - ours) / ours for ours, theirs in zip(*losses, strict=True))
+    return found | {"difference": apart, "passed": apart <= TOLERANCES["bf16"]}
 
 
-def _trained(config: Path, run: Path, variables: Mapping[str, str] | None = None) -> dict[int, float]:
-    command = [sys.executable, "-m", "trainer", str(config)]
-    subprocess.run(command, cwd=ROOT, check=True, env=os.environ | dict(variables or {}))
+def _built(config: Path) -> Session:
+    settings = RunConfig.model_validate(yaml.safe_load(config.read_text()))
+    world = join(settings.training.parallel)
+    return build_session(resolve(settings, world), world)
+
+
+def _trained(config: Path, run: Path) -> dict[int, float]:
+    subprocess.run([sys.executable, "-m", "trainer", str(config)], cwd=ROOT, check=True)
     return {step: line["loss"] for step, line in _steps(run).items()}
 
 

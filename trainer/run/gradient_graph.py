@@ -67,7 +67,9 @@ class GradientGraph:
         return self._sums
 
     def _attach(self) -> None:
-        torch._foreach_zero_([gradient for _, gradient in self._gradients])
+        gradients = [gradient for _, gradient in self._gradients]
+        torch._foreach_zero_(gradients)
+        torch._foreach_neg_(gradients)  # what is added to -0 keeps its bits, a -0 too
         for parameter, gradient in self._gradients:
             parameter.grad = gradient
 
@@ -89,6 +91,11 @@ class GradientGraphs:
         free, _ = torch.cuda.mem_get_info()
         room = free + torch.cuda.memory_reserved()
         return cls(parameters) if torch.cuda.max_memory_allocated() <= MOST_MEMORY * room else None
+
+    @property
+    def captured(self) -> bool:
+        """Whether there is a graph: the last micro-batch was repeated by it."""
+        return self._graph is not None
 
     def sums(self, work: Work, batch: Batch, divisor: torch.Tensor) -> torch.Tensor:
         """What `work` returns."""

@@ -18,6 +18,8 @@ def dry_run(session: Session) -> None:
     micro_batch_size = session.training.micro_batch_tokens // (rows.shape[1] - 1)
     windows = torch.from_numpy(rows[: micro_batch_size * session.training.parallel.pp])
     context, training = session.context, session.training
+    if session.world.device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()  # larger micro-batches may have been tried
     with explained(f"one micro-batch of {training.micro_batch_windows} x {training.seq_len} tokens"):
         add_gradients(session.model, context.batch(windows.to(session.world.device)), context)
     session.model.zero_grad(set_to_none=True)
