@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -158,3 +159,26 @@ def test_kernels_compile_and_fit_into_shared_memory_and_registers(
     assert max(kernel["shared"] for kernel in taken) <= SHARED_MEMORY[capability]
     if not only:  # in fp32, which is for finding errors, attention spills 1 to 9 KB
         assert max(kernel["spilled"] for kernel in taken) <= MOST_SPILLED
+
+
+def read_back_at_once(kernel: str) -> set[str]:
+    """The pointers that a kernel reads after it has stored there, without a barrier in between."""
+    stored, found = set[str](), set[str]()
+    for store, load, barrier in re.findall(
+        r"tl\.store\((\w+) \+|tl\.load\((\w+) \+|(tl\.debug_barrier)", kernel
+    ):
+        if barrier:
+            stored.clear()
+        stored |= {store} - {""}
+        found |= {load} & stored
+    return found
+
+
+@with_triton
+def test_no_kernel_reads_back_what_another_thread_may_not_have_stored_yet(library: Path) -> None:
+    settings = {"model": "narrow", "rows": 32, "length": 256, "dropout": 0.1}
+    for kind in ("full", "selective"):
+        kernels = traced(library, "block", kind=kind, **settings)["kernels"]
+        assert not any(map(read_back_at_once, kernels.values()))
+    as_generated = traced(library, "block", kind="full", barriers="false", **settings)["kernels"]
+    assert any(map(read_back_at_once, as_generated.values()))

@@ -33,6 +33,7 @@ from trainer.parallel.parallelize import split
 from trainer.parallel.world import DIMENSIONS, World
 from trainer.run.spikes import SpikeDetector
 from trainer.run.batch import Batch
+from trainer.run.fit.store_barrier import wait_for_stores
 from trainer.run.objectives import loss_sum
 from trainer.run.step import StepContext, train_step
 
@@ -41,6 +42,7 @@ GPU = torch.device("cuda", 0)
 BOT, VOCABULARY = 2, 50_304
 # A block of the recipes, and the 124M beside which nanoGPT is known.
 MODELS: dict[str, dict[str, Any]] = {
+    "narrow": {"n_layers": 4, "d_model": 192, "n_heads": 3, "n_kv_heads": 3, "d_ff": 512, "qk_norm": False},
     "124m": {"n_layers": 12, "d_model": 768, "n_heads": 12, "n_kv_heads": 12, "d_ff": 2048, "qk_norm": False},
     "1b": {"size": "1b", "qk_norm": False},
     "7b": {"size": "7b", "qk_norm": False},
@@ -154,10 +156,14 @@ def block(
     precision: str = "bf16",
     capability: str = "90",
     wanted: str = "auto",
+    dropout: str = "0",
+    barriers: str = "true",
 ) -> dict[str, Any]:
     """The code of one block, forward and backward, and the bytes that its kernels move for each token."""
     from tests.gpu_paths import generated_code
 
+    if barriers == "true":
+        wait_for_stores()
     shape = ModelConfig.model_validate({**MODELS[model], "n_layers": 1})
     with pretend(int(capability)):
         generated_code.prepare(int(capability))
@@ -173,7 +179,14 @@ def block(
         if attention == "flash":
             flash.activate(GPU, shape.head_dim)
         with GPU:
-            whole = Llama(shape, VOCABULARY, int(length), attention, kind)  # type: ignore[arg-type]
+            whole = Llama(
+                shape,
+                VOCABULARY,
+                int(length),
+                attention,
+                kind,  # type: ignore[arg-type]
+                dropout=float(dropout),
+            )
         if precision == "fp8":
             convert_to_fp8(whole.model.layers)
         join_products(whole.model.layers)
@@ -187,7 +200,9 @@ def block(
         x = torch.zeros(*tokens.shape, shape.d_model, device=GPU, requires_grad=True)
         mask = document_mask(documents, int(length), attention)
         with autocast(precision, GPU):  # type: ignore[arg-type]
-            whole.model.layers[0](x, whole.model.cos, whole.model.sin, mask).sum().backward()
+            keys = 2 * (torch.zeros(int(rows), 2, dtype=torch.int32, device=GPU),)
+            given = (x, whole.model.cos, whole.model.sin, mask, None)
+            whole.model.layers[0](*given, keys if float(dropout) else (None, None)).sum().backward()
     return {"attention": attention, **_summary(generated_code, int(rows) * int(length))}
 
 
