@@ -163,7 +163,8 @@ def test_a_tracker_without_a_key_is_refused_before_anything_is_written(
 
 # Only the console has these, when a busy machine takes longer than a moment for it.
 SIGN_OF_LIFE = re.compile(
-    r"(loading|reading|looking for|building|trying|compiling|waiting for) .*|training|step \d+: (valida|wri)ting.*"
+    r"(loading|reading|looking for|building|trying|compiling|waiting for) .*|"
+    r"training|step \d+: (valida|wri)ting.*"
 )
 
 
