@@ -108,6 +108,19 @@ def little_set_aside(it: Subject) -> Finding:
     return Finding(share <= limits.max_set_aside_share, message, {"share": share, "set aside": lost})
 
 
+@check("scrubbed", blocking=False)
+def half_is_left(it: Subject) -> Finding:
+    """The transforms and edits of a corpus leave at least half of its text."""
+    corpus = it.version.key.corpus
+    before = map(Key.from_path, it.version.manifest["inputs"])
+    read, left = (it.store.current(key).counts["text_bytes"] for key in (keys.raw(corpus), *before))
+    share = left / max(read, 1)
+    message = f"{left:,} of the {read:,} bytes of text of {corpus} are left ({share:.1%})"
+    if share < HALF:
+        message += ": if its transforms and edits should not remove that much, change them"
+    return Finding(share >= HALF, message, {"share": share})
+
+
 @check("quality")
 def enough_is_kept(it: Subject) -> Finding:
     """The quality rules reject at most `checks.max_rejected_share` of the documents."""

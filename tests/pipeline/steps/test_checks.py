@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pipeline.plugins import Document, document_transform
+from pipeline.plugins.settings import TransformParams
 from pipeline.recipe.sections import CheckLimits, ShardParams
 from pipeline.stages.bpe import TokenizerParams
 from pipeline.stages.dedup import DedupParams
@@ -23,7 +25,7 @@ from pipeline.store.keys import Key
 from pipeline.store.manifest import manifest_text
 from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import TEXTS, prepare
-from tests.pipeline.steps.make import deduplicate, judge, tokenize, tokenizer
+from tests.pipeline.steps.make import deduplicate, judge, scrub, tokenize, tokenizer, transform
 from tests.pipeline.steps.training.test_plan import recipe
 from tests.pipeline.store.test_damage import flip, flip_in_silence
 from trainer.data.shards import bin_path, idx_path
@@ -135,9 +137,30 @@ def test_a_corpus_of_which_quality_rejects_more_than_half_is_warned_of_with_the_
     assert "change `corpora.docs.quality.max_words`" in said.message
 
 
+@pytest.mark.parametrize(("code", "passes"), [("emptied", False), ("shortened", True)])
+def test_a_transform_that_empties_texts_is_warned_of(store: Store, code: str, passes: bool) -> None:
+    assert found("half_is_left", store, keys.scrubbed("docs")).passed
+    rewritten = TransformParams(python=f"{__name__}:{code}", version="1")
+    transform(store, ENGINE, "docs", [rewritten])
+    scrub(store, ENGINE, "docs", read=keys.transformed("docs"))
+    said = found("half_is_left", store, keys.scrubbed("docs"))
+    assert said.passed == passes and "bytes of text of docs are left (" in said.message
+    assert ("if its transforms and edits should not" in said.message) != passes
+
+
+@document_transform
+def emptied(document: Document) -> str:
+    return ""
+
+
+@document_transform
+def shortened(document: Document) -> str:
+    return document.text[: len(document.text) * 3 // 4]
+
+
 def test_warnings_stop_nothing() -> None:
     warnings = {check.name for check in checks.CHECKS if not check.blocking}
-    assert {"holds_out_text", "half_is_kept"} <= warnings
+    assert {"holds_out_text", "half_is_kept", "half_is_left"} <= warnings
 
 
 def test_a_bigram_model_needs_what_counting_by_hand_needs() -> None:
