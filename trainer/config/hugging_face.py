@@ -4,6 +4,7 @@ hold the weights.
 
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ OWN = "groundwork"
 _OWN_KEYS = ("attention_sinks", "qk_norm")
 LARGEST_SIZE = 2**31 - 1
 CONFIG, SINGLE, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+TOKENIZER = "tokenizer.json"
 ADAPTER = "adapter_config.json"  # in a directory of peft
 # The defaults of transformers where config.json has no value.
 _DEFAULTS = {"llama": {"rms_norm_eps": 1e-6}, "qwen3": {"rms_norm_eps": 1e-6, "head_dim": 128}, OWN: {}}
@@ -214,6 +216,27 @@ def check_shape(directory: Path, model: ModelConfig) -> None:
             f"{directory / CONFIG}: training.model must have the pretrained model's shape; set "
             f"{', '.join(changes)}"
         )
+
+
+def check_vocabulary(
+    directory: Path, theirs: Mapping[str, int], ours: Mapping[str, int], entries: int, source: object
+) -> None:
+    """Raises TrainerError unless the data's tokenizer, `ours` of `source`, is that of the model in `directory`,
+    up to tokens past its last. `theirs` is empty where the model has no tokenizer beside it.
+    """
+    rows, last = read_size(directory, "vocab_size"), max(theirs.values(), default=-1)
+    added = {token for token, number in ours.items() if theirs and number > last}
+    if entries > rows + len(added):
+        raise TrainerError(
+            f"{directory}: the model has {rows} tokens, but the data's tokenizer has {entries}; tokenize the "
+            "data with the model's own tokenizer"
+        )
+    for token, number in ours.items():
+        if theirs and token not in added and theirs.get(token) != number:
+            raise TrainerError(
+                f"{directory / TOKENIZER}: token {token!r} has id {theirs.get(token, 'none')}, but {number} in "
+                f"{source}; tokenize the data with the model's own tokenizer"
+            )
 
 
 def weight_files(directory: Path) -> list[Path]:

@@ -6,7 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainer.config import DataConfig, ModelConfig, PretrainedConfig
-from trainer.config.hugging_face import INDEX, SINGLE, check_shape, read_size, weight_files
+from trainer.config.hugging_face import (
+    CONFIG,
+    INDEX,
+    SINGLE,
+    TOKENIZER,
+    check_shape,
+    check_vocabulary,
+    read_size,
+    weight_files,
+)
 from trainer.hf.tokenizer import load_tokenizer
 from trainer.system.errors import TrainerError
 
@@ -31,7 +40,9 @@ class Pretrained:
         """
         directory = _locate(source)
         check_shape(directory, model)
-        _check_vocabulary(directory, data)
+        theirs = load_tokenizer(directory).get_vocab() if (directory / TOKENIZER).is_file() else {}
+        ours = load_tokenizer(data.tokenizer).get_vocab()
+        check_vocabulary(directory, theirs, ours, data.vocab_size, data.tokenizer)
         if not learns_tokens and data.vocab_size > read_size(directory, "vocab_size"):
             raise TrainerError(
                 f"{directory}: the model lacks the control tokens, and training.lora would not learn them: "
@@ -51,7 +62,7 @@ def _locate(source: PretrainedConfig) -> Path:
         return source.path
     from huggingface_hub import snapshot_download
 
-    files = ["config.json", "tokenizer.json", SINGLE, INDEX, "model-*.safetensors"]
+    files = [CONFIG, TOKENIZER, SINGLE, INDEX, "model-*.safetensors"]
     try:
         return Path(snapshot_download(source.repo, revision=source.revision, allow_patterns=files))
     except (OSError, ValueError) as error:
@@ -59,23 +70,3 @@ def _locate(source: PretrainedConfig) -> Path:
             f"training.pretrained: {source.repo} at {source.revision} cannot be downloaded from the Hugging "
             f"Face hub: {error}"
         ) from error
-
-
-def _check_vocabulary(directory: Path, data: DataConfig) -> None:
-    """Raises TrainerError unless the data's tokenizer is the model's, up to tokens past its last."""
-    path, rows = directory / "tokenizer.json", read_size(directory, "vocab_size")
-    ours = load_tokenizer(data.tokenizer).get_vocab()
-    theirs = load_tokenizer(directory).get_vocab() if path.is_file() else {}
-    last = max(theirs.values(), default=-1)
-    added = {token for token, number in ours.items() if theirs and number > last}
-    if data.vocab_size > rows + len(added):
-        raise TrainerError(
-            f"{directory}: the model has {rows} tokens, but the data's tokenizer has {data.vocab_size}; "
-            "tokenize the data with the model's own tokenizer"
-        )
-    for token, number in ours.items():
-        if theirs and token not in added and theirs.get(token) != number:
-            raise TrainerError(
-                f"{path}: token {token!r} has id {theirs.get(token, 'none')}, but {number} in "
-                f"{data.tokenizer}; tokenize the data with the model's own tokenizer"
-            )

@@ -151,7 +151,7 @@ class PipelineResources(dg.ConfigurableResource):
         try:
             instance.add_run_tags(run.run_id, self._tags())
             if trains(run):
-                initial_weights.check(self.recipe)
+                initial_weights.check(self.store, self.recipe, _retrains(run))
                 self._check_bases(instance, run)
             if trains(run) and self.store.files.shared:
                 look = partial(Launcher(self.recipe.launch, None).check_nodes, self.store.root)
@@ -279,6 +279,12 @@ def trains(run: dg.DagsterRun) -> bool:
     if chosen := run.asset_selection:
         return any(key.path[-1] == keys.PRETRAINED_MODEL for key in chosen)
     return run.job_name.rpartition("_")[2] in ("pretrain", *JOBS.values())  # after a prefix
+
+
+def _retrains(run: dg.DagsterRun) -> bool:
+    """Whether a run was asked for another tokenizer."""
+    asked: Any = run.run_config.get("ops", {})
+    return any((one.get("config") or {}).get("retrain", False) for one in asked.values())
 
 
 def _restore_unreached_checks(instance: dg.DagsterInstance, run_id: str) -> None:

@@ -17,6 +17,6 @@ from pipeline.stages.bpe.params import (
     VocabularyError,
 )
 from pipeline.stages.bpe.sample import Checked, budgets
-from pipeline.stages.bpe.train import files, train, train_on_words, with_chat
+from pipeline.stages.bpe.train import files, first_entries, train, train_on_words, with_chat
 
 VERSION = "bpe-2"

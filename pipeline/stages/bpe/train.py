@@ -49,9 +49,8 @@ def train_on_words(
     `progress` is called now and then with the merges that are done and all that are to be. Raises
     VocabularyError if the text has too few repeated pairs for `vocab_size`.
     """
-    characters = character_of_each_byte()
-    specials = [*SPECIALS.values(), *(RESERVED if params.chat is True else ())]
-    entries = [*specials, *sorted(characters)]
+    characters, specials = character_of_each_byte(), _specials(params)
+    entries = first_entries(params)
     of_character = {character: byte for byte, character in enumerate(characters)}
     ids = np.array([entries.index(character) for character in characters])
     known = [bytes(map(of_character.__getitem__, entry)) for entry in entries]
@@ -70,6 +69,15 @@ def train_on_words(
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens(specials)
     return tokenizer
+
+
+def _specials(params: TokenizerParams) -> list[str]:
+    return [*SPECIALS.values(), *(RESERVED if params.chat is True else ())]
+
+
+def first_entries(params: TokenizerParams) -> list[str]:
+    """The entries of a vocabulary that no text decides, in the order of their ids."""
+    return [*_specials(params), *sorted(character_of_each_byte())]
 
 
 def character_of_each_byte() -> list[str]:

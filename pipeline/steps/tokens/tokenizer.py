@@ -161,11 +161,14 @@ def _appended(store: Store, recipe: str, params: bpe.TokenizerParams) -> Version
     with store.making(work) as draft:
         if isinstance(draft, Version):
             return draft
-        names = base.parts[0].files
-        contents = {name: (base.directory() / name).read_text(encoding="utf-8") for name in names}
-        contents = bpe.with_chat(contents)
+        contents = _with_chat(base)
         check_template(contents)
         return _publish(draft, contents, {})
+
+
+def _with_chat(base: Version) -> dict[str, str]:
+    names = base.parts[0].files
+    return bpe.with_chat({name: (base.directory() / name).read_text(encoding="utf-8") for name in names})
 
 
 def _appending(store: Store, recipe: str, params: bpe.TokenizerParams) -> tuple[Work, Version]:
@@ -183,9 +186,45 @@ def _appending(store: Store, recipe: str, params: bpe.TokenizerParams) -> tuple[
 
 def _publish(draft: Draft, contents: Mapping[str, str], counts: Mapping[str, int]) -> Version:
     files = {name: draft.write(name, content) for name, content in contents.items()}
-    entries = 1 + max(Tokenizer.from_str(contents[TOKENIZER]).get_vocab(with_added_tokens=True).values())
+    entries = _count(vocabulary(contents[TOKENIZER]))
     part = Part(keys.TOKENIZER, draft.work.fingerprint, files, {**counts, "entries": entries})
     return draft.publish([part])
+
+
+def vocabulary(tokenizer_json: str) -> dict[str, int]:
+    """The id of each entry, added tokens included."""
+    return Tokenizer.from_str(tokenizer_json).get_vocab(with_added_tokens=True)
+
+
+def _count(known: Mapping[str, int]) -> int:
+    return 1 + max(known.values())
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """What is known of a tokenizer before a run makes it: the id of each entry, or of the first ones where
+    text will decide the others, and how many entries it has.
+    """
+
+    known: Mapping[str, int]
+    entries: int
+    source: str
+
+
+def foreseen(store: Store, recipe: Recipe, retrain: bool) -> Foreseen:
+    """Raises TokenizerError when there will be no tokenizer."""
+    params = recipe.tokenizer
+    if params.chat == "appended":
+        known = vocabulary(_with_chat(_appending(store, recipe.name, params)[1])[TOKENIZER])
+    elif version := None if retrain else in_store(store, recipe.name, params):
+        known = vocabulary(frozen(version.directory()).tokenizer_json)
+    elif isinstance(params, bpe.ExistingTokenizer):
+        known = vocabulary(fetch(params)[TOKENIZER])
+        return Foreseen(known, _count(known), params.source)
+    else:
+        known = {entry: number for number, entry in enumerate(bpe.first_entries(params))}
+        return Foreseen(known, params.vocab_size, "the tokenizer to be trained")
+    return Foreseen(known, _count(known), "the recipe's tokenizer")
 
 
 def _settings(recipe: str, params: bpe.TokenizerChoice) -> dict[str, Any]:

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.recipe.recipe import Recipe
+from pipeline.steps.tokens.tokenizer import foreseen, vocabulary
 from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.file_hashes import FileHashes
 from pipeline.store.fingerprint import combined
 from pipeline.store.store import Store
 from trainer.config import PretrainedConfig, TrainingConfig
-from trainer.config.hugging_face import CONFIG, check_shape, weight_files
+from trainer.config.hugging_face import CONFIG, TOKENIZER, check_shape, check_vocabulary, weight_files
 from trainer.system.errors import TrainerError
 
 
@@ -83,28 +84,54 @@ def _lineage_beside(weights: Path) -> dict[str, Any]:
     return {"lineage": lineage} if complete else {}
 
 
-def check(recipe: Recipe) -> None:
-    """Before anything is made. Raises PipelineError unless the weights that the recipe names are there and
-    have the shape of its model. Of weights on the hub only config.json is downloaded.
+def check(store: Store, recipe: Recipe, retrain: bool = False) -> None:
+    """Before anything is made. Raises PipelineError unless the weights that the recipe names are there, have
+    the shape of its model and know its tokenizer, as far as that is known yet. Of weights on the hub only
+    config.json and tokenizer.json are downloaded. `retrain`: the run makes another tokenizer.
     """
-    source = recipe.training.pretrained
+    source, tokenizer = recipe.training.pretrained, foreseen(store, recipe, retrain)
+    if source is None:
+        return
     try:
-        if source and source.path:
+        if source.path:
             directory = recipe.path(source.path)
             _weights(directory)
             check_shape(directory, recipe.training.model)
             weight_files(directory)
-        elif source:
-            check_shape(_config_of(source), recipe.training.model)
+        else:
+            directory = _downloaded(source)
+            check_shape(directory, recipe.training.model)
+        check_vocabulary(
+            directory, _vocabulary(directory), tokenizer.known, tokenizer.entries, tokenizer.source
+        )
     except TrainerError as error:
         raise PipelineError(f"training.pretrained: {error}") from error
 
 
-def _config_of(source: PretrainedConfig) -> Path:
-    """The directory of the config.json of weights on the hub, as they are now."""
+def _vocabulary(directory: Path) -> dict[str, int]:
+    """Of the tokenizer beside weights; empty if there is none. Raises PipelineError."""
+    path = directory / TOKENIZER
+    if not path.exists():
+        return {}
+    try:
+        return vocabulary(path.read_text(encoding="utf-8"))
+    except Exception as error:  # `tokenizers` raises Exception itself
+        raise PipelineError(
+            f"training.pretrained: {path} cannot be read as a tokenizer: {error}: copy it again from the "
+            "model's own directory"
+        ) from error
+
+
+def _downloaded(source: PretrainedConfig) -> Path:
+    """The directory of config.json, and of tokenizer.json if there is one, of weights on the hub as they are
+    now.
+    """
     from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError
 
     try:
+        with suppress(EntryNotFoundError):
+            hf_hub_download(str(source.repo), TOKENIZER, revision=source.revision)
         return Path(hf_hub_download(str(source.repo), CONFIG, revision=source.revision)).parent
     except Exception as error:  # the HTTP library's own errors, which change between its versions
         raise PipelineError(

@@ -1,16 +1,19 @@
 """What is wrong with the weights that a recipe starts from is said before anything is made."""
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from huggingface_hub import constants
 from safetensors.numpy import save
 
 from pipeline.recipe.recipe import Recipe
+from pipeline.stages import bpe
 from pipeline.steps.training import initial_weights
 from pipeline.store.errors import PipelineError
 from pipeline.store.store import Store
@@ -20,12 +23,14 @@ from trainer.config import ModelConfig
 from trainer.config.hugging_face import config_json
 
 INDEX, ONE_FILE = "model.safetensors.index.json", {"model.safetensors": save({})}
+SMALL = {"vocab_size": 400}
 IN_PARTS = {"model-1.safetensors": save({})}
 
 
-def recipe(**pretrained: str) -> Recipe:
+def recipe(tokenizer: dict[str, Any] = SMALL, **pretrained: str) -> Recipe:
+    training = TRAINING | ({"pretrained": pretrained} if pretrained else {})
     return Recipe.model_validate(
-        {"name": "mine", "corpora": ["openwebtext"], "training": TRAINING | {"pretrained": pretrained}}
+        {"name": "mine", "corpora": ["openwebtext"], "tokenizer": tokenizer, "training": training}
     )
 
 
@@ -59,8 +64,56 @@ def test_weights_that_cannot_be_trained_are_refused_at_once(
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
     with pytest.raises(PipelineError) as raised:
-        initial_weights.check(recipe(path=str(tmp_path)))
+        initial_weights.check(Store(tmp_path / "store"), recipe(path=str(tmp_path)))
     assert str(raised.value).startswith("training.pretrained") and told in str(raised.value)
+
+
+def trained_on(text: str, vocab_size: int) -> dict[str, bytes]:
+    params = bpe.TokenizerParams(vocab_size=vocab_size)
+    made = bpe.files(bpe.train([pa.array([text * 50])], params))
+    return {name: content.encode() for name, content in made.items()}
+
+
+OWN = trained_on("the cat sat on the mat and there it stayed, that is what the story says " * 3, 270)
+FOREIGN = {
+    "tokenizer.json": json.dumps(
+        {"version": "1.0", "model": {"type": "WordLevel"} | {"vocab": {"a": 0, "b": 1}, "unk_token": "a"}}
+    ).encode()
+}
+
+
+@pytest.mark.parametrize(
+    ("beside", "tokenizer", "told"),
+    [
+        ({}, {"vocab_size": 401}, "has 400 tokens, but the data's tokenizer has 401"),
+        (OWN, {"vocab_size": 8192}, "has 400 tokens, but the data's tokenizer has 8192"),
+        (FOREIGN, SMALL, "has id none, but 0 in the tokenizer to be trained"),
+        ({"tokenizer.json": b"{"}, SMALL, "cannot be read as a tokenizer"),
+        ({}, {"from": "./none.json"}, "none.json does not exist"),
+        (OWN, {"from": "other"}, "in other; tokenize the data with the model's own tokenizer"),
+    ],
+)
+def test_a_tokenizer_that_is_not_the_models_is_told_before_any_data_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: dict[str, bytes], tokenizer: Any, told: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    other = trained_on("zebras zigzag quickly by the jazz quartz of a wizard, vexing six foxes " * 3, 270)
+    for place, files in (("model", config() | ONE_FILE | beside), ("other", other)):
+        (tmp_path / place).mkdir()
+        for name, content in files.items():
+            (tmp_path / place / name).write_bytes(content)
+    with pytest.raises(PipelineError, match=re.escape(told)):
+        initial_weights.check(Store(tmp_path / "store"), recipe(tokenizer, path=str(tmp_path / "model")))
+
+
+def test_a_tokenizer_that_is_the_models_or_may_become_it_is_not_refused(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    for name, content in (config() | ONE_FILE | OWN).items():
+        (tmp_path / name).write_bytes(content)
+    for tokenizer in (SMALL, {"vocab_size": 270}, {"from": str(tmp_path)}):
+        initial_weights.check(store, recipe(tokenizer, path=str(tmp_path)))
+    with pytest.raises(PipelineError, match=r"none\.json does not exist"):  # without weights, too
+        initial_weights.check(store, recipe({"from": "./none.json"}))
 
 
 @pytest.fixture
@@ -80,7 +133,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         server.shutdown()
 
 
-def test_weights_of_the_hub_are_looked_at_before_anything_is_made(hub: Hub) -> None:
+def test_weights_of_the_hub_are_looked_at_before_anything_is_made(hub: Hub, tmp_path: Path) -> None:
     hub.files = {hub.commits[0]: config(model_type="gemma")}
     for repo, revision, told in (
         ("org/set", "main", "model_type 'gemma' is not supported"),
@@ -89,7 +142,7 @@ def test_weights_of_the_hub_are_looked_at_before_anything_is_made(hub: Hub) -> N
         ("a/b/c", "main", "config.json of a/b/c at main cannot be downloaded"),
     ):
         with pytest.raises(PipelineError, match=told):
-            initial_weights.check(recipe(repo=repo, revision=revision))
+            initial_weights.check(Store(tmp_path / "store"), recipe(repo=repo, revision=revision))
         assert initial_weights.located(recipe(repo=repo, revision=revision)).pretrained
 
 
@@ -97,7 +150,7 @@ def test_a_branch_that_has_moved_is_other_work_and_is_trained_at_its_commit(hub:
     branch, identities = recipe(repo="org/set", revision="main"), []
     for commit in hub.commits:
         hub.files[commit] = config()
-        initial_weights.check(branch)
+        initial_weights.check(Store(tmp_path / "store"), branch)
         training = initial_weights.located(branch)
         assert training.pretrained and training.pretrained.revision == commit
         identities.append(initial_weights.identity(Store(tmp_path / "store"), training))
