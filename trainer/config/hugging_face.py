@@ -221,8 +221,8 @@ def check_shape(directory: Path, model: ModelConfig) -> None:
 def check_vocabulary(
     directory: Path, theirs: Mapping[str, int], ours: Mapping[str, int], entries: int, source: object
 ) -> None:
-    """Raises TrainerError unless the data's tokenizer, `ours` of `source`, is that of the model in `directory`,
-    up to tokens past its last. `theirs` is empty where the model has no tokenizer beside it.
+    """Raises TrainerError unless the data's tokenizer, `ours` of `source`, is that of the model in
+    `directory`, up to tokens past its last. `theirs` is empty where the model has no tokenizer beside it.
     """
     rows, last = read_size(directory, "vocab_size"), max(theirs.values(), default=-1)
     added = {token for token, number in ours.items() if theirs and number > last}
@@ -234,8 +234,8 @@ def check_vocabulary(
     for token, number in ours.items():
         if theirs and token not in added and theirs.get(token) != number:
             raise TrainerError(
-                f"{directory / TOKENIZER}: token {token!r} has id {theirs.get(token, 'none')}, but {number} in "
-                f"{source}; tokenize the data with the model's own tokenizer"
+                f"{directory / TOKENIZER}: token {token!r} has id {theirs.get(token, 'none')}, but {number} "
+                f"in {source}; tokenize the data with the model's own tokenizer"
             )
 
 
