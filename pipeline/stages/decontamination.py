@@ -1,6 +1,6 @@
 """Training documents that quote an evaluation set: they share word n-grams, compared word by word.
 
-Text is normalised as for dedup (NFC, casefolded, words are `\\w+`), after markup, which may stand between any
+Text is normalised as for dedup (NFC, casefolded, words are `[^\\W_]+`), after markup, which may stand between any
 two words of a copy, was taken out. In scripts that put no space between
 words, Chinese and Japanese too, each character counts as a word. An evaluation text shorter than `ngram`
 words is searched for as a whole if it has at least `min_words` words, as in GPT-3's appendix C (13) and NeMo
@@ -44,12 +44,12 @@ PIECE, RARE_SHARE = 4, 0.3
 MANY = 1000  # in large parts, a piece may also be in one of this many documents
 BY_CHARACTER = ALONE | EAST_ASIAN
 # Tags of HTML and XML; what Markdown and wikis write around the words of a link; notes; commands of LaTeX;
-# line ends and quotes as in a string of a program; `_`, which is a letter of a word else, as emphasis.
+# line ends and quotes as in a string of a program.
 _MARKUP = "|".join(
     (
         r"</?[a-zA-Z][\w:-]*(?:\s+[\w:-]+\s*=\s*(?:\"[^\"<>]*\"|'[^'<>]*'|[^\s\"'<>]+)){0,30}\s*/?>",
         r"\]\([^()\s]*\)|\[\[[^\[\]|]*\||(?:\[\d{1,3}\])+(?:[^(\w]|$)",
-        r"\\[a-zA-Z]+\*?\{|\\[nrt\"]|_",
+        r"\\[a-zA-Z]+\*?\{|\\[nrt\"]",
     )
 )
 _REFERENCE = r"&(?:#\w{1,8}|\w{2,31});"

@@ -66,8 +66,7 @@ def _flags(character: str) -> int:
     mark = unicodedata.category(character)[0] == "M"
     # Hangul vowels and final consonants are the only non-marks that compose with the character before them.
     unsure = mark or "\u1160" <= character <= "\u11ff" or not unicodedata.is_normalized("NFC", character)
-    word = character.isalnum() or character == "_"
-    return WORD * word | MARK * mark | SPACE * character.isspace() | NFC_UNSURE * unsure
+    return WORD * character.isalnum() | MARK * mark | SPACE * character.isspace() | NFC_UNSURE * unsure
 
 
 def _folded(character: str) -> int:

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from pipeline.store.params import Params
 
-VERSION = "dedup-4"
+VERSION = "dedup-5"
 SEED = 1  # of the MinHash permutations
 # Of a document, that its MinHash covers. Exact copies are found by their full text, whatever its length, and
 # candidates are verified on it.
