@@ -1,8 +1,8 @@
 """Training documents that quote an evaluation set: they share word n-grams, compared word by word.
 
-Text is normalised as for dedup (NFC, casefolded, words are `[^\\W_]+`), after markup, which may stand between any
-two words of a copy, was taken out. In scripts that put no space between
-words, Chinese and Japanese too, each character counts as a word. An evaluation text shorter than `ngram`
+Text is normalised as for dedup (NFC, casefolded, words are `[^\\W_]+`), after markup, which may stand between
+any two words of a copy, was taken out. In scripts that put no space between words, Chinese and Japanese too,
+each character counts as a word. An evaluation text shorter than `ngram`
 words is searched for as a whole if it has at least `min_words` words, as in GPT-3's appendix C (13) and NeMo
 Curator (8). Shorter texts are too common to search for.
 

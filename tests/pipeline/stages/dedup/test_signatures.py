@@ -40,8 +40,8 @@ def normal(text: str) -> str:
 
 
 def words_of(text: str) -> list[str]:
-    """`[^\\W_]+` of the NFC casefolded text, where a combining mark continues a word, and a letter of a script
-    without spaces begins one; one character at a time, to compare the kernel with.
+    """`[^\\W_]+` of the NFC casefolded text, where a combining mark continues a word, and a letter of a
+    script without spaces begins one; one character at a time, to compare the kernel with.
     """
     words, word = [], ""
     for character in normal(text):
