@@ -68,17 +68,17 @@ class Counted(Iterator[bytes]):
 
     def __init__(self, content: Iterator[bytes]):
         self._content = content
-        self._read = 0
+        self.bytes = 0
 
     def __next__(self) -> bytes:
         block = next(self._content)
-        self._read += len(block)
+        self.bytes += len(block)
         return block
 
     def share_left(self, unused: float = 0.0) -> float:
         """Reads to the end. `unused`: the share of what was read that counts as left, too."""
         rest = sum(map(len, self._content))
-        return (unused * self._read + rest) / max(self._read + rest, 1)
+        return (unused * self.bytes + rest) / max(self.bytes + rest, 1)
 
 
 class BlockStream(io.RawIOBase):

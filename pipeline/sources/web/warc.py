@@ -1,5 +1,6 @@
 """Web archives: the main text of the pages in WARC files, and the texts of WET files unchanged."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -54,7 +55,7 @@ class WarcSource:
     @property
     def version(self) -> str:
         extractor = self.config.extractor
-        return "warc-6" if extractor == "resiliparse" else f"warc-6 {installed(extractor)}"
+        return "warc-7" if extractor == "resiliparse" else f"warc-7 {installed(extractor)}"
 
     def units(self) -> list[Unit]:
         files = listed(self.corpus, self.config.patterns(), lambda name: format_of(name)[0] in FORMATS)
@@ -84,12 +85,16 @@ class _Records:
 
     def read(self, content: Iterator[bytes], size: int) -> Iterator[pa.RecordBatch]:
         """`size`: of the file on disk."""
-        from warcio.archiveiterator import ArchiveIterator
         from warcio.exceptions import ArchiveLoadFailed
 
+        from pipeline.sources.web.records import Records
+
         number, read = 0, Counted(content)
+        records, gaps = Records(BlockStream(read)), Counter[int]()
         try:
-            for number, record in enumerate(ArchiveIterator(BlockStream(read)), start=1):
+            for number, record in enumerate(records, start=1):
+                gaps[number] += records.skipped
+                records.skipped = 0
                 self._add_whole(number, record)
                 yield from self.batches.full()
                 if self.batches.done:
@@ -97,6 +102,10 @@ class _Records:
         except (ArchiveLoadFailed, ValueError) as error:
             why = f"no record can be read from here on: {error}"
             self.reject(number + 1, Reason.BROKEN_RECORD, why, round(size * read.share_left()))
+        gaps[number + 1] += records.skipped
+        for before, skipped in (+gaps).items():
+            why = f"{skipped:,} bytes before it belong to no record"
+            self.reject(before, Reason.BROKEN_RECORD, why, round(size * skipped / read.bytes))
 
     def _add_whole(self, number: int, record: "ArcWarcRecord") -> None:
         """As `_add`. Whatever the library raises on the content of a record costs that record alone."""
@@ -149,6 +158,8 @@ class _Records:
         stream, headers = record.raw_stream, record.http_headers
         if headers and (headers.get_header("Transfer-Encoding") or "").lower() == "chunked":
             stream = ChunkedDataReader(stream)
+        if record.length is None:
+            raise ContentError(Reason.BROKEN_RECORD, "the record has no Content-Length")
         content: bytes = stream.read(limit + 1)
         if len(content) > limit:
             raise ContentError(Reason.TOO_LONG, f"more than {limit} bytes")

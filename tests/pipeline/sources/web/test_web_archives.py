@@ -2,11 +2,14 @@
 
 import gzip
 import json
+import re
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 pytest.importorskip("warcio", reason="needs the extra `web`")
 pytest.importorskip("resiliparse", reason="needs the extra `web`")
@@ -235,14 +238,14 @@ def test_of_a_crawl_no_page_of_a_damaged_member_arrives(tmp_path: Path) -> None:
         assert rejects == [(None, "broken_compression")]
 
 
-def test_what_follows_a_record_that_cannot_be_read_counts_as_lost(tmp_path: Path) -> None:
+def test_what_is_passed_over_between_records_counts_as_lost(tmp_path: Path) -> None:
     pages = [page(f"http://{n}/", html(f"{n} {STORY * 50}").encode()) for n in range(20)]
-    content = b"".join(pages[:10]) + b"no record\r\n" + b"".join(pages[10:])
+    content = b"".join(pages[:10]) + b"no record\r\n" * 12_000 + b"".join(pages[10:])
     (tmp_path / "a.warc").write_bytes(content)
     source, rejects = open_source("c", WarcConfig(paths=(str(tmp_path / "a.warc"),))), list[Rejected]()
     found = sum(batch.num_rows for unit in source.units() for batch in source.read(unit, rejects))
-    assert (found, [str(reject.reason) for reject in rejects]) == (10, ["broken_record"])
-    assert 0.3 < rejects[0].lost_bytes / len(content) < 0.6
+    assert (found, [str(reject.reason) for reject in rejects]) == (20, ["broken_record"])
+    assert rejects[0].lost_bytes == 12_000 * len(b"no record\r\n")
 
 
 @pytest.mark.parametrize(("extractor", "seconds"), [("resiliparse", 0.25), ("trafilatura", 1)])
@@ -280,3 +283,42 @@ def test_max_documents_of_a_crawl(tmp_path: Path) -> None:
         b"".join(page(f"http://{n}/", html(f"{n} {STORY}").encode()) for n in range(5))
     )
     assert len(read(tmp_path / "a.warc", max_documents=2)[0]) == 2
+
+
+@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.sampled_from(
+            [b"", b"\r\n\r\n", b"junk\r\n", b"junk: 1\n\nmore\n\n", bytes(512), bytes(range(256)), b"</p>"]
+        ),
+        min_size=4,
+        max_size=4,
+    ),
+    st.sampled_from([b"\r\n", b"\n"]),
+    st.booleans(),
+)
+def test_bytes_that_belong_to_no_record_cost_no_record(
+    tmp_path: Path, between: list[bytes], line_end: bytes, packed: bool
+) -> None:
+    records = [page(f"http://a.org/{n}", html(STORY).encode()) for n in range(3)]
+    heads = [one.partition(b"\r\n\r\n") for one in records]
+    records = [
+        head.replace(b"\r\n", line_end) + 2 * line_end + body[:-4] + 2 * line_end for head, _, body in heads
+    ]
+    pieces = [between[0], *(piece for pair in zip(records, between[1:], strict=True) for piece in pair)]
+    path = tmp_path / ("a.warc.gz" if packed else "a.warc")
+    path.write_bytes(zipped(*pieces) if packed else b"".join(pieces))
+    rows, rejects = read(path)
+    assert [row["url"] for row in rows] == ["http://a.org/0", "http://a.org/1", "http://a.org/2"]
+    assert all(row["text"] == rows[0]["text"] for row in rows)
+    assert rejects == [(n, "broken_record") for n, piece in enumerate(between, start=1) if piece.strip()]
+
+
+@pytest.mark.parametrize("length", [b"X-Length: 1", b"Content-Length: many", b"Content-Length: 20"])
+def test_a_record_of_no_or_a_wrong_length_costs_itself_alone(tmp_path: Path, length: bytes) -> None:
+    records = [page(f"http://a.org/{n}", html(STORY).encode()) for n in range(3)]
+    broken = re.sub(rb"Content-Length: \d+", length, records[1], count=1)
+    (tmp_path / "a.warc").write_bytes(records[0] + broken + records[2])
+    rows, rejects = read(tmp_path / "a.warc")
+    assert [row["url"] for row in rows] == ["http://a.org/0", "http://a.org/2"]
+    assert {number for number, _ in rejects} <= {2, 3} and rejects[-1] == (3, "broken_record")
