@@ -32,8 +32,8 @@ def add_in_and_out(parser: argparse.ArgumentParser, out: str = "the directory to
         "paths",
         metavar="IN",
         nargs="+",
-        help="files to read: json, csv, txt, md, html, epub, docx, ipynb, mail (also compressed), parquet; "
-        "paths or globs; - and pipes are read as JSON lines",
+        help="files to read: json, csv, txt, md, html, epub, docx, odt, ipynb, mail (also compressed), "
+        "parquet; paths or globs; - and pipes are read as JSON lines",
     )
     parser.add_argument("-o", "--out", metavar="OUT", type=Path, required=True, help=out)
     parser.add_argument("--text-column", metavar="C", help="the column with the text; default: text")

@@ -173,6 +173,7 @@ def _kind_of_file(suffix: str) -> str:
         "notebooks": (NOTEBOOK,),
         "EPUB": (".epub",),
         "Word": (".docx",),
+        "OpenDocument": (".odt",),
     }
     return next((name for name, suffixes in kinds.items() if suffix in suffixes), "plain text")
 

@@ -31,6 +31,7 @@ from pipeline.sources.formats.json_values import read_json_values
 from pipeline.sources.formats.jsonl import read_jsonl
 from pipeline.sources.formats.mail import read_mail
 from pipeline.sources.formats.notebooks import read_notebook
+from pipeline.sources.formats.odt import odt_text
 from pipeline.sources.formats.rows import Columns, RowReader
 from pipeline.sources.formats.streams import ahead, as_utf8, blocks, reads_text
 from pipeline.sources.formats.subtitles import read_subtitles
@@ -51,7 +52,7 @@ SUBTITLES = (".srt", ".vtt")
 MAIL, MAILBOX = ".eml", ".mbox"
 PAGES = (".html", ".htm", ".xhtml")
 NOTEBOOK = ".ipynb"
-ZIPPED = {".epub": chapters, ".docx": paragraphs}
+ZIPPED = {".epub": chapters, ".docx": paragraphs, ".odt": odt_text}
 READ_AS_A_WHOLE = (NOTEBOOK, *ZIPPED)  # whose first bytes alone say nothing
 ENCODED_BY_THEMSELVES = (MAIL, MAILBOX, *PAGES, *READ_AS_A_WHOLE)
 PROSE = (*TEXT, *SUBTITLES, *ENCODED_BY_THEMSELVES)  # which holds no rows with columns
@@ -64,13 +65,13 @@ MAX_SEPARATOR = 1000  # characters; far fewer than in a block that is read at a 
 
 class FilesConfig(Columns, Paths):
     """Your own files, on this machine or behind URLs, in any mix of formats: JSON, Parquet, CSV, plain text,
-    Markdown and other markup, subtitles, HTML, mail, EPUB, Word (`.docx`), notebooks (`.ipynb`), and
-    programs. All but Parquet may be compressed. JSON is one object in each line, as `.jsonl` has it, or an
-    array, or objects over several lines. Of a page of HTML, the main text is read; of mail (`.eml`, `.mbox`)
-    the usual headers and the text, without attachments; of subtitles (`.srt`, `.vtt`) what is said, without
-    the times; of a book all pages in their order, without the table of contents; of a `.docx` the paragraphs,
-    tables and notes; of a notebook text and code, as Markdown, without what the code printed. HTML and EPUB
-    need the extra `web`.
+    Markdown and other markup, subtitles, HTML, mail, EPUB, Word (`.docx`), OpenDocument (`.odt`), notebooks
+    (`.ipynb`), and programs. All but Parquet may be compressed. JSON is one object in each line, as `.jsonl`
+    has it, or an array, or objects over several lines. Of a page of HTML, the main text is read; of mail
+    (`.eml`, `.mbox`) the usual headers and the text, without attachments; of subtitles (`.srt`, `.vtt`) what
+    is said, without the times; of a book all pages in their order, without the table of contents; of a
+    `.docx` or `.odt` the paragraphs, tables and notes; of a notebook text and code, as Markdown, without what
+    the code printed. HTML and EPUB need the extra `web`.
 
     Of a compressed file, what follows the last checksum that holds (of a gzip member, zstd frame, xz stream
     or bzip2 block) is left out, and its bytes count as lost; of a truncated file, all that unpacks is read.
@@ -134,7 +135,7 @@ class FilesSource:
 
     @property
     def version(self) -> str:
-        return f"files-8{self.config.version}"
+        return f"files-9{self.config.version}"
 
     def units(self) -> list[Unit]:
         return units_of(self._listed(), self.config.max_documents, self.sha256)

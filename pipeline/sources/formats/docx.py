@@ -4,12 +4,13 @@ import posixpath
 from collections.abc import Iterator
 from xml.etree import ElementTree
 
-from pipeline.sources.formats.zipped import Archive, local
+from pipeline.sources.formats.zipped import Archive, Block, Flow, local
 
 RELATIONS = "_rels/.rels"
 NOTES = ("footnotes.xml", "endnotes.xml")
 # Where a paragraph was moved from, and a drawing for older programs: their text is there twice.
 TWICE = ("moveFrom", "Fallback")
+BLOCKS = {"p": Block.PARAGRAPH, "tc": Block.CELL, "tr": Block.ROW, "tbl": Block.TABLE}
 SIGNS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
 
 
@@ -29,22 +30,20 @@ def paragraphs(document: Archive) -> Iterator[str]:
 
 
 def _text(document: Archive, name: str) -> Iterator[str]:
-    twice, cells, before = 0, 0, ""  # what stands before the next text
+    twice, flow = 0, Flow()
     for event, element in ElementTree.iterparse(document.xml(name), ("start", "end")):
-        tag, begins = local(element.tag), event == "start"
+        tag = local(element.tag)
+        block, begins = BLOCKS.get(tag), event == "start"
         twice += (tag in TWICE) * (1 if begins else -1)
-        cells += (tag == "tc") * (1 if begins else -1)
-        if begins or twice:
+        if twice:
+            continue
+        if begins:
+            flow.begins(block)
             continue
         is_place_for_tabs = tag == "tab" and element.attrib
         if tag == "t" or (tag in SIGNS and not is_place_for_tabs):
-            yield before + (element.text or "" if tag == "t" else SIGNS[tag])
-            before = ""
-        elif tag == "p":
-            before = before or " " if cells else "\n\n"
+            yield flow.text(element.text or "" if tag == "t" else SIGNS[tag])
+        elif block is Block.PARAGRAPH:
             element.clear()
-        elif tag == "tc":
-            before = before.rstrip(" ") + "\t"
-        elif tag in ("tr", "tbl"):
-            before = "\n" if tag == "tr" else "\n\n"
+        flow.ends(block)
     yield "\n\n"

@@ -1,8 +1,9 @@
-"""Documents that are zip archives of XML, as EPUB and `.docx` are."""
+"""Documents that are zip archives of XML, as EPUB, `.docx` and `.odt` are."""
 
 import io
 import zlib
 from collections.abc import Callable, Iterator
+from enum import Enum
 from typing import BinaryIO
 from xml.etree import ElementTree
 from zipfile import BadZipFile, ZipFile
@@ -79,3 +80,33 @@ def read_zipped(
 def local(name: str | None) -> str:
     """A name of XML without its namespace, which has several versions."""
     return (name or "").rpartition("}")[2]
+
+
+Block = Enum("Block", "PARAGRAPH CELL ROW TABLE")
+
+
+class Flow:
+    """The layout of a text that is read piece by piece: a blank line is behind each paragraph, the cells of a
+    row of a table have a tab in between.
+    """
+
+    def __init__(self) -> None:
+        self._before = ""  # what stands before the next text
+        self._cells = 0
+
+    def begins(self, block: Block | None) -> None:
+        self._cells += block is Block.CELL
+
+    def ends(self, block: Block | None) -> None:
+        if block is Block.PARAGRAPH:
+            self._before = self._before or " " if self._cells else "\n\n"
+        elif block is Block.CELL:
+            self._cells -= 1
+            self._before = self._before.rstrip(" ") + "\t"
+        elif block is not None:
+            self._before = "\n" if block is Block.ROW else "\n\n"
+
+    def text(self, text: str) -> str:
+        """The text and what stands before it."""
+        before, self._before = self._before, ""
+        return before + text
