@@ -10,7 +10,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from trainer.config.model import ModelConfig
+from trainer.config.base import Config
+from trainer.config.model import LinearScaling, Llama3Scaling, ModelConfig, YarnScaling
 from trainer.config.run import format_validation_error
 from trainer.system.errors import TrainerError
 
@@ -22,14 +23,21 @@ LARGEST_SIZE = 2**31 - 1
 CONFIG, SINGLE, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 TOKENIZER = "tokenizer.json"
 ADAPTER = "adapter_config.json"  # in a directory of peft
-# The defaults of transformers where config.json has no value.
-_DEFAULTS = {"llama": {"rms_norm_eps": 1e-6}, "qwen3": {"rms_norm_eps": 1e-6, "head_dim": 128}, OWN: {}}
-# Keys of the two families that our model does not support, and the values that turn them off.
+# The defaults of transformers where config.json has no value. A Mistral without its window is a Llama.
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    "llama": {"rms_norm_eps": 1e-6},
+    "mistral": {"rms_norm_eps": 1e-6, "num_key_value_heads": 8},
+    "qwen3": {"rms_norm_eps": 1e-6, "num_key_value_heads": 32, "head_dim": 128},
+    OWN: {},
+}
+_WINDOW = 4096
+_ROPE: dict[str, type[Config]] = {"linear": LinearScaling, "llama3": Llama3Scaling, "yarn": YarnScaling}
+_SCALES = ("mscale", "mscale_all_dim")  # DeepSeek's keys for the attention_factor of YaRN
+# Keys of these families that our model does not support, and the values that turn them off.
 _UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "attention_bias": (False, None),
     "mlp_bias": (False, None),
-    "hidden_act": ("silu", None),
-    "use_sliding_window": (False, None),
+    "hidden_act": ("silu", "swish", None),  # two names of one function
     "partial_rotary_factor": (1.0, None),
     "quantization_config": (None,),
 }
@@ -154,6 +162,7 @@ def model_config(directory: Path) -> ModelConfig:
         value = rope.get(key, values.get(key))
         if value not in unused:
             raise TrainerError(f"{path}: {key} {value!r} is not supported; use a model without it")
+    _check_window(path, values, always=family == "mistral")
     shape = {
         "n_layers": values.get("num_hidden_layers"),
         "d_model": values.get("hidden_size"),
@@ -174,12 +183,26 @@ def model_config(directory: Path) -> ModelConfig:
         raise TrainerError(f"{path}: invalid model shape: {format_validation_error(error)}") from error
 
 
+def _check_window(path: Path, values: dict[str, Any], always: bool) -> None:
+    """Raises TrainerError when a token would not attend to all tokens of the context before it. `always`: the
+    family has no key that switches its window on.
+    """
+    window, context = values.get("sliding_window", _WINDOW), values.get("max_position_embeddings")
+    holds_all = isinstance(window, int) and isinstance(context, int) and window >= context
+    if (always or values.get("use_sliding_window")) and window is not None and not holds_all:
+        raise TrainerError(
+            f"{path}: sliding_window {window!r} is not supported, since it is below max_position_embeddings "
+            f"{context!r}; use a model without it"
+        )
+
+
 def _rope_scaling(rope: dict[str, Any], values: dict[str, Any]) -> dict[str, Any] | None:
     kind = rope.get("rope_type") or rope.get("type") or "default"
     if kind == "default":
         return None
-    unused = ("type", "rope_theta", "partial_rotary_factor")
-    scaling = {key: value for key, value in rope.items() if key not in unused and value is not None}
+    # As in transformers, keys that a kind does not have change nothing.
+    known = {*_ROPE[kind].model_fields, *_SCALES} if str(kind) in _ROPE else set()
+    scaling = {key: value for key, value in rope.items() if key in known and value is not None}
     if "truncate" in rope:  # transformers takes null for false
         scaling["truncate"] = bool(rope["truncate"])
     if kind in ("llama3", "yarn"):
@@ -187,15 +210,16 @@ def _rope_scaling(rope: dict[str, Any], values: dict[str, Any]) -> dict[str, Any
         if "original_max_position_embeddings" in values:
             scaling["original_max_position_embeddings"] = values["original_max_position_embeddings"]
         scaling.setdefault("original_max_position_embeddings", values.get("max_position_embeddings"))
+    scales = [scaling.pop(key, None) for key in _SCALES]
     if kind == "yarn":
-        scaling = _yarn(scaling)
+        scaling = _yarn(scaling, scales)
     return {**scaling, "rope_type": kind}
 
 
-def _yarn(scaling: dict[str, Any]) -> dict[str, Any]:
-    """With `attention_factor` in place of DeepSeek's two keys for it, as transformers computes it."""
+def _yarn(scaling: dict[str, Any], scales: list[Any]) -> dict[str, Any]:
+    """With `attention_factor` in place of DeepSeek's two `scales`, as transformers computes it."""
     kept = dict(scaling)
-    numbers: list[Any] = [kept.pop("mscale", None), kept.pop("mscale_all_dim", None), kept.get("factor")]
+    numbers: list[Any] = [*scales, kept.get("factor")]
     match numbers:
         case [int() | float() as over, int() | float() as under, int() | float() as factor] if over and under:
             grown = 0.1 * math.log(max(factor, 1))

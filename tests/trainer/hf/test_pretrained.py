@@ -10,9 +10,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import (
+    AutoConfig,
     AutoModelForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
     PreTrainedModel,
     Qwen3Config,
     Qwen3ForCausalLM,
@@ -70,6 +73,40 @@ def test_a_model_of_transformers_is_read_trained_and_opened_again(
     # So small a learning rate leaves the weights where they were: the logits show that they were the
     # pretrained ones.
     torch.testing.assert_close(again(tokens).logits, peer(tokens).logits[..., :300], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"sliding_window": None, "hidden_act": "swish"},
+        {"sliding_window": 128},
+        {"sliding_window": None, "use_sliding_window": True, "rope_theta": 1e6},
+    ],
+    ids=str,
+)
+def test_a_mistral_whose_window_holds_its_context_is_read_as_transformers_reads_it(
+    tmp_path: Path, said: dict[str, Any]
+) -> None:
+    torch.manual_seed(0)
+    context = {"max_position_embeddings": 128, "initializer_range": 0.2}
+    MistralForCausalLM(MistralConfig(**{**SHAPE, **context, **said})).save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **said}))
+    peer = AutoModelForCausalLM.from_pretrained(tmp_path)
+    tokens = torch.randint(0, 300, (2, 128), generator=torch.Generator().manual_seed(0))
+    model = hf.load_model(tmp_path, torch.device("cpu"))
+    torch.testing.assert_close(model.logits(model(tokens)), peer(tokens).logits, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", ["llama", "mistral", "qwen3"])
+def test_a_config_that_says_little_has_the_defaults_of_transformers(tmp_path: Path, family: str) -> None:
+    sizes = {"hidden_size": 64, "num_attention_heads": 32, "max_position_embeddings": 128}
+    said = {"model_type": family, **sizes, "num_hidden_layers": 1, "intermediate_size": 48}
+    (tmp_path / "config.json").write_text(json.dumps(said))
+    ours, theirs = hf.model_config(tmp_path), AutoConfig.from_pretrained(tmp_path)
+    assert (ours.n_kv_heads, ours.head_dim) == (theirs.num_key_value_heads, theirs.head_dim)
+    assert (ours.norm_eps, ours.tie_embeddings) == (theirs.rms_norm_eps, theirs.tie_word_embeddings)
+    assert ours.rope_theta == theirs.rope_parameters["rope_theta"]
 
 
 def test_a_directory_that_says_something_twice_is_read_as_transformers_reads_it(tmp_path: Path) -> None:
@@ -172,10 +209,12 @@ def test_the_identity_of_weights_is_their_content(config: RunConfig, tmp_path: P
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"model_type": "mistral"}, "model_type 'mistral' is not supported; use one of llama, qwen3"),
+        ({"model_type": "gemma"}, "model_type 'gemma' is not supported; use one of llama, mistral, qwen3"),
+        ({"model_type": "mistral", "sliding_window": 127}, "sliding_window 127 is not supported, since"),
+        ({"model_type": "mistral", "max_position_embeddings": 8192}, "sliding_window 4096 is not supported"),
         ({"attention_bias": True}, "attention_bias True is not supported"),
         ({"hidden_act": "gelu"}, "hidden_act 'gelu' is not supported"),
-        ({"use_sliding_window": True}, "use_sliding_window True is not supported"),
+        ({"use_sliding_window": True, "sliding_window": 64}, "sliding_window 64 is not supported"),
         (
             {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}},
             "rope_scaling: .*'dynamic'",

@@ -44,6 +44,12 @@ YARN = {
     "mscale_all_dim": SCALE,
     "truncate": st.sampled_from([True, False, None]),
 }
+# Keys of other kinds and of other programs, which transformers reports and does not read.
+UNREAD = st.dictionaries(
+    st.sampled_from(["finetuned", "low_freq_factor", "mscale", "beta_fast", "attn_factor", "my_key"]),
+    st.sampled_from([True, 3, 0.5, "x"]),
+    max_size=2,
+)
 
 
 @st.composite
@@ -51,7 +57,9 @@ def configs(draw: st.DrawFn) -> dict[str, Any]:
     """What config.json says of rotations, in the words of transformers 4 or 5, or of both."""
     kind = draw(st.sampled_from([*OF_KIND]))
     optional = YARN if kind == "yarn" else {}
-    scaling = draw(st.fixed_dictionaries(OF_KIND[kind], optional=optional))
+    read = draw(st.fixed_dictionaries(OF_KIND[kind], optional=optional))
+    unread = {key: value for key, value in draw(UNREAD).items() if key not in {*OF_KIND[kind], *optional}}
+    scaling = read | unread
     named = {draw(st.sampled_from(["rope_type", "type"])): kind}
     theta = draw(st.sampled_from([1e4, 500000]))
     if draw(st.booleans()):
