@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from trainer.config.base import Config
 from trainer.config.model import LinearScaling, Llama3Scaling, ModelConfig, YarnScaling
+from trainer.config.peft import ADAPTER, adapter_of
 from trainer.config.run import format_validation_error
 from trainer.system.errors import TrainerError
 
@@ -22,7 +23,6 @@ _OWN_KEYS = ("attention_sinks", "qk_norm")
 LARGEST_SIZE = 2**31 - 1
 CONFIG, SINGLE, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 TOKENIZER = "tokenizer.json"
-ADAPTER = "adapter_config.json"  # in a directory of peft
 # The defaults of transformers where config.json has no value. A Mistral without its window is a Llama.
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "llama": {"rms_norm_eps": 1e-6},
@@ -81,28 +81,31 @@ def config_json(
     }
 
 
+def is_model(directory: Path) -> bool:
+    """Whether a directory holds a model, or an adapter to one."""
+    return any((directory / name).is_file() for name in (CONFIG, ADAPTER))
+
+
+def file_of(directory: Path, name: str) -> Path:
+    """Where a file of a model is: that of its base, where the directory of an adapter has none."""
+    path = directory / name
+    adapter = None if path.exists() else adapter_of(directory)
+    return adapter.base / name if adapter else path
+
+
 def read_config(directory: Path) -> dict[str, Any]:
     """config.json of a model's directory. Raises TrainerError when it is missing or not a JSON object."""
+    merged = directory.resolve().with_name("hf")
+    if (directory / ADAPTER).is_file() and merged.is_dir():
+        raise TrainerError(
+            f"{directory}: holds an adapter, not a model: name {merged}, which it is merged with"
+        )
     try:
-        return _read(directory / CONFIG)
+        return _read(file_of(directory, CONFIG))
     except FileNotFoundError:
-        if (directory / ADAPTER).is_file():
-            raise TrainerError(
-                f"{directory}: holds an adapter, not a model: name {_merged(directory)}"
-            ) from None
         inside = sorted([*directory.glob("hf"), *directory.glob("checkpoints/*/hf")])
         instead = f"{inside[-1]}, which is in it" if inside else "the directory of a model"
         raise TrainerError(f"{directory}: holds no config.json: name {instead}") from None
-
-
-def _merged(adapter: Path) -> str:
-    """What is to be named in place of an adapter."""
-    beside = adapter.resolve().with_name("hf")
-    return (
-        f"{beside}, which it is merged with"
-        if beside.is_dir()
-        else "what peft's merge_and_unload makes of it"
-    )
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -123,7 +126,7 @@ def end_ids(directory: Path) -> frozenset[int]:
     """
     for name in ("generation_config.json", CONFIG):
         try:
-            named = _read(directory / name).get("eos_token_id")
+            named = _read(file_of(directory, name)).get("eos_token_id")
         except FileNotFoundError:
             continue
         if named is not None:
@@ -146,7 +149,7 @@ def read_size(directory: Path, key: str) -> int:
 
 def model_config(directory: Path) -> ModelConfig:
     """The shape of the model in `directory`. Raises TrainerError with the setting that our model lacks."""
-    path, values = directory / CONFIG, read_config(directory)
+    values, path = read_config(directory), file_of(directory, CONFIG)
     family = values.get("model_type")
     if not isinstance(family, str) or family not in _DEFAULTS:
         raise TrainerError(
@@ -258,15 +261,18 @@ def check_vocabulary(
     for token, number in ours.items():
         if theirs and token not in added and theirs.get(token) != number:
             raise TrainerError(
-                f"{directory / TOKENIZER}: token {token!r} has id {theirs.get(token, 'none')}, but {number} "
-                f"in {source}; tokenize the data with the model's own tokenizer"
+                f"{file_of(directory, TOKENIZER)}: token {token!r} has id {theirs.get(token, 'none')}, but "
+                f"{number} in {source}; tokenize the data with the model's own tokenizer"
             )
 
 
 def weight_files(directory: Path) -> list[Path]:
     """The safetensors files of a directory, sorted by name: of two copies the one that transformers reads,
-    the single file. Raises TrainerError when there are none.
+    the single file. For an adapter, those of its base and all of its own. Raises TrainerError when there are
+    none.
     """
+    if adapter := adapter_of(directory):
+        return [*weight_files(adapter.base), *adapter.files]
     index = directory / INDEX
     if (directory / SINGLE).exists():
         return [directory / SINGLE]

@@ -1,19 +1,21 @@
 """The adapter of a model in peft's format: adapter_model.safetensors and adapter_config.json."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
 
 from trainer.config import LoraConfig, PretrainedConfig
-from trainer.config.hugging_face import ADAPTER
+from trainer.config.peft import ADAPTER, ADAPTER_WEIGHTS, INSTEAD, Adapter
+from trainer.model.llama import WITH_VOCABULARY
 from trainer.model.lora import adapters
+from trainer.system.errors import TrainerError
 
-WEIGHTS = "adapter_model.safetensors"
 PARTS = {"down": "lora_A.weight", "up": "lora_B.weight", "rows": "token_adapter.trainable_tokens_delta"}
 
 
@@ -32,7 +34,7 @@ def save_adapter(
         layers[part].add(layer)
     save_file(
         {_named(name): tensor for name, tensor in tensors.items()},
-        directory / WEIGHTS,
+        directory / ADAPTER_WEIGHTS,
         metadata={"format": "pt"},
     )
     settings: dict[str, Any] = {
@@ -55,9 +57,40 @@ def save_adapter(
 @torch.no_grad()
 def load_adapter(model: nn.Module, directory: Path) -> None:
     """Copies a saved adapter into that of the model."""
-    tensors = load_file(directory / WEIGHTS)
+    tensors = load_file(directory / ADAPTER_WEIGHTS)
     for name, parameter in adapters(model).items():
         parameter.copy_(tensors[_named(name)])
+
+
+def merged_tensors(
+    adapter: Adapter, base: Iterable[tuple[str, torch.Tensor]]
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """The tensors of a model, those that the adapter changes merged with it. Raises TrainerError for tensors
+    of the adapter that no part of our own adapters has, or that do not fit the base.
+    """
+    path = adapter.directory / ADAPTER_WEIGHTS
+    try:
+        left = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise TrainerError(f"{path}: cannot be read: {error}") from error
+    for name, tensor in base:
+        layer = name.removesuffix(".weight")
+        down, up, rows = (left.pop(_named(f"{layer}.{part}"), None) for part in PARTS)
+        try:
+            if down is not None and up is not None and name not in WITH_VOCABULARY:
+                tensor = tensor.float() + adapter.scale(len(down)) * (up.float() @ down.float())
+            elif down is not None or up is not None:
+                raise TrainerError(f"{path}: changes {layer} by matrices, which is not supported: {INSTEAD}")
+            if rows is not None:
+                at = torch.tensor(adapter.tokens(layer))
+                tensor = tensor.float().index_copy(0, at, rows.float())
+        except (RuntimeError, IndexError) as error:
+            raise TrainerError(
+                f"{path}: does not fit {name} of {adapter.base}, of shape {tuple(tensor.shape)}: {error}"
+            ) from error
+        yield name, tensor
+    if left:
+        raise TrainerError(f"{path}: tensor {next(iter(left))} is not supported: {INSTEAD}")
 
 
 def _named(name: str) -> str:

@@ -13,6 +13,8 @@ from safetensors.torch import save_file
 
 from trainer.config import ModelConfig, SamplesConfig
 from trainer.config.hugging_face import SINGLE, config_json, model_config, read_size, weight_files
+from trainer.config.peft import adapter_of
+from trainer.hf.adapter import merged_tensors
 from trainer.model.attention import choose_backend
 from trainer.model.llama import HEAD, WITH_VOCABULARY, Llama
 from trainer.parallel.dtensor import fill
@@ -141,6 +143,10 @@ def load_weights(model: Llama, directory: Path, grows: bool = False) -> None:
 
 
 def _tensors(directory: Path) -> Iterator[tuple[str, torch.Tensor]]:
+    """Those of a model, or of the base of an adapter merged with it."""
+    if adapter := adapter_of(directory):
+        yield from merged_tensors(adapter, _tensors(adapter.base))
+        return
     for path in weight_files(directory):
         try:
             with safe_open(path, framework="pt") as file:

@@ -7,15 +7,14 @@ from pathlib import Path
 
 from trainer.config import DataConfig, ModelConfig, PretrainedConfig
 from trainer.config.hugging_face import (
-    CONFIG,
-    INDEX,
-    SINGLE,
     TOKENIZER,
     check_shape,
     check_vocabulary,
+    file_of,
     read_size,
     weight_files,
 )
+from trainer.config.peft import downloaded
 from trainer.hf.tokenizer import load_tokenizer
 from trainer.system.errors import TrainerError
 
@@ -40,7 +39,7 @@ class Pretrained:
         """
         directory = _locate(source)
         check_shape(directory, model)
-        theirs = load_tokenizer(directory).get_vocab() if (directory / TOKENIZER).is_file() else {}
+        theirs = load_tokenizer(directory).get_vocab() if file_of(directory, TOKENIZER).is_file() else {}
         ours = load_tokenizer(data.tokenizer).get_vocab()
         check_vocabulary(directory, theirs, ours, data.vocab_size, data.tokenizer)
         if not learns_tokens and data.vocab_size > read_size(directory, "vocab_size"):
@@ -60,11 +59,8 @@ class Pretrained:
 def _locate(source: PretrainedConfig) -> Path:
     if source.path is not None:
         return source.path
-    from huggingface_hub import snapshot_download
-
-    files = [CONFIG, TOKENIZER, SINGLE, INDEX, "model-*.safetensors"]
     try:
-        return Path(snapshot_download(source.repo, revision=source.revision, allow_patterns=files))
+        return downloaded(str(source.repo), source.revision)
     except (OSError, ValueError) as error:
         raise TrainerError(
             f"training.pretrained: {source.repo} at {source.revision} cannot be downloaded from the Hugging "

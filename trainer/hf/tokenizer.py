@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from trainer.config.hugging_face import read_size
+from trainer.config.hugging_face import file_of, is_model, read_size
 from trainer.data.message_tokenizer import for_messages
 from trainer.system.errors import TrainerError
 
@@ -14,7 +14,7 @@ def load_tokenizer(directory: Path) -> Tokenizer:
     """Reads tokenizer.json; special strings in text stay text, and all of a text is encoded. Raises
     TrainerError if it is unreadable, or the tokenizer of another model than the one beside it.
     """
-    path = directory / "tokenizer.json"
+    path = file_of(directory, "tokenizer.json")
     if not path.is_file():
         raise TrainerError(f"{path}: no such file")
     try:
@@ -26,7 +26,7 @@ def load_tokenizer(directory: Path) -> Tokenizer:
     tokenizer.no_truncation()
     tokenizer.no_padding()
     # Added tokens may be beyond the rows of a model that never reads them.
-    if (directory / "config.json").is_file():
+    if is_model(directory):
         entries, rows = tokenizer.get_vocab_size(with_added_tokens=False), read_size(directory, "vocab_size")
         if entries > rows:
             raise TrainerError(
@@ -45,7 +45,7 @@ def load_for_messages(directory: Path) -> Tokenizer:
 
 def begin_of_text(directory: Path) -> str:
     """The token that begins a text, which tokenizer_config.json names; [BOT] where there is no such file."""
-    path = directory / "tokenizer_config.json"
+    path = file_of(directory, "tokenizer_config.json")
     try:
         named = json.loads(path.read_text(encoding="utf-8")).get("bos_token")
     except FileNotFoundError:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from trainer.config.hugging_face import ADAPTER, read_config
+from trainer.config.hugging_face import is_model
 from trainer.system import history
 from trainer.system.errors import TrainerError
 from trainer.system.history import MODEL_NAMES, RunHistory
@@ -26,10 +26,8 @@ def model_named(text: str) -> Path:
         raise TrainerError(f"{text}: does not exist. Give {MODEL_NAMES}")
     newest = list(RunHistory(path).checkpoints().values())[-1:]
     for place in (path, path / "hf", *(checkpoint / "hf" for checkpoint in newest)):
-        if (place / "config.json").is_file():
+        if is_model(place):
             return place
-    if (path / ADAPTER).is_file():
-        read_config(path)  # says what to name instead
     raise TrainerError(f"{text}: no model is there. Give {MODEL_NAMES}")
 
 

@@ -12,7 +12,15 @@ from pipeline.store.file_hashes import FileHashes
 from pipeline.store.fingerprint import combined
 from pipeline.store.store import Store
 from trainer.config import PretrainedConfig, TrainingConfig
-from trainer.config.hugging_face import CONFIG, TOKENIZER, check_shape, check_vocabulary, weight_files
+from trainer.config.hugging_face import (
+    CONFIG,
+    TOKENIZER,
+    check_shape,
+    check_vocabulary,
+    file_of,
+    weight_files,
+)
+from trainer.config.peft import adapter_of
 from trainer.system.errors import TrainerError
 
 
@@ -110,7 +118,7 @@ def check(store: Store, recipe: Recipe, retrain: bool = False) -> None:
 
 def _vocabulary(directory: Path) -> dict[str, int]:
     """Of the tokenizer beside weights; empty if there is none. Raises PipelineError."""
-    path = directory / TOKENIZER
+    path = file_of(directory, TOKENIZER)
     if not path.exists():
         return {}
     try:
@@ -141,6 +149,12 @@ def _downloaded(source: PretrainedConfig) -> Path:
 
 
 def _weights(directory: Path) -> list[Path]:
+    try:
+        adapter = adapter_of(directory)
+    except TrainerError as error:
+        raise PipelineError(f"training.pretrained.path: {error}") from error
+    if adapter:
+        return [*_weights(adapter.base), *adapter.files]
     weights = sorted(directory.glob("*.safetensors"))
     if not weights:
         raise PipelineError(
@@ -153,7 +167,7 @@ def _weights(directory: Path) -> list[Path]:
 def _content(hashes: FileHashes, directory: Path) -> str:
     weights = _weights(directory)
     try:
-        files = (directory / CONFIG, *weights)
+        files = (file_of(directory, CONFIG), *weights)
         return combined(f"{path.name} {hashes.sha256(path)}" for path in files)
     except OSError as error:
         raise PipelineError(

@@ -1,0 +1,109 @@
+"""The directory of an adapter in peft's format, without its tensors: which model it changes, and how."""
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ValidationError
+
+from trainer.config.base import Config
+from trainer.config.run import format_validation_error
+from trainer.system.errors import TrainerError
+
+ADAPTER, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+INSTEAD = "name what peft's merge_and_unload makes of it"
+# What only training needs, and what the tensors say, too.
+_NOT_NEEDED = {
+    *("auto_mapping", "ensure_weight_tying", "eva_config", "exclude_modules", "inference_mode"),
+    *("layers_pattern", "layers_to_transform", "lora_dropout", "megatron_core", "peft_version"),
+    *("qalora_group_size", "r", "rank_pattern", "target_modules", "task_type"),
+}
+
+
+class _Settings(Config):
+    """Those of peft's LoraConfig that decide what is computed."""
+
+    peft_type: Literal["LORA"]
+    base_model_name_or_path: str
+    revision: str | None = None
+    lora_alpha: float
+    use_rslora: bool = False
+    bias: Literal["none"] = "none"
+    # The other ways to begin change the weights of the base.
+    init_lora_weights: Literal[True, False, "gaussian", "orthogonal", "eva"] | None = True
+    trainable_token_indices: list[int] | dict[str, list[int]] | None = None
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """The adapter in `directory` to the model in `base`."""
+
+    directory: Path
+    base: Path
+    settings: _Settings
+
+    @property
+    def files(self) -> list[Path]:
+        return [self.directory / ADAPTER, self.directory / ADAPTER_WEIGHTS]
+
+    def scale(self, rank: int) -> float:
+        """What the product of two matrices of this rank is multiplied by."""
+        return self.settings.lora_alpha / (math.sqrt(rank) if self.settings.use_rslora else rank)
+
+    def tokens(self, layer: str) -> list[int]:
+        """The tokens whose rows of a layer the adapter replaces, in the order of these rows."""
+        named = self.settings.trainable_token_indices or []
+        if isinstance(named, list):
+            return named
+        return next((of for name, of in named.items() if f".{layer}".endswith(f".{name}")), [])
+
+
+def adapter_of(directory: Path) -> Adapter | None:
+    """The adapter that a directory holds in place of a model. Raises TrainerError for one that computes what
+    low-rank matrices beside linear layers do not.
+    """
+    path = directory / ADAPTER
+    if (directory / "config.json").is_file() or not path.is_file():
+        return None
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise TrainerError(f"{path}: cannot be read: {error}") from error
+    if not isinstance(values, dict):
+        raise TrainerError(f"{path}: is not a JSON object")
+    for key, value in values.items():
+        if value and key not in _NOT_NEEDED and key not in _Settings.model_fields:
+            raise TrainerError(f"{path}: {key} {value!r} is not supported: {INSTEAD}")
+    known = {key: value for key, value in values.items() if key in _Settings.model_fields}
+    try:
+        settings = _Settings.model_validate(known)
+    except ValidationError as error:
+        raise TrainerError(f"{path}: {format_validation_error(error)}: {INSTEAD}") from error
+    return Adapter(directory, _base(directory, settings), settings)
+
+
+def _base(directory: Path, settings: _Settings) -> Path:
+    """The directory of the model that an adapter changes, from the hub if it is not on this machine."""
+    named = settings.base_model_name_or_path
+    for place in (Path(named), directory / named):
+        if place.is_dir():
+            if not (place / "config.json").is_file():
+                raise TrainerError(f"{directory / ADAPTER}: the base {place} holds no config.json: {INSTEAD}")
+            return place
+    try:
+        return downloaded(named, settings.revision)
+    except (OSError, ValueError) as error:
+        raise TrainerError(
+            f"{directory / ADAPTER}: base_model_name_or_path {named!r} is no directory, and cannot be "
+            f"downloaded from the Hugging Face hub: {error}"
+        ) from error
+
+
+def downloaded(repo: str, revision: str | None) -> Path:
+    """The directory of a model of the hub on this machine. Raises OSError and ValueError."""
+    from huggingface_hub import snapshot_download
+
+    files = ["config.json", "tokenizer.json", "model.safetensors", "model.safetensors.index.json"]
+    return Path(snapshot_download(repo, revision=revision, allow_patterns=[*files, "model-*.safetensors"]))
