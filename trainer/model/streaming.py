@@ -39,12 +39,14 @@ class Stream:
     @torch.no_grad()
     def read(self, tokens: torch.Tensor, counts: Sequence[int] | None = None) -> torch.Tensor:
         """Reads the next `tokens` [rows, length], at least one. Returns the final hidden states after the
-        last one of each row, [rows, d_model].
+        last one of each row, [rows, d_model]. Of one long text, leaves out what these do not depend on.
 
         Where texts begin, `counts` says how many tokens of each row are not padding. All rows must then fit
         into the room.
         """
         states, at = None, 0
+        if len(tokens) == 1:
+            tokens, counts = self._reached(tokens), None
         while states is None or at < tokens.shape[1]:
             for row, length in enumerate(self.cache.lengths):
                 if length == self.cache.room:
@@ -64,7 +66,22 @@ class Stream:
         self._firsts[row] = self._firsts[-1]
         self._firsts.pop()
 
+    def _reached(self, tokens: torch.Tensor) -> torch.Tensor:
+        """The next tokens of a single text without those that nothing later depends on: a layer sees `room`
+        tokens back, and through it the layer above as many more. The first ones of the text stay. As many
+        whole moves of the cache are left out as fit, so that the others stay where they would be in it.
+        """
+        first, dropped = self._kept_and_dropped(0)
+        begin = max(0, first - self.cache.lengths[0])
+        reached = (self._model.config.n_layers + 1) * self.cache.room
+        unseen = max(0, tokens.shape[1] - begin - reached) // dropped * dropped
+        return torch.cat([tokens[:, :begin], tokens[:, begin + unseen :]], dim=1) if unseen else tokens
+
     def _forget(self, row: int) -> None:
-        decoder, room = self._model.model, self.cache.room
-        first = min(self._firsts[row], room // 2)
-        self.cache.forget(row, first, max(1, (room - first) // DROPPED), decoder.cos, decoder.sin)
+        decoder = self._model.model
+        self.cache.forget(row, *self._kept_and_dropped(row), decoder.cos, decoder.sin)
+
+    def _kept_and_dropped(self, row: int) -> tuple[int, int]:
+        """How many first tokens of a text are kept, and how many after them are dropped at a time."""
+        first = min(self._firsts[row], self.cache.room // 2)
+        return first, max(1, (self.cache.room - first) // DROPPED)

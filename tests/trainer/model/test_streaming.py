@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.trainer.models import small
@@ -81,6 +81,30 @@ def test_how_a_text_is_cut_into_pieces_changes_nothing(pieces: list[int], room: 
         state = cut.read(piece)
     torch.testing.assert_close(state, expected, rtol=1e-4, atol=1e-4)
     assert whole.cache.lengths == cut.cache.lengths and max(cut.cache.lengths) <= room
+
+
+@settings(max_examples=10, deadline=None, phases=[Phase.generate])
+@given(
+    length=st.integers(150, 400),
+    before=st.integers(1, 40),
+    room=st.integers(9, CONTEXT),
+    first=st.integers(0, 8),
+)
+def test_of_a_long_text_only_what_the_next_tokens_depend_on_is_computed(
+    length: int, before: int, room: int, first: int
+) -> None:
+    model, tokens = make(n_layers=2), some_tokens(length + before + 30)
+    computed: list[int] = []
+    stream = Stream(model, room, [first])
+    stream.read(tokens[:, :before])
+    # What stays in the cache is right, too, for the tokens that follow.
+    for at, end in ((before, before + length), (before + length, length + before + 30)):
+        hook = model.model.norm.register_forward_pre_hook(lambda _, given: computed.append(given[0].shape[1]))
+        state = stream.read(tokens[:, at:end], [end - at])
+        hook.remove()
+        expected = reference(model, tokens[0, :end].tolist(), room, min(first, room // 2))
+        torch.testing.assert_close(state, expected, rtol=1e-4, atol=1e-4)
+    assert sum(computed) <= 8 + 3 * room + room // 8 + 30
 
 
 def test_a_long_text_takes_no_more_memory_than_the_context() -> None:
