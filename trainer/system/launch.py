@@ -84,6 +84,12 @@ def physical_cores() -> int:
     return max(1, min(len(siblings), _container_cores() or len(siblings)))
 
 
+MLFLOW_PLACE = (
+    "set the environment variable MLFLOW_TRACKING_URI to the server or the database, for example "
+    "http://127.0.0.1:5000 or sqlite:////data/mlflow.db"
+)
+
+
 def _container_cores() -> int | None:
     """The CPU quota of control groups version 2, rounded down to cores; None without a quota."""
     path = Path("/sys/fs/cgroup/cpu.max")
@@ -102,3 +108,19 @@ def missing_trackers(sinks: Iterable[str]) -> Iterator[str]:
     for kind in sinks:
         if find_spec(kind) is None:
             yield f"training.sinks needs the package {kind}: run {install(kind)}, or leave {kind} out"
+
+
+def trackers_without_place(sinks: Iterable[str]) -> Iterator[str]:
+    """What is to be said of each of `training.sinks` whose environment on this machine does not say where the
+    numbers go. Where wandb may find a key that is not seen from here, nothing is said.
+    """
+    if "mlflow" in sinks and not os.environ.get("MLFLOW_TRACKING_URI"):
+        yield f"training.sinks: mlflow: {MLFLOW_PLACE}"
+    offline = os.environ.get("WANDB_MODE", "").lower() in ("offline", "disabled", "dryrun")
+    keys = [os.environ.get(name) for name in ("WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE", "NETRC")]
+    files = [Path.home() / name for name in (".netrc", "_netrc", ".config/wandb/settings")]
+    if "wandb" in sinks and not offline and not any(keys) and not any(path.exists() for path in files):
+        yield (
+            "training.sinks: wandb finds no key: run `wandb login`, or set the environment variable "
+            "WANDB_API_KEY, or WANDB_MODE=offline"
+        )

@@ -27,7 +27,7 @@ from pipeline.store.store import Store, StoreError, check_place, default_store
 from trainer.config.model import READ_HERE_ONLY
 from trainer.system import terminal
 from trainer.system.errors import install
-from trainer.system.launch import missing_trackers
+from trainer.system.launch import missing_trackers, trackers_without_place
 
 PARENT_TAG = "dagster/parent_run_id"
 PARTITION_TAG = "dagster/partition"
@@ -170,7 +170,8 @@ class PipelineResources(dg.ConfigurableResource):
             if trains(run):
                 if said := pool.warning(instance, self.used.pool, run.run_id):
                     context.log.warning(said)
-                for problem in missing_trackers(self.recipe.training.sinks):
+                sinks = self.recipe.training.sinks
+                for problem in (*missing_trackers(sinks), *trackers_without_place(sinks)):
                     context.log.warning(f"{problem}: the training will refuse to begin")
                 if self.recipe.training.model.attention_sinks:
                     context.log.warning(READ_HERE_ONLY)

@@ -24,7 +24,7 @@ from trainer.config import RunConfig, TrainingConfig, config_hash
 from trainer.system.durable import write_atomically
 from trainer.system.errors import TrainerError, first_line
 from trainer.system.history import flat
-from trainer.system.launch import missing_trackers
+from trainer.system.launch import MLFLOW_PLACE, missing_trackers
 
 CLOSING_SECONDS = 60.0  # at the end of a run, for sending what waits
 MLFLOW_TAG = "groundwork.run"
@@ -67,10 +67,7 @@ def _trackio(project: str, name: str, run_dir: Path, run_id: str, settings: dict
 
 def _mlflow(project: str, name: str, run_dir: Path, run_id: str, settings: dict[str, Any]) -> Tracker:
     if not os.environ.get("MLFLOW_TRACKING_URI"):
-        raise TrainerError(
-            "set the environment variable MLFLOW_TRACKING_URI to the server or the database, for example "
-            "http://127.0.0.1:5000 or sqlite:////data/mlflow.db"
-        )
+        raise TrainerError(MLFLOW_PLACE)
     # MLflow's own default waits four minutes for a server that does not answer.
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
     from mlflow import MlflowClient
