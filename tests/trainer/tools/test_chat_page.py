@@ -44,6 +44,23 @@ def test_it_answers_and_begins_anew(address: str) -> None:
     assert post(address, "/answer", said) == first
 
 
+def test_each_tab_has_a_conversation_of_its_own(address: str) -> None:
+    def said(tab: str) -> str:
+        return json.dumps({"said": "Hello", "tab": tab})
+
+    first = post(address, "/answer", said("a"))
+    second = post(address, "/answer", said("a"))
+    post(address, "/reset", said("a"))
+    assert post(address, "/answer", said("a")) == first
+    urlopen(address).close()  # another tab opens, talks and begins anew
+    assert post(address, "/answer", said("b")) == first
+    post(address, "/reset", said("b"))
+    assert post(address, "/answer", said("a")) == second
+    for number in range(40):
+        post(address, "/reset", said(str(number)))
+    assert post(address, "/answer", said("a")) == first  # forgotten for the sake of memory
+
+
 def test_it_is_served_on_this_machine_only_and_names_the_model(address: str) -> None:
     assert address.startswith("http://127.0.0.1:")
     with urlopen(address) as page:
@@ -56,6 +73,7 @@ def test_it_is_served_on_this_machine_only_and_names_the_model(address: str) -> 
         ('{"said": "Hello"}', {"Host": "evil.example"}),
         ('{"said": "Hello"}', {"Content-Type": "text/plain"}),
         ('{"said": 1}', {}),
+        ('{"said": "Hello", "tab": 1}', {}),
         ("nothing", {}),
         ('{"said": "half a pair: \\ud800"}', {}),
         ("[" * 200_000, {}),

@@ -89,6 +89,10 @@ class Conversation:
         self._generator = torch.Generator().manual_seed(0)
         self.reset()
 
+    def another(self) -> "Conversation":
+        """A new conversation with the same model and instructions."""
+        return Conversation(self._model, self._form, self._samples, self._system)
+
     def reset(self) -> None:
         """Forgets what was said, but not the instructions that it began with."""
         room = min(self._model.max_length, POSITIONS[self._model.device.type])

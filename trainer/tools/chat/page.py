@@ -1,4 +1,4 @@
-"""A page on 127.0.0.1 to talk to a model: one conversation, answered as it is written."""
+"""A page on 127.0.0.1 to talk to a model: a conversation in each tab, answered as it is written."""
 
 import json
 from functools import partial
@@ -12,13 +12,14 @@ from trainer.system.errors import TrainerError
 
 HOST = "127.0.0.1"
 LONGEST = 1 << 20  # bytes of a message
+TABS = 16  # whose conversations are held: each has a cache of the model's context
 PAGE = Path(__file__).with_name("page.html")
 
 
 def serve(conversation: Conversation, model: str, port: int) -> None:
     """Serves until Ctrl-C. Raises TrainerError when the port is taken."""
     try:
-        server = ThreadingHTTPServer((HOST, port), partial(_Handler, conversation, model, Lock()))
+        server = ThreadingHTTPServer((HOST, port), partial(_Handler, _Tabs(conversation), model, Lock()))
     except OSError as error:
         raise TrainerError(f"--port {port}: {error.strerror}: take another one") from error
     with server:
@@ -26,13 +27,28 @@ def serve(conversation: Conversation, model: str, port: int) -> None:
         server.serve_forever()
 
 
+class _Tabs:
+    """The conversation of each tab, by the name that its page drew; of more than TABS, of those used last."""
+
+    def __init__(self, first: Conversation):
+        self._first = first
+        self._named = {"": first}
+
+    def __getitem__(self, name: str) -> Conversation:
+        found = self._named.pop(name, None) or self._first.another()
+        self._named[name] = found
+        if len(self._named) > TABS:
+            del self._named[next(iter(self._named))]
+        return found
+
+
 class _Handler(BaseHTTPRequestHandler):
-    """`GET /` the page and a new conversation, `POST /answer` the answer to {"said": TEXT} piece by piece,
-    `POST /reset`.
+    """`GET /` the page, which begins a conversation. `POST /answer` the answer to {"said": TEXT} piece by
+    piece, `POST /reset`; both take {"tab": NAME}, too. Loading the page resets that without a name.
     """
 
-    def __init__(self, conversation: Conversation, model: str, one_at_a_time: Lock, *connection: object):
-        self._conversation, self._model, self._lock = conversation, model, one_at_a_time
+    def __init__(self, tabs: _Tabs, model: str, one_at_a_time: Lock, *connection: object):
+        self._tabs, self._model, self._lock = tabs, model, one_at_a_time
         super().__init__(*connection)  # type: ignore[arg-type]
 
     def do_GET(self) -> None:
@@ -40,7 +56,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_error(404)
             return
         with self._lock:  # a page that is loaded shows nothing of what was said before
-            self._conversation.reset()
+            self._tabs[""].reset()
         self._begin("text/html; charset=utf-8")
         self.wfile.write(PAGE.read_text(encoding="utf-8").replace("MODEL", escape(self._model)).encode())
 
@@ -52,26 +68,32 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self._begin("text/plain; charset=utf-8")
         with self._lock:
+            text, tab = said
+            conversation = self._tabs[tab]
             if self.path == "/reset":
-                self._conversation.reset()
+                conversation.reset()
                 return
             try:
-                for piece in self._conversation.answer(said):
+                for piece in conversation.answer(text):
                     self.wfile.write(piece.encode())
                     self.wfile.flush()
             except ConnectionError:
                 self.close_connection = True  # the page was left
 
-    def _said(self) -> str | None:
+    def _said(self) -> tuple[str, str] | None:
+        """What is said, and in which tab."""
         try:
             length = int(self.headers.get("Content-Length", ""))
-            said = json.loads(self.rfile.read(length))["said"] if 0 <= length <= LONGEST else None
-            if not isinstance(said, str):
+            if not 0 <= length <= LONGEST:
+                return None
+            sent = json.loads(self.rfile.read(length))
+            said, tab = sent["said"], sent.get("tab", "")
+            if not isinstance(said, str) or not isinstance(tab, str):
                 return None
             said.encode()  # JSON may spell half of a surrogate pair, which is no text
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
-        return said
+        return said, tab
 
     def _is_asked_here(self) -> bool:
         """Whether the browser was led here by this address, not by a name that somebody pointed to it."""
