@@ -8,6 +8,7 @@ LONG_DASH = 0x1F  # what a matcher reads for the dashes that are longer than a h
 RAISED_DOT = 0x1E  # what a matcher reads for dots in the middle of the line, such as bullets
 SPACE = ord(" ")
 EXCLAMATION = ord("!")
+QUOTE = ord('"')
 HASH = ord("#")
 DOLLAR = ord("$")
 PERCENT = ord("%")
@@ -26,14 +27,14 @@ SEMICOLON = ord(";")
 LESS, GREATER = ord("<"), ord(">")
 EQUALS = ord("=")
 AT = ord("@")
-UPPER_A, UPPER_B, UPPER_J, UPPER_Q, UPPER_Z = (ord(letter) for letter in "ABJQZ")
+UPPER_A, UPPER_B, UPPER_J, UPPER_P, UPPER_Q, UPPER_Z = (ord(letter) for letter in "ABJPQZ")
 OPENING_SQUARE = ord("[")
 BACKSLASH = ord("\\")
 CLOSING_SQUARE = ord("]")
 UNDERSCORE = ord("_")
 OPENING_CURLY = ord("{")
 TILDE = ord("~")
-A, D, E, P, T, U, X, Z = (ord(letter) for letter in "adeptuxz")
+A, D, E, P, S, T, U, X, Z = (ord(letter) for letter in "adepstuxz")
 CASE = ord("a") - ord("A")  # the bit in which the two cases of a letter differ
 
 

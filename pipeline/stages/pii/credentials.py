@@ -1,5 +1,5 @@
 """Secrets: credentials inside a URL, a connection string or an Authorization header, keys and tokens with
-their issuer's prefix or name, JSON web tokens, private keys in PEM.
+their issuer's prefix or name, JSON web tokens, private keys in PEM and PuTTY's, passwords of Wi-Fi codes.
 
 Only shapes that identify themselves count: a bare run of base64 is not reported. Of a URL the user and the
 password go and the host stays. Templates (`$USER:$PASSWORD`, `{user}:{password}`) and what stands for a
@@ -20,11 +20,11 @@ _JWT_PART = 8
 _PEM_BODY = 64
 
 _IN_TOKEN, _IN_BASE64 = char.FLAGS & char.TOKEN != 0, char.FLAGS & char.BASE64 != 0
-_HEADER, _BEGIN, _END, _PRIVATE, _DASHES, _BEFORE_Z, _AFTER_Z, _DATA_CENTRE = (
+_HEADER, _BEGIN, _END, _PRIVATE, _DASHES, _BEFORE_Z, _AFTER_Z, _DATA_CENTRE, _LINES, _MAC, _WIFI = (
     np.frombuffer(text, dtype=np.uint8).copy()
     for text in (
         *(b"eyJ", b"-----BEGIN ", b"-----END ", b"PRIVATE KEY", b"-----"),
-        *(b"uthori", b"ation", b"us"),
+        *(b"uthori", b"ation", b"us", b"Private-Lines", b"Private-MAC: ", b"WIFI:"),
     )
 )
 _IN_CREDENTIALS = _IN_TOKEN | _IN_BASE64 | byte.byte_set(b".~")
@@ -37,6 +37,8 @@ _QUOTES = byte.byte_set(b"\"'")
 _HEX_KEY = 32  # hexadecimal digits
 _TELEGRAM, _ASANA = 35, 16  # characters after the colon; digits before it
 _FEWEST_OF_PASSWORD = 6
+_WIFI_REACH = 160
+_TEMPLATES = byte.byte_set(b"$*{<%[")
 _IN_PEM = _IN_BASE64 | byte.byte_set(bytes(range(33)) + b"\\:,.()")
 
 
@@ -247,12 +249,55 @@ def secret_at_equals(data: np.ndarray, equal: int, hi: int) -> tuple[int, int]:
 
 
 @borrowing
+def _putty_key_at(data: np.ndarray, colon: int, hi: int) -> tuple[int, int]:
+    """(start, end) of the private lines of PuTTY's key, with "Private-Lines" before the colon, or (0, 0)."""
+    if colon < len(_LINES) or not equals(data, colon - len(_LINES), colon, _LINES):
+        return 0, 0
+    start = colon + 1
+    while start < hi and start - colon < 8 and (data[start] <= byte.SPACE or char.is_digit(data[start])):
+        start += 1
+    end = start
+    while end < hi and (_IN_BASE64[data[end]] or data[end] == byte.NEWLINE or data[end] == byte.RETURN):
+        end += 1
+    # the lines end where "Private-MAC" begins, whose letters are base64, too
+    mac = end - (len(_MAC) - len(b"-MAC: "))
+    if mac > start and equals(data, mac, hi, _MAC):
+        return start, _run(data, mac + len(_MAC), hi, char.HEX)
+    return (start, end) if end - start >= _PEM_BODY else (0, 0)
+
+
+@borrowing
+def _wifi_password_at(data: np.ndarray, colon: int, hi: int) -> tuple[int, int]:
+    """(start, end) of the password of a QR code, `WIFI:S:name;T:WPA;P:password;;`, whose "P" is before the
+    colon, or (0, 0).
+    """
+    if colon < 6 or not (data[colon - 2] == byte.SEMICOLON or data[colon - 2] == byte.COLON):
+        return 0, 0
+    begins = colon - 6
+    floor = max(0, colon - _WIFI_REACH)
+    while begins > floor and data[begins] >= byte.SPACE and not equals(data, begins, colon, _WIFI):
+        begins -= 1
+    end = colon + 1
+    while end < hi and end - colon < 128 and data[end] >= byte.SPACE and data[end] != byte.SEMICOLON:
+        end += 1 + (data[end] == byte.BACKSLASH)
+    whole = end < hi and data[end] == byte.SEMICOLON and equals(data, begins, colon, _WIFI)
+    return (colon + 1, end) if whole and end > colon + 1 and not _TEMPLATES[data[colon + 1]] else (0, 0)
+
+
+@borrowing
 def secret_at_colon(data: np.ndarray, colon: int, hi: int) -> tuple[int, int]:
     """(start, end) of the secret whose colon is at `colon`, or (0, 0): credentials of a URL, a bot's token of
     Telegram, `"auth": "..."` of Docker.
     """
     if colon == 0:
         return 0, 0
+    start, end = 0, 0
+    if data[colon - 1] == byte.S:
+        start, end = _putty_key_at(data, colon, hi)
+    elif data[colon - 1] == byte.UPPER_P:
+        start, end = _wifi_password_at(data, colon, hi)
+    if end > 0:
+        return start, end
     if char.is_digit(data[colon - 1]):
         start = colon
         while start > 0 and colon - start < 18 and char.is_digit(data[start - 1]):

@@ -4,14 +4,16 @@ Precision choices: the domain needs a dot and an alphabetic last label that is n
 (`icon@2x.png`). `git@...`, scp paths (`me@host.org:dir/file`), `scheme://user@host` and `@name@host` handles
 name services and files, not people. An IPv4 address may stand for the domain (`jo@1.2.3.4`, `jo@[1.2.3.4]`).
 Letters of two UTF-8 bytes count as letters (`jürgen@müller.de`). Letters of three end an address, because
-Chinese and Japanese text has no space before one; but a domain may end in one of their own (`jo@例子.公司`).
+Chinese and Japanese text has no space before one. But a name of such letters alone is a local part where a
+space or a sign is before it (`张伟@example.com`), a domain may end in one of their own (`jo@例子.公司`), and
+`jo@doe。org` is written with their full stop. A local part in quotes may hold anything (`"jo doe"@doe.org`).
 """
 
 import numpy as np
 
 from pipeline.stages.compiled import borrowing
 from pipeline.stages.pii import byte, char
-from pipeline.stages.pii.context import is_one_of, keys
+from pipeline.stages.pii.context import is_letter, is_one_of, keys
 from pipeline.stages.pii.ip_addresses import dotted_quad, ends_cleanly
 from pipeline.stages.text import equals
 
@@ -34,6 +36,10 @@ _WIDE_ENDINGS = keys(
     "公司 网络 網絡 中国 中國 香港 台灣 台湾 网址 在线 商城 集团 企业 政务 公益 한국 닷컴 닷넷"
 )
 _WIDE_ENDING = 6  # bytes of each
+_WIDE_STOP = np.frombuffer("。".encode(), dtype=np.uint8).copy()
+_MOST_WIDE = 15  # bytes of a name in Han or kana: five characters
+_MOST_OF_ABUGIDA = 48
+_FIRST_HAN = 0xE3  # letters before it are of scripts that put spaces between words
 _PUNYCODE = np.frombuffer(b"xn--", dtype=np.uint8).copy()
 
 
@@ -145,6 +151,51 @@ def _wide_domain_end(data: np.ndarray, at: int, hi: int) -> int:
 
 
 @borrowing
+def _stopped_domain_end(data: np.ndarray, at: int, hi: int) -> int:
+    """Where the domain after `at` ends, whose lower-case labels have "。" in between; 0 if there is none."""
+    i, good = at + 1, 0
+    while i < hi and i - at < _MAX_LOCAL and char.FLAGS[data[i]] & char.LABEL:
+        i += 1
+    while i > at + 1 and equals(data, i, hi, _WIDE_STOP):
+        label = i + len(_WIDE_STOP)
+        i = label
+        while i < hi and i - label <= _MAX_TLD and char.is_lower(data[i]):
+            i += 1
+        if not _is_tld(data, label, i) or char.word_at(data, i, hi):
+            break
+        good = i
+    return good
+
+
+@borrowing
+def _wide_local_start(data: np.ndarray, at: int) -> int:
+    """Where the name of letters of three bytes before `at` begins, behind a space or a sign of ASCII; `at` if
+    there is none, or a text without spaces.
+    """
+    start, most = at, _MOST_OF_ABUGIDA
+    while start > 2 and at - start <= most:
+        lead = data[start - 3]
+        sign = lead == 0xE2 or lead == 0xEF or (lead == _FIRST_HAN and data[start - 2] == 0x80)
+        if sign or not (0xE0 <= lead <= 0xED and data[start - 1] >= 0x80):
+            break
+        most = _MOST_WIDE if lead >= _FIRST_HAN else most
+        start -= 3
+    begins = start == 0 or (data[start - 1] < 0x80 and not char.FLAGS[data[start - 1]] & char.LOCAL)
+    return start if begins and 3 < at - start <= most else at
+
+
+@borrowing
+def _quoted_local_start(data: np.ndarray, at: int) -> int:
+    """Where the quote opens that closes before `at`, on the same line and around words; `at` if none does."""
+    start = at - 2
+    while start > 0 and at - start < _MAX_LOCAL and data[start] >= byte.SPACE and data[start] != byte.QUOTE:
+        start -= 1
+    is_open = start >= 0 and at - start > 2 and data[start] == byte.QUOTE
+    words = is_open and is_letter(data[start + 1]) and (char.is_alnum(data[at - 2]) or data[at - 2] >= 0x80)
+    return start if words and not char.word_before(data, start) else at
+
+
+@borrowing
 def _is_scp_path(data: np.ndarray, end: int, hi: int) -> bool:
     if end + 1 >= hi or data[end] != byte.COLON:
         return False
@@ -185,6 +236,11 @@ def email_at(data: np.ndarray, at: int, hi: int) -> tuple[int, int]:
         return 0, 0
     start = _local_start(data, at)
     if start == at:
+        if data[at - 1] == byte.QUOTE:
+            start = _quoted_local_start(data, at)
+        elif data[at - 1] >= 0x80:
+            start = _wide_local_start(data, at)
+    if start == at:
         return 0, 0
     if start > 0 and data[start - 1] == byte.AT and not char.after_value(data, start):
         return 0, 0
@@ -195,6 +251,8 @@ def email_at(data: np.ndarray, at: int, hi: int) -> tuple[int, int]:
         end = _ip_end(data, at + 1, hi)
     if end == 0:
         end = _wide_domain_end(data, at, hi)
+    if end == 0:
+        end = _stopped_domain_end(data, at, hi)
     if end == 0 or is_one_of(data, start, at, _SERVICES) or _is_scp_path(data, end, hi):
         return 0, 0
     return start, end

@@ -17,7 +17,8 @@ YEAR_LAST_SHORT = (
     124,  # "7.12.2024"
     214,  # "17.5.2024"
 )
-TWO_YEARS = 44  # "1939-1945"
+# Two years, or a company of Korea
+TWO_FOURS = 44  # "1939-1945"
 
 ISSUE_AND_PAGES = (
     144,  # "(3) 7436-7439"

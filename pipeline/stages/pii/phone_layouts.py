@@ -20,6 +20,12 @@ _COUNTRY_CODES = (
     "692 7 800 808 81 82 84 850 852 853 855 856 86 870 878 880 881 882 883 886 888 90 91 92 93 94 95 960 961 "
     "962 963 964 965 966 967 968 970 971 972 973 974 975 976 977 979 98 992 993 994 995 996 998 1"
 )
+# Companies of Korea have these before four more digits.
+_OF_KOREAN_COMPANIES = np.zeros(10_000, np.bool_)
+_OF_KOREAN_COMPANIES[[1522, 1533, 1544, 1551, 1566, 1577, 1588, 1599, 1600, 1644, 1661, 1666, 1670, 1688]] = (
+    True
+)
+_OF_KOREAN_COMPANIES[[1800, 1811, 1833, 1855, 1877, 1899]] = True
 _IS_COUNTRY_CODE = np.zeros(1000, np.bool_)
 _IS_COUNTRY_CODE[[int(code) for code in _COUNTRY_CODES.split()]] = True
 
@@ -82,7 +88,7 @@ def _is_date(number: Number) -> bool:
         return _is_year(number.value // 100 % 10000)
     if number.widths in group_widths.YEAR_LAST_SHORT:
         return is_one_kind(number.separators) and _is_year(last_four)
-    years = number.widths == group_widths.TWO_YEARS and number.separators == char.DASH
+    years = number.widths == group_widths.TWO_FOURS and number.separators == char.DASH
     return years and _is_year(first_four) and _is_year(last_four) and first_four <= last_four
 
 
@@ -206,6 +212,9 @@ def judge(number: Number) -> int:
         return WITH_CONTEXT if decimal else _international(value, digits, groups)
     if _is_date(number):
         return NO
+    is_two_fours = number.widths == group_widths.TWO_FOURS and number.separators == char.DASH
+    if is_two_fours and not number.brackets and _OF_KOREAN_COMPANIES[value // POWER[4]]:
+        return WITH_CONTEXT
     zero, two_zeros = leading_zeros(value, digits, 1), leading_zeros(value, digits, 2)
     if leading_zeros(value, digits, 3):
         return NO

@@ -43,7 +43,7 @@ _PHONE = int(keys("phone")[0])
 # They are part of a run of letters, because their languages write no spaces.
 _PARTS = keys(
     "电话 手机 電話 手機 携帯 传真 傳真 拨打 撥打 热线 熱線 致电 致電 专线 專線 联系 連絡 聯絡 同号 同號 "
-    "전화 휴대 팩스 핸드 연락 직통"
+    "전화 휴대 팩스 핸드 연락 직통 문의 상담 센터 대표"
 )
 _PRICED = keys("售价 价格 售價 價格 価格 가격")
 # They mean other things too.

@@ -327,6 +327,27 @@ def _is_said(
 
 
 @borrowing
+def brazilian_end(data: np.ndarray, p: int, hi: int) -> int:
+    """Where the number whose 0 is at `p` ends, "0xx11 3456-7890" with the code of any carrier, or 0."""
+    code = p + 3
+    if code + 10 > hi or data[p] != byte.ZERO or data[p + 1] != data[p + 2]:
+        return 0
+    if not (data[p + 1] | byte.CASE == byte.X or data[p + 1] == byte.ASTERISK):
+        return 0
+    i = code + 2
+    i += data[i] == byte.CLOSING_BRACKET
+    i += char.separator(data, i, hi) > 0
+    first = char.digit_run(data, i, hi)
+    end = i + first
+    if first == 4 or first == 5:
+        end += char.separator(data, end, hi) > 0
+        last = char.digit_run(data, end, hi)
+        first, end = first + last, end + last
+    whole = char.digit_run(data, code, code + 2) == 2 and 8 <= first <= 9
+    return end if whole and not char.word_at(data, end, hi) else 0
+
+
+@borrowing
 def phone_end(data: np.ndarray, p: int, hi: int, after_phone: bool) -> int:
     """Where the number at `p` (a digit, "+" or "(") ends, or 0. `after_phone`: another one ends just before.
 

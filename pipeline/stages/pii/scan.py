@@ -27,7 +27,7 @@ from pipeline.stages.pii.kinds import (
     START,
 )
 from pipeline.stages.pii.named_secrets import named_secret_at
-from pipeline.stages.pii.phones import phone_end
+from pipeline.stages.pii.phones import brazilian_end, phone_end
 from pipeline.stages.pii.spoken_secrets import spoken_secret_at
 from pipeline.stages.pii.ssns import ssn_end
 from pipeline.stages.pii.tokens import TRIGGERS, token_around
@@ -95,6 +95,10 @@ def _number(
         end = ssn_end(data, p, digits, hi, after == SSN)
         if end > 0:
             return p, end, SSN
+    if wanted[PHONE] and digits == 1 and not touches:
+        end = brazilian_end(data, p, hi)
+        if end > 0:
+            return p - (p > 0 and data[p - 1] == byte.OPENING_BRACKET), end, PHONE
     if wanted[PHONE] and digits <= 17:
         return p, phone_end(data, p, hi, after == PHONE), PHONE
     return 0, 0, 0

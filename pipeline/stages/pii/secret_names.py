@@ -17,6 +17,7 @@ NOTHING, SPOKEN, PASSWORD, TOKEN, SIGNATURE = range(5)
 _PASSWORDS = (b"password", b"passwd", b"passphrase", b"pwd", b"_pass")
 _TOKENS = (
     *(b"token", b"secret", b"secretkey", b"privatekey", b"adminkey", b"masterkey", b"signingkey"),
+    *(b"sessionid", b"sessid", b"connect.sid", b"_session"),  # of cookies
     *(b"encryptionkey", b"accesskey", b"servicekey", b"storagekey", b"accountkey", b"apikey"),
 )
 _SIGNATURES = (b"sig", b"signature")

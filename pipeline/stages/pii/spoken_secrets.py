@@ -1,9 +1,9 @@
 """Passwords and tokens that stand without `=` or `:` after what names them: in a sentence, after an option of
 a command, in a tag, as an argument of a call.
 
-"Your password is ...", `--password ...`, `curl -u me:...`, `<password>...</password>`, `IDENTIFIED BY '...'`,
-`define('DB_PASSWORD', '...')`. A search starts at the first digit of a value, since every password that is
-found has one.
+"Your password is ...", `--password ...`, `curl -u me:...`, `<password>...</password>`,
+`IDENTIFIED BY '...'`, `define('DB_PASSWORD', '...')`, `net use ... password`, `sqlplus me/password@db`.
+A search starts at the first digit of a value, since every password that is found has one.
 """
 
 import numpy as np
@@ -46,6 +46,8 @@ _SPACED = keys(
     "ldapmodify sqlcmd bcp isql plink pscp psftp"
 )
 _USER_OPTIONS, _CLIENTS = keys("u user"), keys("curl wget http https httpie")
+_ORACLE = keys("sqlplus sqlldr connect conn exp expdp imp impdp rman")
+_NET, _USE = keys("net"), keys("use")
 _BEARER, _BY, _IDENTIFIED, _VALUE = keys("bearer"), keys("by"), keys("identified"), keys("value content")
 _CALLS = keys("auth login httpbasicauth basicauth authenticate credentials")
 
@@ -167,6 +169,31 @@ def _is_argument(data: np.ndarray, option: int, start: int, stop: int, commands:
 
 
 @borrowing
+def _is_of_net_use(data: np.ndarray, blank: int, start: int, end: int) -> bool:
+    r"""Whether `start:end` is the password of `net use`, behind `\\server\share` or `/user:name`."""
+    before = blank
+    while before > 0 and blank - before < _SENTENCE and data[before - 1] > byte.SPACE:
+        before -= 1
+    if data[before] != byte.BACKSLASH and data[before] != byte.SLASH:
+        return False
+    named = _command_before(data, before, _NET) and _command_before(data, before, _USE)
+    return named and _is_secret(data, start, end, PASSWORD)
+
+
+@borrowing
+def _of_oracle(data: np.ndarray, start: int, end: int) -> tuple[int, int]:
+    """(start, end) of the password in `start:end`, `user/password@database` if it has a digit, or (0, 0)."""
+    slash = start
+    while slash < end and data[slash] != byte.SLASH:
+        slash += 1
+    at, digits = slash, 0
+    while at < end and data[at] != byte.AT:
+        digits += char.is_digit(data[at])
+        at += 1
+    return (slash + 1, at) if at < end and slash > start and digits > 0 else (0, 0)
+
+
+@borrowing
 def _after_word(data: np.ndarray, start: int, hi: int) -> tuple[int, int]:
     """(start, end) of the secret at `start` by the word before it, or (0, 0)."""
     end = _end_of(data, start, hi)
@@ -176,6 +203,10 @@ def _after_word(data: np.ndarray, start: int, hi: int) -> tuple[int, int]:
     while i > 0 and start - i < _GAP and _BLANKS[data[i - 1]]:
         i -= 1
     word = word_before(data, i)
+    if i > 0 and not _STARTS_TEMPLATE[data[start]] and _is_of_net_use(data, i, start, end):
+        return start, end
+    if is_one_of(data, word, i, _ORACLE):
+        return _of_oracle(data, start, end)
     if data[start] == byte.HYPHEN and start + 2 < hi and data[start + 1] | byte.CASE == byte.P:
         return (start + 2, end) if _is_argument(data, start, start + 2, end, _JOINED) else (0, 0)
     if word == i or _STARTS_TEMPLATE[data[start]]:

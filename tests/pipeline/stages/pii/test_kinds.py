@@ -6,6 +6,7 @@ import pytest
 from pipeline.stages.pii import PiiParams, scrub
 
 PEM = "-----BEGIN RSA PRIVATE KEY-----\n" + "MIIEpAIBAAKCAQEA7bq0\n" * 4 + "-----END RSA PRIVATE KEY-----"
+PPK = "AAABAAcVvUYq2xkD7s8d7f6g5h4j3k2l1q2w3e4r5t6y7u8i9o0\n" * 2
 KEY = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NSJ9.dBjftJeZ4CVPmB92K27uhbUJU1p1r"
 
@@ -29,6 +30,49 @@ GOES: dict[str, dict[str, str]] = {
         "jo\uff20doe.org, jo%40doe.org": "[EMAIL], [EMAIL]",
         "jo&#64;doe.org, jo\\u0040doe.org": "[EMAIL], [EMAIL]",
         "j\u00ado@doe\u200b.org": "[EMAIL]",
+    },
+    "e-mail addresses with letters beyond ASCII before the @": {
+        "mail 张伟@example.com now": "mail [EMAIL] now",
+        "张伟@example.com": "[EMAIL]",
+        "<ऋषि@example.in>": "<[EMAIL]>",
+        "ñandú@correo.es": "[EMAIL]",
+    },
+    "e-mail addresses with a full stop of Chinese": {
+        "联系我:jo@doe。org,谢谢": "联系我:[EMAIL],谢谢",
+        "jo@example。co。jp": "[EMAIL]",
+        "jo@doe.org。谢谢": "[EMAIL]。谢谢",
+    },
+    "e-mail addresses whose local part is quoted": {
+        '"john doe"@example.org wrote': "[EMAIL] wrote",
+        'mail "very odd@name"@example.com.': "mail [EMAIL].",
+    },
+    "telephone numbers of Brazil with any carrier": {
+        "Ligue 0xx11 3456-7890 ou 0XX21 98765-4321": "Ligue [PHONE] ou [PHONE]",
+        "tel (0**11) 34567890, (0xx11)3456-7890": "tel [PHONE], [PHONE]",
+    },
+    "telephone numbers of Korean companies": {
+        "고객센터 1588-1234": "고객센터 [PHONE]",
+        "Tel. 1544-0000": "Tel. [PHONE]",
+    },
+    "passwords of QR codes for Wi-Fi": {
+        "WIFI:S:MyNet;T:WPA;P:s3cretpass;;": "WIFI:S:MyNet;T:WPA;P:[SECRET];;",
+        "WIFI:P:my\\;pass word;S:x;;": "WIFI:P:[SECRET];S:x;;",
+        'WIFI:T:WPA;S:home;P:"12345678";H:false;;': "WIFI:T:WPA;S:home;P:[SECRET];H:false;;",
+    },
+    "passwords of commands that stand behind nothing": {
+        r"net use Z: \\srv\share Passw0rd! /user:D\jo": r"net use Z: \\srv\share [SECRET] /user:D\jo",
+        r"net use \\10.0.0.5\c$ /user:admin Sup3rS!cret": r"net use \\10.0.0.5\c$ /user:admin [SECRET]",
+        "sqlplus hr/Hr2024pw@localhost:1521/pdb": "sqlplus hr/[SECRET]@localhost:1521/pdb",
+        "connect system/Oracl3x@orcl": "connect system/[SECRET]@orcl",
+    },
+    "cookies of sessions": {
+        "Set-Cookie: PHPSESSID=298zf09hf012fh2sdf09; path=/": "Set-Cookie: PHPSESSID=[SECRET]; path=/",
+        "x.org/a;jsessionid=1A530637289A03B07199A44E8D531427&b": "x.org/a;jsessionid=[SECRET]&b",
+        "Cookie: ASP.NET_SessionId=lit3py55t21z5v55vlm25s55": "Cookie: ASP.NET_SessionId=[SECRET]",
+    },
+    "private keys of PuTTY": {
+        f"Private-Lines: 2\n{PPK}Private-MAC: 7f6a5b4c\nx": "Private-Lines: 2\n[SECRET]\nx",
+        f"Private-Lines: 2\r\n{PPK}": "Private-Lines: 2\r\n[SECRET]",
     },
     "telephone numbers of Russia": {
         "8-800-555-35-35, 8 (916) 123 45 67; 7 (495) 123-45-67": "[PHONE], [PHONE]; [PHONE]",
@@ -142,7 +186,24 @@ def test_personal_data_go(what: str) -> None:
 
 
 STAYS = {
+    "what has the form of other numbers and secrets": [
+        "0xx11 is a hex, 0xx113456 and 0xab11 3456-7890",
+        "in 1588-1603 the war; 1588-1234 is a part; 1544-2000",
+        "WIFI:S:x;T:nopass;; WIFI:S:x;P:$PASSWORD;;",
+        "GET:P:abcdefgh1; and T:P:abcdefgh1;",
+        r"net use Z: \\srv01\share2 /persistent:yes and net use Z: \\srv\s * /user:jo",
+        "sqlplus scott/tiger@orcl, see docs/part2@main and connect to a/b@c",
+        "Cookie: theme=dark2024; lang=en-US1, session_id: integer, sessionid = 0x15d2f3a4b5c6d7e8",
+        "Private-Lines: 14 and Private-Lines: none",
+    ],
     "what only holds an at sign": [
+        "请发邮件到张伟@example.com吧",
+        "\uff0c转发这个消息@example.com",
+        '{"name": "@user.com", "a.": ["b.", "@user.com"]}',
+        '"Berlin"@de . "chat"@fr',
+        "jo@doe。谢谢",
+        "jo@Doe。Then",
+        "actions/checkout@v4 uses docker/login-action@v3",
         "git@github.com:x",
         "rsync me@host.org:dir/file",
         "ssh://git@host.org/x",
