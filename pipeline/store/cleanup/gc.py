@@ -5,6 +5,7 @@ configuration and checkpoints hold. Tokenizers (which are frozen), training runs
 and exports always stay, but for the runs and checkpoints beyond a limit. What was moved aside never does.
 """
 
+import os
 import shutil
 import time
 from collections import Counter
@@ -26,7 +27,7 @@ from pipeline.store.keys import FORGOTTEN, RECIPES, RUNS, Key
 from pipeline.store.last_versions import VERSION_NAME
 from pipeline.store.training_runs import RECORDS
 from pipeline.store.versions import Versions
-from trainer.system.durable import unpublished, write_atomically
+from trainer.system.durable import sync, unpublished
 
 # A killed stage resumes from its partial directory; one that was not touched for a day is abandoned.
 UNFINISHED_AFTER_SECONDS = 24 * 3600.0
@@ -113,7 +114,10 @@ def retire(store: Versions, item: Garbage) -> bool:
         config = item.run / "config.yaml"
         if nobody_works and item.run in item.paths and config.exists():
             record = store.root / RECORDS / f"{item.run.name}.yaml"
-            write_atomically(record, config.read_bytes())
+            record.parent.mkdir(exist_ok=True)
+            record.unlink(missing_ok=True)  # of an earlier training of the same name
+            os.link(config, record)  # a copy would need room, and a full disk has none
+            sync(record.parent)
             store.files.push(record)
         for path in item.paths if nobody_works else ():
             discard(store, path)

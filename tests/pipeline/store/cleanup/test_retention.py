@@ -3,7 +3,11 @@
 import fcntl
 import json
 import os
+import resource
 import shutil
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +26,7 @@ from pipeline.store.cleanup.runs import MADE_FROM_RUN, Limits, old_runs, trainin
 from pipeline.store.last_versions import LastVersions, RecipeName
 from pipeline.store.manifest import File, Part
 from pipeline.store.store import Store
-from pipeline.store.training_runs import CheckpointGoneError, checkpoint_path
+from pipeline.store.training_runs import RECORDS, CheckpointGoneError, checkpoint_path
 from pipeline.store.work import Work
 from tests.integration.project import TRAINING
 from tests.pipeline.steps.corpora import TEXTS, prepare
@@ -303,3 +307,25 @@ def test_a_checkpoint_that_is_not_there_is_refused_with_the_reason(store: Store)
 def test_no_run_at_all_is_refused(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["gc", "--keep", "0"]) == 2
     assert "--keep 0: must be at least 1" in capsys.readouterr().err
+
+
+def test_a_full_disk_is_freed_of_old_runs(store: Store) -> None:
+    old_run = trained(store, 1).config.run_dir
+    trained(store, 2)
+    configuration = (old_run / "config.yaml").read_bytes()
+    used = subprocess.run(
+        [sys.executable, "-m", "pipeline", "gc", "--keep", "1", "--delete"],
+        capture_output=True,
+        text=True,
+        preexec_fn=no_file_gets_a_byte,
+        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
+    )
+    assert used.returncode == 0, used.stderr
+    assert not old_run.exists()
+    assert (store.root / RECORDS / f"{old_run.name}.yaml").read_bytes() == configuration
+
+
+def no_file_gets_a_byte() -> None:
+    """As on a full disk, for the process that is about to start."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
