@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from pipeline.steps.training import process_group
 from tests.integration.project import until
@@ -30,6 +31,11 @@ def test_processes_share_the_cores() -> None:
 def test_torchrun_waits_longer_than_a_large_model_takes_to_save_and_the_pipeline_longer_still() -> None:
     patience = int(launch.environment()["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"])
     assert 600 <= patience < process_group.GRACE_SECONDS
+
+
+def test_a_canceled_run_has_the_pool_until_its_trainer_has_saved() -> None:
+    settings = yaml.safe_load((ROOT / "dagster_home" / "dagster.yaml").read_text())
+    assert settings["run_monitoring"]["cancel_timeout_seconds"] > process_group.GRACE_SECONDS
 
 
 STOPPED = """
