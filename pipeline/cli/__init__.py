@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from tempfile import gettempdir
 from typing import Any
 
 from pipeline.store.atomic import FULL
@@ -126,7 +125,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         named = f"{error.filename}: " if error.filename else ""
         why = error.strerror or str(error)
         if error.errno in FULL and not named:  # libraries write temporary files without saying so
-            why = f"no file can be written ({why}): free some space, in {gettempdir()} too, and run again"
+            place = os.environ.get("TMPDIR", "/tmp")  # `gettempdir` raises where it cannot write
+            why = f"no file can be written ({why}): free some space, in {place} too, and run again"
         print(f"error: {named}{why}", file=sys.stderr)
         return 2
     return 0

@@ -313,19 +313,30 @@ def test_a_full_disk_is_freed_of_old_runs(store: Store) -> None:
     old_run = trained(store, 1).config.run_dir
     trained(store, 2)
     configuration = (old_run / "config.yaml").read_bytes()
-    used = subprocess.run(
-        [sys.executable, "-m", "pipeline", "gc", "--keep", "1", "--delete"],
-        capture_output=True,
-        text=True,
-        preexec_fn=no_file_gets_a_byte,
-        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
-    )
+    used = on_a_full_disk("gc", "--keep", "1", "--delete")
     assert used.returncode == 0, used.stderr
     assert not old_run.exists()
     assert (store.root / RECORDS / f"{old_run.name}.yaml").read_bytes() == configuration
 
 
-def no_file_gets_a_byte() -> None:
-    """As on a full disk, for the process that is about to start."""
+def test_a_command_on_a_full_disk_says_so_in_a_sentence(store: Store) -> None:
+    """The directory for temporary files is mostly on the same disk."""
+    run = trained(store, 1)
+    used = on_a_full_disk("keep", f"{run.config.run_dir.name}-00000032")
+    assert (used.returncode, used.stdout) == (2, "")
+    assert used.stderr.startswith("error: no file can be written (File too large): free some space, in /")
+
+
+def on_a_full_disk(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    """A command that cannot give any file a byte."""
+    return subprocess.run(
+        [sys.executable, "-B", "-m", "pipeline", *arguments],
+        capture_output=True,
+        text=True,
+        preexec_fn=_no_file_gets_a_byte,
+    )
+
+
+def _no_file_gets_a_byte() -> None:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
