@@ -158,7 +158,8 @@ def _versions(store: Versions) -> Iterator[Path]:
     yield from published(store.files)
     abandoned_before = time.time() - UNFINISHED_AFTER_SECONDS
     for path in sorted(store.root.rglob(".*")):
-        if path.relative_to(store.root).parts[0] in NO_KEYS or not path.is_dir():
+        # Among training runs lie means in the making, and runs and checkpoints that are half removed.
+        if path.relative_to(store.root).parts[0] in (RECIPES, FORGOTTEN, RECORDS) or not path.is_dir():
             continue
         unfinished = path.suffix in (".partial", ".tmp") and path.stat().st_mtime < abandoned_before
         if unfinished or path.suffix.startswith(f".{DAMAGED}-"):
@@ -252,5 +253,6 @@ def uses(store: Versions, limits: Limits = NO_LIMITS) -> list[Use]:
             goes = f"; others: {unnamed + aside}, which `gc --delete` removes" if unnamed + aside else ""
             rows.append(Use(key, bytes_below([folder], counted), named + goes))
     rest = [path for path in store.root.iterdir() if path.name not in (RUNS, RECORDS)]
+    rest += (store.root / RUNS).glob(".*")
     rows.append(Use("the rest", bytes_below(rest, counted), "hashes of files, reports, records"))
     return sorted(rows, key=lambda use: (-use.bytes, use.what))

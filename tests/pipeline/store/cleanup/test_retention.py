@@ -340,3 +340,23 @@ def on_a_full_disk(*arguments: str) -> "subprocess.CompletedProcess[str]":
 def _no_file_gets_a_byte() -> None:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+
+@pytest.mark.parametrize("doomed", ["run", "checkpoint"])
+def test_what_a_killed_removal_left_is_counted_and_removed_the_next_day(
+    store: Store, monkeypatch: pytest.MonkeyPatch, doomed: str
+) -> None:
+    trained(store, 1)
+    trained(store, 2)
+    garbage = gc.find(store, Limits(runs=1) if doomed == "run" else Limits(checkpoints=1))
+    with monkeypatch.context() as killed:
+        killed.setattr(shutil, "rmtree", lambda *_, **__: None)
+        gc.remove(store, garbage)
+    left = [path for path in (store.root / "runs").rglob(".*.tmp") if path.is_dir()]
+    assert left and not {item.paths[0] for item in gc.find(store)} & {*left}
+    for path in left:
+        os.utime(path, (time.time() - 2 * gc.UNFINISHED_AFTER_SECONDS,) * 2)
+    table = gc.uses(store)
+    assert sum(use.bytes for use in table) == gc.bytes_below([store.root])
+    gc.remove(store, gc.find(store))
+    assert not any(path.exists() for path in left)
