@@ -4,6 +4,7 @@ from pydantic import Field
 
 from trainer.config.base import Config
 from trainer.config.model import ModelConfig
+from trainer.system.errors import TrainerError
 
 # Optimizers that cannot update a model that is split over processes, and why.
 UNSPLITTABLE = {
@@ -41,6 +42,20 @@ class ParallelConfig(Config):
     def splits_model(self) -> bool:
         """Whether each process holds only a part of the model."""
         return self.dp_shard > 1 or self.tp > 1 or self.pp > 1
+
+    @property
+    def processes(self) -> int:
+        """Those that hold one copy of the model."""
+        return self.dp_shard * self.tp * self.pp
+
+    def check_processes(self, number: int) -> None:
+        """Raises TrainerError unless so many processes hold whole copies of the model."""
+        if number % self.processes:
+            raise TrainerError(
+                f"training.parallel needs a multiple of dp_shard {self.dp_shard} x tp {self.tp} x pp "
+                f"{self.pp} = {self.processes} processes, but there are {number}: start "
+                f"`torchrun --nproc-per-node={self.processes} -m trainer ...`, or change training.parallel"
+            )
 
     def check(self, model: ModelConfig, seq_len: int, optimizer: str, dropout: float) -> None:
         """Raises ValueError when this model and optimizer cannot be split like this."""

@@ -187,14 +187,8 @@ def join(parallel: ParallelConfig) -> World:
     Raises TrainerError if `parallel` needs another number of processes.
     """
     rank, size, neighbour = _place()
-    copy = parallel.dp_shard * parallel.tp * parallel.pp
     with in_every_process():
-        if size % copy:
-            raise TrainerError(
-                f"training.parallel needs a multiple of dp_shard {parallel.dp_shard} x tp {parallel.tp} x pp "
-                f"{parallel.pp} = {copy} processes, but there are {size}: start "
-                f"`torchrun --nproc-per-node={copy} -m trainer ...`, or change training.parallel"
-            )
+        parallel.check_processes(size)
     device = torch.device("cuda", neighbour) if torch.cuda.is_available() else torch.device("cpu")
     _check_gpus(neighbour)
     if device.type == "cuda":
@@ -213,7 +207,7 @@ def join(parallel: ParallelConfig) -> World:
         ) from error
     if not parallel.splits_model:
         return World(rank, size, device, group=dist.group.WORLD)
-    sizes = (parallel.pp, size // copy, parallel.dp_shard, parallel.tp)
+    sizes = (parallel.pp, size // parallel.processes, parallel.dp_shard, parallel.tp)
     mesh = init_device_mesh(device.type, sizes, mesh_dim_names=(STAGES, *DIMENSIONS))
     pipeline = mesh[STAGES] if parallel.pp > 1 else None
     group = dist.group.WORLD if pipeline is None else dist.new_subgroups(size // parallel.pp)[0]
