@@ -109,6 +109,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add(
         "--gpu",
+        type=lambda text: text.lower().replace(" ", ""),  # `RTX 4090`, as its maker writes it
         choices=[*GPUS, CPU],
         help="default: the GPU of this machine or, without one, its CPU, whose speed is measured",
     )

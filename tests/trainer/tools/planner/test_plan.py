@@ -87,7 +87,7 @@ def test_a_recipe_is_planned_as_it_stands_with_the_settings_that_differ(
 ) -> None:
     path = tmp_path / "recipe.yaml"
     path.write_text(yaml.safe_dump({"training": SMALL, "tokenizer": {"from": "gpt2"}}))
-    plan = told(capsys, str(path), "--gpu", "l4", "training.micro_batch_size=2")
+    plan = told(capsys, str(path), "--gpu", " L4", "training.micro_batch_size=2")
     assert plan["Machine"].startswith("1 x l4") and plan["Tokens"].startswith("410 k")
     assert "muon, micro-batches of 2 windows" in plan["Memory"] and "dp_shard" not in plan["Memory"]
     assert "vocabulary 50,000" in plan["Model"] and "vocabulary is not known" in plan["The"]
