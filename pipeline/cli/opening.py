@@ -74,7 +74,10 @@ def add_section(parser: argparse.ArgumentParser) -> None:
 
 def add_checkpoint(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "checkpoint", metavar="CHECKPOINT", nargs="?", help="its directory, or its name in the UI: RUN-STEP"
+        "checkpoint",
+        metavar="CHECKPOINT",
+        nargs="?",
+        help="its directory, or its name in the UI: RUN-STEP; RUN alone is its newest",
     )
     parser.add_argument(
         "--variant", metavar="V", help="instead: the last checkpoint of a variant of the recipe, or of `base`"

@@ -15,7 +15,7 @@ from pipeline.store.training_runs import checkpoint_name, deleted_run, run_begin
 from trainer.config import RunConfig, load_run_config
 from trainer.data.order import sample_order
 from trainer.system.errors import TrainerError
-from trainer.system.history import MANIFEST, MERGED, NAME_LENGTH, OPTIMIZER_FILES
+from trainer.system.history import MANIFEST, MERGED, NAME_LENGTH, OPTIMIZER_FILES, RunHistory
 
 
 class LineageError(PipelineError):
@@ -123,7 +123,7 @@ class Checkpoint(Trained):
 
 def checkpoint(store: Store, named: str) -> Checkpoint:
     """Finds a checkpoint by its path or its name in the UI (`<run>-<step>`, also `<run>/<step>`); the first
-    digits of the run are enough. Raises LineageError and UnknownRunError.
+    digits of the run are enough. A run alone is its newest checkpoint. Raises LineageError and UnknownRunError.
     """
     path = Path(named)
     if (path / "lineage.json").is_file():
@@ -131,12 +131,16 @@ def checkpoint(store: Store, named: str) -> Checkpoint:
     digits, _, step = named.replace("/", "-").rpartition("-")
     if digits and step.isdigit():
         if run := run_beginning(store, digits):
-            saved = run.checkpoints().get(int(step))
-            return read(saved) if saved else planned(run_config(run.path), int(step))
+            place = run.checkpoints().get(int(step))
+            return read(place) if place else planned(run_config(run.path), int(step))
         if record := deleted_run(store, digits):
             directory = store.root / RUNS / record.stem
             return planned(load_run_config(record).model_copy(update={"run_dir": directory}), int(step))
     run = run_beginning(store, named) if named.isalnum() else None
+    if run is None and (path / "config.yaml").is_file():
+        run = RunHistory(path.resolve())
+    if run and (saved := run.checkpoints()):
+        return read(saved[max(saved)])
     known = list(map(checkpoint_name, run.checkpoints().values())) if run else []
     newest = ", ".join((known or [one.name for one in checkpoints(store)])[-3:]) or "none"
     raise LineageError(

@@ -29,6 +29,15 @@ def test_lineage_says_that_training_cannot_resume_from_it(saved: list[Path], ask
     assert [json.loads(ask("--json", str(one)))["model_only"] for one in saved] == [True, False]
 
 
+def test_a_run_is_shown_as_its_newest_checkpoint(
+    saved: list[Path], ask: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GROUNDWORK_STORE", str(tmp_path / "store"))
+    run = saved[0].parents[1]
+    for named in (str(run), run.name, run.name[:8]):
+        assert json.loads(ask("--json", named))["path"] == str(saved[-1])
+
+
 def test_verify_finds_it_sound_also_if_it_loses_its_optimizer_meanwhile(
     saved: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
