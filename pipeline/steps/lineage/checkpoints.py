@@ -123,7 +123,8 @@ class Checkpoint(Trained):
 
 def checkpoint(store: Store, named: str) -> Checkpoint:
     """Finds a checkpoint by its path or its name in the UI (`<run>-<step>`, also `<run>/<step>`); the first
-    digits of the run are enough. A run alone is its newest checkpoint. Raises LineageError and UnknownRunError.
+    digits of the run are enough. A run alone is its newest checkpoint. Raises LineageError and
+    UnknownRunError.
     """
     path = Path(named)
     if (path / "lineage.json").is_file():
