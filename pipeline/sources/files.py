@@ -1,8 +1,8 @@
 """The user's files, by path or glob: rows, text, HTML, mail, books, notebooks, programs, also compressed."""
 
 import codecs
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import Literal
@@ -12,7 +12,6 @@ from pydantic import Field, field_validator
 
 from pipeline.sources.documents import MAX_DOCUMENT_BYTES, Batches
 from pipeline.sources.file_by_file import read_files, units_of
-from pipeline.sources.formats import file_slices
 from pipeline.sources.formats.arrow_rows import read_parquet
 from pipeline.sources.formats.compression import CODECS, format_of
 from pipeline.sources.formats.conversations import forms_of
@@ -38,8 +37,8 @@ from pipeline.sources.formats.subtitles import read_subtitles
 from pipeline.sources.formats.text_files import read_text
 from pipeline.sources.formats.zipped import read_zipped
 from pipeline.sources.listing import Files, Paths, listed
-from pipeline.sources.source import Reason, Rejects, Slice, Unit
-from pipeline.sources.source_file import Hash, LocalFile, SourceFile, size_of
+from pipeline.sources.source import Reason, Rejects, Unit
+from pipeline.sources.source_file import Hash, SourceFile, size_of
 from pipeline.store.fingerprint import file_sha256
 
 PROGRAMS = (
@@ -140,56 +139,16 @@ class FilesSource:
     def units(self) -> list[Unit]:
         return units_of(self._listed(), self.config.max_documents, self.sha256)
 
-    def slices(self, unit: Unit, size: int) -> list[Unit]:
-        """A large file on this machine of JSON lines, or of text that `document_separator` divides, as units
-        of at least `size` bytes that give the same documents; any other unit as it is.
-        """
-        if unit.bytes < 2 * size or len(unit.files) > 1 or self.config.max_documents is not None:
-            return [unit]
-        ((name, file),) = unit.files
-        separator = self._separator(name, file) if isinstance(file, LocalFile) else None
-        if separator is None or file_slices.overlaps_itself(separator):
-            return [unit]
-        return [
-            replace(unit, fingerprint=f"{unit.fingerprint} {one.start}-{one.end}", bytes=one.bytes, slice=one)
-            for one in file_slices.slices(file, size, separator)
-        ]
-
-    def _separator(self, name: str, file: LocalFile) -> bytes | None:
-        """What stands between the documents of a file that is read without conversion. None also for a file
-        that cannot be read: `read` says why.
-        """
-        config, (plain, compression) = self.config, format_of(name)
-        if compression or config.encoding != "utf-8":
-            return None
-        if plain in TEXT:
-            return None if config.document_separator is None else config.document_separator.encode()
-        try:
-            found, _ = ahead(blocks(file, compression), 2)
-        except OSError:
-            return None
-        start = found[0] if found else b""
-        is_lines = plain in JSON_LINES and not not_text(start, name, config.encoding)
-        return b"\n" if is_lines and is_one_a_line(start, whole=len(found) < 2) else None
-
     def read(self, unit: Unit, rejects: Rejects) -> Iterator[pa.RecordBatch]:
-        batches = Batches(self.corpus, rejects, self.config.max_documents, self.keep_ids)
-        read = self._documents if unit.slice is None else partial(self._of_slice, unit.slice)
-        return read_files(unit.files, batches, partial(read, batches))
-
-    def _of_slice(
-        self, slice: Slice, batches: Batches, name: str, file: SourceFile
-    ) -> Iterator[pa.RecordBatch]:
-        config, content = self.config, file_slices.read_slice(file, slice)
-        reader = self.row_reader(name, config, batches, bytes=slice.bytes)
-        if format_of(name)[0] in JSON_LINES:
-            return read_jsonl(content, reader, slice.lines_before)
-        return read_text(content, reader, config.piece_bytes, config.document_separator, slice.start)
+        return self._read(unit.files, rejects)
 
     def read_all(self, rejects: Rejects) -> Iterator[pa.RecordBatch]:
         """All files as one unit, by name. A second document with an id is rejected, whatever its file."""
+        return self._read(self._listed().items(), rejects)
+
+    def _read(self, files: Iterable[tuple[str, SourceFile]], rejects: Rejects) -> Iterator[pa.RecordBatch]:
         batches = Batches(self.corpus, rejects, self.config.max_documents, self.keep_ids)
-        return read_files(self._listed().items(), batches, partial(self._documents, batches))
+        return read_files(files, batches, partial(self._documents, batches))
 
     def _documents(self, batches: Batches, name: str, file: SourceFile) -> Iterator[pa.RecordBatch]:
         plain, compression = format_of(name)

@@ -19,29 +19,12 @@ _QUERY = re.compile(r"(\w://[^\s?]*)\?[^\s=]*=\S*?(?=['\"]?(?:\s|$))")
 
 
 @dataclass(frozen=True)
-class Slice:
-    """The bytes from `start` to `end` of a file, which hold whole documents. `lines_before` lines end before
-    them. `key` stands for how they begin, 0 at the start of the file.
-    """
-
-    start: int
-    end: int
-    lines_before: int
-    key: int = 0
-
-    @property
-    def bytes(self) -> int:
-        return self.end - self.start
-
-
-@dataclass(frozen=True)
 class Unit:
     """A part of a source that is read independently, and read again only when its fingerprint changes.
 
     `name` is stable and holds no absolute path. `bytes` estimates the cost of reading. `revision` is the
     commit to read, if the source has commits; it is not part of the content. `files`: what each
     name is opened by, of a source that finds its files by listing, so that no worker lists them again.
-    `slice`: what to read of its one file.
     """
 
     name: str
@@ -49,7 +32,6 @@ class Unit:
     bytes: int
     revision: str | None = None
     files: tuple[tuple[str, Any], ...] = field(default=(), compare=False, repr=False)
-    slice: Slice | None = None
 
 
 MaxDocuments = Annotated[

@@ -20,16 +20,14 @@ _NOT_A_NUMBER = re.compile(rb"NaN|Infinity")
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89abAB]|\\u[dD][c-fC-F]")
 
 
-def read_jsonl(content: Iterator[bytes], reader: RowReader, before: int = 0) -> Iterator[pa.RecordBatch]:
-    """The documents of JSON lines, of which the file has so many `before` them. Blank lines are skipped, but
-    numbered. Raises what `content` raises.
-    """
-    yield from read_lines(lines_of(content, parses), reader, before)
+def read_jsonl(content: Iterator[bytes], reader: RowReader) -> Iterator[pa.RecordBatch]:
+    """The documents of JSON lines. Blank lines are skipped, but numbered. Raises what `content` raises."""
+    yield from read_lines(lines_of(content, parses), reader)
 
 
-def read_lines(lines: Iterator[bytes | None], reader: RowReader, before: int = 0) -> Iterator[pa.RecordBatch]:
+def read_lines(lines: Iterator[bytes | None], reader: RowReader) -> Iterator[pa.RecordBatch]:
     """The documents of lines, of which one that is None is too long."""
-    for number, line in enumerate(lines, start=before + 1):
+    for number, line in enumerate(lines, start=1):
         if line is None:
             why = f"the line is longer than {MAX_DOCUMENT_BYTES} bytes"
             reader.reject(number, Reason.TOO_LONG, why)

@@ -20,25 +20,19 @@ TOO_LONG = (
 
 
 def read_text(
-    content: Iterator[bytes],
-    reader: RowReader,
-    piece_bytes: int | None,
-    separator: str | None = None,
-    start: int = 0,
+    content: Iterator[bytes], reader: RowReader, piece_bytes: int | None, separator: str | None = None
 ) -> Iterator[pa.RecordBatch]:
     r"""The documents of a UTF-8 text file: the entire file, or what stands between two `separator`s, each cut
     into pieces of at most `piece_bytes`, at blank lines if possible. What is too long for a document is set
     aside.
 
-    Ids are byte offsets; the content begins at byte `start` of the file. All line ends become `\n`. Those
-    around a document that `separator` ends are left out, and so is a document without text. Raises
-    BrokenCompressionError and OSError.
+    Ids are byte offsets. All line ends become `\n`. Those around a document that `separator` ends are left
+    out, and so is a document without text. Raises BrokenCompressionError and OSError.
     """
     parts: Iterable[tuple[int, Iterator[bytes]]] = (
         ((0, content),) if separator is None else separated(content, separator)
     )
-    for begin, part in parts:
-        offset = start + begin
+    for offset, part in parts:
         for piece in (
             whole(part, reader, MAX_DOCUMENT_BYTES, TOO_LONG, row=offset + 1 if separator else None)
             if piece_bytes is None

@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 
 from pipeline.recipe.recipe import Recipe
 from pipeline.sources import SourceConfig, open_source
-from pipeline.sources.files import FilesSource
 from pipeline.sources.formats.use import UNREAD
 from pipeline.sources.source import ChangedError, OfflineError, Source, Unit
 from pipeline.sources.stored import StoredSource
@@ -40,7 +39,7 @@ from pipeline.store.store import Store
 from pipeline.store.work import Work
 
 log = logging.getLogger(__name__)
-VERSION = "raw-7"
+VERSION = "raw-6"
 ID_DIGITS = 12  # of a document's id, in the name of the part that begins with it
 
 
@@ -141,7 +140,7 @@ class Raw(CorpusStage):
                 return draft
             if isinstance(source, StoredSource):
                 return draft.publish(_copied(source, draft, self.corpus, gone))
-            parts = self._parts(draft, engine, source, units, gone)
+            parts = self._parts(draft, engine, units, gone)
             counts = total_counts(parts)
             self._check_not_empty(draft, parts, counts)
             if unread := breakdown(counts, UNREAD):
@@ -152,15 +151,11 @@ class Raw(CorpusStage):
                 counts["input_bytes"] = sum(unit.bytes for unit in units)
             return draft.publish(parts, counts)
 
-    def _parts(
-        self, draft: Draft, engine: Engine, source: Source, units: Sequence[Unit], gone: Forgotten
-    ) -> list[Part]:
+    def _parts(self, draft: Draft, engine: Engine, units: Sequence[Unit], gone: Forgotten) -> list[Part]:
         """Reads the groups of units of which parts are missing."""
         if gone.ids:
             draft.leave_out(partial(names, among=gone.among))
         reader = _Reader(draft, self.corpus, self.source, self.part_bytes, gone)
-        if isinstance(source, FilesSource):
-            units = [one for unit in units for one in source.slices(unit, self.part_bytes)]
         groups = unit_groups(units, self.part_bytes)
         read = {group.name: reader.finished(group) for group in groups}
         # The largest first, so that at the end no worker is alone with it.
@@ -304,26 +299,22 @@ def _copied(source: StoredSource, draft: Draft, corpus: str, gone: Forgotten) ->
 
 def unit_groups(units: Sequence[Unit], part_bytes: int) -> list[UnitGroup]:
     """Groups units: a large unit has its own group, small ones are spread by the hash of their name. The
-    groups are in the order of their names, and slices of a file in that of the file.
+    groups are in the order of their names.
 
     A group is what one worker reads. A shared group has between half a part and a whole one on average, so
     that there is work for many workers. Adding a small unit changes one group. The number of shared groups
     is a power of two, so it changes only when the corpus doubles.
     """
-    large = [unit for unit in units if unit.slice or unit.bytes >= part_bytes // 4]
-    small = [unit for unit in units if not unit.slice and unit.bytes < part_bytes // 4]
+    large = part_bytes // 4
+    small = [unit for unit in units if unit.bytes < large]
     halves = 2 * sum(unit.bytes for unit in small) // part_bytes
     spread = 1 << max(0, halves.bit_length() - 1)
     shared: dict[str, list[Unit]] = {}
     for unit in sorted(small, key=lambda unit: unit.name):
         shared.setdefault(f"{int(_name_hash(unit), 16) % spread:05d}-of-{spread:05d}", []).append(unit)
-    groups = {name: UnitGroup(name, tuple(members)) for name, members in shared.items()}
-    for unit in sorted(large, key=lambda unit: unit.slice.start if unit.slice else 0):
-        name = _name_hash(unit) + (f"-{unit.slice.key:08x}" if unit.slice and unit.slice.start else "")
-        while name in groups:  # slices of a file that begin alike
-            name += "-"
-        groups[name] = UnitGroup(name, (unit,))
-    return sorted(groups.values(), key=lambda group: group.name.split("-")[0])
+    alone = [UnitGroup(_name_hash(unit), (unit,)) for unit in units if unit.bytes >= large]
+    together = [UnitGroup(name, tuple(members)) for name, members in shared.items()]
+    return sorted([*together, *alone], key=lambda group: group.name)
 
 
 def _name_hash(unit: Unit) -> str:

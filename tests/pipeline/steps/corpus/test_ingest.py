@@ -143,24 +143,6 @@ def test_files_of_any_one_size_are_work_for_many_workers(size: int) -> None:
     assert max(group.bytes for group in groups) <= max(size, sum(unit.bytes for unit in units) / 8)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_one_large_file_is_work_for_many_workers_and_its_first_documents_keep_their_ids(
-    tmp_path: Path, workers: int
-) -> None:
-    rows = [{"id": number % 150, "text": f"text {number} " + "word " * 40} for number in range(200)]
-    jsonl(tmp_path / "in/large.jsonl", *rows)
-    units = FilesSource("c", config(tmp_path / "in")).slices
-    (whole,) = FilesSource("c", config(tmp_path / "in")).units()
-    assert len(unit_groups(units(whole, 2000), part_bytes=2000)) > 5
-    engine, store = LocalEngine(workers=workers), Store(tmp_path / "store")
-    version = collect(store, engine, "c", config(tmp_path / "in"), part_bytes=2000)
-    texts = [row["text"] for row in rows]
-    assert sorted(documents(version).values()) == sorted(map(str, texts[:150]))
-    assert {row["reason"] for row in rejects(version)} == {"duplicate_id"} and len(rejects(version)) == 50
-    read = [text for path in version.files("documents") for text in pq.read_table(path)["text"].to_pylist()]
-    assert read == texts[:150]
-
-
 def test_what_was_read_with_other_settings_is_not_what_was_last_read_with_these(tmp_path: Path) -> None:
     numbered(tmp_path / "in", 2)
     store, files = Store(tmp_path / "store"), config(tmp_path / "in")
