@@ -17,7 +17,6 @@ from trainer.model.precision import resolve_precision
 from trainer.run.fit.hardware import free_memory, known_gpu, peak_flops
 from trainer.run.fit.memory import Footprint
 from trainer.run.fit.micro_batch import fitting
-from trainer.run.fit.preflight import check_batch
 from trainer.system import terminal
 from trainer.system.errors import TrainerError
 from trainer.system.gpus import GPUS
@@ -53,7 +52,6 @@ def _plan(options: argparse.Namespace, training: TrainingConfig, vocab_size: int
     device = torch.device("cpu" if machine.name == CPU else "cuda")
     parallel = training.parallel
     data_size = max(1, machine.count // (parallel.tp * parallel.pp))
-    check_batch(training, training.micro_batch_windows, data_size)
     footprint = Footprint.measure(training, vocab_size, data_size, device)
     if training.micro_batch_size == "auto":
         size = fitting(footprint, data_size, machine.memory)[0]

@@ -308,7 +308,7 @@ def test_reproduce_knows_every_setting_that_names_a_file() -> None:
         assert {*reproduce.PATHS} & kind.model_fields.keys(), kind  # type: ignore[attr-defined]
 
 
-def test_a_run_that_is_no_checkpoint_is_answered_with_its_checkpoints(
+def test_a_run_without_a_step_is_its_newest_checkpoint_and_an_unknown_one_is_refused(
     trained: StoredRun, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, run = trained
@@ -316,8 +316,8 @@ def test_a_run_that_is_no_checkpoint_is_answered_with_its_checkpoints(
     shutil.copytree(run, store.root / "runs" / ("f" * 16))  # whose checkpoints are last by name
     name = run.name[:8]
     try:
-        assert main(["lineage", name]) == 2
-        assert f"{name}-00000032" in capsys.readouterr().err
+        assert main(["lineage", name]) == 0
+        assert f"{name}-00000032" in capsys.readouterr().out
     finally:
         shutil.rmtree(store.root / "runs" / ("f" * 16))
     assert main(["keep", "nosuch"]) == 2
