@@ -15,9 +15,9 @@ class Numerics(Config):
     as L4 or H100.
     """
     compile: bool | Literal["auto"] = "auto"
-    """Whether blocks are compiled with torch.compile: faster steps after a slow start. `auto`: on a GPU, which
-    then also repeats micro-batches as CUDA graphs where its memory allows. On a CPU, set `true` for long
-    runs; it needs a C++ compiler.
+    """Whether blocks are compiled with torch.compile: faster steps after a slow start. `auto`: on a GPU,
+    which then also repeats micro-batches as CUDA graphs where its memory allows. On a CPU, set `true` for
+    long runs; it needs a C++ compiler.
     """
     attention: Literal["auto", "math", "sdpa", "flex", "flash"] = "auto"
     """Implementation of attention. `auto`: on a CPU chosen by precision and `seq_len`; on a GPU `flash` if a
