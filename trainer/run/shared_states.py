@@ -6,8 +6,6 @@ lineage are written as if the run had computed it. From then on the run needs no
 
 import json
 import logging
-import os
-import shutil
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,7 +21,7 @@ from trainer.parallel.world import join
 from trainer.run.resolve import resolve
 from trainer.run.session import Session
 from trainer.run.state_chain import StateChain, held_out
-from trainer.system.durable import write_atomically
+from trainer.system.durable import link_or_copy, write_atomically
 from trainer.system.history import OPTIMIZER_FILES, RunHistory, histories
 from trainer.system.machine import differences
 from trainer.system.run_directory import RunDirectory
@@ -162,12 +160,7 @@ def _fill(
     """Fills the directory of a checkpoint with links to files of another, and with files of its own."""
     for name in taken:
         (own / name).parent.mkdir(parents=True, exist_ok=True)
-        try:
-            os.link(checkpoint / name, own / name)
-        except FileNotFoundError:
-            raise
-        except OSError:  # another file system, or one without links
-            shutil.copyfile(checkpoint / name, own / name)
+        link_or_copy(checkpoint / name, own / name)
     state.write_facts(own, session.config, session.plan.identity, progress)
 
 

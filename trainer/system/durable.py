@@ -69,6 +69,18 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
+def link_or_copy(source: Path, target: Path) -> None:
+    """Gives a file a second name, which takes no room; on another file system, or one without links, a copy.
+    Raises OSError.
+    """
+    try:
+        os.link(source, target)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        shutil.copyfile(source, target)
+
+
 def unpublished(path: Path) -> Path:
     """Where `atomic_directory` fills the directory that will be called `path`."""
     return path.with_name(f".{path.name}.tmp")

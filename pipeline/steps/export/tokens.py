@@ -3,7 +3,6 @@
 For the formats of other programs see examples/other_token_formats.py, which reads what this writes.
 """
 
-import os
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from pipeline.store.atomic import output_directory
 from pipeline.store.errors import PipelineError
 from pipeline.store.store import Store
 from trainer.data.shards import Shard, ShardError, bin_path, idx_path
+from trainer.system.durable import link_or_copy
 
 FORMAT = "megatron"
 TOKENIZER = "tokenizer"
@@ -57,13 +57,5 @@ def write(sets: Sequence[ShardSet], out: Path, progress: Progress) -> None:
             except ShardError as error:
                 raise PipelineError(str(error)) from error
             for path in (bin_path(prefix), idx_path(prefix)):
-                _link(path, directory / path.name)
+                link_or_copy(path, directory / path.name)
             progress(tokens)
-
-
-def _link(source: Path, target: Path) -> None:
-    """A hard link, which takes no space; a copy on another file system."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)

@@ -5,7 +5,6 @@ configuration and checkpoints hold. Tokenizers (which are frozen), training runs
 and exports always stay, but for the runs and checkpoints beyond a limit. What was moved aside never does.
 """
 
-import os
 import shutil
 import time
 from collections import Counter
@@ -27,7 +26,7 @@ from pipeline.store.keys import FORGOTTEN, RECIPES, RUNS, Key
 from pipeline.store.last_versions import VERSION_NAME
 from pipeline.store.training_runs import RECORDS
 from pipeline.store.versions import Versions
-from trainer.system.durable import sync, unpublished
+from trainer.system.durable import atomic_file, link_or_copy, unpublished
 
 # A killed stage resumes from its partial directory; one that was not touched for a day is abandoned.
 UNFINISHED_AFTER_SECONDS = 24 * 3600.0
@@ -114,10 +113,9 @@ def retire(store: Versions, item: Garbage) -> bool:
         config = item.run / "config.yaml"
         if nobody_works and item.run in item.paths and config.exists():
             record = store.root / RECORDS / f"{item.run.name}.yaml"
-            record.parent.mkdir(exist_ok=True)
             record.unlink(missing_ok=True)  # of an earlier training of the same name
-            os.link(config, record)  # a copy would need room, and a full disk has none
-            sync(record.parent)
+            with atomic_file(record) as temporary:
+                link_or_copy(config, temporary)  # a copy needs room, and a full disk has none
             store.files.push(record)
         for path in item.paths if nobody_works else ():
             discard(store, path)

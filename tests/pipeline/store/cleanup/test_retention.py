@@ -1,5 +1,6 @@
 """Old training runs go with everything made from them; the newest, those in progress and bases never do."""
 
+import errno
 import fcntl
 import json
 import os
@@ -317,6 +318,22 @@ def test_a_full_disk_is_freed_of_old_runs(store: Store) -> None:
     assert used.returncode == 0, used.stderr
     assert not old_run.exists()
     assert (store.root / RECORDS / f"{old_run.name}.yaml").read_bytes() == configuration
+
+
+def test_an_old_run_goes_on_a_file_system_without_links_too(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(source: Path, target: Path) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(source))
+
+    old_run = trained(store, 1).config.run_dir
+    trained(store, 2)
+    configuration = (old_run / "config.yaml").read_bytes()
+    monkeypatch.setattr(os, "link", refused)
+    gc.remove(store, gc.find(store, Limits(runs=1)))
+    assert not old_run.exists()
+    assert (store.root / RECORDS / f"{old_run.name}.yaml").read_bytes() == configuration
+    assert [path.name for path in (store.root / RECORDS).iterdir()] == [f"{old_run.name}.yaml"]
 
 
 def test_a_command_on_a_full_disk_says_so_in_a_sentence(store: Store) -> None:
