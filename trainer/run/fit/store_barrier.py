@@ -2,8 +2,7 @@
 
 A reduction in a loop that stores a buffer and then reads it back may read with other threads than it stored
 with: without a barrier in between they see what was in memory before. A residual connection with dropout and
-the norm behind it become such a kernel, and so do wide ones without dropout. PyTorch before August 2026 has
-no barrier there.
+the norm behind it become such a kernel. PyTorch 2.11 and 2.13 have no barrier there.
 """
 
 import inspect
