@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from trainer.config.hugging_face import file_of, is_model, read_size
+from trainer.config.hugging_face import TOKENIZER, file_of, is_model, read_size
 from trainer.data.message_tokenizer import for_messages
 from trainer.system.errors import TrainerError
 
@@ -14,7 +14,7 @@ def load_tokenizer(directory: Path) -> Tokenizer:
     """Reads tokenizer.json; special strings in text stay text, and all of a text is encoded. Raises
     TrainerError if it is unreadable, or the tokenizer of another model than the one beside it.
     """
-    path = file_of(directory, "tokenizer.json")
+    path = file_of(directory, TOKENIZER)
     if not path.is_file():
         raise TrainerError(f"{path}: no such file")
     try:

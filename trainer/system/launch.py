@@ -39,6 +39,11 @@ PATIENCE = {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(STOP_SECONDS)}
 # What torchrun passes on to its processes: as by default, and Slurm's SIGUSR1.
 FORWARDED = {"PET_SIGNALS_TO_HANDLE": "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1"}
 
+MLFLOW_PLACE = (
+    "set the environment variable MLFLOW_TRACKING_URI to the server or the database, for example "
+    "http://127.0.0.1:5000 or sqlite:////data/mlflow.db"
+)
+
 # How often torchrun restarts all processes, from the newest checkpoint, after a process has died.
 RESTARTS = 3
 
@@ -82,12 +87,6 @@ def physical_cores() -> int:
         path = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
         siblings.add(path.read_text().strip() if path.exists() else str(cpu))
     return max(1, min(len(siblings), _container_cores() or len(siblings)))
-
-
-MLFLOW_PLACE = (
-    "set the environment variable MLFLOW_TRACKING_URI to the server or the database, for example "
-    "http://127.0.0.1:5000 or sqlite:////data/mlflow.db"
-)
 
 
 def _container_cores() -> int | None:
