@@ -1,5 +1,6 @@
 """Validation: the loss on held-out text, in nats per token and bits per byte of text."""
 
+import hashlib
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,10 +10,12 @@ import numpy as np
 import torch
 
 from trainer.checkpoint.state import read_state
-from trainer.config import RunConfig, SamplesConfig, TrainingConfig
+from trainer.config import DataConfig, RunConfig, SamplesConfig, TrainingConfig
+from trainer.config.hugging_face import TOKENIZER
 from trainer.data.held_out import HeldOut, held_out
 from trainer.data.loader import check_ids
 from trainer.hf import load_model
+from trainer.hf.tokenizer import load_tokenizer
 from trainer.model.attention import masks_documents
 from trainer.model.llama import Llama
 from trainer.model.precision import Precision, resolve_precision
@@ -95,6 +98,17 @@ def _batch_size(corpora: Sequence[HeldOut], training: TrainingConfig, world: Wor
     return min(training.evaluation.micro_batch_size, most, most if trained == "auto" else trained)
 
 
+def _knows_tokens_of(model: Path, data: DataConfig) -> bool:
+    """Whether a model has all tokens of the data's tokenizer, under their ids: a model to whose tokenizer
+    control tokens were appended reads the text of the model before.
+    """
+    content = (data.tokenizer / TOKENIZER).read_bytes()
+    if hashlib.sha256(content).hexdigest() != data.tokenizer_sha256:
+        return False  # nothing says how the text was tokenized
+    known = load_tokenizer(model).get_vocab()
+    return all(known.get(one) == number for one, number in load_tokenizer(data.tokenizer).get_vocab().items())
+
+
 def _summary(nats: float, tokens: float, text_bytes: int, lost: float) -> dict[str, float | int | None]:
     loss = nats / max(1.0, tokens)
     return {
@@ -115,7 +129,8 @@ def evaluate_checkpoint(
     Raises TrainerError if there are no validation shards or the checkpoint cannot be read.
     """
     trained = read_state(checkpoint)["meaning"]
-    if config.data.tokenizer_sha256 != trained["data"]["tokenizer_sha256"]:
+    same = config.data.tokenizer_sha256 == trained["data"]["tokenizer_sha256"]
+    if not (same or _knows_tokens_of(checkpoint / "hf", config.data)):
         raise TrainerError(
             f"{checkpoint} was trained with another tokenizer than that of data.tokenizer, so it cannot read "
             "this held-out text: name the configuration of its run, or text that was tokenized alike"

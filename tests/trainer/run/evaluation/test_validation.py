@@ -1,5 +1,7 @@
 """Validation counts every held-out token once, and bits per byte are those of the text."""
 
+import hashlib
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from trainer.data.shards import TokenStream
 from trainer.data.windows import PADDING
 from trainer.model.llama import Llama
 from trainer.run.evaluation.validation import evaluate, evaluate_checkpoint
+from trainer.system.errors import TrainerError
 
 
 @pytest.fixture
@@ -123,6 +126,29 @@ def test_a_checkpoint_evaluates_as_training_did_on_all_held_out_text(
         expected = pytest.approx(expected, rel=1e-3)
     assert found == expected
     assert found["validation_tokens"] == sum(part.tokens for part in held_out(config.data, 32)) > 100
+
+
+@pytest.mark.parametrize("appended", [True, False])
+def test_text_is_read_that_was_tokenized_before_control_tokens_were_appended(
+    config: RunConfig, finished_once: Path, tmp_path: Path, appended: bool
+) -> None:
+    last = finished_once / "checkpoints/step-00000012"
+    content = json.loads((config.data.tokenizer / "tokenizer.json").read_text())
+    vocabulary = content["model"]["vocab"]
+    ends = sorted(vocabulary, key=vocabulary.get)[-2:]  # what two merges make, and are no part of
+    content["model"]["merges"] = content["model"]["merges"][:-2]
+    del vocabulary[ends[1]], vocabulary[ends[0]]
+    if not appended:
+        vocabulary["another"] = len(vocabulary)
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    sha256 = hashlib.sha256((tmp_path / "tokenizer.json").read_bytes()).hexdigest()
+    before = config.data.model_copy(update={"tokenizer": tmp_path, "tokenizer_sha256": sha256})
+    asked = config.model_copy(update={"data": before})
+    if appended:
+        assert evaluate_checkpoint(last, asked) == evaluate_checkpoint(last, config)
+    else:
+        with pytest.raises(TrainerError, match="was trained with another tokenizer"):
+            evaluate_checkpoint(last, asked)
 
 
 def test_without_validation_shards_there_is_nothing_to_say(settings: dict[str, Any], model: Llama) -> None:
