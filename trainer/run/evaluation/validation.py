@@ -102,8 +102,8 @@ def _knows_tokens_of(model: Path, data: DataConfig) -> bool:
     """Whether a model has all tokens of the data's tokenizer, under their ids: a model to whose tokenizer
     control tokens were appended reads the text of the model before.
     """
-    content = (data.tokenizer / TOKENIZER).read_bytes()
-    if hashlib.sha256(content).hexdigest() != data.tokenizer_sha256:
+    path = data.tokenizer / TOKENIZER
+    if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != data.tokenizer_sha256:
         return False  # nothing says how the text was tokenized
     known = load_tokenizer(model).get_vocab()
     return all(known.get(one) == number for one, number in load_tokenizer(data.tokenizer).get_vocab().items())
