@@ -8,6 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import yaml
+
 from pipeline.recipe.post_training import JOBS
 from pipeline.steps.stages import asset_of, kind_of
 from pipeline.store import keys, last_versions, variant_names
@@ -21,6 +23,7 @@ from pipeline.store.manifest import Version
 from pipeline.store.store import Store, StoreError
 from pipeline.store.training_runs import checkpoint_name
 from pipeline.store.variant_seeds import BASE
+from trainer.config import yaml_file
 from trainer.system.wording import counted
 
 CHECKPOINT = "checkpoint"
@@ -83,8 +86,11 @@ def verify(store: Store, places: Iterable[Path], deep: bool = False) -> Verifica
     found = Verification()
     sound: list[Version] = []
     damaged: dict[Path, tuple[Version | None, Sequence[Damage]]] = {}
+    runs: set[Path] = set()
     for path in places:
         found.looked_at += 1
+        if path.parent.name == "checkpoints":
+            runs.add(path.parents[1])
         try:
             version = _opened(store, path)
         except (StoreError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -108,11 +114,31 @@ def verify(store: Store, places: Iterable[Path], deep: bool = False) -> Verifica
     if damaged:
         mending = _Mending(store, sound)
         found.damaged = [mending.of(path, *entry) for path, entry in damaged.items()]
+    found.damaged += [broken for run in sorted(runs) if (broken := _broken_config(store, run))]
     for path in last_versions.damaged(store.root):
         what = Damage(path, "is not a record of what a recipe used last")
         place = path.relative_to(store.root).as_posix()
         found.damaged.append(Damaged(place, [what], (), last_versions.REMEDY))
     return found
+
+
+def _broken_config(store: Store, run: Path) -> Damaged | None:
+    """Of a run whose settings cannot be read, which no hash covers, since a run may be continued with others.
+    An earlier program may have had other settings, so they only have to be YAML.
+    """
+    path = run / "config.yaml"
+    if not path.exists():
+        return None
+    try:
+        if isinstance(yaml_file.parse(path.read_text(encoding="utf-8")), dict):
+            return None
+        problem = "holds no settings"
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        problem = f"cannot be read ({_reason(error)})"
+    place = run.relative_to(store.root).as_posix()
+    made = [checkpoint_name(one) for one in sorted(run.glob("checkpoints/step-*"))]
+    mend = "put config.yaml back from a copy; the next run of its recipe and settings writes it again, too"
+    return Damaged(place, [Damage(path, problem)], made, mend)
 
 
 def _reason(error: Exception) -> str:

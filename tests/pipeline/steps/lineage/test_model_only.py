@@ -38,6 +38,17 @@ def test_a_run_is_shown_as_its_newest_checkpoint(
         assert json.loads(ask("--json", named))["path"] == str(saved[-1])
 
 
+@pytest.mark.parametrize("settings", ["{", "", "training: [", "\0"])
+def test_verify_finds_settings_of_a_run_that_cannot_be_read(
+    saved: list[Path], tmp_path: Path, settings: str
+) -> None:
+    config, store = saved[0].parents[1] / "config.yaml", Store(tmp_path / "store")
+    assert not verification.verify(store, saved).damaged
+    config.write_text(settings)
+    (found,) = verification.verify(store, saved).damaged
+    assert [one.path for one in found.damage] == [config] and len(found.made_from_it) == 2
+
+
 def test_verify_finds_it_sound_also_if_it_loses_its_optimizer_meanwhile(
     saved: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
