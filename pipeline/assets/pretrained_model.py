@@ -17,7 +17,7 @@ from pipeline.steps.model import funnel, training_plots
 from pipeline.steps.stages import final_assets
 from pipeline.steps.tokens.token_index import TokenIndex
 from pipeline.steps.training import merging, plan
-from pipeline.steps.training.effort import Effort
+from pipeline.steps.training.effort import HOUR, Effort
 from pipeline.steps.training.launcher import Launcher
 from pipeline.store import keys
 from pipeline.store.cleanup.gc import bytes_below
@@ -71,7 +71,7 @@ def pretrained_model_asset(recipe: Recipe, used: UsedRecipe = OWN) -> dg.AssetsD
             "tokens": result["tokens"],
             **branches.went_on_from(RunHistory(run.config.run_dir)),
             "tokens/s": effort.tokens_per_second,
-            "hours": round(effort.hours, 3),
+            "hours": round(effort.seconds / HOUR, 3),
             **({} if effort.usd is None else {"cost USD": round(effort.usd, 2)}),
             "mixture": mixture,
             "training run": run.config.name,

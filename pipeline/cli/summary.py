@@ -42,7 +42,7 @@ def summary(store: Store, model: Model, usd_per_hour: float | None) -> str:
     if effort is None:
         took = "unknown"
         if model.run and model.run.steps:
-            took = f"{Effort(model.run.tokens[-1], model.run.seconds[-1] / 3600, None)}, in steps alone"
+            took = f"{Effort(model.run.tokens[-1], model.run.seconds[-1], None)}, in steps alone"
     bits = evaluation.get("bits_per_byte")
     validation = "unknown" if bits is None else f"{bits:.3f} bits per byte"
     if evaluation.get("compressors"):

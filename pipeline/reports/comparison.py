@@ -308,7 +308,7 @@ def _outcome(name: str, recipe: Recipe, written: Recipe) -> Outcome:
         loss=scores.get("loss"),
         bits_per_byte=scores.get("bits_per_byte"),
         benchmarks=scores.get("benchmarks") or {},
-        seconds=3600 * effort.hours,
+        seconds=effort.seconds,
         usd=effort.usd,
     )
 

@@ -224,7 +224,7 @@ def _arm(name: str, seeds: Mapping[str, Recipe], compared_on: Sequence[Measure])
             for one, runs in by_measure
             if one.asked.benchmark.metric
         },
-        _mean([3600 * effort.hours for effort in efforts]),
+        _mean([effort.seconds for effort in efforts]),
         _mean([effort.usd for effort in efforts if effort.usd is not None]),
         frozenset(read),
     )

@@ -1,6 +1,7 @@
 """`dagster job execute -j pretrain`, typed as the README says, from text to a model that others can open."""
 
 import json
+import re
 from pathlib import Path
 
 import dagster as dg
@@ -171,10 +172,8 @@ def test_the_summary_says_where_the_model_is_and_how_good_it_is(
     said = capsys.readouterr().out
     assert str(finished.store.current(keys.EXPORTED_MODEL).path) in said
     assert "bits per byte" in said and "xz -9" in said and "Return the" in said
-    assert (
-        "Training     16,384 tokens in 0.0" in said
-        and " tokens/s, with start-up, validation and checkpoints\n" in said
-    )
+    took = r"Training     16,384 tokens in [\d.]+ (s|min), [\d,]+ tokens/s, with start-up, validation"
+    assert re.search(took, said)
     assert f"tensorboard --logdir {finished.store.root}/runs\n" in said
 
 

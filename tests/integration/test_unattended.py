@@ -93,7 +93,7 @@ def test_a_finished_training_is_told_to_the_webhook_with_its_figures_and_a_reuse
             )
             training_finished(context)
     (message,) = received
-    told = "validation loss 3.2500, 1.5000 bits per byte, 16,384 tokens in 0.5 h, 9 tokens/s, 1.25 USD"
+    told = "validation loss 3.2500, 1.5000 bits per byte, 16,384 tokens in 30.0 min, 9 tokens/s, 1.25 USD"
     assert message["text"].endswith(f" trained mine seed 7 0123abcd: {told}")
     # "Materialize all" starts a run without a job, which Dagster gives a name such as `__ASSET_JOB`
     assert message["text"].startswith("Groundwork: a run of chosen assets of strict.2 (")

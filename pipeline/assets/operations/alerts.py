@@ -16,6 +16,7 @@ from dagster_shared.error import SerializableErrorInfo
 
 from pipeline.assets.used_recipe import UsedRecipe
 from pipeline.recipe.post_training import SECTIONS
+from pipeline.steps.training.effort import HOUR, took
 from pipeline.store import keys
 
 WEBHOOK_VARIABLE = "GROUNDWORK_WEBHOOK"
@@ -85,7 +86,8 @@ def low_disk(directory: Path) -> str:
 
 def _figures(metadata: Mapping[str, Any]) -> str:
     figures = [form.format(metadata[name]) for name, form in FACTS.items() if name in metadata]
-    effort = f"{metadata['tokens']:,} tokens in {metadata['hours']:.1f} h, {metadata['tokens/s']:,} tokens/s"
+    time = took(HOUR * metadata["hours"])
+    effort = f"{metadata['tokens']:,} tokens in {time}, {metadata['tokens/s']:,} tokens/s"
     cost = [f"{metadata['cost USD']:.2f} USD"] if "cost USD" in metadata else []
     return ", ".join([*figures, effort, *cost])
 

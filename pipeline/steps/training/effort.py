@@ -10,6 +10,7 @@ from pipeline.store.manifest import Version
 from trainer.system.durable import write_atomically
 
 NAME = "seconds.json"
+HOUR, MINUTE = 3600, 60
 REUSED = "reused_tokens"  # among the counts of a trained model: those that another run had trained
 
 
@@ -20,25 +21,31 @@ class Effort:
     """
 
     tokens: int
-    hours: float
+    seconds: float
     usd: float | None
     reused: int = 0
 
     @classmethod
     def of(cls, model: Version, usd_per_hour: float | None) -> "Effort":
-        hours = model.seconds / 3600
-        usd = None if usd_per_hour is None else hours * usd_per_hour
-        return cls(model.counts["tokens"], hours, usd, model.counts[REUSED])
+        usd = None if usd_per_hour is None else model.seconds / HOUR * usd_per_hour
+        return cls(model.counts["tokens"], model.seconds, usd, model.counts[REUSED])
 
     @property
     def tokens_per_second(self) -> int:
-        return round((self.tokens - self.reused) / (3600 * max(self.hours, 1e-6)))
+        return round((self.tokens - self.reused) / max(self.seconds, 1e-3))
 
     def __str__(self) -> str:
         cost = "" if self.usd is None else f", {self.usd:.2f} USD"
         shared = f" ({self.reused:,} of them trained by another run)" if self.reused else ""
         speed = f"{self.tokens_per_second:,} tokens/s"
-        return f"{self.tokens:,} tokens{shared} in {self.hours:.2f} h, {speed}{cost}"
+        return f"{self.tokens:,} tokens{shared} in {took(self.seconds)}, {speed}{cost}"
+
+
+def took(seconds: float) -> str:
+    """A duration in a unit in which it is more than two: `77.3 s`, `41.0 min`, `5.25 h`."""
+    if seconds < 2 * MINUTE:
+        return f"{seconds:.1f} s"
+    return f"{seconds / MINUTE:.1f} min" if seconds < 2 * HOUR else f"{seconds / HOUR:.2f} h"
 
 
 def spent(run_dir: Path) -> float:

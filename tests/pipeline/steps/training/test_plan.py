@@ -256,8 +256,8 @@ def test_a_model_card_describes_the_documents_that_the_model_was_made_from(
     assert "| **this model** | 3.000 | 1,234.6 |\n| xz -9 | 2.000 |  |" in card
     assert str(tmp_path) not in json.dumps(lineage)
     assert "before anything else saw the text. Documents" in card
-    assert "training took" not in model_card(lineage, evaluation, Effort(7200, 2.0, usd=None))
-    priced = model_card(lineage, evaluation, Effort(7200, 2.0, usd=5.0))
+    assert "training took" not in model_card(lineage, evaluation, Effort(7200, 7200, usd=None))
+    priced = model_card(lineage, evaluation, Effort(7200, 7200, usd=5.0))
     assert "| training took | 7,200 tokens in 2.00 h, 1 tokens/s, 5.00 USD |" in priced
     lineage["recipe"]["transforms"] = [{"name": "strip"}]
     assert "saw the text, except the author's own transforms (strip), which ran first. " in model_card(
