@@ -21,6 +21,7 @@ from pipeline.store.errors import PipelineError
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store, StoreError, default_store
 from pipeline.store.training_runs import model_named, run_histories
+from trainer.system.errors import TrainerError
 from trainer.system.history import MODEL_NAMES, STEP, RunHistory, checkpoint_sha256
 
 NEWER_SHOWN = 3  # names
@@ -163,7 +164,7 @@ def chosen_model(options: argparse.Namespace, out: TextIO | None = None) -> Mode
         return _named(whole_store(), options.model)
     recipe, store = opened(options.variant)
     model = trained_by(recipe, store, "--model {run} takes it")
-    since, times = model.manifest["finished"], _times(store)  # which brings the runs from a bucket
+    since, times = model.manifest["finished"], _times(store, recipe)  # which brings the runs from a bucket
     run = RunHistory(store.root / keys.RUNS / model.path.name)
     line = f"Run {run.title}, variant {options.variant or BASE}, trained {since}"
     if newer := sorted((name for name in times if times[name] > since), key=times.__getitem__, reverse=True):
@@ -174,15 +175,25 @@ def chosen_model(options: argparse.Namespace, out: TextIO | None = None) -> Mode
     return _named(store, str(store.current(keys.EXPORTED_MODEL).path))
 
 
-def _times(store: Store) -> dict[str, str]:
-    """When each training with a checkpoint ended or, if it has not, when it was last begun."""
+def _times(store: Store, recipe: Recipe) -> dict[str, str]:
+    """When each training with a checkpoint ended or, if it has not, when it was last begun: those with the
+    objective of the recipe, since a tuned model is no newer one of the pretraining.
+    """
     ended = {one.path.name: one.manifest["finished"] for one in store.newest_first(keys.PRETRAINED_MODEL)}
     return {
         run.name: ended.get(run.path.name)
         or strftime("%Y-%m-%dT%H:%M:%SZ", gmtime(run.directory.config.stat().st_mtime))
         for run in run_histories(store)
-        if run.checkpoints()
+        if run.checkpoints() and _objective(run) == recipe.training.objective
     }
+
+
+def _objective(run: RunHistory) -> str | None:
+    """None for a run whose settings are damaged, which `verify` tells."""
+    try:
+        return str(run.config["training"].get("objective", "pretrain"))
+    except TrainerError:
+        return None
 
 
 def _named(store: Store, text: str) -> Model:

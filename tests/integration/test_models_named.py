@@ -76,17 +76,23 @@ def test_the_summary_says_which_run_it_shows_and_which_trainings_are_newer(train
 
     runs, begun = trained.own.root / keys.RUNS, time.time()
     copies = [runs / f"{digit * 16}" for digit in "abc"]
+    config = yaml.safe_load((trained.run / "config.yaml").read_text())
+    tuned = config | {"training": config["training"] | {"objective": "sft"}}
+    others = {runs / ("e" * 16): yaml.safe_dump(tuned), runs / ("f" * 16): "\0"}
     try:
         for age, copy in enumerate(copies):  # begun by a person who came later, and not ended yet
             shutil.copytree(trained.run, copy)
             os.utime(copy / "config.yaml", (begun + 60 * age, begun + 60 * age))
         shutil.copytree(trained.run, runs / ("d" * 16), ignore=shutil.ignore_patterns("checkpoints"))
+        for other, settings in others.items():  # tuned later, and damaged
+            shutil.copytree(trained.run, other)
+            (other / "config.yaml").write_text(settings)
         out, _ = trained.told("summary")
         names = f"{'c' * 8}, {'b' * 8}, {'a' * 8}"
         newer = f"; 4 newer ones were trained with other settings: {names}; --model NAME takes one"
         assert re.fullmatch(line + re.escape(newer), out.splitlines()[0])
     finally:
-        for copy in (*copies, runs / ("d" * 16)):
+        for copy in (*copies, runs / ("d" * 16), *others):
             shutil.rmtree(copy)
 
 
@@ -105,7 +111,9 @@ def test_the_newest_training_is_not_told_of_newer_ones(trained: Trained) -> None
 
 def test_the_summary_shows_the_run_that_is_named(trained: Trained) -> None:
     out, _ = trained.told("summary", "--model", trained.name)
-    assert out.startswith(f"Model        {trained.exported.path}\nTraining     16,384 tokens in 0.0")
+    assert re.match(
+        rf"Model        {trained.exported.path}\nTraining     16,384 tokens in [\d.]+ (s|min), ", out
+    )
     evaluation = trained.other.current(keys.EVALUATION).only("evaluation").read_text()
     assert f"Validation   {json.loads(evaluation)['bits_per_byte']:.3f} bits per byte on " in out
     assert "Sample for 'Return the':" in out and "newer" not in out
@@ -119,7 +127,7 @@ def test_the_summary_shows_a_checkpoint_as_far_as_it_is_known(trained: Trained) 
     step = trained.before.rpartition("-")[2]
     path = trained.run / "checkpoints" / f"step-{step}"
     tokens = json.loads((path / "lineage.json").read_text())["training"]["tokens"]
-    assert out.startswith(f"Model        {path}\nTraining     {tokens:,} tokens in 0.0")
+    assert re.match(rf"Model        {path}\nTraining     {tokens:,} tokens in [\d.]+ (s|min), ", out)
     records = [json.loads(line) for line in (trained.run / "metrics.jsonl").read_text().splitlines()]
     last = [one for one in records if one["kind"] == "evaluation" and one["step"] <= int(step)][-1]
     said = f"Validation   {last['bits_per_byte']:.3f} bits per byte at step {last['step']}, during training\n"
