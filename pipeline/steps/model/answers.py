@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import compress, islice
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self
@@ -148,10 +148,6 @@ def compared(
             answers[name] = [json.loads(line) for line in said.splitlines()]
     if reference := (losses[AFTER]["answers"] or {}).get("reference_answer_loss"):
         losses[BEFORE]["answers"] = {"answer_loss": reference}
-    fitted = [not any("too_long" in one for one in found) for found in zip(*answers.values(), strict=True)]
-    questions = [*compress(questions, fitted)]
-    answers = {name: [*compress(found, fitted)] for name, found in answers.items()}
-    left_out[TOO_LONG] += fitted.count(False)
     judgements = {name: judged(questions, found) for name, found in answers.items()}
     untold = [
         question.form is not None and any(one["form"] is None for one in found)

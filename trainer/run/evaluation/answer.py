@@ -16,20 +16,16 @@ def answered(
     directory: Path, questions: Path, samples: SamplesConfig, seed: int = 0
 ) -> Iterator[dict[str, Any]]:
     """The model's answer to each conversation of a file, JSON lines with `messages` of which the last is
-    answered: `text`, whether it `stops`, and `unended` if it was cut off after `max_new_tokens`. A
-    conversation that fills the context gets an empty text, and `too_long`. Raises TrainerError.
+    answered: `text`, whether it `stops`, and `unended` if it was cut off after `max_new_tokens`. Of a
+    conversation that is longer than the context, the model forgets what `chat` forgets. Raises TrainerError.
     """
     asked = [messages(row, place) for place, row in rows(questions)]
     form = ChatFormat.of(directory)
     model = load_model(directory)
     room = min(model.max_length, POSITIONS[model.device.type])
     prompts = [Prompt(form.before_answer(said), form.kept(*said[0], room)) for said in asked]
-    fitting = [number for number, prompt in enumerate(prompts) if len(prompt.tokens) < room]
-    written = generate(model, [prompts[number] for number in fitting], samples, form.ends, seed, room)
-    texts = {fitting[place]: text for place, text in written}
+    texts = dict(generate(model, prompts, samples, form.ends, seed, room))
     for number in range(len(asked)):
-        if text := texts.get(number):
-            cut = {"unended": True} if text.end is None else {}
-            yield {"text": form.text(text.tokens), "stops": text.end == form.ids.end, **cut}
-        else:
-            yield {"text": "", "stops": False, "too_long": True}
+        text = texts[number]
+        cut = {"unended": True} if text.end is None else {}
+        yield {"text": form.text(text.tokens), "stops": text.end == form.ids.end, **cut}

@@ -350,13 +350,19 @@ def test_many_conversations_are_answered_as_one_is_turn_by_turn(tmp_path: Path) 
         assert found["stops"] == talk.stopped
 
 
-def test_a_question_that_fills_the_context_does_not_end_the_others(tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", [8, 12, 60, 400])
+@pytest.mark.parametrize("instructions", ["", "Be brief."])
+def test_a_conversation_longer_than_the_context_is_answered_as_chat_answers_it(
+    words: int, instructions: str, tmp_path: Path
+) -> None:
     model = make(context=60)
     export(model, write_tokenizer(tmp_path / "tokenizer"), BOT, EOT, tmp_path / "model")
-    said = ["Hi\u2028there", "word " * 60, "Bye"]
     questions = tmp_path / "questions.jsonl"
-    lines = (json.dumps({"messages": [{"role": "user", "content": one}]}, ensure_ascii=False) for one in said)
+    begin = [{"role": "system", "content": instructions}] if instructions else []
+    said = ["Hi\u2028there", " ".join(f"word{place}" for place in range(words)), "Bye"]
+    lines = (json.dumps({"messages": [*begin, {"role": "user", "content": one}]}) for one in said)
     questions.write_text("".join(f"{line}\n" for line in lines))
-    first, second, third = answered(tmp_path / "model", questions, GREEDY)
-    assert second == {"text": "", "stops": False, "too_long": True}
-    assert "too_long" not in first | third
+    form, samples = ChatFormat.of(tmp_path / "model"), SamplesConfig(max_new_tokens=20, temperature=0)
+    talks = [Conversation(model, form, samples, instructions) for _ in said]
+    expected = ["".join(talk.answer(one)) for talk, one in zip(talks, said, strict=True)]
+    assert [one["text"] for one in answered(tmp_path / "model", questions, samples)] == expected
