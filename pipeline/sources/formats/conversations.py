@@ -9,7 +9,7 @@ from pipeline.sources.formats.use import SYSTEM, BadConversationError, is_empty,
 from pipeline.sources.source import Reason
 from pipeline.store.params import CONTENT, MESSAGE, PAIR
 
-VERSION = "conversations-3"
+VERSION = "conversations-4"
 Format = Literal["text", "chat", "preferences"]
 LISTS = (("messages",), ("conversations",))
 PROMPTED = ("prompt", "completion")

@@ -39,7 +39,7 @@ NO = {"false", "no", "n", "f", "off", "bad", "undesirable", "rejected"}
 NOTHING = {"", "[]", "{}", "null", "none"}
 
 OF_MESSAGES = (*LEARNT, *LEFT_OUT, *PARTLY)
-OF_ROWS = (*LEARNT, *GOOD, *LEFT_OUT, *DELETED)
+OF_ROWS = (*LEARNT, *GOOD, *LEFT_OUT, *DELETED, *PARTLY)
 # A regular expression of the answers that have the right form: docs/chat.md.
 FORM = "form"
 # In the metadata of a document: the keys of its messages that are not read.
@@ -93,7 +93,7 @@ def refuse_unlearnable(row: Mapping[str, Any], answers: Iterable[int]) -> None:
     places = list(answers)
     for name in OF_ROWS:
         value = row.get(name)
-        if isinstance(value, list):
+        if isinstance(value, list) and name not in PARTLY:
             value = [value[place] for place in places if place < len(value)]
         _refuse_marked("the row", name, value)
 
