@@ -46,5 +46,6 @@ def _explain_one(problem: ErrorDetails, places: Callable[[str], list[str]]) -> s
     said = requirement(problem)
     # A setting of this name elsewhere is meant rather than one here with a name like it.
     if (unknown := _UNKNOWN_KEY.match(said)) and 0 < len(found := places(unknown[1])) <= MOST_PLACES:
-        said = f"{unknown[0]}did you mean {' or '.join(map(repr, found))}?"
+        meant = f"did you mean {' or '.join(map(repr, found))}?"
+        said = unknown[0] + (meant if found != [unknown[1]] else "it stands at the top of the recipe only")
     return f"{where}: {said}"
