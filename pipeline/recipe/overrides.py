@@ -7,7 +7,7 @@ from pipeline.sources.hub.catalogue import short_form
 
 # sections that a name alone can stand for, and the key that takes it
 PRESETS = {"quality": "profile", "model": "size", "decontamination": "sets"}
-CORPORA = "corpora"
+CORPORA, POST_TRAINING = "corpora", "post_training"
 OWN_RULES = ("edits", "scrub", "quality")  # the sections that a corpus changes for itself
 
 Settings = dict[str, Any]
@@ -34,11 +34,24 @@ def merged(settings: Settings, overrides: Mapping[str, Any]) -> Settings:
 
 
 def with_own_rules(settings: Any) -> Any:
-    """The settings of a recipe, where the rules of a corpus are complete: those of the recipe, changed."""
-    if not isinstance(settings, dict) or not isinstance(settings.get(CORPORA), list | tuple):
+    """The settings of a recipe, where the rules of a corpus are complete: those of the recipe, changed. In a
+    section of `post_training`, a corpus changes those of the recipe, too, but no quality rules apply there.
+    """
+    if not isinstance(settings, dict):
         return settings
     usual = {name: settings[name] for name in OWN_RULES if settings.get(name)}
-    return {**settings, CORPORA: [_complete(corpus, usual) for corpus in settings[CORPORA]]}
+    found = _with_complete_corpora(settings, usual)
+    if isinstance(sections := settings.get(POST_TRAINING), dict):
+        usual_there = {name: rules for name, rules in usual.items() if name != "edits"} | {"quality": "none"}
+        completed = {name: _with_complete_corpora(one, usual_there) for name, one in sections.items()}
+        found |= {POST_TRAINING: completed}
+    return found
+
+
+def _with_complete_corpora(settings: Any, usual: Settings) -> Any:
+    if not isinstance(settings, dict) or not isinstance(settings.get(CORPORA), list | tuple):
+        return settings
+    return settings | {CORPORA: [_complete(corpus, usual) for corpus in settings[CORPORA]]}
 
 
 def _complete(corpus: Any, usual: Settings) -> Any:

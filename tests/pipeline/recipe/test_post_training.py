@@ -9,6 +9,7 @@ import yaml
 from pipeline.recipe import variants
 from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.recipe import RecipeError
+from pipeline.stages.quality import PROFILES
 from pipeline.steps.model.evaluate import Evaluation
 from pipeline.steps.recipe_versions import RecipeVersions, differing
 from pipeline.steps.training.plan import PretrainedModel
@@ -56,6 +57,19 @@ def test_a_section_has_the_model_of_the_recipe_and_settings_of_its_own(tmp_path:
     assert sft.tokenizer == base.tokenizer
     assert sft.shard_params.longest == 65
     assert base.shard_params.longest is None
+
+
+def test_a_corpus_of_a_section_changes_the_rules_of_the_recipe_and_no_quality_rules(tmp_path: Path) -> None:
+    """Its kinds of personal data leave the patterns of the recipe, and one threshold brings no others."""
+    own: Any = {"scrub": {"kinds": ["email"]}, "quality": {"min_doc_words": 3}}
+    patterns = [{"name": "employee", "regex": "EMP[0-9]{4}"}]
+    section = {"sft": {"corpora": [TALKS | own, TALKS | {"name": "others"}]}}
+    path = write(tmp_path, post_training=section, scrub={"patterns": patterns}, quality="docs")
+    talks, others = map(variants.load(path, "sft").rules, ("talks", "others"))
+    assert [one.name for one in talks.scrub.patterns] == ["employee"]
+    assert [*map(str, talks.scrub.kinds)] == ["email"]
+    none = PROFILES["none"].model_dump()
+    assert (others.quality.model_dump(), talks.quality.model_dump()) == (none, none | {"min_doc_words": 3})
 
 
 def test_dpo_goes_on_with_sft_or_else_with_the_pretrained_model(tmp_path: Path) -> None:
