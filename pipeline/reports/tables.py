@@ -4,6 +4,8 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from pipeline.store.params import CONTENT, MESSAGE, PAIR
+
 TITLE = 80  # characters that are shown of a title
 CONTROL = re.compile(r"[\0-\x1f\x7f-\x9f\ud800-\udfff]")
 NUMBER = re.compile(r"-?[\d,]*(\.\d+)?( ?[kMGT]?B|%)?")
@@ -49,10 +51,18 @@ def titled(title: str | None) -> str:
 
 def quoted(text: str, characters: int) -> str:
     """The beginning of a text on one line, in quotes."""
+    text = _as_said(text)
     shown = f"{text[:characters]}..." if len(text) > characters else text
     return json.dumps(shown, ensure_ascii=False)
 
 
 def printable(text: str) -> str:
     """The text with each line indented and without control characters, which a terminal would obey."""
-    return "\n".join(f"    {CONTROL.sub('�', line.expandtabs())}" for line in text.splitlines())
+    return "\n".join(f"    {CONTROL.sub('�', line.expandtabs())}" for line in _as_said(text).splitlines())
+
+
+def _as_said(text: str) -> str:
+    """A conversation with a line for each message, `user: Hello`. Other texts as they are."""
+    if not text.startswith(MESSAGE):
+        return text
+    return text[1:].replace(PAIR + MESSAGE, "\n\n").replace(MESSAGE, "\n").replace(CONTENT, ": ")

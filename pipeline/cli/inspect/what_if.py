@@ -42,12 +42,16 @@ def lines(asked: Subject, options: argparse.Namespace) -> Iterator[str]:
 
 
 def _changed(asked: Subject, changes: Sequence[str]) -> Recipe:
-    """The recipe with these settings in place of those that it has for all corpora and for each."""
-    path = recipe_path()
+    """The recipe with these settings in place of those that it has for all corpora and for each. A section
+    of `post_training` has settings for each corpus only.
+    """
+    path, section = recipe_path(), asked.recipe.section
     given: dict[str, Any] = {}
+    place_of_section = f"post_training.{section}." if section else ""
+    places = [f"{place_of_section}corpora.{name}." for name in asked.corpora]
     try:
         for change in changes:
-            for place in ("", *(f"corpora.{name}." for name in asked.corpora)):
+            for place in (*places, *([] if section else [""])):
                 override(given, f"{place}quality.{change}")
         return variants.load(path, asked.recipe.variant or BASE, given)
     except (TrainerError, RecipeError) as error:

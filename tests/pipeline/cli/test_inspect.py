@@ -627,3 +627,32 @@ def test_documents_are_named_by_the_titles_that_are_their_ids(
     said("forget", titles[2], "--reason", "asked for", "--yes")
     said("gc", "--forgotten")
     assert not bytes_with(tmp_path / "store", b"Mail of")
+
+
+def test_a_section_is_judged_with_other_settings_and_its_messages_are_shown_as_they_were_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inspect: Inspect
+) -> None:
+    """One threshold brings no others along: no rule applies to conversations by itself."""
+    source = {"kind": "files", "paths": [str(tmp_path / "talks.jsonl")], "format": "chat"}
+    recipe = yaml.safe_load((RECIPES / "default.yaml").read_text())
+    recipe |= {"raw": {"part_bytes": 1_000_000}, "scrub": {}, "dedup": {}, "tokenizer": {"chat": True}}
+    recipe["post_training"] = {"sft": {"corpora": [{"name": "talks", "source": source}]}}
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    said = [f"{'word ' * number}word?" for number in range(10)]
+    rows = [{"prompt": one, "completion": "Yes.", "id": str(number)} for number, one in enumerate(said)]
+    monkeypatch.setenv("GROUNDWORK_RECIPE", str(tmp_path / "recipe.yaml"))
+    monkeypatch.setenv("GROUNDWORK_STORE", str(tmp_path / "store"))
+    store, conversations = Store(tmp_path / "store"), jsonl(tmp_path / "talks.jsonl", *rows)
+    collect(store, ENGINE, "talks", FilesConfig(paths=(str(conversations),), format="chat"), 1_000_000)
+    scrub(store, ENGINE, "talks")
+    judge(store, ENGINE, "talks", PROFILES["none"])
+    deduplicate(store, ENGINE, ["talks"], DedupParams())
+    status, shown = inspect("what-if", "min_doc_words=9", "--variant", "sft")
+    assert status == 0, shown
+    assert {(verdict, then) for name, verdict, _, _, then, _ in table(shown) if name == "talks"} == {
+        ("kept", "5"),
+        ("min_doc_words", "5"),
+    }
+    assert '"user: word?\\nassistant: Yes."' in shown
+    status, shown = inspect("documents", "kept", "--variant", "sft", "--limit", "10")
+    assert status == 0 and "    user: word?\n    assistant: Yes.\n" in shown
