@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
-from pipeline.store.atomic import FULL
+from pipeline.store.atomic import CLOSED, FULL
 from pipeline.store.errors import PipelineError
 from trainer.system import terminal
 from trainer.system.errors import TrainerError
@@ -94,6 +94,19 @@ def _in_use(recipe: str | None) -> Iterator[None]:
             os.environ[RECIPE_VARIABLE] = before
 
 
+def _told(error: OSError) -> str:
+    """What an error of a disk says, and what to do where that is known."""
+    named, why = error.filename, error.strerror or str(error)
+    if error.errno in FULL and not named:  # libraries write temporary files without saying so
+        place = os.environ.get("TMPDIR", "/tmp")  # `gettempdir` raises where it cannot write
+        return f"no file can be written ({why}): free some space, in {place} too, and run again"
+    if error.errno in FULL:
+        return f"{named} cannot be written ({why}): free some space, or make its disk writable, and run again"
+    if error.errno in CLOSED and named:
+        return f"{named}: {why}: change who may read or write it, and run again"
+    return f"{named}: {why}" if named else why
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command. A mistake of the user is one line on standard error, with exit status 2."""
     arguments = [*(sys.argv[1:] if arguments is None else arguments)]
@@ -122,11 +135,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
-        named = f"{error.filename}: " if error.filename else ""
-        why = error.strerror or str(error)
-        if error.errno in FULL and not named:  # libraries write temporary files without saying so
-            place = os.environ.get("TMPDIR", "/tmp")  # `gettempdir` raises where it cannot write
-            why = f"no file can be written ({why}): free some space, in {place} too, and run again"
-        print(f"error: {named}{why}", file=sys.stderr)
+        print(f"error: {_told(error)}", file=sys.stderr)
         return 2
     return 0

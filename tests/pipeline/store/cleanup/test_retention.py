@@ -32,6 +32,7 @@ from pipeline.store.work import Work
 from tests.integration.project import TRAINING
 from tests.pipeline.steps.corpora import TEXTS, prepare
 from tests.pipeline.steps.training.test_plan import finish, make_shards, recipe
+from tests.torture.faults import mounted
 from trainer.config import load_run_config
 from trainer.system.durable import write_atomically
 from trainer.system.history import RunHistory
@@ -341,7 +342,30 @@ def test_a_command_on_a_full_disk_says_so_in_a_sentence(store: Store) -> None:
     run = trained(store, 1)
     used = on_a_full_disk("keep", f"{run.config.run_dir.name}-00000032")
     assert (used.returncode, used.stdout) == (2, "")
-    assert used.stderr.startswith("error: no file can be written (File too large): free some space, in /")
+    last = used.stderr.splitlines()[-1]  # a busy machine says what it loads, too
+    assert last.startswith("error: no file can be written (File too large): free some space, in /")
+
+
+@pytest.mark.parametrize(
+    "command", [["keep", "{run}"], ["keep", "{run}", "--no"], ["gc", "--keep=1", "--delete"]]
+)
+def test_a_command_on_a_read_only_disk_names_the_place_and_the_remedy(
+    store: Store, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    run = trained(store, 1).config.run_dir.name
+    trained(store, 2)
+    if not mounted("--bind", store.root, store.root):
+        pytest.skip("no file system can be mounted")
+    try:
+        assert mounted("-o", "remount,bind,ro", store.root)
+        assert main([one.format(run=run) for one in command]) == 2
+    finally:
+        subprocess.run(["umount", "-l", store.root], check=True)
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: {store.root}/")
+    assert said.endswith(
+        "(Read-only file system): free some space, or make its disk writable, and run again\n"
+    )
 
 
 def on_a_full_disk(*arguments: str) -> "subprocess.CompletedProcess[str]":
