@@ -14,6 +14,7 @@ from pipeline.recipe.post_training import JOBS
 from pipeline.steps.stages import asset_of, kind_of
 from pipeline.store import keys, last_versions, variant_names
 from pipeline.store.cleanup.gc import published
+from pipeline.store.cleanup.runs import intact
 from pipeline.store.damage import Damage, Look, inspect, remedy
 from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.files import MANIFEST
@@ -202,8 +203,8 @@ class _Mending:
     def _command(self, path: Path, key: Key, checkpoints: Sequence[str]) -> str:
         if key.stage == RUNS:
             return (
-                f"rm -r {shlex.quote(str(path))}; if it is the last one of its run, `dagster job execute -j "
-                "pretrain` then trains on from the one before"
+                f"rm -r {shlex.quote(str(path))}; if it is the last one of its run, `{self._trains(path)}` then "
+                "trains on from the one before"
             )
         if key == keys.DEDUP_EVIDENCE:
             return f"rm -r {shlex.quote(str(path))}; the next change of a corpus verifies its clusters again"
@@ -220,6 +221,15 @@ class _Mending:
         if key.is_data:
             return "python -m pipeline gc --delete, since nothing uses it any more"
         return f"rm -r {shlex.quote(str(path))}, since no recipe uses it any more"
+
+    def _trains(self, checkpoint: Path) -> str:
+        """The command that continues the run of a checkpoint."""
+        run = checkpoint.parents[1]
+        if recipe := self._users.get((keys.PRETRAINED_MODEL, run.name)):
+            return _run(recipe, keys.PRETRAINED_MODEL)
+        with suppress(PipelineError, OSError), intact(run / "config.yaml") as config:  # it has not ended
+            return f"dagster job execute -j {JOBS.get(config['training']['objective'], 'pretrain')}"
+        return "dagster job execute -j pretrain"
 
 
 def _run(recipe: RecipeName, key: Key) -> str:

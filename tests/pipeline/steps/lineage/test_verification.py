@@ -22,6 +22,7 @@ from pipeline.store import keys
 from pipeline.store.damage import DamageError
 from pipeline.store.files import MANIFEST
 from pipeline.store.keys import Key
+from pipeline.store.last_versions import LastVersions, RecipeName
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store, StoreError
 from tests.pipeline.steps.corpora import TEXTS, as_it_was, prepare
@@ -188,6 +189,24 @@ def test_what_only_a_checkpoint_was_made_from_is_mended_by_reproducing_it(
     assert main(["verify"]) == 2
     remedy = "python -m pipeline reproduce 01234567-00000010 -o OUT, since no recipe uses it any more\n"
     assert f"to mend it    {remedy}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("objective", "job"), [("pretrain", "pretrain"), ("sft", "sft"), ("dpo", "align")])
+def test_a_damaged_checkpoint_is_mended_by_the_job_that_trains_its_run(
+    mine: Path, capsys: pytest.CaptureFixture[str], objective: str, job: str
+) -> None:
+    store = seen_by(mine)
+    (checkpoint,) = (store.root / "runs").glob("*/checkpoints/step-*")
+    config = {"training": {"objective": objective}, "lineage": {}}
+    (checkpoint.parents[1] / "config.yaml").write_text(yaml.safe_dump(config))
+    (checkpoint / "lineage.json").unlink()
+    assert main(["verify"]) == 2
+    said = capsys.readouterr().out
+    assert f"if it is the last one of its run, `dagster job execute -j {job}` then trains on" in said
+    used = LastVersions(store.files, RecipeName("mine", str(mine)))
+    used.use(keys.PRETRAINED_MODEL, checkpoint.parents[1].name)
+    assert main(["verify"]) == 2
+    assert f"`GROUNDWORK_RECIPE={mine} dagster job execute -j pretrain` then" in capsys.readouterr().out
 
 
 def test_the_files_of_a_copied_store_are_read(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
