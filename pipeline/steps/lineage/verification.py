@@ -203,8 +203,8 @@ class _Mending:
     def _command(self, path: Path, key: Key, checkpoints: Sequence[str]) -> str:
         if key.stage == RUNS:
             return (
-                f"rm -r {shlex.quote(str(path))}; if it is the last one of its run, `{self._trains(path)}` then "
-                "trains on from the one before"
+                f"rm -r {shlex.quote(str(path))}; if it is the last one of its run, `{self._trains(path)}` "
+                "then trains on from the one before"
             )
         if key == keys.DEDUP_EVIDENCE:
             return f"rm -r {shlex.quote(str(path))}; the next change of a corpus verifies its clusters again"
