@@ -81,10 +81,14 @@ def run(options: argparse.Namespace) -> None:
         print("nothing was changed; the same command with --yes removes them")
         return
     with store.idle():
-        folder, request = forget(
-            store.files, documents, options.reason, options.retrain_tokenizer, {*named} - found.earlier.keys()
+        folder, _ = forget(
+            store.files,
+            documents,
+            options.reason,
+            options.retrain_tokenizer,
+            {*named} - found.earlier.keys(),
+            partial(certificate.begin, read=read, held=held, copied=copied),
         )
-        certificate.begin(store, folder, request, read, held, copied)
     print(
         f"the next run of each recipe sets them aside; {folder / certificate.CERTIFICATE} says what was found"
     )

@@ -21,7 +21,7 @@ from pipeline.store.fingerprint import combined, fingerprint
 from pipeline.store.keys import FORGOTTEN
 from pipeline.store.manifest import Part, Version
 from pipeline.store.parquet import batches
-from trainer.system.durable import write_atomically
+from trainer.system.durable import atomic_directory
 
 REQUEST = "request.json"
 ID_COLUMNS = {"id", "duplicate_of"}
@@ -110,7 +110,7 @@ def requests(files: Files) -> list[Request]:
 def requests_by_folder(files: Files) -> dict[Path, Request]:
     """All requests, the oldest first, each by its folder."""
     files.pull_folder(files.root / FORGOTTEN)
-    paths = sorted((files.root / FORGOTTEN).glob(f"*/{REQUEST}"))
+    paths = sorted((files.root / FORGOTTEN).glob(f"[!.]*/{REQUEST}"))
     return {path.parent: Request(**json.loads(path.read_text(encoding="utf-8"))) for path in paths}
 
 
@@ -131,12 +131,18 @@ def forget(
     reason: str,
     retrain_tokenizer: bool = False,
     named: Collection[str] = (),
+    prove: Callable[[Path, Request], object] = lambda *_: None,
 ) -> tuple[Path, Request]:
-    """From now on nobody reads the documents with these ids, which a person `named`. Returns the folder."""
+    """From now on nobody reads the documents with these ids, which a person `named`. Returns the folder.
+
+    `prove` writes into the folder what a person can show of the request: both are there or neither.
+    """
     hashes = {corpus: sorted(map(hashed, ids)) for corpus, ids in sorted(documents.items())}
     request = Request(now(), reason, hashes, retrain_tokenizer, sorted(set(map(hashed, named))))
-    path = files.root / FORGOTTEN / request.name / REQUEST
-    path.parent.mkdir(parents=True)
-    write_atomically(path, json.dumps(asdict(request), indent=1))
-    files.push(path)
-    return path.parent, request
+    folder = files.root / FORGOTTEN / request.name
+    with atomic_directory(folder) as unseen:
+        (unseen / REQUEST).write_text(json.dumps(asdict(request), indent=1), encoding="utf-8")
+        prove(unseen, request)
+    for path in sorted(folder.iterdir(), key=lambda path: path.name == REQUEST):  # which counts, as the last
+        files.push(path)
+    return folder, request

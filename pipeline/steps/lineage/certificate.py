@@ -32,14 +32,9 @@ FROZEN = "stays: it is frozen, and holds statistics of the text that it was trai
 
 
 def begin(
-    store: Store,
-    folder: Path,
-    request: Request,
-    read: Sequence[Reading],
-    held: Holding,
-    copied: Sequence[Copy] = (),
+    folder: Path, request: Request, read: Sequence[Reading], held: Holding, copied: Sequence[Copy]
 ) -> None:
-    """Says what was asked and what was found, before anything is deleted."""
+    """Says in a folder what was asked and what was found, before anything is deleted."""
     by_place: dict[str, dict[str, int]] = defaultdict(Counter)
     for one in copied:
         by_place[one.place][one.what] += 1
@@ -58,7 +53,7 @@ def begin(
         "versions before": _named(held),
         "runs before": _runs(held),
     }
-    _write(store, folder, facts)
+    _write(folder, facts)
 
 
 def deleting(store: Store, held: Holding) -> set[str]:
@@ -69,7 +64,7 @@ def deleting(store: Store, held: Holding) -> set[str]:
     for folder, facts in _unfinished(store):
         facts["versions before"] |= _named(held)
         facts["runs before"] = sorted({*facts["runs before"], *_runs(held)})
-        _write(store, folder, facts)
+        _push(store, _write(folder, facts))
         marks |= {place.rpartition("/")[2] for place in facts["versions before"]}
         marks |= {*facts["versions before"].values(), *facts["runs before"]}
     return marks
@@ -92,13 +87,13 @@ def finish(store: Store, ended: Sequence[str], going_on: Sequence[str], left: Ho
             else "finds none: no shards and no index are left of them",
             "not reached": UNREACHED,
         }
-        pages.append(_write(store, folder, facts))
+        pages.append(_push(store, _write(folder, facts)))
     return pages
 
 
 def _unfinished(store: Store) -> Iterator[tuple[Path, dict[str, Any]]]:
     """The certificates of requests of which something may be left, each with its folder."""
-    for path in sorted((store.root / FORGOTTEN).glob(f"*/{CERTIFICATE}")):
+    for path in sorted((store.root / FORGOTTEN).glob(f"[!.]*/{CERTIFICATE}")):
         facts = json.loads(path.read_text(encoding="utf-8"))
         if facts.get("still found", True):
             yield path.parent, facts
@@ -113,16 +108,21 @@ def _runs(held: Holding) -> list[str]:
     return [run.directory.name for run in held.runs]
 
 
-def _write(store: Store, folder: Path, facts: Mapping[str, Any]) -> Path:
-    """Returns the page."""
+def _push(store: Store, page: Path) -> Path:
+    for path in (page, page.with_name(CERTIFICATE)):
+        store.files.push(path)
+    return page
+
+
+def _write(folder: Path, facts: Mapping[str, Any]) -> Path:
+    """Returns the page, which is written first: by the record, a killed process knows what is left to do."""
     rows = "".join(f"<tr><th>{escape(name)}<td>{_cell(value)}" for name, value in facts.items())
     style = "body{font:14px sans-serif}th{text-align:left;vertical-align:top}pre{margin:0}"
     head = f"<!doctype html><meta charset=utf-8><title>Removal</title><style>{style}</style>"
     told = "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences(facts))
     page = f"{head}<h1>Removal of documents</h1>{told}<h2>The record</h2><table>{rows}</table>"
-    for name, text in ((CERTIFICATE, json.dumps(facts, indent=1)), (PAGE, page)):
+    for name, text in ((PAGE, page), (CERTIFICATE, json.dumps(facts, indent=1))):
         write_atomically(folder / name, text)
-        store.files.push(folder / name)
     return folder / PAGE
 
 

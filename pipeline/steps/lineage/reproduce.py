@@ -79,7 +79,7 @@ def _written(
             shutil.copy(store.files.fetch(made / name), directory / "tokenizer" / name)
         recipe["tokenizer"] = {"from": "tokenizer"}
     if requests(store.files):  # what this store forgot is not read into another
-        kept = shutil.ignore_patterns("certificate.*")
+        kept = shutil.ignore_patterns("certificate.*", ".*")
         shutil.copytree(store.root / FORGOTTEN, directory / "home" / "store" / FORGOTTEN, ignore=kept)
     (directory / "recipe.yaml").write_text(
         yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True), encoding="utf-8"

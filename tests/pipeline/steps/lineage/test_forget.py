@@ -18,6 +18,7 @@ from pipeline.cli import main
 from pipeline.recipe.loading import load_recipe
 from pipeline.steps.dedup import passage_index
 from pipeline.steps.dedup.near import windows
+from pipeline.steps.lineage import certificate
 from pipeline.steps.lineage.checkpoints import read
 from pipeline.steps.lineage.documents import CorpusText
 from pipeline.steps.lineage.readers import Training
@@ -29,7 +30,7 @@ from tests.pipeline.steps.corpora import ENGINE, TEXTS, StoredRun, as_it_was
 from tests.pipeline.steps.make import collect
 from tests.traces import bytes_with
 from trainer.data.shards import Shard, bin_path
-from trainer.system.durable import unpublished
+from trainer.system.durable import unpublished, write_atomically
 from trainer.system.run_directory import RunDirectory
 
 Said = Callable[..., str]
@@ -88,14 +89,14 @@ def test_what_read_a_document_is_shown_and_gone_afterwards(trained: StoredRun, s
     assert not run.exists() and not list(store.newest_first(keys.token_index("first")))
     assert not list(store.newest_first(keys.passage_index("first"))) and not passages.path.exists()
     assert list(store.newest_first(keys.TOKENIZER)) and list(store.newest_first(keys.raw("second")))
-    (certificate,) = store.root.glob("forgotten/*/certificate.json")
-    facts = json.loads(certificate.read_text())
+    (record,) = store.root.glob("forgotten/*/certificate.json")
+    facts = json.loads(record.read_text())
     assert facts["reason"] == "asked for" and facts["documents"] == {"first": 1}
     assert facts["still found"] == [] and run.name in facts["deleted"]["runs"]
     assert facts["tokenizer"].startswith("stays")
-    told, record = page.read_text().split("<h2>The record</h2>")
+    told, table = page.read_text().split("<h2>The record</h2>")
     sentences = told.split("<p>")[1:]
-    assert len(sentences) == 5 and "asked for" in record
+    assert len(sentences) == 5 and "asked for" in table
     assert "the removal of 1 document from first was asked for, for this reason: asked for." in sentences[0]
     assert sentences[1].startswith("This document will not be read from the source again.")
     assert sentences[2].startswith("1 model had been trained on such text.")
@@ -166,20 +167,19 @@ KILLED = """
 import os, signal, sys
 from pipeline.cli import main
 
-left = int(sys.argv[1])
+left, events = int(sys.argv[1]), sys.argv[2].split(",")
 
 def hook(event, arguments):
     global left
-    removes = event in ("os.remove", "os.rmdir", "os.rename") and (
-        arguments[-1] != -1 or "/store/" in os.fspath(arguments[0])
-    )
-    left -= removes
-    if removes and left == 0:
+    changes = event in events and (arguments[-1] != -1 or "/store/" in os.fspath(arguments[0]))
+    left -= changes
+    if changes and left == 0:
         os.kill(os.getpid(), signal.SIGKILL)
 
 sys.addaudithook(hook)
-sys.exit(main(["gc", "--forgotten"]))
+sys.exit(main(sys.argv[3:]))
 """
+REMOVALS, WRITES = "os.remove,os.rmdir,os.rename", "os.mkdir,os.rename"
 MOMENTS = [*range(1, 14), *random.Random(1).sample(range(14, 200), 27)]
 
 
@@ -193,11 +193,10 @@ def test_a_deletion_that_was_killed_ends_as_any_other(trained: StoredRun, said: 
     document, _ = one_read(store, run)
     names, kept = [document.encode()], intact(store)
     said("forget", document, "--reason", "asked for", "--yes")
-    done = subprocess.run([sys.executable, "-c", KILLED, str(moment)], capture_output=True, text=True)
-    assert done.returncode in (-signal.SIGKILL, 0), done.stderr
+    killed(moment, REMOVALS, "gc", "--forgotten")
     said("gc", "--forgotten")
-    (certificate,) = store.root.glob("forgotten/*/certificate.json")
-    assert run.name in json.loads(certificate.read_text())["deleted"]["runs"]
+    (record,) = store.root.glob("forgotten/*/certificate.json")
+    assert run.name in json.loads(record.read_text())["deleted"]["runs"]
     assert not bytes_with(store.root, *names)
     assert not run.exists() and not list(store.root.glob("runs/.*"))
     left = intact(store)
@@ -206,6 +205,56 @@ def test_a_deletion_that_was_killed_ends_as_any_other(trained: StoredRun, said: 
     assert {place.partition("/")[0] for place in left} - {"token_index", "passage_index"} == stays
     assert all("first" not in place for place in left)
     assert main(["verify", "--deep"]) == 0
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [pytest.param(moment, marks=pytest.mark.slow) if moment != 4 else moment for moment in range(1, 9)],
+)
+def test_a_request_is_there_with_its_certificate_or_not_at_all(
+    trained: StoredRun, said: Said, moment: int
+) -> None:
+    """Killed at its `moment`th new directory or name: repeated, and after the deletion, there is a proof."""
+    store, run = trained
+    document, _ = one_read(store, run)
+    asked = ("forget", document, "--reason", "asked for", "--yes")
+    killed(moment, WRITES, *asked)
+    for folder in store.root.glob("forgotten/[!.]*"):
+        assert {path.name for path in folder.iterdir()} >= {"request.json", "certificate.json"}
+    said(*asked)
+    assert "certificate.html" in said("gc", "--forgotten")
+    (record,) = store.root.glob("forgotten/*/certificate.json")
+    assert run.name in json.loads(record.read_text())["deleted"]["runs"]
+    assert not list(store.root.glob("forgotten/.*"))
+
+
+@pytest.mark.parametrize("left", range(1, 4))
+def test_a_deletion_that_was_killed_while_it_certifies_ends_in_a_page_that_says_so(
+    trained: StoredRun, said: Said, monkeypatch: pytest.MonkeyPatch, left: int
+) -> None:
+    """Killed after it wrote so many of its files: those before the deletion, and those after it."""
+    store, _ = trained
+    said("forget", one_read(*trained)[0], "--reason", "asked for", "--yes")
+    moments = iter(range(left))
+
+    def dies(path: Path, content: str) -> None:
+        if next(moments, None) is None:
+            raise SystemExit
+        write_atomically(path, content)
+
+    with monkeypatch.context() as patch, pytest.raises(SystemExit):
+        patch.setattr(certificate, "write_atomically", dies)
+        main(["gc", "--forgotten"])
+    said("gc", "--forgotten")
+    (page,) = store.root.glob("forgotten/*/certificate.html")
+    assert "none are left" in page.read_text()
+
+
+def killed(moment: int, events: str, *arguments: str) -> None:
+    """A command that gets SIGKILL at its `moment`th event of these in the store, if it comes so far."""
+    command = [sys.executable, "-c", KILLED, str(moment), events, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode in (-signal.SIGKILL, 0), done.stderr
 
 
 def intact(store: Store) -> dict[str, str]:
