@@ -65,7 +65,7 @@ def stored(store: Store) -> list[Path]:
     store.files.versions()
     if not store.root.is_dir():
         raise PipelineError(f"{store.root} is not a directory, so it holds no store: set GROUNDWORK_STORE")
-    return [*published(store.files), *sorted((store.root / RUNS).glob("*/checkpoints/step-*"))]
+    return [*published(store.files), *sorted((store.root / RUNS).glob("[!.]*/checkpoints/step-*"))]
 
 
 def longest_unread(store: Store, minutes: float) -> Iterator[Path]:

@@ -124,19 +124,20 @@ def retire(store: Versions, item: Garbage) -> bool:
 
 def discard(store: Versions, path: Path) -> None:
     """Removes a version, a run or a checkpoint, and the records of recipes that used it last."""
-    # The manifest goes first, and then the name, so that nobody opens what is half removed.
-    (path / MANIFEST).unlink(missing_ok=True)
-    doomed = unpublished(path)
-    for folder in (path, reports_on(path)):
-        store.files.remove(folder)
-    shutil.rmtree(doomed, ignore_errors=True)  # left by a killed process
-    if path.exists():
-        path.rename(doomed)
-    for folder in (doomed, reports_on(path)):
-        shutil.rmtree(folder, ignore_errors=True)
+    # What names and describes it goes before it: by what is gone, a repetition would not find them.
     for record in last_versions.naming(store.root, _place(store, path)):
         store.files.remove(record)
         record.unlink(missing_ok=True)
+    store.files.remove(reports_on(path))
+    shutil.rmtree(reports_on(path), ignore_errors=True)
+    # The manifest goes first, and then the name, so that nobody opens what is half removed.
+    (path / MANIFEST).unlink(missing_ok=True)
+    store.files.remove(path)
+    doomed = unpublished(path)
+    shutil.rmtree(doomed, ignore_errors=True)  # left by a killed process
+    if path.exists():
+        path.rename(doomed)
+    shutil.rmtree(doomed, ignore_errors=True)
 
 
 def _place(store: Versions, path: Path) -> str:

@@ -19,8 +19,9 @@ from pipeline.steps.lineage import record
 from pipeline.steps.lineage.verification import longest_unread, stored, verify
 from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.store import keys
+from pipeline.store.cleanup.gc import discard
 from pipeline.store.damage import DamageError
-from pipeline.store.files import MANIFEST
+from pipeline.store.files import MANIFEST, reports_on
 from pipeline.store.keys import Key
 from pipeline.store.last_versions import LastVersions, RecipeName
 from pipeline.store.manifest import Version
@@ -207,6 +208,38 @@ def test_a_damaged_checkpoint_is_mended_by_the_job_that_trains_its_run(
     used.use(keys.PRETRAINED_MODEL, checkpoint.parents[1].name)
     assert main(["verify"]) == 2
     assert f"`GROUNDWORK_RECIPE={mine} dagster job execute -j pretrain` then" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("moment", range(1, 4))
+def test_a_removal_that_was_killed_leaves_nothing_that_names_what_is_gone(
+    mine: Path, monkeypatch: pytest.MonkeyPatch, moment: int
+) -> None:
+    """Killed at its `moment`th directory: then the version is whole, or no report and no record tells of it."""
+    store = seen_by(mine)
+    version = store.current(keys.token_shards("first"))
+    reports = reports_on(version.path)
+    reports.mkdir()
+    moments = iter(range(moment - 1))
+
+    def dies(path: Path, ignore_errors: bool = False) -> None:
+        if next(moments, None) is None:
+            raise SystemExit
+        rmtree(path, ignore_errors)
+
+    rmtree = shutil.rmtree
+    with monkeypatch.context() as killed, pytest.raises(SystemExit):
+        killed.setattr(shutil, "rmtree", dies)
+        discard(store, version.path)
+    if not version.path.exists():
+        assert main(["verify", "--deep"]) == 0
+        assert not reports.exists()
+
+
+def test_a_run_that_is_half_removed_is_not_damaged(mine: Path) -> None:
+    (run,) = (mine.parent / "store" / "runs").iterdir()
+    half = run.rename(run.with_name(f".{run.name}.tmp"))
+    next(half.rglob("lineage.json")).unlink()
+    assert main(["verify", "--deep"]) == 0
 
 
 def test_the_files_of_a_copied_store_are_read(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
