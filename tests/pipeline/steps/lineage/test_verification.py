@@ -214,7 +214,7 @@ def test_a_damaged_checkpoint_is_mended_by_the_job_that_trains_its_run(
 def test_a_removal_that_was_killed_leaves_nothing_that_names_what_is_gone(
     mine: Path, monkeypatch: pytest.MonkeyPatch, moment: int
 ) -> None:
-    """Killed at its `moment`th directory: then the version is whole, or no report and no record tells of it."""
+    """Killed at its `moment`th directory: then the version is whole, or no report and record tells of it."""
     store = seen_by(mine)
     version = store.current(keys.token_shards("first"))
     reports = reports_on(version.path)
