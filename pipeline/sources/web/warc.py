@@ -55,7 +55,7 @@ class WarcSource:
     @property
     def version(self) -> str:
         extractor = self.config.extractor
-        return "warc-7" if extractor == "resiliparse" else f"warc-7 {installed(extractor)}"
+        return "warc-8" if extractor == "resiliparse" else f"warc-8 {installed(extractor)}"
 
     def units(self) -> list[Unit]:
         files = listed(self.corpus, self.config.patterns(), lambda name: format_of(name)[0] in FORMATS)
@@ -95,7 +95,11 @@ class _Records:
             for number, record in enumerate(records, start=1):
                 gaps[number] += records.skipped
                 records.skipped = 0
-                self._add_whole(number, record)
+                if records.swallowed:
+                    why = f"the next record begins {records.swallowed:,} bytes before its Content-Length ends"
+                    self.reject(number, Reason.BROKEN_RECORD, why)
+                else:
+                    self._add_whole(number, record)
                 yield from self.batches.full()
                 if self.batches.done:
                     return

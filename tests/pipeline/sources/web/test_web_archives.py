@@ -322,3 +322,32 @@ def test_a_record_of_no_or_a_wrong_length_costs_itself_alone(tmp_path: Path, len
     rows, rejects = read(tmp_path / "a.warc")
     assert [row["url"] for row in rows] == ["http://a.org/0", "http://a.org/2"]
     assert {number for number, _ in rejects} <= {2, 3} and rejects[-1] == (3, "broken_record")
+
+
+@pytest.mark.parametrize("kind", ["response", "request", "metadata"])
+@pytest.mark.parametrize("more", [10, 40, 280, 700, 1_500, 100_000, 1 << 40])
+@pytest.mark.parametrize("line_end", [b"\r\n", b"\n"])
+def test_a_record_with_too_large_a_length_takes_no_other_record_with_it(
+    tmp_path: Path, kind: str, more: int, line_end: bytes
+) -> None:
+    records = [page(f"http://a.org/{n}", html(STORY).encode()) for n in range(5)]
+    size = re.search(rb"Content-Length: (\d+)", records[1])
+    assert size
+    records[1] = records[1].replace(size[0], b"Content-Length: %d" % (int(size[1]) + more))
+    records[1] = records[1].replace(b"WARC-Type: response", b"WARC-Type: " + kind.encode())
+    if line_end == b"\n":  # the separators between records; the lengths stay
+        records = [one[:-4] + b"\n\n" for one in records]
+    (tmp_path / "a.warc").write_bytes(b"".join(records))
+    rows, rejects = read(tmp_path / "a.warc")
+    assert [row["url"] for row in rows] == [f"http://a.org/{n}" for n in (0, 2, 3, 4)]
+    assert rejects == [(2, "broken_record")]
+
+
+def test_a_page_that_shows_records_of_a_web_archive_is_a_page(tmp_path: Path) -> None:
+    shown = b"An archive:\r\n\r\n" + page("http://b.org/", STORY.encode())
+    records = [page(f"http://a.org/{n}", shown, kind="text/plain") for n in range(3)]
+    for after in (b"", b"\r\n", records[0].replace(b"a.org/0", b"a.org/9")):
+        (tmp_path / "a.warc").write_bytes(b"".join(records) + after)
+        rows, rejects = read(tmp_path / "a.warc")
+        assert [row["text"] for row in rows[:3]] == [shown.decode()] * 3
+        assert rejects == []
