@@ -4,9 +4,11 @@ Precision choices: the domain needs a dot and an alphabetic last label that is n
 (`icon@2x.png`). `git@...`, scp paths (`me@host.org:dir/file`), `scheme://user@host` and `@name@host` handles
 name services and files, not people. An IPv4 address may stand for the domain (`jo@1.2.3.4`, `jo@[1.2.3.4]`).
 Letters of two UTF-8 bytes count as letters (`jürgen@müller.de`). Letters of three end an address, because
-Chinese and Japanese text has no space before one. But a name of such letters alone is a local part where a
-space or a sign is before it (`张伟@example.com`), a domain may end in one of their own (`jo@例子.公司`), and
-`jo@doe。org` is written with their full stop. A local part in quotes may hold anything (`"jo doe"@doe.org`).
+Chinese and Japanese text has no space before one. But a name of such letters is a local part: at most the
+last five of Chinese, Japanese or Korean, and in other scripts what a space or a sign begins, or the last
+eight. Domains may end in a label of their own (`jo@例子.公司`), and `jo@doe。org` is written with their full
+stop. A local part in quotes may hold anything (`"jo doe"@doe.org`), but a single word needs
+no quotes: `He said "yes"@home.it`. Behind these two kinds of names, only usual endings end a domain.
 """
 
 import numpy as np
@@ -38,7 +40,12 @@ _WIDE_ENDINGS = keys(
 _WIDE_ENDING = 6  # bytes of each
 _WIDE_STOP = np.frombuffer("。".encode(), dtype=np.uint8).copy()
 _MOST_WIDE = 15  # bytes of a name in Han or kana: five characters
-_MOST_OF_ABUGIDA = 48
+_MOST_OF_ABUGIDA, _CUT_OF_ABUGIDA = 48, 24  # bytes of a name that a space begins, and of another
+_USUAL_ENDINGS = keys(
+    "com net org edu gov mil int info biz name pro mobi asia app dev tech online site shop store xyz club "
+    "top live email cloud page blog website work world group agency"
+)
+_OPENS_ADDRESS = byte.byte_set(b"<:")
 _FIRST_HAN = 0xE3  # letters before it are of scripts that put spaces between words
 _PUNYCODE = np.frombuffer(b"xn--", dtype=np.uint8).copy()
 
@@ -141,13 +148,24 @@ def _domain_end(data: np.ndarray, at: int, hi: int) -> int:
 
 @borrowing
 def _wide_domain_end(data: np.ndarray, at: int, hi: int) -> int:
-    """Where the domain after `at` ends whose last label is one of _WIDE_ENDINGS; 0 if there is none."""
-    i = at + 1
+    """Where the domain after `at` ends whose last label is one of _WIDE_ENDINGS, or a usual one behind
+    letters of several bytes; 0 if there is none.
+    """
+    i, wide = at + 1, False
     while i < hi and i - at < _MAX_LOCAL and (char.FLAGS[data[i]] & char.LABEL or data[i] >= 0x80):
+        if i + 2 < hi and _is_sign(data, i):
+            return 0
+        wide = wide or data[i] >= 0x80
         i += 1
-    end = i + 1 + _WIDE_ENDING
-    is_whole = i > at + 1 and end <= hi and data[i] == byte.DOT and data[i + 1] >= 0xE3
-    return end if is_whole and is_one_of(data, i + 1, end, _WIDE_ENDINGS) else 0
+    if i == at + 1 or i + 2 >= hi or data[i] != byte.DOT:
+        return 0
+    end = i + 1
+    if data[end] >= 0xE3:
+        end += _WIDE_ENDING
+        return end if end <= hi and is_one_of(data, i + 1, end, _WIDE_ENDINGS) else 0
+    while end < hi and end - i <= _MAX_TLD and char.is_lower(data[end]):
+        end += 1
+    return end if wide and _ends_usually(data, at, end) and not char.word_at(data, end, hi) else 0
 
 
 @borrowing
@@ -169,19 +187,42 @@ def _stopped_domain_end(data: np.ndarray, at: int, hi: int) -> int:
 
 @borrowing
 def _wide_local_start(data: np.ndarray, at: int) -> int:
-    """Where the name of letters of three bytes before `at` begins, behind a space or a sign of ASCII; `at` if
-    there is none, or a text without spaces.
+    """Where the name with letters of three bytes before `at` begins; `at` if there is none. In a text without
+    spaces, its last letters are taken for the name.
     """
-    start, most = at, _MOST_OF_ABUGIDA
+    start, most, cut = at, _MOST_OF_ABUGIDA, _CUT_OF_ABUGIDA
     while start > 2 and at - start <= most:
         lead = data[start - 3]
-        sign = lead == 0xE2 or lead == 0xEF or (lead == _FIRST_HAN and data[start - 2] == 0x80)
-        if sign or not (0xE0 <= lead <= 0xED and data[start - 1] >= 0x80):
+        if _is_sign(data, start - 3) or not (0xE0 <= lead <= 0xED and data[start - 1] >= 0x80):
             break
-        most = _MOST_WIDE if lead >= _FIRST_HAN else most
+        if lead >= _FIRST_HAN:
+            most = cut = _MOST_WIDE
         start -= 3
-    begins = start == 0 or (data[start - 1] < 0x80 and not char.FLAGS[data[start - 1]] & char.LOCAL)
-    return start if begins and 3 < at - start <= most else at
+    if at - start > most:
+        return at - cut
+    first = start  # "zhang伟"
+    while first > 0 and at - first < _MAX_LOCAL and char.is_alnum(data[first - 1]):
+        first -= 1
+    return first if start < at and at - first > 3 else at
+
+
+@borrowing
+def _is_sign(data: np.ndarray, i: int) -> bool:
+    """Whether a mark or a symbol of three bytes, no letter, is at `i`."""
+    return data[i] == 0xE2 or data[i] == 0xEF or (data[i] == _FIRST_HAN and data[i + 1] == 0x80)
+
+
+@borrowing
+def _ends_usually(data: np.ndarray, at: int, end: int) -> bool:
+    """Whether the domain between `at` and `end` ends in the code of a country or another usual label."""
+    label = end
+    while label > at and data[label - 1] != byte.DOT:
+        label -= 1
+    return label > at and (
+        (end - label == 2 and char.is_lower(data[label]))
+        or data[end - 1] >= 0x80
+        or is_one_of(data, label, end, _USUAL_ENDINGS)
+    )
 
 
 @borrowing
@@ -192,7 +233,14 @@ def _quoted_local_start(data: np.ndarray, at: int) -> int:
         start -= 1
     is_open = start >= 0 and at - start > 2 and data[start] == byte.QUOTE
     words = is_open and is_letter(data[start + 1]) and (char.is_alnum(data[at - 2]) or data[at - 2] >= 0x80)
-    return start if words and not char.word_before(data, start) else at
+    if not words or char.word_before(data, start):
+        return at
+    if start > 0 and _OPENS_ADDRESS[data[start - 1]]:
+        return start
+    for i in range(start + 1, at - 1):
+        if not is_letter(data[i]):
+            return start
+    return at
 
 
 @borrowing
@@ -235,7 +283,8 @@ def email_at(data: np.ndarray, at: int, hi: int) -> tuple[int, int]:
     if at == 0 or at + 3 >= hi:
         return 0, 0
     start = _local_start(data, at)
-    if start == at:
+    is_plain = start < at
+    if not is_plain:
         if data[at - 1] == byte.QUOTE:
             start = _quoted_local_start(data, at)
         elif data[at - 1] >= 0x80:
@@ -253,7 +302,9 @@ def email_at(data: np.ndarray, at: int, hi: int) -> tuple[int, int]:
         end = _wide_domain_end(data, at, hi)
     if end == 0:
         end = _stopped_domain_end(data, at, hi)
-    if end == 0 or is_one_of(data, start, at, _SERVICES) or _is_scp_path(data, end, hi):
+    if end == 0 or not (is_plain or _ends_usually(data, at, end)):
+        return 0, 0
+    if is_one_of(data, start, at, _SERVICES) or _is_scp_path(data, end, hi):
         return 0, 0
     return start, end
 

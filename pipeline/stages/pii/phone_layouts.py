@@ -133,6 +133,13 @@ def is_russian(number: Number) -> bool:
 
 
 @borrowing
+def is_korean(number: Number) -> bool:
+    """Whether it is of a company of Korea, or two years."""
+    is_two_fours = number.widths == group_widths.TWO_FOURS and number.separators == char.DASH
+    return is_two_fours and not number.brackets and _OF_KOREAN_COMPANIES[number.value // POWER[4]]
+
+
+@borrowing
 def _national(number: Number) -> int:
     """The verdict on digits with one leading 0; `NO` leaves them to the general rule."""
     digits, groups, first_width = number.digits, number.groups, number.first_width
@@ -210,10 +217,9 @@ def judge(number: Number) -> int:
     if number.plus:
         decimal = groups == 2 and number.separators == char.DOT and value // POWER[digits - 1] != 1
         return WITH_CONTEXT if decimal else _international(value, digits, groups)
-    if _is_date(number):
-        return NO
-    is_two_fours = number.widths == group_widths.TWO_FOURS and number.separators == char.DASH
-    if is_two_fours and not number.brackets and _OF_KOREAN_COMPANIES[value // POWER[4]]:
+    if _is_date(number):  # "1544-2000"
+        return WITH_LABEL if is_korean(number) else NO
+    if is_korean(number):
         return WITH_CONTEXT
     zero, two_zeros = leading_zeros(value, digits, 1), leading_zeros(value, digits, 2)
     if leading_zeros(value, digits, 3):

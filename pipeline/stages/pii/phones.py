@@ -40,6 +40,7 @@ from pipeline.stages.pii.phone_layouts import (
     YES,
     has_bracketed_code,
     is_american,
+    is_korean,
     is_made_up,
     is_north_american,
     is_russian,
@@ -63,11 +64,12 @@ _PART_OF_NUMBER = byte.byte_set(b"-./")  # after a digit
 _PART_OF_WORD = byte.byte_set(b"+$@\\")
 _ENDS_DECIMAL = byte.byte_set(b".])\"'")
 _IN_PATH = byte.byte_set(b"-./")
-_BEFORE_EXTENSION = byte.byte_set(b" ,")
-_AFTER_EXT = byte.byte_set(b" .:")
+_BEFORE_EXTENSION = byte.byte_set(b" ,;")
+_AFTER_EXT = byte.byte_set(b" .:=")
 _WORDS_OF_HEX = keys("ab ad ba be ca ce da de ea ed fa fe")
 _CHAT = np.frombuffer(b"wa.me/", np.uint8).copy()
 _EXTENSION = np.frombuffer(b"extension", np.uint8)
+_KOREAN_NUMBER = np.frombuffer("번".encode(), np.uint8).copy()
 
 
 @borrowing
@@ -310,6 +312,8 @@ def _is_said(
     if in_list and (number.digits >= 7 or not word_follows(data, end, hi)):
         return True
     context = phone_context(data, p)
+    if is_korean(number) and equals(data, end, hi, _KOREAN_NUMBER):  # "1544-2000번"
+        return True
     if number.digits == 6:
         return context == NAMED
     if number.value % 1000 == 0 and not is_american(number):

@@ -2,7 +2,8 @@
 a command, in a tag, as an argument of a call.
 
 "Your password is ...", `--password ...`, `curl -u me:...`, `<password>...</password>`,
-`IDENTIFIED BY '...'`, `define('DB_PASSWORD', '...')`, `net use ... password`, `sqlplus me/password@db`.
+`IDENTIFIED BY '...'`, `define('DB_PASSWORD', '...')`, `net use ... password`, `net user me ...`,
+`sqlplus me/password@db`.
 A search starts at the first digit of a value, since every password that is found has one.
 """
 
@@ -38,16 +39,16 @@ _STARTS_TEMPLATE = byte.byte_set(b"$<{%*@&-/(")
 _STRONG = byte.byte_set(b"!#$%^&*?~")
 _PATHS = byte.byte_set(b":/\\")
 
-_SECRET_OPTIONS = keys("p a k w pw")  # of the commands below
+_SECRET_OPTIONS = keys("p a k w pw pwd")  # of the commands below
 # `mysql -p shop` asks for the password, and opens the database "shop"
 _JOINED = keys("mysql mysqldump mysqladmin mysqlimport mariadb sshpass rar unrar")
 _SPACED = keys(
     "sshpass login redis mongo mongosh mongodump mongorestore smbclient openssl zip unzip ldapsearch ldapadd "
-    "ldapmodify sqlcmd bcp isql plink pscp psftp"
+    "ldapmodify sqlcmd bcp isql plink pscp psftp psexec crackmapexec netexec nxc winexe winrm dsadd dsmod"
 )
 _USER_OPTIONS, _CLIENTS = keys("u user"), keys("curl wget http https httpie")
 _ORACLE = keys("sqlplus sqlldr connect conn exp expdp imp impdp rman")
-_NET, _USE = keys("net"), keys("use")
+_NET, _USE, _USER, _SECURED = keys("net"), keys("use"), keys("user"), keys("securestring")
 _BEARER, _BY, _IDENTIFIED, _VALUE = keys("bearer"), keys("by"), keys("identified"), keys("value content")
 _CALLS = keys("auth login httpbasicauth basicauth authenticate credentials")
 
@@ -181,6 +182,20 @@ def _is_of_net_use(data: np.ndarray, blank: int, start: int, end: int) -> bool:
 
 
 @borrowing
+def _follows_net_user(data: np.ndarray, blank: int) -> bool:
+    """Whether `net user NAME` ends at `blank`, before a password."""
+    before = blank
+    while before > 0 and blank - before < _SENTENCE and data[before - 1] > byte.SPACE:
+        before -= 1
+    i = before
+    while i > 0 and before - i < _GAP and _BLANKS[data[i - 1]]:
+        i -= 1
+    if i == before or before == blank or not is_one_of(data, word_before(data, i), i, _USER):
+        return False
+    return _command_before(data, word_before(data, i), _NET)
+
+
+@borrowing
 def _of_oracle(data: np.ndarray, start: int, end: int) -> tuple[int, int]:
     """(start, end) of the password in `start:end`, `user/password@database` if it has a digit, or (0, 0)."""
     slash = start
@@ -203,8 +218,10 @@ def _after_word(data: np.ndarray, start: int, hi: int) -> tuple[int, int]:
     while i > 0 and start - i < _GAP and _BLANKS[data[i - 1]]:
         i -= 1
     word = word_before(data, i)
-    if i > 0 and not _STARTS_TEMPLATE[data[start]] and _is_of_net_use(data, i, start, end):
-        return start, end
+    if i > 0 and not _STARTS_TEMPLATE[data[start]]:
+        named = _follows_net_user(data, i) and _is_secret(data, start, end, PASSWORD)
+        if named or _is_of_net_use(data, i, start, end):
+            return start, end
     if is_one_of(data, word, i, _ORACLE):
         return _of_oracle(data, start, end)
     if data[start] == byte.HYPHEN and start + 2 < hi and data[start + 1] | byte.CASE == byte.P:
@@ -248,7 +265,8 @@ def _kind_before_quote(data: np.ndarray, quote: int) -> int:
         word = word_before(data, i)
         if is_one_of(data, word, i, _BY):
             return PASSWORD if _command_before(data, word, _IDENTIFIED) else NOTHING
-        return _kind(data, i)
+        secured = is_one_of(data, word, i, _SECURED)
+        return PASSWORD if secured or _follows_net_user(data, i) else _kind(data, i)
     if not assigned:
         if i == 0 or data[i - 1] != byte.COMMA:
             return NOTHING

@@ -10,7 +10,7 @@ from pipeline.stages.pii import byte, char
 
 # The characters of a body. An assigned one has an optional "=" or ":" and quotes before it; a named one must
 # have them, and a digit and a letter. An owned one has its owner's id and a dot before the prefix.
-_PLAIN, _DASHED, _DOTTED, _BASE64, _HEX, _PATH, _OWNED, _ASSIGNED, _NAMED = range(9)
+_PLAIN, _DASHED, _DOTTED, _BASE64, _HEX, _PATH, _MIXED, _OWNED, _ASSIGNED, _NAMED = range(10)
 _IN_TOKEN, _IN_BASE64 = char.FLAGS & char.TOKEN != 0, char.FLAGS & char.BASE64 != 0
 _BODY = np.stack(
     [
@@ -20,6 +20,7 @@ _BODY = np.stack(
         _IN_BASE64,
         (char.FLAGS & char.HEX != 0) | byte.byte_set(b"-_"),
         _IN_TOKEN | byte.byte_set(b"/@"),
+        _IN_TOKEN | _IN_BASE64,
         _IN_TOKEN,
         _IN_BASE64,
         _IN_TOKEN | _IN_BASE64 | byte.byte_set(b".~"),
@@ -45,7 +46,7 @@ _RULES: tuple[tuple[bytes, int, int, int], ...] = (
     (b"ya29.", 30, 0, _DASHED),
     (b"ghp_ gho_ ghu_ ghs_ ghr_", 36, 255, _PLAIN),  # GitHub
     (b"github_pat_", 40, 255, _DASHED),
-    (b"glpat- gldt- glrt- glft- glptt- glcbt- glsoat- glagent- gloas-", 20, 0, _DASHED),  # GitLab
+    (b"glpat- gldt- glrt- glft- glptt- glcbt- glsoat- glagent- gloas-", 20, 0, _DOTTED),  # GitLab
     (b"ATBB", 28, 32, _PLAIN),  # Bitbucket
     (b"xoxb- xoxp- xoxa- xoxr- xoxs- xoxe- xapp-", 20, 0, _DASHED),  # Slack
     (b"xoxe.", 30, 0, _DASHED),
@@ -88,7 +89,7 @@ _RULES: tuple[tuple[bytes, int, int, int], ...] = (
     (b"hvs. hvb. hvr.", 24, 0, _DASHED),  # HashiCorp Vault
     (b"PMAK-", 59, 59, _HEX),  # Postman
     (b"NRAK- NRJS- NRAA- NRII- NRIQ- NRRA-", 19, 64, _DASHED),  # New Relic
-    (b"sntrys_", 60, 0, _BASE64),  # Sentry
+    (b"sntrys_", 60, 0, _MIXED),  # Sentry
     (b"sntryu_", 64, 64, _HEX),
     (b"secret_", 43, 43, _PLAIN),  # Notion
     (b"ntn_", 40, 60, _PLAIN),
@@ -126,6 +127,18 @@ _RULES: tuple[tuple[bytes, int, int, int], ...] = (
     (b"pnu_ pnb_", 36, 36, _PLAIN),  # Prefect
     (b"sdk-", 36, 36, _HEX),  # LaunchDarkly
     (b"SWMTKN-1-", 60, 80, _DASHED),  # Docker Swarm
+    (b"csk-", 48, 48, _PLAIN),  # Cerebras
+    (b"fc-", 32, 32, _HEX),  # Firecrawl
+    (b"jina_", 60, 60, _PLAIN),  # Jina
+    (b"tgp_v1_", 40, 48, _DASHED),  # Together
+    (b"wandb_v1_", 40, 100, _DASHED),  # Weights & Biases
+    (b"AQ.Ab8RN6", 30, 0, _DASHED),  # Gemini
+    (b"e2b_", 40, 40, _HEX),  # E2B
+    (b"phx_", 40, 50, _PLAIN),  # PostHog
+    (b"napi_", 48, 80, _PLAIN),  # Neon
+    (b"rnd_", 28, 36, _PLAIN),  # Render
+    (b"cfk_ cfut_ cfat_", 40, 60, _PLAIN),  # Cloudflare
+    (b"vcp_ vci_ vca_ vcr_ vck_", 24, 80, _PLAIN),  # Vercel
     (b"atlasv1.", 60, 70, _OWNED),  # Terraform
 )
 _OWNER = 14  # characters of the owner's id
@@ -266,6 +279,7 @@ _WORDS: tuple[tuple[bytes, int, int, int], ...] = (
     (b"pat", 79, 79, byte.DOT),  # Airtable
     (b"cio", 32, 32, 0),  # crates.io
     (b"APA91b", 134, 180, 0),  # Firebase
+    (b"ABSK", 100, 160, byte.EQUALS),  # AWS Bedrock
 )
 _WORD_REACH = 24
 _WORD_PREFIXES = [prefix for prefixes, *_ in _WORDS for prefix in prefixes.split()]
