@@ -1,6 +1,5 @@
 """What the UI shows of some stages beside the counts that their pages name."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +16,7 @@ from pipeline.steps.dedup.dedup import Dedup
 from pipeline.steps.stage import DataStage
 from pipeline.steps.tokens.shards import TokenShards
 from pipeline.store.manifest import Version, breakdown
+from trainer.system.durable import read_json
 
 
 def more(kind: type[DataStage], workshop: PipelineResources, version: Version) -> dict[str, Any]:
@@ -75,7 +75,7 @@ MORE: dict[type[DataStage], Callable[[PipelineResources, Version], dict[str, Any
     Contamination: lambda workshop, _: (
         {"action": searched.action} if (searched := workshop.recipe.decontamination) else {}
     ),
-    QualityModel: lambda _, version: {"held out": json.loads(version.only(FACTS).read_text())},
+    QualityModel: lambda _, version: {"held out": read_json(version.only(FACTS))},
     Dedup: _dedup,
     TokenShards: _token_shards,
 }

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipeline.start.horizon import Standing
+from trainer.system.durable import read_json
 from trainer.system.errors import TrainerError
 from trainer.system.history import RunHistory, histories
 
@@ -88,4 +89,4 @@ class Following:
     def saved_tokens(self) -> int:
         """How many tokens the newest checkpoint on disk has seen."""
         saved = self.run.checkpoints().values() if self.run else ()
-        return max((json.loads((path / "state.json").read_text())["tokens"] for path in saved), default=0)
+        return max((read_json(path / "state.json")["tokens"] for path in saved), default=0)

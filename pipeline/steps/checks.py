@@ -27,6 +27,7 @@ from pipeline.store.keys import SPLITS, Key
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
 from trainer.data.shards import Shard, ShardError
+from trainer.system.durable import read_json
 
 HALF = 0.5
 TOO_LONG = 0.05  # of the conversations
@@ -267,7 +268,7 @@ def beats_a_bigram_model(it: Subject) -> Finding:
     if tuning := evaluate.read(evaluation).get("tuning"):
         return _beats_its_base(tuning["losses"])
     result = plan.result(store, store.current(keys.PRETRAINED_MODEL))
-    assets = json.loads((result["checkpoint"] / "lineage.json").read_text(encoding="utf-8"))["assets"]
+    assets = read_json(result["checkpoint"] / "lineage.json")["assets"]
     vocab_size = assets[keys.TOKENIZER]["counts"]["entries"]
     nats = tokens = 0.0
     for key in map(Key.from_path, assets):

@@ -39,7 +39,7 @@ from pipeline.store.parquet import PartWriter, batches, kept_batches
 from pipeline.store.parts import BatchStep, Counts, PartTask, add, derive, part_tasks, text_bytes
 from pipeline.store.store import Store
 from pipeline.store.work import Work
-from trainer.system.durable import sync, write_atomically
+from trainer.system.durable import read_json, sync, write_atomically
 from trainer.system.prefetch import ahead, in_threads
 from trainer.system.wording import counted
 
@@ -146,7 +146,7 @@ def tokenize(
 
 def _complete(record: Path, directory: Path) -> None:
     """Moves the record of the shards into `directory`, with what a trainer must know of the tokenizer."""
-    content = json.loads(record.read_text(encoding="utf-8"))
+    content = read_json(record)
     found = frozen(directory)
     facts = {
         "dtype": content["dtype"],

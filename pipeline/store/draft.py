@@ -27,7 +27,7 @@ from pipeline.store.manifest import (
     total_counts,
 )
 from pipeline.store.work import Work
-from trainer.system.durable import write_atomically
+from trainer.system.durable import read_json, write_atomically
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ class Draft:
         """The part of an interrupted attempt, or of the version before, which is hard-linked; else None."""
         record = self._record(name)
         with suppress(OSError, ValueError, KeyError, TypeError):  # there is none, or a damaged one
-            part = Part.from_json(json.loads(record.read_text()))
+            part = Part.from_json(read_json(record))
             if part.fingerprint == part_fingerprint and self._is_sound(part, self.path):
                 return part
         previous = self._previous.get(part_fingerprint)
@@ -170,7 +170,7 @@ class Draft:
         names = {made_from: part.name for made_from, (_, part) in self._previous.items()}
         for record in self._record("*").parent.glob("*.json"):
             with suppress(OSError, ValueError, KeyError, TypeError):  # a damaged one
-                part = Part.from_json(json.loads(record.read_text()))
+                part = Part.from_json(read_json(record))
                 names[part.fingerprint] = part.name
         return names
 

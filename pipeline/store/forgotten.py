@@ -21,7 +21,7 @@ from pipeline.store.fingerprint import combined, fingerprint
 from pipeline.store.keys import FORGOTTEN
 from pipeline.store.manifest import Part, Version
 from pipeline.store.parquet import batches
-from trainer.system.durable import atomic_directory
+from trainer.system.durable import atomic_directory, read_json
 
 REQUEST = "request.json"
 ID_COLUMNS = {"id", "duplicate_of"}
@@ -111,7 +111,7 @@ def requests_by_folder(files: Files) -> dict[Path, Request]:
     """All requests, the oldest first, each by its folder."""
     files.pull_folder(files.root / FORGOTTEN)
     paths = sorted((files.root / FORGOTTEN).glob(f"[!.]*/{REQUEST}"))
-    return {path.parent: Request(**json.loads(path.read_text(encoding="utf-8"))) for path in paths}
+    return {path.parent: Request(**read_json(path)) for path in paths}
 
 
 def forgotten(files: Files, corpus: str) -> Forgotten:

@@ -21,7 +21,7 @@ from pipeline.store.errors import PipelineError
 from pipeline.store.files import Files
 from pipeline.store.keys import RECIPES, TOKENIZER, Key
 from pipeline.store.variant_seeds import BASE, all_variants
-from trainer.system.durable import write_atomically
+from trainer.system.durable import read_json, write_atomically
 
 DESCRIPTION = "recipe.json"
 # Runs that changed settings of a recipe: the data of so many different changes stays in the store.
@@ -201,7 +201,7 @@ def _name_in(path: Path) -> str | None:
 def _described_in(path: Path) -> RecipeName | None:
     """The recipe whose records lie beside its description; None if that is damaged."""
     try:
-        described = json.loads(path.read_text(encoding="utf-8"))
+        described = read_json(path)
         variant = described.get("variant", "")
         return RecipeName(path.parent.name, described["recipe"], described["changes"], variant)
     except (ValueError, KeyError, TypeError):

@@ -14,7 +14,7 @@ from typing import Any
 from pipeline.store.files import MANIFEST, Files, StoredFile, reports_on
 from pipeline.store.fingerprint import combined, file_sha256, fingerprint
 from pipeline.store.keys import Key
-from trainer.system.durable import write_atomically
+from trainer.system.durable import read_json, write_atomically
 
 RECORDED_TOOLS = ("groundwork-lm", "numpy", "numba", "pyarrow", "tokenizers", "torch")
 RECORDS = ".parts"  # in a version in the making: its finished parts
@@ -132,7 +132,7 @@ class Version:
         if not path.exists():
             self.store_files.pull(path)
         with suppress(OSError, ValueError, KeyError, TypeError):  # missing or damaged: made again
-            stored = json.loads(path.read_text(encoding="utf-8"))
+            stored = read_json(path)
             if stored["fingerprint"] == wanted:
                 return stored["report"]
         content = json.dumps({"fingerprint": wanted, "report": make()})
@@ -149,7 +149,7 @@ def manifest_text(manifest: Mapping[str, Any]) -> str:
 
 def read_version(key: Key, path: Path, files: Files) -> Version:
     """The version in a directory. Raises OSError for no manifest, ValueError if it is not as written."""
-    manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+    manifest = read_json(path / MANIFEST)
     if not isinstance(manifest, dict):
         raise ValueError("it is not a JSON object")
     checksum = manifest.pop(CHECKSUM, None)

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from trainer.system.durable import atomic_directory
+from trainer.system.durable import atomic_directory, read_json
 from trainer.system.errors import TrainerError
 from trainer.system.history import MANIFEST, OPTIMIZER_FILES, STEP
 
@@ -65,7 +65,7 @@ def manifest(checkpoint: Path) -> dict[str, dict[str, int | str]]:
 def whole_manifest(checkpoint: Path) -> dict[str, Any]:
     """All that the manifest says: also which files were dropped since. Raises as `manifest`."""
     try:
-        content: dict[str, Any] = json.loads((checkpoint / MANIFEST).read_text(encoding="utf-8"))
+        content: dict[str, Any] = read_json(checkpoint / MANIFEST)
         files = content["files"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(f"{checkpoint}: {MANIFEST} cannot be read ({error})") from error

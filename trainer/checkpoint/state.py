@@ -37,6 +37,7 @@ from trainer.model.lora import adapters
 from trainer.optim.state import load_state_tensors, state_tensors
 from trainer.parallel.dtensor import is_first_holder, local_slices, local_tensor
 from trainer.parallel.world import World
+from trainer.system.durable import read_json
 
 LIBRARIES = ("torch", "numpy", "safetensors", "tokenizers")
 IDENTITY = ("config_hash", "meaning")  # keys of state.json that belong to the run, not to its progress
@@ -137,7 +138,7 @@ def write_facts(
 def read_state(checkpoint: Path) -> dict[str, Any]:
     """The contents of a checkpoint's state.json. Raises CheckpointError if the file is damaged."""
     try:
-        state: dict[str, Any] = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
+        state: dict[str, Any] = read_json(checkpoint / "state.json")
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{checkpoint / 'state.json'}: cannot be read ({error})") from error
     return state

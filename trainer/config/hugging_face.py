@@ -14,6 +14,7 @@ from trainer.config.base import Config
 from trainer.config.model import LinearScaling, Llama3Scaling, ModelConfig, YarnScaling
 from trainer.config.peft import ADAPTER, adapter_of
 from trainer.config.run import format_validation_error
+from trainer.system.durable import read_json
 from trainer.system.errors import TrainerError
 
 # The model_type of what no architecture in transformers computes, so that transformers refuses it, and the
@@ -110,7 +111,7 @@ def read_config(directory: Path) -> dict[str, Any]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        config = read_json(path)
     except FileNotFoundError:
         raise
     except (OSError, ValueError) as error:
@@ -281,7 +282,7 @@ def weight_files(directory: Path) -> list[Path]:
             f"{directory}: holds neither {SINGLE} nor {INDEX}; convert other formats to safetensors"
         )
     try:
-        listed = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
+        listed = read_json(index)["weight_map"].values()
         names = sorted({str(name) for name in listed})
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise TrainerError(f"{index}: cannot be read: {error!r}") from error

@@ -1,6 +1,5 @@
 """The directory of an adapter in peft's format, without its tensors: which model it changes, and how."""
 
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from pydantic import ValidationError
 
 from trainer.config.base import Config
 from trainer.config.run import format_validation_error
+from trainer.system.durable import read_json
 from trainer.system.errors import TrainerError
 
 ADAPTER, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
@@ -68,7 +68,7 @@ def adapter_of(directory: Path) -> Adapter | None:
     if (directory / "config.json").is_file() or not path.is_file():
         return None
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = read_json(path)
     except (OSError, ValueError) as error:
         raise TrainerError(f"{path}: cannot be read: {error}") from error
     if not isinstance(values, dict):

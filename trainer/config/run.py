@@ -15,6 +15,7 @@ from trainer.config.bookkeeping import SamplesConfig
 from trainer.config.data import DataConfig
 from trainer.config.problems import requirement
 from trainer.config.training import TrainingConfig
+from trainer.system.durable import read_json
 from trainer.system.errors import TrainerError
 from trainer.system.run_directory import with_present_places
 
@@ -145,7 +146,7 @@ def from_record(data: dict[str, Any]) -> dict[str, Any]:
     record = Path(str(data["shards"])).expanduser()
     written = {key: value for key, value in data.items() if key != "shards"}
     try:
-        facts = json.loads(record.read_text(encoding="utf-8"))
+        facts = read_json(record)
         shards = [
             (record.parent / next(iter(entry["files"])), entry["text_bytes"]) for entry in facts["shards"]
         ]

@@ -1,12 +1,12 @@
 """Reads the tokenizer of a directory."""
 
-import json
 from pathlib import Path
 
 from tokenizers import Tokenizer
 
 from trainer.config.hugging_face import TOKENIZER, file_of, is_model, read_size
 from trainer.data.message_tokenizer import for_messages
+from trainer.system.durable import read_json
 from trainer.system.errors import TrainerError
 
 
@@ -47,7 +47,7 @@ def begin_of_text(directory: Path) -> str:
     """The token that begins a text, which tokenizer_config.json names; [BOT] where there is no such file."""
     path = file_of(directory, "tokenizer_config.json")
     try:
-        named = json.loads(path.read_text(encoding="utf-8")).get("bos_token")
+        named = read_json(path).get("bos_token")
     except FileNotFoundError:
         return "[BOT]"
     except (OSError, ValueError, AttributeError) as error:

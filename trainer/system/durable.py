@@ -127,6 +127,11 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
+def read_json(path: os.PathLike[str]) -> Any:
+    """What a file holds. Raises OSError, and ValueError for one that is no JSON."""
+    return json.loads(Path(path).read_text(encoding="utf-8"))
+
+
 def read_json_lines(path: Path) -> list[dict[str, Any]]:
     """The records of a file with one JSON object a line, up to a line that is none: a kill cut it short.
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from trainer.system.durable import read_json_lines
+from trainer.system.durable import read_json, read_json_lines
 from trainer.system.errors import TrainerError
 from trainer.system.run_directory import RunDirectory, with_present_places
 
@@ -142,7 +142,7 @@ class RunHistory:
         """
         saved = self.checkpoints()
         with suppress(OSError, ValueError, KeyError):
-            facts = json.loads((saved[max(saved, default=0)] / "lineage.json").read_text(encoding="utf-8"))
+            facts = read_json(saved[max(saved, default=0)] / "lineage.json")
             return facts["training"]["trunks"]
         return []
 

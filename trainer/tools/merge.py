@@ -16,7 +16,7 @@ from trainer.config import RunConfig, load_run_config
 from trainer.hf.mean import write_mean
 from trainer.run.evaluation.validation import evaluate_checkpoint
 from trainer.run.records.recorder import draw_losses
-from trainer.system.durable import atomic_directory, room_in
+from trainer.system.durable import atomic_directory, read_json, room_in
 from trainer.system.errors import TrainerError
 from trainer.system.history import MERGED, RunHistory, checkpoint_sha256
 from trainer.system.run_directory import RunDirectory
@@ -42,7 +42,7 @@ class Parent:
         """Raises TrainerError for a checkpoint that is damaged."""
         try:
             publish.verify(checkpoint, ("hf/", "lineage.json", "state.json"))
-            lineage = json.loads((checkpoint / "lineage.json").read_text(encoding="utf-8"))
+            lineage = read_json(checkpoint / "lineage.json")
             state = read_state(checkpoint)
         except CheckpointError as error:
             raise TrainerError(f"{error}: it cannot be merged; name another checkpoint") from error

@@ -4,7 +4,6 @@ Names and layouts follow llama.cpp's own converter (convert_hf_to_gguf.py). Weig
 export; llama.cpp's `llama-quantize` makes smaller files of it.
 """
 
-import json
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from pipeline.stages.bpe.train import LLAMA3_PATTERN, SINGLE_DIGITS_PATTERN
 from pipeline.steps.export.manifest import record
 from pipeline.store.atomic import output_directory
 from pipeline.store.errors import PipelineError
+from trainer.system.durable import read_json
 from trainer.system.errors import install
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def export_gguf(
     Memory is that of one tensor. Raises PipelineError and OutputError.
     """
     try:
-        lineage = json.loads((model / "lineage.json").read_text(encoding="utf-8"))
+        lineage = read_json(model / "lineage.json")
     except (OSError, ValueError) as error:
         raise PipelineError(
             f"{model} is neither an exported model nor a checkpoint of this program, which have a "
@@ -73,7 +73,7 @@ def export_gguf(
 
 def write(model: Path, path: Path, name: str, progress: Callable[[int], object]) -> dict[str, int]:
     """Writes the model of a directory in Hugging Face's format, as `export_gguf` says."""
-    config = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    config = read_json(model / "config.json")
     if config.get("attention_sinks"):
         raise PipelineError(
             "--format gguf: llama.cpp has no dense model with attention sinks: train without "
@@ -194,7 +194,7 @@ def _rope_factors(config: Mapping[str, Any]) -> np.ndarray | None:
 def _add_tokenizer(writer: "GGUFWriter", model: Path, config: Mapping[str, Any]) -> None:
     import gguf
 
-    settings = json.loads((model / "tokenizer.json").read_text(encoding="utf-8"))
+    settings = read_json(model / "tokenizer.json")
     pre_tokenizer = _pre_tokenizer(settings)
     tokens = {number: (token, gguf.TokenType.NORMAL) for token, number in settings["model"]["vocab"].items()}
     for added in settings["added_tokens"]:
@@ -227,14 +227,14 @@ def _add_tokenizer(writer: "GGUFWriter", model: Path, config: Mapping[str, Any])
 def _ends(model: Path, config: Mapping[str, Any]) -> list[int]:
     """The tokens that end a text, that of config.json first."""
     path = model / "generation_config.json"
-    named = json.loads(path.read_text(encoding="utf-8")).get("eos_token_id", []) if path.exists() else []
+    named = read_json(path).get("eos_token_id", []) if path.exists() else []
     ends = [config["eos_token_id"], *(named if isinstance(named, list) else [named])]
     return list(dict.fromkeys(ends))
 
 
 def _chat_template(model: Path) -> str | None:
     """How the model's conversations are written, in Jinja; None for a model that has not learnt any."""
-    settings = json.loads((model / "tokenizer_config.json").read_text(encoding="utf-8"))
+    settings = read_json(model / "tokenizer_config.json")
     return settings.get("chat_template")
 
 

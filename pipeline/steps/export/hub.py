@@ -4,12 +4,11 @@ import json
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 from pipeline.steps.export import croissant
 from pipeline.steps.export.documents import FORMAT
 from pipeline.store.errors import PipelineError, first_line
-from trainer.system.durable import write_atomically
+from trainer.system.durable import read_json, write_atomically
 
 REFUSED = (401, 403, 404)  # HTTP's statuses; the hub hides what a token may not see
 
@@ -22,7 +21,7 @@ def push(model: Path, repository: str, public: bool) -> str:
     """
     try:
         # a checkpoint has a lineage, too
-        config, lineage = _read(model / "config.json"), _read(model / "lineage.json")
+        config, lineage = read_json(model / "config.json"), read_json(model / "lineage.json")
     except (OSError, ValueError) as error:
         raise PipelineError(
             f"{model} is not an exported model ({error}): give a run that has ended"
@@ -43,7 +42,7 @@ def push_documents(exported: Path, repository: str, public: bool) -> str:
     from huggingface_hub import HfApi
 
     try:
-        facts, described = _read(exported / "export.json"), _read(exported / croissant.FILE)
+        facts, described = read_json(exported / "export.json"), read_json(exported / croissant.FILE)
         if facts["format"] != FORMAT:
             raise ValueError(f"its format is {facts['format']}")
     except (OSError, ValueError, KeyError) as error:
@@ -83,7 +82,3 @@ def _upload(
             + (f". {remedy}" if answer is not None and answer.status_code in REFUSED else "")
         ) from error
     raise PipelineError(f"{repository} exists and is public: give --public to publish there")
-
-
-def _read(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text(encoding="utf-8"))

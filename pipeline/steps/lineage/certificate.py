@@ -16,7 +16,7 @@ from pipeline.store.cleanup.holding_forgotten import Holding
 from pipeline.store.forgotten import Request, now
 from pipeline.store.keys import FORGOTTEN
 from pipeline.store.store import Store
-from trainer.system.durable import write_atomically
+from trainer.system.durable import read_json, write_atomically
 from trainer.system.wording import counted
 
 CERTIFICATE = "certificate.json"
@@ -94,7 +94,7 @@ def finish(store: Store, ended: Sequence[str], going_on: Sequence[str], left: Ho
 def _unfinished(store: Store) -> Iterator[tuple[Path, dict[str, Any]]]:
     """The certificates of requests of which something may be left, each with its folder."""
     for path in sorted((store.root / FORGOTTEN).glob(f"[!.]*/{CERTIFICATE}")):
-        facts = json.loads(path.read_text(encoding="utf-8"))
+        facts = read_json(path)
         if facts.get("still found", True):
             yield path.parent, facts
 

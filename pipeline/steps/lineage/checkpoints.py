@@ -1,6 +1,5 @@
 """Looks up what a checkpoint was made from, and which checkpoints saw a corpus."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -14,6 +13,7 @@ from pipeline.store.store import Store
 from pipeline.store.training_runs import checkpoint_name, deleted_run, run_beginning, run_histories
 from trainer.config import RunConfig, load_run_config
 from trainer.data.order import sample_order
+from trainer.system.durable import read_json
 from trainer.system.errors import TrainerError
 from trainer.system.history import MANIFEST, MERGED, NAME_LENGTH, OPTIMIZER_FILES, RunHistory
 
@@ -115,7 +115,7 @@ class Checkpoint(Trained):
     def is_model_only(self) -> bool:
         """Whether it lacks the optimizer's state, without which no training resumes. False if damaged."""
         try:
-            files = json.loads((self.path / MANIFEST).read_text(encoding="utf-8"))["files"]
+            files = read_json(self.path / MANIFEST)["files"]
         except (OSError, ValueError, KeyError):
             return False
         return not any(fnmatch(name, OPTIMIZER_FILES) for name in files)
@@ -152,7 +152,7 @@ def checkpoint(store: Store, named: str) -> Checkpoint:
 def read(path: Path) -> Checkpoint:
     """The checkpoint in this directory. Raises LineageError when its lineage is damaged."""
     try:
-        lineage = json.loads((path / "lineage.json").read_text(encoding="utf-8"))
+        lineage = read_json(path / "lineage.json")
     except ValueError as error:
         why = f"{path / 'lineage.json'} is damaged ({first_line(error)})"
         raise LineageError(f"{why}: put it back from a copy, or remove {path}") from error

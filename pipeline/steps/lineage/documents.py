@@ -1,6 +1,5 @@
 """The documents that a lineage names: what happened to each, and where it lies in the token shards."""
 
-import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from pipeline.store.keys import TRAIN, Key
 from pipeline.store.parquet import batches, kept_batches, read_table
 from pipeline.store.store import Store, StoreError
 from trainer.data.shards import Shard
+from trainer.system.durable import read_json
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class CorpusText:
 
     def _left_out(self, part: str) -> dict[str, str]:
         """Why documents of a part that were kept are in no shard."""
-        record = json.loads(self.version.named(part, "shards").read_text())
+        record = read_json(self.version.named(part, "shards"))
         found = dict.fromkeys(record["empty_documents"], "without text")
         return found | dict.fromkeys(record.get("too_long", []), "too long for the context of the model")
 

@@ -30,6 +30,7 @@ from pipeline.store.keys import FORGOTTEN, RUNS
 from pipeline.store.store import Store, StoreError
 from pipeline.store.training_runs import UnknownRunError
 from trainer.config import TrainingConfig
+from trainer.system.durable import read_json
 from trainer.system.history import SHOWN, STORE_VARIABLE, differing, flat
 from trainer.system.machine import differences, processor
 
@@ -88,7 +89,7 @@ def _written(
 
 
 def _write_sums(one: Checkpoint, directory: Path) -> None:
-    files = json.loads((one.path / "manifest.json").read_text(encoding="utf-8"))["files"]
+    files = read_json(one.path / "manifest.json")["files"]
     sums = [f"{files[name]['sha256']}  {name}\n" for name in COMPARED if name in files]
     (directory / SUMS).write_text("".join(sums), encoding="utf-8")
     losses = json.dumps(_losses(one.path), indent=1)
@@ -334,11 +335,11 @@ def compare(out: Path, again: Path) -> str:
     """
     try:
         sums = dict(line.split()[::-1] for line in (out / SUMS).read_text(encoding="utf-8").splitlines())
-        then, now = json.loads((out / LOSSES).read_text(encoding="utf-8")), _losses(again)
+        then, now = read_json(out / LOSSES), _losses(again)
         same = [file_sha256(again / name) == sha256 for name, sha256 in sums.items()]
-        made = wanted = _settings(json.loads((again / "lineage.json").read_text(encoding="utf-8")))
+        made = wanted = _settings(read_json(again / "lineage.json"))
         if (out / SETTINGS).exists():
-            wanted = json.loads((out / SETTINGS).read_text(encoding="utf-8"))
+            wanted = read_json(out / SETTINGS)
     except (OSError, ValueError, KeyError) as error:
         raise PipelineError(
             f"cannot compare {again} with what {out} holds: {error}: name the directory that `reproduce` "
@@ -358,7 +359,7 @@ def compare(out: Path, again: Path) -> str:
 
 def _losses(checkpoint: Path) -> dict[str, float]:
     """In nats per token: of the last step and, where it was evaluated, of the held-out text."""
-    state = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
+    state = read_json(checkpoint / "state.json")
     found = {"loss": state["loss"], "held-out loss": (state["evaluation"] or {}).get("loss")}
     return {name: loss for name, loss in found.items() if loss is not None}
 

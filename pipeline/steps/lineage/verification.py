@@ -25,6 +25,7 @@ from pipeline.store.store import Store, StoreError
 from pipeline.store.training_runs import checkpoint_name
 from pipeline.store.variant_seeds import BASE
 from trainer.config import yaml_file
+from trainer.system.durable import read_json
 from trainer.system.wording import counted
 
 CHECKPOINT = "checkpoint"
@@ -151,7 +152,7 @@ def _opened(store: Store, path: Path) -> Version:
     inside = path.relative_to(store.root)
     if inside.parts[0] != RUNS:
         return store.open(store.key_of(path.parent), path.name)
-    listed = json.loads((path / MANIFEST).read_text(encoding="utf-8"))["files"]
+    listed = read_json(path / MANIFEST)["files"]
     files = {
         name: {"path": name, "bytes": entry["size"], "sha256": entry["sha256"]}
         for name, entry in listed.items()

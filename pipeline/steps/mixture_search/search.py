@@ -28,7 +28,7 @@ from pipeline.store.manifest import Part, Version
 from pipeline.store.store import Store
 from pipeline.store.work import Work
 from trainer.config import RunConfig, TrainingConfig, format_validation_error
-from trainer.system.durable import write_atomically
+from trainer.system.durable import read_json, write_atomically
 from trainer.system.history import RunHistory
 
 VERSION = "mixture-search-3"
@@ -171,7 +171,7 @@ def _train(config: RunConfig) -> dict[str, Any]:
         write_atomically(result, json.dumps({"shares": shares, "losses": losses}))
         shutil.rmtree(directory / "checkpoints")
         log.info("run %s: %s", directory.name, ", ".join(f"{name} {losses[name]:.4f}" for name in losses))
-    return json.loads(result.read_text(encoding="utf-8"))
+    return read_json(result)
 
 
 def found(store: Store, recipe: Recipe, version: Version) -> dict[str, Any]:
@@ -182,7 +182,7 @@ def found(store: Store, recipe: Recipe, version: Version) -> dict[str, Any]:
     most = [1.0 if limit is None else limit * size / planned for size in tokens.values()]
 
     def make() -> dict[str, Any]:
-        runs = json.loads(version.only("runs").read_text(encoding="utf-8"))
+        runs = read_json(version.only("runs"))
         shares = np.array([[run["shares"][name] for name in tokens] for run in runs[:-REPEATS]])
         losses = np.array([aimed_at(run["losses"], target) for run in runs])
         bigrams = {name: _bigram(store, name) for name in runs[0]["losses"]}

@@ -25,6 +25,7 @@ from pipeline.store.parts import kept_documents
 from pipeline.store.store import Store
 from trainer.config import RunConfig, load_run_config
 from trainer.data.message_tokenizer import for_messages
+from trainer.system.durable import read_json
 
 Message = tuple[str, str]  # role, content
 VERSION = "answers-3"
@@ -174,7 +175,7 @@ def compared(
 
 def _entries(checkpoint: Path) -> int:
     """How many tokens the model of a checkpoint has."""
-    return json.loads((checkpoint / "hf/config.json").read_text(encoding="utf-8"))["vocab_size"]
+    return read_json(checkpoint / "hf/config.json")["vocab_size"]
 
 
 def _pretraining(run: RunConfig) -> RunConfig | None:

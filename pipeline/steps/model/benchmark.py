@@ -23,6 +23,7 @@ from pipeline.store.store import Store
 from pipeline.store.training_runs import checkpoint_path
 from pipeline.store.work import Work
 from trainer.config import load_run_config
+from trainer.system.durable import read_json
 from trainer.system.history import checkpoint_sha256
 from trainer.system.intervals import Z
 
@@ -119,7 +120,7 @@ def _raw(directory: Path, benchmark: Benchmark) -> Path:
 
 def _scored(directory: Path, asked: Asked) -> dict[str, Any]:
     """The scores in a directory to which the trainer wrote them."""
-    scores: dict[str, Any] = json.loads(_raw(directory, asked.benchmark).read_text(encoding="utf-8"))
+    scores: dict[str, Any] = read_json(_raw(directory, asked.benchmark))
     if asked.clusters and "not_given_back" not in scores:
         answers = _rows((directory / f"{asked.benchmark.name}.log_likelihoods.jsonl").read_text())
         scores |= {"bits_per_byte": by_cluster(asked, answers)}
@@ -189,7 +190,7 @@ def by_cluster(asked: Asked, answers: LogLikelihoods) -> dict[str, float]:
 def _facts(asked: Iterable[Asked], model: Path) -> dict[str, dict[str, Any]]:
     """What is said of each benchmark beside its scores. `texts_removed` is None without a lineage."""
     path = model / "lineage.json"
-    removed = removed_sets(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
+    removed = removed_sets(read_json(path)) if path.is_file() else None
     return {
         one.benchmark.name: {
             "metric": one.benchmark.metric,
@@ -218,7 +219,7 @@ def removed_sets(lineage: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def read(version: Version) -> dict[str, Scores]:
     """The scores of each benchmark, by name."""
-    return {part.name: json.loads(version.file(part, "scores").read_text()) for part in version.parts}
+    return {part.name: read_json(version.file(part, "scores")) for part in version.parts}
 
 
 def above_chance(scores: Scores) -> bool:

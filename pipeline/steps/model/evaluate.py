@@ -25,6 +25,7 @@ from pipeline.store.training_runs import checkpoint_name, checkpoint_path
 from pipeline.store.work import Work
 from trainer.config import RunConfig, load_run_config
 from trainer.data.shards import Shard
+from trainer.system.durable import read_json
 from trainer.system.history import checkpoint_sha256
 
 VERSION = "evaluate-1"
@@ -151,7 +152,7 @@ def _published(
 
 def read(version: Version) -> dict[str, Any]:
     """The content of an evaluation."""
-    return json.loads(version.only("evaluation").read_text(encoding="utf-8"))
+    return read_json(version.only("evaluation"))
 
 
 def held_out_text(config: RunConfig) -> Iterator[bytes]:

@@ -22,7 +22,7 @@ from pipeline.store.keys import Key
 from pipeline.store.manifest import File, Part, Version
 from pipeline.store.store import Store
 from pipeline.store.work import Work
-from trainer.system.durable import write_atomically
+from trainer.system.durable import read_json, write_atomically
 from trainer.system.history import RunHistory
 
 VERSION = "export-6"
@@ -54,7 +54,7 @@ def export(store: Store) -> Version:
         if isinstance(draft, Version):
             return draft
         result = plan.result(store, model)
-        lineage = json.loads((result["checkpoint"] / "lineage.json").read_text(encoding="utf-8"))
+        lineage = read_json(result["checkpoint"] / "lineage.json")
         checkpoint = store.files.fetch_folder(result["checkpoint"])
         shutil.copytree(checkpoint / "hf", draft.path, dirs_exist_ok=True)
         evaluated = evaluate.read(evaluation)
@@ -90,9 +90,9 @@ def _prepare_tokenizer(directory: Path, answers: bool) -> None:
     `model_max_length` is the number of tokens that the model was trained on at a time. For one that `answers`
     it knows how conversations are written, for programs that train, too, and `[END]` ends a text.
     """
-    model = json.loads((directory / "config.json").read_text(encoding="utf-8"))
+    model = read_json(directory / "config.json")
     tokenizer = Tokenizer.from_file(str(directory / TOKENIZER))
-    settings = json.loads((directory / CONFIG).read_text(encoding="utf-8"))
+    settings = read_json(directory / CONFIG)
     _begin_texts_with(tokenizer, model["bos_token_id"])
     settings |= {
         "model_max_length": model["max_position_embeddings"],

@@ -17,6 +17,7 @@ from pipeline.store.manifest import Part, Version
 from pipeline.store.store import Store
 from pipeline.store.work import Work
 from trainer.config import ModelConfig
+from trainer.system.durable import read_json
 from trainer.system.intervals import of_mean, wilson
 
 VERSION = "harness-1"
@@ -86,7 +87,7 @@ class Results:
     def read(cls, path: Path) -> Self:
         """From a `results_*.json`, with the `samples_*.jsonl` beside it. Raises PipelineError."""
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
+            found = read_json(path)
             model, parameters = str(found["model_name"]), found["config"].get("model_num_parameters")
             scores: dict[str, Scores] = {}
             answers: dict[str, Answers] = {}
@@ -176,7 +177,7 @@ def _scores(items: int, shares: Mapping[str, float], answers: Answers | None) ->
 
 
 def _parameters(directory: Path) -> int:
-    lineage = json.loads((directory / "lineage.json").read_text(encoding="utf-8"))
+    lineage = read_json(directory / "lineage.json")
     model = ModelConfig.model_validate(lineage["recipe"]["training"]["model"])
     return model.parameters(lineage["assets"][keys.TOKENIZER]["counts"]["entries"])
 
@@ -227,5 +228,5 @@ def answers(store: Store, checkpoint: str) -> dict[str, tuple[Asked, LogLikeliho
 def _newest(store: Store, checkpoint: str, table: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for version in store.newest_first(keys.imported(checkpoint)):
-        found = json.loads(version.only(table).read_text(encoding="utf-8")) | found
+        found = read_json(version.only(table)) | found
     return found

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.store.manifest import Version
-from trainer.system.durable import write_atomically
+from trainer.system.durable import read_json, write_atomically
 
 NAME = "seconds.json"
 HOUR, MINUTE = 3600, 60
@@ -51,7 +51,7 @@ def took(seconds: float) -> str:
 def spent(run_dir: Path) -> float:
     """The seconds that all attempts of a training have taken so far."""
     path = run_dir / NAME
-    return float(json.loads(path.read_text())) if path.exists() else 0.0
+    return float(read_json(path)) if path.exists() else 0.0
 
 
 class Stopwatch:

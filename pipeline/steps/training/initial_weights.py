@@ -1,6 +1,5 @@
 """The weights that training starts from: path on this machine, identity, and their model's lineage."""
 
-import json
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from trainer.config.hugging_face import (
     weight_files,
 )
 from trainer.config.peft import adapter_of
+from trainer.system.durable import read_json
 from trainer.system.errors import TrainerError
 
 
@@ -80,7 +80,7 @@ def _lineage_beside(weights: Path) -> dict[str, Any]:
     """The lineage in an exported model, or in the checkpoint whose directory `hf` holds the weights."""
     place = weights.parent if weights.name == "hf" else weights
     try:
-        lineage = json.loads((place / "lineage.json").read_text(encoding="utf-8"))
+        lineage = read_json(place / "lineage.json")
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:

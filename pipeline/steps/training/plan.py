@@ -29,7 +29,7 @@ from pipeline.store.training_runs import checkpoint_name, run_histories
 from pipeline.store.work import Work
 from trainer.config import ChatIds, CorpusShards, DataConfig, PretrainedConfig, RunConfig, TrainingConfig
 from trainer.data.shards import bin_path, idx_path
-from trainer.system.durable import write_atomically
+from trainer.system.durable import read_json, write_atomically
 from trainer.system.errors import TrainerError
 from trainer.system.history import NAME_LENGTH, RunHistory
 
@@ -303,14 +303,14 @@ def finished(store: Store, work: Work) -> Version | None:
 
 def result(store: Store, model: Version) -> dict[str, Any]:
     """The result of a finished run, with `checkpoint` and `run_dir` as absolute paths."""
-    facts = json.loads(model.only("result").read_text(encoding="utf-8"))
+    facts = read_json(model.only("result"))
     store.files.pull_runs(store.root / facts["run_dir"])
     return facts | {name: store.root / facts[name] for name in ("checkpoint", "run_dir")}
 
 
 def final_checkpoint(model: Version) -> str:
     """The name of the checkpoint that a finished run ended with."""
-    return checkpoint_name(Path(json.loads(model.only("result").read_text(encoding="utf-8"))["checkpoint"]))
+    return checkpoint_name(Path(read_json(model.only("result"))["checkpoint"]))
 
 
 def fetch_held_out(store: Store, data: DataConfig) -> None:

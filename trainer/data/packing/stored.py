@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from trainer.system.durable import atomic_directory
+from trainer.system.durable import atomic_directory, read_json
 
 FACTS, SIZES = "index.json", "sizes"
 
@@ -33,7 +33,7 @@ def made_once(path: Path, make: Callable[[Path], dict[str, Any]]) -> dict[str, A
 def _read(path: Path) -> dict[str, Any] | None:
     """The facts about a directory whose files are as large as they were; None if there is none."""
     try:
-        facts: dict[str, Any] = json.loads((path / FACTS).read_text(encoding="utf-8"))
+        facts: dict[str, Any] = read_json(path / FACTS)
         if all((path / name).stat().st_size == size for name, size in facts[SIZES].items()):
             return facts
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

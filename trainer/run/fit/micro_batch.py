@@ -1,6 +1,5 @@
 """`micro_batch_size: auto`: the windows that a process computes at a time, as many as fit into its memory."""
 
-import json
 import logging
 import math
 from pathlib import Path
@@ -15,6 +14,7 @@ from trainer.run.fit.preflight import check_batch
 from trainer.run.resolve import Plan
 from trainer.run.session import Session, build_session
 from trainer.run.step import add_gradients
+from trainer.system.durable import read_json
 from trainer.system.errors import TrainerError, in_every_process
 
 # Gaps in the allocator, buffers of collectives, and what an optimizer computes with for a moment.
@@ -68,7 +68,7 @@ def build_fitting(plan: Plan, world: World, checkpoint: Path | None) -> Session:
     if training.micro_batch_size != "auto":
         return build_session(plan, world)
     if checkpoint is not None:
-        saved = json.loads((checkpoint / "lineage.json").read_text(encoding="utf-8"))["training"]["config"]
+        saved = read_json(checkpoint / "lineage.json")["training"]["config"]
         if divides(training, saved["micro_batch_size"], world.data_size):
             return build_session(plan.with_micro_batch(saved["micro_batch_size"]), world)
     memory = world.least(free_memory(world.device))

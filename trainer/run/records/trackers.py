@@ -21,7 +21,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from trainer.config import RunConfig, TrainingConfig, config_hash
-from trainer.system.durable import write_atomically
+from trainer.system.durable import read_json, write_atomically
 from trainer.system.errors import TrainerError, first_line
 from trainer.system.history import flat
 from trainer.system.launch import MLFLOW_PLACE, missing_trackers
@@ -165,7 +165,7 @@ class Trackers:
 def _known_id(record: Path) -> str | None:
     """The id that the file holds, if there is one."""
     try:
-        return str(json.loads(record.read_text(encoding="utf-8"))["id"])
+        return str(read_json(record)["id"])
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
