@@ -19,7 +19,6 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from pipeline.sources.source import SourceError
-from trainer.system.durable import read_json
 
 # The accuracy that is compared with chance, of a benchmark that does not say which one is its own.
 PER_CHARACTER = "accuracy_per_character"
@@ -131,7 +130,9 @@ def known_names() -> list[str]:
 def of_package(name: str) -> Benchmark:
     """A benchmark by its name: `arc_easy`, or of a variant `arc_easy/rc_5shot`. Raises SourceError."""
     directory = package_directory(name)
-    metric = read_json(directory / "config.json")["task_config"].get("primary_metric")
+    metric = json.loads((directory / "config.json").read_text(encoding="utf-8"))["task_config"].get(
+        "primary_metric"
+    )
     usual = "accuracy" if metric == "acc_raw" else PER_CHARACTER
     items = tuple(_items(directory))
     return Benchmark(name.replace("/", "_"), items, metric_of(items, usual))
