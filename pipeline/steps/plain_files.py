@@ -25,7 +25,7 @@ from pipeline.steps.corpus.quality import judging_documents
 from pipeline.steps.corpus.rejects import REJECTS_SCHEMA, RejectsTable
 from pipeline.steps.corpus.scrub import scrubbing
 from pipeline.steps.dedup.dedup import decide
-from pipeline.steps.tokens.existing_tokenizer import CONFIG, TOKENIZER, fetch
+from pipeline.steps.tokens.existing_tokenizer import fetch
 from pipeline.steps.tokens.shards import SLOW, tokenize_part, warn_of_loss
 from pipeline.steps.tokens.tokenizer import frozen
 from pipeline.steps.tokens.word_counts import sample
@@ -39,6 +39,7 @@ from pipeline.store.parquet import PartWriter, batches, kept_batches
 from pipeline.store.parts import BatchStep, Counts, PartTask, add, derive, part_tasks, text_bytes
 from pipeline.store.store import Store
 from pipeline.store.work import Work
+from trainer.config.model_files import TOKENIZER, TOKENIZER_CONFIG
 from trainer.system.durable import read_json, sync, write_atomically
 from trainer.system.prefetch import ahead, in_threads
 from trainer.system.wording import counted
@@ -137,7 +138,7 @@ def tokenize(
         _write(fetched, directory)
         _, stored = documents.stored(ONE_PART)
         task = PartTask(PART, "", tuple(stored.files("documents")), 0)
-        used = directory / TOKENIZER, directory / CONFIG
+        used = directory / TOKENIZER, directory / TOKENIZER_CONFIG
         part = tokenize_part(task, directory, used, params, fast=slow is None)
         warn_of_loss(str(out), part.counts)
         _complete(directory / part.files["shards"].path, directory)

@@ -5,6 +5,7 @@ from pathlib import Path
 from pipeline.store.errors import PipelineError
 from pipeline.store.keys import RUNS
 from pipeline.store.versions import Versions
+from trainer.config.model_files import CONFIG
 from trainer.system import history
 from trainer.system.errors import TrainerError
 from trainer.system.history import NAME_LENGTH, RunHistory
@@ -77,7 +78,7 @@ def checkpoint_path(store: Versions, name: str) -> Path:
 def model_named(store: Versions, text: str) -> Path:
     """As `checkpoint_path`; a path that leads to no run stays as it is given."""
     run = run_named(store, text)
-    if (Path(text) / "config.json").is_file() or not run.directory.config.is_file():
+    if (Path(text) / CONFIG).is_file() or not run.directory.config.is_file():
         return Path(text)
     return checkpoint_path(store, text)
 

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from trainer.config.base import Config
 from trainer.config.model import LinearScaling, Llama3Scaling, ModelConfig, YarnScaling
+from trainer.config.model_files import CONFIG, GENERATION_CONFIG, INDEX, SINGLE, TOKENIZER, read_settings
 from trainer.config.peft import ADAPTER, adapter_of
 from trainer.config.run import format_validation_error
 from trainer.system.durable import read_json
@@ -22,8 +23,6 @@ from trainer.system.errors import TrainerError
 OWN = "groundwork"
 _OWN_KEYS = ("attention_sinks", "qk_norm")
 LARGEST_SIZE = 2**31 - 1
-CONFIG, SINGLE, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
-TOKENIZER = "tokenizer.json"
 # The defaults of transformers where config.json has no value. A Mistral without its window is a Llama.
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "llama": {"rms_norm_eps": 1e-6},
@@ -102,32 +101,20 @@ def read_config(directory: Path) -> dict[str, Any]:
             f"{directory}: holds an adapter, not a model: name {merged}, which it is merged with"
         )
     try:
-        return _read(file_of(directory, CONFIG))
+        return read_settings(file_of(directory, CONFIG))
     except FileNotFoundError:
         inside = sorted([*directory.glob("hf"), *directory.glob("checkpoints/*/hf")])
         instead = f"{inside[-1]}, which is in it" if inside else "the directory of a model"
         raise TrainerError(f"{directory}: holds no config.json: name {instead}") from None
 
 
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        config = read_json(path)
-    except FileNotFoundError:
-        raise
-    except (OSError, ValueError) as error:
-        raise TrainerError(f"{path}: cannot be read: {error}") from error
-    if not isinstance(config, dict):
-        raise TrainerError(f"{path}: is not a JSON object")
-    return config
-
-
 def end_ids(directory: Path) -> frozenset[int]:
     """The tokens that end a text: those of generation_config.json or else of config.json, as transformers
     takes them. Empty where neither names any. Raises TrainerError.
     """
-    for name in ("generation_config.json", CONFIG):
+    for name in (GENERATION_CONFIG, CONFIG):
         try:
-            named = _read(file_of(directory, name)).get("eos_token_id")
+            named = read_settings(file_of(directory, name)).get("eos_token_id")
         except FileNotFoundError:
             continue
         if named is not None:

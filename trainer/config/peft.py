@@ -8,8 +8,8 @@ from typing import Literal
 from pydantic import ValidationError
 
 from trainer.config.base import Config
+from trainer.config.model_files import CONFIG, INDEX, SINGLE, TOKENIZER, read_settings
 from trainer.config.run import format_validation_error
-from trainer.system.durable import read_json
 from trainer.system.errors import TrainerError
 
 ADAPTER, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
@@ -65,14 +65,9 @@ def adapter_of(directory: Path) -> Adapter | None:
     low-rank matrices beside linear layers do not.
     """
     path = directory / ADAPTER
-    if (directory / "config.json").is_file() or not path.is_file():
+    if (directory / CONFIG).is_file() or not path.is_file():
         return None
-    try:
-        values = read_json(path)
-    except (OSError, ValueError) as error:
-        raise TrainerError(f"{path}: cannot be read: {error}") from error
-    if not isinstance(values, dict):
-        raise TrainerError(f"{path}: is not a JSON object")
+    values = read_settings(path)
     for key, value in values.items():
         if value and key not in _NOT_NEEDED and key not in _Settings.model_fields:
             raise TrainerError(f"{path}: {key} {value!r} is not supported: {INSTEAD}")
@@ -89,8 +84,8 @@ def _base(directory: Path, settings: _Settings) -> Path:
     named = settings.base_model_name_or_path
     for place in (Path(named), directory / named):
         if place.is_dir():
-            if not (place / "config.json").is_file():
-                raise TrainerError(f"{directory / ADAPTER}: the base {place} holds no config.json: {INSTEAD}")
+            if not (place / CONFIG).is_file():
+                raise TrainerError(f"{directory / ADAPTER}: the base {place} holds no {CONFIG}: {INSTEAD}")
             return place
     try:
         return downloaded(named, settings.revision)
@@ -105,5 +100,5 @@ def downloaded(repo: str, revision: str | None) -> Path:
     """The directory of a model of the hub on this machine. Raises OSError and ValueError."""
     from huggingface_hub import snapshot_download
 
-    files = ["config.json", "tokenizer.json", "model.safetensors", "model.safetensors.index.json"]
+    files = [CONFIG, TOKENIZER, SINGLE, INDEX]
     return Path(snapshot_download(repo, revision=revision, allow_patterns=[*files, "model-*.safetensors"]))

@@ -12,7 +12,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from trainer.config import ModelConfig, SamplesConfig
-from trainer.config.hugging_face import SINGLE, config_json, model_config, read_size, weight_files
+from trainer.config.hugging_face import config_json, model_config, read_size, weight_files
+from trainer.config.model_files import CONFIG, GENERATION_CONFIG, SINGLE, TOKENIZER, TOKENIZER_CONFIG
 from trainer.config.peft import adapter_of
 from trainer.hf.adapter import merged_tensors
 from trainer.model.attention import choose_backend
@@ -20,12 +21,7 @@ from trainer.model.llama import HEAD, WITH_VOCABULARY, Llama
 from trainer.parallel.dtensor import fill
 from trainer.system.errors import TrainerError
 
-TOKENIZER_FILES = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "chat_template.jinja",
-)
+TOKENIZER_FILES = (TOKENIZER, TOKENIZER_CONFIG, "special_tokens_map.json", "chat_template.jinja")
 
 
 def export(
@@ -47,7 +43,7 @@ def export(
     usual = SamplesConfig()  # as `chat` and `generate` draw
     drawn = {"do_sample": True, "temperature": usual.temperature, "top_k": usual.top_k}
     generation = {"bos_token_id": bot_id, "eos_token_id": ends, **drawn}
-    for name, content in (("config.json", config), ("generation_config.json", generation)):
+    for name, content in ((CONFIG, config), (GENERATION_CONFIG, generation)):
         (destination / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     for name in TOKENIZER_FILES:
         if (tokenizer / name).exists():

@@ -10,7 +10,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from trainer.config.hugging_face import SINGLE, read_config, weight_files
+from trainer.config.hugging_face import read_config, weight_files
+from trainer.config.model_files import CONFIG, GENERATION_CONFIG, SINGLE, TOKENIZER
 from trainer.hf.directory import TOKENIZER_FILES
 from trainer.model.llama import HEAD
 from trainer.system.errors import TrainerError
@@ -41,7 +42,7 @@ def write_mean(
             for name in sorted(opened[0])
         }
     save_file(means, destination / SINGLE, metadata={"format": "pt"})
-    for name in ("config.json", "generation_config.json", *TOKENIZER_FILES):
+    for name in (CONFIG, GENERATION_CONFIG, *TOKENIZER_FILES):
         if (like / name).exists():
             shutil.copyfile(like / name, destination / name)
 
@@ -83,7 +84,7 @@ def _compare(first: Path, other: Path) -> None:
                 f"{other} has {name} {theirs.get(name)}, and {first} has {ours.get(name)}: only models of "
                 "one shape can be merged"
             )
-    tokenizers = [model / TOKENIZER_FILES[0] for model in (first, other)]
+    tokenizers = [model / TOKENIZER for model in (first, other)]
     if len({path.read_bytes() if path.exists() else b"" for path in tokenizers}) > 1:
         raise TrainerError(
             f"{other} has another tokenizer than {first}: only models that read the same tokens can be merged"

@@ -6,14 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainer.config import DataConfig, ModelConfig, PretrainedConfig
-from trainer.config.hugging_face import (
-    TOKENIZER,
-    check_shape,
-    check_vocabulary,
-    file_of,
-    read_size,
-    weight_files,
-)
+from trainer.config.hugging_face import check_shape, check_vocabulary, file_of, read_size, weight_files
+from trainer.config.model_files import TOKENIZER
 from trainer.config.peft import downloaded
 from trainer.hf.tokenizer import load_tokenizer
 from trainer.system.errors import TrainerError

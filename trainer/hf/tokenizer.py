@@ -4,7 +4,8 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from trainer.config.hugging_face import TOKENIZER, file_of, is_model, read_size
+from trainer.config.hugging_face import file_of, is_model, read_size
+from trainer.config.model_files import TOKENIZER, TOKENIZER_CONFIG
 from trainer.data.message_tokenizer import for_messages
 from trainer.system.durable import read_json
 from trainer.system.errors import TrainerError
@@ -45,7 +46,7 @@ def load_for_messages(directory: Path) -> Tokenizer:
 
 def begin_of_text(directory: Path) -> str:
     """The token that begins a text, which tokenizer_config.json names; [BOT] where there is no such file."""
-    path = file_of(directory, "tokenizer_config.json")
+    path = file_of(directory, TOKENIZER_CONFIG)
     try:
         named = read_json(path).get("bos_token")
     except FileNotFoundError:

@@ -16,6 +16,7 @@ from pipeline.stages.bpe.train import LLAMA3_PATTERN, SINGLE_DIGITS_PATTERN
 from pipeline.steps.export.manifest import record
 from pipeline.store.atomic import output_directory
 from pipeline.store.errors import PipelineError
+from trainer.config.model_files import CONFIG, GENERATION_CONFIG, SINGLE, TOKENIZER, TOKENIZER_CONFIG
 from trainer.system.durable import read_json
 from trainer.system.errors import install
 
@@ -73,7 +74,7 @@ def export_gguf(
 
 def write(model: Path, path: Path, name: str, progress: Callable[[int], object]) -> dict[str, int]:
     """Writes the model of a directory in Hugging Face's format, as `export_gguf` says."""
-    config = read_json(model / "config.json")
+    config = read_json(model / CONFIG)
     if config.get("attention_sinks"):
         raise PipelineError(
             "--format gguf: llama.cpp has no dense model with attention sinks: train without "
@@ -100,7 +101,7 @@ def write(model: Path, path: Path, name: str, progress: Callable[[int], object])
     parameters = tensors = 0
     if factors is not None:
         writer.add_tensor_info("rope_freqs.weight", factors.shape, factors.dtype, factors.nbytes)
-    with safe_open(model / "model.safetensors", framework="np") as file:
+    with safe_open(model / SINGLE, framework="np") as file:
         stored = list(file.keys())
         for tensor in stored:
             shape = file.get_slice(tensor).get_shape()
@@ -194,7 +195,7 @@ def _rope_factors(config: Mapping[str, Any]) -> np.ndarray | None:
 def _add_tokenizer(writer: "GGUFWriter", model: Path, config: Mapping[str, Any]) -> None:
     import gguf
 
-    settings = read_json(model / "tokenizer.json")
+    settings = read_json(model / TOKENIZER)
     pre_tokenizer = _pre_tokenizer(settings)
     tokens = {number: (token, gguf.TokenType.NORMAL) for token, number in settings["model"]["vocab"].items()}
     for added in settings["added_tokens"]:
@@ -226,7 +227,7 @@ def _add_tokenizer(writer: "GGUFWriter", model: Path, config: Mapping[str, Any])
 
 def _ends(model: Path, config: Mapping[str, Any]) -> list[int]:
     """The tokens that end a text, that of config.json first."""
-    path = model / "generation_config.json"
+    path = model / GENERATION_CONFIG
     named = read_json(path).get("eos_token_id", []) if path.exists() else []
     ends = [config["eos_token_id"], *(named if isinstance(named, list) else [named])]
     return list(dict.fromkeys(ends))
@@ -234,7 +235,7 @@ def _ends(model: Path, config: Mapping[str, Any]) -> list[int]:
 
 def _chat_template(model: Path) -> str | None:
     """How the model's conversations are written, in Jinja; None for a model that has not learnt any."""
-    settings = read_json(model / "tokenizer_config.json")
+    settings = read_json(model / TOKENIZER_CONFIG)
     return settings.get("chat_template")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from pipeline.steps.export import croissant
 from pipeline.steps.export.documents import FORMAT
 from pipeline.store.errors import PipelineError, first_line
+from trainer.config.model_files import CONFIG
 from trainer.system.durable import read_json, write_atomically
 
 REFUSED = (401, 403, 404)  # HTTP's statuses; the hub hides what a token may not see
@@ -21,7 +22,7 @@ def push(model: Path, repository: str, public: bool) -> str:
     """
     try:
         # a checkpoint has a lineage, too
-        config, lineage = read_json(model / "config.json"), read_json(model / "lineage.json")
+        config, lineage = read_json(model / CONFIG), read_json(model / "lineage.json")
     except (OSError, ValueError) as error:
         raise PipelineError(
             f"{model} is not an exported model ({error}): give a run that has ended"

@@ -30,6 +30,7 @@ from pipeline.store.keys import FORGOTTEN, RUNS
 from pipeline.store.store import Store, StoreError
 from pipeline.store.training_runs import UnknownRunError
 from trainer.config import TrainingConfig
+from trainer.config.model_files import TOKENIZER, TOKENIZER_CONFIG
 from trainer.system.durable import read_json
 from trainer.system.history import SHOWN, STORE_VARIABLE, differing, flat
 from trainer.system.machine import differences, processor
@@ -42,7 +43,7 @@ MEAN = "mean"  # the run with a mean of what was made again
 # The largest difference of losses in nats that rounding may make. It is a guess for other processors: on one
 # and two threads of one, 204,800 tokens of the default recipe ended 5e-7 apart.
 TOLERANCE = 0.05
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
+TOKENIZER_FILES = (TOKENIZER, TOKENIZER_CONFIG)
 
 
 def write(store: Store, one: Checkpoint, out: Path, relative_to: Path) -> list[str]:

@@ -24,6 +24,7 @@ from pipeline.store.store import Store
 from pipeline.store.training_runs import checkpoint_name, checkpoint_path
 from pipeline.store.work import Work
 from trainer.config import RunConfig, load_run_config
+from trainer.config.model_files import TOKENIZER
 from trainer.data.shards import Shard
 from trainer.system.durable import read_json
 from trainer.system.history import checkpoint_sha256
@@ -157,7 +158,7 @@ def read(version: Version) -> dict[str, Any]:
 
 def held_out_text(config: RunConfig) -> Iterator[bytes]:
     """The decoded validation documents of a run, shard by shard. Byte-level BPE gives back every byte."""
-    tokenizer = Tokenizer.from_file(str(config.data.tokenizer / "tokenizer.json"))
+    tokenizer = Tokenizer.from_file(str(config.data.tokenizer / TOKENIZER))
     for prefix in (prefix for corpus in config.data.corpora for prefix in corpus.validation):
         shard = Shard(prefix)
         documents = [shard.document(i)[1:-1].tolist() for i in range(shard.num_documents)]

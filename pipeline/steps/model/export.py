@@ -14,7 +14,6 @@ from pipeline.stages import bpe
 from pipeline.steps.model import evaluate, funnel, training_plots
 from pipeline.steps.model.model_card import model_card
 from pipeline.steps.stage import Stage
-from pipeline.steps.tokens.existing_tokenizer import CONFIG, TOKENIZER
 from pipeline.steps.training import plan
 from pipeline.steps.training.effort import Effort
 from pipeline.store import keys
@@ -22,6 +21,7 @@ from pipeline.store.keys import Key
 from pipeline.store.manifest import File, Part, Version
 from pipeline.store.store import Store
 from pipeline.store.work import Work
+from trainer.config.model_files import CONFIG, TOKENIZER, TOKENIZER_CONFIG
 from trainer.system.durable import read_json, write_atomically
 from trainer.system.history import RunHistory
 
@@ -90,9 +90,9 @@ def _prepare_tokenizer(directory: Path, answers: bool) -> None:
     `model_max_length` is the number of tokens that the model was trained on at a time. For one that `answers`
     it knows how conversations are written, for programs that train, too, and `[END]` ends a text.
     """
-    model = read_json(directory / "config.json")
+    model = read_json(directory / CONFIG)
     tokenizer = Tokenizer.from_file(str(directory / TOKENIZER))
-    settings = read_json(directory / CONFIG)
+    settings = read_json(directory / TOKENIZER_CONFIG)
     _begin_texts_with(tokenizer, model["bos_token_id"])
     settings |= {
         "model_max_length": model["max_position_embeddings"],
@@ -110,7 +110,7 @@ def _prepare_tokenizer(directory: Path, answers: bool) -> None:
         settings.pop("chat_template", None)
         (directory / "chat_template.jinja").unlink(missing_ok=True)
     write_atomically(directory / TOKENIZER, tokenizer.to_str(pretty=True))
-    write_atomically(directory / CONFIG, json.dumps(settings, indent=2, ensure_ascii=False))
+    write_atomically(directory / TOKENIZER_CONFIG, json.dumps(settings, indent=2, ensure_ascii=False))
 
 
 def _begin_texts_with(tokenizer: Tokenizer, begin: int) -> None:

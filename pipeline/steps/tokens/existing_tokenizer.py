@@ -8,8 +8,7 @@ from pipeline.sources.hub import dataset
 from pipeline.stages.bpe import ExistingTokenizer, TokenizerError, boundaries, with_chat
 from pipeline.steps.tokens.template import check_template
 from pipeline.store.errors import first_line
-
-TOKENIZER, CONFIG = "tokenizer.json", "tokenizer_config.json"
+from trainer.config.model_files import TOKENIZER, TOKENIZER_CONFIG
 
 
 def fetch(params: ExistingTokenizer) -> dict[str, str]:
@@ -19,7 +18,7 @@ def fetch(params: ExistingTokenizer) -> dict[str, str]:
     tokenizer, config = _local(params.path) if params.path.exists() else _from_hub(params)
     settings = {"tokenizer_class": "PreTrainedTokenizerFast"}
     if config is not None:
-        settings = _object(config, CONFIG, params)
+        settings = _object(config, TOKENIZER_CONFIG, params)
     settings.pop("auto_map", None)  # names code to download, which is never run
     for key, token in (("bos_token", params.begin_of_text), ("eos_token", params.end_of_text)):
         if token is not None:
@@ -27,15 +26,15 @@ def fetch(params: ExistingTokenizer) -> dict[str, str]:
     content = _object(tokenizer, TOKENIZER, params)
     if content.get("truncation") or content.get("padding"):  # of somebody's training; readers would follow it
         tokenizer = json.dumps(content | {"truncation": None, "padding": None}, ensure_ascii=False)
-    files = {TOKENIZER: tokenizer, CONFIG: json.dumps(settings, indent=2)}
+    files = {TOKENIZER: tokenizer, TOKENIZER_CONFIG: json.dumps(settings, indent=2)}
     try:
-        boundaries(files[TOKENIZER], files[CONFIG])
+        boundaries(files[TOKENIZER], files[TOKENIZER_CONFIG])
         if params.chat:
             # Other classes of `transformers` change how the tokenizer.json splits text.
             settings |= {"tokenizer_class": "PreTrainedTokenizerFast"}
             for name in ("add_prefix_space", "legacy"):
                 settings.pop(name, None)
-            files = with_chat({**files, CONFIG: json.dumps(settings, indent=2)})
+            files = with_chat({**files, TOKENIZER_CONFIG: json.dumps(settings, indent=2)})
             check_template(files)
     except TokenizerError as error:
         raise TokenizerError(f"tokenizer {params.source!r}: {error}") from error
@@ -44,7 +43,7 @@ def fetch(params: ExistingTokenizer) -> dict[str, str]:
 
 def _local(path: Path) -> tuple[str, str | None]:
     tokenizer = path / TOKENIZER if path.is_dir() else path
-    config = tokenizer.with_name(CONFIG)
+    config = tokenizer.with_name(TOKENIZER_CONFIG)
     try:
         settings = config.read_text(encoding="utf-8") if config.exists() else None
         return tokenizer.read_text(encoding="utf-8"), settings
@@ -69,7 +68,7 @@ def _from_hub(params: ExistingTokenizer) -> tuple[str, str | None]:
     try:
         tokenizer = download(TOKENIZER)
         try:
-            return tokenizer, download(CONFIG)
+            return tokenizer, download(TOKENIZER_CONFIG)
         except EntryNotFoundError:
             return tokenizer, None
     except Exception as error:  # the HTTP library's own errors, which change between its versions

@@ -10,6 +10,7 @@ from pipeline.steps.tokens.shards import prefixes
 from pipeline.store.errors import PipelineError
 from pipeline.store.keys import SPLITS
 from pipeline.store.manifest import Version
+from trainer.config.model_files import TOKENIZER
 from trainer.data.shards import idx_path
 
 
@@ -51,7 +52,7 @@ def in_place(path: Path, splits: Sequence[str]) -> list[ShardSet]:
 def tokenizer_beside(path: Path) -> Tokenizer | None:
     """The tokenizer next to the shards in a directory, if there is one. Raises PipelineError."""
     for place in (path, path / "tokenizer", path.parent, path.parent / "tokenizer"):
-        file = place / "tokenizer.json"
+        file = place / TOKENIZER
         if file.is_file():
             try:
                 return Tokenizer.from_file(str(file))

@@ -17,7 +17,6 @@ from pipeline.recipe.sections import ShardParams
 from pipeline.stages import bpe, chat
 from pipeline.stages.held_out import held_out
 from pipeline.steps.stage import CorpusStage, Page
-from pipeline.steps.tokens.existing_tokenizer import CONFIG, TOKENIZER
 from pipeline.steps.tokens.tokenizer import frozen
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine
@@ -29,6 +28,7 @@ from pipeline.store.parquet import Readable, kept_batches
 from pipeline.store.parts import PartTask, derive
 from pipeline.store.store import Store
 from pipeline.store.work import Work
+from trainer.config.model_files import TOKENIZER, TOKENIZER_CONFIG
 from trainer.data.message_tokenizer import for_messages
 from trainer.data.shard_writer import ShardWriter, token_dtype
 from trainer.data.shards import bin_path, idx_path
@@ -108,7 +108,7 @@ class TokenShards(CorpusStage):
         slow = bpe.unsupported(frozen(tokenizer.directory()).tokenizer_json)
         if slow:
             log.info(f"%s: {SLOW}", self.key, slow)
-        used = tokenizer.only(TOKENIZER), tokenizer.only(CONFIG)
+        used = tokenizer.only(TOKENIZER), tokenizer.only(TOKENIZER_CONFIG)
         write = partial(tokenize_part, tokenizer=used, params=self.params, fast=slow is None)
         version = derive(store, engine, work, self._tasks(store, work), write)
         fallbacks = version.counts["encoder_fallbacks"]

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from tokenizers import Tokenizer
 
 from pipeline.stages.bpe import CONTROL, TokenizerError, boundaries
+from trainer.config.model_files import TOKENIZER, TOKENIZER_CONFIG
 from trainer.data.message_tokenizer import for_messages
 
 # Beginnings and ends of messages that tokenizers treat in ways of their own.
@@ -25,8 +26,8 @@ def check_template(files: Mapping[str, str]) -> None:
     """Raises TokenizerError if a message that is encoded by itself, as training does, has other ids than in
     the text that CHAT_TEMPLATE makes, as other programs encode it. `files`: those of the tokenizer.
     """
-    settings = files["tokenizer.json"]
-    ends = boundaries(settings, files["tokenizer_config.json"])
+    settings = files[TOKENIZER]
+    ends = boundaries(settings, files[TOKENIZER_CONFIG])
     whole, alone = Tokenizer.from_str(settings), Tokenizer.from_str(for_messages(settings))
     for tokenizer in (whole, alone):
         tokenizer.no_truncation()

@@ -13,7 +13,7 @@ from pipeline.recipe.recipe import Recipe
 from pipeline.stages import bpe, chat
 from pipeline.steps.stage import DataStage
 from pipeline.steps.tokens import word_counts
-from pipeline.steps.tokens.existing_tokenizer import CONFIG, TOKENIZER, fetch
+from pipeline.steps.tokens.existing_tokenizer import fetch
 from pipeline.steps.tokens.template import check_template
 from pipeline.store import keys
 from pipeline.store.damage import Look, described, remedy
@@ -25,6 +25,7 @@ from pipeline.store.manifest import Part, Version
 from pipeline.store.parts import Counts, kept_documents
 from pipeline.store.store import Store, StoreError
 from pipeline.store.work import NAME_LENGTH, Work
+from trainer.config.model_files import TOKENIZER, TOKENIZER_CONFIG
 
 COMPARED_BYTES = 256_000  # of each corpus, when a tokenizer that exists is frozen
 COMPARED, LOST = "compared_bytes", "lost_bytes"
@@ -43,10 +44,11 @@ class Frozen:
 
 def frozen(directory: Path) -> Frozen:
     """Reads a tokenizer. Raises TokenizerError if files are missing or name no begin and end of text."""
+    names = TOKENIZER, TOKENIZER_CONFIG
     try:
-        tokenizer, config = ((directory / name).read_text(encoding="utf-8") for name in (TOKENIZER, CONFIG))
+        tokenizer, config = ((directory / name).read_text(encoding="utf-8") for name in names)
     except OSError as error:
-        raise bpe.TokenizerError(f"{directory} does not hold {TOKENIZER} and {CONFIG}: {error}") from error
+        raise bpe.TokenizerError(f"{directory} does not hold {' and '.join(names)}: {error}") from error
     return Frozen(tokenizer, file_sha256(directory / TOKENIZER), bpe.boundaries(tokenizer, config))
 
 
@@ -137,7 +139,7 @@ class FrozenTokenizer(DataStage):
 def _given_back(store: Store, corpora: Sequence[str], contents: Mapping[str, str]) -> bpe.GivenBack:
     """Compares the first COMPARED_BYTES of each corpus with what their tokens give back."""
     encoder = bpe.Encoder(
-        contents[TOKENIZER], bpe.boundaries(contents[TOKENIZER], contents[CONFIG]), fast=False
+        contents[TOKENIZER], bpe.boundaries(contents[TOKENIZER], contents[TOKENIZER_CONFIG]), fast=False
     )
     found = bpe.GivenBack()
     for corpus in corpora:

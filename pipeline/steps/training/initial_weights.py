@@ -11,14 +11,8 @@ from pipeline.store.file_hashes import FileHashes
 from pipeline.store.fingerprint import combined
 from pipeline.store.store import Store
 from trainer.config import PretrainedConfig, TrainingConfig
-from trainer.config.hugging_face import (
-    CONFIG,
-    TOKENIZER,
-    check_shape,
-    check_vocabulary,
-    file_of,
-    weight_files,
-)
+from trainer.config.hugging_face import check_shape, check_vocabulary, file_of, weight_files
+from trainer.config.model_files import CONFIG, TOKENIZER
 from trainer.config.peft import adapter_of
 from trainer.system.durable import read_json
 from trainer.system.errors import TrainerError

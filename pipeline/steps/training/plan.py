@@ -13,7 +13,6 @@ from pipeline.recipe.recipe import Recipe
 from pipeline.steps.lineage import record
 from pipeline.steps.lineage.checkpoints import Checkpoint, checkpoint
 from pipeline.steps.stage import RecipeStage
-from pipeline.steps.tokens.existing_tokenizer import CONFIG, TOKENIZER
 from pipeline.steps.tokens.shards import COMPARED, LOST, named
 from pipeline.steps.tokens.tokenizer import frozen
 from pipeline.steps.training import initial_weights, mixture
@@ -28,6 +27,7 @@ from pipeline.store.store import Store
 from pipeline.store.training_runs import checkpoint_name, run_histories
 from pipeline.store.work import Work
 from trainer.config import ChatIds, CorpusShards, DataConfig, PretrainedConfig, RunConfig, TrainingConfig
+from trainer.config.model_files import TOKENIZER, TOKENIZER_CONFIG
 from trainer.data.shards import bin_path, idx_path
 from trainer.system.durable import read_json, write_atomically
 from trainer.system.errors import TrainerError
@@ -202,7 +202,7 @@ def _data(
     corpora = [_corpus_shards(shards[name], name, share * left) for name, share in shares.items()]
     return DataConfig(
         tokenizer=tokenizer.path,
-        tokenizer_sha256=tokenizer.parts[0].files["tokenizer.json"].sha256,
+        tokenizer_sha256=tokenizer.parts[0].files[TOKENIZER].sha256,
         vocab_size=tokenizer.counts["entries"],
         bot_id=ends.begin,
         eot_id=ends.end,
@@ -317,7 +317,7 @@ def fetch_held_out(store: Store, data: DataConfig) -> None:
     """Brings what an evaluation reads beside the model."""
     prefixes = [prefix for corpus in data.corpora for prefix in corpus.validation]
     shards = [path(prefix) for prefix in prefixes for path in (bin_path, idx_path)]
-    store.files.fetch_all([*shards, data.tokenizer / TOKENIZER, data.tokenizer / CONFIG])
+    store.files.fetch_all([*shards, data.tokenizer / TOKENIZER, data.tokenizer / TOKENIZER_CONFIG])
 
 
 def last_checkpoint(store: Store) -> Checkpoint:

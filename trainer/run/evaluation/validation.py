@@ -11,7 +11,7 @@ import torch
 
 from trainer.checkpoint.state import read_state
 from trainer.config import DataConfig, RunConfig, SamplesConfig, TrainingConfig
-from trainer.config.hugging_face import TOKENIZER
+from trainer.config.model_files import TOKENIZER
 from trainer.data.held_out import HeldOut, held_out
 from trainer.data.loader import check_ids
 from trainer.hf import load_model

@@ -10,6 +10,7 @@ from tokenizers import Tokenizer
 
 from trainer.checkpoint import publish
 from trainer.config import CorpusShards, DataConfig, RunConfig, TrainingConfig
+from trainer.config.model_files import TOKENIZER
 from trainer.data.held_out import held_out
 from trainer.data.shards import Shard, ShardError, idx_path
 from trainer.hf.tokenizer import load_tokenizer
@@ -75,7 +76,7 @@ def check_batch(training: TrainingConfig, windows: int, data_size: int) -> None:
 
 
 def _check_tokenizer(config: RunConfig) -> None:
-    path = config.data.tokenizer / "tokenizer.json"
+    path = config.data.tokenizer / TOKENIZER
     if not path.is_file():
         raise TrainerError(f"{path}: no such file. Set data.tokenizer to a directory with tokenizer.json")
     found = hashlib.sha256(path.read_bytes()).hexdigest()

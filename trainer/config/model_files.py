@@ -1,0 +1,24 @@
+"""The files of a model's directory in Hugging Face's format."""
+
+from pathlib import Path
+from typing import Any
+
+from trainer.system.durable import read_json
+from trainer.system.errors import TrainerError
+
+CONFIG, GENERATION_CONFIG = "config.json", "generation_config.json"
+SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """A JSON object. Raises FileNotFoundError, and TrainerError for a file that holds none."""
+    try:
+        settings = read_json(path)
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError) as error:
+        raise TrainerError(f"{path}: cannot be read: {error}") from error
+    if not isinstance(settings, dict):
+        raise TrainerError(f"{path}: is not a JSON object")
+    return settings
