@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -79,9 +80,15 @@ def modules(package: str) -> dict[str, Path]:
     return found
 
 
+@cache
+def import_nodes(path: Path) -> list[ast.Import | ast.ImportFrom]:
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    return [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
 def imports(path: Path) -> set[str]:
     found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in import_nodes(path):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -172,8 +179,7 @@ def test_a_module_of_ours_has_one_name_everywhere(package: str) -> None:
     renamed = {
         f"{module}: {alias.name} as {alias.asname}"
         for module, path in modules(package).items()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Import | ast.ImportFrom)
+        for node in import_nodes(path)
         for alias in node.names
         if alias.asname and _first_folder(node, alias) in OURS
     }
