@@ -9,7 +9,8 @@ from warcio.limitreader import LimitReader
 from warcio.recordloader import ArcWarcRecord
 
 _BEGINS = re.compile(rb"WARC/(?:1\.[01]|0\.1[78])\s*$|^filedesc://")
-_WITHIN = re.compile(rb"\r?\n(?=WARC/(?:1\.[01]|0\.1[78])\r?\n[A-Za-z-]{1,40}:)")
+# No optional character before the line: searching would be twenty times as slow.
+_WITHIN = re.compile(rb"\n(?=WARC/(?:1\.[01]|0\.1[78])\r?\n[A-Za-z-]{1,40}:)")
 _LINE = 1 << 16  # bytes of garbage to look at together
 _MOST_HELD = 64 << 20  # bytes of a record in which the beginning of another is looked for
 _MARK = 64  # bytes; longer than what _WITHIN matches
