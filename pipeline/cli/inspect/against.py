@@ -21,9 +21,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def lines(asked: Subject, options: argparse.Namespace) -> Iterator[str]:
     """Raises UsageError if the verdicts of the variant are missing or on other text."""
     draw, this, variant = chosen_draw(options), asked.recipe.variant or BASE, options.against
-    _, other = opened(variant)
+    theirs, other = opened(variant)
     if variant == this:
-        raise UsageError(f"against {variant}: this is the recipe itself: name another variant")
+        raise UsageError(f"against {variant}: compares it with itself: name another variant")
+    if not {*asked.corpora} <= {*theirs.corpus_names}:
+        raise UsageError(f"against {variant}: has other corpora than {this}: name a variant of {this}")
     for corpus in asked.corpora:
         text = [keys.scrubbed(corpus)]
         try:
@@ -38,5 +40,5 @@ def lines(asked: Subject, options: argparse.Namespace) -> Iterator[str]:
                 "compared: name a variant that changes `quality` alone"
             )
     judge = rejections.column(other, keys.quality, "verdicts", "rule")
-    ours, theirs = Judging(this, "rule", asked.store), Judging(variant, "then", other)
-    return Comparison(asked.store, asked.corpora, judge, ours, theirs, draw).lines()
+    pair = Judging(this, "rule", asked.store), Judging(variant, "then", other)
+    return Comparison(asked.store, asked.corpora, judge, *pair, draw).lines()

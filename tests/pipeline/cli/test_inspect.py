@@ -208,7 +208,7 @@ def test_a_rule_that_rejected_nothing_says_so(inspect: Inspect) -> None:
         ),
         (["what-if", "min_words=-1"], "error: what-if: quality.min_words: must be at least 0, not -1\n"),
         (["what-if", "languages=[en]"], "error: what-if: this needs languages or filters that have not "),
-        (["against", "base"], "error: against base: this is the recipe itself"),
+        (["against", "base"], "error: against base: compares it with itself"),
         (["against", "strict"], "error: {recipe}: no variant is named 'strict'; choose from base"),
     ],
 )
@@ -656,3 +656,5 @@ def test_a_section_is_judged_with_other_settings_and_its_messages_are_shown_as_t
     assert '"user: word?\\nassistant: Yes."' in shown
     status, shown = inspect("documents", "kept", "--variant", "sft", "--limit", "10")
     assert status == 0 and "    user: word?\n    assistant: Yes.\n" in shown
+    status, shown = inspect("against", "sft")
+    assert status == 2 and shown == "error: against sft: has other corpora than base: name a variant of base\n"
