@@ -150,13 +150,13 @@ def checkpoint(store: Store, named: str) -> Checkpoint:
 
 
 def read(path: Path) -> Checkpoint:
-    """The checkpoint in this directory. Raises LineageError when its lineage is damaged."""
+    """The checkpoint in this directory. Raises LineageError when its lineage is missing or damaged."""
     try:
         lineage = read_json(path / "lineage.json")
-    except ValueError as error:
-        why = f"{path / 'lineage.json'} is damaged ({first_line(error)})"
+        return Checkpoint(lineage, path.parents[1], lineage["training"]["step"], saved=True)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        why = f"{path / 'lineage.json'} is missing or damaged ({first_line(error)})"
         raise LineageError(f"{why}: put it back from a copy, or remove {path}") from error
-    return Checkpoint(lineage, path.parents[1], lineage["training"]["step"], saved=True)
 
 
 def checkpoints(store: Store) -> Iterator[Checkpoint]:

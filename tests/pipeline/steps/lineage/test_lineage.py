@@ -19,7 +19,7 @@ from pipeline.cli.lineage import described
 from pipeline.recipe.loading import load_recipe
 from pipeline.stages.bpe.params import ExistingTokenizer
 from pipeline.steps.lineage import reproduce
-from pipeline.steps.lineage.checkpoints import Checkpoint, Trained, read, run_config
+from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError, Trained, read, run_config
 from pipeline.steps.lineage.documents import CorpusText
 from pipeline.steps.training import plan
 from pipeline.store import keys
@@ -409,3 +409,21 @@ def test_reproduce_finds_the_run_that_an_older_tokenizer_renames(trained: Stored
 def test_a_corpus_of_which_nothing_was_drawn_yet_was_seen_not_at_all() -> None:
     assets = {"token_shards/first": {"counts": {"train_tokens": 4}}}
     assert Trained({"training": {"corpus_tokens": {}}, "assets": assets}).epochs("first") == 0
+
+
+@pytest.mark.parametrize("content", [None, b"", b'{"training": {', b"{}", b"[]", b"null", b"\xff"])
+def test_a_lineage_that_is_missing_or_damaged_is_named_with_the_remedy(
+    trained: StoredRun, tmp_path: Path, content: bytes | None
+) -> None:
+    """Whatever is left of it, every command that reads all checkpoints meets it."""
+    checkpoint = tmp_path / "run" / "checkpoints" / "step-00000032"
+    shutil.copytree(trained[1] / "checkpoints" / "step-00000032", checkpoint)
+    path = checkpoint / "lineage.json"
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(LineageError) as raised:
+        read(checkpoint)
+    said = str(raised.value)
+    assert said.startswith(f"{path} is missing or damaged (")
+    assert said.endswith(f"): put it back from a copy, or remove {checkpoint}")
