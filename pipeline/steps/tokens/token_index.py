@@ -89,8 +89,8 @@ def _check_room(store: Store, shards: Version) -> None:
     needed, free = size(shards), shutil.disk_usage(store.root).free
     if free < needed:
         raise PipelineError(
-            f"the index of corpus {shards.key.corpus} takes {needed / 1e9:.1f} GB, but {store.root} "
-            f"has {free / 1e9:.1f} GB free: `python -m pipeline gc` lists what can be removed"
+            f"the index of corpus {shards.key.corpus} takes {needed / 1e6:,.3f} MB, but {store.root} "
+            f"has {free / 1e6:,.3f} MB free: `python -m pipeline gc` lists what can be removed"
         )
 
 
