@@ -27,8 +27,8 @@ def room_in(place: Path) -> Iterator[None]:
             raise
         reason = getattr(error, "strerror", None) or first_line(error)
         raise TrainerError(
-            f"{place}: cannot be written ({reason}): free some space on its disk, or use another disk, and run "
-            "again"
+            f"{place}: cannot be written ({reason}): free some space on its disk, or use another disk, and "
+            "run again"
         ) from error
 
 

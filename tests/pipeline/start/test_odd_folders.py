@@ -356,7 +356,7 @@ from pipeline.cli import main
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
 sys.exit(main(["start", sys.argv[1], "--hours", "1", "--plan"]))
 """
-    command = [sys.executable, "-c", program, str(tmp_path / "texts")]
+    command = [sys.executable, "-B", "-c", program, str(tmp_path / "texts")]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2
     assert "no file can be written (File too large): free some space, in " in done.stderr

@@ -2,6 +2,7 @@
 
 import json
 import resource
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,12 +16,14 @@ pytestmark = pytest.mark.usefixtures("trainer_environment")
 
 @contextmanager
 def room_for(size: int) -> Iterator[None]:
-    """No file may grow beyond so many bytes."""
+    """No file may grow beyond so many bytes. Python 3.11 would leave half a .pyc, which ends later tests."""
     _, hard = before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
         yield
     finally:
+        sys.dont_write_bytecode = writes
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
