@@ -21,7 +21,7 @@ from trainer.data.packing.packed_rows import PackedRows
 from trainer.data.shards import TokenStream
 from trainer.model.llama import Llama
 from trainer.parallel.world import World
-from trainer.run.evaluation.preferences import scores
+from trainer.run.evaluation.preferences import Evaluation, scores
 from trainer.run.resolve import Plan
 from trainer.system import terminal
 from trainer.system.durable import write_atomically
@@ -57,7 +57,8 @@ class Reference:
         if world.any(not (path.is_file() and path.stat().st_size == sum(pairs) * 2 * DTYPE.itemsize)):
             started = time.perf_counter()
             with terminal.doing(f"computing the reference of {counted(sum(pairs), 'pairs')}"):
-                found = [scores(model, part, config, plan.precision, world)[:, :2] for part in parts]
+                evaluation = Evaluation(model, config, plan.precision, world)
+                found = [scores(evaluation, part)[:, :2] for part in parts]
             values = torch.cat(found).float().cpu().numpy().astype(DTYPE)
             if world.is_main:
                 write_atomically(path, values.tobytes())

@@ -22,6 +22,7 @@ from trainer.optim.build import build
 from trainer.optim.second_pass import SecondPass
 from trainer.parallel.pipeline_parallel import PipelineModel
 from trainer.parallel.world import World
+from trainer.run.evaluation.preferences import Evaluation
 from trainer.run.evaluation.validation import evaluate
 from trainer.run.fit.compiler import compile_blocks
 from trainer.run.gradient_graph import GradientGraphs
@@ -141,7 +142,7 @@ class Session:
     def evaluate(self, gives_up: Callable[[], bool]) -> dict[str, Any] | None:
         """The scores on the held-out text, as `evaluate` says, or on held-out preferences."""
         known = self.reference.held_out if self.reference else None
-        return evaluate(self.model, self.config, self.plan.precision, self.world, known, gives_up)
+        return evaluate(Evaluation(self.model, self.config, self.plan.precision, self.world, gives_up), known)
 
     def weight_norm(self) -> float:
         """The norm of all weights. A collective if the model is split."""

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,31 +25,41 @@ class EvaluationStoppedError(Exception):
     """The evaluation was stopped before its end."""
 
 
-@torch.no_grad()
-def scores(
-    model: Llama,
-    pairs: HeldOutRows,
-    config: RunConfig,
-    precision: Precision,
-    world: World,
-    gives_up: Callable[[], bool] = lambda: False,
-) -> torch.Tensor:
-    """Log p of the chosen and of the rejected answer of each pair, and their tokens: float64 [pairs, 4], zero
-    for pairs in other rows. A collective; as `evaluate`, it may raise EvaluationStoppedError.
+@dataclass(frozen=True)
+class Evaluation:
+    """A model, and how it is evaluated. It is stopped as soon as `gives_up`, which all processes call before
+    each batch, is true.
     """
-    data, training = config.data, config.training
+
+    model: Llama
+    config: RunConfig
+    precision: Precision
+    world: World
+    gives_up: Callable[[], bool] = lambda: False
+
+    def read(self, windows: np.ndarray) -> torch.Tensor:
+        """The windows, on the device. Raises EvaluationStoppedError."""
+        if self.gives_up():
+            release(self.model)
+            raise EvaluationStoppedError
+        if int(windows.max()) >= self.config.data.vocab_size:
+            check_ids(self.config.data)
+        return torch.from_numpy(windows).to(self.world.device)
+
+
+@torch.no_grad()
+def scores(evaluation: Evaluation, pairs: HeldOutRows) -> torch.Tensor:
+    """Log p of the chosen and of the rejected answer of each pair, and their tokens: float64 [pairs, 4], zero
+    for pairs in other rows. A collective; it may raise EvaluationStoppedError.
+    """
+    model, world = evaluation.model, evaluation.world
+    data, training = evaluation.config.data, evaluation.config.training
     rows, answers = training.micro_batch_windows, Answers.of(data, training)
     reference = torch.zeros(rows, pairs.rows.most_pieces, 2, device=world.device)
     found = torch.zeros(pairs.rows.num_pieces, 4, dtype=torch.float64, device=world.device)
     for number, windows in enumerate(pairs.batches(rows, world.data_rank, world.data_size)):
-        if gives_up():
-            release(model)
-            raise EvaluationStoppedError
-        if int(windows.max()) >= data.vocab_size:
-            check_ids(data)
-        tokens = torch.from_numpy(windows).to(world.device)
-        batch = Batch.of(tokens, data.bot_id, answers=answers, reference=reference)
-        with autocast(precision, world.device):
+        batch = Batch.of(evaluation.read(windows), data.bot_id, answers=answers, reference=reference)
+        with autocast(evaluation.precision, world.device):
             values = answer_log_probabilities(model, model(batch.tokens, batch.documents), batch)
         first = (number * world.data_size + world.data_rank) * rows
         numbers = torch.from_numpy(pairs.rows.numbered(pairs.numbers[first : first + rows])).to(world.device)
@@ -57,24 +68,17 @@ def scores(
     return world.sum(found)
 
 
-def evaluate_pairs(
-    model: Llama,
-    config: RunConfig,
-    precision: Precision,
-    world: World,
-    references: Sequence[np.ndarray],
-    gives_up: Callable[[], bool] = lambda: False,
-) -> dict[str, Any]:
+def evaluate_pairs(evaluation: Evaluation, references: Sequence[np.ndarray]) -> dict[str, Any]:
     """`loss` and the METRICS of held-out pairs against their `references`, fp32 [pairs, 2] of each corpus;
     `answer_loss` and `perplexity` of the chosen answers in nats per token, and `reference_answer_loss`
     likewise; `bits_per_byte` of all answers; and the same for each corpus under `per_corpus`.
     """
-    training = config.training
-    parts = held_out(config.data, training.seq_len, training.evaluation.max_tokens, packed=True)
+    training = evaluation.config.training
+    parts = held_out(evaluation.config.data, training.seq_len, training.evaluation.max_tokens, packed=True)
     sums = {}
     for part, known in zip(parts, references, strict=True):
         assert isinstance(part, HeldOutRows)
-        found = scores(model, part, config, precision, world, gives_up).cpu()
+        found = scores(evaluation, part).cpu()
         answers, tokens = found[:, :2].float(), found[:, 2:]
         compared = pair_sums(answers, tokens, torch.from_numpy(np.array(known)), training.dpo).tolist()
         chosen = [(tokens[:, 0] > 0).sum(), answers[:, 0].sum(), tokens[:, 0].sum()]

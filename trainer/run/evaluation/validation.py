@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +13,15 @@ from trainer.checkpoint.state import read_state
 from trainer.config import DataConfig, RunConfig, SamplesConfig, TrainingConfig
 from trainer.config.model_files import TOKENIZER
 from trainer.data.held_out import HeldOut, held_out
-from trainer.data.loader import check_ids
 from trainer.hf import load_model
 from trainer.hf.tokenizer import load_tokenizer
 from trainer.model.attention import masks_documents
-from trainer.model.llama import Llama
-from trainer.model.precision import Precision, resolve_precision
+from trainer.model.precision import resolve_precision
 from trainer.parallel.pipeline_parallel import release
 from trainer.parallel.world import World
 from trainer.run.batch import Batch
 from trainer.run.evaluation.generate import written
-from trainer.run.evaluation.preferences import EvaluationStoppedError, evaluate_pairs
+from trainer.run.evaluation.preferences import Evaluation, evaluate_pairs
 from trainer.run.learnt_tokens import Answers
 from trainer.run.objectives import loss_sum
 from trainer.run.reference import held_out_of
@@ -34,14 +32,7 @@ from trainer.system.history import perplexity
 SAMPLE_SEED = 1
 
 
-def evaluate(
-    model: Llama,
-    config: RunConfig,
-    precision: Precision,
-    world: World,
-    references: Sequence[np.ndarray] | None = None,
-    gives_up: Callable[[], bool] = lambda: False,
-) -> dict[str, Any] | None:
+def evaluate(evaluation: Evaluation, references: Sequence[np.ndarray] | None = None) -> dict[str, Any] | None:
     """Returns `loss`, `perplexity`, `bits_per_byte`, `validation_tokens` (those predicted) and
     `validation_bytes`, and the same for each corpus under `per_corpus`; None if no corpus has validation
     shards.
@@ -52,11 +43,12 @@ def evaluate(
     other text only under `per_corpus`, unless the windows that are read hold no answer. With the `references`
     of preferences, the result is that of `evaluate_pairs`.
 
-    Raises EvaluationStoppedError as soon as `gives_up`, which all processes call before each batch, is true.
+    May raise EvaluationStoppedError.
     """
     if references is not None:
-        return evaluate_pairs(model, config, precision, world, references, gives_up)
-    data, training = config.data, config.training
+        return evaluate_pairs(evaluation, references)
+    model, world = evaluation.model, evaluation.world
+    data, training = evaluation.config.data, evaluation.config.training
     answers = Answers.of(data, training.model_copy(update={"learn": "all"}))
     corpora = held_out(data, training.seq_len, training.evaluation.max_tokens, packed=answers is not None)
     if not corpora:
@@ -67,13 +59,8 @@ def evaluate(
     with torch.no_grad():
         for number, corpus in enumerate(corpora):
             for windows in corpus.batches(rows, world.data_rank, world.data_size):
-                if gives_up():
-                    release(model)
-                    raise EvaluationStoppedError
-                if int(windows.max()) >= data.vocab_size:
-                    check_ids(data)
-                batch = Batch.of(torch.from_numpy(windows).to(world.device), bot_id, answers=answers)
-                sums[number, 0] += loss_sum(model, batch, precision)
+                batch = Batch.of(evaluation.read(windows), bot_id, answers=answers)
+                sums[number, 0] += loss_sum(model, batch, evaluation.precision)
                 sums[number, 1] += batch.predicted
                 sums[number, 2] += 1 if answers is None else answers.count(batch.tokens)
     release(model)
@@ -143,7 +130,7 @@ def evaluate_checkpoint(
     known = None
     if training.objective == "dpo":
         known = held_out_of(checkpoint, config, trained)
-    found = evaluate(model, config, precision, alone, known)
+    found = evaluate(Evaluation(model, config, precision, alone), known)
     if found is None:
         raise TrainerError("no corpus has validation shards: set data.corpora.<number>.validation")
     if samples is not None:

@@ -18,6 +18,7 @@ from trainer.data.held_out import held_out
 from trainer.data.shards import TokenStream
 from trainer.data.windows import PADDING
 from trainer.model.llama import Llama
+from trainer.run.evaluation.preferences import Evaluation
 from trainer.run.evaluation.validation import evaluate, evaluate_checkpoint
 from trainer.system.errors import TrainerError
 
@@ -51,7 +52,7 @@ def test_bits_per_byte_equal_a_direct_computation(
 ) -> None:
     settings["training"]["evaluation"]["micro_batch_size"] = micro_batch_size
     config = RunConfig.model_validate(settings)
-    found = evaluate(model, config, "fp32", ALONE)
+    found = evaluate(Evaluation(model, config, "fp32", ALONE))
     assert found is not None
     all_nats, all_tokens, all_bytes = 0.0, 0, 0
     for i, corpus in enumerate(config.data.corpora):
@@ -74,7 +75,7 @@ def test_a_validation_with_a_cap_reads_a_fixed_subset_spread_over_every_corpus(
     all_tokens = sum(part.tokens for part in held_out(RunConfig.model_validate(settings).data, 32))
     settings["training"]["evaluation"]["max_tokens"] = 200
     config = RunConfig.model_validate(settings)
-    once, again = (evaluate(model, config, "fp32", ALONE) for _ in range(2))
+    once, again = (evaluate(Evaluation(model, config, "fp32", ALONE)) for _ in range(2))
     assert once is not None and once == again
     assert 0 < once["validation_tokens"] <= 200 < all_tokens
     for part in held_out(config.data, 32, 200):
@@ -104,7 +105,7 @@ def test_no_more_windows_than_in_training_are_evaluated_at_a_time_and_no_empty_o
     config = RunConfig.model_validate(settings)
     rows: list[int] = []
     model.register_forward_pre_hook(lambda _, arguments: rows.append(len(arguments[0])))
-    evaluate(model, config, "fp32", ALONE)
+    evaluate(Evaluation(model, config, "fp32", ALONE))
     windows = [len(part.numbers) for part in held_out(config.data, 32)]
     most = config.training.micro_batch_size
     assert set(rows) == {most}
@@ -155,14 +156,14 @@ def test_without_validation_shards_there_is_nothing_to_say(settings: dict[str, A
     for corpus in settings["data"]["corpora"]:
         corpus |= {"validation": [], "validation_bytes": 0}
     config = RunConfig.model_validate(settings)
-    assert evaluate(model, config, "fp32", ALONE) is None
+    assert evaluate(Evaluation(model, config, "fp32", ALONE)) is None
 
 
 def test_no_bits_per_byte_where_the_tokenizer_loses_text(model: Llama, config: RunConfig) -> None:
     first, *others = config.data.corpora
     losing = [first.model_copy(update={"not_given_back": 0.3}), *others]
     data = config.data.model_copy(update={"corpora": losing})
-    found = evaluate(model, config.model_copy(update={"data": data}), "fp32", ALONE)
+    found = evaluate(Evaluation(model, config.model_copy(update={"data": data}), "fp32", ALONE))
     assert found and found["bits_per_byte"] is None and found["loss"] > 0
     assert found["per_corpus"][first.name]["bits_per_byte"] is None
     assert all(found["per_corpus"][other.name]["bits_per_byte"] > 0 for other in others)
