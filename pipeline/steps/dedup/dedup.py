@@ -106,7 +106,7 @@ def decide(
         with draft.scratch(engine.apart) as scratch:
             layout = Layout(starts, tuple(corpora), scratch)
             clusters = find_clusters(engine, layout, *link(engine, signed, scratch, params))
-            decided = verification.verify(store, engine, signed, layout, clusters, params)
+            decided = verification.Verifier(engine, signed, layout, clusters, params).verify(store)
             decided += clusters.decided
             by_part, size = divide(engine, scratch, decided, layout.bits, "dedup decisions")
             numbered = zip(signed, by_part, strict=False)

@@ -36,38 +36,60 @@ SCHEMA = pa.schema(
 )
 
 
-def verify(
-    store: Store,
-    engine: Engine,
-    signed: Sequence[Signed],
-    layout: Layout,
-    clusters: FoundClusters,
-    params: dedup.DedupParams,
-) -> list[Written]:
-    """The decisions on the documents of the clusters, from the result of `dedup.verify` for each text."""
-    ranges, size = clusters.ranges, clusters.bytes
-    digest, of_ranges = hashlib.sha256(), []
-    for of_range in engine.map(ClusterRange.keys, ranges, input_bytes=size, what="dedup evidence"):
-        digest.update(of_range)
-        of_ranges.append(hashlib.sha256(of_range).hexdigest())
-    inputs = {"clusters": digest.hexdigest()}
-    with store.making(Work(keys.DEDUP_EVIDENCE, dedup.VERSION, params, inputs)) as version:
-        if isinstance(version, Draft):
-            todo, parts = _unverified(version, latest(store, params), ranges, of_ranges)
-            texts, text_bytes, anew = _texts_of(todo, engine, signed, layout, clusters, params)
-            tasks = [replace(task, fetched=rows) for task, rows in zip(todo, texts, strict=False)]
-            verified = partial(_Verification.part, params=params)
-            write = partial(put_parts, function=verified, directory=version.path, files=store.files)
-            for part in engine.map(write, tasks, input_bytes=text_bytes, what="dedup verification"):
-                version.keep(part)
-                parts.append(part)
-            remove(texts)
-            parts.sort(key=lambda part: part.name)
-            version = version.publish(parts, total_counts(parts) | {"clusters_verified_anew": anew})
-    store.check(version)
-    results = grouped(list(zip(ranges, version.files(TABLE), strict=True)), clusters.together)
-    decide = partial(_write_decided, layout=layout)
-    return list(engine.map(decide, results, input_bytes=size, what="dedup decisions"))
+@dataclass(frozen=True)
+class Verifier:
+    """What verifies the clusters of the signed parts."""
+
+    engine: Engine
+    signed: Sequence[Signed]
+    layout: Layout
+    clusters: FoundClusters
+    params: dedup.DedupParams
+
+    def verify(self, store: Store) -> list[Written]:
+        """The decisions on the documents of the clusters, from the result of `dedup.verify` for each text."""
+        engine, params, clusters = self.engine, self.params, self.clusters
+        ranges, size = clusters.ranges, clusters.bytes
+        digest, of_ranges = hashlib.sha256(), []
+        for of_range in engine.map(ClusterRange.keys, ranges, input_bytes=size, what="dedup evidence"):
+            digest.update(of_range)
+            of_ranges.append(hashlib.sha256(of_range).hexdigest())
+        inputs = {"clusters": digest.hexdigest()}
+        with store.making(Work(keys.DEDUP_EVIDENCE, dedup.VERSION, params, inputs)) as version:
+            if isinstance(version, Draft):
+                todo, parts = _unverified(version, latest(store, params), ranges, of_ranges)
+                texts, text_bytes, anew = self._texts_of(todo)
+                tasks = [replace(task, fetched=rows) for task, rows in zip(todo, texts, strict=False)]
+                verified = partial(_Verification.part, params=params)
+                write = partial(put_parts, function=verified, directory=version.path, files=store.files)
+                for part in engine.map(write, tasks, input_bytes=text_bytes, what="dedup verification"):
+                    version.keep(part)
+                    parts.append(part)
+                remove(texts)
+                parts.sort(key=lambda part: part.name)
+                version = version.publish(parts, total_counts(parts) | {"clusters_verified_anew": anew})
+        store.check(version)
+        results = grouped(list(zip(ranges, version.files(TABLE), strict=True)), clusters.together)
+        decide = partial(_write_decided, layout=self.layout)
+        return list(engine.map(decide, results, input_bytes=size, what="dedup decisions"))
+
+    def _texts_of(self, todo: Sequence["_Verification"]) -> tuple[list[Slice], int, int]:
+        """The texts to verify by range, their bytes, and the number of clusters without a reusable result."""
+        engine, layout, clusters = self.engine, self.layout, self.clusters
+        want, groups = partial(_write_wanted, layout=layout), grouped(todo, clusters.together)
+        wanted, wanting, anew = [], set(), 0
+        for rows, found, count in engine.map(want, groups, input_bytes=clusters.bytes, what="dedup evidence"):
+            wanted.append(rows)
+            wanting.update(found)
+            anew += count
+        by_part, _ = divide(engine, layout.scratch, wanted, layout.bits, "dedup evidence")
+        fetches = [_Fetch(self.signed[part], by_part[part]) for part in sorted(wanting)]
+        bits = (len(todo) - 1).bit_length()
+        fetch = partial(_Fetch.write, scratch=layout.scratch, bits=bits, params=self.params)
+        input_bytes = sum(task.piece.source_bytes for task in fetches)
+        texts = list(engine.map(fetch, fetches, input_bytes=input_bytes, what="dedup evidence"))
+        remove(by_part)
+        return *divide(engine, layout.scratch, texts, bits, "dedup evidence"), anew
 
 
 def _write_decided(ranges: Sequence[tuple[ClusterRange, StoredFile]], layout: Layout) -> Written:
@@ -98,31 +120,6 @@ def _unverified(
         else:
             parts.append(part)
     return todo, parts
-
-
-def _texts_of(
-    todo: Sequence["_Verification"],
-    engine: Engine,
-    signed: Sequence[Signed],
-    layout: Layout,
-    clusters: FoundClusters,
-    params: dedup.DedupParams,
-) -> tuple[list[Slice], int, int]:
-    """The texts to verify by range, their bytes, and the number of clusters without a reusable result."""
-    want, groups = partial(_write_wanted, layout=layout), grouped(todo, clusters.together)
-    wanted, wanting, anew = [], set(), 0
-    for rows, found, count in engine.map(want, groups, input_bytes=clusters.bytes, what="dedup evidence"):
-        wanted.append(rows)
-        wanting.update(found)
-        anew += count
-    by_part, _ = divide(engine, layout.scratch, wanted, layout.bits, "dedup evidence")
-    fetches = [_Fetch(signed[part], by_part[part]) for part in sorted(wanting)]
-    bits = (len(todo) - 1).bit_length()
-    fetch = partial(_Fetch.write, scratch=layout.scratch, bits=bits, params=params)
-    input_bytes = sum(task.piece.source_bytes for task in fetches)
-    texts = list(engine.map(fetch, fetches, input_bytes=input_bytes, what="dedup evidence"))
-    remove(by_part)
-    return *divide(engine, layout.scratch, texts, bits, "dedup evidence"), anew
 
 
 def latest(store: Store, params: dedup.DedupParams) -> Version | None:
