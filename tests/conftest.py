@@ -1,12 +1,13 @@
 """How tests are shared out (`pytest -n 2 --dist loadgroup`), which may be skipped, what several use."""
 
 import json
-import threading
 from collections.abc import Generator, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.servers import serving
 
 if TYPE_CHECKING:
     from pipeline.store.engines.ray import RayEngine
@@ -131,7 +132,5 @@ def webhook() -> Iterator[tuple[str, list[dict[str, str]]]]:
         def log_message(self, *_: object) -> None:
             pass
 
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with serving(HTTPServer(("127.0.0.1", 0), Handler)) as server:
         yield f"http://127.0.0.1:{server.server_port}", received
-        server.shutdown()

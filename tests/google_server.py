@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from xml.sax.saxutils import escape
 
 from tests.s3_server import BUCKET
+from tests.servers import serving
 
 VERSIONED = "versioned"  # the bucket that keeps what is replaced or removed
 MATCH = "x-goog-if-generation-match"
@@ -206,8 +207,6 @@ def google() -> Iterator[Google]:
         def log_message(self, *_: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as server:
         server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, daemon=True).start()
         yield Google(f"http://127.0.0.1:{server.server_port}", state.objects, state.uploads)
-        server.shutdown()

@@ -5,7 +5,6 @@ import random
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 import pytest
 
+from tests import servers
 from tests.integration.project import until
 
 CREDENTIALS = {"ACCESS_KEY_ID": "key", "SECRET_ACCESS_KEY": "geheim", "DEFAULT_REGION": "us-east-1"}
@@ -212,10 +212,8 @@ def proxied(target: Server, **settings: Any) -> Iterator[tuple[Server, Proxy]]:
         def handle_error(self, *_: object) -> None:
             pass  # a client that was cut off
 
-    with Listener(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with servers.serving(Listener(("127.0.0.1", 0), Handler)) as server:
         yield replace(target, endpoint=f"http://127.0.0.1:{server.server_port}"), proxy
-        server.shutdown()
 
 
 def use(server: CloudServer, monkeypatch: pytest.MonkeyPatch) -> None:

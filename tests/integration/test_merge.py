@@ -1,7 +1,6 @@
 """A recipe whose model is the mean of its last checkpoints, and checkpoints that are merged by hand."""
 
 import shutil
-import threading
 from functools import partial
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from pipeline.store.forgotten import among
 from pipeline.store.training_runs import checkpoint_name, run_histories
 from tests.integration.project import Project, make_chat_project, make_project
 from tests.pipeline.steps.export.hub_server import UploadHub
+from tests.servers import serving
 
 WEIGHTS = "hf/model.safetensors"
 
@@ -203,13 +203,11 @@ def test_a_mean_is_pushed_and_exported_as_gguf(
     tuned.enter(monkeypatch)
     store = tuned.variant_store("sft")
     mean = plan.result(store, store.current(keys.PRETRAINED_MODEL))["checkpoint"]
-    with UploadHub("token") as hub:
-        threading.Thread(target=hub.serve_forever, daemon=True).start()
+    with serving(UploadHub("token")) as hub:
         monkeypatch.setenv("HF_TOKEN", "token")
         monkeypatch.setattr(constants, "ENDPOINT", hub.url)
         monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
         assert main(["push", "me/tiny", "--variant", "sft"]) == 0
-        hub.shutdown()
     pushed = hub.files["me/tiny"]
     assert pushed["model.safetensors"] == (mean / WEIGHTS).read_bytes()
     assert b"the mean of 2 checkpoints" in pushed["README.md"] and b'"merged"' in pushed["lineage.json"]

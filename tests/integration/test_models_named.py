@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from pipeline.store import keys
 from tests.integration.project import Project
 from tests.journeys.test_benchmarks import ask
 from tests.pipeline.steps.export.hub_server import UploadHub
+from tests.servers import serving
 
 pytestmark = pytest.mark.slow
 CHANGES: dict[str, Any] = {"training": {"optimizer": {"lr": 1e-2}}}
@@ -164,8 +164,7 @@ def test_a_named_model_is_exported_as_gguf(trained: Trained, tmp_path: Path) -> 
 def test_a_named_model_is_pushed_and_a_checkpoint_is_not(
     trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with UploadHub(TOKEN) as hub:
-        threading.Thread(target=hub.serve_forever, daemon=True).start()
+    with serving(UploadHub(TOKEN)) as hub:
         settings = {"ENDPOINT": hub.url, "HF_TOKEN_PATH": str(tmp_path / "token"), "HF_HUB_DISABLE_XET": True}
         for setting, value in settings.items():
             monkeypatch.setattr(constants, setting, value)
@@ -178,7 +177,6 @@ def test_a_named_model_is_pushed_and_a_checkpoint_is_not(
         out, err = trained.told("push", "me/own")
         assert out.startswith(hub.url) and f"Run tiny {trained.first}, variant base, trained " in err
         assert hub.files["me/own"]["model.safetensors"] != pushed
-        hub.shutdown()
 
 
 def test_a_named_model_answers_benchmarks(trained: Trained, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """docs/chat.md: a recipe without pretraining tunes a model of the hub, with the tokenizer of that model."""
 
 import json
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, Llama
 from pipeline.stages import bpe
 from tests.integration.project import TRAINING, Project, conversations, python_topics
 from tests.pipeline.sources.hub_server import Hub
+from tests.servers import serving
 
 pytestmark = pytest.mark.slow
 SHAPE = {"n_layers": 2, "d_model": 64, "n_heads": 2, "n_kv_heads": 1, "d_ff": 176}
@@ -31,9 +31,8 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     files |= {
         name: (tmp_path / "theirs" / name).read_bytes() for name in ("config.json", "model.safetensors")
     }
-    with Hub() as server:
+    with serving(Hub()) as server:
         server.files = {server.commits[0]: files}
-        threading.Thread(target=server.serve_forever, daemon=True).start()
         for name, value in {
             "ENDPOINT": server.url,
             "HOME": str(tmp_path / "cache"),
@@ -41,7 +40,6 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         }.items():
             monkeypatch.setenv(f"HF_{name}", value)
         yield server
-        server.shutdown()
 
 
 def test_a_model_of_the_hub_learns_to_answer_and_is_exported_with_its_origin(

@@ -4,21 +4,17 @@ import json
 import os
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from http.server import ThreadingHTTPServer
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
 from tests.integration.project import Project
 from tests.pipeline.sources.hub_server import Hub
 from tests.pipeline.steps.export.hub_server import UploadHub
+from tests.servers import serving
 
 pytestmark = pytest.mark.slow
-Server = TypeVar("Server", bound=ThreadingHTTPServer)
 TOKEN = "hf_of-the-test"
 OPEN_MODEL = """
 import json
@@ -34,14 +30,6 @@ from datasets import load_dataset
 for split, rows in sorted(load_dataset("org/set").items()):
     print(split, len(rows), sum(len(text.encode()) for text in rows["text"]))
 """
-
-
-@contextmanager
-def serving(server: Server) -> Iterator[Server]:
-    with server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield server
-        server.shutdown()
 
 
 def opened(program: str, files: Mapping[str, bytes], cache: Path) -> list[str]:

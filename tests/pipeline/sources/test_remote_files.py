@@ -3,7 +3,6 @@
 import gzip
 import json
 import socket
-import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,6 +18,7 @@ from pipeline.sources.files import FilesConfig
 from pipeline.sources.formats import compression
 from pipeline.sources.source import SourceError
 from tests.pipeline.sources.reading import documents_and_rejects
+from tests.servers import serving
 
 
 def source(*paths: str, **config: Any) -> Any:
@@ -145,13 +145,11 @@ class _Handler(BaseHTTPRequestHandler):
 def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Server]:
     pytest.importorskip("aiohttp", reason="needs the extra `web`")
     monkeypatch.setattr(source_file, "FIRST_WAIT_SECONDS", 0.01)
-    with _Server(("127.0.0.1", 0), _Handler) as server:
+    with serving(_Server(("127.0.0.1", 0), _Handler)) as server:
         server.content = b"".join(
             json.dumps({"text": f"{n} " + "word " * 200}).encode() + b"\n" for n in range(2000)
         )
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         yield server
-        server.shutdown()
 
 
 @pytest.mark.parametrize("before", [0, 3])

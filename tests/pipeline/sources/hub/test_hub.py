@@ -8,7 +8,6 @@ import os
 import random
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import pytest
 
 from pipeline.sources.documents import document_id, location
 from tests.pipeline.sources.hub_server import CARD, Hub, parquet
+from tests.servers import serving
 
 READ = """
 import json, sys
@@ -47,10 +47,8 @@ for line in sys.stdin:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Hub]:
-    with Hub() as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with serving(Hub()) as server:
         yield server
-        server.shutdown()
 
 
 @pytest.fixture

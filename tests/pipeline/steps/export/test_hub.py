@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from pipeline.cli import main
 from tests.pipeline.sources.hub.test_hub import READ
 from tests.pipeline.sources.hub_server import Hub
 from tests.pipeline.steps.export.hub_server import UploadHub
+from tests.servers import serving
 
 Push = Callable[..., tuple[int, str]]
 ROOT = Path(__file__).parents[4]
@@ -34,10 +34,8 @@ FILES = {
 
 @pytest.fixture
 def hub() -> Iterator[UploadHub]:
-    with UploadHub(TOKEN) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with serving(UploadHub(TOKEN)) as server:
         yield server
-        server.shutdown()
 
 
 @pytest.fixture
@@ -158,8 +156,7 @@ def test_pushed_documents_are_read_by_datasets_and_as_a_source_of_this_program(
     hub: UploadHub, push: Push, data: Path, tmp_path: Path
 ) -> None:
     assert push("--data", str(data), model=False)[0] == 0
-    with Hub() as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with serving(Hub()) as server:
         server.files[server.commits[0]] = hub.files["me/tiny"]
         settings = {"HF_ENDPOINT": server.url, "HF_HOME": str(tmp_path / "hf"), "HF_TOKEN": ""}
         read = "from datasets import load_dataset; print(load_dataset('org/set', 'own')['train']['text'])"
@@ -175,7 +172,6 @@ def test_pushed_documents_are_read_by_datasets_and_as_a_source_of_this_program(
             )
             assert done.returncode == 0, done.stderr
             assert all(text in done.stdout for text in TEXTS), done.stdout
-        server.shutdown()
 
 
 def test_what_holds_no_exported_documents_is_not_pushed(

@@ -1,7 +1,6 @@
 """A tokenizer fetched by name from a hub on loopback, at the revision that was asked for."""
 
 import json
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from pipeline.stages import bpe
 from pipeline.steps.tokens.existing_tokenizer import fetch
 from tests.pipeline.sources.hub_server import Hub
 from tests.pipeline.steps.corpora import TEXTS
+from tests.servers import serving
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     params = bpe.TokenizerParams(vocab_size=300)
     made = bpe.files(bpe.train([pa.array(TEXTS)], params))
     config = json.loads(made["tokenizer_config.json"]) | {"auto_map": {"AutoTokenizer": "code.py"}}
-    with Hub() as server:
+    with serving(Hub()) as server:
         server.files = {
             "bare": {"tokenizer.json": made["tokenizer.json"].encode()},
             "a" * 40: {
@@ -29,14 +29,12 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
                 "tokenizer_config.json": json.dumps(config).encode(),
             },
         }
-        threading.Thread(target=server.serve_forever, daemon=True).start()
         # as HF_ENDPOINT and so on, which the library reads when it is imported
         template = f"{server.url}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
         settings = {"HUGGINGFACE_CO_URL_TEMPLATE": template, "HF_HUB_CACHE": str(tmp_path)}
         for name, value in settings.items():
             monkeypatch.setattr(constants, name, value)
         yield server
-        server.shutdown()
 
 
 def fetched(**settings: object) -> dict[str, str]:

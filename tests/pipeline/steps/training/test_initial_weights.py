@@ -2,7 +2,6 @@
 
 import json
 import re
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from pipeline.store.errors import PipelineError
 from pipeline.store.store import Store
 from tests.integration.project import TRAINING
 from tests.pipeline.sources.hub_server import Hub
+from tests.servers import serving
 from trainer.config import ModelConfig
 from trainer.config.hugging_face import config_json
 
@@ -118,7 +118,7 @@ def test_a_tokenizer_that_is_the_models_or_may_become_it_is_not_refused(tmp_path
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    with Hub() as server:
+    with serving(Hub()) as server:
         # as HF_ENDPOINT and so on, which the library reads when it is imported
         template = f"{server.url}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
         settings = {
@@ -128,9 +128,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         }
         for name, value in settings.items():
             monkeypatch.setattr(constants, name, value)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server
-        server.shutdown()
 
 
 def test_weights_of_the_hub_are_looked_at_before_anything_is_made(hub: Hub, tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -28,6 +27,7 @@ from pipeline.store.store import Store, StoreError
 from pipeline.store.work import Work
 from tests.integration.project import until
 from tests.s3_server import S3, proxied, use
+from tests.servers import serving
 from trainer.system.durable import write_atomically
 from trainer.system.run_directory import RunDirectory
 
@@ -446,11 +446,9 @@ def test_refused_credentials_are_named(tmp_path: Path, monkeypatch: pytest.Monke
         def log_message(self, *_: object) -> None:
             pass
 
-    with HTTPServer(("127.0.0.1", 0), Refusing) as refusing:
-        threading.Thread(target=refusing.serve_forever, daemon=True).start()
+    with serving(HTTPServer(("127.0.0.1", 0), Refusing)) as refusing:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{refusing.server_port}")
         with pytest.raises(BucketError) as raised:
             store(tmp_path).existing(work())
-        refusing.shutdown()
     named = {"InvalidAccessKeyId": "AWS_ACCESS_KEY_ID", "SignatureDoesNotMatch": "AWS_SECRET_ACCESS_KEY"}
     assert named.get(code, "may not get objects (AccessDenied)") in str(raised.value)
