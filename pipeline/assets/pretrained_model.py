@@ -12,7 +12,7 @@ from pipeline.assets.trainer_process import TrainerProcess
 from pipeline.assets.used_recipe import OWN, UsedRecipe
 from pipeline.recipe.recipe import Recipe
 from pipeline.reports import branches
-from pipeline.reports.images import as_text, inline, inline_png, sparkline
+from pipeline.reports.images import as_text, inline, sparkline
 from pipeline.steps.model import funnel, training_plots
 from pipeline.steps.stages import final_assets
 from pipeline.steps.tokens.token_index import TokenIndex
@@ -77,7 +77,7 @@ def pretrained_model_asset(recipe: Recipe, used: UsedRecipe = OWN) -> dg.AssetsD
             "training run": run.config.name,
             # behind a click
             **pictures,
-            "loss curve": inline_png(run.config.run_dir / "loss.png", "loss curve"),
+            "loss curve": inline(as_text((run.config.run_dir / "loss.png").read_bytes()), "loss curve"),
             "checkpoint": dg.MetadataValue.path(result["checkpoint"]),
         }
         return materialized(version, facts, bytes_on_disk=bytes_below([run.config.run_dir]))

@@ -17,7 +17,7 @@ from pipeline.sources.formats.compression import format_of
 from pipeline.stages.language import LANGUAGES
 from pipeline.stages.quality import PROFILES
 from pipeline.start import speed
-from pipeline.start.choose import Chosen, Wishes, choose
+from pipeline.start.choose import Wishes, choose
 from pipeline.start.deadline import Deadline
 from pipeline.start.horizon import AIM
 from pipeline.start.jobs import Jobs
@@ -103,7 +103,10 @@ def _start(options: argparse.Namespace, wishes: Wishes, deadline: Deadline, fold
     with terminal.doing("measuring how fast this machine trains"):
         machine = Speed(min(speed.MOST_SECONDS, MEASURING * wishes.seconds))
         chosen = choose(judged, wishes, machine, deadline.spent)
-    print("\n".join(_choices(chosen)))
+    rows = [(one.about, one.value, one.reason) for one in choices(chosen)]
+    print("", *tables.table("choice,value,because", rows), sep="\n")
+    if expected := notes(chosen):
+        print("", *expected, sep="\n")
     write(path, recipe_text(chosen, path.parent))
     load_recipe(path)
     print(f"\nThe recipe: {path}")
@@ -176,12 +179,6 @@ def _kind_of_file(suffix: str) -> str:
         "OpenDocument": (".odt",),
     }
     return next((name for name, suffixes in kinds.items() if suffix in suffixes), "plain text")
-
-
-def _choices(chosen: Chosen) -> list[str]:
-    rows = [(one.about, one.value, one.reason) for one in choices(chosen)]
-    expected = notes(chosen)
-    return ["", *tables.table("choice,value,because", rows), *(["", *expected] if expected else [])]
 
 
 def _environment() -> dict[str, str]:

@@ -3,7 +3,6 @@
 import base64
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 import dagster as dg
 
@@ -12,11 +11,6 @@ POINTS, HEIGHT = 58, 66  # of a sparkline: places, and pixels
 TOGETHER, SPARSE, WIDE, TALL = 4, 9, 250, 80
 SHORT_COLOURS = ("#17b", "#d40", "#284", "#64a")
 HUGE = 1e9  # a loss that has exploded
-
-
-def inline_png(path: Path, title: str) -> dg.MarkdownMetadataValue:
-    """A small PNG inside the event itself, so that it stays with the run even if the file is deleted."""
-    return inline(as_text(path.read_bytes()), title)
 
 
 def sparkline(values: Sequence[float], title: str) -> dg.MarkdownMetadataValue:
@@ -75,5 +69,5 @@ def as_text(png: bytes) -> str:
 
 
 def inline(png: str, title: str) -> dg.MarkdownMetadataValue:
-    """As `inline_png`, for a PNG in base64."""
+    """A small PNG in base64 inside the event itself, so that it stays with the run whatever is deleted."""
     return dg.MetadataValue.md(f"![{title}](data:image/png;base64,{png})")

@@ -117,7 +117,7 @@ def choose(folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0) -> 
     budget = _budget(texts, chats, wishes, speed, spent + time.monotonic() - began)
     corpora = tuple(_reading(one, budget.share, wishes) for one in texts)
     conversations = [_reading(one, 1.0, wishes) for one in chats]
-    fewest = _fewest_held_out(corpora, HELD_OUT_DOCUMENTS)
+    fewest = min(0.2, HELD_OUT_DOCUMENTS / max(1, sum(map(_documents, corpora))))
     learnt = round(budget.kept * (1 - fewest))
     length = longest(learnt, budget.training, speed.of)
     speed.look(length.size, length.vocab_size)
@@ -129,6 +129,8 @@ def choose(folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0) -> 
     tuning = Tuning.of(
         (one.found for one in conversations), length.size, length.vocab_size, seq_len, horizon.batch
     )
+    # Each conversation is held out or not by itself.
+    stays = NONE_HELD_OUT ** (1 / max(1, sum(map(_documents, conversations))))
     return Chosen(
         folder=folder,
         wishes=wishes,
@@ -143,7 +145,7 @@ def choose(folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0) -> 
         speed_source=speed.source(length.size),
         program_seconds=speed.program_seconds,
         validation_fraction=_held_out(fewest, budget, length),
-        held_out_conversations=_held_out_conversations(sum(map(_documents, conversations))),
+        held_out_conversations=round(max(MOST_HELD_OUT, min(0.45, 1 - stays)), 4),
         part_bytes=max(1_000_000, min(128_000_000, budget.text_bytes // 8)),
         left_out=tuple(left_out),
     )
@@ -198,16 +200,6 @@ def _budget(
         tuning += PROGRAMS_AROUND_TUNING * speed.program_seconds
     training = max(LEAST_TRAINING * wishes.seconds, AIM * wishes.seconds - around - tuning)
     return Budget(around, training, tuning, share, round(share * in_all), round(share * kept))
-
-
-def _fewest_held_out(corpora: Sequence[Reading], number: int) -> float:
-    """The share of the documents that is held out for about this number of them to be."""
-    return min(0.2, number / max(1, sum(map(_documents, corpora))))
-
-
-def _held_out_conversations(number: int) -> float:
-    """Their share: each is held out or not by itself."""
-    return round(max(MOST_HELD_OUT, min(0.45, 1 - NONE_HELD_OUT ** (1 / max(1, number)))), 4)
 
 
 def _held_out(fewest: float, budget: Budget, length: Length) -> float:

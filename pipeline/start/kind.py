@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from pipeline.sources.files import PAGES, PROGRAMS
 from pipeline.stages.language import detect
-from pipeline.stages.quality import PROFILES, QualityParams, judge, measure
+from pipeline.stages.quality import PROFILES, judge, measure
 
 KINDS = ("books", "mail", "code", "web", "docs")
 LONG_BYTES = 100_000  # plain text is of books where most of it is in longer files
@@ -72,7 +72,7 @@ def judged(kind: Kind) -> Kind:
     lengths, signals = _lengths(kind.documents), measure(kind.documents)
     rejected = {}
     for profile in (*KINDS, "none"):
-        params = with_languages(PROFILES[profile], kind.foreign)
+        params = PROFILES[profile].model_copy(update={"by_language": True} if kind.foreign else None)
         verdicts = judge(signals, params, kind.detected if kind.foreign else None)
         lost = pc.sum(pc.if_else(verdicts.column("keep"), 0, lengths)).as_py() or 0
         rejected[profile] = lost / max(pc.sum(lengths).as_py() or 0, 1)
@@ -90,10 +90,6 @@ def judged(kind: Kind) -> Kind:
 
 def _lengths(documents: pa.RecordBatch) -> pa.Array:
     return pc.binary_length(documents.column("text").cast(pa.large_binary()))
-
-
-def with_languages(params: QualityParams, foreign: bool) -> QualityParams:
-    return params.model_copy(update={"by_language": True}) if foreign else params
 
 
 def _batch(texts: Sequence[str]) -> pa.RecordBatch:

@@ -236,9 +236,9 @@ def _found(
 ) -> Found:
     """A corpus of files with these `sizes`, of which some were `read`."""
     text_bytes = round(sum(sizes) * sum(one.text_share for one in read) / max(len(read), 1))
-    texts = [text for one in read for text in one.texts]
+    lengths = sorted(len(text.encode("utf-8", "replace")) for one in read for text in one.texts)
     ids = [one for sample in read for one in sample.ids]
-    mean = max(1.0, sum(len(text.encode("utf-8", "replace")) for text in texts) / max(len(texts), 1))
+    mean = max(1.0, sum(lengths) / max(len(lengths), 1))
     return Found(
         name=name,
         paths=paths,
@@ -248,8 +248,8 @@ def _found(
         bytes=sum(sizes),
         text_bytes=text_bytes,
         longest=max(sizes),
-        long_document=sorted(len(text.encode("utf-8", "replace")) for text in texts)[-1 - len(texts) // 50],
-        documents=len(sizes) if shape.is_file else max(len(texts), round(text_bytes / mean)),
+        long_document=lengths[-1 - len(lengths) // 50],
+        documents=len(sizes) if shape.is_file else max(len(lengths), round(text_bytes / mean)),
         blank=max((one.blank for one in read), default=0.0),
         repeats_ids=len(ids) > len(set(ids)),
     )

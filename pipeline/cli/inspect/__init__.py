@@ -4,7 +4,8 @@ import argparse
 from collections.abc import Sequence
 
 from pipeline.cli.inspect import against, counts, documents, misplaced, what_if
-from pipeline.cli.inspect.options import add_subject, subject
+from pipeline.cli.inspect.options import subject
+from pipeline.cli.opening import add_variant
 from trainer.system import terminal
 
 VIEWS = {"counts": counts, "documents": documents, "what-if": what_if, "against": against}
@@ -27,7 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, about in ABOUT.items():
         view = views.add_parser(name, help=about, description=about)
         VIEWS[name].add_arguments(view)
-        add_subject(view)
+        add_variant(view)
+        view.add_argument("--corpus", metavar="C", help="look at this corpus only")
     misplaced.add_arguments(views.choices["counts"])
 
 

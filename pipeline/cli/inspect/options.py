@@ -4,7 +4,7 @@ import argparse
 from dataclasses import dataclass
 from functools import partial
 
-from pipeline.cli.opening import UsageError, add_variant, check_known, opened
+from pipeline.cli.opening import UsageError, check_known, opened
 from pipeline.recipe.recipe import Recipe
 from pipeline.reports.rejections import Draw
 from pipeline.store.store import Store
@@ -17,11 +17,6 @@ class Subject:
     recipe: Recipe
     store: Store
     corpora: list[str]
-
-
-def add_subject(parser: argparse.ArgumentParser) -> None:
-    add_variant(parser)
-    parser.add_argument("--corpus", metavar="C", help="look at this corpus only")
 
 
 def subject(options: argparse.Namespace) -> Subject:

@@ -28,7 +28,11 @@ def lines(asked: Subject, options: argparse.Namespace) -> Iterator[str]:
     """Raises UsageError where more would have to be measured."""
     draw, changed = chosen_draw(options), _changed(asked, options.changes)
     rules = {name: changed.rules(name).quality for name in asked.corpora}
-    if not all(_is_measured(new, asked.recipe.rules(name).quality) for name, new in rules.items()):
+    used = {name: asked.recipe.rules(name).quality for name in rules}
+    if any(
+        _measured(new) != _measured(used[name]) or (new.detects and not used[name].detects)
+        for name, new in rules.items()
+    ):
         raise UsageError(
             "what-if: this needs languages or filters that have not been measured: set them in a variant, "
             "run the job `corpus` for it, and write `python -m pipeline inspect against VARIANT`"
@@ -56,11 +60,6 @@ def _changed(asked: Subject, changes: Sequence[str]) -> Recipe:
         return variants.load(path, asked.recipe.variant or BASE, given)
     except (TrainerError, RecipeError) as error:
         raise UsageError(f"what-if: {str(error).removeprefix(f'{path}: ')}") from None
-
-
-def _is_measured(new: QualityParams, now: QualityParams) -> bool:
-    """Whether all that the rules `new` judge by was measured for the rules of `now`."""
-    return _measured(new) == _measured(now) and (now.detects or not new.detects)
 
 
 def _measured(rules: QualityParams) -> Any:

@@ -198,7 +198,8 @@ class RowReader:
         template = self.columns.text_template
         values = [row.pop(name, _ABSENT) for name in self._text_columns]
         for name, value in zip(self._text_columns, values, strict=True):
-            if not isinstance(value, str) and (template is None or not _is_number(value)):
+            usable = (str,) if template is None else (str, int, float)
+            if not isinstance(value, usable) or isinstance(value, bool):
                 found = [
                     name for name, one in zip(self._text_columns, values, strict=True) if one is not _ABSENT
                 ]
@@ -256,10 +257,6 @@ class RowReader:
                 del row[column]
             return own_id(str(value))
         return None if self.columns.id_column else location(self.file, number)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 _ABSENT = object()

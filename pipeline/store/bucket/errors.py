@@ -33,11 +33,6 @@ class RefusedError(BucketError):
     """The server does not take such a request."""
 
 
-def is_broken(error: Exception) -> bool:
-    """Whether the connection broke in the middle of an answer, after which the library does not try again."""
-    return "response body error" in str(error)
-
-
 def no_bucket(error: Exception) -> bool:
     return _found(_CODE, str(error)) in NO_BUCKET
 

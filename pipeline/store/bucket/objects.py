@@ -18,14 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pipeline.store.bucket.clouds import SERVICES, Service
-from pipeline.store.bucket.errors import (
-    BucketError,
-    RefusedError,
-    explained,
-    is_broken,
-    no_bucket,
-    no_credentials,
-)
+from pipeline.store.bucket.errors import BucketError, RefusedError, explained, no_bucket, no_credentials
 from pipeline.store.errors import first_line
 from trainer.system.errors import install
 
@@ -264,7 +257,8 @@ class Bucket:
                     return None
                 raise explained(self.service, self.url, operation, error) from None
             except errors.BaseError as error:
-                if attempts >= ATTEMPTS or not is_broken(error):
+                # After a break in the middle of an answer the library does not try again.
+                if attempts >= ATTEMPTS or "response body error" not in str(error):
                     raise explained(self.service, self.url, operation, error) from None
             log.info("%s: an answer broke off in the middle, trying again", self.url)
             time.sleep(2**attempts / 8)
