@@ -287,8 +287,13 @@ class Llama(nn.Module):
             elif config.zero_output and name.endswith(("o_proj.weight", "down_proj.weight")):
                 parameter.zero_()
             else:
-                digest = hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()
-                generator = torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
-                parameter.copy_(torch.empty(parameter.shape).normal_(0.0, config.std, generator=generator))
+                drawn = torch.empty(parameter.shape).normal_(0.0, config.std, generator=generator(seed, name))
+                parameter.copy_(drawn)
             if name in WITH_VOCABULARY:
                 parameter[self.vocab_size :] = 0.0
+
+
+def generator(seed: int, name: str) -> torch.Generator:
+    """What draws the first values of a parameter."""
+    digest = hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)

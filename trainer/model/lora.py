@@ -2,7 +2,6 @@
 small matrices that are trained. In embedding and head, the rows of a few tokens are.
 """
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ import torch
 from torch import nn
 
 from trainer.config import LoraConfig
-from trainer.model.llama import Llama
+from trainer.model.llama import Llama, generator
 
 PARTS = ("down", "up", "rows")
 
@@ -65,12 +64,9 @@ def adapt(model: Llama, config: LoraConfig, seed: int, tokens: Sequence[int] = (
             device, rows = layer.weight.device, (config.rank, layer.in_features)
             layer.__class__ = LoraLinear  # in place, so that names and hooks stay
             assert isinstance(layer, LoraLinear)
-            digest = hashlib.blake2b(f"{seed}/{name}.down".encode(), digest_size=8).digest()
-            generator = torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
             bound = layer.in_features**-0.5
-            layer.down = nn.Parameter(
-                torch.empty(rows).uniform_(-bound, bound, generator=generator).to(device)
-            )
+            drawn = torch.empty(rows).uniform_(-bound, bound, generator=generator(seed, f"{name}.down"))
+            layer.down = nn.Parameter(drawn.to(device))
             layer.up = nn.Parameter(torch.zeros(layer.out_features, config.rank, device=device))
             layer.scale = config.alpha / config.rank
     if tokens:
