@@ -41,12 +41,21 @@ WEIGHTS = 50_000  # bytes of a checkpoint and of an export
 DAYS_AGO = 40
 
 
-@pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    """One corpus up to token shards, and a recipe for the commands."""
-    store = Store(tmp_path / "store")
-    prepare(store, tmp_path / "first.jsonl", TEXTS[:15])
+@pytest.fixture(scope="module")
+def one_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Up to token shards."""
+    directory = tmp_path_factory.mktemp("one_corpus")
+    store = Store(directory / "store")
+    prepare(store, directory / "first.jsonl", TEXTS[:15])
     make_shards(store, recipe("first"))
+    return directory
+
+
+@pytest.fixture
+def store(one_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """A copy of the corpus, and a recipe for the commands."""
+    shutil.copytree(one_corpus, tmp_path, dirs_exist_ok=True)
+    store = Store(tmp_path / "store")
     monkeypatch.setenv("GROUNDWORK_STORE", str(store.root))
     settings = {
         "name": "mine",
