@@ -158,7 +158,8 @@ class _First(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    seekable = readable
+    def seekable(self) -> bool:
+        return True
 
     def tell(self) -> int:
         return self._handle.tell()
@@ -195,7 +196,8 @@ class _Resuming(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    seekable = readable
+    def seekable(self) -> bool:
+        return True
 
     def tell(self) -> int:
         return self._position
