@@ -280,7 +280,7 @@ def _states(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     config = load_to_train(options.config)
     if config.runs is None:
-        what = "sets no `runs`, the directory that holds the directories of other runs, so there are no states"
+        what = "sets no `runs`, the directory that holds those of other runs, so there are no states"
         raise TrainerError(f"{options.config}: {what}")
     with terminal.doing(LOADING):
         from trainer.run.shared_states import sharing
