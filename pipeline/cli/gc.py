@@ -48,6 +48,8 @@ def limits(keep: int | None) -> Limits:
 def run(options: argparse.Namespace) -> None:
     store = whole_store()
     if options.forgotten:
+        if options.keep is not None:
+            raise UsageError("--keep has no effect with --forgotten, which deletes whatever holds a document")
         _delete_forgotten(store)
         return
     with terminal.doing("looking for what nothing needs"):

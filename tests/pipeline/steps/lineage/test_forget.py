@@ -155,6 +155,7 @@ def test_bad_input_gets_one_sentence(trained: StoredRun, said: Said, tmp_path: P
     assert len(said("forget", str(tmp_path / "ids.txt"), "--reason", "x")) < 800
     assert "is a folder: give its content" in said("forget", str(tmp_path), "--reason", "x")
     assert "nothing was removed from this store" in said("gc", "--forgotten")
+    assert "--keep has no effect" in said("gc", "--forgotten", "--keep", "3")
     document, _ = one_read(*trained)
     with trained[0].in_progress():
         assert "a run is preparing data" in said("forget", document, "--reason", "x", "--yes")
