@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from performance.harness.sidebyside import record
-from tests.torture import branches, faults, processes, services
+from tests.torture import branches, commands, faults, processes, services
 from tests.torture.world import FindingError, World
 
 WORKERS = 2
@@ -39,6 +39,7 @@ SCENARIOS = {
         processes.jumping_clock,
         processes.interrupted_training,
         branches.branched,
+        commands.killed_command,
         services.lost_node,
     )
 } | {f"bad_bucket_{cloud}": partial(services.bad_bucket, cloud=cloud) for cloud in services.CLOUDS}
