@@ -10,6 +10,7 @@ from pipeline.sources.documents import BATCH_BYTES
 
 LEAST, MOST = 1 / 2, 9 / 8  # what a part holds, in `part_bytes`
 ROW_GROUPS = 8  # that a part of `part_bytes` has at least
+PIECES = 64  # of a part, in which documents are looked at
 HEX_DIGITS = 16
 
 
@@ -23,7 +24,7 @@ def numbered(stream: Iterable[pa.RecordBatch], part_bytes: int) -> Iterator[tupl
     least, most = int(LEAST * part_bytes) or 1, int(MOST * part_bytes)
     number = size = 0  # of the part that is being filled
     held = pa.table({})
-    for batch in stream:
+    for batch in _together(stream, part_bytes // PIECES):
         held = pa.concat_tables([held, pa.table(batch)]) if len(held) else pa.table(batch)
         while len(held):
             ends = np.cumsum(np.concatenate(list(map(_text_sizes, held.to_batches()))))
@@ -40,6 +41,20 @@ def numbered(stream: Iterable[pa.RecordBatch], part_bytes: int) -> Iterator[tupl
             number, size = (number + 1, 0) if begins else (number, size + int(before[stop]))
             held = held.slice(stop)
     yield from ((number, piece) for piece in held.to_batches())
+
+
+def _together(stream: Iterable[pa.RecordBatch], least: int) -> Iterator[pa.RecordBatch]:
+    """The documents in batches with so many bytes of text: a small file is a batch, and a part has many."""
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+    for batch in stream:
+        waiting.append(batch)
+        size += int(_text_sizes(batch).sum())
+        if size >= least:
+            yield pa.concat_batches(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield pa.concat_batches(waiting)
 
 
 def row_groups(batches: Iterable[pa.RecordBatch], part_bytes: int) -> Iterator[pa.RecordBatch]:

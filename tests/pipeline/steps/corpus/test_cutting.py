@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pipeline.sources.documents import document_id
 from pipeline.sources.files import FilesConfig
 from pipeline.stages.pii import PiiParams
+from pipeline.steps.corpus import cutting
 from pipeline.steps.corpus.cutting import LEAST, MOST, numbered, row_groups
 from pipeline.store import keys
 from pipeline.store.draft import Draft
@@ -132,6 +133,28 @@ def test_the_batches_in_which_documents_arrive_move_no_cut_and_parts_keep_their_
     whole = list(row_groups([batch(content)], PART_BYTES))
     assert list(row_groups(pieces, PART_BYTES)) == whole
     assert pa.Table.from_batches(whole).num_rows == len(content) and len(whole) > 40
+
+
+def test_a_folder_of_small_files_takes_as_long_as_its_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is a batch. To look again at all that are held, for each that arrives, would take hours."""
+    content, looks = rows(4, 4_000), 0
+
+    def counted(some: pa.RecordBatch) -> np.ndarray:
+        nonlocal looks
+        looks += 1
+        return sizes(some)
+
+    sizes = cutting._text_sizes
+    monkeypatch.setattr(cutting, "_text_sizes", counted)
+    found = [
+        (number, name)
+        for number, some in numbered((batch([row]) for row in content), 50 * PART_BYTES)
+        for name in some.column("id").to_pylist()
+    ]
+    assert looks < 3 * len(content)
+    whole = numbered([batch(content)], 50 * PART_BYTES)
+    assert found == [(number, name) for number, some in whole for name in some.column("id").to_pylist()]
+    assert len({number for number, _ in found}) > 1
 
 
 def test_one_process_or_two_cut_the_same_parts_under_the_same_names(tmp_path: Path) -> None:
