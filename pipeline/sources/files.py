@@ -30,12 +30,13 @@ from pipeline.sources.formats.json_values import read_json_values
 from pipeline.sources.formats.jsonl import read_jsonl
 from pipeline.sources.formats.mail import read_mail
 from pipeline.sources.formats.notebooks import read_notebook
-from pipeline.sources.formats.odt import odt_text
+from pipeline.sources.formats.odt import flat_text, odt_text
+from pipeline.sources.formats.other_formats import remedy
 from pipeline.sources.formats.rows import Columns, RowReader
 from pipeline.sources.formats.streams import ahead, as_utf8, blocks, reads_text
 from pipeline.sources.formats.subtitles import read_subtitles
 from pipeline.sources.formats.text_files import read_text
-from pipeline.sources.formats.zipped import read_zipped
+from pipeline.sources.formats.zipped import Archive, read_document
 from pipeline.sources.listing import Files, Paths, listed
 from pipeline.sources.source import Reason, Rejects, Unit
 from pipeline.sources.source_file import Hash, SourceFile, size_of
@@ -51,8 +52,10 @@ SUBTITLES = (".srt", ".vtt")
 MAIL, MAILBOX = ".eml", ".mbox"
 PAGES = (".html", ".htm", ".xhtml")
 NOTEBOOK = ".ipynb"
-ZIPPED = {".epub": chapters, ".docx": paragraphs, ".odt": odt_text}
-READ_AS_A_WHOLE = (NOTEBOOK, *ZIPPED)  # whose first bytes alone say nothing
+ZIPPED = {".epub": chapters} | dict.fromkeys((".docx", ".docm", ".dotx"), paragraphs)
+ZIPPED |= dict.fromkeys((".odt", ".ott"), odt_text)
+FLAT = ".fodt"
+READ_AS_A_WHOLE = (NOTEBOOK, FLAT, *ZIPPED)  # whose first bytes alone say nothing
 ENCODED_BY_THEMSELVES = (MAIL, MAILBOX, *PAGES, *READ_AS_A_WHOLE)
 PROSE = (*TEXT, *SUBTITLES, *ENCODED_BY_THEMSELVES)  # which holds no rows with columns
 JSON_LINES = (".jsonl", ".json", ".ndjson")
@@ -64,10 +67,10 @@ MAX_SEPARATOR = 1000  # characters; far fewer than in a block that is read at a 
 
 class FilesConfig(Columns, Paths):
     """Your own files, on this machine or behind URLs, in any mix of formats: JSON, Parquet, CSV, plain text,
-    Markdown and other markup, subtitles, HTML, mail, EPUB, Word (`.docx`), OpenDocument (`.odt`), notebooks
-    (`.ipynb`), and programs. All but Parquet may be compressed. JSON is one object in each line, as `.jsonl`
-    has it, or an array, or objects over several lines. Of a page of HTML, the main text is read; of mail
-    (`.eml`, `.mbox`) the usual headers and the text, without attachments; of subtitles (`.srt`, `.vtt`) what
+    Markdown and other markup, subtitles, HTML, mail, EPUB, Word (`.docx`), OpenDocument (`.odt`, `.fodt`),
+    notebooks (`.ipynb`), and programs. All but Parquet may be compressed. JSON is one object in each line, as
+    `.jsonl` has it, or an array, or objects over several lines. Of a page of HTML, the main text is read; of
+    mail (`.eml`, `.mbox`) the usual headers and the text, without attachments; of subtitles (`.srt`, `.vtt`) what
     is said, without the times; of a book all pages in their order, without the table of contents; of a
     `.docx` or `.odt` the paragraphs, tables and notes; of a notebook text and code, as Markdown, without what
     the code printed. HTML and EPUB need the extra `web`.
@@ -134,7 +137,7 @@ class FilesSource:
 
     @property
     def version(self) -> str:
-        return f"files-9{self.config.version}"
+        return f"files-10{self.config.version}"
 
     def units(self) -> list[Unit]:
         return units_of(self._listed(), self.config.max_documents, self.sha256)
@@ -168,7 +171,8 @@ class FilesSource:
             reader = self.row_reader(name, self.config, batches, bytes=size_of(file))
             yield from self._read_text_format(plain, blocks(file, compression), reader)
         else:
-            why = f"none of {', '.join(FORMATS)} (all but .parquet also {', '.join(CODECS)})"
+            known = f"none of {', '.join(FORMATS)} (all but .parquet also {', '.join(CODECS)})"
+            why = f"{remedy(plain)}; it is {known}"
             reject(Reason.UNSUPPORTED_FORMAT, why, size_of(file))
 
     def _read_text_format(
@@ -186,7 +190,10 @@ class FilesSource:
         if refused:
             reader.reject(None, *refused, reader.bytes)
         elif plain in ZIPPED:
-            yield from read_zipped(content, reader, config.piece_bytes, ZIPPED[plain])
+            texts = ZIPPED[plain]
+            yield from read_document(content, reader, config.piece_bytes, lambda file: texts(Archive(file)))
+        elif plain == FLAT:
+            yield from read_document(content, reader, config.piece_bytes, flat_text)
         elif plain == NOTEBOOK:
             yield from read_notebook(content, reader, config.piece_bytes)
         elif plain in (MAIL, MAILBOX):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from pipeline.sources.documents import MAX_DOCUMENT_BYTES
-from pipeline.sources.formats.first_bytes import other_separator
+from pipeline.sources.formats.first_bytes import NOT_UTF8, other_separator
 from pipeline.sources.formats.rows import RowReader, no_text_column
 from pipeline.sources.formats.streams import BlockStream, Counted
 from pipeline.sources.source import Reason
@@ -71,7 +71,7 @@ def _read_row(number: int, header: list[str], row: list[str], reader: RowReader)
         why = "the row has not as many fields as the header"
         reader.reject(number, Reason.BROKEN_CSV, why)
     elif not _is_utf8("".join(row)):
-        why = "the row holds bytes that are not UTF-8"
+        why = f"the row holds bytes that are not UTF-8; {NOT_UTF8}"
         reader.reject(number, Reason.INVALID_UTF8, why)
     else:
         yield from reader.add(number, dict(zip(header, row, strict=True)))

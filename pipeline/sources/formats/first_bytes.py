@@ -40,6 +40,7 @@ MARKS = (
 # Of seven bits, so that each is valid UTF-8: what switches to their characters.
 SWITCHES = ((b"\x1b$B", "iso2022_jp"), (b"\x1b$@", "iso2022_jp"), (b"\x1b$)C", "iso2022_kr"))
 LOOKED_AT = 4096
+NOT_UTF8 = "if the text is in another encoding, set `encoding`, for example to cp1252"
 _ROWS_IN_AN_OBJECT = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"([^"]+)"\s*:\s*\[\s*\{')
 _FEWEST_UNITS = 4
 _EAST_ASIAN = re.compile("[\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]")

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from pipeline.sources.documents import MAX_DOCUMENT_BYTES
 from pipeline.sources.formats.compression import BrokenCompressionError
-from pipeline.sources.formats.first_bytes import parses
+from pipeline.sources.formats.first_bytes import NOT_UTF8, parses
 from pipeline.sources.formats.rows import Row, RowReader
 from pipeline.sources.source import Reason
 
@@ -103,7 +103,7 @@ def _why(line: bytes, error: orjson.JSONDecodeError) -> tuple[Reason, str]:
     try:
         text = line.decode()
     except UnicodeDecodeError as undecodable:
-        return Reason.INVALID_UTF8, f"byte {undecodable.start} of the line: {undecodable.reason}"
+        return Reason.INVALID_UTF8, f"byte {undecodable.start} of the line: {undecodable.reason}; {NOT_UTF8}"
     if _SURROGATE_ESCAPE.search(text) and parses(text):
         return Reason.LONE_SURROGATE, str(error)
     return Reason.INVALID_JSON, str(error)

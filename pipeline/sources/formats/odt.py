@@ -1,12 +1,13 @@
-"""OpenDocument's `.odt`: the text of the paragraphs and tables, then the notes, without changes that were
-deleted, comments and the table of contents.
+"""OpenDocument, zipped (`.odt`) or flat (`.fodt`): the text of the paragraphs and tables, then the notes,
+without changes that were deleted, comments and the table of contents.
 """
 
 import re
 from collections.abc import Iterator
+from typing import BinaryIO
 from xml.etree import ElementTree
 
-from pipeline.sources.formats.zipped import Archive, Block, Flow, UnreadableError, local
+from pipeline.sources.formats.zipped import Archive, Block, Flow, UnreadableError, local, safe_xml
 
 MANIFEST, CONTENT = "META-INF/manifest.xml", "content.xml"
 BLOCKS = {
@@ -18,7 +19,8 @@ BLOCKS = {
 }
 LEFT_OUT = (
     *("tracked-changes", "annotation", "table-of-content", "note-citation", "ruby-text"),
-    *("title", "desc"),  # of pictures
+    *("title", "desc", "binary-data"),  # of pictures
+    "master-styles",  # of a flat document: headers and footers
 )
 SIGNS = {"tab": "\t", "line-break": "\n", "s": " "}
 MOST_SPACES = 80  # that one element stands for, however many it names
@@ -34,9 +36,17 @@ def odt_text(document: Archive) -> Iterator[str]:
         for _, element in ElementTree.iterparse(document.xml(MANIFEST)):
             if local(element.tag) == "encryption-data":
                 raise UnreadableError("the document is encrypted")
+    yield from _text_of(document.xml(CONTENT))
+
+
+def flat_text(document: bytes) -> Iterator[str]:
+    """As `odt_text`, of a document that is one file. Raises UnreadableError and ElementTree.ParseError."""
+    yield from _text_of(safe_xml("the file", document))
+
+
+def _text_of(content: BinaryIO) -> Iterator[str]:
     found = _Content()
     parser = ElementTree.XMLParser(target=found)
-    content = document.xml(CONTENT)
     while piece := content.read(_PIECE):
         parser.feed(piece)
     parser.close()

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pyarrow as pa
 
@@ -11,6 +12,7 @@ from pipeline.sources.formats.text_files import read_found, universal_newlines, 
 MAX_SUBTITLES_BYTES = 16 << 20
 _TIME = r"(?:\d+:)?\d+:\d\d[,.]\d+"
 _TIMES = re.compile(rf"\s*{_TIME} *--> *{_TIME}")
+_NUMBER = re.compile(r"\s*\d+\s*")
 # Of fonts and voices; of a place on the screen; of the time of a word.
 _TAG = re.compile(rf"</?(?:[biu]|font|c|v|lang|ruby|rt)\b[^>\n]*>|\{{\\[^}}\n]*\}}|<{_TIME}>", re.I)
 
@@ -33,10 +35,14 @@ def said(text: str) -> str:
     found = False
     for block in re.split(r"\n(?:[ \t]*\n)+", text):
         lines = block.splitlines()
-        times = next((place for place, line in enumerate(lines) if _TIMES.match(line)), None)
-        if times is not None:
-            found = True
-            for line in lines[times + 1 :]:
+        times = [place for place, line in enumerate(lines) if _TIMES.match(line)]
+        found = found or bool(times)
+        for place, following in pairwise([*times, None]):  # in some files no line stands between two
+            assert place is not None
+            end = following
+            if following is not None and _NUMBER.fullmatch(lines[following - 1]):
+                end = following - 1
+            for line in lines[place + 1 : end]:
                 shown = _TAG.sub("", line).strip()
                 if shown and shown not in kept[-2:]:
                     kept.append(shown)

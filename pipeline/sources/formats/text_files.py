@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from pipeline.sources.documents import MAX_DOCUMENT_BYTES, SourceDocument, location
 from pipeline.sources.formats.compression import BrokenCompressionError
+from pipeline.sources.formats.first_bytes import NOT_UTF8
 from pipeline.sources.formats.rows import RowReader
 from pipeline.sources.source import Reason
 
@@ -47,7 +48,9 @@ def read_text(
                     reader.batches.add(reader.file, document)
             except UnicodeDecodeError as error:
                 place = offset + len(piece) - len(text) + error.start
-                reader.reject(row, Reason.INVALID_UTF8, f"byte {place} of the file: {error.reason}")
+                reader.reject(
+                    row, Reason.INVALID_UTF8, f"byte {place} of the file: {error.reason}; {NOT_UTF8}"
+                )
             yield from reader.batches.full()
             if reader.batches.done:
                 return

@@ -1,4 +1,4 @@
-"""Documents that are zip archives of XML, as EPUB, `.docx` and `.odt` are."""
+"""Documents of XML, most of them in zip archives, as EPUB, `.docx` and `.odt` are."""
 
 import io
 import zlib
@@ -52,22 +52,26 @@ class Archive:
 
     def xml(self, name: str) -> BinaryIO:
         """A file of XML that is safe to parse: entities may unfold to any size. Raises as `read` does."""
-        content = self.read(name)
-        if b"<!ENTITY" in content.replace(b"\0", b""):
-            raise UnreadableError(f"{name} defines entities")
-        return io.BytesIO(content)
+        return safe_xml(name, self.read(name))
 
 
-def read_zipped(
+def safe_xml(name: str, content: bytes) -> BinaryIO:
+    """The content if it is safe to parse. Raises UnreadableError."""
+    if b"<!ENTITY" in content.replace(b"\0", b""):
+        raise UnreadableError(f"{name} defines entities")
+    return io.BytesIO(content)
+
+
+def read_document(
     content: Iterator[bytes],
     reader: RowReader,
     piece_bytes: int | None,
-    texts: Callable[[Archive], Iterator[str]],
+    texts: Callable[[bytes], Iterator[str]],
 ) -> Iterator[pa.RecordBatch]:
     """What `texts` gives of a file, together, as `read_found` gives it. Raises what `content` raises."""
     for packed in whole(content, reader, MAX_PACKED_BYTES, f"more than {MAX_PACKED_BYTES} bytes"):
         try:
-            text = "".join(texts(Archive(packed)))
+            text = "".join(texts(packed))
         except UnreadableError as error:
             reader.reject(None, error.reason, str(error), reader.bytes)
         except BROKEN as error:

@@ -292,3 +292,35 @@ def test_east_asian_text_in_utf16_without_a_mark_is_named_with_what_to_set(
 )
 def test_no_text_in_another_encoding_is_taken_for_utf16(encoding: str, texts: list[str], odd: bool) -> None:
     assert other_encoding(b"x" * odd + "\n".join(texts).encode(encoding, "ignore")) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("a.rtf", "save it as .docx"),
+        ("simplewiki-pages-articles.xml", "wikiextractor"),
+        ("simplewiki-pages-articles.xml.bz2", "wikiextractor"),
+        ("a.pdf", "pdftotext"),
+        ("a.tar.gz", "unpack it"),
+        ("a.ZIP", "unpack it"),
+        ("a.xlsx", "save it as .csv"),
+        ("a.mobi", ".epub"),
+        ("a.warc.gz", "kind: warc"),
+        ("README", "name it .txt"),
+        ("server.log", "name it .txt"),
+        ("a.jsonl.lz4", "gzip or zstd"),
+    ],
+)
+def test_a_file_of_another_format_is_told_what_to_do(tmp_path: Path, name: str, remedy: str) -> None:
+    (tmp_path / name).write_bytes(b"content")
+    rows, [reject] = documents_and_rejects(tmp_path / name)
+    assert (rows, str(reject.reason)) == ([], "unsupported_format") and remedy in reject.detail
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.csv", "a.jsonl"])
+def test_text_in_another_encoding_is_told_which_setting_reads_it(tmp_path: Path, name: str) -> None:
+    content = {"a.txt": "café", "a.csv": "text\ncafé\n", "a.jsonl": '{"text": "café"}\n'}[name]
+    (tmp_path / name).write_bytes(content.encode("cp1252"))
+    _, [reject] = documents_and_rejects(tmp_path / name)
+    assert "set `encoding`" in reject.detail
+    assert documents_and_rejects(tmp_path / name, encoding="cp1252")[0][0]["text"] == "café"

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from pipeline.sources.formats.odt import odt_text
 from pipeline.sources.formats.zipped import BROKEN, Archive, UnreadableError
+from tests.pipeline.sources import reading
 from tests.pipeline.sources.formats.test_books_and_notebooks import BOMB, read, zipped
 
 NAMES = ("office", "text", "table", "draw", "svg", "dc", "manifest")
@@ -133,3 +134,26 @@ def test_damage_anywhere_is_an_error_that_is_expected(place: int, damage: bytes)
     place %= len(content)
     with suppress(UnreadableError, *BROKEN):
         list(odt_text(Archive(content[:place] + damage + content[place + 3 :])))
+
+
+def test_a_flat_document_and_a_template_are_read_as_any_other(tmp_path: Path) -> None:
+    picture = "<draw:image><office:binary-data>aGVsbG8=</office:binary-data></draw:image>"
+    header = f"<office:master-styles><style:header>{p('Page 1')}</style:header></office:master-styles>"
+    body = f"<text:h>Title</text:h>{p('One ' + picture + 'picture.')}"
+    flat = (
+        f'<office:document {SPACES} xmlns:style="urn:x">{header}<office:body><office:text>{body}'
+        "</office:text></office:body></office:document>"
+    )
+    (tmp_path / "a.fodt").write_text(flat)
+    (tmp_path / "b.ott").write_bytes(odt(body))
+    for name in ("a.fodt", "b.ott"):
+        [row], rejects = reading.read(tmp_path / name)
+        assert (row["text"], rejects) == ("Title\n\nOne picture.", [])
+
+
+@pytest.mark.parametrize(
+    "flat", ["<office:document", "", "no xml", '<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>']
+)
+def test_a_flat_document_that_is_none_is_set_aside(tmp_path: Path, flat: str) -> None:
+    (tmp_path / "a.fodt").write_text(flat or " ")
+    assert reading.read(tmp_path / "a.fodt") == ([], [(None, "broken_data")])

@@ -66,3 +66,9 @@ def test_a_text_without_times_is_read_as_it_is(tmp_path: Path) -> None:
 def test_bytes_that_are_no_utf8_set_the_file_aside(tmp_path: Path) -> None:
     (tmp_path / "a.srt").write_bytes(SUBRIP.encode() + b"\xff")
     assert read(tmp_path / "a.srt") == ([], [(1, "invalid_utf8")])
+
+
+@pytest.mark.parametrize("between", ["", "\n", " \n", "\n\n"])
+def test_subtitles_without_a_line_between_them_are_read(between: str) -> None:
+    cues = [f"{n}\n00:00:0{n},000 --> 00:00:0{n},900\nLine {n}\nof {n}\n" for n in range(1, 6)]
+    assert said(between.join(cues)) == "".join(f"Line {n}\nof {n}\n" for n in range(1, 6))
