@@ -4,7 +4,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from pipeline.sources.formats.message_tree import shown_messages
-from pipeline.sources.formats.messages import Message, alike, content_of, is_answer, joined, messages, turns
+from pipeline.sources.formats.messages import (
+    Message,
+    alike,
+    content_of,
+    is_alone,
+    is_answer,
+    joined,
+    messages,
+    turns,
+)
 from pipeline.sources.formats.use import SYSTEM, BadConversationError, is_empty, refuse_unlearnable
 from pipeline.sources.source import Reason
 from pipeline.store.params import CONTENT, MESSAGE, PAIR
@@ -33,6 +42,8 @@ FORMS: dict[str, tuple[tuple[str, ...], ...]] = {
 NAMED = {"chat": (*LISTS, PROMPTED), "preferences": FORMS["preferences"]}  # in errors
 # Beside an instruction: what it is about, and earlier turns as pairs of texts.
 ABOUT, HISTORY = ("input", "context"), "history"
+# What a pair of answers answers, where no column is called `prompt`.
+QUESTIONS = ("question", "instruction", "conversations")
 WORDS_OF_A_QUESTION = 5  # at least, where no mark ends it
 # Columns that hold nothing but what is said, so they are no metadata even where another form is read.
 OF_TALK = (*(name for form in (*LISTS, *OTHER_LISTS, TREE, PROMPTED) for name in form), "chosen", "rejected")
@@ -42,7 +53,7 @@ def columns_of(format: Format) -> tuple[str, ...]:
     """All columns that may be a part of the text."""
     if format == "text":
         return ()
-    beside = (*ABOUT, HISTORY) if format == "chat" else ()
+    beside = (*ABOUT, HISTORY) if format == "chat" else QUESTIONS
     return tuple(dict.fromkeys((*(name for form in FORMS[format] for name in form), *SYSTEM, *beside)))
 
 
@@ -114,9 +125,13 @@ class _Row:
     def _both(self) -> list[list[Message]]:
         """A prompt stands before both, unless they repeat it."""
         if "prompt" not in self.used:
-            return [self._messages(name, None) for name in self.used]
+            alone = all(is_alone(self._row[name]) for name in self.used)
+            question = next((name for name in QUESTIONS if not is_empty(self._row.get(name))), None)
+            if not alone or question is None:
+                return [self._messages(name, None) for name in self.used]
+            self.used = (question, *self.used)
         texts = [self._row[name] for name in self.used]
-        asked = self._messages("prompt", "user")
+        asked = self._messages(self.used[0], "user")
         answers = _unrepeated(*texts) if all(isinstance(one, str) for one in texts) else texts[1:]
         both = zip(self.used[1:], answers, strict=True)
         return [joined(asked, messages(name, one, "assistant", self._unread)) for name, one in both]

@@ -31,6 +31,7 @@ OTHER_NAMES = {
     "bot": "assistant",
     "chatbot": "assistant",
     "model": "assistant",
+    "ai": "assistant",
     "developer": "system",
     "observation": "tool",
     "function": "tool",
@@ -61,6 +62,8 @@ def messages(column: str, value: Any, role: str | None, unread: set[str]) -> lis
         value = _of_text(column, value, role)
     if isinstance(value, Mapping) and value and all(isinstance(one, list) for one in value.values()):
         value = _by_column(column, value)
+    elif isinstance(value, Mapping) and {*ROLE_KEYS} & {*value}:
+        value = [value]
     if not isinstance(value, list) or not value:
         raise BadConversationError(Reason.NO_MESSAGES, f"column {column!r} holds no list of messages")
     return [
@@ -117,6 +120,13 @@ def joined(prompt: Sequence[Message], said: Sequence[Message]) -> list[Message]:
 
 def _spelling(message: Message) -> Message:
     return message[0], " ".join(message[1].split()).casefold()
+
+
+def is_alone(value: Any) -> bool:
+    """Whether a column holds one message, not a conversation."""
+    if isinstance(value, str):
+        return not (SPEAKER.match(value) or value.lstrip()[:1] in ("[", "{"))
+    return isinstance(value, Mapping) or (isinstance(value, list) and len(value) == 1)
 
 
 def _of_text(column: str, text: str, role: str | None) -> Any:

@@ -153,6 +153,18 @@ PREFERENCES: dict[str, dict[str, Any]] = {
         "chosen": "\n\nHuman: Hi\n🙂\n\nAssistant: Good.",
         "rejected": "\n\nHuman: Hi\n🙂\n\nAssistant: Bad.",
     },
+    "a question": {"question": "Hi\n🙂", "chosen": "Good.", "rejected": "Bad."},
+    "an instruction": {"instruction": "Hi\n🙂", "chosen": [GOOD], "rejected": [BAD]},
+    "a conversation and two messages": {
+        "conversations": [{"from": "human", "value": "Hi\n🙂"}],
+        "chosen": {"from": "gpt", "value": "Good."},
+        "rejected": {"from": "ai", "value": "Bad."},
+    },
+    "a title beside whole conversations": {
+        "question": "Smileys",
+        "chosen": [USER, GOOD],
+        "rejected": [USER, BAD],
+    },
     "JSON text": {"prompt": "Hi\n🙂", "chosen": json.dumps([GOOD]), "rejected": json.dumps([BAD])},
 }
 
