@@ -70,8 +70,8 @@ class FilesConfig(Columns, Paths):
     Markdown and other markup, subtitles, HTML, mail, EPUB, Word (`.docx`), OpenDocument (`.odt`, `.fodt`),
     notebooks (`.ipynb`), and programs. All but Parquet may be compressed. JSON is one object in each line, as
     `.jsonl` has it, or an array, or objects over several lines. Of a page of HTML, the main text is read; of
-    mail (`.eml`, `.mbox`) the usual headers and the text, without attachments; of subtitles (`.srt`, `.vtt`) what
-    is said, without the times; of a book all pages in their order, without the table of contents; of a
+    mail (`.eml`, `.mbox`) the usual headers and the text, without attachments; of subtitles (`.srt`, `.vtt`)
+    what is said, without the times; of a book all pages in their order, without the table of contents; of a
     `.docx` or `.odt` the paragraphs, tables and notes; of a notebook text and code, as Markdown, without what
     the code printed. HTML and EPUB need the extra `web`.
 

@@ -1,5 +1,6 @@
 """Mail, one message in a file or a mailbox (`.mbox`) of many: the usual headers and the body."""
 
+import codecs
 import re
 from collections.abc import Iterator
 from contextlib import suppress
@@ -22,6 +23,19 @@ HEADERS = ("From", "To", "Cc", "Date", "Subject")
 # The line that a mailbox has before each message, after a blank one. A sentence may begin with the word, too.
 _BEGINS = re.compile(rb"From \S.*\d\d:\d\d")
 _QUOTED = re.compile(rb"^>(>*From )")
+_QUOTES = re.compile("(>*) ?")
+_SIGNATURE = "-- "
+# What programs write under the name of a smaller charset, as browsers read it (names of Python's codecs).
+_LARGER = {
+    "iso8859-1": "cp1252",
+    "iso8859-9": "cp1254",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "euc_kr": "cp949",
+    "shift_jis": "cp932",
+    "big5": "big5hkscs",
+    "tis-620": "cp874",
+}
 
 Text = str | tuple[Reason, str]  # or why there is none
 
@@ -100,7 +114,7 @@ def _body(message: Message, encoding: str) -> Text:
     shown = [part for part in parts if part.get_content_disposition() != "attachment"]
     if plain := [part for part in shown if part.get_content_type() == "text/plain"]:
         try:
-            return "\n\n".join(_decoded(part, encoding) for part in plain)
+            return "\n\n".join(_laid_out(part, _decoded(part, encoding)) for part in plain)
         except UnicodeDecodeError as error:
             return Reason.INVALID_UTF8, f"byte {error.start} of the body: {error.reason} ({error.encoding})"
     for part in shown:
@@ -111,11 +125,35 @@ def _body(message: Message, encoding: str) -> Text:
 
 
 def _decoded(part: Message, encoding: str) -> str:
-    body = _bytes(part)
-    try:
-        return body.decode(part.get_content_charset(encoding))
-    except (LookupError, UnicodeDecodeError):  # a wrong or unknown charset
-        return body.decode(encoding)
+    body, charset = _bytes(part), part.get_content_charset(encoding)
+    with suppress(LookupError, UnicodeDecodeError):  # a wrong or unknown charset
+        return body.decode(_LARGER.get(codecs.lookup(charset).name, charset))
+    with suppress(LookupError, UnicodeDecodeError):  # bytes that only the smaller one has
+        return body.decode(charset)
+    return body.decode(encoding)
+
+
+def _laid_out(part: Message, body: str) -> str:
+    """The text with its paragraphs on one line each, where the sender's program says which lines go on
+    (`format=flowed`, RFC 3676).
+    """
+    if str(part.get_param("format", "")).lower() != "flowed":
+        return body
+    deletes = str(part.get_param("delsp", "")).lower() == "yes"
+    lines: list[str] = []
+    open_depth = -1  # of quotes, of a line that goes on
+    for line in universal_newlines(body).split("\n"):
+        quotes = _QUOTES.match(line)
+        assert quotes  # of any line
+        depth, text = len(quotes[1]), line[quotes.end() :]
+        goes_on = text.endswith(" ") and text != _SIGNATURE
+        text = text[:-1] if goes_on and deletes else text
+        if depth == open_depth and text != _SIGNATURE:
+            lines[-1] += text
+        else:
+            lines.append(f"{quotes[1]} {text}" if depth else text)
+        open_depth = depth if goes_on else -1
+    return "\n".join(lines)
 
 
 def _bytes(part: Message) -> bytes:

@@ -159,3 +159,52 @@ def test_whatever_a_file_holds_each_message_is_read_or_set_aside(
     read = [*read_mail(blocks, reader, "utf-8", mailbox=is_mailbox), *batches.rest()]
     documents = sum(batch.num_rows for batch in read)
     assert documents + len(rejects) == 1 or is_mailbox or not content
+
+
+FLOWED = """A paragraph that goes \non over \nthree lines.
+ From the start.
+
+> Quoted, and \n> going on.
+>> Deeper \n> and back.
+-- \nJosé
+"""
+LAID_OUT = """A paragraph that goes on over three lines.
+From the start.
+
+> Quoted, and going on.
+>> Deeper \n> and back.
+-- \nJosé
+"""
+
+
+@pytest.mark.parametrize("coding", ["8bit", "quoted-printable", "base64"])
+@pytest.mark.parametrize("delsp", ["no", "yes"])
+def test_paragraphs_that_a_program_has_wrapped_are_whole(tmp_path: Path, coding: str, delsp: str) -> None:
+    made = EmailMessage()
+    body = FLOWED if delsp == "no" else FLOWED.replace(" \n", "  \n").replace("--  \n", "-- \n")
+    made.set_content(body, cte=coding)
+    made.set_param("format", "flowed")
+    made.set_param("delsp", delsp)
+    (tmp_path / "a.eml").write_bytes(bytes(made))
+    [row], rejects = documents_and_rejects(tmp_path / "a.eml")
+    assert (row["text"], rejects) == (LAID_OUT, [])
+
+
+@pytest.mark.parametrize(
+    ("named", "written", "text"),
+    [
+        ("iso-8859-1", "cp1252", "a \u2013 \u201cquoted\u201d \u20ac"),
+        ("gb2312", "gbk", "\u6731\u9555\u57fa"),
+        ("ks_c_5601-1987", "cp949", "\ub620\ubc29\uac01\ud558"),
+        ("shift_jis", "cp932", "\u2460 \u9ad9"),
+        ("iso-8859-1", "latin-1", "\x81 caf\xe9"),
+        ("x-unknown", "utf-8", "caf\xe9"),
+    ],
+)
+def test_a_charset_is_read_as_browsers_read_its_name(
+    tmp_path: Path, named: str, written: str, text: str
+) -> None:
+    head = f"Content-Type: text/plain; charset={named}\nContent-Transfer-Encoding: 8bit\n\n"
+    (tmp_path / "a.eml").write_bytes(head.encode() + text.encode(written))
+    [row], rejects = documents_and_rejects(tmp_path / "a.eml")
+    assert (row["text"], rejects) == (text, [])
