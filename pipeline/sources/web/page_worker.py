@@ -32,6 +32,15 @@ XHTML = "http://www.w3.org/1999/xhtml"
 SHORT = re.compile(r">\s*(?:[^<>&\s]|&#?\w{1,31};){1,2}(?=\s*<)")
 KEEP = "\ufdd1"  # is no character, so no text has it
 READINGS = ["rt", "rp"]  # of the characters before them, small and above the line
+# A formula and its TeX, which stands beside it or in an attribute. Read as text, powers would be factors, and
+# what stands beside would be there twice.
+FORMULA = re.compile(r"<math\b([^>]*)>(.{0,20000}?)</math\s*>", re.I | re.S)
+BESIDE_FORMULA = re.compile(
+    r"<annotation\b[^>]*encoding\s*=\s*[\"'](?:application/x-tex|tex|latex)[\"'][^>]*>([^<]*)</annotation",
+    re.I,
+)
+ALTTEXT = re.compile(r"\balttext\s*=\s*(?:\"([^\"]*)\"|'([^']*)')", re.I)
+DISPLAYED = re.compile(r"\{\\displaystyle\b\s*(.*)\}", re.S)
 BODY = re.compile(r"<body\b[^>]*>", re.IGNORECASE)
 # Words in the class or id of what surrounds an article. resiliparse knows some of them, as whole names only.
 AROUND = (
@@ -59,7 +68,7 @@ def main(extractor: str, asked: BinaryIO, answered: BinaryIO) -> None:
         decoded = bytes_to_str(page, charset, errors="replace")
         if XHTML in decoded[:4096]:
             decoded = CLOSED.sub(lambda found: found[1] or f"<{found[3]}{found[4]}></{found[3]}>", decoded)
-        text = extract(decoded)
+        text = extract(FORMULA.sub(_as_tex, decoded))
         signal.setitimer(signal.ITIMER_REAL, 0)
         # as browsers call it
         name, content = (
@@ -85,6 +94,20 @@ def by_resiliparse(page: str) -> str:
         if len(shorter) >= share * len(text):
             text, chosen = shorter, chosen | left_out
     return text.replace(KEEP, "")
+
+
+def _as_tex(formula: re.Match[str]) -> str:
+    """The TeX of a formula, or the formula unchanged if it has none."""
+    if beside := BESIDE_FORMULA.search(formula[2]):
+        tex = beside[1]
+    elif named := ALTTEXT.search(formula[1]):
+        tex = named[1] or named[2] or ""
+    else:
+        return formula[0]
+    tex = tex.strip()
+    displayed = DISPLAYED.fullmatch(tex)
+    tex = displayed[1].strip() if displayed else tex
+    return f"<span>${tex}$</span>" if tex and "<" not in tex else formula[0]
 
 
 def _kept(short: re.Match[str]) -> str:

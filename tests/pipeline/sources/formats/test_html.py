@@ -104,3 +104,32 @@ def test_icons_links_to_a_heading_and_the_readings_above_characters_are_left_out
     )
     [row], _ = documents_and_rejects(tmp_path / "a.html")
     assert row["text"].split("\n")[-1] == "漢字を読む。 end"
+
+
+@pytest.mark.parametrize(
+    ("formula", "said"),
+    [
+        (
+            '<math><semantics><mrow><mi>E</mi></mrow><annotation encoding="application/x-tex">'
+            "{\\displaystyle E=mc^{2}}</annotation></semantics></math>",
+            "$E=mc^{2}$",
+        ),
+        (
+            "<math alttext='\\frac{a}{b}' display='block'><mfrac><mi>a</mi><mi>b</mi></mfrac></math>",
+            "$\\frac{a}{b}$",
+        ),
+        ('<math alttext="a &lt; b"><mi>a</mi><mo>&lt;</mo><mi>b</mi></math>', "$a < b$"),
+        ('<math alttext="{\\displaystyle x}"><mi>x</mi></math>', "$x$"),
+        ("<math><mi>a</mi><mo>+</mo><mi>b</mi></math>", "a+b"),
+        ('<math alttext=""><mi>a</mi><mo>+</mo><mi>b</mi></math>', "a+b"),
+    ],
+)
+@pytest.mark.parametrize("extractor", ["resiliparse", "all"])
+def test_a_formula_is_its_tex_where_the_page_has_it(formula: str, said: str, extractor: str) -> None:
+    text = page_text(page(f"{SAID} We have {formula} here. {SAID}"), "utf-8", extractor)  # type: ignore[arg-type]
+    assert isinstance(text, str) and f"We have {said} here." in text
+
+
+def test_a_page_of_open_formulas_is_read_in_time() -> None:
+    text = page_text(page(SAID + "<math>" * 20_000), "utf-8")
+    assert isinstance(text, str) and SAID.strip() in text
