@@ -172,7 +172,7 @@ class FilesSource:
             yield from self._read_text_format(plain, blocks(file, compression), reader)
         else:
             known = f"none of {', '.join(FORMATS)} (all but .parquet also {', '.join(CODECS)})"
-            why = f"{remedy(plain)}; it is {known}"
+            why = f"{remedy(plain) or 'if it is plain text, name it .txt'}; it is {known}"
             reject(Reason.UNSUPPORTED_FORMAT, why, size_of(file))
 
     def _read_text_format(

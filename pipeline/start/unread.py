@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 
 from pipeline.sources.formats.compression import format_of
 from pipeline.sources.formats.first_bytes import COMPRESSED, LOOKED_AT, ZIP, not_text
+from pipeline.sources.formats.other_formats import remedy
 from pipeline.sources.source import Reason
 from pipeline.sources.source_file import LocalFile
 from trainer.system.wording import counted
@@ -57,7 +58,10 @@ def no_format(name: str, file: LocalFile) -> str:
     """Why a file with this name is not read, and what to do."""
     plain, compression = format_of(name)
     if compression:
-        return f"packed, and of no format that is read: unpack it, or name it .txt{compression} if it is text"
+        return (
+            remedy(plain)
+            or f"packed, and of no format that is read: unpack it, or name it .txt{compression} if it is text"
+        )
     try:
         with file.open() as opened:
             start = opened.read(LOOKED_AT)
@@ -74,4 +78,4 @@ def no_format(name: str, file: LocalFile) -> str:
         return "the file is no text"
     if _XML.match(start):
         return "the file is XML, whose tags would be learnt: write its text into text files"
-    return "no format that is read: name it .txt if it is plain text"
+    return remedy(plain) or "no format that is read: name it .txt if it is plain text"

@@ -58,7 +58,9 @@ def read_csv(content: Iterator[bytes], reader: RowReader, separator: str) -> Ite
                 lost = round(reader.bytes * lines.share_of_row())
                 reader.reject(lines.first, Reason.BROKEN_CSV, why, lost)
                 return
-            reader.reject(lines.number, Reason.BROKEN_CSV, str(error))
+            began = f"; a quote opens in line {lines.first}" if lines.first < lines.number else ""
+            why = f"{error}{began}: within a field in quotes, each quote is written twice"
+            reader.reject(lines.number, Reason.BROKEN_CSV, why)
             continue
         if row is None:
             return

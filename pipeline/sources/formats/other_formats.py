@@ -24,6 +24,6 @@ _REMEDIES = {
 _BY_SUFFIX = {suffix: remedy for remedy, suffixes in _REMEDIES.items() for suffix in suffixes.split()}
 
 
-def remedy(suffix: str) -> str:
-    """What to do with a file whose name ends in `suffix`."""
-    return _BY_SUFFIX.get(suffix.lower(), "if it is plain text, name it .txt")
+def remedy(suffix: str) -> str | None:
+    """What to do with a file whose name ends in `suffix`; None if the suffix says nothing."""
+    return _BY_SUFFIX.get(suffix.lower())

@@ -324,3 +324,10 @@ def test_text_in_another_encoding_is_told_which_setting_reads_it(tmp_path: Path,
     _, [reject] = documents_and_rejects(tmp_path / name)
     assert "set `encoding`" in reject.detail
     assert documents_and_rejects(tmp_path / name, encoding="cp1252")[0][0]["text"] == "café"
+
+
+def test_of_a_quote_that_opens_in_an_earlier_line_both_lines_are_named(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text('text\tid\n"opens\t3\nnext\t4\n"again\t5\nlast\t6\n')
+    rows, [reject] = documents_and_rejects(tmp_path / "a.tsv")
+    assert ([row["text"] for row in rows], reject.row) == (["last"], 4)
+    assert "opens in line 2" in reject.detail and "written twice" in reject.detail
