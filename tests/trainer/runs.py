@@ -1,6 +1,7 @@
 """Trainers in processes of their own, and what a run leaves that must be the same however it went."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -51,3 +52,10 @@ def outcome(run_dir: Path) -> tuple[str, bytes, list[dict[str, Any]]]:
     last = publish.existing(run_dir / "checkpoints")[-1]
     files = [last / "hf/model.safetensors", *sorted(last.glob("optimizer*.safetensors"))]
     return last.name, b"".join(path.read_bytes() for path in files), history(run_dir)
+
+
+def stopped_at(run_dir: Path, step: int) -> None:
+    """As if the run had been killed after so many steps, with its later metrics not yet vouched for."""
+    for checkpoint in publish.existing(run_dir / "checkpoints"):
+        if publish.step_of(checkpoint) > step:
+            shutil.rmtree(checkpoint)

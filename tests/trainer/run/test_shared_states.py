@@ -14,7 +14,7 @@ import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import SCALARS, EventAccumulator
 
-from tests.trainer.runs import history, outcome
+from tests.trainer.runs import history, outcome, stopped_at
 from tests.trainer.trained import trained
 from trainer.checkpoint import publish, retention, state
 from trainer.config import RunConfig
@@ -243,13 +243,6 @@ def test_the_run_that_went_on_needs_nothing_of_the_other(settings: dict[str, Any
     train(settings, "long", max_tokens=16 * STEP)  # resumes from the state that was shared
     scratch = from_scratch(settings, tmp_path / "alone", max_tokens=16 * STEP)
     assert outcome(long)[:2] == outcome(scratch)[:2]
-
-
-def stopped_at(run_dir: Path, step: int) -> None:
-    """As if the run had been killed after so many steps, with its later metrics not yet vouched for."""
-    for checkpoint in publish.existing(run_dir / "checkpoints"):
-        if publish.step_of(checkpoint) > step:
-            shutil.rmtree(checkpoint)
 
 
 def test_a_run_that_was_overtaken_goes_on_from_the_further_state(

@@ -5,8 +5,6 @@ and however often it is resumed.
 import copy
 import itertools
 import json
-import shutil
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,9 +14,8 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from tests.trainer.runs import history, outcome
+from tests.trainer.runs import history, outcome, stopped_at
 from tests.trainer.trained import trained
-from trainer.checkpoint import publish
 from trainer.config import RunConfig
 from trainer.data.loader import TrainingData
 from trainer.data.order import SampleOrder, Segment
@@ -57,13 +54,6 @@ def test_tokens_samples_and_rates_go_through_their_golden_points(staged: dict[st
     )
 
 
-def goes_back(run_dir: Path, step: int) -> None:
-    """Forgets what was saved after `step`, as if the run had been killed then."""
-    for checkpoint in publish.existing(run_dir / "checkpoints"):
-        if publish.step_of(checkpoint) > step:
-            shutil.rmtree(checkpoint)
-
-
 def test_a_run_in_stages_takes_the_tokens_that_each_states_wherever_it_is_resumed(
     staged: dict[str, Any],
 ) -> None:
@@ -71,7 +61,7 @@ def test_a_run_in_stages_takes_the_tokens_that_each_states_wherever_it_is_resume
     config = trained(staged)
     whole = outcome(config.run_dir)
     for step in (8, 6):
-        goes_back(config.run_dir, step)
+        stopped_at(config.run_dir, step)
         assert run(config) == DONE
         assert outcome(config.run_dir) == whole
 
@@ -205,7 +195,7 @@ def test_what_is_to_come_can_be_changed_by_an_explicit_word_and_what_was_cannot(
 ) -> None:
     staged["training"]["checkpoint"]["keep_last"] = 20
     config = trained(staged)
-    goes_back(config.run_dir, 8)
+    stopped_at(config.run_dir, 8)
     stages = copy.deepcopy(STAGES)
     stages[2]["weights"] = {"prose": 1}
     staged["training"]["stages"] = stages
