@@ -8,16 +8,15 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
 from pipeline.recipe.loading import load_recipe
 from pipeline.store import keys
 from pipeline.store.engines.local import LocalEngine
-from pipeline.store.manifest import Version
 from pipeline.store.store import Store
 from tests.integration.project import ROOT
 from tests.pipeline.steps.make import collect, judge, scrub, transform
+from tests.rows import stored_rows
 
 EXAMPLES = ROOT / "examples"
 ENGINE = LocalEngine(workers=1)
@@ -57,23 +56,19 @@ def versions(store: Store) -> set[Path]:
     return {path.parent.relative_to(store.root) for path in store.root.rglob("manifest.json")}
 
 
-def rows(version: Version, table: str) -> list[dict]:
-    return [row for path in version.files(table) for row in pq.read_table(path).to_pylist()]
-
-
 def test_the_classifier_rejects_by_score_and_a_new_threshold_measures_nothing(
     copied: Callable[[str], Path],
 ) -> None:
     directory = copied("quality_classifier")
     store = run(directory)
-    measured = rows(store.current(keys.filtered("manuals", "Prose")), "signals")
+    measured = stored_rows(store.current(keys.filtered("manuals", "Prose")), "signals")
     scores = {row["id"]: row["score"] for row in measured}
     verdicts = store.current(keys.quality("manuals"))
-    rejected = [row["id"] for row in rows(verdicts, "verdicts") if row["rule"] == "Prose"]
+    rejected = [row["id"] for row in stored_rows(verdicts, "verdicts") if row["rule"] == "Prose"]
     assert verdicts.counts["rejected/Prose"] == len(rejected) > 0
     assert verdicts.counts["kept"] > len(rejected)
     assert max(scores[name] for name in rejected) < 0.5
-    assert all(scores[row["id"]] >= 0.5 for row in rows(verdicts, "verdicts") if row["keep"])
+    assert all(scores[row["id"]] >= 0.5 for row in stored_rows(verdicts, "verdicts") if row["keep"])
     before = versions(store)
     path = directory / "recipe.yaml"
     path.write_text(path.read_text().replace("min_score: 0.5", "min_score: 0.6"))
@@ -89,12 +84,12 @@ def test_the_table_is_read_again_only_when_it_changed(copied: Callable[[str], Pa
     store = run(directory)
     raw = store.current(keys.raw("articles"))
     assert raw.counts["documents"] > 50
-    assert rows(raw, "documents")[0]["url"].startswith("https://docs.python.org/3/")
+    assert stored_rows(raw, "documents")[0]["url"].startswith("https://docs.python.org/3/")
     assert run(directory).current(keys.raw("articles")).path == raw.path
     with closing(sqlite3.connect(directory / "articles.sqlite")) as connection, connection:
         connection.execute("UPDATE articles SET body = 'Shorter.', updated = '2026-02-01' WHERE id = 7")
-    store = run(directory)
-    assert "Shorter." in [row["text"] for row in rows(store.current(keys.raw("articles")), "documents")]
+    raw = run(directory).current(keys.raw("articles"))
+    assert "Shorter." in [row["text"] for row in stored_rows(raw, "documents")]
 
 
 def test_the_transform_removes_menus_notices_and_footers(copied: Callable[[str], Path]) -> None:
@@ -102,7 +97,7 @@ def test_the_transform_removes_menus_notices_and_footers(copied: Callable[[str],
     transformed = store.current(keys.transformed("pages"))
     assert transformed.counts["changed"] == transformed.counts["documents"] == 6
     assert store.current(keys.quality("pages")).counts["kept"] == 6
-    texts = [row["text"] for row in rows(store.current(keys.scrubbed("pages")), "documents")]
+    texts = [row["text"] for row in stored_rows(store.current(keys.scrubbed("pages")), "documents")]
     assert all(text.endswith(".") and "\n" not in text for text in texts)
-    raw = [row["text"] for row in rows(store.current(keys.raw("pages")), "documents")]
+    raw = [row["text"] for row in stored_rows(store.current(keys.raw("pages")), "documents")]
     assert all("Home | Stories" in text and "cookies" in text for text in raw)

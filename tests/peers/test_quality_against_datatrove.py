@@ -25,6 +25,8 @@ from datatrove.pipeline.filters import (
     gopher_repetition_filter,
 )
 
+from tests.rows import documents
+
 FILES = ("books", "enwiki", "techdocs", "labelled/neardup_articles_2500", "labelled/pii_presidio_synth_v2")
 EVERY = 6  # documents, because datatrove judges 0.3 MB a second
 FILTERS = {
@@ -50,11 +52,7 @@ def texts() -> list[str]:
 
 @pytest.fixture(scope="module")
 def signals(texts: list[str]) -> pa.RecordBatch:
-    return measure(
-        pa.record_batch(
-            {"id": [str(row) for row in range(len(texts))], "text": pa.array(texts, pa.large_string())}
-        )
-    )
+    return measure(documents(*texts))
 
 
 @pytest.mark.parametrize("profile", FILTERS)

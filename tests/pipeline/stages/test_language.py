@@ -1,11 +1,11 @@
 """The optional language filter: what it detects, what it rejects, and what it says of unknown codes."""
 
-import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
 from pipeline.stages.language import LANGUAGES, LANGUAGES_SCHEMA, _identifier, detect
 from pipeline.stages.quality import PROFILES, QualityParams, judge, measure
+from tests.rows import documents
 
 SENTENCES = {
     "en": "The committee met on the second day of the month to hear what the engineers had found out about "
@@ -24,12 +24,6 @@ SENTENCES = {
     "ja": "委員会は月の二日目に集まり、技術者たちが古い橋について調べたことを聞いた。",
     "ar": "اجتمعت اللجنة في اليوم الثاني من الشهر لتستمع إلى ما توصل إليه المهندسون بشأن الجسر القديم.",
 }
-
-
-def documents(*texts: str | None) -> pa.RecordBatch:
-    return pa.record_batch(
-        {"id": [f"document-{row}" for row in range(len(texts))], "text": pa.array(texts, pa.large_string())}
-    )
 
 
 def rules(params: QualityParams, *texts: str) -> list[str | None]:

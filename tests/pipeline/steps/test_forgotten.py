@@ -42,7 +42,7 @@ from tests.pipeline.steps.corpora import ENGINE, TEXTS
 from tests.pipeline.steps.lineage.conftest import QUICK, train
 from tests.pipeline.steps.make import collect, deduplicate, judge, scrub, tokenize, tokenizer
 from tests.pipeline.steps.training.test_plan import HELD_OUT, recipe
-from tests.rows import jsonl
+from tests.rows import jsonl, stored_rows
 from tests.traces import END, bytes_with, pieces
 from trainer.system.history import STORE_VARIABLE
 
@@ -285,7 +285,7 @@ def test_forgetting_is_no_loss_for_the_check_and_leaves_no_row(tmp_path: Path) -
     assert raw.counts["set_aside/forgotten"] == 2
     finding = checks.little_set_aside(checks.Subject(raw, store.store, recipe()))
     assert finding.message.startswith("0 of 20 rows")
-    assert not [row for path in raw.files("rejects") for row in read_table(path).to_pylist()]
+    assert not stored_rows(raw, "rejects")
 
 
 def test_only_what_lost_a_document_is_read_again(tmp_path: Path) -> None:

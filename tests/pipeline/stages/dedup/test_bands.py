@@ -20,15 +20,11 @@ from pipeline.stages.dedup import (
     sort_band,
     unite,
 )
+from tests.rows import documents
 
 
 def signed(texts: list[str], params: DedupParams) -> pa.RecordBatch:
-    return signatures(
-        pa.record_batch(
-            {"id": [str(i) for i in range(len(texts))], "text": pa.array(texts, pa.large_string())}
-        ),
-        params,
-    )
+    return signatures(documents(*texts), params)
 
 
 def clusters(count: int, pairs: list[tuple[int, int]]) -> list[int]:

@@ -5,13 +5,13 @@ import json
 import re
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 import zstandard
 
 from pipeline.stages.dedup import DedupParams, shingle_sets
 from tests.corpora import CORPORA, needs_corpora
 from tests.pipeline.stages.dedup.in_memory import deduplicate, jaccard
+from tests.rows import documents
 
 pytestmark = needs_corpora
 
@@ -20,10 +20,6 @@ def documents_of(path: Path) -> dict[str, str]:
     with path.open("rb") as file:
         lines = io.TextIOWrapper(zstandard.ZstdDecompressor().stream_reader(file), encoding="utf-8")
         return {row["id"]: row["text"] for row in map(json.loads, lines)}
-
-
-def batch(texts: dict[str, str]) -> pa.RecordBatch:
-    return pa.record_batch({"id": list(texts), "text": pa.array(list(texts.values()), pa.large_string())})
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +39,7 @@ def test_the_exact_similarity_of_every_labelled_pair_is_the_published_one(articl
     """The published one takes `_` for a letter, which articles have between words in place of a dash."""
     for pair in pairs:
         both = {name: articles[name] for name in (pair["a"], pair["b"])}
-        sets = shingle_sets(batch(both), DedupParams())
+        sets = shingle_sets(documents(*both.values(), ids=list(both)), DedupParams())
         published, within = pair["jaccard"], 5e-5
         if "_" in "".join(both.values()):
             published, within = in_python(*both.values()), 1e-9
@@ -63,7 +59,9 @@ def in_python(*texts: str) -> float:
 def test_every_labelled_duplicate_goes_and_nothing_else(articles, pairs):
     removed = {
         (row["duplicate_of"], row["id"])
-        for row in deduplicate([batch(articles)], [0], DedupParams()).to_pylist()
+        for row in deduplicate(
+            [documents(*articles.values(), ids=list(articles))], [0], DedupParams()
+        ).to_pylist()
         if not row["keep"]
     }
     similar = {frozenset((pair["a"], pair["b"])) for pair in pairs if pair["jaccard"] >= 0.8}

@@ -15,17 +15,13 @@ from pipeline.stages.dedup import DedupParams, ShingleSets, shingle_sets, verify
 from pipeline.stages.dedup.clusters import KEY_CHARACTERS
 from pipeline.stages.dedup.verify import COMPARISONS, KEPT_PER_KEY
 from tests.pipeline.stages.dedup.in_memory import deduplicate, jaccard
+from tests.rows import documents
 
 PARAMS = DedupParams()
 
 
-def batch(texts: list[str], ids: list[str] | None = None) -> pa.RecordBatch:
-    names = ids or [f"{i:07}" for i in range(len(texts))]
-    return pa.record_batch({"id": names, "text": pa.array(texts, pa.large_string())})
-
-
 def decide(texts: list[str], params: DedupParams = PARAMS) -> list[dict]:
-    return deduplicate([batch(texts)], [0], params).to_pylist()
+    return deduplicate([documents(*texts)], [0], params).to_pylist()
 
 
 def kept(texts: list[str], params: DedupParams = PARAMS) -> list[int]:
@@ -76,10 +72,10 @@ def test_an_exact_copy_of_a_near_duplicate_is_a_near_duplicate_of_the_kept_docum
 def test_the_survivor_is_of_the_first_corpus_then_longer_then_of_the_lower_id():
     short, longer = " ".join(words(5, 300)), " ".join(words(5, 300)) + " more"
     assert kept([short, longer]) == [1]
-    first, second = batch([short], ["z"]), batch([longer], ["a"])
+    first, second = documents(short, ids=["z"]), documents(longer, ids=["a"])
     assert [row["keep"] for row in deduplicate([first, second], [0, 1], PARAMS).to_pylist()] == [True, False]
     assert [row["keep"] for row in deduplicate([second, first], [1, 0], PARAMS).to_pylist()] == [False, True]
-    same = deduplicate([batch([short, short, short], ["c", "a", "b"])], [0], PARAMS).to_pylist()
+    same = deduplicate([documents(short, short, short, ids=["c", "a", "b"])], [0], PARAMS).to_pylist()
     assert [row["id"] for row in same if row["keep"]] == ["a"]
 
 
@@ -98,18 +94,17 @@ def corpora(draw):
     return texts, [draw(st.integers(0, 1)) for _ in texts]
 
 
-def decisions(documents: list[tuple[str, str, int]], cuts: list[int]) -> dict[str, dict]:
+def decisions(drawn: list[tuple[str, str, int]], cuts: list[int]) -> dict[str, dict]:
     """The decisions for (id, text, priority), in batches split at the cuts and at another priority."""
     batches, priorities, start = [], [], 0
-    for end in range(1, len(documents) + 1):
-        if end == len(documents) or end in cuts or documents[end][2] != documents[start][2]:
+    for end in range(1, len(drawn) + 1):
+        if end == len(drawn) or end in cuts or drawn[end][2] != drawn[start][2]:
             batches.append(
-                batch(
-                    [text for _, text, _ in documents[start:end]],
-                    [name for name, _, _ in documents[start:end]],
+                documents(
+                    *(text for _, text, _ in drawn[start:end]), ids=[name for name, _, _ in drawn[start:end]]
                 )
             )
-            priorities.append(documents[start][2])
+            priorities.append(drawn[start][2])
             start = end
     return {row["id"]: row for row in deduplicate(batches, priorities, PARAMS).to_pylist()}
 
@@ -120,14 +115,14 @@ def test_neither_order_nor_batches_change_a_decision_and_every_removal_is_simila
     corpus, shuffler, cuts
 ):
     texts, priorities = corpus
-    documents = [
+    drawn = [
         (f"{i:03}", text, priority) for i, (text, priority) in enumerate(zip(texts, priorities, strict=True))
     ]
-    rows = decisions(documents, [])
-    shuffled = documents.copy()
+    rows = decisions(drawn, [])
+    shuffled = drawn.copy()
     shuffler.shuffle(shuffled)
     assert decisions(shuffled, cuts) == rows
-    sets = shingle_sets(batch(texts), PARAMS)
+    sets = shingle_sets(documents(*texts), PARAMS)
     for row in rows.values():
         if row["keep"]:
             assert row["reason"] is None and row["duplicate_of"] is None and row["jaccard"] is None
@@ -155,7 +150,7 @@ def test_members_linked_only_by_a_chain_stay_and_stand_for_those_like_them():
     rows = decide(texts)
     survivors = [i for i, row in enumerate(rows) if row["keep"]]
     assert survivors == [0, 2, 4, 6]
-    sets = shingle_sets(batch(texts), PARAMS)
+    sets = shingle_sets(documents(*texts), PARAMS)
     spans = [sets.hashes[sets.offsets[i] : sets.offsets[i + 1]] for i in range(len(texts))]
     for i, row in enumerate(rows):
         others = [jaccard(spans[i], spans[j]) for j in survivors if j != i]
@@ -306,7 +301,7 @@ def test_verification_keeps_what_no_kept_document_is_similar_to(members, thresho
 
 def test_no_documents_make_no_decisions():
     assert deduplicate([], [], PARAMS).num_rows == 0
-    assert deduplicate([batch([])], [0], PARAMS).num_rows == 0
+    assert deduplicate([documents()], [0], PARAMS).num_rows == 0
 
 
 def test_a_cluster_too_large_for_a_task_is_verified_in_pieces_of_like_length(monkeypatch: pytest.MonkeyPatch):

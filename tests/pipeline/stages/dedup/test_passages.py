@@ -1,7 +1,6 @@
 """Passages and their MinHashes; the search that reads hash tables as sorted arrays."""
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from datasketch import MinHash, MinHashLSHEnsemble, MinHashLSHForest
 from hypothesis import given, settings
@@ -19,10 +18,7 @@ from pipeline.stages.dedup.passages import (
     passages,
     sorted_bands,
 )
-
-
-def batch(*texts: str) -> pa.RecordBatch:
-    return pa.record_batch({"text": pa.array(texts, pa.large_string())})
+from tests.rows import documents
 
 
 def drawn(words: int, seed: int, vocabulary: int = 300) -> str:
@@ -34,7 +30,7 @@ def drawn(words: int, seed: int, vocabulary: int = 300) -> str:
 @given(st.lists(st.integers(0, 900), min_size=1, max_size=3), st.integers(0, 1000))
 def test_the_minhash_of_a_passage_is_datasketchs_of_the_shingles_in_it(lengths: list[int], seed: int) -> None:
     texts = [drawn(length, seed + number) for number, length in enumerate(lengths)]
-    values, sizes, numbers = passages(batch(*texts))
+    values, sizes, numbers = passages(documents(*texts))
     assert len(values) == len(sizes) == numbers.sum()
     at = 0
     for text, number in zip(texts, numbers.tolist(), strict=True):
@@ -42,7 +38,7 @@ def test_the_minhash_of_a_passage_is_datasketchs_of_the_shingles_in_it(lengths: 
         for passage in range(number):
             begin = passage * STRIDE
             within = words[begin : begin + PASSAGE + WORDS - 1]
-            hashes = shingle_sets(batch(" ".join(within)), SHINGLES).hashes
+            hashes = shingle_sets(documents(" ".join(within)), SHINGLES).hashes
             reference = MinHash(NUM_PERM, scheme="affine32", hashfunc=int)
             reference.update_batch((hashes >> np.uint64(32)).tolist())
             assert values[at].tolist() == reference.hashvalues.tolist()
@@ -102,12 +98,12 @@ def test_a_paragraph_is_a_candidate_wherever_it_is_in_a_long_document(replaced: 
     """Its Jaccard similarity to the whole document is about 0.01."""
     document = drawn(6000, seed=1, vocabulary=4000)
     others = [drawn(6000, seed, vocabulary=4000) for seed in range(2, 30)]
-    values, _, numbers = passages(batch(document, *others))
+    values, _, numbers = passages(documents(document, *others))
     search, chooser, words = searched([values], 0.25), np.random.default_rng(0), document.split()
     found = 0
     for begin in chooser.integers(0, 5900, 100).tolist():
         text = [f"x{begin}" if chooser.random() < replaced else one for one in words[begin : begin + 80]]
-        asked, sizes, _ = passages(batch(" ".join(text)))
+        asked, sizes, _ = passages(documents(" ".join(text)))
         first, *_ = search.holding(asked[0], int(sizes[0]), 5)[0].tolist()
         found += first < numbers[0]
     assert found >= 99

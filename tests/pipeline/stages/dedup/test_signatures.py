@@ -16,6 +16,7 @@ from pipeline.stages.dedup.hashing import murmur128
 from pipeline.stages.dedup.normalise import MARK, NFC_UNSURE, SPACE, WORD, characters
 from pipeline.stages.dedup.params import MAX_CHARS
 from pipeline.stages.text import CODE_POINTS
+from tests.rows import documents
 
 PARAMS = DedupParams()
 # Letters that fold to more bytes or characters, that compose, that fall out of \w, and white space that is
@@ -25,12 +26,6 @@ ODD_CHARACTERS = (
     "\u1112\u1161\u11abक\u093f\u0928\U0001d518𐐀😀\ufe0f\u200d\u00a0\u3000\x00ⓐⒶ"
     "ไท่ສາ\u0e33ខ្មរမြན\u0f92"
 )
-
-
-def batch(texts: list[str]) -> pa.RecordBatch:
-    return pa.record_batch(
-        {"id": [f"{i:05}" for i in range(len(texts))], "text": pa.array(texts, pa.large_string())}
-    )
 
 
 def normal(text: str) -> str:
@@ -71,7 +66,7 @@ def rows_of(sets) -> list[set[int]]:
 
 
 def exact_of(*texts: str) -> list[bytes]:
-    return signatures(batch(list(texts)), PARAMS).column("exact").to_pylist()
+    return signatures(documents(*texts), PARAMS).column("exact").to_pylist()
 
 
 def test_the_minhash_equals_datasketchs_affine32_of_the_same_shingle_hashes():
@@ -80,8 +75,8 @@ def test_the_minhash_equals_datasketchs_affine32_of_the_same_shingle_hashes():
         for k in range(1, 9)
     ]
     params = DedupParams(bands=21, rows=5)
-    minhash = signatures(batch(texts), params).column("minhash").to_pylist()
-    for ours, hashes in zip(minhash, rows_of(shingle_sets(batch(texts), params)), strict=True):
+    minhash = signatures(documents(*texts), params).column("minhash").to_pylist()
+    for ours, hashes in zip(minhash, rows_of(shingle_sets(documents(*texts), params)), strict=True):
         reference = MinHash(num_perm=params.num_perm, seed=1, scheme="affine32", hashfunc=int)
         reference.update_batch([value >> 32 for value in hashes])
         assert ours == reference.hashvalues.tolist()
@@ -100,7 +95,7 @@ def test_the_exact_hash_is_murmurhash3_of_the_normalised_text():
 @settings(deadline=None, max_examples=80)
 @given(st.lists(st.text(alphabet=ODD_CHARACTERS, max_size=60), min_size=1, max_size=8), st.integers(1, 6))
 def test_shingles_of_any_text_are_equal_exactly_where_its_word_ngrams_are(texts, ngram):
-    ours = rows_of(shingle_sets(batch(texts), DedupParams(ngram=ngram)))
+    ours = rows_of(shingle_sets(documents(*texts), DedupParams(ngram=ngram)))
     meant = [shingles_of(text, ngram) for text in texts]
     assert [len(row) for row in ours] == [len(row) for row in meant]
     for i in range(len(texts)):
@@ -123,7 +118,7 @@ def test_copies_that_differ_in_characters_that_nobody_sees_are_equal(unseen):
     text = "The hyphenation of this sentence was left in its words by a typesetter."
     other = unseen + text.replace("en", f"e{unseen}n") + unseen
     assert exact_of(text) == exact_of(other)
-    first, second = rows_of(shingle_sets(batch([text, other]), DedupParams()))
+    first, second = rows_of(shingle_sets(documents(text, other), DedupParams()))
     assert first == second
 
 
@@ -134,7 +129,7 @@ def test_copies_that_differ_in_characters_that_nobody_sees_are_equal(unseen):
 def test_emphasis_as_markdown_writes_it_changes_no_word(words):
     emphasised, plain = (" ".join(texts) for texts in ((m + w + m for w, m in words), (w for w, _ in words)))
     if len(words) >= 2:
-        marked, bare = rows_of(shingle_sets(batch([emphasised, plain]), DedupParams(ngram=2)))
+        marked, bare = rows_of(shingle_sets(documents(emphasised, plain), DedupParams(ngram=2)))
         assert marked == bare
 
 
@@ -148,10 +143,10 @@ def test_every_character_is_compared_as_its_casefolded_form():
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.text(alphabet=ODD_CHARACTERS, max_size=80), min_size=1, max_size=10), st.integers(0, 9))
 def test_a_signature_does_not_depend_on_the_batch_that_it_is_computed_in(texts, cut):
-    whole = signatures(batch(texts), PARAMS)
+    whole = signatures(documents(*texts), PARAMS)
     parts = [
         signatures(part, PARAMS)
-        for part in (batch(texts).slice(0, cut), batch(texts).slice(cut))
+        for part in (documents(*texts).slice(0, cut), documents(*texts).slice(cut))
         if len(part)
     ]
     assert pa.Table.from_batches(parts).combine_chunks() == pa.Table.from_batches([whole])
@@ -159,7 +154,7 @@ def test_a_signature_does_not_depend_on_the_batch_that_it_is_computed_in(texts, 
 
 def test_sets_are_sorted_and_hold_each_shingle_once_however_often_it_occurs():
     sets = shingle_sets(
-        batch(["round and round again " * 2000, "word " * 5000, "", "one two three four five six"]), PARAMS
+        documents("round and round again " * 2000, "word " * 5000, "", "one two three four five six"), PARAMS
     )
     assert np.diff(sets.offsets).tolist() == [4, 1, 0, 2]
     for start, end in zip(sets.offsets[:-1], sets.offsets[1:], strict=True):
@@ -167,7 +162,7 @@ def test_sets_are_sorted_and_hold_each_shingle_once_however_often_it_occurs():
 
 
 def test_text_of_white_space_is_empty_and_text_of_signs_is_not():
-    signed = signatures(batch(["", " \t\n\u00a0\u3000", "!!!", "C++", "C#"]), PARAMS)
+    signed = signatures(documents("", " \t\n\u00a0\u3000", "!!!", "C++", "C#"), PARAMS)
     assert signed.column("num_shingles").to_pylist() == [0, 0, 1, 1, 1]
     assert signed.column("minhash").to_pylist()[0] == [2**32 - 1] * PARAMS.num_perm
     assert len({bytes(str(row), "ascii") for row in signed.column("minhash").to_pylist()[2:]}) == 3
@@ -176,24 +171,24 @@ def test_text_of_white_space_is_empty_and_text_of_signs_is_not():
 def test_a_capped_document_is_flagged_and_keeps_the_hash_and_the_evidence_of_all_its_text():
     capped = "é" * MAX_CHARS
     long, other = f"{capped} tail", f"{capped} another"
-    signed = signatures(batch([long, other, capped]), PARAMS)
+    signed = signatures(documents(long, other, capped), PARAMS)
     assert signed.column("truncated").to_pylist() == [True, True, False]
     assert signed.column("length").to_pylist() == [MAX_CHARS + 5, MAX_CHARS + 8, MAX_CHARS]
     assert len(set(signed.column("exact").to_pylist())) == 3
     assert len({str(row) for row in signed.column("minhash").to_pylist()}) == 1
-    assert len({str(row) for row in rows_of(shingle_sets(batch([long, other]), PARAMS))}) == 2
+    assert len({str(row) for row in rows_of(shingle_sets(documents(long, other), PARAMS))}) == 2
 
 
 def test_a_hundred_times_longer_document_keeps_its_whole_signature_in_order():
     text = " ".join(str(number) for number in range(80_000))
-    signed = signatures(batch([text]), PARAMS)
+    signed = signatures(documents(text), PARAMS)
     assert signed.column("num_shingles").to_pylist() == [79_996]
-    assert len(rows_of(shingle_sets(batch([text]), PARAMS))[0]) == 79_996
+    assert len(rows_of(shingle_sets(documents(text), PARAMS))[0]) == 79_996
 
 
 def test_no_documents_and_nulls_and_short_strings_columns_are_read():
-    assert signatures(batch([]), PARAMS).schema == signature_schema(PARAMS)
-    assert shingle_sets(batch([]), PARAMS).offsets.tolist() == [0]
+    assert signatures(documents(), PARAMS).schema == signature_schema(PARAMS)
+    assert shingle_sets(documents(), PARAMS).offsets.tolist() == [0]
     nulls = pa.record_batch({"id": ["a", "b"], "text": pa.array([None, "Text"], pa.string())})
     assert signatures(nulls, PARAMS).column("num_shingles").to_pylist() == [0, 1]
     assert signatures(nulls, PARAMS).column("exact").to_pylist() == exact_of("", "text")
@@ -242,7 +237,7 @@ def test_shingles_of_scripts_that_put_spaces_or_chinese_are_what_they_were():
         "한국어 문장 과 다른 문장 하나 더",
         "カタカナと漢字 の 文 と ひらがな",
     ]
-    hashes = shingle_sets(batch(said), DedupParams(ngram=3)).hashes
+    hashes = shingle_sets(documents(*said), DedupParams(ngram=3)).hashes
     assert (
         hashlib.sha256(hashes.tobytes()).hexdigest()
         == "0a3d7d7bf7a682cc386d86193ec694549bf9c3a7700ae877217391e03290c812"

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from random import Random
 from urllib.parse import quote, quote_plus
 
-import pyarrow as pa
-
 from pipeline.stages.pii import PiiParams, scrub
 from tests.pipeline.stages.pii import (
     place_forms,
@@ -23,6 +21,7 @@ from tests.pipeline.stages.pii import (
     place_surroundings,
 )
 from tests.pipeline.stages.pii.place_forms import fill
+from tests.rows import documents
 
 MARK = "\0"
 LOOKS = ("alone", "beside words")
@@ -89,9 +88,7 @@ def places(per_family: int, seed: int) -> Iterator[Place]:
 
 def found(chosen: list[Place]) -> list[set[int]]:
     """The characters of each place that spans cover; fails where a second pass finds anything."""
-    texts = pa.array([one.text for one in chosen], pa.large_string())
-    batch = pa.record_batch({"id": [str(row) for row in range(len(chosen))], "text": texts})
-    once, spans = scrub(batch, PiiParams())
+    once, spans = scrub(documents(*(one.text for one in chosen)), PiiParams())
     assert scrub(once, PiiParams())[1].num_rows == 0
     covered: list[set[int]] = [set() for _ in chosen]
     for span in spans.to_pylist():

@@ -1,9 +1,9 @@
 """What counts as personal data, kind by kind, and what looks like it and is left alone."""
 
-import pyarrow as pa
 import pytest
 
 from pipeline.stages.pii import PiiParams, scrub
+from tests.rows import documents
 
 PEM = "-----BEGIN RSA PRIVATE KEY-----\n" + "MIIEpAIBAAKCAQEA7bq0\n" * 4 + "-----END RSA PRIVATE KEY-----"
 PPK = "AAABAAcVvUYq2xkD7s8d7f6g5h4j3k2l1q2w3e4r5t6y7u8i9o0\n" * 2
@@ -12,8 +12,7 @@ JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NSJ9.dBjftJeZ4CVPmB92K27uhbUJU1p1r"
 
 
 def scrubbed(text: str, **params: object) -> str:
-    batch = pa.record_batch({"id": ["a"], "text": pa.array([text], pa.large_string())})
-    return scrub(batch, PiiParams.model_validate(params))[0].column("text")[0].as_py()
+    return scrub(documents(text), PiiParams.model_validate(params))[0].column("text")[0].as_py()
 
 
 GOES: dict[str, dict[str, str]] = {

@@ -12,6 +12,7 @@ import zstandard
 
 from pipeline.stages.pii import PiiParams, scrub
 from tests.corpora import CORPORA, needs_corpora
+from tests.rows import documents
 
 pytestmark = needs_corpora
 
@@ -39,12 +40,7 @@ def rows_of(name: str) -> list[dict]:
 
 
 def batch_of(rows: list[dict]) -> pa.RecordBatch:
-    return pa.record_batch(
-        {
-            "id": [row["id"] for row in rows],
-            "text": pa.array([row["text"] for row in rows], pa.large_string()),
-        }
-    )
+    return documents(*(row["text"] for row in rows), ids=[row["id"] for row in rows])
 
 
 @pytest.fixture(scope="module")

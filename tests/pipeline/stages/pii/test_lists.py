@@ -2,20 +2,18 @@
 
 import json
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.stages.pii import PiiParams, scrub
+from tests.rows import documents
 
 LENGTH = 40
 
 
 def scrubbed(*texts: str, **params: object) -> list[str]:
-    columns = {"id": [str(row) for row in range(len(texts))], "text": pa.array(texts, pa.large_string())}
-    documents, _ = scrub(pa.record_batch(columns), PiiParams.model_validate(params))
-    return documents.column("text").to_pylist()
+    return scrub(documents(*texts), PiiParams.model_validate(params))[0].column("text").to_pylist()
 
 
 def card(number: int) -> str:

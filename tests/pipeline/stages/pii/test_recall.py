@@ -4,11 +4,11 @@ and wrapping make of them.
 
 from collections import defaultdict
 
-import pyarrow as pa
 import pytest
 
 from pipeline.stages.pii import PiiParams, scrub
 from tests.pipeline.stages.pii.generator import Value, values
+from tests.rows import documents
 
 USUAL = dict.fromkeys(("credit_card", "email", "iban", "ip", "secret", "ssn"), 0.995) | {"phone": 0.985}
 ODD = dict.fromkeys(USUAL, 0.95)
@@ -17,9 +17,7 @@ ODD = dict.fromkeys(USUAL, 0.95)
 def recall(found: list[Value], usual: bool) -> dict[str, float]:
     """The share of whole values that spans cover, by kind; fails where a second pass finds anything."""
     chosen = [value for value in found if value.usual == usual]
-    texts = pa.array([value.text for value in chosen], pa.large_string())
-    batch = pa.record_batch({"id": [str(row) for row in range(len(chosen))], "text": texts})
-    once, spans = scrub(batch, PiiParams())
+    once, spans = scrub(documents(*(value.text for value in chosen)), PiiParams())
     assert scrub(once, PiiParams())[1].num_rows == 0
     covered = defaultdict(set)
     for span in spans.to_pylist():

@@ -2,20 +2,19 @@
 
 import time
 
-import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
 from pipeline.stages.pii import PiiParams, scrub
+from tests.rows import documents
 
 EMPLOYEE = {"name": "employee", "regex": r"\bEMP-\d{6}\b"}
 
 
 def scrubbed(text: str, **params: object) -> str:
-    batch = pa.record_batch({"id": ["a"], "text": pa.array([text], pa.large_string())})
-    documents, _ = scrub(batch, PiiParams.model_validate(params))
-    found = documents.column("text")[0].as_py()
-    again, _ = scrub(documents, PiiParams.model_validate(params))
+    once, _ = scrub(documents(text), PiiParams.model_validate(params))
+    found = once.column("text")[0].as_py()
+    again, _ = scrub(once, PiiParams.model_validate(params))
     assert again.column("text")[0].as_py() == found
     return found
 
@@ -50,9 +49,8 @@ def test_a_version_or_a_remote_path_is_no_such_address(text: str) -> None:
 
 def test_a_pattern_of_the_users_own_is_replaced_counted_and_placed_in_characters() -> None:
     text = "é EMP-123456 wrote to jo@doe.org, 🙂 EMP-654321"
-    batch = pa.record_batch({"id": ["a"], "text": pa.array([text], pa.large_string())})
-    documents, spans = scrub(batch, PiiParams.model_validate({"patterns": [EMPLOYEE]}))
-    assert documents.column("text")[0].as_py() == "é [EMPLOYEE] wrote to [EMAIL], 🙂 [EMPLOYEE]"
+    once, spans = scrub(documents(text), PiiParams.model_validate({"patterns": [EMPLOYEE]}))
+    assert once.column("text")[0].as_py() == "é [EMPLOYEE] wrote to [EMAIL], 🙂 [EMPLOYEE]"
     assert [(row["kind"], text[row["start"] : row["end"]]) for row in spans.to_pylist()] == [
         ("employee", "EMP-123456"),
         ("email", "jo@doe.org"),

@@ -7,6 +7,7 @@ import pytest
 from pipeline.stages.language import LANGUAGES, LANGUAGES_SCHEMA, detect, known
 from pipeline.stages.quality import PROFILES, RULES, judge, measure
 from pipeline.stages.quality.by_language import depends, limits
+from tests.rows import documents
 
 GERMAN = (
     "Die Bibliothek wurde im Jahr 1912 von der Stadt gegründet und ist mit dem Museum verbunden. Sie hat "
@@ -26,11 +27,6 @@ ENGLISH = (
     "the people who read them. Many of the books are old, and the paper is poor, so that they have to be "
     "kept in the dark and at the same temperature all year long. "
 )
-
-
-def documents(*texts: str) -> pa.RecordBatch:
-    ids = [str(row) for row in range(len(texts))]
-    return pa.record_batch({"id": ids, "text": pa.array(texts, pa.large_string())})
 
 
 def rules(*texts: str, **changes: object) -> list[str | None]:

@@ -7,13 +7,13 @@ import textwrap
 from pathlib import Path
 from random import Random
 
-import pyarrow as pa
 import pytest
 import zstandard
 
 from pipeline.stages.quality import PROFILES, judge, measure, with_plain_newlines
 from tests.corpora import CORPORA, needs_corpora
 from tests.pipeline.stages.quality.test_quality import PROSE
+from tests.rows import documents
 
 WORDS = [word.strip(".,").lower() for word in PROSE.split()]
 RANDOM = Random(1)
@@ -45,8 +45,8 @@ def mail(signature: str) -> str:
 
 
 def rule(profile: str, text: str) -> str | None:
-    batch = pa.record_batch({"id": ["a"], "text": pa.array([text], pa.large_string())})
-    found: str | None = judge(measure(with_plain_newlines(batch)), PROFILES[profile])["rule"][0].as_py()
+    read = measure(with_plain_newlines(documents(text)))
+    found: str | None = judge(read, PROFILES[profile])["rule"][0].as_py()
     return found
 
 
@@ -124,15 +124,10 @@ def test_the_profile_of_its_kind_rejects_few_bytes_of_good_text(
 ) -> None:
     """As docs/own-text.md says."""
     file = zstandard.ZstdDecompressor().stream_reader((CORPORA / f"{corpus}.jsonl.zst").open("rb"))
-    documents = [json.loads(line) for line in io.TextIOWrapper(file, encoding="utf-8")]
-    sizes = [len(one["text"].encode()) for one in documents]
-    batch = pa.record_batch(
-        {
-            "id": [str(one["id"]) for one in documents],
-            "text": pa.array([one["text"] for one in documents], pa.large_string()),
-        }
-    )
-    keep = judge(measure(with_plain_newlines(batch)), PROFILES[profile])["keep"].to_pylist()
+    texts = [json.loads(line)["text"] for line in io.TextIOWrapper(file, encoding="utf-8")]
+    sizes = [len(text.encode()) for text in texts]
+    read = measure(with_plain_newlines(documents(*texts)))
+    keep = judge(read, PROFILES[profile])["keep"].to_pylist()
     rejected = sum(size for size, kept in zip(sizes, keep, strict=True) if not kept) / sum(sizes)
     assert rejected <= most
     assert profile != "default" or rejected > 0.7

@@ -22,6 +22,7 @@ from pipeline.stages.quality import (
     signals,
     with_plain_newlines,
 )
+from tests.rows import documents
 
 PROSE = (
     "The committee met on the second day of the month to hear what the engineers had found. They reported "
@@ -73,12 +74,6 @@ CASES = {
 }
 
 
-def documents(*texts: str | None) -> pa.RecordBatch:
-    return pa.record_batch(
-        {"id": [f"document-{row}" for row in range(len(texts))], "text": pa.array(texts, pa.large_string())}
-    )
-
-
 def rules(params: QualityParams, *texts: str) -> list[str | None]:
     return judge(measure(documents(*texts)), params).column("rule").to_pylist()
 
@@ -90,10 +85,10 @@ def test_a_rejected_document_names_the_first_rule_that_it_breaks():
     )
     assert verdicts.schema == VERDICTS_SCHEMA
     assert verdicts.to_pylist() == [
-        {"id": "document-0", "keep": True, "rule": None},
-        {"id": "document-1", "keep": False, "rule": "min_doc_words"},
-        {"id": "document-2", "keep": False, "rule": "min_alpha_words_ratio"},
-        {"id": "document-3", "keep": False, "rule": "max_dup_line_frac"},
+        {"id": "0000000", "keep": True, "rule": None},
+        {"id": "0000001", "keep": False, "rule": "min_doc_words"},
+        {"id": "0000002", "keep": False, "rule": "min_alpha_words_ratio"},
+        {"id": "0000003", "keep": False, "rule": "max_dup_line_frac"},
     ]
 
 
@@ -208,7 +203,7 @@ def test_thresholds_that_no_document_can_meet_are_refused():
 
 def test_a_document_too_long_to_number_is_named(monkeypatch):
     monkeypatch.setattr(signals, "MAX_DOCUMENT_BYTES", 100)
-    with pytest.raises(DocumentTooLongError, match=r"row 1 \(id document-1\)"):
+    with pytest.raises(DocumentTooLongError, match=r"row 1 \(id 0000001\)"):
         measure(documents("short", PROSE))
 
 

@@ -5,12 +5,12 @@ import sys
 import unicodedata
 from collections import Counter
 
-import pyarrow as pa
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pipeline.stages.quality import SIGNALS_SCHEMA, measure
 from pipeline.stages.quality.unicode import ALNUM, ALPHA, SPACE, SYMBOL, TERMINAL, character_classes
+from tests.rows import documents
 
 # Raffel et al. 2020, section 2.2, with the numbers of its code; Rae et al. 2021, table A1.
 MIN_LINE_WORDS, MAX_WORD_LENGTH = 3, 1000
@@ -155,10 +155,10 @@ def _ratio(part: float, whole: int) -> float:
 
 
 def compiled(texts: list[str]) -> list[dict[str, object]]:
-    ids = [str(row) for row in range(len(texts))]
-    signals = measure(pa.record_batch({"id": ids, "text": pa.array(texts, pa.large_string())}))
+    read = documents(*texts)
+    signals = measure(read)
     assert signals.schema == SIGNALS_SCHEMA
-    assert signals.column("id").to_pylist() == ids
+    assert signals.column("id") == read.column("id")
     return [{name: value for name, value in row.items() if name != "id"} for row in signals.to_pylist()]
 
 

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -28,6 +27,7 @@ from tests.pipeline.plugins.code import write
 from tests.pipeline.steps.corpora import SETTINGS, TEXTS, prepare
 from tests.pipeline.steps.make import deduplicate
 from tests.pipeline.steps.stored import put
+from tests.rows import stored_rows
 
 ENGINE = LocalEngine(workers=1)
 QUESTION = (
@@ -62,13 +62,9 @@ def searched(store: Store, asked: Decontamination) -> Version:
     return Contamination("docs", asked).make(store, ENGINE)
 
 
-def rows(version: Version, table: str) -> list[dict[str, Any]]:
-    return [row for path in version.files(table) for row in pq.read_table(path).to_pylist()]
-
-
 def test_a_quote_goes_with_its_evidence_and_what_is_like_it_stays(store: Store, tmp_path: Path) -> None:
     found = searched(store, params(tmp_path))
-    (hit,) = rows(found, "contamination")
+    (hit,) = stored_rows(found, "contamination")
     assert (hit["id"], hit["set"], hit["ngram"]) == (
         "d1",
         "exam",
@@ -76,7 +72,7 @@ def test_a_quote_goes_with_its_evidence_and_what_is_like_it_stays(store: Store, 
     )
     assert " ".join(TEXTS[1].split()[:3]).lower() not in hit["ngram"]
     decided = deduplicate(store, ENGINE, ["docs"], DedupParams(threshold=0.5), decontaminated=True)
-    assert {row["id"]: (row["keep"], row["reason"]) for row in rows(decided, "decisions")} == {
+    assert {row["id"]: (row["keep"], row["reason"]) for row in stored_rows(decided, "decisions")} == {
         "d0": (True, None),
         "d1": (False, "contaminated"),
         "d2": (True, None),
@@ -147,13 +143,12 @@ def test_a_changed_part_is_searched_alone_and_a_changed_set_searches_all(
     )
     second = inodes()
     assert second["p"] == first["p"] and second["q"] != first["q"]
-    assert [row["id"] for row in rows(store.current(keys.contamination("docs")), "contamination")] == [
-        "d1",
-        "d3",
-    ]
+    found = stored_rows(store.current(keys.contamination("docs")), "contamination")
+    assert [row["id"] for row in found] == ["d1", "d3"]
     (tmp_path / "exam.jsonl").write_text(json.dumps({"question": " ".join(TEXTS[0].split()[5:40])}))
     assert all(inodes()[name] != second[name] for name in ("p", "q"))
-    assert [row["id"] for row in rows(store.current(keys.contamination("docs")), "contamination")] == ["d0"]
+    found = stored_rows(store.current(keys.contamination("docs")), "contamination")
+    assert [row["id"] for row in found] == ["d0"]
 
 
 def recipe(tmp_path: Path, **changes: Any) -> Path:

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -21,6 +20,7 @@ from tests.integration.project import TRAINING
 from tests.pipeline.stages.test_fasttext import a_model
 from tests.pipeline.steps.corpora import ENGINE, TEXTS, prepare
 from tests.pipeline.steps.make import judge
+from tests.rows import stored_rows
 
 CLASSIFIER = {"name": "liked", "fasttext": "model.bin", "label": "__label__y", "min": 0.3}
 
@@ -45,20 +45,17 @@ def liked(store: Store, directory: Path, **changes: Any) -> Version:
     return judged(store, directory, filters=[CLASSIFIER | changes])
 
 
-def rows(version: Version, table: str) -> list[dict[str, Any]]:
-    return [row for path in version.files(table) for row in pq.read_table(path).to_pylist()]
-
-
 def test_a_classifier_keeps_what_it_finds_likely_and_its_probability_is_stored(
     store: Store, tmp_path: Path
 ) -> None:
     verdicts = liked(store, tmp_path)
-    texts = {row["id"]: row["text"] for row in rows(store.current(keys.scrubbed("notes")), "documents")}
+    documents = stored_rows(store.current(keys.scrubbed("notes")), "documents")
+    texts = {row["id"]: row["text"] for row in documents}
     model = read_model(tmp_path / "model.bin")
     expected = scores(model, pa.array(texts.values(), pa.large_string()))[:, 1]
-    found = rows(store.current(keys.filtered("notes", "liked")), "signals")
+    found = stored_rows(store.current(keys.filtered("notes", "liked")), "signals")
     assert [row["probability"] for row in found] == pytest.approx(expected)
-    assert [row["rule"] for row in rows(verdicts, "verdicts")] == [
+    assert [row["rule"] for row in stored_rows(verdicts, "verdicts")] == [
         None if probability >= 0.3 else "liked" for probability in expected
     ]
     assert 0 < verdicts.counts["rejected/liked"] < len(TEXTS)
@@ -88,9 +85,9 @@ def test_another_content_of_the_file_or_another_label_is_measured(store: Store, 
 def test_a_language_model_decides_by_its_labels_without_their_prefix(store: Store, tmp_path: Path) -> None:
     few = {"language_model": "model.bin", "min_language_confidence": 0.0}
     verdicts = judged(store, tmp_path, languages=["x", "z"], **few)
-    languages = rows(store.current(keys.languages("notes")), "languages")
+    languages = stored_rows(store.current(keys.languages("notes")), "languages")
     assert {row["language"] for row in languages} <= {"x", "y", "z"}
-    assert [row["keep"] for row in rows(verdicts, "verdicts")] == [
+    assert [row["keep"] for row in stored_rows(verdicts, "verdicts")] == [
         row["language"] != "y" for row in languages
     ]
     detected = store.current(keys.languages("notes")).fingerprint

@@ -28,7 +28,7 @@ from pipeline.store.store import Store
 from pipeline.store.work import Work
 from tests.pipeline.steps.make import collect
 from tests.pipeline.steps.training.test_plan import recipe
-from tests.rows import jsonl
+from tests.rows import jsonl, stored_rows
 
 ENGINE = LocalEngine(workers=1)
 
@@ -44,13 +44,13 @@ def config(directory: Path) -> FilesConfig:
 
 
 def documents(version: Version) -> dict[str, str]:
-    rows = [row for path in version.files("documents") for row in pq.read_table(path).to_pylist()]
+    rows = stored_rows(version, "documents")
     assert len({row["id"] for row in rows}) == len(rows)
     return {row["id"]: row["text"] for row in rows}
 
 
 def rejects(version: Version) -> list[dict[str, object]]:
-    return [row for path in version.files("rejects") for row in pq.read_table(path).to_pylist()]
+    return stored_rows(version, "rejects")
 
 
 def numbered(directory: Path, files: int, size: int = 400) -> None:

@@ -33,6 +33,7 @@ from tests.integration.project import TRAINING
 from tests.pipeline.plugins.code import write
 from tests.pipeline.steps.corpora import ENGINE
 from tests.pipeline.steps.make import collect, judge, scrub, transform
+from tests.rows import stored_rows
 
 MODULE = """
     import os
@@ -182,7 +183,7 @@ def test_filters_come_after_the_rules_in_their_order_and_count_like_them(store: 
     }
     assert counts["kept"] + counts["rejected"] == counts["documents"] == 30
     assert {reason.rule for reason in reasons(verdicts)} == found.keys()
-    rows = [row for path in verdicts.files("verdicts") for row in pq.read_table(path).to_pylist()]
+    rows = stored_rows(verdicts, "verdicts")
     assert {row["reason"] for row in rows if row["rule"] == "even"} == {"odd"}
 
 
@@ -247,7 +248,7 @@ def test_a_document_that_a_filter_fails_on_is_set_aside_and_listed(store: Store)
     assert rules(verdicts) == {None: 28, "fails_on.error": 2}
     measured = store.current(keys.filtered("notes", "fails_on"))
     assert measured.counts["failed"] == measured.counts["failed/fails_on"] == 2
-    rows = [row for path in measured.files("failures") for row in pq.read_table(path).to_pylist()]
+    rows = stored_rows(measured, "failures")
     assert [(row["name"], row["error"]) for row in rows] == [("fails_on", "ValueError")] * 2
     assert all(row["place"].startswith("own.py, line ") for row in rows)
     assert all(len(row["message"]) < 60 for row in rows)

@@ -11,8 +11,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -28,6 +26,7 @@ from pipeline.store.store import Store
 from tests.pipeline.stages.dedup import in_memory
 from tests.pipeline.steps.make import deduplicate
 from tests.pipeline.steps.stored import put
+from tests.rows import documents, stored_rows
 
 ENGINE = LocalEngine(workers=1)
 PARAMS = dedup.DedupParams(bands=6, rows=4)
@@ -150,21 +149,18 @@ def ends_as_a_first_run(states: list[dict[str, Parts]], small: tuple[int, int, i
         # of the runs that made them: evidence that equals that of an earlier state is not the newest
         evidence = [one.current(keys.DEDUP_EVIDENCE) for one in (store, new)]
         assert evidence[0].data_version == evidence[1].data_version
-        documents = [
+        parts = [
             (priority, part)
             for priority, corpus in enumerate(states[-1].values())
             for _, part in sorted(corpus.items())
         ]
-        batches = [
-            pa.record_batch({"id": list(part), "text": pa.array(list(part.values()), pa.large_string())})
-            for _, part in documents
-        ]
-        expected = in_memory.deduplicate(batches, [priority for priority, _ in documents], PARAMS)
+        batches = [documents(*part.values(), ids=list(part)) for _, part in parts]
+        expected = in_memory.deduplicate(batches, [priority for priority, _ in parts], PARAMS)
         assert rows(version) == {row["id"]: row for row in expected.to_pylist()}
 
 
 def rows(version: Version) -> dict[str, dict[str, Any]]:
-    return {row["id"]: row for path in version.files("decisions") for row in pq.read_table(path).to_pylist()}
+    return {row["id"]: row for row in stored_rows(version, "decisions")}
 
 
 def test_a_change_in_one_document_makes_nothing_anew_but_its_part(tmp_path: Path) -> None:
