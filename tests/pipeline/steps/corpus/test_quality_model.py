@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,6 +25,7 @@ from pipeline.store.store import Store
 from tests.integration.project import TRAINING
 from tests.pipeline.steps.corpora import ENGINE, prepare
 from tests.pipeline.steps.make import judge
+from tests.rows import stored_rows
 
 GOOD, BAD, COMMON = ("river", "valley", "museum"), ("cheap", "click", "subscribe"), ("the", "a", "of", "and")
 PARAMS = QualityModelParams(positive=("good",), negative=("bad",))
@@ -118,8 +118,8 @@ def test_the_top_of_a_corpus_is_kept_and_another_threshold_measures_nothing_agai
     verdicts = judged(store, top=0.2)
     measured = store.current(keys.filtered("bad", "liked"))
     assert verdicts.counts["kept"] == 40 and verdicts.counts["rejected/liked"] == 160
-    rows = [row for path in verdicts.files("verdicts") for row in pq.read_table(path).to_pylist()]
-    found = [row for path in measured.files("signals") for row in pq.read_table(path).to_pylist()]
+    rows = stored_rows(verdicts, "verdicts")
+    found = stored_rows(measured, "signals")
     least = min(row["probability"] for row, verdict in zip(found, rows, strict=True) if verdict["keep"])
     assert all(
         verdict["keep"] == (row["probability"] >= least) for row, verdict in zip(found, rows, strict=True)
@@ -138,7 +138,7 @@ def test_the_top_is_a_share_of_the_documents_in_the_languages_to_keep(store: Sto
     changes = {"filters": params(top=0.8).filters, "languages": ("en",)}
     wanted = PROFILES["none"].model_copy(update=changes)
     verdicts = judge(store, ENGINE, "mixed", wanted)
-    kept = [row["keep"] for path in verdicts.files("verdicts") for row in pq.read_table(path).to_pylist()]
+    kept = [row["keep"] for row in stored_rows(verdicts, "verdicts")]
     assert kept[:90] == [False] * 60 + [True] * 30 and 48 <= sum(kept) <= 50
 
 
