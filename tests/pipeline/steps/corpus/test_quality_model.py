@@ -34,7 +34,8 @@ PARAMS = QualityModelParams(positive=("good",), negative=("bad",))
 def text(words: tuple[str, ...], number: int, length: int = 60) -> str:
     """Common words, and each fifth one of `words`."""
     drawn = np.random.default_rng(number)
-    return " ".join(drawn.choice(words if i % 5 == 4 else COMMON) for i in range(length))
+    known = (words if i % 5 == 4 else COMMON for i in range(length))
+    return " ".join(one[drawn.integers(len(one))] for one in known)  # `choice` takes five times as long
 
 
 def examples(*sides: tuple[str, ...], length: int = 60, documents: int = 200) -> dict[str, Any]:
