@@ -1,6 +1,7 @@
 """How tests are shared out (`pytest -n 2 --dist loadgroup`), which may be skipped, what several use."""
 
 import json
+import os
 from collections.abc import Generator, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING
@@ -33,6 +34,12 @@ MAY_LACK = (
     "no network",
     "no sample corpora",
 )
+
+
+def pytest_configure() -> None:
+    # A developer's own recipe and store, as README exports them, are not those of a test.
+    for name in ("GROUNDWORK_RECIPE", "GROUNDWORK_STORE"):
+        os.environ.pop(name, None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
