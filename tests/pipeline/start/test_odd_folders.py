@@ -305,7 +305,7 @@ def test_a_file_that_is_no_text_is_named_with_what_to_do(tmp_path: Path) -> None
         "a.xlsx": "packed, as Office documents are: write its text into a text file",
         "b.zip": "the file is a zip archive: unpack it",
         "c.pdf": "the file is a PDF: write its text into a text file",
-        "d.tar.gz": "packed, and of no format that is read: unpack it, or name it .txt.gz if it is text",
+        "d.tar.gz": "unpack it",
         "d.tgz": "the file is packed: unpack it",
         "e.ipynb": "the file has no text",
         "e.xml": "the file is XML, whose tags would be learnt: write its text into text files",
