@@ -9,9 +9,11 @@ import orjson
 
 from pipeline.sources.formats.use import (
     CALLS,
+    CHANNEL,
     MEDIA,
     OF_MESSAGES,
     REASONING,
+    SHOWN,
     TOOLS,
     BadConversationError,
     is_empty,
@@ -202,7 +204,7 @@ def _message(where: str, message: Any, unread: set[str]) -> Message:
     text = content_of(where, content)
     if role == "assistant":
         _refuse_answer(where, text, others)
-    unread.update(others.keys() - MARKED)
+    unread.update(others.keys() - MARKED - {CHANNEL})
     return role, text
 
 
@@ -212,6 +214,9 @@ def _refuse_answer(where: str, text: str, others: Mapping[str, Any]) -> None:
     for key in REASONING if others else ():
         if key in others:
             raise BadConversationError(Reason.REASONING, f"{where} has {key!r}, {UNTHOUGHT}")
+    if (channel := others.get(CHANNEL, SHOWN)) != SHOWN:
+        why = f"{where} is of the channel {channel!r}, which people do not see: take it out"
+        raise BadConversationError(Reason.REASONING, why)
     if not text or text.isspace():
         raise BadConversationError(Reason.NO_ANSWER, f"{where} is an answer without text")
 

@@ -275,6 +275,7 @@ BAD_CHATS: list[tuple[dict[str, Any], str, str]] = [
     ({"prompt": "p", "completion": [USER, ASSISTANT]}, "prompt_differs", "begin with one of the user"),
     ({"messages": answer(reasoning_content="Hm.")}, "reasoning", "message 2 .* 'reasoning_content'"),
     ({"messages": answer(content=[{"type": "thinking", "thinking": "Hm."}])}, "reasoning", ""),
+    ({"messages": answer(channel="analysis")}, "reasoning", "message 2 .* the channel 'analysis'"),
     ({"messages": answer(content=[{"type": "refusal"}])}, "content_not_text", "refusal"),
     (
         {"messages": [USER, ASSISTANT], "form": "("},
