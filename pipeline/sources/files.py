@@ -90,7 +90,9 @@ class FilesConfig(Columns, Paths):
     """
 
     separator: str | None = Field(None, min_length=1, max_length=1)
-    """The character between the fields of a CSV file. When not set, a comma, and in `.tsv` files a tab."""
+    """The character between the fields of a CSV file. When not set, a comma, and in `.tsv` files a tab.
+    Between tabs or `|`, quotes are characters like others where the file's first lines show that.
+    """
     piece_bytes: int | None = Field(None, ge=LEAST_PIECE, le=MAX_DOCUMENT_BYTES)
     """Cuts plain text and Markdown into documents of at most so many bytes, at blank lines if possible. When
     not set, a file is one document, of at most 64 MiB. Set it, to 65_536 for example, for one large file: as

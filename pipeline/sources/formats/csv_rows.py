@@ -3,7 +3,8 @@
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
@@ -16,6 +17,9 @@ from pipeline.sources.source import Reason
 # The first line of files for Excel, which says what separates the fields. An empty field may follow.
 SEPARATOR_LINE = re.compile(r'sep=([^"]?)')
 READ_CHARACTERS = 1 << 20  # at a time, of a row that is not kept
+SAMPLE_CHARACTERS = 1 << 20  # by which is decided what quotes mean
+UNQUOTED = "\t|"  # separators that most programs write without putting fields in quotes
+_IN_QUOTES = re.compile(r'"((?:[^"]|"")*)"')
 
 
 def read_csv(content: Iterator[bytes], reader: RowReader, separator: str) -> Iterator[pa.RecordBatch]:
@@ -25,7 +29,8 @@ def read_csv(content: Iterator[bytes], reader: RowReader, separator: str) -> Ite
     csv.field_size_limit(MAX_DOCUMENT_BYTES)  # the default refuses texts over 128 KB
     counted = Counted(content)
     lines = _Lines(counted)
-    rows = csv.reader(lines, strict=True, delimiter=separator)
+    quote = None if separator in UNQUOTED and _are_bare(lines.sample(), separator) else '"'
+    rows = csv.reader(lines, strict=True, delimiter=separator, quotechar=quote)
     try:
         header = next(rows, [])
         if header and (named := SEPARATOR_LINE.fullmatch(header[0])) and not any(header[1:]):
@@ -68,6 +73,18 @@ def read_csv(content: Iterator[bytes], reader: RowReader, separator: str) -> Ite
             yield from _read_row(lines.number, header, row, reader)
 
 
+def _are_bare(sample: Sequence[str], separator: str) -> bool:
+    """Whether quotes are characters like others in these lines. They are where each line has all fields, but
+    in quotes that open a field and do not close it, and not where a field doubles the quotes within it.
+    """
+    rows = [line.split(separator) for one in sample if (line := one.rstrip("\r\n"))]
+    if len({*map(len, rows)}) != 1 or any(name[:1] == '"' for name in rows[0]):
+        return False
+    opened = [field for row in rows for field in row if field[:1] == '"']
+    closed = [found[1] for field in opened if (found := _IN_QUOTES.fullmatch(field))]
+    return len(closed) < len(opened) and not any('"' in field for field in closed)
+
+
 def _read_row(number: int, header: list[str], row: list[str], reader: RowReader) -> Iterator[pa.RecordBatch]:
     if len(row) != len(header):
         why = "the row has not as many fields as the header"
@@ -96,9 +113,18 @@ class _Lines(Iterator[str]):
     def __init__(self, content: Iterator[bytes]):
         self.number = self._characters = 0
         self.ended = False
+        self._ahead: deque[str] = deque()
         self.begin_row()
         raw = io.BufferedReader(BlockStream(content), 1 << 20)
         self._text = io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape", newline="")
+
+    def sample(self) -> Sequence[str]:
+        """The first lines, which are still to come."""
+        size = 0
+        while size < SAMPLE_CHARACTERS and (line := self._text.readline(MAX_DOCUMENT_BYTES)):
+            self._ahead.append(line)
+            size += len(line)
+        return self._ahead
 
     def begin_row(self) -> None:
         self._row, self.first = 0, self.number + 1
@@ -108,7 +134,7 @@ class _Lines(Iterator[str]):
         return self._row / max(self._characters, 1)
 
     def __next__(self) -> str:
-        line = self._text.readline(MAX_DOCUMENT_BYTES)
+        line = self._ahead.popleft() if self._ahead else self._text.readline(MAX_DOCUMENT_BYTES)
         if not line:
             self.ended = True
             raise StopIteration

@@ -150,6 +150,33 @@ def test_any_text_in_any_encoding_is_the_same_in_utf8_wherever_blocks_end(
     )
 
 
+SAID = [
+    '"Hello," he said.',
+    "Come in.",
+    '"It was late',
+    'and dark." Then',
+    '"Yes."',
+    'He said "no".',
+    "The end.",
+]
+
+
+@pytest.mark.parametrize(("name", "mark"), [("a.tsv", "\t"), ("a.csv", "|")])
+@given(texts=st.permutations(SAID), quoted=st.booleans())
+def test_quotes_of_a_table_without_quoting_stay_and_cost_no_row(
+    tmp_path_factory: pytest.TempPathFactory, name: str, mark: str, texts: list[str], quoted: bool
+) -> None:
+    path = tmp_path_factory.mktemp("said") / name
+    texts = [f"{texts[0]}{mark} or\nnot", *texts[1:]] if quoted else texts
+    with path.open("w", newline="", encoding="utf-8") as file:
+        if quoted:
+            csv.writer(file, delimiter=mark).writerows([("id", "text"), *enumerate(texts)])
+        else:
+            file.writelines(f"{number}{mark}{text}\n" for number, text in [("id", "text"), *enumerate(texts)])
+    found, rejects = read(path, separator=mark)
+    assert ([row["text"] for row in found], rejects) == (texts, [])
+
+
 @pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
 @pytest.mark.parametrize("begin", ["", "\ufeff"])
 def test_a_table_that_names_its_separator_as_excel_does_is_read_by_it(

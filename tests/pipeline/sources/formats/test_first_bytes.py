@@ -327,7 +327,7 @@ def test_text_in_another_encoding_is_told_which_setting_reads_it(tmp_path: Path,
 
 
 def test_of_a_quote_that_opens_in_an_earlier_line_both_lines_are_named(tmp_path: Path) -> None:
-    (tmp_path / "a.tsv").write_text('text\tid\n"opens\t3\nnext\t4\n"again\t5\nlast\t6\n')
-    rows, [reject] = documents_and_rejects(tmp_path / "a.tsv")
+    (tmp_path / "a.csv").write_text('text,id\n"opens,3\nnext,4\n"again,5\nlast,6\n')
+    rows, [reject] = documents_and_rejects(tmp_path / "a.csv")
     assert ([row["text"] for row in rows], reject.row) == (["last"], 4)
     assert "opens in line 2" in reject.detail and "written twice" in reject.detail
