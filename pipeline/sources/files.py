@@ -91,7 +91,8 @@ class FilesConfig(Columns, Paths):
 
     separator: str | None = Field(None, min_length=1, max_length=1)
     """The character between the fields of a CSV file. When not set, a comma, and in `.tsv` files a tab.
-    Between tabs or `|`, quotes are characters like others where the file's first lines show that.
+    Between tabs or `|`, quotes are characters like others where the file's first lines show that. A
+    backslash before a quote within quotes, as Spark and MySQL write it, is recognized, too.
     """
     piece_bytes: int | None = Field(None, ge=LEAST_PIECE, le=MAX_DOCUMENT_BYTES)
     """Cuts plain text and Markdown into documents of at most so many bytes, at blank lines if possible. When

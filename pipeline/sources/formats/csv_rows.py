@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from pipeline.sources.documents import MAX_DOCUMENT_BYTES
+from pipeline.sources.formats.csv_dialect import dialect, doubled
 from pipeline.sources.formats.first_bytes import NOT_UTF8, other_separator
 from pipeline.sources.formats.rows import RowReader, no_text_column
 from pipeline.sources.formats.streams import BlockStream, Counted
@@ -18,8 +19,6 @@ from pipeline.sources.source import Reason
 SEPARATOR_LINE = re.compile(r'sep=([^"]?)')
 READ_CHARACTERS = 1 << 20  # at a time, of a row that is not kept
 SAMPLE_CHARACTERS = 1 << 20  # by which is decided what quotes mean
-UNQUOTED = "\t|"  # separators that most programs write without putting fields in quotes
-_IN_QUOTES = re.compile(r'"((?:[^"]|"")*)"')
 
 
 def read_csv(content: Iterator[bytes], reader: RowReader, separator: str) -> Iterator[pa.RecordBatch]:
@@ -29,7 +28,7 @@ def read_csv(content: Iterator[bytes], reader: RowReader, separator: str) -> Ite
     csv.field_size_limit(MAX_DOCUMENT_BYTES)  # the default refuses texts over 128 KB
     counted = Counted(content)
     lines = _Lines(counted)
-    quote = None if separator in UNQUOTED and _are_bare(lines.sample(), separator) else '"'
+    lines.escapes, quote = dialect(lines.sample(), separator)
     rows = csv.reader(lines, strict=True, delimiter=separator, quotechar=quote)
     try:
         header = next(rows, [])
@@ -73,18 +72,6 @@ def read_csv(content: Iterator[bytes], reader: RowReader, separator: str) -> Ite
             yield from _read_row(lines.number, header, row, reader)
 
 
-def _are_bare(sample: Sequence[str], separator: str) -> bool:
-    """Whether quotes are characters like others in these lines. They are where each line has all fields, but
-    in quotes that open a field and do not close it, and not where a field doubles the quotes within it.
-    """
-    rows = [line.split(separator) for one in sample if (line := one.rstrip("\r\n"))]
-    if len({*map(len, rows)}) != 1 or any(name[:1] == '"' for name in rows[0]):
-        return False
-    opened = [field for row in rows for field in row if field[:1] == '"']
-    closed = [found[1] for field in opened if (found := _IN_QUOTES.fullmatch(field))]
-    return len(closed) < len(opened) and not any('"' in field for field in closed)
-
-
 def _read_row(number: int, header: list[str], row: list[str], reader: RowReader) -> Iterator[pa.RecordBatch]:
     if len(row) != len(header):
         why = "the row has not as many fields as the header"
@@ -107,12 +94,14 @@ class RowTooLongError(csv.Error):
 class _Lines(Iterator[str]):
     """The lines of a row after another. Invalid bytes become surrogates, so that only their row is rejected.
 
+    Where a backslash `escapes` quotes, they are doubled.
+
     Raises RowTooLongError in place of the line with which a row becomes too long; what follows can be read.
     """
 
     def __init__(self, content: Iterator[bytes]):
         self.number = self._characters = 0
-        self.ended = False
+        self.ended = self.escapes = False
         self._ahead: deque[str] = deque()
         self.begin_row()
         raw = io.BufferedReader(BlockStream(content), 1 << 20)
@@ -142,7 +131,7 @@ class _Lines(Iterator[str]):
         self._row += len(line)
         self._characters += len(line)
         if self._row < MAX_DOCUMENT_BYTES:
-            return line
+            return doubled(line) if self.escapes else line
         while line and not line.endswith(("\n", "\r")):
             line = self._text.readline(READ_CHARACTERS)
         raise RowTooLongError(in_quotes=self.number > self.first)

@@ -177,6 +177,23 @@ def test_quotes_of_a_table_without_quoting_stay_and_cost_no_row(
     assert ([row["text"] for row in found], rejects) == (texts, [])
 
 
+PARTS = ['"', "a", " b", ",", "\n", "\\alpha", "\\ "]
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
+@given(texts=st.lists(st.lists(st.sampled_from(PARTS), min_size=1, max_size=6).map("".join), max_size=4))
+def test_quotes_behind_a_backslash_as_spark_writes_them_are_read(
+    tmp_path_factory: pytest.TempPathFactory, mark: str, texts: list[str]
+) -> None:
+    texts = [f'He said "{text}", and left{text}.' for text in ["yes", *texts]]
+    path = tmp_path_factory.mktemp("spark") / "a.csv"
+    escaped = [text.replace('"', '\\"') for text in texts]
+    with path.open("w", newline="", encoding="utf-8") as file:
+        file.writelines([f"id{mark}text\n", *(f'{n}{mark}"{text}"\n' for n, text in enumerate(escaped))])
+    found, rejects = read(path, separator=mark)
+    assert ([row["text"] for row in found], rejects) == (texts, [])
+
+
 @pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
 @pytest.mark.parametrize("begin", ["", "\ufeff"])
 def test_a_table_that_names_its_separator_as_excel_does_is_read_by_it(
