@@ -3,7 +3,6 @@
 import csv
 import io
 import re
-from collections import deque
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
@@ -12,13 +11,13 @@ from pipeline.sources.documents import MAX_DOCUMENT_BYTES
 from pipeline.sources.formats.csv_dialect import dialect, doubled
 from pipeline.sources.formats.first_bytes import NOT_UTF8, other_separator
 from pipeline.sources.formats.rows import RowReader, no_text_column
-from pipeline.sources.formats.streams import BlockStream, Counted
+from pipeline.sources.formats.streams import BlockStream, Counted, ahead
 from pipeline.sources.source import Reason
 
 # The first line of files for Excel, which says what separates the fields. An empty field may follow.
 SEPARATOR_LINE = re.compile(r'sep=([^"]?)')
 READ_CHARACTERS = 1 << 20  # at a time, of a row that is not kept
-SAMPLE_CHARACTERS = 1 << 20  # by which is decided what quotes mean
+SAMPLE_BLOCKS = 16  # by which is decided what quotes mean
 
 
 def read_csv(content: Iterator[bytes], reader: RowReader, separator: str) -> Iterator[pa.RecordBatch]:
@@ -26,9 +25,10 @@ def read_csv(content: Iterator[bytes], reader: RowReader, separator: str) -> Ite
     where a quote never closes, the line where the row begins. Raises what `content` raises.
     """
     csv.field_size_limit(MAX_DOCUMENT_BYTES)  # the default refuses texts over 128 KB
+    first, content = ahead(content, SAMPLE_BLOCKS)
+    escapes, quote = dialect(_whole_lines(first), separator)
     counted = Counted(content)
-    lines = _Lines(counted)
-    lines.escapes, quote = dialect(lines.sample(), separator)
+    lines = _Lines(counted, escapes)
     rows = csv.reader(lines, strict=True, delimiter=separator, quotechar=quote)
     try:
         header = next(rows, [])
@@ -72,6 +72,13 @@ def read_csv(content: Iterator[bytes], reader: RowReader, separator: str) -> Ite
             yield from _read_row(lines.number, header, row, reader)
 
 
+def _whole_lines(first: Sequence[bytes]) -> Sequence[str]:
+    text = b"".join(first)
+    if len(first) == SAMPLE_BLOCKS:
+        text = text[: text.rfind(b"\n") + 1]
+    return [*io.StringIO(text.decode("utf-8-sig", "surrogateescape"), newline="")]
+
+
 def _read_row(number: int, header: list[str], row: list[str], reader: RowReader) -> Iterator[pa.RecordBatch]:
     if len(row) != len(header):
         why = "the row has not as many fields as the header"
@@ -99,21 +106,12 @@ class _Lines(Iterator[str]):
     Raises RowTooLongError in place of the line with which a row becomes too long; what follows can be read.
     """
 
-    def __init__(self, content: Iterator[bytes]):
+    def __init__(self, content: Iterator[bytes], escapes: bool):
         self.number = self._characters = 0
-        self.ended = self.escapes = False
-        self._ahead: deque[str] = deque()
+        self.ended, self._escapes = False, escapes
         self.begin_row()
         raw = io.BufferedReader(BlockStream(content), 1 << 20)
         self._text = io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape", newline="")
-
-    def sample(self) -> Sequence[str]:
-        """The first lines, which are still to come."""
-        size = 0
-        while size < SAMPLE_CHARACTERS and (line := self._text.readline(MAX_DOCUMENT_BYTES)):
-            self._ahead.append(line)
-            size += len(line)
-        return self._ahead
 
     def begin_row(self) -> None:
         self._row, self.first = 0, self.number + 1
@@ -123,7 +121,7 @@ class _Lines(Iterator[str]):
         return self._row / max(self._characters, 1)
 
     def __next__(self) -> str:
-        line = self._ahead.popleft() if self._ahead else self._text.readline(MAX_DOCUMENT_BYTES)
+        line = self._text.readline(MAX_DOCUMENT_BYTES)
         if not line:
             self.ended = True
             raise StopIteration
@@ -131,7 +129,7 @@ class _Lines(Iterator[str]):
         self._row += len(line)
         self._characters += len(line)
         if self._row < MAX_DOCUMENT_BYTES:
-            return doubled(line) if self.escapes else line
+            return doubled(line) if self._escapes else line
         while line and not line.endswith(("\n", "\r")):
             line = self._text.readline(READ_CHARACTERS)
         raise RowTooLongError(in_quotes=self.number > self.first)
