@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from pipeline.assets.graph import definitions
-from pipeline.assets.operations.resources import PipelineResources
+from pipeline.assets.operations.resources import PipelineResources, with_values_of
 from pipeline.assets.used_recipe import OWN
 from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.recipe import RECIPES, RecipeError
@@ -39,6 +39,17 @@ def test_a_cluster_without_the_package_names_what_to_install(
         match=r"engine\.kind ray needs the package ray: run `\.venv/bin/pip install -e '\.\[ray\]'",
     ):
         _ = PipelineResources().engine
+
+
+@pytest.mark.parametrize("name", ["default", "curriculum", "tiny"])
+def test_what_a_run_without_settings_of_its_own_counts_as_set_is_what_the_recipe_sets(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a search in a job takes other defaults than the command that shows what it has found."""
+    monkeypatch.setenv("GROUNDWORK_RECIPE", str(RECIPES / f"{name}.yaml"))
+    recipe = load_recipe(RECIPES / f"{name}.yaml")
+    used = with_values_of(recipe).recipe
+    assert used.model_dump(exclude_unset=True) == recipe.model_dump(exclude_unset=True)
 
 
 def test_no_worker_process_outlives_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
