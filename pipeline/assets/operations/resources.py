@@ -100,7 +100,7 @@ class PipelineResources(dg.ConfigurableResource):
     def changes(self) -> dict[str, Any]:
         """The settings that this run was given."""
         knobs = {name: getattr(self, name).model_dump(exclude_none=True) for name in KNOBS}
-        # The Launchpad opens with the values of the recipe. Given as they are, its defaults would count as set.
+        # The Launchpad opens with the values of the recipe: given as they are, defaults would count as set.
         ours = changed(knobs, load_recipe(self.used.path).model_dump(mode="json"))
         return merged(knobs if ours and self._variant == BASE else ours, self.overrides)
 
