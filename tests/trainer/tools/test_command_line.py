@@ -146,6 +146,11 @@ def test_a_checkpoint_that_lost_a_file_is_refused_in_a_sentence(
     assert re.search(r"^trainer: .*state\.json: cannot be read", capsys.readouterr().err, re.MULTILINE)
 
 
+def test_a_port_without_a_page_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["chat", "nowhere", "--port", "8000"]) == 2
+    assert "a chat in the terminal has no port: add --page" in capsys.readouterr().err
+
+
 def test_a_mean_that_cannot_be_written_is_refused_in_a_sentence(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,7 +1,6 @@
 """`python -m trainer chat`: a conversation in the terminal."""
 
 import argparse
-import logging
 import re
 import sys
 from typing import TextIO
@@ -14,8 +13,6 @@ from trainer.system import terminal
 from trainer.system.errors import TrainerError
 from trainer.system.history import MODEL_NAMES
 from trainer.tools.named import model_named
-
-log = logging.getLogger("trainer")
 
 HELP = "Write a line and press Enter. /reset begins anew, /help shows this, /quit or Ctrl-D ends."
 COMMAND = re.compile(r"/\w+")  # as it stands alone on a line; a path has a second slash or more words
@@ -32,21 +29,24 @@ def main(arguments: list[str]) -> int:
     add("--temperature", type=float, default=defaults.temperature, help="0 takes the likeliest token")
     add("--top-k", type=int, default=defaults.top_k, help="0 draws from all tokens")
     add("--page", action="store_true", help="a page in the browser, of this machine only, instead")
-    add("--port", type=int, default=PORT, help="of the page; default: %(default)s")
+    add("--port", type=int, help=f"of the page; default: {PORT}")
     options = parser.parse_args(arguments)
     try:
         whole_text(options.system)
     except ValueError as error:
         raise TrainerError(f"--system: {error}") from None
-    if not 0 <= options.port <= LAST_PORT:
-        raise TrainerError(f"--port {options.port}: must be from 0 to {LAST_PORT}")
+    port = PORT if options.port is None else options.port
+    if not 0 <= port <= LAST_PORT:
+        raise TrainerError(f"--port {port}: must be from 0 to {LAST_PORT}")
+    if options.port is not None and not options.page:
+        raise TrainerError(f"--port {port}: a chat in the terminal has no port: add --page, or leave it out")
     settings = {name: getattr(options, name) for name in ("max_new_tokens", "temperature", "top_k")}
     with terminal.doing(f"loading {options.model}"):
         conversation = opened(options.model, samples_of(settings), options.system)
     if options.page:
         from trainer.tools.chat.page import serve
 
-        serve(conversation, options.model, options.port)
+        serve(conversation, options.model, port)
     else:
         talk(conversation, sys.stdin, sys.stdout)
     return 0
@@ -55,13 +55,7 @@ def main(arguments: list[str]) -> int:
 def opened(named: str, samples: SamplesConfig, system: str) -> Conversation:
     """A conversation with the model of this name. Raises TrainerError."""
     directory = model_named(named)
-    form = ChatFormat.of(directory)
-    if form.ends_of_text and form.ids.end not in form.ends_of_text:
-        log.warning(
-            f"{named}: has not learnt to answer, and continues text instead: take a model of the job `sft` "
-            "(docs/chat.md)"
-        )
-    return Conversation(load_model(directory), form, samples, system)
+    return Conversation(load_model(directory), ChatFormat.of(directory), samples, system)
 
 
 def talk(conversation: Conversation, lines: TextIO, out: TextIO) -> None:
