@@ -1,5 +1,6 @@
 """A conversation with a model: the prompt of each turn, and its answer as it is written."""
 
+import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ from trainer.model.streaming import FIRST, Stream
 from trainer.run.evaluation.generate import next_tokens, writing_precision
 from trainer.system.errors import TrainerError
 
+log = logging.getLogger("trainer")
+
 UNFINISHED = "\ufffd"  # what the bytes of half a character are decoded to
 
 
@@ -34,7 +37,9 @@ class ChatFormat:
 
     @classmethod
     def of(cls, directory: Path) -> "ChatFormat":
-        """That of a model's directory. Raises TrainerError for one that has not learnt to answer."""
+        """That of a model's directory. Warns of one that has not learnt to answer, and raises TrainerError
+        for one that cannot tell who speaks.
+        """
         tokenizer = load_for_messages(directory)
         control = {name: tokenizer.token_to_id(f"[{name.upper()}]") for name in ChatIds.model_fields}
         begin = tokenizer.token_to_id(begin_of_text(directory))
@@ -43,7 +48,13 @@ class ChatFormat:
                 f"{directory}: its tokenizer has no control tokens such as [USER], so the model knows no "
                 "conversations: take a model of the job `sft` (docs/chat.md)"
             )
-        return cls(tokenizer, begin, ChatIds.model_validate(control), end_ids(directory))
+        form = cls(tokenizer, begin, ChatIds.model_validate(control), end_ids(directory))
+        if form.ends_of_text and form.ids.end not in form.ends_of_text:
+            log.warning(
+                f"{directory}: has not learnt to answer, and continues text instead: take a model of the job "
+                "`sft` (docs/chat.md)"
+            )
+        return form
 
     def text_ids(self, content: str) -> tuple[int, ...]:
         return tuple(self.tokenizer.encode(content, add_special_tokens=False).ids)

@@ -316,12 +316,25 @@ def test_a_text_keeps_the_white_space_of_its_prompt(
 
 @pytest.mark.usefixtures("trainer_environment")
 @pytest.mark.parametrize("end", [None, END])
+@pytest.mark.parametrize(
+    "command", [["chat"], ["answer", "--model"], ["benchmark", "--chat", "--model"]], ids=lambda one: one[0]
+)
 def test_who_talks_to_a_model_that_has_not_learnt_to_answer_is_told(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, end: int | None
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    command: list[str],
+    end: int | None,
 ) -> None:
     export(make(), write_tokenizer(tmp_path / "tokenizer"), BOT, EOT, tmp_path / "model", end)
     monkeypatch.setattr("sys.stdin", io.StringIO("Hello\n"))
-    assert main(["chat", str(tmp_path / "model"), "--max-new-tokens=1"]) == 0
+    question = {"messages": [{"role": "user", "content": "Hello"}]}
+    item = {"context": "Hello", "continuations": ["a", "b"], "gold": 0}
+    files = {"answer": question, "benchmark": item}
+    asked = tmp_path / "asked.jsonl"
+    asked.write_text(json.dumps(files.get(command[0], {})))
+    file = [str(asked)] if command[0] in files else []
+    assert main([*command, str(tmp_path / "model"), *file]) == 0
     told = "has not learnt to answer, and continues text instead: take a model of the job `sft`"
     assert (told in caplog.text) == (end is None)
 
