@@ -14,6 +14,7 @@ UNTOLD = {
 }
 LABELS = {
     "loss": "loss",
+    "preference_loss": "preference loss",
     "answer_loss": "loss of the better answers",
     "accuracy": "preference accuracy",
     "margin": "margin against the reference",
@@ -25,8 +26,9 @@ def losses(tuning: Mapping[str, Any]) -> list[dict[str, str]]:
     """A row per figure, on the answers and the text of the pretraining, with a column per model."""
     rows = []
     for place, on in PLACES.items():
+        figures = {model: _named(one[place] or {}) for model, one in tuning["losses"].items()}
         for name, label in LABELS.items():
-            found = {model: (one[place] or {}).get(name) for model, one in tuning["losses"].items()}
+            found = {model: one.get(name) for model, one in figures.items()}
             if any(value is not None for value in found.values()):
                 shown = {model: "" if value is None else f"{value:.4f}" for model, value in found.items()}
                 rows.append({"held-out": on, "figure": label, **shown})
@@ -37,6 +39,14 @@ def losses(tuning: Mapping[str, Any]) -> list[dict[str, str]]:
         rows.append({"held-out": "benchmark", "figure": title, **shown})
     columns = dict.fromkeys(name for row in rows for name in row)
     return [{name: row.get(name, "") for name in columns} for row in rows]
+
+
+def _named(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """The figures, in which the loss of pairs is not called that of tokens."""
+    named = dict(figures)
+    if "margin" in named:
+        named["preference_loss"] = named.pop("loss")
+    return named
 
 
 def kinds(tuning: Mapping[str, Any]) -> list[dict[str, str]]:

@@ -18,7 +18,7 @@ from pipeline.stages.held_out import held_out
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
 from pipeline.steps.model.answers import NO_QUESTION, TOO_LONG, Question, judged, to_ask
-from pipeline.steps.model.comparison import section
+from pipeline.steps.model.comparison import losses, section
 from pipeline.store.store import Store
 from tests.integration.project import TRAINING
 from tests.pipeline.steps.corpora import ENGINE, TEXTS
@@ -95,6 +95,17 @@ def test_answers_that_were_cut_off_are_counted_on_the_card() -> None:
     said = section({**tuning, **counted, "unended": {"before": 12, "after": 3}})
     assert "3 of 100 answers after tuning did not end within 48 tokens." in said
     assert "`python -m trainer chat` draws its words" in said
+
+
+def test_the_loss_of_pairs_is_not_called_that_of_answers() -> None:
+    pairs = {"loss": 0.6931, "answer_loss": 2.5, "accuracy": 0.5, "margin": 0.25, "chosen_change": -0.5}
+    before = {"answers": {"answer_loss": 2.75}, "text": {"loss": 3.5}}
+    rows = losses({"losses": {"before": before, "after": {"answers": pairs, "text": {"loss": 3.25}}}})
+    shown = {(row["held-out"], row["figure"]): (row["before"], row["after"]) for row in rows}
+    assert shown[("answers", "preference loss")] == ("", "0.6931")
+    assert shown[("answers", "loss of the better answers")] == ("2.7500", "2.5000")
+    assert shown[("text of the pretraining", "loss")] == ("3.5000", "3.2500")
+    assert ("answers", "loss") not in shown
 
 
 @pytest.mark.slow
