@@ -16,7 +16,7 @@ from trainer.config.data import DataConfig
 from trainer.config.problems import requirement
 from trainer.config.training import TrainingConfig
 from trainer.system.durable import read_json
-from trainer.system.errors import TrainerError
+from trainer.system.errors import TrainerError, reason
 from trainer.system.run_directory import with_present_places
 
 
@@ -124,7 +124,7 @@ def load_run_config(path: Path, overrides: list[str] | None = None) -> RunConfig
     try:
         values = with_present_places(yaml_file.parse(Path(path).read_text(encoding="utf-8")), Path(path))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise TrainerError(f"{path}: cannot be read as YAML: {error}") from error
+        raise TrainerError(f"{path}: cannot be read as YAML: {reason(error)}") from error
     if not isinstance(values, dict):
         raise TrainerError(f"{path}: is not a mapping with the keys {', '.join(RunConfig.model_fields)}")
     for change in overrides or []:
@@ -153,7 +153,7 @@ def from_record(data: dict[str, Any]) -> dict[str, Any]:
         recorded = {key: facts[key] for key in (*RECORDED, *({"chat"} & facts.keys()))}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
         raise TrainerError(
-            f"data.shards: {record} cannot be read as a record of token shards ({error!r}): name the "
+            f"data.shards: {record} cannot be read as a record of token shards ({reason(error)}): name the "
             "shards.json that `python -m pipeline tokenize` writes"
         ) from error
     prefixes: dict[str, list[str]] = {"train": [], "validation": []}

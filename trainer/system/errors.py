@@ -45,3 +45,12 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
 def first_line(error: BaseException) -> str:
     """The first line of a library's error, without its details; the name of its class if it has no text."""
     return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def reason(error: Exception) -> str:
+    """Why a file cannot be read, in one line, for a message that names the file."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return (
+        f"it has no {error}" if isinstance(error, KeyError) else " ".join(str(error).split()) or repr(error)
+    )

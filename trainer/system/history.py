@@ -19,7 +19,7 @@ from typing import Any
 import yaml
 
 from trainer.system.durable import read_json, read_json_lines
-from trainer.system.errors import TrainerError
+from trainer.system.errors import TrainerError, reason
 from trainer.system.run_directory import RunDirectory, with_present_places
 
 STORE_VARIABLE = "GROUNDWORK_STORE"
@@ -77,7 +77,7 @@ class RunHistory:
             _ = config["training"]["max_tokens"]
         except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError) as error:
             raise TrainerError(
-                f"{self.directory.config}: cannot be read as the configuration of a run: {error}"
+                f"{self.directory.config}: cannot be read as the configuration of a run: {reason(error)}"
             ) from error
         return config
 

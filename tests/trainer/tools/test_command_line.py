@@ -146,6 +146,28 @@ def test_a_checkpoint_that_lost_a_file_is_refused_in_a_sentence(
     assert re.search(r"^trainer: .*state\.json: cannot be read", capsys.readouterr().err, re.MULTILINE)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["nowhere.yaml"],
+        ["plan", "nowhere.yaml"],
+        ["run.yaml", "data.shards=nowhere.yaml"],
+        ["answer", "nowhere.yaml", "--model", "run"],
+        ["predict", "nowhere.yaml", "--model", "run"],
+        ["evaluate", "--model", "run", "--config", "nowhere.yaml"],
+    ],
+    ids=" ".join,
+)
+@pytest.mark.usefixtures("folder")
+def test_a_file_that_is_missing_is_named_once_and_without_numbers(
+    capsys: pytest.CaptureFixture[str], line: list[str]
+) -> None:
+    assert main(line) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert "No such file or directory" in said
+    assert said.count("nowhere.yaml") == 1 and "Errno" not in said and "Error" not in said
+
+
 def test_a_port_without_a_page_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["chat", "nowhere", "--port", "8000"]) == 2
     assert "a chat in the terminal has no port: add --page" in capsys.readouterr().err

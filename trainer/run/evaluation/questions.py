@@ -6,7 +6,7 @@ from typing import Any
 
 from trainer.config import ChatIds
 from trainer.config.base import whole_text
-from trainer.system.errors import TrainerError
+from trainer.system.errors import TrainerError, reason
 
 SPEAKERS = set(ChatIds.model_fields) - {"end"}
 Messages = tuple[tuple[str, str], ...]  # role and content of each
@@ -19,7 +19,7 @@ def rows(path: Path) -> list[tuple[str, Any]]:
     try:
         lines = path.read_text(encoding="utf-8-sig").split("\n")  # programs of Windows write a mark first
     except (OSError, UnicodeDecodeError) as error:
-        raise TrainerError(f"{path}: cannot be read: {error}") from error
+        raise TrainerError(f"{path}: cannot be read: {reason(error)}") from error
     found = []
     for place, line in ((f"{path}:{number}", line) for number, line in enumerate(lines, start=1)):
         if line.strip():

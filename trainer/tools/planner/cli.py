@@ -18,7 +18,7 @@ from trainer.run.fit.hardware import free_memory, known_gpu, peak_flops
 from trainer.run.fit.memory import Footprint
 from trainer.run.fit.micro_batch import fitting
 from trainer.system import terminal
-from trainer.system.errors import TrainerError
+from trainer.system.errors import TrainerError, reason
 from trainer.system.gpus import GPUS
 from trainer.tools.planner.plan import Machine, Plan
 from trainer.tools.planner.speed import tokens_per_second
@@ -151,7 +151,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         values = yaml_file.parse(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
-        raise TrainerError(f"{path}: cannot be read: {error}") from error
+        raise TrainerError(f"{path}: cannot be read: {reason(error)}") from error
     if not isinstance(values, dict) or "training" not in values:
         raise TrainerError(f"{path}: has no `training` section")
     return values
