@@ -18,7 +18,7 @@ from pipeline.store.errors import PipelineError
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
 from pipeline.store.training_runs import saved_steps
-from trainer.system.history import RunHistory, perplexity
+from trainer.system.history import RunHistory
 
 SHOWN = 12  # characters of a version
 BRANCHES = "trainings that went on from here"
@@ -36,7 +36,12 @@ OPTIMIZER_KEPT = {
     "newest": "until a newer checkpoint is complete",
     "none": "until a newer checkpoint, or the training, is complete",
 }
-SCORES = {"loss": "training loss", "validation_loss": "validation loss", "bits_per_byte": "bits per byte"}
+SCORES = {
+    "loss": "training loss",
+    "validation_loss": "validation loss",
+    "bits_per_byte": "bits per byte",
+    "perplexity": "perplexity",
+}
 
 
 def checkpoint_spec(recipe: Recipe, used: UsedRecipe) -> dg.AssetSpec:
@@ -239,11 +244,8 @@ def _unnoticed_deletions(instance: dg.DagsterInstance, asset: dg.AssetKey, missi
 
 
 def scores(message: Mapping[str, Any]) -> dict[str, float]:
-    """The SCORES that a message holds, by label, and the perplexity on the held-out text."""
-    found = {label: message[name] for name, label in SCORES.items() if message.get(name) is not None}
-    if message.get("validation_loss") is not None:
-        found["perplexity"] = perplexity(message["validation_loss"])
-    return rounded(found)
+    """The SCORES that a message holds, by label."""
+    return rounded({label: message.get(name) for name, label in SCORES.items()})
 
 
 def smoothed(message: Mapping[str, Any], run_dir: Path) -> Mapping[str, Any]:

@@ -93,7 +93,8 @@ class Progress:
         losses = RunHistory(self._run.config.run_dir, step).losses
         scores: dict[str, Any] = {"loss": losses[-1] if losses else self._last["loss"]}
         if validation and validation["step"] == step:
-            scores |= {"validation_loss": validation["loss"], "bits_per_byte": validation["bits_per_byte"]}
+            scores |= {"validation_loss": validation["loss"]}
+            scores |= {name: validation[name] for name in ("perplexity", "bits_per_byte")}
         metadata = {
             "status": status,
             **({"loss so far": sparkline(losses, "loss")} if losses else {}),

@@ -105,6 +105,7 @@ def merge(
         "data_version": data_version,
         "loss": main.state["loss"],
         "validation_loss": evaluation.get("loss"),
+        "perplexity": evaluation.get("perplexity"),
         "bits_per_byte": evaluation.get("bits_per_byte"),
     }
 

@@ -34,7 +34,7 @@ from trainer.system.errors import TrainerError
 from trainer.system.history import NAME_LENGTH, RunHistory
 
 VERSION = "train-2"
-RESULTS = ("step", "tokens", "loss", "validation_loss", "bits_per_byte", "data_version")
+RESULTS = ("step", "tokens", "loss", "validation_loss", "perplexity", "bits_per_byte", "data_version")
 
 
 @dataclass(frozen=True)

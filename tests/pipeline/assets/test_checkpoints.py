@@ -287,6 +287,11 @@ def test_an_evaluation_without_a_checkpoint_on_disk_says_which_there_are(
     assert partitions(instance, ON_DISK) == [FIRST, THIRD]
 
 
+def test_the_perplexity_of_preferences_is_not_made_from_the_loss_of_pairs() -> None:
+    told = {"loss": 0.7, "validation_loss": 0.6931, "perplexity": 12.5, "bits_per_byte": 1.5}
+    assert checkpoints.scores(told)["perplexity"] == 12.5
+
+
 def test_a_corpus_whose_text_the_tokenizer_loses_has_no_bits_per_byte_on_the_page() -> None:
     exact = {"loss": 2.0, "perplexity": 7.4, "bits_per_byte": 1.23456}
     losing = {**exact, "bits_per_byte": None}

@@ -45,6 +45,7 @@ LAST = {
     "tokens": 16_384,
     "loss": 5.0,
     "validation_loss": 5.0,
+    "perplexity": 148.4,
     "bits_per_byte": 3.0,
     "data_version": "v",
     "path": "/x",

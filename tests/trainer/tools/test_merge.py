@@ -203,6 +203,7 @@ def test_preferences_are_measured_of_a_mean(dpo: dict[str, Any], tmp_path: Path)
     found = merge(saved(config), None, tmp_path / "mean", "")
     scores = RunHistory(tmp_path / "mean").validations[-1]
     assert scores["loss"] == found["validation_loss"] and 0 <= scores["accuracy"] <= 1
+    assert scores["perplexity"] == found["perplexity"]  # of the chosen answers, not of the loss of pairs
 
 
 def test_a_mean_of_a_mean_names_what_that_was_made_of(finished: RunConfig, tmp_path: Path) -> None:

@@ -87,6 +87,7 @@ def send_checkpoint(reporter: Reporter, checkpoint: Path, session: Session) -> N
         data_version=publish.data_version(checkpoint),
         loss=saved["loss"],
         validation_loss=evaluation.get("loss"),
+        perplexity=evaluation.get("perplexity"),
         bits_per_byte=evaluation.get("bits_per_byte"),
         parameters=session.training.model.parameters(session.config.data.vocab_size),
     )

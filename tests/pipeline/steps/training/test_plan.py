@@ -69,6 +69,7 @@ def finish(store: Store, run: plan.Run, seconds: float = 1.0) -> Version:
         "tokens": 16_384,
         "loss": 5.0,
         "validation_loss": 5.0,
+        "perplexity": 148.4,
         "bits_per_byte": 3.0,
         "data_version": run.name,
         "path": str(checkpoint),
