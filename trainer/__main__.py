@@ -21,14 +21,7 @@ from typing import get_args
 
 from trainer.config import SamplesConfig, TrainingConfig, load_run_config, load_to_train, numbers, samples_of
 from trainer.system import launch, terminal
-from trainer.system.errors import (
-    NOT_PASSED,
-    USER_ERROR,
-    ToldByMainError,
-    TrainerError,
-    in_every_process,
-    reason,
-)
+from trainer.system.errors import NOT_PASSED, USER_ERROR, ToldByMainError, TrainerError, in_every_process
 from trainer.system.history import MODEL_NAMES
 from trainer.system.open_files import allow_enough
 from trainer.system.signals import stop_with_parent
@@ -220,8 +213,8 @@ def _predict(arguments: list[str]) -> int:
             rows = np.lib.format.read_array(file)
         if rows.ndim != 2 or rows.dtype != np.int64 or not 0 < options.prompt < rows.shape[1]:
             raise ValueError("they are int64 [rows, length], of more tokens than --prompt")
-    except (OSError, ValueError, EOFError) as error:
-        raise TrainerError(f"{options.rows}: cannot be read as rows of token ids: {reason(error)}") from error
+    except (ValueError, EOFError) as error:
+        raise TrainerError(f"{options.rows}: cannot be read as rows of token ids: {error}") from error
     predicted = predictions(checkpoint, config, rows, options.prompt)
     for found in terminal.awaited("predicting", predicted):
         print(json.dumps(found), flush=True)
