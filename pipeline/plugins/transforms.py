@@ -9,6 +9,7 @@ from pipeline.plugins import Document
 from pipeline.plugins.calling import Failure, UserCode, column, documents
 from pipeline.plugins.loading import PluginError, check_arguments
 from pipeline.plugins.settings import TransformParams
+from pipeline.store.errors import kind_of
 
 TEXT = pa.field("the new text", pa.large_string(), nullable=False)
 
@@ -44,7 +45,7 @@ class Transform(UserCode):
     def _text(self, document: Document) -> str:
         text = self.code(document, **self.entry.params)
         if not isinstance(text, str):
-            raise TypeError(f"{self.entry.python} returned a {type(text).__name__}: return the new text")
+            raise TypeError(f"{self.entry.python} returned {kind_of(text)}: return the new text")
         return text
 
 

@@ -14,6 +14,7 @@ from pipeline.plugins.loading import RAISED, Code, PluginError, check_arguments,
 from pipeline.plugins.settings import Arguments
 from pipeline.sources.documents import Batches, SourceDocument, metadata_json, own_id
 from pipeline.sources.source import Reason, Rejects, SourceError, Unit
+from pipeline.store.errors import kind_of
 from pipeline.store.params import Params
 
 UNIT = "documents"
@@ -58,7 +59,7 @@ class PythonSource:
             except RAISED as error:
                 raise self._error(f"cannot tell its fingerprint: {_masked(error, code)}") from None
             if not isinstance(fingerprint, str):
-                raise self._error(f"gave a {type(fingerprint).__name__} as its fingerprint: give a text")
+                raise self._error(f"gave {kind_of(fingerprint)} as its fingerprint: give a text")
         return [Unit(UNIT, fingerprint, 0)]
 
     def read(self, unit: Unit, rejects: Rejects) -> Iterator[pa.RecordBatch]:
@@ -70,8 +71,8 @@ class PythonSource:
                     self.config.object, row, Reason.BAD_ID, f"the id is {document.id!r}: give a text"
                 )
             elif not isinstance(document.text, str):
-                kind = type(document.text).__name__
-                batches.reject(self.config.object, row, Reason.TEXT_NOT_A_STRING, f"the text is a {kind}")
+                why = f"the text is {kind_of(document.text)}"
+                batches.reject(self.config.object, row, Reason.TEXT_NOT_A_STRING, why)
             else:
                 place, metadata = self.config.object, metadata_json(dict(document.metadata or {}))
                 name = own_id(document.id)

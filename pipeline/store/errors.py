@@ -1,8 +1,9 @@
 """Errors that a user can correct."""
 
 from trainer.system.errors import did_you_mean, first_line, install
+from trainer.system.wording import kind_of
 
-__all__ = ["PipelineError", "did_you_mean", "first_line", "install"]
+__all__ = ["PipelineError", "did_you_mean", "first_line", "install", "kind_of"]
 
 
 class PipelineError(Exception):

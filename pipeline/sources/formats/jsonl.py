@@ -13,6 +13,7 @@ from pipeline.sources.formats.compression import BrokenCompressionError
 from pipeline.sources.formats.first_bytes import NOT_UTF8, parses
 from pipeline.sources.formats.rows import Row, RowReader
 from pipeline.sources.source import Reason
+from pipeline.store.errors import kind_of
 
 LEAST_LONG = 1 << 63
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -74,7 +75,7 @@ def _row(line: bytes, number: int, reader: RowReader) -> Row | None:
             return None
     if not isinstance(row, dict):
         remedy = ": write it as an object (jq -c '{text: .}')" if isinstance(row, str) else ""
-        why = f"the line holds a JSON {type(row).__name__}, not an object{remedy}"
+        why = f"the line holds {kind_of(row)}, not an object{remedy}"
         reader.reject(number, Reason.NOT_AN_OBJECT, why)
         return None
     if any(isinstance(value, float) and abs(value) >= LEAST_LONG for value in row.values()):

@@ -20,6 +20,7 @@ from pipeline.sources.formats.use import (
     refuse_marked,
 )
 from pipeline.sources.source import Reason
+from pipeline.store.errors import kind_of
 from pipeline.store.params import MARKS, ROLES
 
 Message = tuple[str, str]  # role, content
@@ -181,7 +182,7 @@ def _by_column(column: str, lists: Mapping[str, list[Any]]) -> list[dict[str, An
 
 def _message(where: str, message: Any, unread: set[str]) -> Message:
     if not isinstance(message, dict):
-        why = f"{where} is a {type(message).__name__}, no object with `role` and `content`"
+        why = f"{where} is {kind_of(message)}, no object with `role` and `content`"
         raise BadConversationError(Reason.CONTENT_NOT_TEXT, why)
     others = {key: message[key] for key in message.keys() - PLAIN}
     # a mark that is false is not empty
@@ -228,7 +229,7 @@ def content_of(where: str, content: Any) -> str:
     if isinstance(content, list) and content:
         content = "".join(_part(where, part) for part in content)
     if not isinstance(content, str):
-        why = f"the content of {where} is a {type(content).__name__}"
+        why = f"the content of {where} is {kind_of(content)}"
         raise BadConversationError(Reason.CONTENT_NOT_TEXT, why)
     if found := _MARK.search(content):
         why = f"{where} has the character {found[0]!r} at {found.start()}, which marks messages here"

@@ -22,6 +22,7 @@ from pipeline.sources.formats.use import (
     form_error,
 )
 from pipeline.sources.source import MaxDocuments, Reason
+from pipeline.store.errors import kind_of
 from pipeline.store.params import Params
 
 Row = dict[str, object]
@@ -186,7 +187,7 @@ class RowReader:
     def _has_good_form(self, number: int, form: object) -> bool:
         if form is None:
             return True
-        why = form_error(form) if isinstance(form, str) else f"holds a {type(form).__name__}, no text"
+        why = form_error(form) if isinstance(form, str) else f"holds {kind_of(form)}, no text"
         if why is not None:
             remedy = "correct it, or leave it out of `metadata_columns` if it means something else"
             self.reject(number, Reason.BAD_FORM, f"column {FORM!r} {why}; {remedy}")
@@ -244,7 +245,7 @@ class RowReader:
         elif text is None:
             self.reject(number, Reason.NULL_TEXT, f"column {column!r} is null")
         else:
-            why = f"column {column!r} holds a {type(text).__name__}"
+            why = f"column {column!r} holds {kind_of(text)}"
             self.reject(number, Reason.TEXT_NOT_A_STRING, why)
 
     def _id(self, number: int, row: Row) -> str | None:

@@ -1,8 +1,11 @@
-"""Sentences about one thing do not speak of several."""
+"""Sentences about one thing do not speak of several, and name values without words of Python."""
+
+from decimal import Decimal
+from typing import Any
 
 import pytest
 
-from trainer.system.wording import counted
+from trainer.system.wording import counted, kind_of
 
 
 @pytest.mark.parametrize(
@@ -18,3 +21,19 @@ from trainer.system.wording import counted
 )
 def test_a_number_and_what_it_counts(number: int, many: str, said: str) -> None:
     assert counted(number, many) == said
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (None, "null"),
+        (True, "true or false"),
+        (3, "a whole number"),
+        (0.5, "a number"),
+        ([], "a list"),
+        ({}, "an object"),
+        (Decimal(1), "a value of type Decimal"),
+    ],
+)
+def test_what_a_value_is(value: Any, said: str) -> None:
+    assert kind_of(value) == said
