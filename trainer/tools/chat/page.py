@@ -33,13 +33,20 @@ class _Tabs:
     def __init__(self, first: Conversation):
         self._first = first
         self._named = {"": first}
+        self._lock = Lock()
 
     def __getitem__(self, name: str) -> Conversation:
-        found = self._named.pop(name, None) or self._first.another()
-        self._named[name] = found
-        if len(self._named) > TABS:
-            del self._named[next(iter(self._named))]
+        with self._lock:
+            found = self._named.pop(name, None) or self._first.another()
+            self._named[name] = found
+            if len(self._named) > TABS:
+                del self._named[next(iter(self._named))]
         return found
+
+    def forget(self, name: str) -> None:
+        """Without waiting for the answer that is being written, in this tab or another."""
+        with self._lock:
+            self._named.pop(name, None)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -55,8 +62,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path != "/" or not self._is_asked_here():
             self.send_error(404)
             return
-        with self._lock:  # a page that is loaded shows nothing of what was said before
-            self._tabs[""].reset()
+        self._tabs.forget("")  # a page that is loaded shows nothing of what was said before
         self._begin("text/html; charset=utf-8")
         self.wfile.write(PAGE.read_text(encoding="utf-8").replace("MODEL", escape(self._model)).encode())
 
