@@ -1,7 +1,7 @@
 """Which version of each key a recipe used last.
 
 <root>/recipes/<recipe>/<key>           the name of the version's directory
-<root>/recipes/<recipe>/recipe.json     the recipe's file, and the settings that a run changed
+<root>/recipes/<recipe>/recipe.json     the recipe's file, settings that a run changed, where the store was
 <root>/recipes/<recipe>/.<fact>         what the first run found out for the later ones
 """
 
@@ -32,12 +32,15 @@ REMEDY = "run a job of the recipe again, which writes it anew; if the recipe is 
 
 @dataclass(frozen=True)
 class RecipeName:
-    """A recipe. `directory` is unique for the file, the variant and the settings that a run changed."""
+    """A recipe. `directory` is unique for the file, the variant and the settings that a run changed. `store`:
+    where the store was when the recipe was recorded there last.
+    """
 
     directory: str
     file: str
     changes: Mapping[str, Any] = field(default_factory=dict)
     variant: str = ""
+    store: str = field(default="", compare=False)
 
 
 class LastVersions:
@@ -103,20 +106,20 @@ class LastVersions:
         A store that may only be read can still serve a run that makes nothing.
         """
         path = self._path / DESCRIPTION
-        described = {"recipe": self.recipe.file, "changes": self.recipe.changes}
+        described = {"recipe": self.recipe.file, "changes": self.recipe.changes, "store": _place(self._files)}
         described |= {"variant": self.recipe.variant} if self.recipe.variant else {}
-        text = json.dumps(described, indent=1, sort_keys=True)
         try:
-            self._write(path, text)
+            self._write(path, json.dumps(described, indent=1, sort_keys=True))
         except OSError:
-            if not path.exists() or path.read_text(encoding="utf-8") != text:
+            if not path.exists() or _described_in(path) != self.recipe:
                 raise
 
 
 def recorded(files: Files, changes_kept: int = CHANGES_KEPT) -> Iterable[tuple[Key, str]]:
     """Key and version name of everything that a recipe used last. Leaves out recipes whose file is gone,
     variants that their file no longer has and, of the runs with changed settings, all but the newest of each
-    recipe.
+    recipe. Where the store was moved, the file may have moved with it: such a recipe is left out only after a
+    run of one of the same name in the new place.
 
     Raises PipelineError when a record is damaged.
     """
@@ -161,10 +164,15 @@ def _records(directory: Path) -> Iterator[Path]:
 
 def _in_effect(files: Files, changes_kept: int) -> Iterator[RecipeName]:
     changed: dict[str, list[tuple[int, RecipeName]]] = {}
-    for path in sorted((files.root / RECIPES).glob(f"*/{DESCRIPTION}")):
-        recipe = _described_in(path)
+    paths = {path: _described_in(path) for path in sorted((files.root / RECIPES).glob(f"*/{DESCRIPTION}"))}
+    place = _place(files)
+    here = [_called(one) for one in paths.values() if one and one.store == place]
+    for path, recipe in paths.items():
+        if recipe is None:
+            continue
+        moved = recipe.store not in ("", place) and _called(recipe) not in here
         # where machines share a store, a recipe may be on another of them
-        if recipe is None or (_is_gone(recipe) and not files.shared):
+        if _is_gone(recipe) and not (moved or files.shared):
             continue
         if recipe.changes:
             changed.setdefault(recipe.file, []).append((-path.stat().st_mtime_ns, recipe))
@@ -173,6 +181,15 @@ def _in_effect(files: Files, changes_kept: int) -> Iterator[RecipeName]:
     for recipes in changed.values():
         newest = sorted(recipes, key=lambda recipe: recipe[0])
         yield from (recipe for _, recipe in newest[:changes_kept])
+
+
+def _place(files: Files) -> str:
+    return str(files.root.resolve())
+
+
+def _called(recipe: RecipeName) -> tuple[str, Mapping[str, Any]]:
+    """What stays the same when a recipe is moved."""
+    return recipe.directory.rpartition("-")[0], recipe.changes
 
 
 def _is_gone(recipe: RecipeName) -> bool:
@@ -203,6 +220,7 @@ def _described_in(path: Path) -> RecipeName | None:
     try:
         described = read_json(path)
         variant = described.get("variant", "")
-        return RecipeName(path.parent.name, described["recipe"], described["changes"], variant)
+        store = described.get("store", "")
+        return RecipeName(path.parent.name, described["recipe"], described["changes"], variant, store)
     except (ValueError, KeyError, TypeError):
         return None

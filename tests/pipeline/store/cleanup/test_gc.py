@@ -242,3 +242,20 @@ def test_the_command_removes_nothing_unless_told_to(
         monkeypatch.setenv("GROUNDWORK_STORE", str(place))
         assert main(["gc"]) == 0
         assert "nothing to remove" in capsys.readouterr().out
+
+
+def test_what_a_recipe_uses_stays_when_it_is_moved_together_with_the_store(tmp_path: Path) -> None:
+    """To another folder or machine, where its file is found under another path."""
+    before, after = tmp_path / "before", tmp_path / "after"
+    before.mkdir()
+    run(before, TEXTS[:15])
+    before.rename(after)
+    moved = Store(after / "store")
+    assert gc.find(moved) == []
+    run(after, TEXTS[:15])
+    assert gc.find(moved) == []
+    run(after, TEXTS[:9])  # from now on the recipe in the new place alone counts
+    removed = gc.remove(moved, gc.find(moved))
+    assert {one.place.rpartition("/")[0] for one in removed} >= {"corpora/first/raw", "token_shards/first"}
+    (after / "mine.yaml").unlink()
+    assert "corpora/first/raw" in {one.place.rpartition("/")[0] for one in gc.find(moved)}
