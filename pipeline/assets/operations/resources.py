@@ -44,7 +44,9 @@ KNOBS: dict[str, type[dg.Config]] = {"training": TrainingKnobs, "dedup": DedupKn
 
 
 class SettingsError(RecipeError, dg.DagsterError):
-    """A setting of a run, or the place of its store, is invalid. Dagster shows its own errors as they are."""
+    """A setting of a run, the place of its store, or what it goes on with is invalid. Dagster shows its own
+    errors as they are.
+    """
 
 
 class PipelineResources(dg.ConfigurableResource):
@@ -161,7 +163,7 @@ class PipelineResources(dg.ConfigurableResource):
                 context.log.error(str(error))
             instance.add_run_tags(run.run_id, {orphaned_runs.MAX_RETRIES_TAG: "0"})
             _restore_unreached_checks(instance, run.run_id)
-            raise
+            raise SettingsError(str(error)) from None  # which the page of the run shows as it is
         if context.log:
             context.log.info(f"run {run.run_id[:8]} of {self.called} begins")
             terminal.otherwise(f"run {run.run_id[:8]} of {self.called}")

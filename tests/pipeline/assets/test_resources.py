@@ -85,7 +85,7 @@ def test_weights_that_are_not_there_are_told_before_anything_is_made_for_their_t
         if job == "pretrain":
             with pytest.raises(dg.DagsterError) as failed:
                 run(instance=instance)
-            assert f"{tmp_path}/nowhere does not hold *.safetensors" in str(failed.value.__cause__)
+            assert f"{tmp_path}/nowhere does not hold *.safetensors" in str(failed.value)
         else:
             assert run(instance=instance).success
     assert made == ([] if job == "pretrain" else ["default"])
@@ -142,7 +142,7 @@ def test_a_section_without_the_model_that_it_goes_on_with_is_told_before_its_dat
         else:
             with pytest.raises(dg.DagsterError) as failed:
                 defs.resolve_job_def("sft").execute_in_process(instance=instance)
-            said = str(failed.value.__cause__)
+            said = str(failed.value)
             assert said.startswith(f"{trained[0]} goes on with a model that is not there (")
             assert said.endswith(f"run the job {missing} first")
     assert bool(made) is (missing is None)
@@ -221,3 +221,20 @@ def test_a_tracker_that_will_not_open_is_told_before_data_are_made(
             warned = [one for one in said if "training.sinks" in one]
             assert (says or "training.sinks") in "".join(warned) or not (says and told)
             assert bool(warned) == bool(says and told)
+
+
+def test_a_run_of_a_variant_that_is_not_there_fails_with_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page of the run shows the error first that the run failed with."""
+    own_recipe(tmp_path, monkeypatch)
+    with dg.DagsterInstance.ephemeral(tempdir=str(tmp_path)) as instance:
+        job = definitions(OWN, dg.in_process_executor).resolve_job_def("pretrain")
+        failed = job.execute_in_process(
+            instance=instance, raise_on_error=False, tags={"dagster/partition": "nowhere"}
+        )
+        (event,) = [one for one in failed.all_events if one.is_run_failure]
+        assert event.job_failure_data.error
+        assert event.job_failure_data.error.message.partition(": ")[2].strip() == (
+            f"{tmp_path / 'mine.yaml'}: no variant is named 'nowhere'; choose from base, sft, dpo"
+        )
