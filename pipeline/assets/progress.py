@@ -94,7 +94,7 @@ class Progress:
         scores: dict[str, Any] = {"loss": losses[-1] if losses else self._last["loss"]}
         if validation and validation["step"] == step:
             scores |= {"validation_loss": validation["loss"]}
-            scores |= {name: validation[name] for name in ("perplexity", "bits_per_byte")}
+            scores |= {name: validation.get(name) for name in ("perplexity", "bits_per_byte")}
         metadata = {
             "status": status,
             **({"loss so far": sparkline(losses, "loss")} if losses else {}),

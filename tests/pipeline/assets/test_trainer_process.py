@@ -307,7 +307,8 @@ def shown(instance: dg.DagsterInstance, asset: str = "training_progress") -> lis
     return [{name: data.value for name, data in one.metadata.items()} for one in entries if one]
 
 
-EVALUATION = {"kind": "evaluation", "step": 8, "tokens": 4096, "loss": 5.0, "bits_per_byte": 3.0}
+EVALUATION = {"kind": "evaluation", "step": 8, "tokens": 4096, "loss": 5.0, "perplexity": 148.4}
+EVALUATION |= {"bits_per_byte": 3.0}
 
 
 @pytest.fixture
