@@ -107,13 +107,15 @@ def reason(context: dg.RunFailureSensorContext) -> str:
 def _outside_steps(context: dg.RunFailureSensorContext) -> str:
     """What the recipe or a resource of the run raised, such as an invalid setting, or Dagster's message."""
     refused = {dg.DagsterEventType.RESOURCE_INIT_FAILURE, dg.DagsterEventType.ENGINE_EVENT}
-    for record in context.instance.get_records_for_run(context.dagster_run.run_id, of_type=refused).records:
-        event = record.event_log_entry.dagster_event
-        error = event.engine_event_data.error if event else None
-        while error and error.cause:
+    records = context.instance.get_records_for_run(context.dagster_run.run_id, of_type=refused).records
+    events = [record.event_log_entry.dagster_event for record in records]
+    errors = [event.engine_event_data.error for event in events if event]
+    if failed := context.failure_event.job_failure_data:  # None of a run whose process is gone
+        errors.append(failed.error)
+    for error in filter(None, errors):
+        while error.cause:
             error = error.cause
-        if error:
-            return _message(error)
+        return _message(error)
     return context.failure_event.message or "Dagster recorded no reason"
 
 

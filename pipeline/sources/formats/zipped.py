@@ -17,7 +17,10 @@ from pipeline.sources.source import Reason
 
 MAX_PACKED_BYTES = 256 << 20  # most of such a file are pictures
 # What a damaged archive raises, of which zipfile checks little. It is in memory, so no OSError is of a disk.
-BROKEN = (BadZipFile, zlib.error, ElementTree.ParseError, OSError, EOFError, LookupError, ValueError)
+BROKEN = (
+    *(BadZipFile, NotImplementedError, zlib.error, ElementTree.ParseError),
+    *(OSError, EOFError, LookupError, ValueError),
+)
 
 
 class UnreadableError(Exception):
