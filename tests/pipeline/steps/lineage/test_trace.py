@@ -437,7 +437,7 @@ def test_samples_are_the_texts_that_the_run_wrote_at_that_step(
         for step in (16, 32):
             name = f"{run.name[:8]}-{step:08d}"
             found = json.loads(said("trace", "--samples", name, "--min-tokens", "3", "--json"))
-            logged = [line.removeprefix(f"step {step}: ").strip() for line in lines]
+            logged = [line.removeprefix(f"step {step}: ") for line in lines]
             written = [one["text"].replace("\n", " / ") for one in found["items"]]
             assert [one for one in logged if one in written] == written
             assert len(set(written)) == 3
