@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from pipeline.store.params import CONTENT, MESSAGE, PAIR
+from pipeline.store.params import MESSAGE
 
 TITLE = 80  # characters that are shown of a title
 CONTROL = re.compile(r"[\0-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -65,4 +65,9 @@ def _as_said(text: str) -> str:
     """A conversation with a line for each message, `user: Hello`. Other texts as they are."""
     if not text.startswith(MESSAGE):
         return text
-    return text[1:].replace(PAIR + MESSAGE, "\n\n").replace(MESSAGE, "\n").replace(CONTENT, ": ")
+    from pipeline.stages import chat  # here, since most tables are of no conversations
+
+    return "\n\n".join(
+        "\n".join(f"{role}: {content}" for role, content in conversation)
+        for conversation in chat.parsed(text)
+    )
