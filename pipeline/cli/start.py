@@ -12,7 +12,7 @@ from pipeline.cli import summary
 from pipeline.cli.opening import UsageError, whole_store
 from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
 from pipeline.reports import tables
-from pipeline.sources.files import FLAT, MAIL, MAILBOX, NOTEBOOK, PAGES, SUBTITLES
+from pipeline.sources.files import FLAT, MAIL, MAILBOX, NOTEBOOK, OPEN_DOCUMENT, PAGES, SUBTITLES, WORD
 from pipeline.sources.formats.compression import format_of
 from pipeline.stages.language import LANGUAGES
 from pipeline.stages.quality import PROFILES
@@ -175,8 +175,8 @@ def _kind_of_file(suffix: str) -> str:
         "subtitles": SUBTITLES,
         "notebooks": (NOTEBOOK,),
         "EPUB": (".epub",),
-        "Word": (".docx", ".docm", ".dotx"),
-        "OpenDocument": (".odt", ".ott", FLAT),
+        "Word": WORD,
+        "OpenDocument": (*OPEN_DOCUMENT, FLAT),
     }
     return next((name for name, suffixes in kinds.items() if suffix in suffixes), "plain text")
 
