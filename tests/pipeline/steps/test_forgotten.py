@@ -99,8 +99,10 @@ class Made:
         folder = self.directory / corpus
         folder.mkdir(exist_ok=True, parents=True)
         for name, texts in CORPORA[corpus].items():
-            rows = [{"id": key, "text": text} for key, text in texts.items() if key not in self.without]
-            path, written = folder / f"{name}.jsonl", "".join(json.dumps(row) + "\n" for row in rows)
+            rows = {key: json.dumps({"id": key, "text": text}) for key, text in texts.items()}
+            # Blank lines take the place of what is missing: files are grouped by their sizes.
+            lines = [" " * len(row) if key in self.without else row for key, row in rows.items()]
+            path, written = folder / f"{name}.jsonl", "".join(line + "\n" for line in lines)
             if not path.exists():
                 path.write_text(written)
         raw = collect(self.store, ENGINE, corpus, self.config(corpus), PART_BYTES)
