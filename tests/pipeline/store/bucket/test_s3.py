@@ -270,7 +270,9 @@ def test_a_checkpoint_can_be_pinned_on_another_machine_than_the_one_that_trains(
         files.push(path)
     monkeypatch.setattr("pipeline.store.bucket.run_upload.REFRESHED_EVERY_SECONDS", 0.0)
     monkeypatch.setenv("GROUNDWORK_STORE", address(tmp_path))
-    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "another"))
+    another = tmp_path / "another"
+    another.mkdir()
+    monkeypatch.setenv("DAGSTER_HOME", str(another))
     with files.uploading(run.path, []):
         for options, expected in (([], {"step-00000001"}), (["--no"], set())):
             assert main(["keep", "aaaaaaaa-00000001", *options]) == 0
