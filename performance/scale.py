@@ -197,7 +197,7 @@ def run(documents: int, runs: int, giant: int, folder: Path) -> dict[str, Any]:
     for written, characters in engine.map(stays, groups, input_bytes=0, what="dedup decisions"):
         decided.append(written)
         largest = max(largest, characters)
-    by_part, _ = shuffle.divide(engine, scratch, decided, layout.bits, "dedup decisions")
+    by_part, _ = shuffle.divide(engine, scratch, decided, layout.bits, what="dedup decisions")
     counted = np.array(
         list(engine.map(_removed, by_part[: len(signed)], input_bytes=0, what="dedup decisions"))
     )

@@ -101,7 +101,13 @@ def first_weights(config: RunConfig, directory: Path) -> None:
         else:
             block = int(name.split(".")[2])  # model.layers.<block>
             parameter.normal_(0.0, 0.02 / ((2 * (block + 1)) ** 0.5 if name.endswith(SCALED_BY_DEPTH) else 1))
-    hf.export(model, config.data.tokenizer, config.data.bot_id, config.data.eot_id, directory)
+    hf.export(
+        model,
+        config.data.tokenizer,
+        bot_id=config.data.bot_id,
+        eot_id=config.data.eot_id,
+        destination=directory,
+    )
 
 
 def ours(config: Path, name: str, *overrides: str) -> list[float]:

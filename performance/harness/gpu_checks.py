@@ -194,7 +194,7 @@ def _with_gradients(
     moved = [one.to(device, dtype).requires_grad_() for one in inputs]
     mask = document_mask(document_numbers(tokens.to(device), 1), tokens.shape[1], backend)
     query, key, value = moved
-    result = attention(query, key, value, backend, mask)
+    result = attention(query, key, value, backend, mask=mask)
     gradients = torch.autograd.grad(result.float().square().sum(), moved)
     return [one.float().cpu() for one in (result.detach(), *gradients)]
 
@@ -241,7 +241,7 @@ def milliseconds(
     taken = []
     for _ in range(times + 3):  # the first three compile, and warm up
         started = _now(device)
-        torch.autograd.grad(attention(query, key, value, backend, mask).sum(), moved)
+        torch.autograd.grad(attention(query, key, value, backend, mask=mask).sum(), moved)
         taken.append(_now(device) - started)
     return round(1000 * statistics.median(taken[3:]), 3)
 

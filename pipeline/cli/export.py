@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> None:
     with terminal.doing("exporting") as bar:
         advance = bar.counter("tokens" if options.format == MEGATRON else "bytes")
         if options.format == PARQUET:
-            counts = export_documents(store, recipe, corpora, splits, options.out, advance)
+            counts = export_documents(store, recipe, corpora, splits, out=options.out, progress=advance)
         elif model:
             counts = export_gguf(model.path, model.made_from, options.out, advance)
         else:

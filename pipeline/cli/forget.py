@@ -85,9 +85,9 @@ def run(options: argparse.Namespace) -> None:
             store.files,
             documents,
             options.reason,
-            options.retrain_tokenizer,
-            {*named} - found.earlier.keys(),
-            partial(certificate.begin, read=read, held=held, copied=copied),
+            retrain_tokenizer=options.retrain_tokenizer,
+            named={*named} - found.earlier.keys(),
+            prove=partial(certificate.begin, read=read, held=held, copied=copied),
         )
     print(
         f"the next run of each recipe sets them aside; {folder / certificate.CERTIFICATE} says what was found"

@@ -222,7 +222,9 @@ def _corpora(
         name = _name({_top(name) for name in names}, key[0], folder, taken)
         paths = tuple(_patterns(folder, names, [*files, *left_out]))
         read = [samples[name] for name in names if name in samples and samples[name].shape]
-        found.append(_found(name, paths, key[0], one, [size_of(files[name]) for name in names], read))
+        found.append(
+            _found(name, paths, key[0], one, sizes=[size_of(files[name]) for name in names], read=read)
+        )
     return tuple(found)
 
 
@@ -231,6 +233,7 @@ def _found(
     paths: tuple[str, ...],
     shape: Shape,
     kind: Kind,
+    *,
     sizes: Sequence[int],
     read: Sequence[FileSample],
 ) -> Found:

@@ -78,6 +78,7 @@ def judge(
     params: quality.QualityParams,
     engine: Engine,
     progress: Read,
+    *,
     kept: bool = False,
 ) -> Results:
     """`verdicts.parquet`: id, keep, rule, every signal, and the language where `params` name some. With
@@ -85,7 +86,7 @@ def judge(
     """
     step = judging_documents(params)
     make = partial(_derived, step=step, engine=engine)
-    return _tables(files, out, step.schemas, make, progress, "verdicts" if kept else None)
+    return _tables(files, out, step.schemas, make, progress, kept_by="verdicts" if kept else None)
 
 
 def deduplicate(
@@ -94,6 +95,7 @@ def deduplicate(
     params: dedup.DedupParams,
     engine: Engine,
     progress: Read,
+    *,
     kept: bool = False,
 ) -> Results:
     """`decisions.parquet`, one row for each document in the order of the files. With `kept` also
@@ -104,7 +106,7 @@ def deduplicate(
         return decide(store, engine, {CORPUS: [(documents, "documents")]}, params)
 
     schemas = {"decisions": dedup.DECISION_SCHEMA}
-    return _tables(files, out, schemas, make, progress, "decisions" if kept else None)
+    return _tables(files, out, schemas, make, progress, kept_by="decisions" if kept else None)
 
 
 def train_tokenizer(files: FilesConfig, out: Path, progress: Read, params: bpe.TokenizerParams) -> Results:
@@ -174,7 +176,7 @@ def _derived(store: Store, documents: Version, step: BatchStep, engine: Engine) 
 
 
 def _tables(
-    files: FilesConfig, out: Path, schemas: Schemas, make: Make, progress: Read, kept_by: str | None = None
+    files: FilesConfig, out: Path, schemas: Schemas, make: Make, progress: Read, *, kept_by: str | None = None
 ) -> Results:
     """Writes the tables of what `make` makes from the documents, and the documents that the table `kept_by`
     keeps. `out` may hold other files.

@@ -129,6 +129,7 @@ def forget(
     files: Files,
     documents: Mapping[str, Collection[str]],
     reason: str,
+    *,
     retrain_tokenizer: bool = False,
     named: Collection[str] = (),
     prove: Callable[[Path, Request], object] = lambda *_: None,

@@ -108,7 +108,14 @@ class Snapshot:
         data, progress = self.config.data, self.progress
         training = self.config.training
         end = data.chat.end if data.chat and training.objective != "pretrain" else None
-        hf.export(self.model, data.tokenizer, data.bot_id, data.eot_id, directory / "hf", end)
+        hf.export(
+            self.model,
+            data.tokenizer,
+            bot_id=data.bot_id,
+            eot_id=data.eot_id,
+            destination=directory / "hf",
+            end_id=end,
+        )
         if training.lora and training.pretrained:
             tokens, base = self.config.adapted_tokens, training.pretrained
             hf.save_adapter(self.adapter, training.lora, base, directory / "adapter", tokens)

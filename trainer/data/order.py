@@ -179,6 +179,7 @@ class SampleOrder:
         seed: int,
         names: Sequence[str],
         sizes: Sequence[int],
+        *,
         seq_len: int,
         segments: Sequence[Segment],
         permutes: bool = True,
@@ -303,7 +304,12 @@ def sample_order(training: TrainingConfig, weights: Mapping[str, float], sizes: 
             Segment(stage.first_sample, stage.seq_len, tuple(mixed.get(name, 0.0) for name in weights))
         )
     order = SampleOrder(
-        training.seed, list(weights), sizes, training.seq_len, segments, permutes=not training.is_steady
+        training.seed,
+        list(weights),
+        sizes,
+        seq_len=training.seq_len,
+        segments=segments,
+        permutes=not training.is_steady,
     )
     if training.control == "duplicates":
         order.repeat_half(training.curriculum.samples(training.steps))

@@ -25,7 +25,7 @@ TOKENIZER_FILES = (TOKENIZER, TOKENIZER_CONFIG, "special_tokens_map.json", "chat
 
 
 def export(
-    model: Llama, tokenizer: Path, bot_id: int, eot_id: int, destination: Path, end_id: int | None = None
+    model: Llama, tokenizer: Path, *, bot_id: int, eot_id: int, destination: Path, end_id: int | None = None
 ) -> None:
     """Writes a directory that `AutoModelForCausalLM`, `AutoModel` and `AutoTokenizer` open. Answers end with
     `end_id`, if the model gives some.

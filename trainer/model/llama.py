@@ -72,7 +72,9 @@ class Attention(nn.Module):
         value = value.view(heads).transpose(1, 2)
         if cache is not None:
             key, value = cache.extend(key, value)
-        mixed = attention(query, key, value, self.backend, mask, self.sinks() if self.sinks else None)
+        mixed = attention(
+            query, key, value, self.backend, mask=mask, sinks=self.sinks() if self.sinks else None
+        )
         return self.o_proj(mixed.transpose(1, 2).reshape(batch, length, -1))
 
     def project(self, x: torch.Tensor) -> Sequence[torch.Tensor]:

@@ -264,6 +264,7 @@ def merge(
     words: CountedWords,
     tokens: Sequence[bytes],
     ids: np.ndarray,
+    *,
     vocab_size: int,
     least: int,
     progress: Callable[[int, int], None],

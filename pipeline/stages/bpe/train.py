@@ -54,7 +54,7 @@ def train_on_words(
     of_character = {character: byte for byte, character in enumerate(characters)}
     ids = np.array([entries.index(character) for character in characters])
     known = [bytes(map(of_character.__getitem__, entry)) for entry in entries]
-    tokens, merges = merge(words, known, ids, params.vocab_size, LEAST, progress)
+    tokens, merges = merge(words, known, ids, vocab_size=params.vocab_size, least=LEAST, progress=progress)
     if len(tokens) < params.vocab_size:
         raise VocabularyError(params.vocab_size, len(tokens))
     entries += ["".join(map(characters.__getitem__, token)) for token in tokens[len(entries) :]]

@@ -49,7 +49,7 @@ def link(
     write_members = partial(_Members.write, documents=documents, scratch=scratch, bits=bits)
     written = list(engine.map(write_members, members, input_bytes=input_bytes, what="dedup candidates"))
     remove([Slice(tuple(labels), 0)])
-    return divide(engine, scratch, written, bits, "dedup candidates")
+    return divide(engine, scratch, written, bits, what="dedup candidates")
 
 
 def candidates(
@@ -70,7 +70,7 @@ def candidates(
     parts = [RunKeys(tuple(range(count)), tuple(run for _, run in some)) for _, some in groups]
     write_keys = partial(_write_keys, scratch=scratch, bits=bits)
     written = list(engine.map(write_keys, parts, input_bytes=size, what="dedup keys"))
-    ranges, _ = divide(engine, scratch, written, bits, "dedup keys")
+    ranges, _ = divide(engine, scratch, written, bits, what="dedup keys")
     yield from engine.map(write_links, ranges, input_bytes=size, what="dedup candidates")
     remove(ranges)
 

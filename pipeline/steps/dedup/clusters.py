@@ -109,7 +109,9 @@ def find_clusters(engine: Engine, layout: Layout, linked: Sequence[Slice], size:
     remove(linked)
     bits = (sum(one.characters for one in found) // RANGE_CHARACTERS).bit_length()
     contested = [one.contested for one in found]
-    slices, contested_size = divide(engine, layout.scratch, contested, bits, "dedup candidates", begun=BITS)
+    slices, contested_size = divide(
+        engine, layout.scratch, contested, bits, what="dedup candidates", begun=BITS
+    )
     ranges = [ClusterRange(f"{index:05d}-of-{1 << bits:05d}", rows) for index, rows in enumerate(slices)]
     return FoundClusters(ranges, contested_size, [one.decided for one in found])
 

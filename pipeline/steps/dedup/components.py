@@ -70,7 +70,7 @@ def components(
         return [_united(scratch, documents, links)]
     settled = False
     while not settled:
-        ranges, size = divide(engine, scratch, list(links), documents.bits, "dedup links")
+        ranges, size = divide(engine, scratch, list(links), documents.bits, what="dedup links")
         step = partial(_step, scratch=scratch, documents=documents)
         results = list(engine.map(step, ranges, input_bytes=size, what="dedup components"))
         remove(ranges)

@@ -79,7 +79,7 @@ class Dedup(DataStage):
     def make(self, store: Store, engine: Engine) -> Version:
         tables = {stage.corpus: stage.sources(store) for stage in self.corpora}
         apart = [stage.corpus for stage in self.corpora if not stage.compared]
-        return decide(store, engine, tables, self.params, apart, self.excluded)
+        return decide(store, engine, tables, self.params, apart=apart, excluded=self.excluded)
 
 
 def decide(
@@ -87,12 +87,14 @@ def decide(
     engine: Engine,
     corpora: Corpora,
     params: dedup.DedupParams,
+    *,
     apart: Collection[str] = (),
     excluded: Sequence[str] = (),
 ) -> Version:
     """As `Dedup`, for the kept text of each corpus. Documents of corpora `apart` are not compared."""
     versions = [
-        sign(store, engine, corpus, tables, params, corpus not in apart) for corpus, tables in corpora.items()
+        sign(store, engine, corpus, tables, params, compared=corpus not in apart)
+        for corpus, tables in corpora.items()
     ]
     work = _decide_work(list(corpora), versions, params, excluded)
     with store.making(work) as draft:
@@ -108,7 +110,7 @@ def decide(
             clusters = find_clusters(engine, layout, *link(engine, signed, scratch, params))
             decided = verification.Verifier(engine, signed, layout, clusters, params).verify(store)
             decided += clusters.decided
-            by_part, size = divide(engine, scratch, decided, layout.bits, "dedup decisions")
+            by_part, size = divide(engine, scratch, decided, layout.bits, what="dedup decisions")
             numbered = zip(signed, by_part, strict=False)
             tasks = [_Decisions(piece, rows, piece.corpus in excluded) for piece, rows in numbered]
             parts = _parts(draft, engine, tasks, size)

@@ -77,7 +77,7 @@ def write_divided(scratch: Scratch, name: str, rows: pa.RecordBatch, bits: int, 
 
 
 def divide(
-    engine: Engine, scratch: Scratch, written: Sequence[Written], bits: int, what: str, begun: int = 0
+    engine: Engine, scratch: Scratch, written: Sequence[Written], bits: int, *, what: str, begun: int = 0
 ) -> tuple[list[Slice], int]:
     """Divides rows by the first `bits` bits of their key, as `write_divided` has begun to by these, or by
     `begun` bits if there are more. Removes the files that it merges. Returns the bytes of all rows, too.

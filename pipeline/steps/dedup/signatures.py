@@ -90,7 +90,7 @@ class Signatures(CorpusStage):
         return sign_work(self.corpus, self.sources(store), self.params, self.compared)
 
     def make(self, store: Store, engine: Engine) -> Version:
-        return sign(store, engine, self.corpus, self.sources(store), self.params, self.compared)
+        return sign(store, engine, self.corpus, self.sources(store), self.params, compared=self.compared)
 
 
 def sign(
@@ -99,6 +99,7 @@ def sign(
     corpus: str,
     tables: Tables,
     params: dedup.DedupParams,
+    *,
     compared: bool = True,
 ) -> Version:
     """Makes the table `signatures` (id, exact hash, length) and `runs`: the keys of exact hash and bands,

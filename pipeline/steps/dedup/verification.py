@@ -82,14 +82,14 @@ class Verifier:
             wanted.append(rows)
             wanting.update(found)
             anew += count
-        by_part, _ = divide(engine, layout.scratch, wanted, layout.bits, "dedup evidence")
+        by_part, _ = divide(engine, layout.scratch, wanted, layout.bits, what="dedup evidence")
         fetches = [_Fetch(self.signed[part], by_part[part]) for part in sorted(wanting)]
         bits = (len(todo) - 1).bit_length()
         fetch = partial(_Fetch.write, scratch=layout.scratch, bits=bits, params=self.params)
         input_bytes = sum(task.piece.source_bytes for task in fetches)
         texts = list(engine.map(fetch, fetches, input_bytes=input_bytes, what="dedup evidence"))
         remove(by_part)
-        return *divide(engine, layout.scratch, texts, bits, "dedup evidence"), anew
+        return *divide(engine, layout.scratch, texts, bits, what="dedup evidence"), anew
 
 
 def _write_decided(ranges: Sequence[tuple[ClusterRange, StoredFile]], layout: Layout) -> Written:

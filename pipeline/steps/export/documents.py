@@ -32,6 +32,7 @@ def export_documents(
     recipe: Recipe,
     corpora: Sequence[str],
     splits: Sequence[str],
+    *,
     out: Path,
     progress: Callable[[int], object],
 ) -> dict[str, int]:

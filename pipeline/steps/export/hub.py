@@ -33,7 +33,7 @@ def push(model: Path, repository: str, public: bool) -> str:
             "Train without training.model.attention_sinks, or use the model with `python -m trainer`"
         )
     message = f"{lineage['recipe']['name']}, {lineage['training']['tokens']:,} tokens, {model.name}"
-    return _upload(model, repository, public, message)
+    return _upload(model, repository, public, message=message)
 
 
 def push_documents(exported: Path, repository: str, public: bool) -> str:
@@ -54,11 +54,19 @@ def push_documents(exported: Path, repository: str, public: bool) -> str:
     place = {"url": f"{HfApi().endpoint}/datasets/{repository}", "datePublished": str(date.today())}
     write_atomically(exported / croissant.FILE, json.dumps(described | place, indent=1))
     documents = sum(count for name, count in facts["counts"].items() if name.endswith("_documents"))
-    return _upload(exported, repository, public, f"{documents:,} documents", "dataset", ["*/*.parquet"])
+    return _upload(
+        exported, repository, public, message=f"{documents:,} documents", kind="dataset", old=["*/*.parquet"]
+    )
 
 
 def _upload(
-    directory: Path, repository: str, public: bool, message: str, kind: str = "model", old: Sequence[str] = ()
+    directory: Path,
+    repository: str,
+    public: bool,
+    *,
+    message: str,
+    kind: str = "model",
+    old: Sequence[str] = (),
 ) -> str:
     """Files in the repository that match `old` are deleted, unless they are in the directory, too."""
     from huggingface_hub import HfApi

@@ -43,7 +43,7 @@ def of_recipe(store: Store, recipe: Recipe, run: plan.Run, trained: Version) -> 
         )
     work = plan.PretrainedModel(recipe).work(store)
     name = f"{recipe.name} mean {work.fingerprint[:NAME_LENGTH]}"
-    return merged(store, work, saved, None, name, trained.seconds)
+    return merged(store, work, saved, weights=None, name=name, seconds=trained.seconds)
 
 
 def run_of(store: Store, version: Version) -> plan.Run:
@@ -70,7 +70,7 @@ def of_checkpoints(store: Store, saved: Sequence[Path], weights: Sequence[float]
     work = Work(keys.PRETRAINED_MODEL, VERSION, {"weights": weights}, inputs)
     titles = {load_run_config(path.parents[1] / "config.yaml").project or "" for path in saved}
     name = f"{' and '.join(sorted(titles))} mean {work.fingerprint[:NAME_LENGTH]}".strip()
-    return merged(store, work, saved, weights, name)
+    return merged(store, work, saved, weights=weights, name=name)
 
 
 def last(store: Store, run: str, number: int) -> list[Path]:
@@ -90,6 +90,7 @@ def merged(
     store: Store,
     work: Work,
     saved: Sequence[Path],
+    *,
     weights: Sequence[float] | None,
     name: str,
     seconds: float = 0.0,

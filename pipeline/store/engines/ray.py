@@ -101,7 +101,15 @@ class RayEngine:
         with terminal.doing("connecting to the Ray cluster"):
             self._connect()
         with TimeLeft(f"{what}: %d of %d parts") as progress:
-            yield from _Map(self.params, function, tasks, input_bytes, what, self._begun, progress).results()
+            yield from _Map(
+                self.params,
+                function,
+                tasks,
+                input_bytes=input_bytes,
+                what=what,
+                begun=self._begun,
+                progress=progress,
+            ).results()
 
     def _connect(self) -> None:
         if self._connected:
@@ -146,6 +154,7 @@ class _Map(Generic[Task, Result]):
         params: EngineParams,
         function: Callable[[Task], Result],
         tasks: Sequence[Task],
+        *,
         input_bytes: int,
         what: str,
         begun: Any,

@@ -47,7 +47,7 @@ def test_when_a_window_was_read_is_found_without_going_through_the_order(
     stages: str, samples: int, repeated: int | None, permutes: bool
 ) -> None:
     """Over more than three epochs of either corpus."""
-    order = SampleOrder(7, ["a", "b"], [101, 17], 8, SEGMENTS[stages], permutes)
+    order = SampleOrder(7, ["a", "b"], [101, 17], seq_len=8, segments=SEGMENTS[stages], permutes=permutes)
     if repeated is not None:
         order.repeat_half(repeated)
     ends = [segment.first_sample for segment in SEGMENTS[stages][1:]]
@@ -130,7 +130,7 @@ def test_turns_are_counted_and_found_alike_however_long_the_cycle_is() -> None:
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 20_000), st.integers(1, 500), st.integers(1, 7))
 def test_any_position_is_reached_at_once(start: int, count: int, pieces: int) -> None:
-    order = SampleOrder(7, ["a", "b"], [101, 17], 8, [Segment(0, 8, (2.0, 1.0))])
+    order = SampleOrder(7, ["a", "b"], [101, 17], seq_len=8, segments=[Segment(0, 8, (2.0, 1.0))])
     whole = order.windows(start, count)
     cuts = np.linspace(0, count, pieces + 1).astype(int)
     parts = [order.windows(start + low, high - low) for low, high in itertools.pairwise(cuts)]
@@ -139,7 +139,7 @@ def test_any_position_is_reached_at_once(start: int, count: int, pieces: int) ->
 
 
 def test_every_window_comes_once_an_epoch_and_epochs_differ() -> None:
-    order = SampleOrder(7, ["a", "b"], [101, 17], 8, [Segment(0, 8, (2.0, 1.0))])
+    order = SampleOrder(7, ["a", "b"], [101, 17], seq_len=8, segments=[Segment(0, 8, (2.0, 1.0))])
     corpora, windows = order.windows(0, 3000)
     for corpus, size in enumerate(order.sizes):
         mine = windows[corpora == corpus]
@@ -151,14 +151,14 @@ def test_every_window_comes_once_an_epoch_and_epochs_differ() -> None:
 
 
 def test_corpora_of_one_size_are_not_read_in_one_order() -> None:
-    order = SampleOrder(7, ["a", "b"], [500, 500], 8, [Segment(0, 8, (1.0, 1.0))])
+    order = SampleOrder(7, ["a", "b"], [500, 500], seq_len=8, segments=[Segment(0, 8, (1.0, 1.0))])
     corpora, windows = order.windows(0, 1000)
     assert (windows[corpora == 0] == windows[corpora == 1]).sum() < 20
 
 
 def test_a_second_stage_goes_on_with_the_windows_that_the_first_has_not_read() -> None:
     stages = [Segment(0, 8, (3.0, 1.0)), Segment(400, 8, (1.0, 1.0))]
-    order = SampleOrder(7, ["a", "b"], [500, 500], 8, stages)
+    order = SampleOrder(7, ["a", "b"], [500, 500], seq_len=8, segments=stages)
     read = [order.windows(0, 400), order.windows(400, 400)]
     corpora, windows = (np.concatenate(parts) for parts in zip(*read, strict=True))
     for corpus in (0, 1):
@@ -182,7 +182,7 @@ def test_a_control_of_duplicates_reads_half_of_the_windows_twice(config: RunConf
 
 @pytest.mark.parametrize("epochs", [0.5, 1, 1.5, 2, 3, 4])
 def test_a_control_of_duplicates_never_reads_more_than_half_of_a_corpus(epochs: float) -> None:
-    orders = [SampleOrder(7, ["a"], [100], 8, [Segment(0, 8, (1.0,))]) for _ in range(2)]
+    orders = [SampleOrder(7, ["a"], [100], seq_len=8, segments=[Segment(0, 8, (1.0,))]) for _ in range(2)]
     samples = round(100 * epochs)
     orders[1].repeat_half(samples)
     plain, control = (len(np.unique(order.windows(0, samples)[1])) for order in orders)

@@ -47,7 +47,7 @@ def export(corpus_dir: Path, tmp_path: Path) -> Export:
     """Exports a model; the directory."""
 
     def to_disk(model: Llama) -> Path:
-        hf.export(model, corpus_dir / "tokenizer", 2, 3, tmp_path / "hf")
+        hf.export(model, corpus_dir / "tokenizer", bot_id=2, eot_id=3, destination=tmp_path / "hf")
         return tmp_path / "hf"
 
     return to_disk

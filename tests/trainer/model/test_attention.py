@@ -77,7 +77,7 @@ def compare(
     expected = reference(*exact[:3], documents, *exact[3:])
     fast = [tensor.to(device).requires_grad_(torch.is_grad_enabled()) for tensor in tensors]
     mask = document_mask(documents.to(device) if documents is not None else None, length, backend)
-    found = attention(*fast[:3], backend, mask, *fast[3:])
+    found = attention(*fast[:3], backend, mask=mask, sinks=fast[3] if fast[3:] else None)
     torch.testing.assert_close(found.double().cpu(), expected, rtol=tolerance, atol=tolerance)
     if not torch.is_grad_enabled():
         return
@@ -117,7 +117,7 @@ def test_a_sink_of_any_size_leaves_outputs_and_gradients_finite(backend: Backend
     # Scores of a standard deviation of 9, so that the sink is far above or far below all of them.
     tensors = [torch.randn(1, 2, 9, 8).mul(3).requires_grad_() for _ in range(3)]
     sinks = torch.full((2,), sink, requires_grad=True)
-    found = attention(*tensors, backend, None, sinks)
+    found = attention(*tensors, backend, sinks=sinks)
     without = attention(*tensors, backend)
     torch.testing.assert_close(found, without if sink < 0 else torch.zeros_like(without), rtol=0, atol=1e-5)
     for gradient in torch.autograd.grad(found.square().sum(), [*tensors, sinks]):

@@ -82,7 +82,7 @@ def test_the_kernels_are_given_what_products_compute(
     mask = document_mask(documents, 33, "flash", 20)
     assert mask is None or isinstance(mask, DocumentStarts)
     found = flash.attend(query, key, value, mask)
-    expected = attention(query, key, value, "math", document_mask(documents, 33, "math"))
+    expected = attention(query, key, value, "math", mask=document_mask(documents, 33, "math"))
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
     ours, theirs = (torch.autograd.grad(mixed, (query, key, value), gradient) for mixed in (found, expected))
     for mine, other in zip(ours, theirs, strict=True):
@@ -153,7 +153,7 @@ def test_flash_attn_2_gives_the_results_and_gradients_of_products_compiled_or_no
     assert mask is None or isinstance(mask, DocumentStarts)
     found = attend(query, key, value, mask)
     wide = [one.detach().float().requires_grad_() for one in (query, key, value)]
-    expected = attention(wide[0], wide[1], wide[2], "math", document_mask(documents, 33, "math"))
+    expected = attention(wide[0], wide[1], wide[2], "math", mask=document_mask(documents, 33, "math"))
     torch.testing.assert_close(found.float(), expected, rtol=1e-2, atol=1e-2)
     ours = torch.autograd.grad(found, (query, key, value), gradient)
     theirs = torch.autograd.grad(expected, wide, gradient.float())

@@ -25,7 +25,13 @@ def adapted(settings: dict[str, Any], finished: RunConfig, chats: Chats) -> dict
     """A run that adapts a pretrained model which has control tokens."""
     checkpoint = sorted(finished.run_dir.glob("checkpoints/*"))[-1]
     grown = new_session(pretrained(settings, checkpoint))
-    hf.export(grown.model, chats.folder / "tokenizer", BOT, EOT, finished.run_dir / "grown")
+    hf.export(
+        grown.model,
+        chats.folder / "tokenizer",
+        bot_id=BOT,
+        eot_id=EOT,
+        destination=finished.run_dir / "grown",
+    )
     settings["training"]["pretrained"]["path"] = str(finished.run_dir / "grown")
     settings["training"]["lora"] = {"rank": 4, "alpha": 8}
     return settings

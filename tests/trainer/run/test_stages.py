@@ -96,7 +96,7 @@ def test_across_stages_no_token_comes_twice_before_all_came_once(
 ) -> None:
     firsts = [0, *itertools.accumulate(count for _, count, _ in stages)]
     segments = [Segment(first, *stage[::2]) for first, stage in zip(firsts, stages, strict=False)]
-    order = SampleOrder(3, ["a", "b"], [13, 29], 12, segments)
+    order = SampleOrder(3, ["a", "b"], [13, 29], seq_len=12, segments=segments)
     seen = [np.zeros(size * 12, dtype=np.int64) for size in order.sizes]
     left_out = 0
     for first, (length, count, _) in zip(firsts, stages, strict=False):
@@ -116,7 +116,11 @@ def test_across_stages_no_token_comes_twice_before_all_came_once(
 
 def test_stages_of_one_length_leave_nothing_out_and_go_on_where_the_last_one_stopped() -> None:
     order = SampleOrder(
-        3, ["a", "b"], [50, 70], 8, [Segment(0, 8, (1, 0)), Segment(30, 8, (1, 1)), Segment(70, 8, (0, 1))]
+        3,
+        ["a", "b"],
+        [50, 70],
+        seq_len=8,
+        segments=[Segment(0, 8, (1, 0)), Segment(30, 8, (1, 1)), Segment(70, 8, (0, 1))],
     )
     taken = [order.windows(first, count) for first, count in ((0, 30), (30, 40), (70, 50))]
     corpora, windows = (np.concatenate(both) for both in zip(*taken, strict=True))

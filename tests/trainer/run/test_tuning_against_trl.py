@@ -30,7 +30,7 @@ def start(sft: dict[str, Any], chats: Chats, tmp_path: Path) -> Path:
     """A model to tune, as transformers opens it."""
     transformers = pytest.importorskip("transformers")
     model = new_session(sft).model
-    hf.export(model, chats.folder / "tokenizer", BOT, EOT, tmp_path / "start")
+    hf.export(model, chats.folder / "tokenizer", bot_id=BOT, eot_id=EOT, destination=tmp_path / "start")
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "start")
     tokenizer.chat_template = TEMPLATE
     tokenizer.save_pretrained(tmp_path / "start")

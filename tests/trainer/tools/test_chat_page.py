@@ -19,7 +19,13 @@ from trainer.model.llama import Llama
 
 
 def served(directory: Path, model: Llama, *options: str) -> Iterator[str]:
-    export(model, write_tokenizer(directory / "tokenizer"), BOT, EOT, directory / "<model>")
+    export(
+        model,
+        write_tokenizer(directory / "tokenizer"),
+        bot_id=BOT,
+        eot_id=EOT,
+        destination=directory / "<model>",
+    )
     command = [sys.executable, "-m", "trainer", "chat", str(directory / "<model>"), "--page", "--port=0"]
     with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None

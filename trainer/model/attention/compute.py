@@ -26,6 +26,7 @@ def attention(
     key: torch.Tensor,
     value: torch.Tensor,
     backend: Backend,
+    *,
     mask: Mask | None = None,
     sinks: torch.Tensor | None = None,
 ) -> torch.Tensor:

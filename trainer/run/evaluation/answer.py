@@ -24,7 +24,7 @@ def answered(
     model = load_model(directory)
     room = min(model.max_length, POSITIONS[model.device.type])
     prompts = [Prompt(form.before_answer(said), form.kept(*said[0], room)) for said in asked]
-    texts = dict(generate(model, prompts, samples, form.ends, seed, room))
+    texts = dict(generate(model, prompts, samples, form.ends, seed=seed, room=room))
     for number in range(len(asked)):
         text = texts[number]
         cut = {"unended": True} if text.end is None else {}

@@ -59,6 +59,7 @@ def generate(
     prompts: Sequence[Prompt],
     samples: SamplesConfig,
     ends: Collection[int],
+    *,
     seed: int = 0,
     room: int | None = None,
 ) -> Iterator[tuple[int, Continuation]]:
@@ -74,7 +75,7 @@ def generate(
     for batch in _batches(prompts, samples.max_new_tokens, room, POSITIONS[device.type]):
         # Once for all tokens: at its end autocast forgets the weights in half precision.
         with autocast(writing_precision(device), device):
-            found = list(_written(model, batch, samples, ends, seed, room))
+            found = list(_written(model, batch, samples, ends, seed=seed, room=room))
         yield from found
 
 
@@ -100,6 +101,7 @@ def _written(
     batch: list[tuple[int, Prompt]],
     samples: SamplesConfig,
     ends: Collection[int],
+    *,
     seed: int,
     room: int,
 ) -> Iterator[tuple[int, Continuation]]:
@@ -169,7 +171,7 @@ def complete(
     """
     prompts = [tokenizer.encode(text, add_special_tokens=False).ids for text in samples.prompts]
     begun = [Prompt([bot_id, *prompt]) for prompt in prompts]
-    found = dict(generate(model, begun, samples, ends, seed))
+    found = dict(generate(model, begun, samples, ends, seed=seed))
     return [
         str(tokenizer.decode(prompt + found[number].tokens, skip_special_tokens=True))
         for number, prompt in enumerate(prompts)

@@ -22,6 +22,7 @@ class MetricsLog:
         self,
         path: Path,
         tensorboard: Path,
+        *,
         resumed_step: int,
         resumed_bytes: int,
         trackers: Trackers | None = None,

@@ -63,9 +63,9 @@ class Recorder(NullRecorder):
         self.metrics = MetricsLog(
             directory.metrics,
             directory.tensorboard / _as_folder(session.config.name),
-            session.step,
-            session.metrics_bytes,
-            self._trackers,
+            resumed_step=session.step,
+            resumed_bytes=session.metrics_bytes,
+            trackers=self._trackers,
             redraws=bool(session.trunks) and session.trunks[-1]["step"] == session.step,
         )
         settings = yaml.safe_dump(session.config.model_dump(mode="json"), sort_keys=False)

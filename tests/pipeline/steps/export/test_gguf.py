@@ -70,7 +70,14 @@ def made(
             torch.nn.init.uniform_(parameter, 0.5, 1.5)
         elif "embed" not in name or shape.tie_embeddings:
             parameter.data *= 4
-    hf.export(llama, directory / "tokenizer", 2, eot_id, directory / "model", end_id)
+    hf.export(
+        llama,
+        directory / "tokenizer",
+        bot_id=2,
+        eot_id=eot_id,
+        destination=directory / "model",
+        end_id=end_id,
+    )
     return directory / "model"
 
 

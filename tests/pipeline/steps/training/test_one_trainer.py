@@ -21,7 +21,7 @@ def children() -> list[int]:
 
 def test_commands_share_a_process_and_a_mistake_in_one_does_not_end_it(tmp_path: Path) -> None:
     model, questions = tmp_path / "model", tmp_path / "questions.jsonl"
-    export(make(), write_tokenizer(tmp_path / "tokenizer"), BOT, EOT, model)
+    export(make(), write_tokenizer(tmp_path / "tokenizer"), bot_id=BOT, eot_id=EOT, destination=model)
     questions.write_text(json.dumps({"messages": [{"role": "user", "content": "Hi"}]}))
     ask = ("answer", f"--model={model}", "--max-new-tokens=8", str(questions))
     alone, before = run_trainer(*ask), children()

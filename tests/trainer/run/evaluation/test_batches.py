@@ -47,7 +47,9 @@ def test_the_likeliest_texts_are_those_of_one_at_a_time_and_of_transformers(
     tmp_path: Path, count: int
 ) -> None:
     model, asked = make(), prompts(count)
-    export(model, write_tokenizer(tmp_path / "tokenizer"), BOT, EOT, tmp_path / "model")
+    export(
+        model, write_tokenizer(tmp_path / "tokenizer"), bot_id=BOT, eot_id=EOT, destination=tmp_path / "model"
+    )
     theirs = AutoModelForCausalLM.from_pretrained(tmp_path / "model", dtype=torch.float32)
     found = texts(model, asked)
     assert found == alone(model, asked)

@@ -33,7 +33,7 @@ ITEMS: list[dict[str, Any]] = [
 @pytest.fixture(scope="module")
 def exported(corpus_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("exported") / "model"
-    hf.export(small(context=48), corpus_dir / "tokenizer", BOT, EOT, directory)
+    hf.export(small(context=48), corpus_dir / "tokenizer", bot_id=BOT, eot_id=EOT, destination=directory)
     return directory
 
 

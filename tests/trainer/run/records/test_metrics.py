@@ -17,13 +17,13 @@ from trainer.system.history import RunHistory
 
 def test_a_run_that_goes_on_forgets_what_its_checkpoint_does_not_vouch_for(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    first = metrics.MetricsLog(path, tmp_path / "tensorboard", 0, 0)
+    first = metrics.MetricsLog(path, tmp_path / "tensorboard", resumed_step=0, resumed_bytes=0)
     first.write({"kind": "train", "step": 1, "loss": 2.0})
     vouched = first.sync()
     first.write({"kind": "train", "step": 2, "loss": 1.0})
     first.close()
     path.write_text(path.read_text() + '{"kind": "train", "st')  # cut short by a kill
-    second = metrics.MetricsLog(path, tmp_path / "tensorboard", 1, vouched)
+    second = metrics.MetricsLog(path, tmp_path / "tensorboard", resumed_step=1, resumed_bytes=vouched)
     second.write({"kind": "train", "step": 2, "loss": 1.5})
     second.close()
     assert [(record["step"], record["loss"]) for record in read_json_lines(path)] == [(1, 2.0), (2, 1.5)]
@@ -33,19 +33,19 @@ def test_a_checkpoint_saved_before_anything_was_written_again_vouches_for_what_i
     tmp_path: Path,
 ) -> None:
     path, folder = tmp_path / "metrics.jsonl", tmp_path / "tensorboard"
-    first = metrics.MetricsLog(path, folder, 0, 0)
+    first = metrics.MetricsLog(path, folder, resumed_step=0, resumed_bytes=0)
     first.write({"kind": "train", "step": 1, "loss": 2.0})
     vouched = first.sync()
     first.write({"kind": "train", "step": 2, "loss": 1.0})
     first.close()
-    second = metrics.MetricsLog(path, folder, 1, vouched)
+    second = metrics.MetricsLog(path, folder, resumed_step=1, resumed_bytes=vouched)
     assert second.sync() == vouched == path.stat().st_size
     second.close()
 
 
 def test_a_step_that_fp16_skipped_is_json_that_others_read_and_is_drawn(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    log = metrics.MetricsLog(path, tmp_path / "tensorboard", 0, 0)
+    log = metrics.MetricsLog(path, tmp_path / "tensorboard", resumed_step=0, resumed_bytes=0)
     for step, loss in ((1, 2.0), (2, math.nan), (3, 1.0)):
         record = {"loss": loss, "grad_norm": loss, "lr": 0.1, "tokens_per_second": 1.0}
         log.write({"kind": "train", "step": step, "tokens": step, "skipped": step == 2, **record})
