@@ -105,7 +105,7 @@ def _prose(texts: Iterable[str]) -> int:
 
 def _bytes_of_columns(table: Path) -> dict[str, int]:
     """Bytes of the texts in each column of a Parquet file. Within nested columns, bytes that are not marked
-    as texts are pictures and the like.
+    as texts are pictures and the like. Bytes of a column that a damaged file does not name are left out.
     """
     metadata = pq.read_metadata(table)
     names = metadata.schema.to_arrow_schema().names
@@ -114,7 +114,8 @@ def _bytes_of_columns(table: Path) -> dict[str, int]:
         for place in range(metadata.num_columns):
             column = metadata.row_group(number).column(place)
             path = column.path_in_schema
-            name = path if path in sizes else next(one for one in names if path.startswith(f"{one}."))
-            if name == path or str(metadata.schema.column(place).logical_type) == "String":
+            name = path if path in sizes else next((one for one in names if path.startswith(f"{one}.")), None)
+            is_text = name == path or str(metadata.schema.column(place).logical_type) == "String"
+            if name is not None and is_text:
                 sizes[name] += column.total_uncompressed_size
     return sizes

@@ -153,13 +153,16 @@ def read_parquet(stored: SourceFile, reader: RowReader) -> Iterator[pa.RecordBat
             yield from _row_group(file, index, first, names, reader)
             if reader.batches.done:
                 return
-            first += file.metadata.row_group(index).num_rows
+            first += max(file.metadata.row_group(index).num_rows, 0)
 
 
 def _row_group(
     file: pq.ParquetFile, index: int, first: int, names: list[str], reader: RowReader
 ) -> Iterator[pa.RecordBatch]:
     group = file.metadata.row_group(index)
+    if group.num_rows < 0:
+        reader.reject(first, Reason.BROKEN_PARQUET, f"its row group {index + 1} has {group.num_rows} rows")
+        return
     number, end = first, first + group.num_rows
     why = "the columns hold fewer rows than the file says"
     try:

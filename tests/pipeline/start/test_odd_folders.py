@@ -21,10 +21,11 @@ from pipeline.recipe.recipe import Recipe
 from pipeline.sources import open_source
 from pipeline.sources.formats import html
 from pipeline.sources.source import Rejected
+from pipeline.sources.source_file import LocalFile
 from pipeline.start.choose import Wishes, choose
 from pipeline.start.look import NothingReadableError
 from pipeline.start.reasons import notes
-from pipeline.start.sample import HEAD_BYTES
+from pipeline.start.sample import HEAD_BYTES, sampled
 from tests.folders import ENGLISH
 from tests.pipeline.start.test_start import SECONDS, fixed_speed, judged, recipe_of
 
@@ -115,6 +116,20 @@ def test_pages_without_the_package_that_reads_them_say_what_to_install(
     assert "pip install" in found.unread["a.html"][0] and "web" in found.unread["a.html"][0]
     [line] = [line for line in start._found(found) if line.startswith("not read")]
     assert "a.html, b.html, c.html" in line and "pip install" in line
+
+
+@pytest.mark.parametrize(
+    "rows", [{"text": ENGLISH[:9], "said": [[{"by": "me"}]] * 9}, {"sizes": [[1, 2]] * 9}]
+)
+def test_a_parquet_file_of_which_one_bit_is_wrong_is_looked_at(tmp_path: Path, rows: dict[str, Any]) -> None:
+    """The footer is changed in each byte, among them counts that become negative."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table(rows), path, store_schema=False)
+    content = path.read_bytes()
+    for place in range(len(content) - 8 - int.from_bytes(content[-8:-4], "little"), len(content)):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        found = sampled("a.parquet", LocalFile(path))
+        assert found.shape is not None or found.problem
 
 
 @pytest.mark.parametrize("indent", [None, 2])
