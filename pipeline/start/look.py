@@ -3,13 +3,13 @@
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from glob import escape
 from pathlib import Path, PurePosixPath
 
-from pipeline.sources.files import FORMATS, PROSE
+from pipeline.sources.files import FORMATS, PROGRAMS, PROSE
 from pipeline.sources.formats.compression import format_of
 from pipeline.sources.listing import listed
 from pipeline.sources.source import SourceError
@@ -25,6 +25,7 @@ _NOT_UTF8 = "%[0-9A-F]{2}"
 # How many are sampled of one sub-folder and format. Fewer, on a busy machine, may be those that say nothing.
 FEWEST_FILES, MOST_FILES = 8, 48
 PACKAGES = {"node_modules", "bower_components", "site-packages", "dist-packages"}  # folders of others' code
+LEAST_APART = 0.05  # share of the bytes from which programs and texts in one folder are told apart
 MOST_TOPS = 12  # sub-folders that are told apart; more of them are taken together
 
 
@@ -211,21 +212,33 @@ def _corpora(
             alike[_top(name) if apart else "", shape].append(name)
     merged: dict[tuple[Shape, str], list[str]] = defaultdict(list)
     kinds: dict[tuple[Shape, str], list[Kind]] = defaultdict(list)
-    for (_, shape), names in alike.items():
-        one = kind(tuple(names))
-        merged[shape, one.profile].extend(names)
-        kinds[shape, one.profile].append(one)
+    for (_, shape), together in alike.items():
+        for names in _programs_apart(together, files):
+            one = kind(tuple(names))
+            merged[shape, one.profile].extend(names)
+            kinds[shape, one.profile].append(one)
     taken: set[str] = set()
     found = []
     for key, names in sorted(merged.items(), key=lambda one: min(one[1])):
         one = kinds[key][0] if len(kinds[key]) == 1 else kind(tuple(names))
-        name = _name({_top(name) for name in names}, key[0], folder, taken)
+        name = _name({_top(name) for name in names}, *key, folder, taken)
         paths = tuple(_patterns(folder, names, [*files, *left_out]))
         read = [samples[name] for name in names if name in samples and samples[name].shape]
         found.append(
             _found(name, paths, key[0], one, sizes=[size_of(files[name]) for name in names], read=read)
         )
     return tuple(found)
+
+
+def _programs_apart(names: Sequence[str], files: Mapping[str, LocalFile]) -> Iterator[Sequence[str]]:
+    """The programs and the other files, or all together where one of both has a few bytes only."""
+    sides: tuple[list[str], list[str]] = ([], [])
+    sizes = [0, 0]
+    for name in names:
+        is_program = format_of(name)[0] in PROGRAMS
+        sides[is_program].append(name)
+        sizes[is_program] += size_of(files[name])
+    yield from sides if min(sizes) >= LEAST_APART * sum(sizes) else [names]
 
 
 def _found(
@@ -270,13 +283,15 @@ def _kind(names: Sequence[str], samples: dict[str, FileSample], files: dict[str,
     return kind_of(texts, [format_of(name)[0] for name in here], plain, columns)
 
 
-def _name(tops: set[str], shape: Shape, folder: Path, taken: set[str]) -> str:
-    """That of the only sub-folder, else of the folder; with a number if it is taken."""
+def _name(tops: set[str], shape: Shape, profile: str, folder: Path, taken: set[str]) -> str:
+    """That of the only sub-folder, else of the folder. If it is taken, the format follows, or of plain text
+    the profile, and then a number.
+    """
     written = next(iter(tops)) if len(tops) == 1 and tops != {""} else folder.name
     name = re.sub(r"[^a-z0-9]+", "_", written.lower()).strip("_")
     name = name if name[:1].isalpha() else f"text_{name}".rstrip("_")
-    if name in taken and shape.format != "text":
-        name = f"{name}_{shape.format}"
+    if name in taken:
+        name = f"{name}_{profile if shape.format == 'text' else shape.format}"
     number = 2
     unique = name
     while unique in taken:

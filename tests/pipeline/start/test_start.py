@@ -138,6 +138,25 @@ def test_subfolders_of_different_formats_become_corpora_with_their_names(tmp_pat
     assert {one.name: one.shape.separator for one in found}["tables"] == ";"
 
 
+@pytest.mark.parametrize("place", [".", "work"])
+@pytest.mark.parametrize(("notes", "apart"), [(20, True), (1, False)])
+def test_programs_and_texts_in_one_folder_are_corpora_of_their_own(
+    tmp_path: Path, place: str, notes: int, apart: bool
+) -> None:
+    folder = tmp_path / "mine" / place
+    folder.mkdir(parents=True)
+    for number in range(20):
+        program = "".join(f"def f{line}(x):\n    return x + {number}\n\n\n" for line in range(100))
+        (folder / f"{number}.py").write_text(program)
+    for number in range(notes):
+        (folder / f"{number}.md").write_text(ENGLISH[number % len(ENGLISH)][: 3_000 if apart else 500])
+    found = judged(tmp_path / "mine").corpora
+    kinds = {tuple(sorted(path.rpartition(".")[2] for path in one.paths)): one.kind.name for one in found}
+    assert kinds == ({("md",): "docs", ("py",): "code"} if apart else {("md", "py"): "code"})
+    name = "mine" if place == "." else place
+    assert {one.name for one in found} == ({name, f"{name}_code"} if apart else {name})
+
+
 def test_many_subfolders_are_looked_at_in_seconds_and_are_one_corpus(tmp_path: Path) -> None:
     folder = tmp_path / "archive"
     for number in range(2_000):
