@@ -59,19 +59,19 @@ def read_files(
             reject(Reason.INVALID_UTF8, str(error), size_of(file))
         except OSError as error:
             if file.listed_as is not None:
-                raise _lost(file, error) from error
+                raise _changed_error(file, error) from error
             reason = Reason.NO_PERMISSION if isinstance(error, PermissionError) else Reason.UNREADABLE
             reject(reason, _why(error), size_of(file))
         try:
             same = file.is_as_listed()
         except Exception as error:  # each file system raises its own classes
-            raise _lost(file, error) from error
+            raise _changed_error(file, error) from error
         if not same:
             raise ChangedError(f"{file.place} changed while it was read; run again to read it as it is now")
     yield from batches.rest()
 
 
-def _lost(file: SourceFile, error: Exception) -> ChangedError:
+def _changed_error(file: SourceFile, error: Exception) -> ChangedError:
     return ChangedError(
         f"{file.place} could be read when it was listed, but not any more: {_why(error)}; run again once it "
         "can, or leave it out of `paths`"

@@ -46,13 +46,13 @@ def _state(optimizer: Optimizer) -> Iterator[tuple[Tensor, str, Tensor]]:
             if type(value) in DTYPES:
                 yield parameter, f"{NUMBER}{slot}", _as_tensor(value)
             elif not isinstance(value, Tensor):
-                raise _refused(optimizer, f"keeps {slot!r} of a parameter", value)
+                raise _not_storable(optimizer, f"keeps {slot!r} of a parameter", value)
             elif is_split(value) or not hasattr(value, "__tensor_flatten__"):
                 yield parameter, slot, value.detach()
             elif _is_in_8_bits(value):
                 yield from ((parameter, f"{slot}.{part}", getattr(value, part)) for part in PARTS)
             else:
-                raise _refused(optimizer, f"keeps {slot!r} of a parameter", value)
+                raise _not_storable(optimizer, f"keeps {slot!r} of a parameter", value)
     for group in optimizer.param_groups:
         for key, value in group.items():
             if key not in OWN and type(value) in DTYPES and value != optimizer.defaults.get(key):
@@ -63,7 +63,7 @@ def _as_tensor(number: bool | int | float) -> Tensor:
     return torch.tensor(number, dtype=DTYPES[type(number)])
 
 
-def _refused(optimizer: Optimizer, what: str, value: Any) -> TrainerError:
+def _not_storable(optimizer: Optimizer, what: str, value: Any) -> TrainerError:
     return TrainerError(
         f"training.optimizer: {type(optimizer).__name__} {what} as {type(value).__name__}, which a "
         "checkpoint cannot hold: choose an optimizer whose state is tensors and numbers"

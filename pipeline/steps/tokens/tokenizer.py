@@ -245,15 +245,17 @@ def in_store(store: Store, recipe: str, params: bpe.TokenizerChoice) -> Version 
     known = list(store.used_first(keys.TOKENIZER))
     lost = [path for path in recorded if path not in {version.path for version in known}]
     if lost and lost[0] == recorded[0]:
-        raise _lost(lost[0])
+        raise _lost_error(lost[0])
     if found := _first(store, known, recipe, params):
         return found
     if lost:
-        raise _lost(lost[0])
+        raise _lost_error(lost[0])
     for version in (version for version in known if version.path in recorded):
         name = version.manifest["params"]["recipe"]
         if name != recipe and _has_settings(version, params):
-            raise _frozen(version, f"this recipe was called {name!r} when it was made", "name it so again")
+            raise _frozen_error(
+                version, f"this recipe was called {name!r} when it was made", "name it so again"
+            )
     return None
 
 
@@ -278,10 +280,10 @@ def _check(store: Store, version: Version, params: bpe.TokenizerChoice) -> None:
         raise bpe.TokenizerError(f"{described(damage)}: {remedy(keys.TOKENIZER)}")
     code_version = version.manifest["code_version"]
     if code_version != bpe.VERSION:
-        raise _frozen(version, f"it was made by an earlier version of this program ({code_version})")
+        raise _frozen_error(version, f"it was made by an earlier version of this program ({code_version})")
 
 
-def _frozen(version: Version, why: str, keep: str = "name it in `tokenizer: {from: ...}`") -> Exception:
+def _frozen_error(version: Version, why: str, keep: str = "name it in `tokenizer: {from: ...}`") -> Exception:
     return bpe.TokenizerError(
         f"the tokenizer {version.path} is frozen, but {why}: to keep it, {keep}; for a new one, which "
         "invalidates every shard and checkpoint, ask by `ops: {tokenizer: {config: {retrain: true}}}` "
@@ -289,7 +291,7 @@ def _frozen(version: Version, why: str, keep: str = "name it in `tokenizer: {fro
     )
 
 
-def _lost(path: Path) -> Exception:
+def _lost_error(path: Path) -> Exception:
     return bpe.TokenizerError(
         f"{path}, the recipe's tokenizer, is missing or its manifest is damaged: {remedy(keys.TOKENIZER)}"
     )

@@ -212,7 +212,7 @@ class Bucket:
             import obstore.exceptions
             import obstore.store
         except ModuleNotFoundError as error:
-            raise self._needs(error) from error
+            raise self._missing_package(error) from error
         return obstore
 
     @cached_property
@@ -237,11 +237,11 @@ class Bucket:
                 retry_config={"max_retries": ATTEMPTS - 1, "backoff": {"init_backoff": PAUSE}},
             )
         except ModuleNotFoundError as error:
-            raise self._needs(error) from error
+            raise self._missing_package(error) from error
         except Exception as error:  # each library has its own, of what the environment lacks
             raise no_credentials(self.service, self.url, first_line(error)) from None
 
-    def _needs(self, error: ModuleNotFoundError) -> BucketError:
+    def _missing_package(self, error: ModuleNotFoundError) -> BucketError:
         package = str(error.name).partition(".")[0]
         return BucketError(f"the store {self.url} needs {package}: run {install(self.service.extra)}")
 
