@@ -76,7 +76,7 @@ def _add_recipe(parser: argparse.ArgumentParser) -> None:
 
 
 @contextmanager
-def _in_use(recipe: str | None) -> Iterator[None]:
+def _using_recipe(recipe: str | None) -> Iterator[None]:
     """Makes a recipe that of this command and of all that it starts."""
     if recipe is None:
         yield
@@ -94,7 +94,7 @@ def _in_use(recipe: str | None) -> Iterator[None]:
             os.environ[RECIPE_VARIABLE] = before
 
 
-def _told(error: OSError) -> str:
+def _disk_error(error: OSError) -> str:
     """What an error of a disk says, and what to do where that is known."""
     named, why = error.filename, error.strerror or str(error)
     if error.errno in FULL and not named:  # libraries write temporary files without saying so
@@ -124,7 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         allow_enough()
-        with _in_use(None if options.command in OWN_RECIPE else getattr(options, "recipe", None)):
+        with _using_recipe(None if options.command in OWN_RECIPE else getattr(options, "recipe", None)):
             module(options.command).run(options)
     except (PipelineError, TrainerError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -135,6 +135,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
-        print(f"error: {_told(error)}", file=sys.stderr)
+        print(f"error: {_disk_error(error)}", file=sys.stderr)
         return 2
     return 0

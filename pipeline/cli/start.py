@@ -91,7 +91,7 @@ def _start(options: argparse.Namespace, wishes: Wishes, deadline: Deadline, fold
     with terminal.doing(f"looking at {options.folder}"):
         looks = look(folder, min(MOST_SECONDS, LOOKING * wishes.seconds))
         found = next(looks)
-    print("\n".join(_found(found)), flush=True)
+    print("\n".join(_folder_lines(found)), flush=True)
     # What the first run on a machine compiles is compiled before the plan, whose time it takes, and after the
     # look, which has seconds.
     compile_ahead.start()
@@ -99,7 +99,7 @@ def _start(options: argparse.Namespace, wishes: Wishes, deadline: Deadline, fold
     with terminal.doing("measuring what quality rejects"):
         (judged,) = looks
     if [one.name for one in judged.corpora] != [one.name for one in found.corpora]:
-        print("\nBy the quality of their text these are:\n" + "\n".join(_found(judged)))
+        print("\nBy the quality of their text these are:\n" + "\n".join(_folder_lines(judged)))
     with terminal.doing("measuring how fast this machine trains"):
         machine = Speed(min(speed.MOST_SECONDS, MEASURING * wishes.seconds))
         chosen = choose(judged, wishes, machine, deadline.spent)
@@ -135,7 +135,7 @@ def _wishes(options: argparse.Namespace) -> Wishes:
     return Wishes(options.hours * 3600, languages, options.profile, options.chat)
 
 
-def _found(folder: Folder) -> list[str]:
+def _folder_lines(folder: Folder) -> list[str]:
     total = max(sum(one.bytes for one in folder.corpora) + sum(size for _, size in folder.unread.values()), 1)
     rows = [
         {

@@ -141,7 +141,7 @@ class Filter(UserCode):
                 signals = [self._signals(measure(document)) for document in each]
                 columns |= {name: [values[name] for values in signals] for name in self.mark.signals}
         elif each is None:
-            keep, reasons = _two(self.code(batch, **self.entry.params))
+            keep, reasons = _verdict_and_reason(self.code(batch, **self.entry.params))
             columns |= {KEEP: keep, REASON: [None] * batch.num_rows if reasons is None else reasons}
         else:
             verdicts = [self._verdict(self.code(document, **self.entry.params)) for document in each]
@@ -153,7 +153,7 @@ class Filter(UserCode):
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _verdict(self, result: Any) -> tuple[bool, str | None]:
-        keep, reason = _two(result)
+        keep, reason = _verdict_and_reason(result)
         if not isinstance(keep, bool | np.bool_) or not isinstance(reason, str | None):
             shown = type(result).__name__ if isinstance(result, str | bytes) else f"{result!r:.60}"
             raise TypeError(f"{self.entry.python} returned {shown}: return True, False, or (keep, reason)")
@@ -194,6 +194,6 @@ def constructed(code: Code, params: str, reference: str) -> Any:
         raise PluginError(f"{reference} cannot be constructed: {described(error, code.__module__)}") from None
 
 
-def _two(result: Any) -> tuple[Any, Any]:
+def _verdict_and_reason(result: Any) -> tuple[Any, Any]:
     """Verdict and reason of a function that may return the verdict alone."""
     return result if isinstance(result, tuple) and len(result) == 2 else (result, None)

@@ -228,7 +228,7 @@ def leaderboard(
     their seeds together, then the others, the newest first; with scores on all held-out text if known.
     """
     scores = _evaluations(store)
-    runs = {one.run: _with(scores.get(one.run), one) for one in training_runs(histories)}
+    runs = {one.run: _with_scores(scores.get(one.run), one) for one in training_runs(histories)}
     if len(recipes) == 1:
         return [*runs.values()]
     variants = sorted(outcomes(recipes, ranks), key=lambda one: one.rank or len(recipes))
@@ -242,7 +242,7 @@ def leaderboard(
     return [*shown, *(one for name, one in runs.items() if name not in own)]
 
 
-def _with(scores: Mapping[str, Any] | None, one: Outcome) -> Outcome:
+def _with_scores(scores: Mapping[str, Any] | None, one: Outcome) -> Outcome:
     if scores is None:
         return one
     loss, bits, answered = scores["loss"], scores["bits_per_byte"], scores.get("benchmarks") or {}
@@ -266,12 +266,12 @@ def outcomes(recipes: Mapping[str, Recipe], ranks: Mapping[str, int]) -> list[Ou
     named = {"": "", **dict(zip(texts, letters(texts, operator.eq), strict=True))}
     runs = {one.name: replace(one, held_out=named[one.held_out]) for one in found}
     return [
-        replace(_together([runs[seed] for seed in seeds]), rank=ranks.get(name))
+        replace(_seeds_together([runs[seed] for seed in seeds]), rank=ranks.get(name))
         for name, seeds in families(recipes).items()
     ]
 
 
-def _together(runs: Sequence[Outcome]) -> Outcome:
+def _seeds_together(runs: Sequence[Outcome]) -> Outcome:
     if len(runs) == 1:
         return runs[0]
     costs = [one.usd for one in runs if one.usd is not None]

@@ -51,17 +51,19 @@ def titled(title: str | None) -> str:
 
 def quoted(text: str, characters: int) -> str:
     """The beginning of a text on one line, in quotes."""
-    text = _as_said(text)
+    text = _message_lines(text)
     shown = f"{text[:characters]}..." if len(text) > characters else text
     return json.dumps(shown, ensure_ascii=False)
 
 
 def printable(text: str) -> str:
     """The text with each line indented and without control characters, which a terminal would obey."""
-    return "\n".join(f"    {CONTROL.sub('�', line.expandtabs())}" for line in _as_said(text).splitlines())
+    return "\n".join(
+        f"    {CONTROL.sub('�', line.expandtabs())}" for line in _message_lines(text).splitlines()
+    )
 
 
-def _as_said(text: str) -> str:
+def _message_lines(text: str) -> str:
     """A conversation with a line for each message, `user: Hello`. Other texts as they are."""
     if not text.startswith(MESSAGE):
         return text

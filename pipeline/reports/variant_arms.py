@@ -113,13 +113,13 @@ def changed_between(arms: Iterable[Arm]) -> list[str]:
     return sorted({corpus for (corpus, _), contents in held.items() if len(contents) > 1})
 
 
-def _read(recipe: Recipe) -> Iterator[tuple[str, str, str]]:
+def _corpora_read(recipe: Recipe) -> Iterator[tuple[str, str, str]]:
     store = store_of(recipe)
     for corpus in recipe.corpora:
         settings = f"{corpus.source.model_dump_json()} {recipe.raw.model_dump_json()}"
         yield corpus.name, settings, store.current(keys.raw(corpus.name)).data_version
     if recipe.base:
-        yield from _read(recipe.base)
+        yield from _corpora_read(recipe.base)
 
 
 def measures(recipes: Mapping[str, Recipe]) -> list[Measure]:
@@ -211,7 +211,7 @@ def _arm(name: str, seeds: Mapping[str, Recipe], compared_on: Sequence[Measure])
         if all(found):
             answers[seed] = [rows for rows in found if rows]
             efforts.append(Effort.of(model, recipe.launch.usd_per_hour))
-            read.update(_read(recipe))
+            read.update(_corpora_read(recipe))
     by_measure = list(zip(compared_on, zip(*answers.values(), strict=True), strict=bool(answers)))
     return Arm(
         name,

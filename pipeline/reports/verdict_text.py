@@ -23,12 +23,12 @@ def rows(found: Verdict) -> list[dict[str, str]]:
     if found.total and len(named) > 1:
         named["all"] = found.total
     return [
-        {"text": name, **_shown(one), "accuracy": _accuracy(found.wrong.get(name))}
+        {"text": name, **_difference_columns(one), "accuracy": _accuracy(found.wrong.get(name))}
         for name, one in named.items()
     ]
 
 
-def _shown(one: Difference | None) -> dict[str, str]:
+def _difference_columns(one: Difference | None) -> dict[str, str]:
     if one is None:
         return dict.fromkeys(("difference", "interval", "would be found"), "-")
     return {
@@ -114,18 +114,18 @@ def advice(found: Verdict, arms: Mapping[str, Arm], wanted: float) -> str:
     if found.changed:
         return "--run trains those again that read what it does not hold any more."
     if not found.total:
-        return f"Three seeds of each: {_asked(pair, 3)}--run{_cost(3, pair, seconds)}."
+        return f"Three seeds of each: {_needed_settings(pair, 3)}--run{_cost(3, pair, seconds)}."
     if found.total.detectable <= wanted and found.seeds >= LOOKS[0]:
         return ""
     for scale in (1, 4, 16, 64):
         needed = seeds_needed(found.total, found.seeds, found.comparisons, wanted, scale)
         if needed:
             cost = _cost(needed, pair, seconds)
-            return f"To see a difference of {wanted:g}: {_asked(pair, needed, scale)}--run{cost}."
+            return f"To see a difference of {wanted:g}: {_needed_settings(pair, needed, scale)}--run{cost}."
     return f"No number of seeds up to {LOOKS[-1]} would show a difference of {wanted:g}: train longer."
 
 
-def _asked(arms: Sequence[Arm], seeds: int, scale: int = 1) -> str:
+def _needed_settings(arms: Sequence[Arm], seeds: int, scale: int = 1) -> str:
     """What the recipe needs before the runs: nothing where it has the seeds and the documents."""
     has_seeds = all(len(arm.ended) + len(arm.missing) >= seeds for arm in arms)
     asked = [] if has_seeds else [f"`seeds: {seeds}`"]
@@ -148,7 +148,7 @@ def summary(arms: Mapping[str, Arm], found: Sequence[Verdict]) -> Iterator[dict[
     """A row for each verdict."""
     for one in found:
         name = f"{one.theirs} (control)" if arms[one.theirs].control else one.theirs
-        shown = _shown(one.total)
+        shown = _difference_columns(one.total)
         yield {
             "variant": name,
             "compared with": one.ours,

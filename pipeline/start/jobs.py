@@ -52,7 +52,7 @@ class Jobs:
                 seconds = self.deadline.left - (1 - AIM) * self.deadline.seconds - around
                 self.chosen = replace(self.chosen, tuning=self.chosen.tuning.fitting(seconds, 1 / each))
                 self._write()
-            self._execute(SFT, lambda: False, partial(self._tells, following, 1.0))
+            self._execute(SFT, lambda: False, partial(self._show_end, following, 1.0))
 
     def _pretrain(self) -> Following:
         """Pretrains, and while it does changes the horizon if it would miss the deadline by much."""
@@ -60,9 +60,9 @@ class Jobs:
             chosen = self.chosen
             name, tokens = recipe_name(chosen), chosen.horizon.tokens
             following = Following(self.runs, name, tokens, time.time(), chosen.program_seconds)
-            tells = partial(self._tells, following, FINISHING)
+            tells = partial(self._show_end, following, FINISHING)
             try:
-                if not self._execute("pretrain", partial(self._misses, following), tells):
+                if not self._execute("pretrain", partial(self._misses_deadline, following), tells):
                     return following
             except FailedJobError:
                 if not self._halved_vocabulary():
@@ -99,7 +99,7 @@ class Jobs:
                 raise NothingReadableError(f"{self.chosen.folder.path}: {what}: {said}") from error
             raise
 
-    def _misses(self, following: Following) -> bool:
+    def _misses_deadline(self, following: Following) -> bool:
         following.look()
         standing = self._standing(following)
         if standing is None or self.changes == MOST_CHANGES or not is_ours(self.path):
@@ -112,7 +112,7 @@ class Jobs:
             print(said, file=sys.stderr, flush=True)  # where the line is
         return misses
 
-    def _tells(self, following: Following, programs: float, shown: terminal.Activity) -> None:
+    def _show_end(self, following: Following, programs: float, shown: terminal.Activity) -> None:
         """Tells the line when all will end, as soon as a training says how long it still takes."""
         if shown.what.endswith("training") and shown.seconds_left is not None:
             after = programs * following.program_seconds

@@ -225,7 +225,7 @@ def _corpora(
         paths = tuple(_patterns(folder, names, [*files, *left_out]))
         read = [samples[name] for name in names if name in samples and samples[name].shape]
         found.append(
-            _found(name, paths, key[0], one, sizes=[size_of(files[name]) for name in names], read=read)
+            _corpus(name, paths, key[0], one, sizes=[size_of(files[name]) for name in names], read=read)
         )
     return tuple(found)
 
@@ -241,7 +241,7 @@ def _programs_apart(names: Sequence[str], files: Mapping[str, LocalFile]) -> Ite
     yield from sides if min(sizes) >= LEAST_APART * sum(sizes) else [names]
 
 
-def _found(
+def _corpus(
     name: str,
     paths: tuple[str, ...],
     shape: Shape,

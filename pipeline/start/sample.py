@@ -306,7 +306,7 @@ def _of_rows(rows: Sequence[Row], encoding: str, separator: str | None) -> tuple
             held = [row for row in rows if all(not isinstance(row.get(name), nothing) for name in form)]
             held = [row for row in held if all(row[name] not in ("", []) for name in form)]
             if len(held) * 2 > len(rows):
-                return Shape(False, kind, None, encoding, separator), _said(kind, held)
+                return Shape(False, kind, None, encoding, separator), _conversation_texts(kind, held)
     column = column_of_text(rows)
     if column is None:
         return None, []
@@ -314,7 +314,7 @@ def _of_rows(rows: Sequence[Row], encoding: str, separator: str | None) -> tuple
     return Shape(False, "text", column, encoding, separator), texts
 
 
-def _said(format: Format, rows: Sequence[Row]) -> list[str]:
+def _conversation_texts(format: Format, rows: Sequence[Row]) -> list[str]:
     """The conversations of rows. If none can be learnt, the rows as they are: the reader says why."""
     read = []
     for row in rows:

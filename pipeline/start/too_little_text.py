@@ -55,12 +55,12 @@ def too_little(corpora: Iterable[Found], recipe: Recipe) -> str | None:
     """What is said of the corpora of a recipe whose job failed before its training: how much was found, what
     rejected it, and what to do. None if enough is left, and so the job failed for another reason.
     """
-    left = _left(recipe)
+    left = _count_left(recipe)
     if not left.is_too_little:
         return None
     files, size = (sum(numbers) for numbers in zip(*((one.files, one.bytes) for one in corpora), strict=True))
     lost = {what: reasons for what, reasons in left.lost.items() if reasons}
-    parts = [f"{reasons.total():,} {what} ({_most(reasons)})" for what, reasons in lost.items()]
+    parts = [f"{reasons.total():,} {what} ({_most_frequent(reasons)})" for what, reasons in lost.items()]
     parts += [f"none of {name} can be used" for name in left.emptied]
     rest = f"{left.rest:,} to learn and to hold out"
     if left.learnt is not None:
@@ -77,7 +77,7 @@ def supported_entries(recipe: Recipe) -> int | None:
     tokenizer. Only another training tells: a tokenizer can be missing for many reasons, such as a full disk.
     """
     store = store_of(recipe, records=False)
-    if _made(store, keys.DEDUP) is None or _made(store, keys.TOKENIZER):
+    if _last_version(store, keys.DEDUP) is None or _last_version(store, keys.TOKENIZER):
         return None
     (tokenizer,) = FrozenTokenizer.all_of(recipe)
     try:
@@ -90,21 +90,21 @@ def supported_entries(recipe: Recipe) -> int | None:
     return None
 
 
-def _made(store: Store, key: Key) -> Version | None:
+def _last_version(store: Store, key: Key) -> Version | None:
     with suppress(PipelineError):
         return store.current(key)
     return None
 
 
-def _most(reasons: Counter[str]) -> str:
+def _most_frequent(reasons: Counter[str]) -> str:
     return ", ".join(f"{reason} {number:,}" for reason, number in reasons.most_common(REASONS_SHOWN))
 
 
-def _left(recipe: Recipe) -> _Left:
+def _count_left(recipe: Recipe) -> _Left:
     store, left = store_of(recipe, records=False), _Left()
 
     def counts(key: Key) -> Mapping[str, int]:
-        version = _made(store, key)
+        version = _last_version(store, key)
         return version.counts if version else {}
 
     for name in recipe.corpus_names:

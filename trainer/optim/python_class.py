@@ -121,7 +121,7 @@ def _load(reference: str) -> Class:
                 f"{where}: there is no module {absent!r}: install its package in .venv, or add its directory "
                 "to PYTHONPATH"
             ) from None
-        raise TrainerError(f"{where}: the module cannot be imported: {_said(error)}") from error
+        raise TrainerError(f"{where}: the module cannot be imported: {_error_text(error)}") from error
     for name in path.split("."):
         if not hasattr(found, name):
             hint = did_you_mean(name, dir(found))
@@ -140,8 +140,8 @@ def _explained(what: str) -> Iterator[None]:
     except TrainerError:
         raise
     except RAISED as error:
-        raise TrainerError(f"{what}: {_said(error)}") from error
+        raise TrainerError(f"{what}: {_error_text(error)}") from error
 
 
-def _said(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {first_line(error)}"

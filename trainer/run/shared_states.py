@@ -63,13 +63,13 @@ def go_on_from_newest(session: Session, directory: RunDirectory, own: Path | Non
         otherwise = _computed_otherwise(session, shared)
         if otherwise and wanted == "exact":
             bits = f"was computed otherwise ({otherwise}), so the last bits of the weights would differ"
-            _tell(told, shared, f"{bits}; `training.shared_states: rounded` accepts that")
+            _tell_once(told, shared, f"{bits}; `training.shared_states: rounded` accepts that")
             continue
         try:
             # Read once: the other run may drop its optimizer at any moment.
             files = publish.manifest(shared.checkpoint)
             if not any(fnmatch(name, OPTIMIZER_FILES) for name in files):
-                _tell(told, shared, "holds the model only (training.checkpoint.optimizer)")
+                _tell_once(told, shared, "holds the model only (training.checkpoint.optimizer)")
                 continue
             adopted = _adopted(session, directory, shared, files, reached)
         except (CheckpointError, OSError) as error:  # damaged, or removed at this moment
@@ -83,7 +83,7 @@ def go_on_from_newest(session: Session, directory: RunDirectory, own: Path | Non
     return own
 
 
-def _tell(told: set[str], shared: SharedState, reason: str) -> None:
+def _tell_once(told: set[str], shared: SharedState, reason: str) -> None:
     """Says a reason for the newest state that it concerns, and not again for the older ones."""
     if reason not in told:
         told.add(reason)

@@ -182,13 +182,13 @@ def _unlike_byte_level_bpe(settings: dict[str, Any]) -> str | None:
         return "it has added tokens that are not special"
     *before, last = splits["pretokenizers"] if splits and splits["type"] == "Sequence" else [splits]
     # gigatoken ignores any other step instead of refusing it.
-    isolated = all(_is(step, "Split", behavior="Isolated", invert=False) for step in before)
-    if not (isolated and _is(last, "ByteLevel", add_prefix_space=False, use_regex=not before)):
+    isolated = all(_is_step(step, "Split", behavior="Isolated", invert=False) for step in before)
+    if not (isolated and _is_step(last, "ByteLevel", add_prefix_space=False, use_regex=not before)):
         return f"its pre-tokenizer is {splits}"
     return None
 
 
-def _is(step: dict[str, Any] | None, type: str, **settings: Any) -> bool:
+def _is_step(step: dict[str, Any] | None, type: str, **settings: Any) -> bool:
     return (
         step is not None
         and step["type"] == type

@@ -237,7 +237,7 @@ class _Reader:
                 name = f"{group.name}.{first.column('id')[0].as_py()[:ID_DIGITS] if index else '0000'}"
                 name = f"{name}-{index}" if name in parts else name  # two files may repeat an id
                 fingerprint = self._fingerprint(group, index, self.forgotten.state)
-                parts[name] = self._written(name, fingerprint, chain([first], documents))
+                parts[name] = self._part_of(name, fingerprint, chain([first], documents))
             rejects.finish()
         counts = {"parts": len(parts), **dict(sorted(rejects.counts.items()))}
         fingerprint = self._fingerprint(group, "rejects", self.forgotten.state)
@@ -253,7 +253,7 @@ class _Reader:
                 add(counts, {"set_aside": count, f"set_aside/{FORGOTTEN}": count})
             yield batch.filter(pa.array(~gone))
 
-    def _written(self, name: str, fingerprint: str, documents: Iterable[pa.RecordBatch]) -> Part:
+    def _part_of(self, name: str, fingerprint: str, documents: Iterable[pa.RecordBatch]) -> Part:
         """The part, which is written if it is not there yet. The documents are taken in any case."""
         part = self.draft.finished(name, fingerprint)
         if part is not None:

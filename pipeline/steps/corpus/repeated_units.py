@@ -132,7 +132,7 @@ def _read(file: StoredFile) -> np.ndarray:
     return np.load(os.fspath(file), mmap_mode="r")
 
 
-def _written(task: PartTask, directory: Path, rows: np.ndarray, counts: Counts) -> Part:
+def _write_part(task: PartTask, directory: Path, rows: np.ndarray, counts: Counts) -> Part:
     path = directory / TABLE / f"{task.name}.npy"
     with atomic_file(path) as temporary, temporary.open("wb") as file:
         np.save(file, rows)
@@ -151,7 +151,7 @@ def _count_part(task: PartTask, directory: Path, rules: Sequence[edits.Repeated]
     added = rows[begins]
     if len(begins):
         added["documents"] = np.add.reduceat(rows["documents"], begins)
-    return _written(task, directory, added, {"documents": documents, "units": len(added)})
+    return _write_part(task, directory, added, {"documents": documents, "units": len(added)})
 
 
 def _find_range(
@@ -174,7 +174,7 @@ def _find_range(
     cut = totals[np.cumsum(is_first) - 1] >= least
     made = edits.columns(FOUND, part[cut], rows["hash"][cut], stays[cut])
     made = made[np.lexsort((made["hash"], made["part"]))]
-    return _written(task, directory, made, {"units": len(made)})
+    return _write_part(task, directory, made, {"units": len(made)})
 
 
 def _is_first(hashes: np.ndarray) -> np.ndarray:

@@ -55,13 +55,13 @@ def index_part(task: PartTask, directory: Path) -> Part:
     joined = np.concatenate(values)
     tables = {"values": joined.astype(VALUES), "orders": passages.sorted_bands(joined).astype(ORDERS)}
     files = writer.files | {
-        table: _written(directory / table / f"{task.name}.bin", directory, array)
+        table: _write_array(directory / table / f"{task.name}.bin", directory, array)
         for table, array in tables.items()
     }
     return Part(task.name, task.fingerprint, files, {"documents": documents, "passages": len(joined)})
 
 
-def _written(path: Path, directory: Path, array: np.ndarray) -> File:
+def _write_array(path: Path, directory: Path, array: np.ndarray) -> File:
     with atomic_file(path) as temporary, temporary.open("wb") as file:
         file.write(np.ascontiguousarray(array).data)
     return File.of(path, directory)

@@ -36,13 +36,13 @@ def copies(store: Store, documents: Mapping[str, Collection[str]]) -> list[Copy]
     """Copies of documents, which are ids by corpus, in documents that are none of these."""
     asked = {id for of_corpus in documents.values() for id in of_corpus}
     ids = pa.array(sorted(asked), pa.string())
-    found = {*_same(store, ids), *_quoted(store, ids), *_measured(store, documents)}
+    found = {*_with_same_text(store, ids), *_quoted_sets(store, ids), *_in_evaluations(store, documents)}
     known = asked | {one.document for one in found}
-    found |= {one for one in _alike(store, ids) if one.document not in known}
+    found |= {one for one in _near_duplicates(store, ids) if one.document not in known}
     return sorted(one for one in found if one.document not in asked)
 
 
-def _same(store: Store, ids: pa.Array) -> Iterator[Copy]:
+def _with_same_text(store: Store, ids: pa.Array) -> Iterator[Copy]:
     """Documents of corpora of which dedup has seen the same normalised text."""
     signed = [
         (f"corpus {corpus}", file)
@@ -50,12 +50,14 @@ def _same(store: Store, ids: pa.Array) -> Iterator[Copy]:
         for _, file in _files(store, keys.signatures(corpus), "signatures")
         if "exact" in pq.read_schema(file).names  # not of a corpus with `dedup: false`
     ]
-    texts = pa.array([one for _, file in signed for one in _of(file, "exact", "id", ids)], pa.binary(16))
+    texts = pa.array(
+        [one for _, file in signed for one in _values_where(file, "exact", "id", ids)], pa.binary(16)
+    )
     for place, file in signed:
-        yield from (Copy(place, SAME, id) for id in _of(file, "id", "exact", texts))
+        yield from (Copy(place, SAME, id) for id in _values_where(file, "id", "exact", texts))
 
 
-def _alike(store: Store, ids: pa.Array) -> Iterator[Copy]:
+def _near_duplicates(store: Store, ids: pa.Array) -> Iterator[Copy]:
     """Documents of corpora for which dedup left these out, or that it left out for these."""
     decided = [
         (f"corpus {keys.DecidedPart.from_name(part).corpus}", file)
@@ -65,14 +67,14 @@ def _alike(store: Store, ids: pa.Array) -> Iterator[Copy]:
         other
         for _, file in decided
         for one, another in (("id", "duplicate_of"), ("duplicate_of", "id"))
-        for other in _of(file, one, another, ids)
+        for other in _values_where(file, one, another, ids)
     ]
     near = pa.array(found, pa.string())
     for place, file in decided:
-        yield from (Copy(place, ALIKE, id) for id in _of(file, "id", "id", near))
+        yield from (Copy(place, ALIKE, id) for id in _values_where(file, "id", "id", near))
 
 
-def _quoted(store: Store, ids: pa.Array) -> Iterator[Copy]:
+def _quoted_sets(store: Store, ids: pa.Array) -> Iterator[Copy]:
     """Evaluation sets of which the documents quote a passage."""
     for corpus in _corpora(store, keys.contamination):
         for _, file in _files(store, keys.contamination(corpus), "contamination"):
@@ -82,7 +84,7 @@ def _quoted(store: Store, ids: pa.Array) -> Iterator[Copy]:
                 yield from (Copy(f"evaluation set {name}", PASSAGE) for name in names)
 
 
-def _measured(store: Store, documents: Mapping[str, Collection[str]]) -> Iterator[Copy]:
+def _in_evaluations(store: Store, documents: Mapping[str, Collection[str]]) -> Iterator[Copy]:
     """Documents of evaluation sets and texts with the same text, but for white space."""
     measured = [name for name in _corpora(store, keys.raw) if "." in name]  # which no corpus has in its name
     if not measured:
@@ -91,8 +93,8 @@ def _measured(store: Store, documents: Mapping[str, Collection[str]]) -> Iterato
         _hash(text)
         for corpus, ids in documents.items()
         for _, file in _files(store, keys.raw(corpus), "documents")
-        if _of(file, "id", "id", (wanted := pa.array([*ids], pa.string())))
-        for text in _of(file, "text", "id", wanted)
+        if _values_where(file, "id", "id", (wanted := pa.array([*ids], pa.string())))
+        for text in _values_where(file, "text", "id", wanted)
     }
     for corpus in measured:
         kind, _, name = corpus.partition(".")
@@ -122,7 +124,7 @@ def _files(store: Store, key: Key, table: str) -> Iterator[tuple[str, StoredFile
                 yield part.name, version.file(part, table)
 
 
-def _of(file: StoredFile, column: str, by: str, wanted: pa.Array) -> list[Any]:
+def _values_where(file: StoredFile, column: str, by: str, wanted: pa.Array) -> list[Any]:
     """What a column has in the rows that have one of some values, without nulls."""
     if len(wanted) == 0:
         return []

@@ -54,10 +54,10 @@ def write(store: Store, one: Checkpoint, out: Path, relative_to: Path) -> list[s
     hold its recipe's directory.
     """
     with output_directory(out) as directory:
-        return list(_written(store, [one], directory, out.absolute(), relative_to))
+        return list(_fill(store, [one], directory, out.absolute(), relative_to))
 
 
-def _written(
+def _fill(
     store: Store, wanted: Sequence[Checkpoint], directory: Path, out: Path, relative_to: Path
 ) -> Iterator[str]:
     """Fills `directory`, later `out`, for checkpoints of one run, the newest last. Yields the commands."""
@@ -72,7 +72,7 @@ def _written(
         note
         for lineage in lineages
         for corpus in _corpora(recipe, lineage)
-        for note in _settled(store, lineage, corpus, out)
+        for note in _source_notes(store, lineage, corpus, out)
     ]
     if _outlived_its_corpora(lineages[0]):
         made = store.root / lineages[0]["assets"][keys.TOKENIZER]["path"]
@@ -107,12 +107,12 @@ def _settings(lineage: dict[str, Any]) -> dict[str, str]:
 
 
 def _mean(store: Store, one: Checkpoint, directory: Path, out: Path, relative_to: Path) -> Iterator[str]:
-    """As `_written`: the checkpoints of each run in a folder of its own, and the mean of what they give."""
+    """As `_fill`: the checkpoints of each run in a folder of its own, and the mean of what they give."""
     parents = [_parent(store, one, merged["checkpoint"]) for merged in one.merged]
     for run in dict.fromkeys(parent.run for parent in parents):
         (folder := directory / run.name).mkdir()
         wanted = sorted((parent for parent in parents if parent.run == run), key=lambda parent: parent.step)
-        yield from _written(store, wanted, folder, out / run.name, relative_to)
+        yield from _fill(store, wanted, folder, out / run.name, relative_to)
     again = [_made_again(parent, out / parent.run.name) for parent in parents]
     shares = [merged["share"] for merged in one.merged]
     weights = f" --weights {','.join(map(str, shares))}" if len({*shares}) > 1 else ""
@@ -200,7 +200,7 @@ def _with_whole_paths(settings: Any, directory: Path, name: str = "") -> Any:
     return str(directory / Path(settings).expanduser())
 
 
-def _settled(store: Store, lineage: dict[str, Any], corpus: dict[str, Any], out: Path) -> Iterator[str]:
+def _source_notes(store: Store, lineage: dict[str, Any], corpus: dict[str, Any], out: Path) -> Iterator[str]:
     """Notes on whether the source of a corpus holds what it did then. If it does not, and the store still has
     the documents of then, the corpus reads those.
     """

@@ -152,17 +152,17 @@ def _rows(lines: str) -> LogLikelihoods:
 
 def log_likelihoods(store: Store, checkpoint: str, asked: Asked) -> LogLikelihoods | None:
     """The log-likelihoods of the last answers of a checkpoint, by item. None if it has not answered."""
-    found = _last(store, checkpoint, asked, "log_likelihoods")
+    found = _last_answers(store, checkpoint, asked, "log_likelihoods")
     return None if found is None else _rows(found)
 
 
 def not_given_back(store: Store, checkpoint: str, asked: Asked) -> float:
     """The share of a text that the tokenizer of a checkpoint does not give back, as it answered last."""
-    found = _last(store, checkpoint, asked, "scores")
+    found = _last_answers(store, checkpoint, asked, "scores")
     return 0.0 if found is None else json.loads(found).get("not_given_back", 0.0)
 
 
-def _last(store: Store, checkpoint: str, asked: Asked, table: str) -> str | None:
+def _last_answers(store: Store, checkpoint: str, asked: Asked, table: str) -> str | None:
     title = asked.benchmark.name
     for version in store.newest_first(keys.benchmarks(checkpoint)):
         made = version.manifest

@@ -136,7 +136,7 @@ def _tokenizer(store: Store, checkpoint: Checkpoint) -> Tokenizer:
     return Tokenizer.from_str(frozen(tokenizer.directory()).tokenizer_json)
 
 
-def _written(tokenizer: Tokenizer, window: np.ndarray) -> str:
+def _window_text(tokenizer: Tokenizer, window: np.ndarray) -> str:
     """The text of a window, the marks of documents among it."""
     tokens = window[window != PADDING]
     return tokenizer.decode(np.where(tokens < 0, ~tokens, tokens).tolist(), skip_special_tokens=False)
@@ -159,7 +159,7 @@ def batch(store: Store, checkpoint: Checkpoint, step: int, losses: bool) -> tupl
     for row, sample in enumerate(range(curriculum.samples(step - 1), curriculum.samples(step))):
         corpus, window, pieces = training.data.sample(sample)
         held = (one for begin, end in pieces for one in texts[corpus].between(begin, end))
-        rows.append(Row(row, corpus, window, list(dict.fromkeys(held)), _written(tokenizer, ids[row])))
+        rows.append(Row(row, corpus, window, list(dict.fromkeys(held)), _window_text(tokenizer, ids[row])))
     if not losses:
         return rows, ""
     saved = {

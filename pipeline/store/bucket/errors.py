@@ -34,7 +34,7 @@ class RefusedError(BucketError):
 
 
 def no_bucket(error: Exception) -> bool:
-    return _found(_CODE, str(error)) in NO_BUCKET
+    return _first_match(_CODE, str(error)) in NO_BUCKET
 
 
 def no_credentials(service: Service, url: str, why: str) -> BucketError:
@@ -46,7 +46,7 @@ def explained(service: Service, url: str, operation: str, error: Exception) -> B
     a signature.
     """
     text = str(error).partition(_DETAILS)[0]
-    code, status = _found(_CODE, text), _found(_STATUS, text)
+    code, status = _first_match(_CODE, text), _first_match(_STATUS, text)
     if code in NO_BUCKET:
         bucket = url.split("/")[2]
         return BucketError(
@@ -68,14 +68,18 @@ def explained(service: Service, url: str, operation: str, error: Exception) -> B
             f"{url}: these credentials may not {operation} objects ({code or status}): let them list, get, "
             "put and delete objects there, or use others"
         )
-    tried = _found(_AFTER, text)
+    tried = _first_match(_AFTER, text)
     attempts = f" after {int(tried) + 1} attempts" if tried else ""
     if not status and "HTTP error" in text:
         return BucketError(
             f"no server answers for {url} at {service.place()}{attempts}: check the network, and "
             f"{service.endpoint_variable} if it is not {service.name}"
         )
-    said = f"{code or status}, {_found(_SAID, text).strip() or 'no reason given'}" if status else _last(text)
+    said = (
+        f"{code or status}, {_first_match(_SAID, text).strip() or 'no reason given'}"
+        if status
+        else _last_cause(text)
+    )
     if attempts and status != NOT_IMPLEMENTED:
         return BucketError(
             f"{url}: the server could not {operation} objects ({said}){attempts}: run again later"
@@ -86,11 +90,11 @@ def explained(service: Service, url: str, operation: str, error: Exception) -> B
     )
 
 
-def _found(pattern: re.Pattern[str], text: str) -> str:
+def _first_match(pattern: re.Pattern[str], text: str) -> str:
     match = pattern.search(text)
     return next((group for group in match.groups() if group), "").partition("\n")[0] if match else ""
 
 
-def _last(text: str) -> str:
+def _last_cause(text: str) -> str:
     """The end of a chain of errors, which has no address."""
     return re.sub(r"\?\S*", "", text.partition("\n")[0].rpartition(" - ")[2])

@@ -113,7 +113,7 @@ class BucketFiles(Files):
             fetched = self.bucket.download(self.key(path), temporary, self.cache.make_room)
             if fetched is None:
                 raise FetchError(f"{self.url(path)} is missing: {self._remedy(path)}")
-            if fetched[1] != (self._written(path) or fetched[0].sha256 or fetched[1]):
+            if fetched[1] != (self._sha256_in_manifest(path) or fetched[0].sha256 or fetched[1]):
                 raise FetchError(
                     f"{self.url(path)} is corrupt, its sha256 differs from that of the manifest: "
                     f"{self._remedy(path)}"
@@ -125,7 +125,7 @@ class BucketFiles(Files):
         inside = (parent for parent in path.parents if self.root in parent.parents)
         return next((parent for parent in inside if (parent / MANIFEST).is_file()), None)
 
-    def _written(self, path: Path) -> str | None:
+    def _sha256_in_manifest(self, path: Path) -> str | None:
         """The sha256 that the manifest gives for a file."""
         version = self._version(path)
         if version is None:

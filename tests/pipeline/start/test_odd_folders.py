@@ -114,7 +114,7 @@ def test_pages_without_the_package_that_reads_them_say_what_to_install(
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     _, found = recipe_of(tmp_path, Wishes(3600.0))
     assert "pip install" in found.unread["a.html"][0] and "web" in found.unread["a.html"][0]
-    [line] = [line for line in start._found(found) if line.startswith("not read")]
+    [line] = [line for line in start._folder_lines(found) if line.startswith("not read")]
     assert "a.html, b.html, c.html" in line and "pip install" in line
 
 

@@ -75,7 +75,7 @@ def generate(
     for batch in _batches(prompts, samples.max_new_tokens, room, POSITIONS[device.type]):
         # Once for all tokens: at its end autocast forgets the weights in half precision.
         with autocast(writing_precision(device), device):
-            found = list(_written(model, batch, samples, ends, seed=seed, room=room))
+            found = list(_generate_batch(model, batch, samples, ends, seed=seed, room=room))
         yield from found
 
 
@@ -96,7 +96,7 @@ def _batches(
         yield batch
 
 
-def _written(
+def _generate_batch(
     model: Llama,
     batch: list[tuple[int, Prompt]],
     samples: SamplesConfig,

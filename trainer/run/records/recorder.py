@@ -143,7 +143,7 @@ class Recorder(NullRecorder):
         self._bar.update(share, [*facts, f"{speed:,.0f} tokens/s", *self._validation], eta)
         if time.monotonic() - self._last_line >= LOG_INTERVAL_SECONDS:
             self._last_line = time.monotonic()
-            loss = f"{LOSS[session.training.objective]} {result.loss:.3f}{_told(result.preferences)}"
+            loss = f"{LOSS[session.training.objective]} {result.loss:.3f}{_metrics_text(result.preferences)}"
             line = f"{share:6.1%}  {session.tokens:,} tokens  {loss}  {speed:.0f} tokens/s  {eta:.0f} s left"
             log.info(line, extra=terminal.SHOWN)
 
@@ -166,7 +166,7 @@ class Recorder(NullRecorder):
         )
         self._validation = [f"validation {evaluation['loss']:.3f}"]
         self._reporter.send("evaluation", step=session.step, tokens=session.tokens, **evaluation)
-        loss = f"{LOSS[session.training.objective]} {evaluation['loss']:.4f}{_told(evaluation)}"
+        loss = f"{LOSS[session.training.objective]} {evaluation['loss']:.4f}{_metrics_text(evaluation)}"
         told = f"perplexity {evaluation['perplexity']:.1f}, {bits_shown(evaluation['bits_per_byte'])}"
         log.info(f"step {session.step}: validation {loss}, {told}")
 
@@ -186,7 +186,7 @@ class Recorder(NullRecorder):
         return self.metrics.sync()
 
 
-def _told(preferences: Mapping[str, Any]) -> str:
+def _metrics_text(preferences: Mapping[str, Any]) -> str:
     """The METRICS of preferences, if there are any."""
     if "margin" not in preferences:
         return ""

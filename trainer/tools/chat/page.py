@@ -68,7 +68,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         # Another site's page cannot send JSON without asking first, which is not answered.
-        said = self._said() if self.headers.get_content_type() == "application/json" else None
+        said = self._message_and_tab() if self.headers.get_content_type() == "application/json" else None
         if said is None or not self._is_asked_here() or self.path not in ("/answer", "/reset"):
             self.send_error(400)
             return
@@ -86,7 +86,7 @@ class _Handler(BaseHTTPRequestHandler):
             except ConnectionError:
                 self.close_connection = True  # the page was left
 
-    def _said(self) -> tuple[str, str] | None:
+    def _message_and_tab(self) -> tuple[str, str] | None:
         """What is said, and in which tab."""
         try:
             length = int(self.headers.get("Content-Length", ""))
