@@ -7,7 +7,7 @@ from pipeline.assets.metadata import breakdown_table, table
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.reports import dedup
 from pipeline.reports.images import inline
-from pipeline.sources.formats.use import UNREAD
+from pipeline.sources.formats.unlearnable import UNREAD
 from pipeline.steps.corpus.decontamination import Contamination
 from pipeline.steps.corpus.ingest import Raw
 from pipeline.steps.corpus.quality import Quality, reasons

@@ -18,9 +18,9 @@ from pipeline.start.deadline import Deadline
 from pipeline.start.following import Following
 from pipeline.start.horizon import AIM, FINISHING, Standing
 from pipeline.start.look import NothingReadableError
+from pipeline.start.recipe_file import is_ours, recipe_name, recipe_text, write
 from pipeline.start.sizes import FEWEST_ENTRIES
 from pipeline.start.too_little_text import supported_entries, too_little
-from pipeline.start.written import is_ours, recipe_name, recipe_text, write
 from pipeline.store.errors import PipelineError
 from trainer.system import terminal
 from trainer.system.signals import stop_with_parent

@@ -30,7 +30,7 @@ from pipeline.sources.formats.conversations import FORMS, OTHER_LISTS, Format, c
 from pipeline.sources.formats.first_bytes import other_encoding
 from pipeline.sources.formats.rows import DEFAULT_ID_COLUMN, Row, RowReader
 from pipeline.sources.formats.streams import blocks
-from pipeline.sources.formats.use import BadConversationError
+from pipeline.sources.formats.unlearnable import BadConversationError
 from pipeline.sources.source import Reason, Rejected, SourceError, Unit
 from pipeline.sources.source_file import LocalFile, size_of
 from pipeline.start.columns import (

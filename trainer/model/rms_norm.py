@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from trainer.model import fewer_passes
+from trainer.model import cpu_backward
 
 
 class RMSNorm(nn.Module):
@@ -18,8 +18,8 @@ class RMSNorm(nn.Module):
         device = x.device.type
         # Cast once: under autocast, each matrix product that reads it would cast its own copy.
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
-        if fewer_passes.applies_to(x, self.weight):
+        if cpu_backward.applies_to(x, self.weight):
             promoted = torch.promote_types(x.dtype, self.weight.dtype)
-            return fewer_passes.RMSNormed.apply(x, self.weight, self.eps, dtype or promoted)
+            return cpu_backward.RMSNormed.apply(x, self.weight, self.eps, dtype or promoted)
         normed = nn.functional.rms_norm(x, (x.shape[-1],), self.weight, self.eps)
         return normed if dtype is None else normed.to(dtype)

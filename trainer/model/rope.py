@@ -5,7 +5,7 @@ import math
 import torch
 
 from trainer.config.model import LinearScaling, Llama3Scaling, ModelConfig, YarnScaling
-from trainer.model import fewer_passes
+from trainer.model import cpu_backward
 
 
 def rotary_tables(config: ModelConfig, length: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -39,8 +39,8 @@ def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tenso
         x = x.transpose(1, 2)
     heads = -2 if transposed_last else -3
     cos, sin = cos.to(x.dtype).unsqueeze(heads), sin.to(x.dtype).unsqueeze(heads)
-    if fewer_passes.applies_to(x, cos, sin):
-        return fewer_passes.Rotated.apply(x, cos, sin)
+    if cpu_backward.applies_to(x, cos, sin):
+        return cpu_backward.Rotated.apply(x, cos, sin)
     first, second = x.chunk(2, dim=-1)
     turned = x * cos + torch.cat([-second, first], dim=-1) * sin
     return turned.transpose(1, 2) if transposed_last else turned

@@ -14,7 +14,7 @@ from pipeline.sources.formats.messages import (
     messages,
     turns,
 )
-from pipeline.sources.formats.use import SYSTEM, BadConversationError, is_empty, refuse_unlearnable
+from pipeline.sources.formats.unlearnable import SYSTEM, BadConversationError, is_empty, refuse_unlearnable
 from pipeline.sources.source import Reason
 from pipeline.store.params import CONTENT, MESSAGE, PAIR
 

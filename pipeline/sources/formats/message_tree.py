@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from pipeline.sources.formats.use import BadConversationError
+from pipeline.sources.formats.unlearnable import BadConversationError
 from pipeline.sources.source import Reason
 
 # What is no text, by the types of parts that other exports have.

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from pipeline.sources.formats.use import (
+from pipeline.sources.formats.unlearnable import (
     CALLS,
     CHANNEL,
     MEDIA,

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from pipeline.recipe.recipe import Recipe
 from pipeline.sources import SourceConfig, open_source
-from pipeline.sources.formats.use import UNREAD
+from pipeline.sources.formats.unlearnable import UNREAD
 from pipeline.sources.source import ChangedError, OfflineError, Source, Unit
 from pipeline.sources.stored import StoredSource
 from pipeline.steps import compile_ahead

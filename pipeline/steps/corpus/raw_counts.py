@@ -6,7 +6,7 @@ from collections import Counter
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.sources.formats.use import UNREAD
+from pipeline.sources.formats.unlearnable import UNREAD
 from pipeline.store.parts import Counts, text_bytes
 
 MOST_UNREAD_KEYS = 20  # that are counted, of each batch

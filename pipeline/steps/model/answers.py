@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from pipeline.recipe.post_training import ANSWER_TOKENS
 from pipeline.recipe.recipe import Recipe
-from pipeline.sources.formats.use import FORM, form_error
+from pipeline.sources.formats.unlearnable import FORM, form_error
 from pipeline.stages import bpe, chat
 from pipeline.stages.held_out import held_out
-from pipeline.steps.model import forms
+from pipeline.steps.model import answer_forms
 from pipeline.steps.tokens.tokenizer import frozen
 from pipeline.steps.training.launcher import run_trainer
 from pipeline.store import keys
@@ -74,7 +74,7 @@ def judged(questions: Sequence[Question], answers: Sequence[Mapping[str, Any]]) 
     `right`, word for word.
     """
     texts = [answer["text"].strip() for answer in answers]
-    fits = forms.fitting([(one.form, text) for one, text in zip(questions, texts, strict=True)])
+    fits = answer_forms.have_form([(one.form, text) for one, text in zip(questions, texts, strict=True)])
     return [
         {"stops": answer["stops"], "form": fit and answer["stops"], "right": text == question.wanted.strip()}
         for question, answer, text, fit in zip(questions, answers, texts, fits, strict=True)

@@ -13,8 +13,8 @@ from pipeline.recipe.recipe import Recipe
 from pipeline.stages import bpe, chat
 from pipeline.steps.stage import DataStage
 from pipeline.steps.tokens import word_counts
+from pipeline.steps.tokens.chat_template import check_template
 from pipeline.steps.tokens.existing_tokenizer import fetch
-from pipeline.steps.tokens.template import check_template
 from pipeline.store import keys
 from pipeline.store.damage import Look, described, remedy
 from pipeline.store.draft import Draft

@@ -15,7 +15,7 @@ from pipeline.sources.documents import Batches, document_id, own_id
 from pipeline.sources.files import FilesConfig
 from pipeline.sources.formats.conversations import columns_of, conversation
 from pipeline.sources.formats.rows import RowReader
-from pipeline.sources.formats.use import BadConversationError
+from pipeline.sources.formats.unlearnable import BadConversationError
 from pipeline.sources.hub import dataset
 from pipeline.sources.source import Rejected
 from pipeline.stages import bpe

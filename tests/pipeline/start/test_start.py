@@ -23,10 +23,10 @@ from pipeline.start.following import Following
 from pipeline.start.jobs import FailedJobError, execute
 from pipeline.start.look import Folder, NothingReadableError, look
 from pipeline.start.reasons import notes
+from pipeline.start.recipe_file import recipe_text, write
 from pipeline.start.sizes import SIZES, Size, longest, worth
 from pipeline.start.speed import Speed
 from pipeline.start.tuning import Tuning
-from pipeline.start.written import recipe_text, write
 from tests.folders import (
     ENGLISH,
     GERMAN,

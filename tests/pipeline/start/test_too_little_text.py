@@ -16,8 +16,8 @@ from pipeline.start.choose import Wishes, choose
 from pipeline.start.deadline import Deadline
 from pipeline.start.jobs import FailedJobError, Jobs
 from pipeline.start.look import NothingReadableError
+from pipeline.start.recipe_file import recipe_text, write
 from pipeline.start.too_little_text import too_little
-from pipeline.start.written import recipe_text, write
 from pipeline.steps.recipe_versions import store_of
 from pipeline.steps.stages import of_data
 from pipeline.store import keys

@@ -23,7 +23,7 @@ import numpy as np
 
 from trainer.data.memmap import map_file
 from trainer.data.order import mix
-from trainer.data.packing.stored import made_once
+from trainer.data.packing.made_once import made_once
 from trainer.data.shards import TokenStream
 
 VERSION = "documents-1"

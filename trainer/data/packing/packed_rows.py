@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from trainer.data.memmap import map_file
-from trainer.data.packing.stored import made_once
+from trainer.data.packing.made_once import made_once
 from trainer.data.shards import CHECKED_TOGETHER, ShardError, TokenStream
 from trainer.data.windows import PADDING
 

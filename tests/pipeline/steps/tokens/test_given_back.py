@@ -24,7 +24,7 @@ from pipeline.store.manifest import breakdown
 from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import ENGINE, TEXTS, prepare
 from tests.pipeline.steps.make import deduplicate, tokenize, tokenizer
-from tests.pipeline.steps.tokens.test_template import KINDS
+from tests.pipeline.steps.tokens.test_chat_template import KINDS
 
 SPECIAL = ["[UNK]", "<s>", "</s>"]
 

@@ -13,7 +13,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from trainer.config import InitConfig, ModelConfig, OptimizerConfig, ParallelConfig, TrainingConfig
-from trainer.model import fewer_passes
+from trainer.model import cpu_backward
 from trainer.model.llama import Llama
 from trainer.model.loss import summed_cross_entropy
 from trainer.optim.build import build
@@ -76,7 +76,7 @@ def saved_bytes(model: Llama, windows: torch.Tensor) -> int:
 
 
 def test_activations_are_what_autograd_keeps_of_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fewer_passes, "applies_to", lambda *tensors: False)  # as on a GPU
+    monkeypatch.setattr(cpu_backward, "applies_to", lambda *tensors: False)  # as on a GPU
     model = Llama(MODEL, VOCAB, 128, "sdpa")
     model.initialise(InitConfig(), seed=0)
     kept = saved_bytes(model, torch.randint(0, VOCAB, (5, 129)))

@@ -1,5 +1,5 @@
-"""RMSNorm and rotation for uncompiled training on a CPU, where each pass over memory costs more than its
-arithmetic: their own backward passes take about half the passes of autograd's.
+"""RMSNorm and rotation with backward passes of their own, for uncompiled training on a CPU. There each pass
+over memory costs more than its arithmetic, and these take about half as many passes as autograd's.
 """
 
 from typing import Any

@@ -1,8 +1,8 @@
-"""Whether answers have the form that a row asks for: a regular expression of whoever made the data, which may
-search forever. So another process searches, with an alarm: this file, run by path.
+"""Whether answers have the form that a row asks for. A form is a regular expression by whoever made the data,
+and may search forever. So another process searches, with an alarm: this file, run by path.
 
-In, a line for each: a form, or null, and a text, as a JSON list. Out: true, false, or null when the time was
-up.
+The process reads a line for each answer: a JSON list of a form, or null, and a text. For each line it prints
+true, false, or null when the time was up.
 """
 
 import json
@@ -17,21 +17,21 @@ from typing import TextIO
 SECONDS = 1.0  # for one answer
 
 
-def fitting(asked: Sequence[tuple[str | None, str]]) -> list[bool | None]:
-    """Whether each text has the form beside it; None without a form, and when SECONDS do not suffice to tell.
-    Such a form is not tried on another text.
+def have_form(forms_and_texts: Sequence[tuple[str | None, str]]) -> list[bool | None]:
+    """Whether each text has the form beside it. The answer is None without a form, and where SECONDS do not
+    suffice to tell. Such a form is not tried on another text.
     """
-    lines = "".join(f"{json.dumps(pair)}\n" for pair in asked)
+    lines = "".join(f"{json.dumps(pair)}\n" for pair in forms_and_texts)
     command = [sys.executable, "-P", __file__]
     done = subprocess.run(command, input=lines, stdout=subprocess.PIPE, text=True, check=True)
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def main(asked: TextIO) -> None:
+def main(lines: TextIO) -> None:
     warnings.simplefilter("ignore")  # of what a later version may read otherwise
     signal.signal(signal.SIGALRM, _time_is_up)
     slow: set[str | None] = {None}
-    for line in asked:
+    for line in lines:
         form, text = json.loads(line)
         fits = None
         try:

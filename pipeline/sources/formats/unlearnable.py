@@ -1,4 +1,4 @@
-"""What a row says of the use of its text: what is not to be learnt, and columns of the conversation."""
+"""Rows that must not be learnt from: the marks by which a row says so, and the columns that no text holds."""
 
 import math
 import re
