@@ -1,14 +1,14 @@
 """forget: keeps documents out of all that is made from now on; `gc --forgotten` deletes what holds them."""
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 
 from pipeline.cli.opening import UsageError, text_of, whole_store
 from pipeline.reports import tables
 from pipeline.steps.lineage import certificate, to_forget
-from pipeline.steps.lineage.copies import copies
+from pipeline.steps.lineage.copies import Copy, copies
 from pipeline.steps.lineage.readers import Reading, readings
 from pipeline.store import keys
 from pipeline.store.cleanup.holding_forgotten import Holding, holding
@@ -43,20 +43,15 @@ def run(options: argparse.Namespace) -> None:
     if not options.reason.strip():
         raise UsageError("--reason: is empty: say why, for the certificate")
     store = whole_store()
-    lines = (line for name in options.documents for line in text_of(name).splitlines())
-    named = list(filter(None, map(str.strip, lines)))
-    if not named:
-        raise UsageError(
-            f"{options.documents[0]}: names no document: give an id, a URL or a corpus on each line"
-        )
+    named = _named(options.documents)
     with terminal.doing("looking for the documents and for what was made from them"):
-        found = to_forget.find(store, named, options.retrain_tokenizer)
-        documents = found.documents
+        requested = to_forget.find(store, named, options.retrain_tokenizer)
+        documents = requested.documents
         ids = set().union(*documents.values())
         read = list(readings(store, ids))
         held = holding(store, partial(among, ids), options.retrain_tokenizer)
         copied = copies(store, documents)
-    for line in forgotten_before(found):
+    for line in forgotten_before(requested):
         print(line)
     if not documents:
         return
@@ -66,17 +61,8 @@ def run(options: argparse.Namespace) -> None:
     print("\n".join([*read_by(read), *costs(held)]))
     if not held.of(keys.TOKENIZER):
         print("the tokenizer is frozen and stays; --retrain-tokenizer trains another")
-    returning = to_forget.returning(store, ids)
-    for back, survivor in islice(returning.items(), SHOWN):
-        print(f"{back} was left out as a duplicate of {survivor}: it comes back, unless it is removed, too")
-    if len(returning) > SHOWN:
-        print(f"and so do {len(returning) - SHOWN:,} more duplicates")
-    others = [one for one in copied if one.document not in returning]
-    for one in others[:SHOWN]:
-        named_by = f", as {one.document}" if one.document else ""
-        print(f"{one.what} is also in {one.place}{named_by}: it stays, unless it is removed, too")
-    if len(others) > SHOWN:
-        print(f"and so do {len(others) - SHOWN:,} more copies")
+    for line in left_elsewhere(to_forget.returning(store, ids), copied):
+        print(line)
     if not options.yes:
         print("nothing was changed; the same command with --yes removes them")
         return
@@ -86,7 +72,7 @@ def run(options: argparse.Namespace) -> None:
             documents,
             options.reason,
             retrain_tokenizer=options.retrain_tokenizer,
-            named={*named} - found.earlier.keys(),
+            named={*named} - requested.earlier.keys(),
             prove=partial(certificate.begin, read=read, held=held, copied=copied),
         )
     print(
@@ -98,15 +84,24 @@ def run(options: argparse.Namespace) -> None:
     )
 
 
-def forgotten_before(found: to_forget.Found) -> Iterator[str]:
+def _named(places: Sequence[str]) -> list[str]:
+    """The names of documents, on the command line or in the files that it names. Raises UsageError."""
+    lines = (line for place in places for line in text_of(place).splitlines())
+    named = list(filter(None, map(str.strip, lines)))
+    if not named:
+        raise UsageError(f"{places[0]}: names no document: give an id, a URL or a corpus on each line")
+    return named
+
+
+def forgotten_before(requested: to_forget.Requested) -> Iterator[str]:
     """When each document was forgotten that an earlier request named."""
-    for name, (folder, request) in islice(sorted(found.earlier.items()), SHOWN):
+    for name, (folder, request) in islice(sorted(requested.earlier.items()), SHOWN):
         page = folder / certificate.PAGE
-        said = f"; {page} says what was found and deleted" if page.exists() else ""
-        yield f"{name} was removed on {request.at[: certificate.DAY]}{said}"
-    if len(found.earlier) > SHOWN:
-        yield f"and so were {len(found.earlier) - SHOWN:,} more"
-    if found.held:
+        told = f"; {page} says what was found and deleted" if page.exists() else ""
+        yield f"{name} was removed on {request.at[: certificate.DAY]}{told}"
+    if len(requested.earlier) > SHOWN:
+        yield f"and so were {len(requested.earlier) - SHOWN:,} more"
+    if requested.held:
         yield "`python -m pipeline gc --forgotten` deletes what still holds what was removed before"
 
 
@@ -129,6 +124,20 @@ def read_by(read: Sequence[Reading]) -> Iterator[str]:
     yield from tables.table("read by,steps,first,last,through the weights of", rows)
     if any(one.steps is None for one in read):
         yield "?: its run or its text is in no store that could be found, and only its own store can tell"
+
+
+def left_elsewhere(returning: Mapping[str, str], copied: Sequence[Copy]) -> Iterator[str]:
+    """The duplicates that come back, each with the document for which it was left out; and other copies."""
+    for back, survivor in islice(returning.items(), SHOWN):
+        yield f"{back} was left out as a duplicate of {survivor}: it comes back, unless it is removed, too"
+    if len(returning) > SHOWN:
+        yield f"and so do {len(returning) - SHOWN:,} more duplicates"
+    others = [copy for copy in copied if copy.document not in returning]
+    for copy in others[:SHOWN]:
+        named_by = f", as {copy.document}" if copy.document else ""
+        yield f"{copy.what} is also in {copy.place}{named_by}: it stays, unless it is removed, too"
+    if len(others) > SHOWN:
+        yield f"and so do {len(others) - SHOWN:,} more copies"
 
 
 def costs(held: Holding) -> Iterator[str]:

@@ -4,6 +4,7 @@ import argparse
 import os
 import shlex
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -58,17 +59,7 @@ def summary(store: Store, model: Model, usd_per_hour: float | None) -> str:
             *tables.lines(benchmark.table(answered)),
         ]
     if tuning := evaluation.get("tuning"):
-        lines += [
-            "",
-            *tables.lines(comparison.losses(tuning)),
-            "",
-            *tables.lines(comparison.kinds(tuning)),
-            *comparison.unended(tuning),
-            "",
-        ]
-        for one in tuning["conversations"][:2]:
-            lines += [f"Q: {one['messages'][-1]['content']}", f"A: {one['after']}"]
-        lines += ["", "Talk to it:", f"    python -m trainer chat {shlex.quote(str(model.path))}"]
+        lines += _tuned(tuning, model)
     for sample in evaluation.get("samples", [])[:2]:
         lines += [
             "",
@@ -83,6 +74,16 @@ def summary(store: Store, model: Model, usd_per_hour: float | None) -> str:
         f"    tensorboard --logdir {shlex.quote(str(store.root / keys.RUNS))}",
     ]
     return "\n".join(lines)
+
+
+def _tuned(tuning: Mapping[str, Any], model: Model) -> Iterator[str]:
+    """What tuning changed, two conversations, and how to talk to the model."""
+    yield from ("", *tables.lines(comparison.losses(tuning)), "", *tables.lines(comparison.kinds(tuning)))
+    yield from (*comparison.unended(tuning), "")
+    for conversation in tuning["conversations"][:2]:
+        yield f"Q: {conversation['messages'][-1]['content']}"
+        yield f"A: {conversation['after']}"
+    yield from ("", "Talk to it:", f"    python -m trainer chat {shlex.quote(str(model.path))}")
 
 
 def _scores(store: Store, model: Model) -> dict[str, Any]:

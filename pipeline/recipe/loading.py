@@ -43,6 +43,33 @@ def load_recipe(path: Path, overrides: dict[str, Any] | None = None, variant: st
     """Reads and checks a recipe, changed by `overrides` as `merged` does; they may be those of a `variant`.
     Raises RecipeError.
     """
+    settings = _settings(path)
+    try:
+        origin = Origin(path.absolute(), variant)
+        recipe = Recipe.model_validate(merged(settings, overrides or {}), context=origin)
+    except ValidationError as error:
+        raise RecipeError(f"{path}: {explained(error, paths_of)}") from None
+    except (SourceError, ValueError) as error:
+        raise RecipeError(f"{path}: {error}") from None
+    except RecursionError as error:
+        raise RecipeError(f"{path}: {TOO_DEEP}") from error
+    if recipe.training.lora and not recipe.training.pretrained:
+        raise RecipeError(
+            f"{path}: training.lora needs pretrained weights: set training.pretrained, or leave lora out"
+        )
+    _check_own_code(recipe, path)
+    # Relative paths start at the recipe's directory, wherever the command is run.
+    recipe = anchored(recipe, path.absolute().parent)
+    try:
+        for benchmark in recipe.evaluation.benchmarks:
+            benchmark.check()
+    except SourceError as error:
+        raise RecipeError(f"{path}: evaluation.benchmarks: {error}") from None
+    return recipe
+
+
+def _settings(path: Path) -> dict[str, Any]:
+    """What the file of a recipe holds, unchecked. Raises RecipeError."""
     try:
         settings = yaml_file.parse(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -66,28 +93,7 @@ def load_recipe(path: Path, overrides: dict[str, Any] | None = None, variant: st
         raise RecipeError(
             f"{path}: a recipe must be a mapping with at least `name`, `corpora` and `training`"
         )
-    try:
-        origin = Origin(path.absolute(), variant)
-        recipe = Recipe.model_validate(merged(settings, overrides or {}), context=origin)
-    except ValidationError as error:
-        raise RecipeError(f"{path}: {explained(error, paths_of)}") from None
-    except (SourceError, ValueError) as error:
-        raise RecipeError(f"{path}: {error}") from None
-    except RecursionError as error:
-        raise RecipeError(f"{path}: {TOO_DEEP}") from error
-    if recipe.training.lora and not recipe.training.pretrained:
-        raise RecipeError(
-            f"{path}: training.lora needs pretrained weights: set training.pretrained, or leave lora out"
-        )
-    _check_own_code(recipe, path)
-    # Relative paths start at the recipe's directory, wherever the command is run.
-    recipe = anchored(recipe, path.absolute().parent)
-    try:
-        for benchmark in recipe.evaluation.benchmarks:
-            benchmark.check()
-    except SourceError as error:
-        raise RecipeError(f"{path}: evaluation.benchmarks: {error}") from None
-    return recipe
+    return settings
 
 
 def _check_own_code(recipe: Recipe, path: Path) -> None:

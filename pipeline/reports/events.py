@@ -32,17 +32,22 @@ def forget(marks: Collection[str]) -> tuple[list[str], list[str]]:
         ]
         if stale:
             instance.wipe_assets(stale)
-        storage = instance.event_log_storage
-        if isinstance(storage, SqliteEventLogStorage):  # which keeps the bytes of what is deleted
-            known = set(instance.get_run_ids())
-            for path in dagster_home().glob("history/**/*.db"):
-                if path.stem.count("-") == 4 and path.stem not in known:  # also of a deletion that was killed
-                    # its log first, which stays where the process of a run was killed
-                    for file in (*path.parent.glob(f"{path.name}-*"), path):
-                        file.unlink(missing_ok=True)
-                else:
-                    _vacuum(path)
+        if isinstance(instance.event_log_storage, SqliteEventLogStorage):
+            _erase_deleted(set(instance.get_run_ids()))
         return doomed, [run.run_id for run in found if not run.is_finished]
+
+
+def _erase_deleted(runs: Collection[str]) -> None:
+    """Erases what SQLite keeps of deleted rows: the files of runs that are not among `runs`, and the free
+    pages of all other files. A deletion that was killed may have left some of the former.
+    """
+    for path in dagster_home().glob("history/**/*.db"):
+        if path.stem.count("-") == 4 and path.stem not in runs:
+            # its log first, which stays where the process of a run was killed
+            for file in (*path.parent.glob(f"{path.name}-*"), path):
+                file.unlink(missing_ok=True)
+        else:
+            _vacuum(path)
 
 
 def _vacuum(path: Path) -> None:

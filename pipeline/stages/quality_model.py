@@ -5,6 +5,7 @@ hashed pairs. Logarithms of ratios of frequencies rank as well as what fastText 
 """
 
 import struct
+from collections.abc import Iterator
 from functools import reduce
 from typing import Any
 
@@ -55,10 +56,11 @@ def _windows(text: str) -> str:
 
 
 def train(
-    texts: pa.Array, corpus: np.ndarray, positive: np.ndarray, share: np.ndarray, names: tuple[str, ...]
+    texts: pa.Array, *, corpus: np.ndarray, positive: np.ndarray, share: np.ndarray, names: tuple[str, ...]
 ) -> tuple[bytes, dict[str, Any]]:
-    """A model as fastText's `.bin`, and facts about it. `texts` are `windows`, of corpora `names[corpus]`; a
-    `share`, uniform between 0 and 1, holds a tenth out to test on, and one to calibrate on.
+    """A model as fastText's `.bin`, and facts about it. `texts` are `windows`. Each is of the corpus
+    `names[corpus]`, and `positive` or not. Its `share`, uniform between 0 and 1, decides whether it is held
+    out: a tenth of the texts to test on, and another tenth to calibrate on.
     """
     test, training = share < HELD_OUT, share >= 2 * HELD_OUT
     words, rows, text = _rows(texts)
@@ -67,18 +69,13 @@ def train(
     counts = np.bincount(rows[training[text]], minlength=len(words) + BUCKETS)
 
     def fitted(used: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The weight of each row, the log of how much more often positive texts have it, and of each text."""
+        """The weight of each row: the log of how much more often positive texts have it. And the mean weight
+        of each text.
+        """
         each = (used * weight * (positive == side) / sizes for side in (True, False))
         yes, no = (np.bincount(rows, one[text], len(counts)) + RARE for one in each)
         weights = np.where(counts < LEAST, 0, np.log(yes / no))
         return weights, np.bincount(text, weights[rows], len(share)) / sizes
-
-    def explained(group: np.ndarray) -> float:
-        means = np.bincount(group, score[test]) / np.maximum(np.bincount(group), 1)
-        return round(float(means[group].var() / score[test].var()), 3)
-
-    def mean(values: np.ndarray, here: np.ndarray) -> float:
-        return round(float(np.average(values[here], weights=weight[here])), 3)
 
     weights, logit = fitted(training)
     left, factors = ~(test | training), np.geomspace(1 / 16, 16, 129)
@@ -87,17 +84,13 @@ def train(
     losses = (np.logaddexp(0, -margins) + margins / (left.sum() + 2)) @ weight[left]
     factor = factors[losses.argmin()]
     score = 1 / (1 + np.exp(-factor * logit))
-    tenth = np.ceil(10 * score)
     facts = {
         "AUC": auc(score[test & positive], score[test & ~positive]),
-        "mean score of negatives, held out": mean(score, test & ~positive),
-        "mean score of negatives, trained on": mean(score, training & ~positive),
-        "share of variance between sides": explained(positive[test].astype(int)),
-        "share of variance between corpora": explained(corpus[test]),
-        "calibration": [
-            {"documents": int(here.sum()), "mean score": mean(score, here), "positive": mean(positive, here)}
-            for here in (test & (tenth == one) for one in np.unique(tenth[test]))
-        ],
+        "mean score of negatives, held out": _mean(score, weight, test & ~positive),
+        "mean score of negatives, trained on": _mean(score, weight, training & ~positive),
+        "share of variance between sides": _explained(score[test], positive[test].astype(int)),
+        "share of variance between corpora": _explained(score[test], corpus[test]),
+        "calibration": list(_calibration(score, positive, weight, test)),
     }
     for number, name in enumerate(names):
         own, side = corpus == number, positive[corpus == number].any()
@@ -107,8 +100,33 @@ def train(
     return _file(words, counts, factor * weights), facts
 
 
+def _mean(values: np.ndarray, weight: np.ndarray, texts: np.ndarray) -> float:
+    """The weighted mean of the values of some `texts`, bool."""
+    return round(float(np.average(values[texts], weights=weight[texts])), 3)
+
+
+def _explained(scores: np.ndarray, group: np.ndarray) -> float:
+    """The share of the variance of scores that lies between groups."""
+    means = np.bincount(group, scores) / np.maximum(np.bincount(group), 1)
+    return round(float(means[group].var() / scores.var()), 3)
+
+
+def _calibration(
+    score: np.ndarray, positive: np.ndarray, weight: np.ndarray, test: np.ndarray
+) -> Iterator[dict[str, Any]]:
+    """For each tenth of the scores, how many `test` texts have one, and the means of score and label."""
+    tenth = np.ceil(10 * score)
+    for number in np.unique(tenth[test]):
+        texts = test & (tenth == number)
+        yield {
+            "documents": int(texts.sum()),
+            "mean score": _mean(score, weight, texts),
+            "positive": _mean(positive, weight, texts),
+        }
+
+
 def auc(above: np.ndarray, below: np.ndarray) -> float:
-    """How likely a score of the first is higher than one of the second; equal ones count half."""
+    """The probability that a score of `above` is higher than one of `below`. Equal scores count half."""
     lower = [np.searchsorted(np.sort(below), above, side).mean() for side in ("left", "right")]
     return round(float(sum(lower)) / 2 / len(below), 4)
 

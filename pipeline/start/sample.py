@@ -160,69 +160,112 @@ class _Read:
         return not self.rows and [one.row is None for one in self.rejects] == [False]
 
 
+@dataclass(frozen=True)
+class _Beginning:
+    """The beginning of a file: its first `size` bytes as the file `head`, and what they hold."""
+
+    head: LocalFile
+    size: int
+    encoding: str
+    content: _Read
+
+
 def sampled(name: str, file: LocalFile) -> FileSample:
     """The sample of a file. A file that cannot be read has the reason as its `problem`."""
+    plain, compression = format_of(name)
+    try:
+        beginning = _beginning(name, file)
+    except OSError as error:
+        return FileSample(None, problem=error.strerror or str(error))
+    except SourceError as error:  # of a package that is missing
+        return FileSample(None, problem=str(error))
+    content = beginning.content
+    if any(content.texts) and not any(map(_LETTER.search, content.texts)):
+        problem = f"holds neither letters nor digits in its first {beginning.size:,} bytes"
+        return FileSample(None, problem=problem)
+    columns = frozenset(name for row in content.rows for name in row)
+    table = file.path if plain == ".parquet" else None
+    shape, texts = _shape_and_texts(plain, beginning)
+    if shape is None or not texts:
+        return FileSample(None, columns=columns, problem=_without_text(content, table))
+    blank, problem = _as_the_job_reads(name, beginning.head, shape)
+    share = _share_of_text(plain, beginning, texts, size_of(file))
+    problem = _problem_of_column(plain, content, shape, table) or problem
+    if not problem and plain in JSON_LINES and len(content.rows) == 1 and share < 0.5:
+        problem = (
+            "holds one object that is not mostly text, as settings are" if _may_be_settings(shape) else ""
+        )
+    if problem:
+        return FileSample(None, columns=columns, problem=_of_one_object(content) or problem)
+    ids = tuple(
+        str(row[DEFAULT_ID_COLUMN]) for row in content.rows if row.get(DEFAULT_ID_COLUMN) not in ("", None)
+    )
+    share = share if plain in ZIPPED else min(share, 1.0)
+    unpacked = _unpacked_share(plain, compression, file)
+    return FileSample(shape, tuple(texts), share * unpacked, columns, blank, ids)
+
+
+def _beginning(name: str, file: LocalFile) -> _Beginning:
+    """Reads the beginning of a file, and more of it where that ends within the first row."""
     plain, compression = format_of(name)
     most = PACKED_HEAD_BYTES if compression else HEAD_BYTES
     most = size_of(file) if plain in READ_AS_A_WHOLE else most
     head = file if plain in (".parquet", *READ_AS_A_WHOLE) else Head(file.path, most=most)
-    try:
-        says_it = plain in (".parquet", *ENCODED_BY_THEMSELVES)
-        encoding = "utf-8" if says_it else _encoding(next(_start(head, compression), b""))
-    except OSError as error:
-        return FileSample(None, problem=error.strerror or str(error))
-    try:
-        found = _read(name, head, encoding)
-    except SourceError as error:  # of a package that is missing
-        return FileSample(None, problem=str(error))
+    says_it = plain in (".parquet", *ENCODED_BY_THEMSELVES)
+    encoding = "utf-8" if says_it else _encoding(next(_start(head, compression), b""))
+    content = _read(name, head, encoding)
     longest = min(size_of(file), LONGEST_HEAD_BYTES) if plain in (*JSON_LINES, *SEPARATORS) else 0
-    while found.is_cut and most < longest:
+    while content.is_cut and most < longest:
         most *= 8
         head = Head(file.path, most=most)
-        found = _read(name, head, encoding)
-    if any(found.texts) and not any(map(_LETTER.search, found.texts)):
-        return FileSample(None, problem=f"holds neither letters nor digits in its first {most:,} bytes")
-    texts, columns = found.texts, frozenset(name for row in found.rows for name in row)
-    table = file.path if plain == ".parquet" else None
-    end = _end_of_documents("".join(texts)) if plain in TEXT else None
-    shape = Shape(plain=True, encoding=encoding, document_separator=end) if texts else None
-    if end is not None:
-        documents = "".join(texts).split(end)[:MOST_DOCUMENTS]
-        texts = [text for one in documents if (text := one.strip("\n")).strip()]
-    if found.rows:
-        shape, texts = _of_rows(found.rows, encoding, found.separator)
-    if shape is None or not texts:
-        return FileSample(None, columns=columns, problem=_without_text(found, table))
-    blank, problem = _as_the_job_reads(name, head, shape)
-    if (column := shape.text_column) is not None:
-        nested = nested_text(found.rows, column, table)
-        if plain in SEPARATORS and not is_name(column):
-            problem = (
-                "its first row does not name the column of its text: write the names of the columns there"
-            )
-        elif nested:
-            problem = f"its text is within the nested column {nested!r}: write it into a column of its own"
-    if problem:
-        return FileSample(None, columns=columns, problem=_of_one_object(found) or problem)
-    share = 1.0
+        content = _read(name, head, encoding)
+    return _Beginning(head, most, encoding, content)
+
+
+def _shape_and_texts(plain: str, beginning: _Beginning) -> tuple[Shape | None, list[str]]:
+    """The shape of a file, and its first documents as texts. The shape is None without a text."""
+    content, encoding = beginning.content, beginning.encoding
+    if content.rows:
+        return _of_rows(content.rows, encoding, content.separator)
+    if not content.texts:
+        return None, []
+    end = _end_of_documents("".join(content.texts)) if plain in TEXT else None
+    shape = Shape(plain=True, encoding=encoding, document_separator=end)
+    if end is None:
+        return shape, content.texts
+    documents = "".join(content.texts).split(end)[:MOST_DOCUMENTS]
+    return shape, [text for document in documents if (text := document.strip("\n")).strip()]
+
+
+def _problem_of_column(plain: str, content: _Read, shape: Shape, table: Path | None) -> str:
+    """Why the column that seems to be the text is none; empty if it is one, or if there is no such column."""
+    if (column := shape.text_column) is None:
+        return ""
+    if plain in SEPARATORS and not is_name(column):
+        return "its first row does not name the column of its text: write the names of the columns there"
+    if nested := nested_text(content.rows, column, table):
+        return f"its text is within the nested column {nested!r}: write it into a column of its own"
+    return ""
+
+
+def _share_of_text(plain: str, beginning: _Beginning, texts: Sequence[str], size: int) -> float:
+    """Bytes of text for each unpacked byte of a file of `size` bytes, by its beginning."""
+    rows = beginning.content.rows
+    if rows:
+        in_all = sum(len(name) + len(str(value)) + 6 for row in rows for name, value in row.items())
+        return sum(len(text.encode("utf-8", "replace")) for text in texts) / in_all
     if plain in (*ENCODED_BY_THEMSELVES, *SUBTITLES):
-        share = sum(len(text.encode()) for text in texts) / min(most, size_of(file))
-    if found.rows:
-        in_all = sum(len(name) + len(str(value)) + 6 for row in found.rows for name, value in row.items())
-        share = sum(len(text.encode("utf-8", "replace")) for text in texts) / in_all
-        if len(found.rows) == 1 and plain in JSON_LINES and _may_be_settings(shape) and share < 0.5:
-            why = "holds one object that is not mostly text, as settings are"
-            return FileSample(None, columns=columns, problem=_of_one_object(found) or why)
-    packed = PACKED_SHARE if compression else 1.0
+        return sum(len(text.encode()) for text in texts) / min(beginning.size, size)
+    return 1.0
+
+
+def _unpacked_share(plain: str, compression: str, file: LocalFile) -> float:
+    """Unpacked bytes for each byte on disk."""
     if plain == ".parquet":
-        unpacked = pq.read_metadata(file.path)
-        packed = sum(unpacked.row_group(n).total_byte_size for n in range(unpacked.num_row_groups))
-        packed /= size_of(file)
-    ids = tuple(
-        str(row[DEFAULT_ID_COLUMN]) for row in found.rows if row.get(DEFAULT_ID_COLUMN) not in ("", None)
-    )
-    share = share if plain in ZIPPED else min(share, 1.0)
-    return FileSample(shape, tuple(texts), share * packed, columns, blank, ids)
+        metadata = pq.read_metadata(file.path)
+        groups = range(metadata.num_row_groups)
+        return sum(metadata.row_group(number).total_byte_size for number in groups) / size_of(file)
+    return PACKED_SHARE if compression else 1.0
 
 
 def _read(name: str, head: LocalFile, encoding: str) -> _Read:
@@ -328,14 +371,14 @@ def _may_be_settings(shape: Shape) -> bool:
     return shape.text_column is not None and shape.text_column.lower() not in TEXT_COLUMNS
 
 
-def _without_text(found: _Read, table: Path | None) -> str:
+def _without_text(content: _Read, table: Path | None) -> str:
     """Why a file has no text. `table`: a Parquet file, whose schema names columns that were not read."""
-    if found.rows:
-        return _of_one_object(found) or without_text(found.rows, table)
-    return found.rejects[0].detail if found.rejects else "holds no text"
+    if content.rows:
+        return _of_one_object(content) or without_text(content.rows, table)
+    return content.rejects[0].detail if content.rejects else "holds no text"
 
 
-def _of_one_object(found: _Read) -> str:
+def _of_one_object(content: _Read) -> str:
     """What to do with a file of one object that holds a list of rows; empty if it is none."""
-    place = list_of_rows(found.rows[0]) if len(found.rows) == 1 else ""
+    place = list_of_rows(content.rows[0]) if len(content.rows) == 1 else ""
     return f"its rows are a list within one object: write them alone (jq -c '{place}')" if place else ""

@@ -178,8 +178,8 @@ def _derived(store: Store, documents: Version, step: BatchStep, engine: Engine) 
 def _tables(
     files: FilesConfig, out: Path, schemas: Schemas, make: Make, progress: Read, *, kept_by: str | None = None
 ) -> Results:
-    """Writes the tables of what `make` makes from the documents, and the documents that the table `kept_by`
-    keeps. `out` may hold other files.
+    """Writes the tables in `schemas`, which `make` makes from the documents. With `kept_by`, also writes the
+    documents that this table keeps. `out` may hold other files.
     """
     written = {**schemas, KEPT: DOCUMENT_SCHEMA} if kept_by else schemas
     there = [f"{table}.parquet" for table in [*written, REJECTS] if (out / f"{table}.parquet").exists()]
@@ -190,20 +190,21 @@ def _tables(
             store, stored = documents.stored(PART_BATCHES)
             made = make(store, stored)
             for source, part in zip(stored.parts, made.parts, strict=True):
-                for table in schemas:
-                    for batch in batches(made.file(part, table)):
-                        documents.writer.write(table, batch)
+                rows = {table: batches(made.file(part, table)) for table in schemas}
                 if kept_by:
-                    for batch in kept_batches(stored.file(source, "documents"), [made.file(part, kept_by)]):
-                        documents.writer.write(KEPT, batch)
+                    verdicts = [made.file(part, kept_by)]
+                    rows[KEPT] = kept_batches(stored.file(source, "documents"), verdicts)
+                for table, of_table in rows.items():
+                    for batch in of_table:
+                        documents.writer.write(table, batch)
         sync(out)
     return documents.outcome({**made.counts, **documents.counts}, documents.files)
 
 
 @contextmanager
 def _reading(files: FilesConfig, out: Path, schemas: Schemas, progress: Read) -> Iterator["Documents"]:
-    """Documents to make `<out>/<table>.parquet` of. On a clean exit these tables are there, and `rejects` if
-    it has rows.
+    """Yields the documents, whose writer takes the rows of the tables. On a clean exit each table is in
+    `<out>/<table>.parquet`, and so is `rejects` if it has rows.
     """
     with temporary_directory(out, ".partial-") as directory:
         with PartWriter(directory, PART, {**schemas, REJECTS: REJECTS_SCHEMA}) as writer:

@@ -44,7 +44,9 @@ def test_it_ranks_texts_as_well_as_fasttext_that_was_trained_on_the_same(
     texts = [piece for name in names for piece in pieces(name)]
     corpus = np.repeat(np.arange(len(names)), OF_EACH)
     share = np.random.default_rng(0).random(len(texts))
-    model, facts = train(pa.array(texts, pa.large_string()), corpus, corpus == 0, share, names)
+    model, facts = train(
+        pa.array(texts, pa.large_string()), corpus=corpus, positive=corpus == 0, share=share, names=names
+    )
     (tmp_path / "ours.bin").write_bytes(model)
     check(tmp_path / "ours.bin", texts[::50])
     lines = (f"__label__{int(corpus[i] == 0)} {texts[i]}\n" for i in np.flatnonzero(share >= 2 * HELD_OUT))

@@ -144,7 +144,7 @@ def _train(session: Session, recorder: NullRecorder, saver: Saver, stop: StopSig
             result = _take_step(session, windows.to(world.device), is_first=session.step == first)
             timer.after_step()
             norm = session.weight_norm() if result.spike or session.is_logged else None
-            recorder.step(result, norm, timer.seconds, timer.waited)
+            recorder.step(result, norm, step_seconds=timer.seconds, wait_seconds=timer.waited)
             stopping = _is_stopped(session, stop)
             if not stopping and (session.is_complete or session.passes(every_tokens)):
                 _evaluate(session, recorder, stop)

@@ -64,7 +64,9 @@ class QualityModel(DataStage):
             positive, names = corpus < len(params.positive), params.positive + params.negative
             if np.bincount(positive[share < quality_model.HELD_OUT], minlength=2).min() < LEAST:
                 raise PipelineError("quality_model: too few documents to hold some out: name larger corpora")
-            model, facts = quality_model.train(texts, corpus, positive, share, names)
+            model, facts = quality_model.train(
+                texts, corpus=corpus, positive=positive, share=share, names=names
+            )
             written: dict[str, str | bytes] = {OWN_MODEL: model, FACTS: json.dumps(facts)}
             files = {name: draft.write(name, content) for name, content in written.items()}
             return draft.publish([Part(OWN_MODEL, draft.work.fingerprint, files, {"documents": len(share)})])

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,31 +43,48 @@ def export_documents(
     Raises StoreError and OutputError.
     """
     read = [keys.DEDUP, *(key for corpus in corpora for key in keys.judged(corpus))]
-    counts = {corpus: Counter[str]() for corpus in corpora}
+    fraction = recipe.shards.validation_fraction
+    counts = {}
     with output_directory(out) as directory:
         for corpus in corpora:
+            batches = kept_documents(store, corpus, DOCUMENT_SCHEMA.names)
             with (
                 closing(_Files(directory, corpus, "train")) as train,
                 closing(_Files(directory, corpus, "validation")) as validation,
             ):
-                for batch in kept_documents(store, corpus, DOCUMENT_SCHEMA.names):
-                    validates = held_out(batch.column("id"), recipe.shards.validation_fraction)
-                    for files, chosen in ((train, ~validates), (validation, validates)):
-                        if files.split in splits:
-                            rows = batch.filter(pa.array(chosen))
-                            files.write(rows)
-                            counts[corpus][f"{files.split}_documents"] += rows.num_rows
-                            counts[corpus][f"{files.split}_text_bytes"] += text_bytes(rows)
-                    progress(text_bytes(batch))
-        what = Exported.of(store, recipe, counts)
-        (directory / CARD).write_text(card(directory, what), encoding="utf-8")
-        (directory / croissant.FILE).write_text(json.dumps(croissant.described(directory, what), indent=1))
+                wanted = [files for files in (train, validation) if files.split in splits]
+                counts[corpus] = _write(batches, wanted, fraction, progress)
+        exported = Exported.of(store, recipe, counts)
+        (directory / CARD).write_text(card(directory, exported), encoding="utf-8")
+        description = json.dumps(croissant.described(directory, exported), indent=1)
+        (directory / croissant.FILE).write_text(description)
         totals = {
-            name: sum(one[name] for one in counts.values())
+            name: sum(of_corpus[name] for of_corpus in counts.values())
             for name in (f"{split}_{what}" for split in splits for what in ("documents", "text_bytes"))
         }
         record(directory, FORMAT, store.data_versions(read), totals)
     return totals
+
+
+def _write(
+    batches: Iterable[pa.RecordBatch],
+    wanted: Sequence["_Files"],
+    fraction: float,
+    progress: Callable[[int], object],
+) -> Counter[str]:
+    """Writes each document to the files of its split, if these are `wanted`. Returns documents and bytes of
+    text by split.
+    """
+    counts = Counter[str]()
+    for batch in batches:
+        validates = held_out(batch.column("id"), fraction)
+        for files in wanted:
+            rows = batch.filter(pa.array(validates if files.split == "validation" else ~validates))
+            files.write(rows)
+            counts[f"{files.split}_documents"] += rows.num_rows
+            counts[f"{files.split}_text_bytes"] += text_bytes(rows)
+        progress(text_bytes(batch))
+    return counts
 
 
 @dataclass

@@ -6,6 +6,7 @@ export; llama.cpp's `llama-quantize` makes smaller files of it.
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,6 +99,23 @@ def write(model: Path, path: Path, name: str, progress: Callable[[int], object])
     _add_tokenizer(writer, model, config)
     arch = next(arch for arch, known in gguf.MODEL_ARCH_NAMES.items() if known == architecture)
     names = gguf.get_tensor_name_map(arch, config["num_hidden_layers"])
+    interleave = partial(_interleaved, config=config) if architecture == "llama" else None
+    counts = _write_tensors(writer, model, factors, partial(_named, names), interleave, progress)
+    writer.close()
+    return counts
+
+
+def _write_tensors(
+    writer: "GGUFWriter",
+    model: Path,
+    factors: np.ndarray | None,
+    named: Callable[[str], str],
+    interleave: Callable[[str, np.ndarray], np.ndarray] | None,
+    progress: Callable[[int], object],
+) -> dict[str, int]:
+    """Writes the header, and the tensors of a model with the `factors` of its rotations, if there are any.
+    Returns the numbers of the model's tensors and parameters.
+    """
     parameters = tensors = 0
     if factors is not None:
         writer.add_tensor_info("rope_freqs.weight", factors.shape, factors.dtype, factors.nbytes)
@@ -107,7 +125,7 @@ def write(model: Path, path: Path, name: str, progress: Callable[[int], object])
             shape = file.get_slice(tensor).get_shape()
             size = math.prod(shape)
             parameters, tensors = parameters + size, tensors + 1
-            writer.add_tensor_info(_named(names, tensor), shape, np.dtype(np.float32), 4 * size)
+            writer.add_tensor_info(named(tensor), shape, np.dtype(np.float32), 4 * size)
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_ti_data_to_file()
@@ -115,11 +133,10 @@ def write(model: Path, path: Path, name: str, progress: Callable[[int], object])
             writer.write_tensor_data(factors)
         for tensor in stored:
             weights = file.get_tensor(tensor).astype(np.float32, copy=False)
-            if architecture == "llama":
-                weights = _interleaved(tensor, weights, config)
+            if interleave is not None:
+                weights = interleave(tensor, weights)
             writer.write_tensor_data(weights)
             progress(weights.nbytes)
-    writer.close()
     return {"tensors": tensors, "parameters": parameters}
 
 

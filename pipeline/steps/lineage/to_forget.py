@@ -31,9 +31,10 @@ class Earlier(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Found:
-    """What some names stand for: `documents` that are not forgotten yet, and the `earlier` requests that
-    forgot all that a name stands for. `held`: of these names, those whose documents raw text still holds.
+class Requested:
+    """The documents that names stand for. `documents` are those that are not forgotten yet. `earlier` has the
+    names whose documents are all forgotten, each with the request that forgot them. Raw text still holds the
+    documents of the names in `held`.
     """
 
     documents: Documents
@@ -41,7 +42,7 @@ class Found:
     held: Collection[str]
 
 
-def find(store: Versions, named: Sequence[str], retrain_tokenizer: bool = False) -> Found:
+def find(store: Versions, named: Sequence[str], retrain_tokenizer: bool = False) -> Requested:
     """The documents of all corpora, whatever recipe has read them. Each name is an id of the store, an id
     that the source gives, a URL, or a corpus, whose documents are meant. With `retrain_tokenizer`, a request
     without it has forgotten nothing yet. Raises LineageError for a name of none.
@@ -49,23 +50,16 @@ def find(store: Versions, named: Sequence[str], retrain_tokenizer: bool = False)
     store.files.versions()
     past = _Past.of(store)
     forgotten = past.only_retraining if retrain_tokenizer else past
-    found: dict[str, set[str]] = defaultdict(set)
+    documents: dict[str, set[str]] = defaultdict(set)
     new: set[str] = set()
     earlier: dict[str, Earlier] = {}
     for corpus in sorted(folder.parent.name for folder in store.root.glob(keys.raw("*"))):
-        aliases = {document_id(corpus, own_id(name)): name for name in named} | {name: name for name in named}
-        for version in store.newest_first(keys.raw(corpus)):
-            for path in version.files("documents"):
-                for batch in batches(path, ["id", "url"]):
-                    ids, hits = batch.column("id"), _hits(batch, aliases)
-                    if corpus in named:
-                        hits = ((row, corpus) for row in range(batch.num_rows))
-                    for row, name in hits:
-                        if request := forgotten.documents.get((corpus, hashed(ids[row].as_py()))):
-                            earlier[name] = request
-                        else:
-                            found[corpus].add(ids[row].as_py())
-                            new.add(name)
+        for id, name in _meant(store, corpus, named):
+            if request := forgotten.documents.get((corpus, hashed(id))):
+                earlier[name] = request
+            else:
+                documents[corpus].add(id)
+                new.add(name)
     held = earlier.keys() - new
     for name in sorted({*named} - new - held):
         if (request := past.named(name)) is None:
@@ -75,7 +69,7 @@ def find(store: Versions, named: Sequence[str], retrain_tokenizer: bool = False)
                 "read: `python -m pipeline trace` finds the documents that hold a text"
             )
         earlier[name] = request
-    return Found(dict(found), {name: one for name, one in earlier.items() if name not in new}, held)
+    return Requested(dict(documents), {name: one for name, one in earlier.items() if name not in new}, held)
 
 
 @dataclass(frozen=True)
@@ -111,6 +105,21 @@ class _Past:
         ids = ((corpus, id) for corpus in corpora for id in (name, document_id(corpus, own_id(name))))
         known = (self.documents.get((corpus, hashed(id))) for corpus, id in ids)
         return self.names.get(hashed(name)) or next(filter(None, known), None)
+
+
+def _meant(store: Versions, corpus: str, named: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The ids of the stored documents of a corpus that are meant, each with the name that means it: each
+    document by the corpus itself where that is named, else by names of its own.
+    """
+    aliases = {document_id(corpus, own_id(name)): name for name in named} | {name: name for name in named}
+    for version in store.newest_first(keys.raw(corpus)):
+        for path in version.files("documents"):
+            for batch in batches(path, ["id", "url"]):
+                ids = batch.column("id")
+                if corpus in named:
+                    yield from ((id, corpus) for id in ids.to_pylist())
+                else:
+                    yield from ((ids[row].as_py(), name) for row, name in _hits(batch, aliases))
 
 
 def _hits(batch: pa.RecordBatch, aliases: Mapping[str, str]) -> Iterator[tuple[int, str]]:

@@ -132,45 +132,51 @@ def compared(
     (questions, left_out), text, limit = to_ask(store, recipe), _pretraining(run), longest(recipe)
     losses: dict[str, dict[str, Any]] = {}
     answers = {}
-    with TemporaryDirectory() as directory:
-        file = Path(directory) / "questions.jsonl"
-        file.write_text(
-            "".join(f"{json.dumps({'messages': one.messages})}\n" for one in questions), encoding="utf-8"
-        )
-        for name, checkpoint in models.items():
-            losses[name] = {"text": text and _loss(checkpoint, text), "answers": None}
-            if _entries(checkpoint) < run.data.vocab_size:
-                continue
-            if name == AFTER:
-                losses[name]["answers"] = _figures(tuned)
-            elif run.training.objective != "dpo":  # whose evaluation says it of the reference, too
-                losses[name]["answers"] = _loss(checkpoint, run)
-            said = run_trainer("answer", f"--model={checkpoint}", f"--max-new-tokens={limit}", str(file))
-            answers[name] = [json.loads(line) for line in said.splitlines()]
+    for name, checkpoint in models.items():
+        losses[name] = {"text": text and _loss(checkpoint, text), "answers": None}
+        if _entries(checkpoint) < run.data.vocab_size:
+            continue
+        if name == AFTER:
+            losses[name]["answers"] = _figures(tuned)
+        elif run.training.objective != "dpo":  # whose evaluation says it of the reference, too
+            losses[name]["answers"] = _loss(checkpoint, run)
+        answers[name] = _answers(checkpoint, questions, limit)
     if reference := (losses[AFTER]["answers"] or {}).get("reference_answer_loss"):
         losses[BEFORE]["answers"] = {"answer_loss": reference}
-    judgements = {name: judged(questions, found) for name, found in answers.items()}
+    judgements = {name: judged(questions, of_model) for name, of_model in answers.items()}
     untold = [
-        question.form is not None and any(one["form"] is None for one in found)
-        for question, *found in zip(questions, *judgements.values(), strict=True)
+        question.form is not None and any(judgement["form"] is None for judgement in of_models)
+        for question, *of_models in zip(questions, *judgements.values(), strict=True)
     ]
     return {
         "asked": len(questions),
         "not_asked": {reason: count for reason, count in left_out.items() if count},
         **({"slow_forms": sum(untold)} if any(untold) else {}),
         "limit": limit,
-        "unended": {name: sum("unended" in one for one in found) for name, found in answers.items()},
+        "unended": {
+            name: sum("unended" in answer for answer in of_model) for name, of_model in answers.items()
+        },
         "losses": losses,
         "kinds": list(_by_kind(questions, judgements)),
         "conversations": [
             {
                 "messages": question.messages,
                 "wanted": question.wanted,
-                **{name: found[number]["text"] for name, found in answers.items()},
+                **{name: of_model[number]["text"] for name, of_model in answers.items()},
             }
             for number, question in _spread(questions)
         ],
     }
+
+
+def _answers(checkpoint: Path, questions: Sequence[Question], limit: int) -> list[dict[str, Any]]:
+    """The answer of a checkpoint to each question, of at most `limit` tokens."""
+    with TemporaryDirectory() as directory:
+        file = Path(directory) / "questions.jsonl"
+        lines = (f"{json.dumps({'messages': question.messages})}\n" for question in questions)
+        file.write_text("".join(lines), encoding="utf-8")
+        answers = run_trainer("answer", f"--model={checkpoint}", f"--max-new-tokens={limit}", str(file))
+    return [json.loads(line) for line in answers.splitlines()]
 
 
 def _entries(checkpoint: Path) -> int:
@@ -196,8 +202,8 @@ def _loss(checkpoint: Path, run: RunConfig) -> dict[str, Any]:
     return _figures(found)
 
 
-def _figures(found: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in found.items() if isinstance(value, int | float)}
+def _figures(losses: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in losses.items() if isinstance(value, int | float)}
 
 
 def _by_kind(

@@ -27,6 +27,8 @@ from trainer.system.run_directory import RunDirectory
 LOG_INTERVAL_SECONDS = 10.0
 LONGEST_FOLDER = 100  # characters
 LOSS = {"pretrain": "loss", "sft": "answer loss", "dpo": "preference loss"}
+# The keys of a record that Dagster is sent, beside the metrics of preferences.
+SENT = ("step", "tokens", "loss", "lr", "grad_norm", "spike", "tokens_per_second", "mfu")
 
 log = logging.getLogger("trainer")
 
@@ -37,7 +39,7 @@ class NullRecorder:
     def before_step(self) -> None: ...
 
     def step(
-        self, result: StepResult, weight_norm: float | None, step_seconds: float, wait_seconds: float
+        self, result: StepResult, weight_norm: float | None, *, step_seconds: float, wait_seconds: float
     ) -> None: ...
 
     def after_step(self) -> None: ...
@@ -93,7 +95,7 @@ class Recorder(NullRecorder):
             log.info(f"stage {stage.name}: {stage.steps} steps of {size}")
 
     def step(
-        self, result: StepResult, weight_norm: float | None, step_seconds: float, wait_seconds: float
+        self, result: StepResult, weight_norm: float | None, *, step_seconds: float, wait_seconds: float
     ) -> None:
         """Records the step if there is a `weight_norm`; warns of a skipped step or a spike in any case."""
         session, stage = self._session, self._session.curriculum.stage(self._session.step - 1)
@@ -102,41 +104,11 @@ class Recorder(NullRecorder):
             elapsed * (session.training.max_tokens - session.tokens) / (session.tokens - self._started_tokens)
         )
         speed = stage.global_batch_tokens / step_seconds
-        if result.skipped and not result.spike:
-            scale = f"the loss scale is now {session.context.loss_scale.value:g}"
-            log.warning(f"step {session.step} skipped: gradients overflowed in fp16; {scale}")
-        if result.spike:
-            then = "update skipped" if result.skipped else "logged only"
-            seen = f"loss {result.loss:.3f}, gradient norm {result.grad_norm:.3f}"
-            log.warning(f"step {session.step}: spike: {seen}; {then}")
+        self._warn(result)
         if weight_norm is not None:
-            optimizer = session.training.optimizer
-            flops = session.training.model.flops_per_token(session.config.data.vocab_size, stage.seq_len)
-            record = {
-                "kind": "train",
-                "step": session.step,
-                "tokens": session.tokens,
-                "loss": result.loss,
-                **result.preferences,
-                "lr": optimizer.lr * result.lr_factor,
-                **({"muon_lr": optimizer.muon_lr * result.lr_factor} if optimizer.kind == "muon" else {}),
-                "grad_norm": result.grad_norm,
-                "param_norm": weight_norm,
-                "spike": result.spike,
-                "skipped": result.skipped,
-                "tokens_per_second": round(speed, 1),
-                "mfu": round(speed * flops / self._peak_flops, 4),
-                "step_ms": round(1000 * step_seconds, 3),
-                "data_wait_ms": round(1000 * wait_seconds, 3),
-                "memory_mb": round(peak_memory(session.world.device) / 1e6, 1),
-            }
-            if session.training.stages:
-                record["stage"] = stage.name
+            record = self._record(result, weight_norm, step_seconds=step_seconds, wait_seconds=wait_seconds)
             self.metrics.write(record)
-            message = {
-                name: record[name]
-                for name in ("step", "tokens", "loss", "lr", "grad_norm", "spike", "tokens_per_second", "mfu")
-            } | result.preferences
+            message = {name: record[name] for name in SENT} | result.preferences
             self._reporter.send("metrics", **message, eta_seconds=round(eta, 1))
         share = session.tokens / session.training.max_tokens
         facts = [f"loss {result.loss:.3f}", f"step {session.step:,} of {session.training.steps:,}"]
@@ -146,6 +118,44 @@ class Recorder(NullRecorder):
             loss = f"{LOSS[session.training.objective]} {result.loss:.3f}{_metrics_text(result.preferences)}"
             line = f"{share:6.1%}  {session.tokens:,} tokens  {loss}  {speed:.0f} tokens/s  {eta:.0f} s left"
             log.info(line, extra=terminal.SHOWN)
+
+    def _warn(self, result: StepResult) -> None:
+        session = self._session
+        if result.skipped and not result.spike:
+            scale = f"the loss scale is now {session.context.loss_scale.value:g}"
+            log.warning(f"step {session.step} skipped: gradients overflowed in fp16; {scale}")
+        if result.spike:
+            consequence = "update skipped" if result.skipped else "logged only"
+            seen = f"loss {result.loss:.3f}, gradient norm {result.grad_norm:.3f}"
+            log.warning(f"step {session.step}: spike: {seen}; {consequence}")
+
+    def _record(
+        self, result: StepResult, weight_norm: float, *, step_seconds: float, wait_seconds: float
+    ) -> dict[str, Any]:
+        """The record of the last step in metrics.jsonl."""
+        session, stage = self._session, self._session.curriculum.stage(self._session.step - 1)
+        optimizer = session.training.optimizer
+        speed = stage.global_batch_tokens / step_seconds
+        flops = session.training.model.flops_per_token(session.config.data.vocab_size, stage.seq_len)
+        record = {
+            "kind": "train",
+            "step": session.step,
+            "tokens": session.tokens,
+            "loss": result.loss,
+            **result.preferences,
+            "lr": optimizer.lr * result.lr_factor,
+            **({"muon_lr": optimizer.muon_lr * result.lr_factor} if optimizer.kind == "muon" else {}),
+            "grad_norm": result.grad_norm,
+            "param_norm": weight_norm,
+            "spike": result.spike,
+            "skipped": result.skipped,
+            "tokens_per_second": round(speed, 1),
+            "mfu": round(speed * flops / self._peak_flops, 4),
+            "step_ms": round(1000 * step_seconds, 3),
+            "data_wait_ms": round(1000 * wait_seconds, 3),
+            "memory_mb": round(peak_memory(session.world.device) / 1e6, 1),
+        }
+        return record | {"stage": stage.name} if session.training.stages else record
 
     def after_step(self) -> None:
         if self._tracing is not None:
