@@ -50,10 +50,10 @@ def asset(
     section: str = "",
     before: Iterable[dg.AssetKey] = (),
 ) -> Callable[[Callable[..., dg.MaterializeResult]], dg.AssetsDefinition]:
-    """Declares the asset that the store keeps under `key`, with its checks. A mistake of the user fails its
-    step with a message. `made_by`: the function to which the UI links, if it is another one.
-
-    In a `section` of `post_training` the workshop is that of its recipe; `before`: what it is also made from.
+    """Declares the asset that the store keeps under `key`, with its checks. A mistake of the user fails the
+    step of the asset with a message. `made_by` is the function to which the UI links, where that is not the
+    decorated one. In a `section` of `post_training`, the function gets the workshop of that section. `before`
+    adds Dagster's keys of what the asset is also made from.
     """
 
     def declared(function: Callable[..., dg.MaterializeResult]) -> dg.AssetsDefinition:

@@ -31,11 +31,11 @@ def mixture_search_assets(recipe: Recipe, used: UsedRecipe) -> list[dg.AssetsDef
         store, recipe = workshop.store, workshop.recipe
         workshop.release_data()
         version = search.search(store, recipe)
-        found = search.found(store, recipe, version)
+        result = search.result(store, recipe, version)
         facts = {
-            "proposal": table(mixture_search.rows(found)),
-            "law": mixture_search.verdict(found),
-            "for the recipe": dg.MetadataValue.md(f"```yaml\n{mixture_search.as_recipe(found)}\n```"),
+            "proposal": table(mixture_search.rows(result)),
+            "law": mixture_search.verdict(result),
+            "for the recipe": dg.MetadataValue.md(f"```yaml\n{mixture_search.as_recipe(result)}\n```"),
         }
         return materialized(version, facts)
 

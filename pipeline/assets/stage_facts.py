@@ -19,8 +19,8 @@ from pipeline.store.manifest import Version, breakdown
 from trainer.system.durable import read_json
 
 
-def more(kind: type[DataStage], workshop: PipelineResources, version: Version) -> dict[str, Any]:
-    """The facts of a version of this kind of stage."""
+def of_version(kind: type[DataStage], workshop: PipelineResources, version: Version) -> dict[str, Any]:
+    """What the UI shows of a version of this kind of stage, beside its counts."""
     facts = MORE.get(kind)
     return facts(workshop, version) if facts else {}
 

@@ -54,7 +54,7 @@ def _asset(
         facts = {
             **{label: counts[name] for label, name in page.numbers.items()},
             **{label: breakdown_table(counts, *named) for label, named in page.breakdowns.items()},
-            **stage_facts.more(type(stage), workshop, version),
+            **stage_facts.of_version(type(stage), workshop, version),
         }
         return materialized(version, facts, check_results(workshop, version))
 

@@ -57,12 +57,12 @@ class UsedRecipe:
 
     @property
     def checkpoint_evaluations(self) -> dg.DynamicPartitionsDefinition:
-        """Those that are evaluated, or still on disk."""
+        """The checkpoints that are evaluated or still on disk."""
         return dg.DynamicPartitionsDefinition(name=self.name("checkpoint_evaluations"))
 
     @property
     def tags(self) -> dict[str, str]:
-        """Of the jobs and runs of this recipe."""
+        """The tags of the jobs and runs of this recipe."""
         return {RECIPE_TAG: self.prefix or self.file.stem} if self.file else {}
 
     def owns(self, run: dg.DagsterRun) -> bool:

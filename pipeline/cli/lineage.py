@@ -18,7 +18,7 @@ from pipeline.steps.lineage import to_forget
 from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError, Sighting, Trained, that_saw
 from pipeline.steps.lineage.readers import Reading, readings
 from pipeline.steps.lineage.record import described_commit
-from pipeline.steps.model.recital import Row, batch
+from pipeline.steps.model.recital import Row, global_batch_rows
 from pipeline.store import keys
 from pipeline.store.cleanup.holding_forgotten import holding
 from pipeline.store.forgotten import among
@@ -95,7 +95,7 @@ def _output(store: Store, options: argparse.Namespace) -> Output:
         return Output(read, _document(store, read))
     named = named_checkpoint(store, options)
     if options.step is not None:
-        rows, by = batch(store, named, options.step, options.losses)
+        rows, by = global_batch_rows(store, named, options.step, options.losses)
         return Output({"step": options.step, "losses_by": by, "rows": rows}, _rows(rows, by))
     facts = {"path": str(named.path), "saved": named.saved, "model_only": named.is_model_only}
     everything = {"checkpoint": named.name, **facts, **named.lineage}

@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     recipe, store = opened(options.variant)
     with terminal.doing("fitting a law to the runs"):
-        found = search.found(store, recipe, store.current(keys.MIXTURE_SEARCH))
-    print("\n".join(tables.lines(mixture_search.rows(found))))
-    print(textwrap.fill(mixture_search.verdict(found), shutil.get_terminal_size().columns))
-    print(f"\nTo try it, beside the recipe:\n{mixture_search.as_recipe(found)}")
+        result = search.result(store, recipe, store.current(keys.MIXTURE_SEARCH))
+    print("\n".join(tables.lines(mixture_search.rows(result))))
+    print(textwrap.fill(mixture_search.verdict(result), shutil.get_terminal_size().columns))
+    print(f"\nTo try it, beside the recipe:\n{mixture_search.as_recipe(result)}")

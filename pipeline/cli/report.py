@@ -66,6 +66,6 @@ def _of_model(model: Model) -> Page:
 
 
 def _evaluation(store: Store, exported: Version) -> Version | None:
-    """The one that the export was made with."""
+    """The evaluation that the export was made with."""
     wanted = exported.manifest["inputs"][keys.EVALUATION]
     return next((one for one in store.newest_first(keys.EVALUATION) if one.data_version == wanted), None)

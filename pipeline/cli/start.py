@@ -21,7 +21,7 @@ from pipeline.start.choose import Wishes, choose
 from pipeline.start.deadline import Deadline
 from pipeline.start.horizon import AIM
 from pipeline.start.jobs import Jobs
-from pipeline.start.look import MOST_SECONDS, Folder, Found, look
+from pipeline.start.look import MOST_SECONDS, Folder, FoundCorpus, look
 from pipeline.start.reasons import choices, notes
 from pipeline.start.recipe_file import check_may_write, recipe_text, write
 from pipeline.start.speed import Speed
@@ -158,12 +158,12 @@ def _folder_lines(folder: Folder) -> list[str]:
     ]
 
 
-def _read_as(found: Found) -> str:
-    shape = found.shape
+def _read_as(corpus: FoundCorpus) -> str:
+    shape = corpus.shape
     if not shape.plain:
-        what = f"rows, column {shape.text_column!r}" if found.is_text else shape.format
+        what = f"rows, column {shape.text_column!r}" if corpus.is_text else shape.format
     else:
-        what = " and ".join(dict.fromkeys(_kind_of_file(format_of(path)[0]) for path in found.paths))
+        what = " and ".join(dict.fromkeys(_kind_of_file(format_of(path)[0]) for path in corpus.paths))
         what = what if shape.is_file else f"{what}, divided at {shape.document_separator}"
     return what if shape.encoding == "utf-8" else f"{what}, {shape.encoding}"
 

@@ -93,17 +93,19 @@ def _output(store: Store, options: argparse.Namespace, text: str) -> Output:
     least, say = options.min_tokens, partial(print, file=sys.stderr)
     searchers = [Searcher(one, LocalEngine(None), say) for one in _whose_text(store, named)]
     if options.memory:
-        recited = recital.memory(store, named[0], searchers[0])
+        recited = recital.recited_passages(store, named[0], searchers[0])
         return Output(recited, _recited(recited))
     if options.samples:
-        return _texts(recital.written(store, named[0]), searchers, least)
+        return _texts(recital.samples_again(store, named[0]), searchers, least)
     if options.benchmark is not None:
         return _texts(_questions(options.benchmark), searchers, least)
     return _count(searchers, text) if options.count else _trace(searchers, text, least)
 
 
 def _whose_text(store: Store, named: Sequence[Checkpoint]) -> list[Reader]:
-    """A checkpoint that was named and its ancestors, whose runs are known; else the recipe."""
+    """The readers whose text is searched: the checkpoint that was named and those of its ancestors whose runs
+    are known, else the recipe.
+    """
     if named:
         return [one for one in readers(store, named[0]) if one.training]
     recipe, store = opened()
@@ -123,10 +125,10 @@ def _trace(searchers: Sequence[Searcher], text: str, least: int) -> Output:
     return Output([{"through": one.reader.through, **asdict(found)} for one, found in traced.items()], lines)
 
 
-def _near(store: Store, whose: Sequence[Reader], text: str, options: argparse.Namespace) -> Output:
+def _near(store: Store, readers: Sequence[Reader], text: str, options: argparse.Namespace) -> Output:
     """What is nearly a text, with the steps of the checkpoint that was named, else of those that read it."""
     engine, say = LocalEngine(None), partial(print, file=sys.stderr)
-    searchers = [near.NearSearcher(one, engine, say, options.min_similarity) for one in whose]
+    searchers = [near.NearSearcher(one, engine, say, options.min_similarity) for one in readers]
     found = [(one.reader.through, one.near(text, options.limit)) for one in searchers]
     shown = [one.document for _, documents in found for one in documents]
     read = readings_of_each(store, shown) if shown and not options.checkpoint else {}
@@ -137,22 +139,22 @@ def _near(store: Store, whose: Sequence[Reader], text: str, options: argparse.Na
     return Output(everything, (line for one in found for line in _alike(*one, read, options.min_similarity)))
 
 
-def _read(read: Mapping[str, Sequence[Reading]], one: near.Near) -> dict[str, Any]:
+def _read(read: Mapping[str, Sequence[Reading]], match: near.Near) -> dict[str, Any]:
     facts = ("checkpoint", "through", "steps", "first", "last")
-    if one.document not in read:
+    if match.document not in read:
         return {}
-    return {"read_by": [{name: getattr(by, name) for name in facts} for by in read[one.document]]}
+    return {"read_by": [{name: getattr(by, name) for name in facts} for by in read[match.document]]}
 
 
 def _alike(
-    through: str | None, found: Sequence[near.Near], read: Mapping[str, Sequence[Reading]], least: float
+    through: str | None, documents: Sequence[near.Near], read: Mapping[str, Sequence[Reading]], least: float
 ) -> Iterator[str]:
     whose = f"through the weights it started from: {through}" if through else "in the corpora"
-    if not found:
+    if not documents:
         yield f"no document {whose} has {least:.0%} of the text, and of none is {least:.0%} in the text"
         return
-    yield f"{counted(len(found), 'documents')} {whose}, by 3-grams of words"
-    for one in found:
+    yield f"{counted(len(documents), 'documents')} {whose}, by 3-grams of words"
+    for one in documents:
         shares = (
             f"Jaccard {one.jaccard:.2f}, has {one.holds:.0%} of the text, {one.held:.0%} of it is in the text"
         )
@@ -164,7 +166,7 @@ def _alike(
 
 
 def _checkpoints(readings: Sequence[Reading]) -> str:
-    """Those that read most first."""
+    """The checkpoints that read a document, those that read it most often first."""
     told = []
     for one in sorted(readings, key=lambda one: -(one.steps or 0)):
         through = f" through {one.through}" if one.through else ""

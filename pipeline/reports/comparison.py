@@ -48,14 +48,17 @@ class Curve:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a run. `settings`: those that differ. Scores are those on all held-out text, or during a
-    training, and for a run by its name, those of its last validation; None before. `held_out`: a letter, the
-    same for runs with the same held-out text and tokenizer. `benchmarks`: the scores of each. `seconds`: of
-    the trainer in all its attempts, for a run outside of a store those in steps. `usd`: None where the recipe
-    names no price. `recipe`, and the names of the `checkpoints` on disk, are known of the runs of a store.
-    `seeds`: the runs of a variant that has several, of which it is the first, with their effort together;
-    `rank`: that among variants, None without enough seeds for a verdict. `run`: its name in the UI.
-    `seed`: that of its training, once it has begun.
+    """What came of a run.
+
+    `settings` are those in which the runs differ, and `done` is the share of the training. The scores are
+    those on all held-out text. During a training, and for a run that was named, they are those of its last
+    validation, and None before it. `held_out` is a letter, the same for runs with the same held-out text and
+    tokenizer. `benchmarks` has the scores of each benchmark. `seconds` are those of the trainer in all its
+    attempts; for a run outside of a store, those in steps. `usd` is None where the recipe names no price.
+    `recipe`, and `checkpoints`, the names of those on disk, are known of the runs of a store. `seeds` are the
+    runs of a variant that has several: the outcome is then that of the first, with the effort of all. `rank`
+    is that among the variants, None without enough seeds for a verdict. `run` is the name in the UI. `seed`
+    is that of the training, once it has begun.
     """
 
     name: str
@@ -242,11 +245,11 @@ def leaderboard(
     return [*shown, *(one for name, one in runs.items() if name not in own)]
 
 
-def _with_scores(scores: Mapping[str, Any] | None, one: Outcome) -> Outcome:
+def _with_scores(scores: Mapping[str, Any] | None, outcome: Outcome) -> Outcome:
     if scores is None:
-        return one
+        return outcome
     loss, bits, answered = scores["loss"], scores["bits_per_byte"], scores.get("benchmarks") or {}
-    return replace(one, loss=loss, bits_per_byte=bits, benchmarks=answered)
+    return replace(outcome, loss=loss, bits_per_byte=bits, benchmarks=answered)
 
 
 def _evaluations(store: Store) -> dict[str, dict[str, Any]]:

@@ -56,21 +56,21 @@ class Comparison:
     def _both(self) -> tuple[Judging, Judging]:
         return self.ours, self.theirs
 
-    def _counted(self, found: Amounts) -> Tables:
-        """The documents as both judge them. Adds to `found` the amounts by both verdicts."""
+    def _counted(self, amounts: Amounts) -> Tables:
+        """The documents as both judge them. Adds to `amounts` the amounts by both verdicts."""
         for place, rows in rejections.sized(self.store, self.corpora, then=self.judge):
             for key, amount in rejections.totals([(place, rows)], "rule", "then").items():
-                found[key] += amount
+                amounts[key] += amount
             yield place, rows
 
     def _only_kept_by(
-        self, keeps: Judging, rejects: Judging, found: Mapping[tuple[Any, ...], np.ndarray], drawn: Drawn
+        self, keeps: Judging, rejects: Judging, by_rules: Mapping[tuple[Any, ...], np.ndarray], drawn: Drawn
     ) -> Iterator[str]:
-        """How many documents each rule rejects that the other judging keeps, and some of them. `found`: the
-        amounts by corpus and the rules of both that reject, if any.
+        """How many documents each rule rejects that the other judging keeps, and some of them. `by_rules` has
+        the amounts by corpus and by the rules of both judgings that reject, if any.
         """
         amounts = {
-            (corpus, rule): amount for (corpus, other, rule), amount in found.items() if rule and not other
+            (corpus, rule): amount for (corpus, other, rule), amount in by_rules.items() if rule and not other
         }
         yield f"\nkept {keeps.name}, rejected {rejects.name}:"
         order = rejections.ordered(amounts, self.corpora)

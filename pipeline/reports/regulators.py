@@ -47,20 +47,20 @@ def source(lineage: Mapping[str, Any], corpus: Mapping[str, Any]) -> list[str]:
     return [place, raw["inputs"].get("revision", "none"), licence, raw["data_version"][:SHOWN]]
 
 
-def _facts(one: Checkpoint) -> dict[str, Any]:
+def _facts(checkpoint: Checkpoint) -> dict[str, Any]:
     """What the fields in regulators.yaml name in braces."""
-    recipe, assets = one.lineage["recipe"], one.lineage["assets"]
-    sources = {corpus["name"]: source(one.lineage, corpus) for corpus in recipe["corpora"]}
+    recipe, assets = checkpoint.lineage["recipe"], checkpoint.lineage["assets"]
+    sources = {corpus["name"]: source(checkpoint.lineage, corpus) for corpus in recipe["corpora"]}
     days = [assets[keys.raw(name)]["finished"][:DAY] for name in sources]
     counts = Counter[str]()
-    for name, left in funnel.of_lineage(one.lineage).items():
+    for name, left in funnel.of_lineage(checkpoint.lineage).items():
         found = assets[keys.scrubbed(name)]["counts"] | assets[keys.quality(name)]["counts"]
         counts.update(found | left)
     return {
         "gap": Markup(f"<mark>{GAP}</mark>"),
-        "checkpoint": one,
+        "checkpoint": checkpoint,
         "recipe": recipe,
-        "base": base_name(one.lineage) or "none, training started from random weights",
+        "base": base_name(checkpoint.lineage) or "none, training started from random weights",
         "counts": counts,
         "first": min(days),
         "last": max(days),

@@ -69,26 +69,26 @@ def _shown(value: object) -> object:
     return f"{value:,}" if type(value) is int else value
 
 
-def trained(_: Store, one: Checkpoint) -> dict[str, Any]:
+def trained(_: Store, checkpoint: Checkpoint) -> dict[str, Any]:
     """The model, where its text comes from and how much of it was trained on, the code, the laws."""
-    model = ModelConfig.model_validate(one.lineage["recipe"]["training"]["model"])
-    corpora = one.lineage["recipe"]["corpora"]
+    model = ModelConfig.model_validate(checkpoint.lineage["recipe"]["training"]["model"])
+    corpora = checkpoint.lineage["recipe"]["corpora"]
     return {
-        "checkpoint": one,
-        "parameters": model.parameters(one.lineage["assets"][keys.TOKENIZER]["counts"]["entries"]),
+        "checkpoint": checkpoint,
+        "parameters": model.parameters(checkpoint.lineage["assets"][keys.TOKENIZER]["counts"]["entries"]),
         "mixture": [
-            (name, tokens, f"{tokens / one.tokens:.1%}", f"{one.epochs(name):.2f}")
-            for name, tokens in one.corpus_tokens.items()
+            (name, tokens, f"{tokens / checkpoint.tokens:.1%}", f"{checkpoint.epochs(name):.2f}")
+            for name, tokens in checkpoint.corpus_tokens.items()
         ],
-        "sources": [(corpus["name"], *regulators.source(one.lineage, corpus)) for corpus in corpora],
-        "code": described_commit(one.lineage["git_commit"]),
-        "laws": regulators.laws(one),
+        "sources": [(corpus["name"], *regulators.source(checkpoint.lineage, corpus)) for corpus in corpora],
+        "code": described_commit(checkpoint.lineage["git_commit"]),
+        "laws": regulators.laws(checkpoint),
     }
 
 
-def scored(store: Store, one: Checkpoint) -> dict[str, Any]:
+def scored(store: Store, checkpoint: Checkpoint) -> dict[str, Any]:
     """How training went, how the model writes, and its scores, with intervals."""
-    run, evaluation = RunHistory(one.run), evaluate.read(store.current(keys.EVALUATION))
+    run, evaluation = RunHistory(checkpoint.run), evaluate.read(store.current(keys.EVALUATION))
     benchmarks, compressors = evaluation.get("benchmarks") or {}, evaluation["compressors"]
     rows = benchmark.table(benchmarks)
     return {

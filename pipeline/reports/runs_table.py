@@ -45,30 +45,30 @@ def texts_differ(outcomes: Sequence[Outcome]) -> bool:
     return len({one.held_out for one in outcomes if one.held_out}) > 1
 
 
-def _row(one: Outcome, answered: Sequence[str]) -> dict[str, str]:
-    runs = _runs(one)
+def _row(outcome: Outcome, answered: Sequence[str]) -> dict[str, str]:
+    runs = _runs(outcome)
     return {
-        "run": one.name,
-        RANK: _figure(one.rank, "d"),
-        SEEDS: f"{sum(run.done == 1 for run in runs)} of {len(one.seeds)}" if one.seeds else "-",
-        RECIPE: one.recipe or "-",
-        SETTINGS: one.settings or "-",
-        "done": f"{one.done:.0%}",
-        "tokens": f"{one.tokens:,}",
-        "seed": ", ".join(str(run.seed) for run in one.seeds or [one] if run.seed is not None) or "-",
+        "run": outcome.name,
+        RANK: _figure(outcome.rank, "d"),
+        SEEDS: f"{sum(run.done == 1 for run in runs)} of {len(outcome.seeds)}" if outcome.seeds else "-",
+        RECIPE: outcome.recipe or "-",
+        SETTINGS: outcome.settings or "-",
+        "done": f"{outcome.done:.0%}",
+        "tokens": f"{outcome.tokens:,}",
+        "seed": ", ".join(str(run.seed) for run in outcome.seeds or [outcome] if run.seed is not None) or "-",
         "loss": _over_seeds([run.loss for run in runs]),
         "bits per byte": _over_seeds([run.bits_per_byte for run in runs]),
-        HELD_OUT: one.held_out or "-",
-        **{name: _score(one, name) for name in answered},
-        HOURS: _figure(one.seconds and one.seconds / 3600, ",.2f"),
-        "USD": _figure(one.usd, ".2f"),
-        KEPT: "-" if one.checkpoints is None else str(len(one.checkpoints) or "none"),
+        HELD_OUT: outcome.held_out or "-",
+        **{name: _score(outcome, name) for name in answered},
+        HOURS: _figure(outcome.seconds and outcome.seconds / 3600, ",.2f"),
+        "USD": _figure(outcome.usd, ".2f"),
+        KEPT: "-" if outcome.checkpoints is None else str(len(outcome.checkpoints) or "none"),
     }
 
 
-def _runs(one: Outcome) -> Sequence[Outcome]:
+def _runs(outcome: Outcome) -> Sequence[Outcome]:
     """The runs whose mean a figure is: the seeds that are done, else the first seed, else the run itself."""
-    return [run for run in one.seeds if run.done == 1] or one.seeds[:1] or [one]
+    return [run for run in outcome.seeds if run.done == 1] or outcome.seeds[:1] or [outcome]
 
 
 def _figure(value: float | None, form: str) -> str:
@@ -83,13 +83,13 @@ def _over_seeds(values: Sequence[float | None]) -> str:
     return f"{mean(known):.4f} ± {stdev(known):.4f}"
 
 
-def _score(one: Outcome, name: str) -> str:
+def _score(outcome: Outcome, name: str) -> str:
     """The accuracy on a benchmark, in percent, or, where no answer is wrong, the bits per byte of a text."""
-    found = [run.benchmarks[name] for run in _runs(one) if name in run.benchmarks]
+    found = [run.benchmarks[name] for run in _runs(outcome) if name in run.benchmarks]
     scores = found[0] if found else None
     if any(not run["metric"] and run["bits_per_byte"] is None for run in found):
         return benchmark.LOSES_TEXT
-    if one.seeds and scores:
+    if outcome.seeds and scores:
         metric, unit = scores["metric"] or "bits_per_byte", 100 if scores["metric"] else 1
         # imported scores of one seed may lack what those of another have
         return _over_seeds([unit * run[metric]["value"] for run in found if run[metric]])

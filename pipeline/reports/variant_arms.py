@@ -88,10 +88,13 @@ def _bytes(item: Question) -> int:
 
 @dataclass(frozen=True)
 class Arm:
-    """A variant with its runs, named by their seeds: those that have `ended` and the `missing` ones. `bits`
-    and `wrong` by measure are float64 [ended, clusters]. `seconds` and `usd` are those of a run on average;
-    None where none has ended, or the recipe names no price. `read`: of each corpus that they were trained on,
-    also of the models that they went on with, its name, settings and content.
+    """A variant with its runs, which are named by their seeds: those that have `ended`, and the `missing`
+    ones.
+
+    `bits` and `wrong` have for each measure float64 [ended, clusters]. `seconds` and `usd` are those of a run
+    on average. They are None where no run has ended, and `usd` also where the recipe names no price. `read`
+    has the name, the settings and the content of each corpus that the runs were trained on, and of those of
+    the models that they went on with.
     """
 
     name: str
@@ -106,7 +109,9 @@ class Arm:
 
 
 def changed_between(arms: Iterable[Arm]) -> list[str]:
-    """The corpora that have the same settings in several runs, but did not hold the same text for all."""
+    """The corpora that did not hold the same text for all of these runs, although their settings are the
+    same.
+    """
     held: dict[tuple[str, str], set[str]] = {}
     for corpus, settings, content in frozenset().union(*(arm.read for arm in arms)):
         held.setdefault((corpus, settings), set()).add(content)

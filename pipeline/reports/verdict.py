@@ -13,11 +13,13 @@ from pipeline.steps.model.significance import Difference, Text
 
 @dataclass(frozen=True)
 class Verdict:
-    """So many `seeds` of both arms were compared, at the level for so many `comparisons`. `rows` are the
-    differences on each measure, `wrong` those of the share of wrong answers. `total` is that on all that are
-    `decisive`; None with less than two seeds. `few` has the number of documents, or
-    sources, of each measure in it that has less than FEWEST; `changed` are the corpora of which not all
-    runs read the same text, though their settings do not differ.
+    """The verdict on `theirs` against `ours`, over so many `seeds` of each, at the level for so many
+    `comparisons`.
+
+    `rows` has the difference on each measure, `wrong` the difference of the shares of wrong answers. `total`
+    is the difference over all measures that are `decisive`, None with fewer than two seeds. `few` has the
+    decisive measures with fewer documents, or sources, than FEWEST, each with their number. `changed` has the
+    corpora that did not hold the same text for all runs, although their settings are the same.
     """
 
     ours: str
@@ -55,7 +57,7 @@ def decide(compared_on: Sequence[Measure], ours: Arm, theirs: Arm, comparisons: 
         return Verdict(ours.name, theirs.name, seeds, comparisons, None, {}, {}, few, changed)
     level = significance.alpha(seeds, comparisons)
 
-    def found(scores: str, names: Iterable[str]) -> Difference:
+    def difference_on(scores: str, names: Iterable[str]) -> Difference:
         one, other = (getattr(arm, scores) for arm in (ours, theirs))
         sizes = {name: np.ones(one[name].shape[1]) if scores == "wrong" else size[name] for name in names}
         texts = [Text(one[name][:seeds], other[name][:seeds], sizes[name]) for name in sizes]
@@ -66,9 +68,9 @@ def decide(compared_on: Sequence[Measure], ours: Arm, theirs: Arm, comparisons: 
         theirs.name,
         seeds,
         comparisons,
-        found("bits", deciding),
-        {name: found("bits", [name]) for name in size},
-        {one.name: found("wrong", [one.name]) for one in compared_on if one.asked.benchmark.metric},
+        difference_on("bits", deciding),
+        {name: difference_on("bits", [name]) for name in size},
+        {one.name: difference_on("wrong", [one.name]) for one in compared_on if one.asked.benchmark.metric},
         few,
         changed,
     )

@@ -17,24 +17,24 @@ EXPLAINED = (
 )
 
 
-def rows(found: Verdict) -> list[dict[str, str]]:
+def rows(verdict: Verdict) -> list[dict[str, str]]:
     """A row for each text and benchmark, and one for all."""
-    named = dict(found.rows)
-    if found.total and len(named) > 1:
-        named["all"] = found.total
+    named = dict(verdict.rows)
+    if verdict.total and len(named) > 1:
+        named["all"] = verdict.total
     return [
-        {"text": name, **_difference_columns(one), "accuracy": _accuracy(found.wrong.get(name))}
+        {"text": name, **_difference_columns(one), "accuracy": _accuracy(verdict.wrong.get(name))}
         for name, one in named.items()
     ]
 
 
-def _difference_columns(one: Difference | None) -> dict[str, str]:
-    if one is None:
+def _difference_columns(difference: Difference | None) -> dict[str, str]:
+    if difference is None:
         return dict.fromkeys(("difference", "interval", "would be found"), "-")
     return {
-        "difference": f"{one.value:+.4f}",
-        "interval": f"{one.low:+.4f} to {one.high:+.4f}",
-        "would be found": f"{one.detectable:.4f}",
+        "difference": f"{difference.value:+.4f}",
+        "interval": f"{difference.low:+.4f} to {difference.high:+.4f}",
+        "would be found": f"{difference.detectable:.4f}",
     }
 
 
@@ -42,34 +42,34 @@ def _accuracy(wrong: Difference | None) -> str:
     return "-" if wrong is None else f"{-100 * wrong.value:+.1f} ± {100 * (wrong.high - wrong.value):.1f}"
 
 
-def sentence(found: Verdict) -> str:
+def sentence(verdict: Verdict) -> str:
     """The word, and what it rests on."""
-    if found.few:
-        texts = ", ".join(f"{name} has {number}" for name, number in found.few.items())
+    if verdict.few:
+        texts = ", ".join(f"{name} has {number}" for name, number in verdict.few.items())
         return (
-            f"cannot tell {found.theirs} from {found.ours}: each text needs at least {FEWEST} "
+            f"cannot tell {verdict.theirs} from {verdict.ours}: each text needs at least {FEWEST} "
             f"documents, or sources where it has several documents of one, and {texts}."
         )
-    if found.changed:
+    if verdict.changed:
         return (
-            f"cannot tell {found.theirs} from {found.ours}: the source of {', '.join(found.changed)} changed "
-            "between their runs, so they were trained on different text."
+            f"cannot tell {verdict.theirs} from {verdict.ours}: the source of {', '.join(verdict.changed)} "
+            "changed between their runs, so they were trained on different text."
         )
-    if not found.total or found.word == UNDECIDED:
-        have = "has" if found.seeds == 1 else "have"
+    if not verdict.total or verdict.word == UNDECIDED:
+        have = "has" if verdict.seeds == 1 else "have"
         return (
-            f"{UNDECIDED} on {found.theirs} against {found.ours}: it needs {LOOKS[0]} seeds of each, "
-            f"{found.seeds} {have} ended."
+            f"{UNDECIDED} on {verdict.theirs} against {verdict.ours}: it needs {LOOKS[0]} seeds of each, "
+            f"{verdict.seeds} {have} ended."
         )
-    if found.word == ALIKE:
-        said = f"{found.theirs} and {found.ours} are {ALIKE}"
+    if verdict.word == ALIKE:
+        said = f"{verdict.theirs} and {verdict.ours} are {ALIKE}"
     else:
-        said = f"{found.theirs} is {found.word} than {found.ours}"
-    of_several = f", corrected for {found.comparisons} comparisons" if found.comparisons > 1 else ""
-    total = found.total
+        said = f"{verdict.theirs} is {verdict.word} than {verdict.ours}"
+    of_several = f", corrected for {verdict.comparisons} comparisons" if verdict.comparisons > 1 else ""
+    total = verdict.total
     return (
         f"{said}: {total.value:+.4f} bits per byte, {total.low:+.4f} to {total.high:+.4f} "
-        f"({found.seeds} seeds of each{of_several})."
+        f"({verdict.seeds} seeds of each{of_several})."
     )
 
 
@@ -81,44 +81,46 @@ def quoted(recipe: Recipe) -> str:
     return names and f"Training text may quote {names}: `decontamination: benchmarks` removes what does."
 
 
-def control(arms: Mapping[str, Arm], found: Sequence[Verdict]) -> str:
+def control(arms: Mapping[str, Arm], verdicts: Sequence[Verdict]) -> str:
     """Whether a negative control lost, without which no verdict is to be trusted."""
-    controls = [one for one in found if arms[one.theirs].control]
+    controls = [one for one in verdicts if arms[one.theirs].control]
     if not controls:
         return "No variant is a negative control: `training: {control: duplicates}` makes one that must lose."
     return " ".join(map(_of_control, controls))
 
 
-def _of_control(one: Verdict) -> str:
-    if not one.total or one.seeds < LOOKS[0]:
-        return f"The negative control {one.theirs} has not been trained with {LOOKS[0]} seeds yet."
-    if one.word != WORSE:
+def _of_control(verdict: Verdict) -> str:
+    if not verdict.total or verdict.seeds < LOOKS[0]:
+        return f"The negative control {verdict.theirs} has not been trained with {LOOKS[0]} seeds yet."
+    if verdict.word != WORSE:
         return (
-            f"The negative control {one.theirs} did not lose ({one.total.value:+.4f} bits per byte, "
-            f"{one.total.low:+.4f} to {one.total.high:+.4f}): these runs do not show a change that is known "
-            "to hurt, so trust no verdict on a difference that is not much larger. Train for longer, with "
-            "more seeds, or on more text."
+            f"The negative control {verdict.theirs} did not lose ({verdict.total.value:+.4f} bits per byte, "
+            f"{verdict.total.low:+.4f} to {verdict.total.high:+.4f}): these runs do not show a change that "
+            "is known to hurt, so trust no verdict on a difference that is not much larger. Train for "
+            "longer, with more seeds, or on more text."
         )
-    return f"The negative control {one.theirs} lost, as it must, by {one.total.value:.4f} bits per byte."
+    return (
+        f"The negative control {verdict.theirs} lost, as it must, by {verdict.total.value:.4f} bits per byte."
+    )
 
 
-def advice(found: Verdict, arms: Mapping[str, Arm], wanted: float) -> str:
+def advice(verdict: Verdict, arms: Mapping[str, Arm], wanted: float) -> str:
     """What it would take to see a difference of `wanted` bits per byte, and what that costs here."""
-    pair = [arms[found.ours], arms[found.theirs]]
+    pair = [arms[verdict.ours], arms[verdict.theirs]]
     seconds = [arm.seconds for arm in pair if arm.seconds]
-    if found.few:
+    if verdict.few:
         return (
             "Name text with more documents or sources in `evaluation.texts`; of a section, read more "
             "conversations, or hold more of them out with `shards.validation_fraction`."
         )
-    if found.changed:
+    if verdict.changed:
         return "--run trains those again that read what it does not hold any more."
-    if not found.total:
+    if not verdict.total:
         return f"Three seeds of each: {_needed_settings(pair, 3)}--run{_cost(3, pair, seconds)}."
-    if found.total.detectable <= wanted and found.seeds >= LOOKS[0]:
+    if verdict.total.detectable <= wanted and verdict.seeds >= LOOKS[0]:
         return ""
     for scale in (1, 4, 16, 64):
-        needed = seeds_needed(found.total, found.seeds, found.comparisons, wanted, scale)
+        needed = seeds_needed(verdict.total, verdict.seeds, verdict.comparisons, wanted, scale)
         if needed:
             cost = _cost(needed, pair, seconds)
             return f"To see a difference of {wanted:g}: {_needed_settings(pair, needed, scale)}--run{cost}."
@@ -144,9 +146,9 @@ def _cost(seeds: int, arms: Sequence[Arm], seconds: Sequence[float]) -> str:
     return f" ({counted(runs, 'runs')}, about {minutes} here{price})"
 
 
-def summary(arms: Mapping[str, Arm], found: Sequence[Verdict]) -> Iterator[dict[str, str]]:
+def summary(arms: Mapping[str, Arm], verdicts: Sequence[Verdict]) -> Iterator[dict[str, str]]:
     """A row for each verdict."""
-    for one in found:
+    for one in verdicts:
         name = f"{one.theirs} (control)" if arms[one.theirs].control else one.theirs
         shown = _difference_columns(one.total)
         yield {

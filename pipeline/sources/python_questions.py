@@ -122,13 +122,13 @@ def _about(module: str, function: Documented) -> Iterator[Question]:
     yield Question(module, name, kind, *asked[kind])
 
 
-def _number(one: Question, purpose: str) -> int:
+def _number(question: Question, purpose: str) -> int:
     """A number that stands for a choice, always the same for a question."""
-    return int.from_bytes(mixed(f"{purpose} {one.module}:{one.name}:{one.kind}"))
+    return int.from_bytes(mixed(f"{purpose} {question.module}:{question.name}:{question.kind}"))
 
 
-def _of_like_length(one: Question, answers: list[tuple[int, str]]) -> str | None:
+def _of_like_length(question: Question, answers: list[tuple[int, str]]) -> str | None:
     """Another of the `answers`, ordered by length; None if there is none."""
-    place = bisect_left(answers, (len(one.answer), one.answer))
-    near = [text for _, text in answers[max(0, place - NEAR) : place + NEAR + 1] if text != one.answer]
-    return near[_number(one, "other") % len(near)] if near else None
+    place = bisect_left(answers, (len(question.answer), question.answer))
+    near = [text for _, text in answers[max(0, place - NEAR) : place + NEAR + 1] if text != question.answer]
+    return near[_number(question, "other") % len(near)] if near else None

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from pipeline.start.horizon import AIM, Horizon
-from pipeline.start.look import Folder, Found, NothingReadableError
+from pipeline.start.look import Folder, FoundCorpus, NothingReadableError
 from pipeline.start.sizes import SIZES, USUAL, Length, bytes_a_token, longest
 from pipeline.start.speed import Speed
 from pipeline.start.tuning import Tuning
@@ -34,7 +34,9 @@ WARMUP_STEPS, WARMUP_SHARE = 40, 0.1  # of the training at most
 
 @dataclass(frozen=True)
 class Wishes:
-    """What the user asked for. `profile` and `languages`: in place of what the sample shows."""
+    """What the user asked for. `profile` and `languages`, where given, take the place of what the sample
+    shows.
+    """
 
     seconds: float
     languages: tuple[str, ...] = ()
@@ -44,9 +46,9 @@ class Wishes:
 
 @dataclass(frozen=True)
 class Reading:
-    """How one corpus is read and judged. None stands for what is left as it is."""
+    """How one corpus is read and judged. None stands for a setting that is left at its default."""
 
-    found: Found
+    corpus: FoundCorpus
     quality: str
     by_language: bool
     max_documents: int | None
@@ -55,9 +57,8 @@ class Reading:
 
 @dataclass(frozen=True)
 class Budget:
-    """What the time is spent on, in seconds: `around` the training, for the `training`, for the `tuning` with
-    what is around it. `share`: of the text, that is read; `text_bytes`: of that text; `kept`: what quality
-    leaves of it.
+    """How the time is divided, in seconds: the `training`, what is `around` it, and the `tuning` with what is
+    around that. `share` of the text is read, which is `text_bytes`, and quality leaves `kept` bytes of these.
     """
 
     around: float
@@ -70,10 +71,12 @@ class Budget:
 
 @dataclass(frozen=True)
 class Chosen:
-    """Everything that the recipe says. `horizon`: of the training, and if it was `changed` on the way, why.
-    `tuning`: on the `conversations`. `speed_source`: where the speed is from, in words. `program_seconds`:
-    what a short program takes. `validation_fraction`: of the documents, and `held_out_conversations` of the
-    conversations. `left_out`: why corpora are not trained on.
+    """Everything that the recipe says.
+
+    The `tuning` is on the `conversations`. `speed_source` says in words where the speed is from, and a short
+    program takes `program_seconds`. `validation_fraction` of the documents and `held_out_conversations` of
+    the conversations are held out. `left_out` says why corpora are not trained on. `changed` says why the
+    `horizon` was changed during the training, if it was.
     """
 
     folder: Folder
@@ -123,11 +126,11 @@ def choose(folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0) -> 
     speed.look(length.size, length.vocab_size)
     length = longest(learnt, budget.training, speed.of)
     tokens_per_second = speed.of(length.size, length.vocab_size)
-    conversations = [one for one in conversations if _fits(one.found, length.vocab_size)]
-    seq_len = _window([one.found for one in conversations], length)
+    conversations = [one for one in conversations if _fits(one.corpus, length.vocab_size)]
+    seq_len = _window([one.corpus for one in conversations], length)
     horizon = _horizon(length, seq_len)
     tuning = Tuning.of(
-        (one.found for one in conversations), length.size, length.vocab_size, seq_len, horizon.batch
+        (one.corpus for one in conversations), length.size, length.vocab_size, seq_len, horizon.batch
     )
     # Each conversation is held out or not by itself.
     stays = NONE_HELD_OUT ** (1 / max(1, sum(map(_documents, conversations))))
@@ -162,11 +165,11 @@ def _least_bytes_a_token(vocab_size: int) -> int:
     return 2 if vocab_size >= FEW_ENTRIES else 1
 
 
-def _fits(found: Found, vocab_size: int = FEW_ENTRIES) -> bool:
-    return found.long_document <= LONGEST_WINDOW * _least_bytes_a_token(vocab_size)
+def _fits(corpus: FoundCorpus, vocab_size: int = FEW_ENTRIES) -> bool:
+    return corpus.long_document <= LONGEST_WINDOW * _least_bytes_a_token(vocab_size)
 
 
-def _window(chats: Sequence[Found], length: Length) -> int:
+def _window(chats: Sequence[FoundCorpus], length: Length) -> int:
     """Tokens of a window, into which nearly all conversations fit."""
     window, longest_chat = length.size.seq_len, max((one.long_document for one in chats), default=0)
     while window < LONGEST_WINDOW and window * _least_bytes_a_token(length.vocab_size) < longest_chat:
@@ -174,7 +177,7 @@ def _window(chats: Sequence[Found], length: Length) -> int:
     return window
 
 
-def _texts(folder: Folder) -> list[Found]:
+def _texts(folder: Folder) -> list[FoundCorpus]:
     if texts := [one for one in folder.corpora if one.is_text]:
         return texts
     kinds = " and ".join(sorted({one.shape.format for one in folder.corpora}))
@@ -185,7 +188,7 @@ def _texts(folder: Folder) -> list[Found]:
 
 
 def _budget(
-    texts: Sequence[Found], chats: Sequence[Found], wishes: Wishes, speed: Speed, spent: float
+    texts: Sequence[FoundCorpus], chats: Sequence[FoundCorpus], wishes: Wishes, speed: Speed, spent: float
 ) -> Budget:
     in_all = max(1, sum(one.text_bytes for one in texts))
     share = min(1.0, MOST_DATA * wishes.seconds * DATA_BYTES_A_SECOND / in_all)
@@ -208,7 +211,7 @@ def _held_out(fewest: float, budget: Budget, length: Length) -> float:
     return round(max(min(MOST_HELD_OUT, most), fewest), 4)
 
 
-def _check_kept(folder: Folder, texts: Sequence[Found], wishes: Wishes) -> None:
+def _check_kept(folder: Folder, texts: Sequence[FoundCorpus], wishes: Wishes) -> None:
     """Raises NothingReadableError if the wished profile leaves next to nothing of the sample."""
     lost = sum(one.text_bytes * one.kind.rejected.get(wishes.profile or "none", 0.0) for one in texts)
     share = lost / max(1, sum(one.text_bytes for one in texts))
@@ -219,8 +222,8 @@ def _check_kept(folder: Folder, texts: Sequence[Found], wishes: Wishes) -> None:
         )
 
 
-def _used(texts: Sequence[Found], wishes: Wishes) -> tuple[list[Found], list[str]]:
-    """The corpora that are trained on, and a note for each that would be empty in the end."""
+def _used(texts: Sequence[FoundCorpus], wishes: Wishes) -> tuple[list[FoundCorpus], list[str]]:
+    """The corpora that are trained on, and a note for each corpus of which nothing would be left."""
     used, notes = [], []
     largest = max(one.text_bytes for one in texts)
     for one in texts:
@@ -233,29 +236,29 @@ def _used(texts: Sequence[Found], wishes: Wishes) -> tuple[list[Found], list[str
     return used, notes
 
 
-def _in_languages(found: Found, wishes: Wishes) -> float:
-    """The share of a corpus that is in the languages that are wished for."""
-    return sum(found.kind.languages.get(one, 0.0) for one in wishes.languages) if wishes.languages else 1.0
+def _in_languages(corpus: FoundCorpus, wishes: Wishes) -> float:
+    """The share of a corpus that is in the wished languages."""
+    return sum(corpus.kind.languages.get(one, 0.0) for one in wishes.languages) if wishes.languages else 1.0
 
 
-def _lost(found: Found, wishes: Wishes) -> float:
+def _lost(corpus: FoundCorpus, wishes: Wishes) -> float:
     """The share of a corpus that quality rejects, as far as the sample tells."""
-    by_profile = found.kind.rejected.get(wishes.profile or found.kind.profile, 0.0)
-    return 1 - (1 - by_profile) * _in_languages(found, wishes)
+    by_profile = corpus.kind.rejected.get(wishes.profile or corpus.kind.profile, 0.0)
+    return 1 - (1 - by_profile) * _in_languages(corpus, wishes)
 
 
-def _reading(found: Found, share: float, wishes: Wishes) -> Reading:
+def _reading(corpus: FoundCorpus, share: float, wishes: Wishes) -> Reading:
     piece = None
-    if found.shape.is_file:
-        fitting = max(SMALLEST_PIECE, min(LARGEST_PIECE, found.text_bytes // PIECES))
-        piece = fitting if found.longest > 2 * fitting else None
-    profile = wishes.profile or found.kind.profile
-    reading = Reading(found, profile, found.kind.foreign and profile != "none", None, piece)
+    if corpus.shape.is_file:
+        fitting = max(SMALLEST_PIECE, min(LARGEST_PIECE, corpus.text_bytes // PIECES))
+        piece = fitting if corpus.longest > 2 * fitting else None
+    profile = wishes.profile or corpus.kind.profile
+    reading = Reading(corpus, profile, corpus.kind.foreign and profile != "none", None, piece)
     most = None if share == 1 else max(1, round(_documents(reading) * share))
-    return Reading(found, reading.quality, reading.by_language, most, piece)
+    return Reading(corpus, reading.quality, reading.by_language, most, piece)
 
 
 def _documents(reading: Reading) -> int:
-    found, piece = reading.found, reading.piece_bytes
-    number = max(found.documents, -(-found.text_bytes // piece)) if piece else found.documents
+    corpus, piece = reading.corpus, reading.piece_bytes
+    number = max(corpus.documents, -(-corpus.text_bytes // piece)) if piece else corpus.documents
     return min(number, reading.max_documents or number)

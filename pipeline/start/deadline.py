@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Deadline:
-    """So many `seconds` from when it is made."""
+    """The time in so many `seconds` from now."""
 
     seconds: float
     began: float = field(default_factory=time.monotonic)

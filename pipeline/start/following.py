@@ -19,12 +19,13 @@ ENOUGH = 0.1  # share of the time for which a training must have run: the pace o
 
 @dataclass
 class Following:
-    """The training in `runs` of the recipe `name`, of `max_tokens`, that began after `since`, a time of the
-    clock on the wall.
+    """The training of the recipe `name` over `max_tokens` that began in `runs` after `since`, in seconds
+    since 1970.
 
-    `look` notes what is new. `program_seconds`: what a short program takes on this machine, as measured
-    before; once the trainer has started, the geometric mean of that and of its start, since one alone says
-    little where the load changes. `pace`: when so many tokens were done.
+    `look` notes what is new. `program_seconds` is what a short program takes on this machine, as it was
+    measured before. Once the trainer has started, it is the geometric mean of that and of the time that the
+    start took, since one of them alone says little where the load changes. `pace` has the time at which so
+    many tokens were done.
     """
 
     runs: Path
@@ -68,7 +69,9 @@ class Following:
 
     @property
     def seconds_a_token(self) -> float | None:
-        """Over the second half of the training so far, evaluations and checkpoints included."""
+        """The time that a token took in the second half of the training so far, with evaluations and
+        checkpoints.
+        """
         if len(self.pace) < 3:
             return None
         (began, _), (now, tokens) = self.pace[0], self.pace[-1]

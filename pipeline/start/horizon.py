@@ -23,8 +23,8 @@ LEAD_SECONDS = 2.0  # that a trainer takes to stop, and a step at least
 
 @dataclass(frozen=True)
 class Horizon:
-    """The length of a training: `tokens`, in steps of `batch`. More than `most` teach nothing. The learning
-    rate rises over the first `warmup` ones.
+    """The length of a training: `tokens`, in steps of `batch` tokens. More than `most` tokens teach nothing.
+    The learning rate rises over the first `warmup` tokens.
     """
 
     tokens: int
@@ -38,7 +38,7 @@ class Horizon:
         return ScheduleConfig(kind="wsd", decay_fraction=DECAY).stable_tokens(self.tokens)
 
     def resized(self, wanted: float, reached: float) -> "Horizon":
-        """The one next to `wanted` tokens whose learning rate does not fall before `reached` ones."""
+        """The horizon next to `wanted` tokens whose learning rate does not fall before `reached` tokens."""
         least = max(reached, self.warmup) / (1 - DECAY)
         steps = max(int(wanted // self.batch), int(least // self.batch) + 2)
         return replace(self, tokens=min(steps * self.batch, max(self.most, self.tokens)))
@@ -46,8 +46,8 @@ class Horizon:
 
 @dataclass(frozen=True)
 class Standing:
-    """A training on its way: `tokens` are done, and each takes `seconds_a_token`. `left` seconds of the
-    `given` ones are left for the training and for what follows, which takes as long as so many short
+    """How far a training is: `tokens` are done, and each token takes `seconds_a_token`. Of the `given`
+    seconds, `left` are left for the training and for what follows it. That takes as long as so many short
     `programs`, of `program_seconds` each.
     """
 
@@ -59,12 +59,14 @@ class Standing:
     programs: float = FINISHING
 
     def late(self, tokens: float) -> float:
-        """Seconds from the time that is aimed at to the end, if the training ends after so many `tokens`."""
+        """How many seconds after the time that is aimed at all ends, if the training ends after so many
+        `tokens`.
+        """
         needed = (tokens - self.tokens) * self.seconds_a_token + self.programs * self.program_seconds
         return needed - (self.left - (1 - AIM) * self.given)
 
     def fitting(self, planned: Horizon) -> Horizon:
-        """The horizon in place of the `planned` one with which a restart comes nearest to the deadline."""
+        """The horizon with which a restart ends nearest to the deadline, in place of the `planned` one."""
         return planned.resized(self._wanted, min(self.tokens, planned.stable))
 
     @property

@@ -30,12 +30,12 @@ MOST_CHANGES = 3  # of a horizon: each stops a job and begins another
 
 
 class FailedJobError(PipelineError):
-    """A job that did not end well. What went wrong stands above."""
+    """A job did not end well. Its own messages, above this one, say what went wrong."""
 
 
 @dataclass
 class Jobs:
-    """The jobs of the recipe in `path`, which says what was `chosen`. `runs`: where trainings are kept."""
+    """The jobs of the recipe at `path`, which says what was `chosen`. Trainings are kept in `runs`."""
 
     path: Path
     chosen: Chosen
@@ -71,8 +71,9 @@ class Jobs:
                 self._change(following)
 
     def _halved_vocabulary(self) -> bool:
-        """Whether the vocabulary was too large for the text, and is halved until it is not: text of few
-        different words supports few entries, which only the training of a tokenizer tells.
+        """Halves the vocabulary until the text supports it, if a job has failed for want of that, and returns
+        whether it did. Text of few different words supports few entries, which only the training of a
+        tokenizer tells.
         """
         supported = supported_entries(load_recipe(self.path)) if is_ours(self.path) else None
         if supported is None or supported < FEWEST_ENTRIES:
@@ -95,7 +96,7 @@ class Jobs:
             if job == SFT:
                 recipe, readings = recipe.tuned(SFT), self.chosen.conversations
                 what = "the model is there, but cannot be taught to answer"
-            if said := too_little([one.found for one in readings], recipe):
+            if said := too_little([one.corpus for one in readings], recipe):
                 raise NothingReadableError(f"{self.chosen.folder.path}: {what}: {said}") from error
             raise
 
@@ -169,11 +170,10 @@ def execute(
         os.close(to_relay)
         stopped = False
         try:
-            while (status := process.poll()) is None:
-                with suppress(BlockingIOError):
-                    if lines := os.read(relay, 1 << 16).splitlines():
-                        shown.take(lines[-1].decode(), called)
-                        follows(shown)
+            while process.poll() is None:
+                if relayed := _last_line(relay):
+                    shown.take(relayed, called)
+                    follows(shown)
                 if not stopped and stops():
                     stopped = True
                     process.send_signal(signal.SIGINT)
@@ -184,9 +184,18 @@ def execute(
             raise
         finally:
             os.close(relay)
+    status = process.returncode
     if status and not stopped:
         raise FailedJobError(
             f"{' '.join(command[2:])} ended with status {status}: what FAILED stands above, with the reason; "
             "the same command resumes"
         )
     return bool(status)
+
+
+def _last_line(pipe: int) -> str:
+    """The last line that came through a pipe since the last call; empty if none came."""
+    with suppress(BlockingIOError):
+        if lines := os.read(pipe, 1 << 16).splitlines():
+            return lines[-1].decode()
+    return ""

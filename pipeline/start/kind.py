@@ -28,9 +28,10 @@ _TAG = re.compile(r"</?(p|div|html|body|span|a|br|table|li|script)\b[^>]*>", re.
 
 @dataclass(frozen=True)
 class Kind:
-    """`languages`: the share of the bytes in each, the most frequent first. `reason`: why `profile` was
-    chosen, in one line; before it is `judged` that of the name. `rejected`: the share of the bytes that each
-    profile rejects. `documents`: those that are measured, and what was `detected` in them.
+    """The kind of some texts. `languages` has the share of the bytes in each language, the most frequent
+    first. `reason` says in one line why `profile` was chosen or, before the kind is `judged`, why it has its
+    name. `rejected` has the share of the bytes that each profile rejects. `documents` are those that are
+    measured, and `detected` has their languages.
     """
 
     name: str

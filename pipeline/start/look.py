@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from pipeline.sources.files import FORMATS, PROGRAMS, PROSE
 from pipeline.sources.formats.compression import format_of
-from pipeline.sources.listing import listed
+from pipeline.sources.listing import Files, listed
 from pipeline.sources.source import SourceError
 from pipeline.sources.source_file import LocalFile, may_list, size_of
 from pipeline.start.kind import Kind, judged, kind_of
@@ -34,11 +34,13 @@ class NothingReadableError(PipelineError):
 
 
 @dataclass(frozen=True)
-class Found:
-    """One corpus of a folder. `paths`: globs from the folder that holds the folder. `bytes`: on disk;
-    `text_bytes`: of text, estimated from the sample. `longest`: bytes of its longest file;
-    `long_document`: bytes of text that only one document in fifty exceeds. `blank`: share of the rows that
-    have no text. `repeats_ids`: whether two of them have one id.
+class FoundCorpus:
+    """One corpus of a folder.
+
+    `paths` are globs that begin with the folder's own name. `bytes` are those on disk, `text_bytes` those of
+    text, estimated from the sample. `longest` is the bytes of the longest file, and only one document in
+    fifty has more than `long_document` bytes of text. `blank` is the share of the rows that have no text.
+    `repeats_ids` says whether two rows have one id.
     """
 
     name: str
@@ -61,12 +63,12 @@ class Found:
 
 @dataclass(frozen=True)
 class Folder:
-    """`unread`: files that cannot be read. `sampled`: how many of the
-    `files` were looked at.
+    """What a folder holds. `unread` has the files that cannot be read, each with the reason. Of all `files`,
+    `sampled` were looked at.
     """
 
     path: Path
-    corpora: tuple[Found, ...]
+    corpora: tuple[FoundCorpus, ...]
     unread: Unread
     files: int
     sampled: int
@@ -82,7 +84,7 @@ class _Group:
 
     def shapes(self) -> Iterator[tuple[str, Shape]]:
         """Each file with its shape. A file that was not sampled has that of the sampled file before it."""
-        last = next((one.shape for one in self.samples.values() if one.shape), None)
+        last = next((sample.shape for sample in self.samples.values() if sample.shape), None)
         for name in self.files:
             if name in self.samples:
                 if (shape := self.samples[name].shape) is None:
@@ -93,22 +95,14 @@ class _Group:
 
 
 def look(folder: Path, most_seconds: float = MOST_SECONDS) -> Iterator[Folder]:
-    """Samples the files of a folder, for at most about `most_seconds`. Returns what it holds by the kinds of
-    text, which takes seconds on any machine, and then once more by the quality profiles that suit them, for
-    which kernels are compiled. Raises NothingReadableError.
+    """Samples the files of a folder, for at most about `most_seconds`. Yields what the folder holds twice.
+    First the corpora are told apart by their kinds of text, which takes seconds on any machine. Then they are
+    told apart by the quality profiles that suit them, for which kernels are compiled. Raises
+    NothingReadableError.
     """
     started = time.monotonic()
     folder = folder.absolute()
-    if not folder.is_dir():
-        raise NothingReadableError(f"{folder}: is no folder: name one that holds text")
-    try:
-        entries = listed("folder", [f"{escape(str(folder))}/**/*"], lambda _: False)
-    except SourceError as error:
-        if not may_list(folder):
-            raise NothingReadableError(f"{folder}: may not be listed: change who may read it") from error
-        raise NothingReadableError(
-            f"{folder}: no model can be made, since it holds no file, or only some that are hidden"
-        ) from error
+    entries = _entries(folder)
     files = {
         name: file for name, file in entries.items() if isinstance(file, LocalFile) and not file.directory
     }
@@ -116,10 +110,52 @@ def look(folder: Path, most_seconds: float = MOST_SECONDS) -> Iterator[Folder]:
     unread: Unread = {
         name: ("the folder may not be listed", 0) for name, file in entries.items() if file.directory
     }
-    refused: dict[str, str] = {}
-    groups: dict[tuple[str, str], _Group] = defaultdict(_Group)
     of_others = {name for name in files if not PACKAGES.isdisjoint(PurePosixPath(name).parts[:-1])}
     apart = len({_top(name) for name in files if name not in of_others}) <= MOST_TOPS
+    groups = _grouped(files, of_others, apart, unread)
+    number = _sample(groups, most_seconds * 0.6)
+    samples = {name: sample for group in groups.values() for name, sample in group.samples.items()}
+    for name, sample in samples.items():
+        if sample.shape is None:
+            unread[name] = (sample.problem, size_of(files[name]))
+    kind = cache(partial(_kind, samples=samples, files=files))
+    corpora = _corpora(folder, groups, apart, of_others, kind)
+    if not corpora:
+        size = sum(size for _, size in unread.values())
+        raise NothingReadableError(
+            f"{folder}: no model can be made, since nothing in its {counted(len(files), 'files')} "
+            f"({size:,} bytes) can be read: {'; '.join(reasons_of(unread)) or 'it has no files'}: "
+            "add text, in the formats that docs/start.md names"
+        )
+    first = Folder(folder, corpora, unread, len(files), number, time.monotonic() - started)
+    yield first
+    yield replace(
+        first, corpora=_corpora(folder, groups, apart, of_others, lambda names: judged(kind(names)))
+    )
+
+
+def _entries(folder: Path) -> Files:
+    """The files below a folder, and the folders that may not be listed. Raises NothingReadableError."""
+    if not folder.is_dir():
+        raise NothingReadableError(f"{folder}: is no folder: name one that holds text")
+    try:
+        return listed("folder", [f"{escape(str(folder))}/**/*"], lambda _: False)
+    except SourceError as error:
+        if not may_list(folder):
+            raise NothingReadableError(f"{folder}: may not be listed: change who may read it") from error
+        raise NothingReadableError(
+            f"{folder}: no model can be made, since it holds no file, or only some that are hidden"
+        ) from error
+
+
+def _grouped(
+    files: Mapping[str, LocalFile], of_others: Collection[str], apart: bool, unread: Unread
+) -> dict[tuple[str, str], _Group]:
+    """The files by their format and, if sub-folders are told `apart`, by sub-folder. Adds to `unread` those
+    `of_others`, those of no format that is read, and empty ones.
+    """
+    refused: dict[str, str] = {}
+    groups: dict[tuple[str, str], _Group] = defaultdict(_Group)
     for name, file in files.items():
         if name in of_others:
             unread[name] = (
@@ -135,26 +171,7 @@ def look(folder: Path, most_seconds: float = MOST_SECONDS) -> Iterator[Folder]:
             unread[name] = (no_content(file), 0)
         else:
             groups[_top(name) if apart else "", _suffix(name)].files[name] = file
-    number = _sample(groups, most_seconds * 0.6)
-    for group in groups.values():
-        for name, one in group.samples.items():
-            if one.shape is None:
-                unread[name] = (one.problem, size_of(group.files[name]))
-    samples = {name: one for group in groups.values() for name, one in group.samples.items()}
-    kind = cache(partial(_kind, samples=samples, files=files))
-    corpora = _corpora(folder, groups, apart, of_others, kind)
-    if not corpora:
-        size = sum(size for _, size in unread.values())
-        raise NothingReadableError(
-            f"{folder}: no model can be made, since nothing in its {counted(len(files), 'files')} "
-            f"({size:,} bytes) can be read: {'; '.join(reasons_of(unread)) or 'it has no files'}: "
-            "add text, in the formats that docs/start.md names"
-        )
-    found = Folder(folder, corpora, unread, len(files), number, time.monotonic() - started)
-    yield found
-    yield replace(
-        found, corpora=_corpora(folder, groups, apart, of_others, lambda names: judged(kind(names)))
-    )
+    return groups
 
 
 def _top(name: str) -> str:
@@ -199,7 +216,7 @@ def _corpora(
     apart: bool,
     left_out: Collection[str],
     kind: Callable[[tuple[str, ...]], Kind],
-) -> tuple[Found, ...]:
+) -> tuple[FoundCorpus, ...]:
     """Files of one shape and one quality profile are a corpus. `apart`: whether each sub-folder has a kind of
     its own. `left_out`: files that no glob may match.
     """
@@ -214,18 +231,18 @@ def _corpora(
     kinds: dict[tuple[Shape, str], list[Kind]] = defaultdict(list)
     for (_, shape), together in alike.items():
         for names in _programs_apart(together, files):
-            one = kind(tuple(names))
-            merged[shape, one.profile].extend(names)
-            kinds[shape, one.profile].append(one)
+            chosen = kind(tuple(names))
+            merged[shape, chosen.profile].extend(names)
+            kinds[shape, chosen.profile].append(chosen)
     taken: set[str] = set()
     found = []
-    for key, names in sorted(merged.items(), key=lambda one: min(one[1])):
-        one = kinds[key][0] if len(kinds[key]) == 1 else kind(tuple(names))
+    for key, names in sorted(merged.items(), key=lambda item: min(item[1])):
+        chosen = kinds[key][0] if len(kinds[key]) == 1 else kind(tuple(names))
         name = _name({_top(name) for name in names}, *key, folder, taken)
         paths = tuple(_patterns(folder, names, [*files, *left_out]))
         read = [samples[name] for name in names if name in samples and samples[name].shape]
         found.append(
-            _corpus(name, paths, key[0], one, sizes=[size_of(files[name]) for name in names], read=read)
+            _corpus(name, paths, key[0], chosen, sizes=[size_of(files[name]) for name in names], read=read)
         )
     return tuple(found)
 
@@ -249,13 +266,13 @@ def _corpus(
     *,
     sizes: Sequence[int],
     read: Sequence[FileSample],
-) -> Found:
+) -> FoundCorpus:
     """A corpus of files with these `sizes`, of which some were `read`."""
-    text_bytes = round(sum(sizes) * sum(one.text_share for one in read) / max(len(read), 1))
-    lengths = sorted(len(text.encode("utf-8", "replace")) for one in read for text in one.texts)
-    ids = [one for sample in read for one in sample.ids]
+    text_bytes = round(sum(sizes) * sum(sample.text_share for sample in read) / max(len(read), 1))
+    lengths = sorted(len(text.encode("utf-8", "replace")) for sample in read for text in sample.texts)
+    ids = [id for sample in read for id in sample.ids]
     mean = max(1.0, sum(lengths) / max(len(lengths), 1))
-    return Found(
+    return FoundCorpus(
         name=name,
         paths=paths,
         shape=shape,
@@ -266,19 +283,19 @@ def _corpus(
         longest=max(sizes),
         long_document=lengths[-1 - len(lengths) // 50],
         documents=len(sizes) if shape.is_file else max(len(lengths), round(text_bytes / mean)),
-        blank=max((one.blank for one in read), default=0.0),
+        blank=max((sample.blank for sample in read), default=0.0),
         repeats_ids=len(ids) > len(set(ids)),
     )
 
 
 def _kind(names: Sequence[str], samples: dict[str, FileSample], files: dict[str, LocalFile]) -> Kind:
     here = {name: samples[name] for name in names if name in samples and samples[name].shape}
-    texts = [text for one in here.values() for text in one.texts]
-    columns = frozenset[str]().union(*(one.columns for one in here.values()))
+    texts = [text for sample in here.values() for text in sample.texts]
+    columns = frozenset[str]().union(*(sample.columns for sample in here.values()))
     plain = [
-        round(size_of(files[name]) * one.text_share)
-        for name, one in here.items()
-        if one.shape and one.shape.is_file
+        round(size_of(files[name]) * sample.text_share)
+        for name, sample in here.items()
+        if sample.shape and sample.shape.is_file
     ]
     return kind_of(texts, [format_of(name)[0] for name in here], plain, columns)
 

@@ -59,7 +59,7 @@ def notes(chosen: Chosen) -> list[str]:
     found = [*chosen.left_out]
     if folder.sampled < folder.files - len(folder.unread):
         found.append(f"This is a sample: {folder.sampled:,} of {folder.files:,} files were looked at.")
-    for one in (one.found for one in chosen.corpora):
+    for one in (one.corpus for one in chosen.corpora):
         if one.kind.name != "code" and one.kind.languages.get(NO_LANGUAGE, 0.0) > MOST:
             found.append(f"Most of {one.name} is in no language, as numbers and encoded files are.")
     if budget.share < 1:
@@ -110,11 +110,11 @@ def _of_tuning(chosen: Chosen) -> Choice:
 
 def _of_quality(reading: Reading, wishes: Wishes) -> Choice:
     value = reading.quality + (", by language" if reading.by_language else "")
-    reason = "as --for says" if wishes.profile else reading.found.kind.reason
+    reason = "as --for says" if wishes.profile else reading.corpus.kind.reason
     if reading.by_language:
-        languages = list(reading.found.kind.languages.items())[:3]
+        languages = list(reading.corpus.kind.languages.items())[:3]
         reason += "; " + ", ".join(f"{name} {share:.0%}" for name, share in languages)
-    return Choice(f"quality of {reading.found.name}", value, reason)
+    return Choice(f"quality of {reading.corpus.name}", value, reason)
 
 
 def _why_size(length: Length) -> str:

@@ -18,7 +18,7 @@ from pipeline.recipe.schema import SCHEMA
 from pipeline.stages.language import known
 from pipeline.start.choose import Chosen, Reading
 from pipeline.start.horizon import DECAY
-from pipeline.start.look import Found
+from pipeline.start.look import FoundCorpus
 from pipeline.start.reasons import choices, notes
 from pipeline.store.errors import PipelineError
 from trainer.system.durable import write_atomically
@@ -79,7 +79,7 @@ def _lines(chosen: Chosen, directory: Path) -> Iterator[str]:
     yield "corpora:"
     for reading in chosen.corpora:
         yield f"  # {_about(reading)}"
-        yield f"  # Quality {why[f'quality of {reading.found.name}']}"
+        yield f"  # Quality {why[f'quality of {reading.corpus.name}']}"
         yield f"  - {_flow(_corpus(reading, chosen, directory))}"
     if chosen.folder.unread:
         yield f"  # {counted(len(chosen.folder.unread), 'files')} cannot be read; `start` names them."
@@ -87,7 +87,7 @@ def _lines(chosen: Chosen, directory: Path) -> Iterator[str]:
     yield f"raw: {{part_bytes: {chosen.part_bytes}}}  # bytes of text that are worked on at once"
     yield f"dedup: {{threshold: 0.8}}  # {why['duplicates']}"
     yield "dedup_guard: {max_lost_share: 1}  # however many copies there are"
-    lost = 1 - (1 - MOST_LOST) * (1 - max(one.found.blank for one in chosen.corpora))
+    lost = 1 - (1 - MOST_LOST) * (1 - max(one.corpus.blank for one in chosen.corpora))
     yield f"checks: {{max_set_aside_share: {lost:.4g}}}  # share without readable text at which the run stops"
     yield f"# Vocabulary of {why['vocabulary']}"
     yield f"tokenizer: {{vocab_size: {chosen.length.vocab_size}, chat: true}}"
@@ -118,7 +118,7 @@ def _training(chosen: Chosen, why: dict[str, str]) -> Iterator[str]:
     every = -(-horizon.tokens // batch // 4) * batch
     yield f"  checkpoint: {{every_tokens: {every}, keep_last: 3}}  # {why['checkpoints']}"
     yield f"  evaluation: {{every_tokens: {every}, max_tokens: {64 * chosen.seq_len}}}"
-    yield f"  samples: {_flow({'prompts': _prompts(chosen.corpora[0].found), 'temperature': 0.7})}"
+    yield f"  samples: {_flow({'prompts': _prompts(chosen.corpora[0].corpus), 'temperature': 0.7})}"
 
 
 def _post_training(chosen: Chosen, why: dict[str, str], directory: Path) -> Iterator[str]:
@@ -147,21 +147,21 @@ def _windows(batch: int, chosen: Chosen) -> int:
 
 
 def _about(reading: Reading) -> str:
-    found = reading.found
-    column = f", text in the column {found.shape.text_column!r}" if found.shape.text_column else ""
-    ids = ", whose ids repeat, so that rows are told apart by their places" if found.repeats_ids else ""
-    return f"{counted(found.files, 'files')} with {found.text_bytes / 1e6:,.1f} MB of text{column}{ids}"
+    corpus = reading.corpus
+    column = f", text in the column {corpus.shape.text_column!r}" if corpus.shape.text_column else ""
+    ids = ", whose ids repeat, so that rows are told apart by their places" if corpus.repeats_ids else ""
+    return f"{counted(corpus.files, 'files')} with {corpus.text_bytes / 1e6:,.1f} MB of text{column}{ids}"
 
 
 def _corpus(reading: Reading, chosen: Chosen, directory: Path) -> dict[str, Any]:
-    found, shape = reading.found, reading.found.shape
+    read, shape = reading.corpus, reading.corpus.shape
     parent = chosen.folder.path.parent
     here, folder = parent == directory.absolute(), escape(str(parent)).rstrip("/")
-    paths = [one if here else f"{folder}/{one}" for one in found.paths]
+    paths = [one if here else f"{folder}/{one}" for one in read.paths]
     settings = {
         "format": shape.format,
         "text_column": shape.text_column,
-        "id_column": "" if found.repeats_ids else None,
+        "id_column": "" if read.repeats_ids else None,
         "encoding": shape.encoding,
         "separator": shape.separator,
         "document_separator": shape.document_separator,
@@ -169,7 +169,7 @@ def _corpus(reading: Reading, chosen: Chosen, directory: Path) -> dict[str, Any]
         "max_documents": reading.max_documents,
     }
     unusual = {name: value for name, value in settings.items() if value not in (None, USUAL.get(name))}
-    corpus: dict[str, Any] = {"name": found.name, "source": {"kind": "files", "paths": paths, **unusual}}
+    corpus: dict[str, Any] = {"name": read.name, "source": {"kind": "files", "paths": paths, **unusual}}
     if shape.format == "text":
         quality: dict[str, Any] = {"profile": reading.quality}
         if reading.by_language:
@@ -195,8 +195,8 @@ def _flow(value: Any) -> str:
     return quoted.rstrip("\n")
 
 
-def _prompts(found: Found) -> list[str]:
+def _prompts(corpus: FoundCorpus) -> list[str]:
     """Beginnings that the model continues, which are nobody's words."""
-    language = next(iter(found.kind.languages), "en")
+    language = next(iter(corpus.kind.languages), "en")
     words = sorted(known()[language].stop_words) if language in known() else []
     return [words[0], words[-1]] if len(words) > 1 else ["The", "It was"]

@@ -68,8 +68,8 @@ SIZES = (
 
 @dataclass(frozen=True)
 class Length:
-    """A size, and how long it is trained: `tokens`, of which `unique` are different ones. More than `most`
-    teach nothing.
+    """A size, and how long a model of it is trained: over `tokens`, of which `unique` are different ones.
+    More than `most` tokens teach nothing.
     """
 
     size: Size

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pipeline.recipe.recipe import Recipe
 from pipeline.stages.bpe import VocabularyError
-from pipeline.start.look import Found
+from pipeline.start.look import FoundCorpus
 from pipeline.steps.recipe_versions import store_of
 from pipeline.steps.tokens.tokenizer import FrozenTokenizer
 from pipeline.store import keys
@@ -51,7 +51,7 @@ class _Left:
         return few or bool(self.emptied) or 0 in (self.learnt, self.held_out)
 
 
-def too_little(corpora: Iterable[Found], recipe: Recipe) -> str | None:
+def too_little(corpora: Iterable[FoundCorpus], recipe: Recipe) -> str | None:
     """What is said of the corpora of a recipe whose job failed before its training: how much was found, what
     rejected it, and what to do. None if enough is left, and so the job failed for another reason.
     """
@@ -73,8 +73,9 @@ def too_little(corpora: Iterable[Found], recipe: Recipe) -> str | None:
 
 
 def supported_entries(recipe: Recipe) -> int | None:
-    """How many entries of a vocabulary the text supports, if it is for want of these that a job has left no
-    tokenizer. Only another training tells: a tokenizer can be missing for many reasons, such as a full disk.
+    """How many entries of a vocabulary the text supports, if a job has left no tokenizer because it supports
+    too few; else None. Only another training tells, since a tokenizer can be missing for many other reasons,
+    such as a full disk.
     """
     store = store_of(recipe, records=False)
     if _last_version(store, keys.DEDUP) is None or _last_version(store, keys.TOKENIZER):

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Self
 
-from pipeline.start.look import Found
+from pipeline.start.look import FoundCorpus
 from pipeline.start.sizes import SIZES, USUAL, Size, bytes_a_token
 
 SHARE, MOST_EPOCHS = 0.15, 3.0  # of the time; passes over the conversations, if these make enough steps
@@ -24,9 +24,9 @@ REHEARSAL = 0.2
 
 @dataclass(frozen=True)
 class Tuning:
-    """`pass_tokens`: of a pass over the conversations. A step has at least `smallest` tokens and at most
-    `largest`. `large`: of a model beyond the usual size. How many `tokens` are read, and the share of
-    `rehearsal` among them, follow from the time.
+    """The training on conversations. A pass over them is `pass_tokens`. A step has at least `smallest` tokens
+    and at most `largest`. `large` says whether the model is beyond the usual size. The `tokens` that are
+    read, and the share of `rehearsal` among them, follow from the time.
     """
 
     pass_tokens: float
@@ -37,15 +37,19 @@ class Tuning:
     rehearsal: float = 0.0
 
     @classmethod
-    def of(cls, chats: Iterable[Found], size: Size, vocab_size: int, seq_len: int, largest: int) -> Self:
-        """`largest`: tokens of a step of the pretraining."""
+    def of(
+        cls, chats: Iterable[FoundCorpus], size: Size, vocab_size: int, seq_len: int, largest: int
+    ) -> Self:
+        """The tuning on `chats`, before its time is known. `largest`: the tokens of a step of the
+        pretraining.
+        """
         tokens = sum(one.text_bytes for one in chats) / bytes_a_token(vocab_size)
         large = SIZES.index(size) > USUAL
         return cls(max(1.0, tokens), max(SMALLEST_BATCH, seq_len), max(SMALLEST_BATCH, largest), large)
 
     @property
     def rate(self) -> float:
-        """The peak."""
+        """The peak of the learning rate."""
         return LARGE_RATE if self.large else SMALL_RATE
 
     @property
@@ -55,15 +59,15 @@ class Tuning:
 
     @property
     def batch(self) -> int:
-        """Tokens of a step, as many as leave as many steps as are wanted."""
+        """The tokens of a step: the largest batch that leaves as many steps as are wanted."""
         batch = self.smallest
         while 2 * batch <= min(self.largest, self.tokens / WANTED_STEPS):
             batch *= 2
         return batch
 
     def fitting(self, seconds: float, tokens_per_second: float) -> Self:
-        """As long as fits into so many seconds, but not so short that no answer would end.
-        `tokens_per_second`: of the pretraining.
+        """The tuning that fits into so many seconds, but never one so short that no answer would end.
+        `tokens_per_second`: the speed of the pretraining.
         """
         wanted = WANTED_STEPS * self.smallest
         time = max(FEWEST_STEPS * self.smallest, seconds * tokens_per_second)
@@ -73,7 +77,7 @@ class Tuning:
         return replace(self, tokens=min(most / (1 - rehearsal), time), rehearsal=rehearsal)
 
     def planned(self, given: float, tokens_per_second: float) -> Self:
-        """With its share of the `given` seconds."""
+        """The tuning that fits into its share of the `given` seconds."""
         return self.fitting(SHARE * given, tokens_per_second)
 
     def seconds(self, tokens_per_second: float) -> float:

@@ -91,11 +91,11 @@ def of_key(key: Key) -> list[Check]:
 
 
 @check("raw")
-def little_set_aside(it: Subject) -> Finding:
+def little_set_aside(subject: Subject) -> Finding:
     """At most `checks.max_set_aside_share` of the rows and bytes cannot be read. What a person had removed is
     not counted.
     """
-    raw, limits = it.version, it.recipe.checks
+    raw, limits = subject.version, subject.recipe.checks
     lost = raw.counts.get("set_aside", 0) - raw.counts.get(f"set_aside/{keys.FORGOTTEN}", 0)
     kept = raw.counts["documents"]
     what, share = f"{lost:,} of {lost + kept:,} rows", lost / max(lost + kept, 1)
@@ -110,11 +110,11 @@ def little_set_aside(it: Subject) -> Finding:
 
 
 @check("scrubbed", blocking=False)
-def half_is_left(it: Subject) -> Finding:
+def half_is_left(subject: Subject) -> Finding:
     """The transforms and edits of a corpus leave at least half of its text."""
-    corpus = it.version.key.corpus
-    before = map(Key.from_path, it.version.manifest["inputs"])
-    read, left = (it.store.current(key).counts["text_bytes"] for key in (keys.raw(corpus), *before))
+    corpus = subject.version.key.corpus
+    before = map(Key.from_path, subject.version.manifest["inputs"])
+    read, left = (subject.store.current(key).counts["text_bytes"] for key in (keys.raw(corpus), *before))
     share = left / max(read, 1)
     message = f"{left:,} of the {read:,} bytes of text of {corpus} are left ({share:.1%})"
     if share < HALF:
@@ -123,9 +123,9 @@ def half_is_left(it: Subject) -> Finding:
 
 
 @check("quality")
-def enough_is_kept(it: Subject) -> Finding:
+def enough_is_kept(subject: Subject) -> Finding:
     """The quality rules reject at most `checks.max_rejected_share` of the documents."""
-    quality, limits = it.version, it.recipe.checks
+    quality, limits = subject.version, subject.recipe.checks
     lost, documents = quality.counts["rejected"], quality.counts["documents"]
     share = lost / max(documents, 1)
     message = (
@@ -136,9 +136,9 @@ def enough_is_kept(it: Subject) -> Finding:
 
 
 @check("quality", blocking=False)
-def half_is_kept(it: Subject) -> Finding:
+def half_is_kept(subject: Subject) -> Finding:
     """The quality rules keep at least half of the documents."""
-    quality = it.version
+    quality = subject.version
     corpus, documents = quality.key.corpus, quality.counts["documents"]
     share = quality.counts["rejected"] / max(documents, 1)
     message = f"quality rejects {share:.1%} of the {documents:,} documents of {corpus}"
@@ -147,7 +147,7 @@ def half_is_kept(it: Subject) -> Finding:
         message += (
             f", {most.documents:,} of them by {most.rule}. `python -m pipeline inspect documents {most.rule} "
             f"--corpus {corpus}` shows some; if they are good, change "
-            f"`{_setting(it.recipe, corpus, most.rule)}` or choose another profile"
+            f"`{_setting(subject.recipe, corpus, most.rule)}` or choose another profile"
         )
     return Finding(share <= HALF, message, {"share": share})
 
@@ -160,12 +160,12 @@ def _setting(recipe: Recipe, corpus: str, rule: str | None) -> str:
 
 
 @check(keys.DEDUP)
-def removes_no_more_than_expected(it: Subject) -> Finding:
+def removes_no_more_than_expected(subject: Subject) -> Finding:
     """No corpus loses more than `dedup_guard.max_lost_share` of its documents, and no document stands for
     more than `dedup_guard.max_cluster_size`.
     """
-    dedup = it.version
-    found = alarms(dedup, it.recipe.dedup_guard)
+    dedup = subject.version
+    found = alarms(dedup, subject.recipe.dedup_guard)
     lost, documents = dedup.counts["removed"], dedup.counts["documents"]
     message = (
         f"dedup removes {lost:,} of {documents:,} documents, within the limits of dedup_guard for "
@@ -176,9 +176,9 @@ def removes_no_more_than_expected(it: Subject) -> Finding:
 
 
 @check(keys.TOKEN_SHARDS)
-def adds_up(it: Subject) -> Finding:
+def adds_up(subject: Subject) -> Finding:
     """Every document and token is accounted for, from raw text to shards."""
-    store, corpus = it.store, it.version.key.corpus
+    store, corpus = subject.store, subject.version.key.corpus
     raw, scrubbed, quality = (
         store.current(stage(corpus)).counts for stage in (keys.raw, keys.scrubbed, keys.quality)
     )
@@ -215,10 +215,10 @@ def adds_up(it: Subject) -> Finding:
 
 
 @check(keys.TOKEN_SHARDS)
-def conversations_fit(it: Subject) -> Finding:
+def conversations_fit(subject: Subject) -> Finding:
     """At most 5 % of the conversations are left out because not even the first answer fits."""
-    counts = it.version.counts
-    lost, written = counts.get("too_long", 0), _both_splits(it.version, "documents")
+    counts = subject.version.counts
+    lost, written = counts.get("too_long", 0), _both_splits(subject.version, "documents")
     share = lost / max(lost + written, 1)
     message = f"{lost:,} of {lost + written:,} documents ({share:.1%}) are too long to be learnt as a whole"
     if share > TOO_LONG:
@@ -227,9 +227,9 @@ def conversations_fit(it: Subject) -> Finding:
 
 
 @check(keys.TOKEN_SHARDS, blocking=False)
-def holds_out_text(it: Subject) -> Finding:
+def holds_out_text(subject: Subject) -> Finding:
     """A corpus that is trained on has held-out documents, so that it counts in the validation loss."""
-    shards, fraction = it.version, it.recipe.shards.validation_fraction
+    shards, fraction = subject.version, subject.recipe.shards.validation_fraction
     corpus, trained_on = shards.key.corpus, shards.counts["train_documents"]
     count = shards.counts["validation_documents"]
     message = f"{count:,} of {trained_on + count:,} documents of {corpus} are held out"
@@ -242,10 +242,10 @@ def holds_out_text(it: Subject) -> Finding:
 
 
 @check(keys.TOKEN_SHARDS)
-def is_sound(it: Subject) -> Finding:
+def is_sound(subject: Subject) -> Finding:
     """The files have the recorded sizes and hashes; a file is read once, and when it has changed."""
-    shards = it.version
-    found = inspect(shards, it.store.hashes, Look.UNREAD)
+    shards = subject.version
+    found = inspect(shards, subject.store.hashes, Look.UNREAD)
     message = (
         f"{found.files:,} files, {shards.bytes:,} bytes: sizes and hashes as recorded; {found.read:,} read "
         f"now, {found.remembered:,} unchanged since"
@@ -260,11 +260,11 @@ def _both_splits(shards: Version, what: str) -> int:
 
 
 @check(keys.EVALUATION, blocking=False)
-def beats_a_bigram_model(it: Subject) -> Finding:
+def beats_a_bigram_model(subject: Subject) -> Finding:
     """The model predicts held-out text better than counts of which token follows which; a tuned one predicts
     held-out answers better than before.
     """
-    store, evaluation = it.store, it.version
+    store, evaluation = subject.store, subject.version
     if tuning := evaluate.read(evaluation).get("tuning"):
         return _beats_its_base(tuning["losses"])
     result = plan.result(store, store.current(keys.PRETRAINED_MODEL))
@@ -298,11 +298,11 @@ def _beats_its_base(losses: dict[str, Any]) -> Finding:
 
 
 @check(keys.EXPORTED_MODEL)
-def loads(it: Subject) -> Finding:
+def loads(subject: Subject) -> Finding:
     """The exported files can be read back, and their logits match those of `transformers`, where that is
     installed.
     """
-    exported = it.version
+    exported = subject.version
     found: dict[str, Any] = exported.report(
         "loads", REPORT, lambda: json.loads(run_trainer("check", f"--model={exported.directory()}"))
     )

@@ -82,8 +82,8 @@ def among(documents: Collection[str], ids: pa.Array) -> np.ndarray:
     return np.array([one in documents for one in ids.to_pylist()], bool)
 
 
-def names(version: Version, part: Part, among: Among) -> bool | None:
-    """Whether the tables of a part name any of the documents; None if none of them has ids."""
+def part_names(version: Version, part: Part, among: Among) -> bool | None:
+    """Whether the tables of a part name any of the documents; None if none of these tables has ids."""
     files = [
         version.file(part, table) for table, file in part.files.items() if file.path.endswith(".parquet")
     ]

@@ -166,8 +166,8 @@ class Store(Versions):
             self._last.use(version.key, version.path.name)
 
     def go_on_with(self, version: Version) -> None:
-        """This run continues with the version, as the run did that it takes over from. What the recipe uses
-        stays as it is recorded.
+        """Continues with the version, as the run did that this one takes over from. The record of what the
+        recipe used last stays as it is.
         """
         self._used[version.key] = version
 

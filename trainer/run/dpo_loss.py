@@ -28,14 +28,14 @@ def answer_log_probabilities(
 
 
 def pair_sums(
-    found: torch.Tensor, tokens: torch.Tensor, reference: torch.Tensor, dpo: DpoConfig
+    log_p: torch.Tensor, tokens: torch.Tensor, reference: torch.Tensor, dpo: DpoConfig
 ) -> torch.Tensor:
-    """The loss and the METRICS, summed over pairs, [1 + METRICS]: from log p `found` and that of the
+    """The loss and the METRICS, summed over pairs, [1 + METRICS]: from log p `log_p` and that of the
     `reference`, and the `tokens` of answers, [..., 2] each. A pair without tokens is none.
     """
-    change = found - reference
+    change = log_p - reference
     margin = change[..., 0] - change[..., 1]
-    loss = -logsigmoid(dpo.beta * margin) - dpo.nll * found[..., 0] / tokens[..., 0].clamp(min=1)
+    loss = -logsigmoid(dpo.beta * margin) - dpo.nll * log_p[..., 0] / tokens[..., 0].clamp(min=1)
     each = torch.stack(
         [loss, (margin > 0).to(loss.dtype), margin.to(loss.dtype), change[..., 0].to(loss.dtype)]
     )

@@ -18,15 +18,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_draw(parser)
 
 
-def lines(asked: Subject, options: argparse.Namespace) -> Iterator[str]:
+def lines(subject: Subject, options: argparse.Namespace) -> Iterator[str]:
     """Raises UsageError if the verdicts of the variant are missing or on other text."""
-    draw, this, variant = chosen_draw(options), asked.recipe.variant or BASE, options.against
+    draw, this, variant = chosen_draw(options), subject.recipe.variant or BASE, options.against
     theirs, other = opened(variant)
     if variant == this:
         raise UsageError(f"against {variant}: compares it with itself: name another variant")
-    if not {*asked.corpora} <= {*theirs.corpus_names}:
+    if not {*subject.corpora} <= {*theirs.corpus_names}:
         raise UsageError(f"against {variant}: has other corpora than {this}: name a variant of {this}")
-    for corpus in asked.corpora:
+    for corpus in subject.corpora:
         text = [keys.scrubbed(corpus)]
         try:
             other.current(keys.quality(corpus))
@@ -34,11 +34,11 @@ def lines(asked: Subject, options: argparse.Namespace) -> Iterator[str]:
             name, section = variant_names.split(variant, JOBS)
             remedy = f"python -m pipeline variants run {name} --job {JOBS.get(section, 'corpus')}"
             raise UsageError(f"against {variant}: {error}: `{remedy}`") from None
-        if asked.store.data_versions(text) != other.data_versions(text):
+        if subject.store.data_versions(text) != other.data_versions(text):
             raise UsageError(
                 f"against {variant}: the scrubbed text of {corpus} differs, so the verdicts cannot be "
                 "compared: name a variant that changes `quality` alone"
             )
     judge = rejections.column(other, keys.quality, "verdicts", "rule")
-    pair = Judging(this, "rule", asked.store), Judging(variant, "then", other)
-    return Comparison(asked.store, asked.corpora, judge, *pair, draw).lines()
+    pair = Judging(this, "rule", subject.store), Judging(variant, "then", other)
+    return Comparison(subject.store, subject.corpora, judge, *pair, draw).lines()

@@ -15,30 +15,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--by", choices=["language"], help="count the kept documents of each language")
 
 
-def lines(asked: Subject, options: argparse.Namespace) -> Iterator[str]:
-    return _by_language(asked) if options.by else _by_rule(asked)
+def lines(subject: Subject, options: argparse.Namespace) -> Iterator[str]:
+    return _by_language(subject) if options.by else _by_rule(subject)
 
 
-def _by_rule(asked: Subject) -> Iterator[str]:
+def _by_rule(subject: Subject) -> Iterator[str]:
     """The kept and the rejected documents by corpus and rule."""
-    found = rejections.totals(rejections.sized(asked.store, asked.corpora), "rule")
+    found = rejections.totals(rejections.sized(subject.store, subject.corpora), "rule")
     whole = rejections.added(((corpus,), amount) for (corpus, _), amount in found.items())
     rows = (
         (corpus, rule or rejections.KEPT, *_shares(found[corpus, rule], whole[corpus,]))
-        for corpus, rule in rejections.ordered(found, asked.corpora)
+        for corpus, rule in rejections.ordered(found, subject.corpora)
     )
     return tables.table("corpus,verdict,documents,share,of bytes", rows)
 
 
-def _by_language(asked: Subject) -> Iterator[str]:
+def _by_language(subject: Subject) -> Iterator[str]:
     """What is kept of each language in each corpus."""
-    corpora = [name for name in asked.corpora if asked.recipe.rules(name).quality.detects]
+    corpora = [name for name in subject.corpora if subject.recipe.rules(name).quality.detects]
     if not corpora:
         raise UsageError(
             "--by language: no language was detected: set `quality.by_language` and run the job `corpus`"
         )
-    detected = rejections.column(asked.store, keys.languages, "languages", "language")
-    judged = rejections.sized(asked.store, corpora, language=detected)
+    detected = rejections.column(subject.store, keys.languages, "languages", "language")
+    judged = rejections.sized(subject.store, corpora, language=detected)
     found = rejections.totals(judged, "language", "keep")
     whole = rejections.added(((corpus, one), amount) for (corpus, one, _), amount in found.items())
     rows = (

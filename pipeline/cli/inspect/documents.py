@@ -33,18 +33,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_draw(parser)
 
 
-def lines(asked: Subject, options: argparse.Namespace) -> Iterator[str]:
+def lines(subject: Subject, options: argparse.Namespace) -> Iterator[str]:
     rule, draw = options.rule, chosen_draw(options)
-    _check(asked.recipe, rule)
+    _check(subject.recipe, rule)
     shown = 0
-    for entry in _entries(asked, rule, draw):
+    for entry in _entries(subject, rule, draw):
         shown += 1
         yield f"{entry}\n"
     if not shown:
-        yield f"{rule}: no document of {', '.join(asked.corpora)}"
+        yield f"{rule}: no document of {', '.join(subject.corpora)}"
     elif rule not in (*DUPLICATES, CONTAMINATED, KEPT, *edits.NAMES):
         yield "kept, at random:\n"
-        yield from _kept_beside(asked, rule, replace(draw, size=(shown + 1) // 2))
+        yield from _kept_beside(subject, rule, replace(draw, size=(shown + 1) // 2))
 
 
 def _check(recipe: Recipe, rule: str) -> None:
@@ -61,9 +61,9 @@ def _check(recipe: Recipe, rule: str) -> None:
         raise UsageError("contaminated: nothing was searched for: set `decontamination` and run `corpus`")
 
 
-def _entries(asked: Subject, rule: str, draw: Draw) -> Iterator[str]:
+def _entries(subject: Subject, rule: str, draw: Draw) -> Iterator[str]:
     """Documents that `rule` rejected or removed, or that are kept."""
-    recipe, store, corpora = asked.recipe, asked.store, asked.corpora
+    recipe, store, corpora = subject.recipe, subject.store, subject.corpora
     which = pc.field("rule") == rule
     if rule in DUPLICATES:
         decisions = rejections.stored(store, [""], lambda _: keys.DEDUP, "decisions")
@@ -82,8 +82,8 @@ def _entries(asked: Subject, rule: str, draw: Draw) -> Iterator[str]:
     return (entry for place, rows in draw.rows(tables, which) for entry in shown(place, rows))
 
 
-def _kept_beside(asked: Subject, rule: str, draw: Draw) -> Iterator[str]:
+def _kept_beside(subject: Subject, rule: str, draw: Draw) -> Iterator[str]:
     """Kept documents, with what `rule` judges them by."""
-    for place, rows in draw.rows(rejections.verdicts(asked.store, asked.corpora), pc.field("keep")):
+    for place, rows in draw.rows(rejections.verdicts(subject.store, subject.corpora), pc.field("keep")):
         kept = [row | {"rule": rule} for row in rows]
-        yield from (f"{entry}\n" for entry in entries.judged(asked.store, place, kept))
+        yield from (f"{entry}\n" for entry in entries.judged(subject.store, place, kept))

@@ -24,11 +24,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_draw(parser)
 
 
-def lines(asked: Subject, options: argparse.Namespace) -> Iterator[str]:
+def lines(subject: Subject, options: argparse.Namespace) -> Iterator[str]:
     """Raises UsageError where more would have to be measured."""
-    draw, changed = chosen_draw(options), _changed(asked, options.changes)
-    rules = {name: changed.rules(name).quality for name in asked.corpora}
-    used = {name: asked.recipe.rules(name).quality for name in rules}
+    draw, changed = chosen_draw(options), _changed(subject, options.changes)
+    rules = {name: changed.rules(name).quality for name in subject.corpora}
+    used = {name: subject.recipe.rules(name).quality for name in rules}
     if any(
         _measured(new) != _measured(used[name]) or (new.detects and not used[name].detects)
         for name, new in rules.items()
@@ -39,25 +39,25 @@ def lines(asked: Subject, options: argparse.Namespace) -> Iterator[str]:
         )
 
     def judge(corpus: str, part: str) -> pa.Table:
-        return Quality(corpus, rules[corpus]).judged_again(asked.store, part)
+        return Quality(corpus, rules[corpus]).judged_again(subject.store, part)
 
     now, then = Judging("now", "rule"), Judging("then", "then")
-    return Comparison(asked.store, asked.corpora, judge, now, then, draw).lines()
+    return Comparison(subject.store, subject.corpora, judge, now, then, draw).lines()
 
 
-def _changed(asked: Subject, changes: Sequence[str]) -> Recipe:
+def _changed(subject: Subject, changes: Sequence[str]) -> Recipe:
     """The recipe with these settings in place of those that it has for all corpora and for each. A section
     of `post_training` has settings for each corpus only.
     """
-    path, section = recipe_path(), asked.recipe.section
+    path, section = recipe_path(), subject.recipe.section
     given: dict[str, Any] = {}
     place_of_section = f"post_training.{section}." if section else ""
-    places = [f"{place_of_section}corpora.{name}." for name in asked.corpora]
+    places = [f"{place_of_section}corpora.{name}." for name in subject.corpora]
     try:
         for change in changes:
             for place in (*places, *([] if section else [""])):
                 override(given, f"{place}quality.{change}")
-        return variants.load(path, asked.recipe.variant or BASE, given)
+        return variants.load(path, subject.recipe.variant or BASE, given)
     except (TrainerError, RecipeError) as error:
         raise UsageError(f"what-if: {str(error).removeprefix(f'{path}: ')}") from None
 

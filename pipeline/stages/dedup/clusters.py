@@ -42,10 +42,10 @@ class Clusters(NamedTuple):
         sizes = np.diff(self.starts)
         return np.flatnonzero(np.repeat(sizes, sizes) > 1)
 
-    def verified(self, texts: np.ndarray, found: Verified) -> Verified:
-        """The result of verifying `texts`, whose positions `found` holds, extended to all texts."""
+    def verified(self, texts: np.ndarray, of_texts: Verified) -> Verified:
+        """The result of verifying `texts`, whose positions `of_texts` holds, extended to all texts."""
         keeper, similarity = np.arange(len(self.rows)), np.full(len(self.rows), np.nan, np.float32)
-        keeper[texts], similarity[texts] = texts[found.keeper], found.jaccard
+        keeper[texts], similarity[texts] = texts[of_texts.keeper], of_texts.jaccard
         return Verified(keeper, similarity)
 
 

@@ -80,20 +80,20 @@ def columns(kind: np.dtype, *values: np.ndarray) -> np.ndarray:
     return made
 
 
-def cut_units(found: Units, repeated: np.ndarray, seen: np.ndarray, lines: int) -> np.ndarray:
+def cut_units(units: Units, repeated: np.ndarray, seen: np.ndarray, lines: int) -> np.ndarray:
     """bool[lines]: those of units in `repeated` (REPEATED). Marks in `seen`, of the same length, which of its
     first ones have occurred.
     """
-    place = np.searchsorted(repeated["hash"], found.hashes)
+    place = np.searchsorted(repeated["hash"], units.hashes)
     place[place == len(repeated)] = 0
-    hit = np.flatnonzero(repeated["hash"][place] == found.hashes) if len(repeated) else np.zeros(0, np.int64)
+    hit = np.flatnonzero(repeated["hash"][place] == units.hashes) if len(repeated) else np.zeros(0, np.int64)
     spared = hit[repeated["first"][place[hit]] & ~seen[place[hit]]] if len(hit) else hit
     _, first = np.unique(place[spared], return_index=True)
     seen[place[spared]] = True
     hit = np.setdiff1d(hit, spared[first])
     edges = np.zeros(lines + 1, np.int64)
-    np.add.at(edges, found.starts[hit], 1)
-    np.add.at(edges, found.stops[hit], -1)
+    np.add.at(edges, units.starts[hit], 1)
+    np.add.at(edges, units.stops[hit], -1)
     return np.cumsum(edges)[:-1] > 0
 
 

@@ -60,8 +60,8 @@ _BEGINS = _bits_by_byte()
 
 
 @borrowing
-def c4(data: np.ndarray, classes: np.ndarray, words: Words, lines: int, found: np.ndarray) -> None:
-    """Fills the row `found` of the document whose `words` and lines with words are known."""
+def c4(data: np.ndarray, classes: np.ndarray, words: Words, lines: int, row: np.ndarray) -> None:
+    """Fills the row `row` of the document whose `words` and lines with words are known."""
     for line in range(lines):
         first, last = words.line_words[line - 1] if line else 0, words.line_words[line]
         start, stop = np.int64(words.starts[first]), np.int64(words.stops[last - 1])
@@ -71,10 +71,10 @@ def c4(data: np.ndarray, classes: np.ndarray, words: Words, lines: int, found: n
             if longest <= MAX_WORD_LENGTH:
                 has_curly, bits = _search(data, start, stop)
                 if bits & _LOREM_IPSUM:
-                    found[C4.LOREM_IPSUM] = 1
+                    row[C4.LOREM_IPSUM] = 1
                 if not bits & _JAVASCRIPT:
-                    found[C4.CURLY_BRACKET] |= has_curly
-                    found[C4.SENTENCES] += 0 if bits & _POLICY else sentences
+                    row[C4.CURLY_BRACKET] |= has_curly
+                    row[C4.SENTENCES] += 0 if bits & _POLICY else sentences
 
 
 @borrowing

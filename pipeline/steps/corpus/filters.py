@@ -71,7 +71,7 @@ class Filtered(UserCodeStage):
     def step(self, store: Store) -> BatchStep:
         one = Filter(_located(store, self.filter.entry))
         schemas = {TABLE: one.schema, "failures": FAILURES_SCHEMA}
-        return BatchStep(partial(_measure, one=one), schemas, ("documents", "failed"))
+        return BatchStep(partial(_measure, filter=one), schemas, ("documents", "failed"))
 
 
 def _located(store: Store, entry: Entry) -> Entry:
@@ -123,8 +123,8 @@ def content(store: Store, model: Path) -> str:
         ) from error
 
 
-def _measure(documents: pa.RecordBatch, one: Filter) -> BatchResult:
-    signals, failures = one.measure(documents)
+def _measure(documents: pa.RecordBatch, filter: Filter) -> BatchResult:
+    signals, failures = filter.measure(documents)
     table = failures_table(failures)
     counts = {"documents": documents.num_rows, "failed": len(failures)}
     return {TABLE: signals, "failures": table}, counts | tally(table.column("name"), "failed")

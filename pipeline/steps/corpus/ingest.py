@@ -29,7 +29,7 @@ from pipeline.store.draft import Draft
 from pipeline.store.engines.local import Engine
 from pipeline.store.errors import PipelineError
 from pipeline.store.fingerprint import combined
-from pipeline.store.forgotten import Forgotten, forgotten, names
+from pipeline.store.forgotten import Forgotten, forgotten, part_names
 from pipeline.store.keys import FORGOTTEN, Key
 from pipeline.store.manifest import Part, Version, breakdown, total_counts
 from pipeline.store.params import DOCUMENT_SCHEMA
@@ -151,11 +151,11 @@ class Raw(CorpusStage):
                 counts["input_bytes"] = sum(unit.bytes for unit in units)
             return draft.publish(parts, counts)
 
-    def _parts(self, draft: Draft, engine: Engine, units: Sequence[Unit], gone: Forgotten) -> list[Part]:
+    def _parts(self, draft: Draft, engine: Engine, units: Sequence[Unit], forgotten: Forgotten) -> list[Part]:
         """Reads the groups of units of which parts are missing."""
-        if gone.ids:
-            draft.leave_out(partial(names, among=gone.among))
-        reader = _Reader(draft, self.corpus, self.source, self.part_bytes, gone)
+        if forgotten.ids:
+            draft.leave_out(partial(part_names, among=forgotten.among))
+        reader = _Reader(draft, self.corpus, self.source, self.part_bytes, forgotten)
         groups = unit_groups(units, self.part_bytes)
         read = {group.name: reader.finished(group) for group in groups}
         # The largest first, so that at the end no worker is alone with it.
@@ -286,10 +286,10 @@ def _first_reject(draft: Draft, parts: Iterable[Part]) -> str:
     return f"{place}: {row['detail']}"
 
 
-def _copied(source: StoredSource, draft: Draft, corpus: str, gone: Forgotten) -> list[Part]:
+def _copied(source: StoredSource, draft: Draft, corpus: str, forgotten: Forgotten) -> list[Part]:
     """The parts of a stored version. Raises PipelineError if it holds a document that was forgotten since."""
     read = (batch for unit in source.units() for batch in source.read(unit, RejectsTable(lambda _: None)))
-    if gone.ids and any(gone.among(batch.column("id")).any() for batch in read):
+    if forgotten.ids and any(forgotten.among(batch.column("id")).any() for batch in read):
         raise PipelineError(
             f"corpus {corpus!r}: {source.config.path} holds documents that were removed from this store "
             "(`forget`), so what was made of them cannot be made again"

@@ -167,21 +167,23 @@ def checkpoints(store: Store) -> Iterator[Checkpoint]:
 
 @dataclass(frozen=True)
 class Sighting:
-    """A checkpoint that was trained on a corpus: in its own training, or in that of an ancestor, `by`."""
+    """A checkpoint that was trained on a corpus, in its own training or in that of an ancestor: `by`
+    whichever it was.
+    """
 
     checkpoint: Checkpoint
     by: Trained
 
     @property
     def through(self) -> str | None:
-        """The ancestor, if it was one."""
+        """The description of the ancestor; None if the checkpoint itself was trained on the corpus."""
         return None if self.by is self.checkpoint else self.by.described
 
 
 def that_saw(store: Store, corpus: str, version: str | None = None) -> list[Sighting]:
-    """The checkpoints on disk that were trained on a corpus, optionally on a version of it: the first digits
-    of the data version of any of its stages, or of the revision of its source. Also those that started from
-    the weights of a model that was.
+    """The checkpoints on disk that were trained on a corpus, or that started from the weights of a model that
+    was. A `version` leaves only those that were trained on it: the first digits of the data version of any
+    stage of the corpus, or of the revision of its source.
     """
     found: list[Sighting] = []
     known: set[str] = set()
@@ -198,9 +200,9 @@ def that_saw(store: Store, corpus: str, version: str | None = None) -> list[Sigh
     return found
 
 
-def versions_of(one: Trained, corpus: str) -> list[str]:
+def versions_of(trained: Trained, corpus: str) -> list[str]:
     """A corpus's data version of each stage, and the version and revision of its source."""
-    assets = one.lineage["assets"]
+    assets = trained.lineage["assets"]
     stages = [path for path in assets if Key.from_path(path).corpus == corpus]
     source = assets[keys.raw(corpus)].get("inputs", {})
     return [*(assets[path]["data_version"] for path in stages), *source.values()]

@@ -25,7 +25,9 @@ SAME, ALIKE, PASSAGE = "the same text", "nearly the same text", "a passage"
 
 @dataclass(frozen=True, order=True)
 class Copy:
-    """What of the documents is also at a `place`, and there in which document, unless it is a passage."""
+    """A copy of documents: `what` of them is also at a `place`, in the `document` there. That is empty for a
+    passage.
+    """
 
     place: str
     what: str
@@ -125,7 +127,7 @@ def _files(store: Store, key: Key, table: str) -> Iterator[tuple[str, StoredFile
 
 
 def _values_where(file: StoredFile, column: str, by: str, wanted: pa.Array) -> list[Any]:
-    """What a column has in the rows that have one of some values, without nulls."""
+    """The values of a column, without nulls, in the rows whose column `by` has one of the `wanted` values."""
     if len(wanted) == 0:
         return []
     found = (

@@ -14,8 +14,8 @@ from pipeline.store.store import Store, StoreError
 class LineageVersions:
     """What a lineage names, for a `Store`. `made`: what was made of the model."""
 
-    def __init__(self, one: Trained, made: Iterable[Version] = ()):
-        lineage = one.lineage
+    def __init__(self, trained: Trained, made: Iterable[Version] = ()):
+        lineage = trained.lineage
         self.name = RecipeName(lineage["recipe"]["name"], "", variant=lineage.get("variant", ""))
         self._directories = {key: Path(asset["path"]).name for key, asset in lineage["assets"].items()}
         self._made = {version.key: version for version in made}

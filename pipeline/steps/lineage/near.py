@@ -86,21 +86,21 @@ class NearSearcher:
         best = sorted(found.values(), key=lambda one: (-one.in_common, one.row["id"]))
         return list(map(self._shown, best[:limit]))
 
-    def _shown(self, one: Match) -> Near:
-        corpus, document, steps = self._corpora[one.version], one.row["id"], None
+    def _shown(self, match: Match) -> Near:
+        corpus, document, steps = self._corpora[match.version], match.row["id"], None
         text = self._texts[corpus]
         if self.reader.training:
-            read = self.reader.steps(corpus, text, {one.part: [document]})
+            read = self.reader.steps(corpus, text, {match.part: [document]})
             steps = np.unique(np.concatenate([np.zeros(0, np.int64), *read])).tolist()
         return Near(
             corpus,
             document,
-            one.row["source"],
-            one.row["url"],
-            one.row["text"][:BEGINNING],
-            round(one.jaccard, 4),
-            round(one.holds, 4),
-            round(one.held, 4),
-            text.fates({one.part: [document]})[document],
+            match.row["source"],
+            match.row["url"],
+            match.row["text"][:BEGINNING],
+            round(match.jaccard, 4),
+            round(match.holds, 4),
+            round(match.held, 4),
+            text.fates({match.part: [document]})[document],
             steps,
         )

@@ -49,9 +49,9 @@ class Training:
 
 @dataclass(frozen=True)
 class Reader:
-    """Whose training text is asked for: `lineage` names what was made, and the recipe. `training` read it up
-    to `step`; None of a recipe alone, and of an ancestor whose run is in no store that could be found.
-    `through`: the ancestor of a checkpoint that this is, if it is one.
+    """A recipe or a checkpoint whose training text is asked for. `lineage` names the versions and the recipe.
+    `training` read the text up to `step`. It is None for a recipe alone, and for an ancestor whose run is in
+    no store that could be found. `through` describes the ancestor, where the reader is one of a checkpoint.
     """
 
     store: Store
@@ -61,18 +61,24 @@ class Reader:
     through: str | None = None
 
     def steps(self, corpus: str, text: CorpusText, holding: Mapping[str, list[str]]) -> list[np.ndarray]:
-        """The steps that read each run of neighbours among these documents, by part, of a corpus."""
+        """The steps that read the documents in `holding`, ids by part, of a corpus: an array for each group
+        of neighbours.
+        """
         assert self.training is not None
         ranges = text.ranges(holding)
         return [self.training.steps(corpus, *tokens, self.step) for tokens in ranges]
 
 
-def readers(store: Store, one: Checkpoint) -> list[Reader]:
+def readers(store: Store, checkpoint: Checkpoint) -> list[Reader]:
     """A checkpoint, and its ancestors: each by a run that read the same samples in the same order, in this
     store or in one where the weights still lie.
     """
-    found, stores, child = [Reader(store, one.lineage, Training(one.run), one.step)], [store], one.lineage
-    for ancestor in one.ancestors:
+    found, stores, child = (
+        [Reader(store, checkpoint.lineage, Training(checkpoint.run), checkpoint.step)],
+        [store],
+        checkpoint.lineage,
+    )
+    for ancestor in checkpoint.ancestors:
         started = child["training"]["config"].get("pretrained") or {}
         weights = Path(started.get("path") or "")
         parents = weights.resolve().parents if weights.is_absolute() else ()
@@ -105,9 +111,10 @@ def _order(lineage: dict[str, Any], training: TrainingConfig) -> Any:
 
 @dataclass(frozen=True)
 class Reading:
-    """At how many steps a checkpoint read any of some documents, and the first and the last of them: in its
-    own training, or in that of an ancestor, `through`. `steps` is None where nobody can tell. `fates`: what
-    happened to each document, of a few.
+    """How a checkpoint read some documents: at how many `steps` it read any of them, and the `first` and the
+    `last` of these steps. They are steps of its own training, or of that of an ancestor, which `through`
+    describes. `steps` is None where nobody can tell. `fates` says what happened to each document, where these
+    are few.
     """
 
     checkpoint: str
@@ -119,7 +126,9 @@ class Reading:
 
 
 def readings(store: Store, documents: Collection[str]) -> Iterator[Reading]:
-    """Of each checkpoint on disk and of its ancestors. `documents`: ids of the store, or of the source."""
+    """How each checkpoint on disk, and each of its ancestors, read these documents. `documents`: ids of the
+    store, or of the source.
+    """
     for reader, together in _readers_on_disk(store):
         steps, fates = _steps(reader, documents)
         for one in together:
@@ -127,7 +136,9 @@ def readings(store: Store, documents: Collection[str]) -> Iterator[Reading]:
 
 
 def readings_of_each(store: Store, documents: Collection[str]) -> dict[str, list[Reading]]:
-    """The checkpoints that read each of `documents` (ids of the store), and those that cannot be told."""
+    """For each of `documents` (ids of the store), how checkpoints read it. Checkpoints that did not are left
+    out, unless nobody can tell.
+    """
     found: dict[str, list[Reading]] = {document: [] for document in documents}
     for reader, together in _readers_on_disk(store):
         steps = _steps_of_each(reader, documents)
@@ -148,13 +159,15 @@ def _readers_on_disk(store: Store) -> Iterator[tuple[Reader, list[Checkpoint]]]:
             yield reader, together
 
 
-def _reading(one: Checkpoint, reader: Reader, steps: np.ndarray | None, fates: Mapping[str, str]) -> Reading:
+def _reading(
+    checkpoint: Checkpoint, reader: Reader, steps: np.ndarray | None, fates: Mapping[str, str]
+) -> Reading:
     """What a checkpoint read, by the ascending steps at which its reader did."""
     if steps is None:
-        return Reading(one.name, reader.through, None, None, None, fates)
-    read = steps[steps <= (reader.step if reader.through else one.step)].tolist()
+        return Reading(checkpoint.name, reader.through, None, None, None, fates)
+    read = steps[steps <= (reader.step if reader.through else checkpoint.step)].tolist()
     first, last = (read[0], read[-1]) if read else (None, None)
-    return Reading(one.name, reader.through, len(read), first, last, fates)
+    return Reading(checkpoint.name, reader.through, len(read), first, last, fates)
 
 
 def _steps(reader: Reader, documents: Collection[str]) -> tuple[np.ndarray | None, dict[str, str]]:

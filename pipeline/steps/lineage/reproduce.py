@@ -46,7 +46,7 @@ TOLERANCE = 0.05
 TOKENIZER_FILES = (TOKENIZER, TOKENIZER_CONFIG)
 
 
-def write(store: Store, one: Checkpoint, out: Path, relative_to: Path) -> list[str]:
+def write(store: Store, checkpoint: Checkpoint, out: Path, relative_to: Path) -> list[str]:
     """Fills the directory `out` and returns the commands, notes among them as comments.
 
     Raises OutputError when there is something at `out`, and PipelineError for a mean of checkpoints of which
@@ -54,7 +54,7 @@ def write(store: Store, one: Checkpoint, out: Path, relative_to: Path) -> list[s
     hold its recipe's directory.
     """
     with output_directory(out) as directory:
-        return list(_fill(store, [one], directory, out.absolute(), relative_to))
+        return list(_fill(store, [checkpoint], directory, out.absolute(), relative_to))
 
 
 def _fill(
@@ -89,13 +89,13 @@ def _fill(
     yield from _commands(newest, notes, out, relative_to)
 
 
-def _write_sums(one: Checkpoint, directory: Path) -> None:
-    files = read_json(one.path / "manifest.json")["files"]
+def _write_sums(checkpoint: Checkpoint, directory: Path) -> None:
+    files = read_json(checkpoint.path / "manifest.json")["files"]
     sums = [f"{files[name]['sha256']}  {name}\n" for name in COMPARED if name in files]
     (directory / SUMS).write_text("".join(sums), encoding="utf-8")
-    losses = json.dumps(_losses(one.path), indent=1)
+    losses = json.dumps(_losses(checkpoint.path), indent=1)
     (directory / LOSSES).write_text(losses + "\n", encoding="utf-8")
-    settings = json.dumps(_settings(one.lineage), indent=1)
+    settings = json.dumps(_settings(checkpoint.lineage), indent=1)
     (directory / SETTINGS).write_text(settings + "\n", encoding="utf-8")
 
 
@@ -106,24 +106,26 @@ def _settings(lineage: dict[str, Any]) -> dict[str, str]:
     return flat({"tokens": lineage["training"]["tokens"], "training": own})
 
 
-def _mean(store: Store, one: Checkpoint, directory: Path, out: Path, relative_to: Path) -> Iterator[str]:
+def _mean(
+    store: Store, checkpoint: Checkpoint, directory: Path, out: Path, relative_to: Path
+) -> Iterator[str]:
     """As `_fill`: the checkpoints of each run in a folder of its own, and the mean of what they give."""
-    parents = [_parent(store, one, merged["checkpoint"]) for merged in one.merged]
+    parents = [_parent(store, checkpoint, merged["checkpoint"]) for merged in checkpoint.merged]
     for run in dict.fromkeys(parent.run for parent in parents):
         (folder := directory / run.name).mkdir()
         wanted = sorted((parent for parent in parents if parent.run == run), key=lambda parent: parent.step)
         yield from _fill(store, wanted, folder, out / run.name, relative_to)
     again = [_made_again(parent, out / parent.run.name) for parent in parents]
-    shares = [merged["share"] for merged in one.merged]
+    shares = [merged["share"] for merged in checkpoint.merged]
     weights = f" --weights {','.join(map(str, shares))}" if len({*shares}) > 1 else ""
-    yield f"# makes {one.name}, the mean of these, again in {out / MEAN}"
+    yield f"# makes {checkpoint.name}, the mean of these, again in {out / MEAN}"
     yield f"cd {shlex.quote(str(ROOT))}"
     yield (
         f"{shlex.quote(sys.executable)} -m trainer merge {' '.join(again)}{weights} "
         f"--output {shlex.quote(str(out / MEAN))}"
     )
-    if one.saved:
-        yield _comparison(one, out)
+    if checkpoint.saved:
+        yield _comparison(checkpoint, out)
 
 
 def _parent(store: Store, mean: Checkpoint, name: str) -> Checkpoint:
@@ -165,9 +167,9 @@ def pinned(wanted: Sequence[Checkpoint], relative_to: Path) -> dict[str, Any]:
     return recipe
 
 
-def _lineages(one: Checkpoint) -> list[dict[str, Any]]:
+def _lineages(checkpoint: Checkpoint) -> list[dict[str, Any]]:
     """The lineage of the pretraining, and of each section of `post_training` up to the checkpoint."""
-    found = [one.lineage]
+    found = [checkpoint.lineage]
     while "post_training" in found[0]:
         found.insert(0, found[0]["pretrained"]["lineage"])
     return found
@@ -252,20 +254,22 @@ def _outlived_its_corpora(lineage: dict[str, Any]) -> bool:
     )
 
 
-def _commands(one: Checkpoint, notes: list[str], out: Path, relative_to: Path) -> Iterator[str]:
-    commit = one.lineage["git_commit"]
-    yield f"# makes {one.name}, after {one.tokens:,} tokens, again in {out}"
+def _commands(checkpoint: Checkpoint, notes: list[str], out: Path, relative_to: Path) -> Iterator[str]:
+    commit = checkpoint.lineage["git_commit"]
+    yield f"# makes {checkpoint.name}, after {checkpoint.tokens:,} tokens, again in {out}"
     if commit is None:
         yield "# the code was not in a git checkout, so its version is unknown: this uses the code of now"
     elif commit.endswith("-dirty"):
         yield "# the code had uncommitted changes: expect the same bytes only if they make no difference"
     yield from notes
-    own_code = list(_own_code(one.lineage["recipe"]))
+    own_code = list(_own_code(checkpoint.lineage["recipe"]))
     for python, version in own_code:
         yield f"# {python} must be the same code as then, version {version!r}"
-    if one.lineage["recipe"]["training"].get("pretrained"):
+    if checkpoint.lineage["recipe"]["training"].get("pretrained"):
         yield "# the pretrained weights must be the same as then"
-    python = one.libraries.get("python") or one.lineage["assets"][keys.TOKENIZER]["tools"]["python"]
+    python = (
+        checkpoint.libraries.get("python") or checkpoint.lineage["assets"][keys.TOKENIZER]["tools"]["python"]
+    )
     code = shlex.quote(str(out / "code"))
     yield (
         f"git -C {shlex.quote(str(ROOT))} worktree add --detach {code} "
@@ -282,38 +286,38 @@ def _commands(one: Checkpoint, notes: list[str], out: Path, relative_to: Path) -
         **({"PYTHONPATH": relative_to} if own_code else {}),  # modules beside the recipe
     }
     yield "export " + " ".join(f"{name}={shlex.quote(str(place))}" for name, place in variables.items())
-    if one.tokens < one.lineage["recipe"]["training"]["max_tokens"]:
+    if checkpoint.tokens < checkpoint.lineage["recipe"]["training"]["max_tokens"]:
         yield (
-            f"# trains on to the end; the checkpoint is there after {one.tokens:,} tokens, when you may "
-            "stop it with Ctrl-C"
+            f"# trains on to the end; the checkpoint is there after {checkpoint.tokens:,} tokens, when you "
+            "may stop it with Ctrl-C"
         )
-    tuned = _lineages(one)[1:]
+    tuned = _lineages(checkpoint)[1:]
     for job in ["pretrain", *([JOBS[_section(tuned[-1])]] if tuned else [])]:
         yield f".venv/bin/dagster job execute -m pipeline.definitions -d . -j {job}"
-    if one.saved:
-        yield from _machines(one.lineage["training"].get("machine"))
+    if checkpoint.saved:
+        yield from _machines(checkpoint.lineage["training"].get("machine"))
         yield f"cd {shlex.quote(str(ROOT))}"
-        yield _comparison(one, out)
+        yield _comparison(checkpoint, out)
     else:
         yield "# the checkpoint was deleted since then, so there is nothing to compare with"
 
 
-def _comparison(one: Checkpoint, out: Path) -> str:
+def _comparison(checkpoint: Checkpoint, out: Path) -> str:
     return (
         f"{shlex.quote(sys.executable)} -m pipeline reproduce --compare {shlex.quote(str(out))} "
-        f"{_made_again(one, out)}"
+        f"{_made_again(checkpoint, out)}"
     )
 
 
-def _made_again(one: Checkpoint, out: Path) -> str:
+def _made_again(checkpoint: Checkpoint, out: Path) -> str:
     """Where the commands make a checkpoint again, for a shell."""
-    if one.merged:
+    if checkpoint.merged:
         run = shlex.quote(str(out / MEAN))
     else:
         # A tokenizer that is given instead of trained changes the name of the run, the only one there.
-        name = "*" if _outlived_its_corpora(_lineages(one)[0]) else one.run.name
+        name = "*" if _outlived_its_corpora(_lineages(checkpoint)[0]) else checkpoint.run.name
         run = f"{shlex.quote(str(out / 'home' / 'store' / RUNS))}/{name}"
-    return f"{run}/checkpoints/{one.path.name}"
+    return f"{run}/checkpoints/{checkpoint.path.name}"
 
 
 def _machines(then: dict[str, Any] | None) -> Iterator[str]:

@@ -174,7 +174,7 @@ def _train(config: RunConfig) -> dict[str, Any]:
     return read_json(result)
 
 
-def found(store: Store, recipe: Recipe, version: Version) -> dict[str, Any]:
+def result(store: Store, recipe: Recipe, version: Version) -> dict[str, Any]:
     """The fitted law and its proposal, computed once: fields of both. Raises PipelineError."""
     tokens, target = _tokens(store, recipe), settings(recipe).target
     planned = recipe.training.max_tokens

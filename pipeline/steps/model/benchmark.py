@@ -228,12 +228,13 @@ def above_chance(scores: Scores) -> bool:
     return bool(metric and scores[metric] and scores[metric]["low"] > scores["chance"])
 
 
-def verdict(found: Mapping[str, Scores]) -> tuple[bool, str]:
+def verdict(by_benchmark: Mapping[str, Scores]) -> tuple[bool, str]:
     """Whether a model beats chance on a benchmark with wrong answers, and the sentence that says so."""
-    comparable = {name: scores for name, scores in found.items() if scores["chance"] is not None}
+    comparable = {name: scores for name, scores in by_benchmark.items() if scores["chance"] is not None}
     better = [name for name, scores in comparable.items() if above_chance(scores)]
     if not comparable:
-        known = {name: scores["bits_per_byte"] for name, scores in found.items() if not scores["metric"]}
+        texts = ((name, scores) for name, scores in by_benchmark.items() if not scores["metric"])
+        known = {name: scores["bits_per_byte"] for name, scores in texts}
         if not known:
             return True, "What chance would score is not known."
         bits = (
@@ -246,9 +247,9 @@ def verdict(found: Mapping[str, Scores]) -> tuple[bool, str]:
     return True, f"Better than chance on {', '.join(better)}{among}."
 
 
-def table(found: Mapping[str, Scores], marked: str = "{}*") -> list[dict[str, str]]:
+def table(by_benchmark: Mapping[str, Scores], marked: str = "{}*") -> list[dict[str, str]]:
     """A row for each benchmark. The accuracy that is compared with chance is `marked`."""
-    return [_row(name, scores, marked) for name, scores in found.items()]
+    return [_row(name, scores, marked) for name, scores in by_benchmark.items()]
 
 
 def shown(accuracy: Mapping[str, float] | None) -> str:

@@ -83,12 +83,12 @@ def conversations(tuning: Mapping[str, Any]) -> str:
     return "\n\n---\n\n".join(map(_conversation, tuning["conversations"]))
 
 
-def _conversation(one: Mapping[str, Any]) -> str:
-    said = [f"**{message['role']}**\n\n{fenced(message['content'])}" for message in one["messages"]]
+def _conversation(conversation: Mapping[str, Any]) -> str:
+    said = [f"**{message['role']}**\n\n{fenced(message['content'])}" for message in conversation["messages"]]
     answers = [
-        f"**{name}**\n\n{fenced(one[key])}"
+        f"**{name}**\n\n{fenced(conversation[key])}"
         for key, name in (("before", "before tuning"), ("after", "after tuning"), ("wanted", "wanted"))
-        if key in one
+        if key in conversation
     ]
     return "\n\n".join(said + answers)
 

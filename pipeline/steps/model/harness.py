@@ -133,22 +133,26 @@ class Results:
             )
 
 
-def _rows(found: Mapping[str, Any]) -> Iterator[tuple[str, str, int | None, dict[str, float]]]:
+def _rows(results: Mapping[str, Any]) -> Iterator[tuple[str, str, int | None, dict[str, float]]]:
     """For each row of a table: the task, its title, how many items were asked, and the shares of right
     answers, none if its figure is no such share. A group with shares stands for its tasks.
     """
-    sizes, better, groups = found["n-samples"], found["higher_is_better"], found.get("group_subtasks") or {}
+    sizes, better, groups = (
+        results["n-samples"],
+        results["higher_is_better"],
+        results.get("group_subtasks") or {},
+    )
     figures = {
         task: {
             tuple(name.split(",")): value
             for name, value in row.items()
             if "," in name and "_stderr," not in name and isinstance(value, int | float)
         }
-        for task, row in found["results"].items()
+        for task, row in results["results"].items()
     }
     hidden = {task for group, tasks in groups.items() if figures.get(group) for task in tasks}
     for task in [task for task in figures if task not in hidden]:
-        counted = found["results"][task].get("sample_count", {})
+        counted = results["results"][task].get("sample_count", {})
         items = next(iter(counted.values()), sizes.get(task, {}).get("effective"))
         own = {
             ACCURACIES[name]: value

@@ -233,21 +233,21 @@ def bits_per_byte(evaluation: Mapping[str, Any], marked: str = "**{}**") -> list
     ]
 
 
-def _benchmarks(found: Mapping[str, Any] | None) -> str:
-    if not found:
+def _benchmarks(benchmarks: Mapping[str, Any] | None) -> str:
+    if not benchmarks:
         return ""
-    rows = benchmark.table(found, marked="**{}**")
+    rows = benchmark.table(benchmarks, marked="**{}**")
     shown = table(list(rows[0]), (row.values() for row in rows))
     return (
         f"## Benchmarks\n\n{shown}\n\n{benchmark.EXPLAINED} In bold: the accuracy that is compared with "
-        f"chance. {benchmark.verdict(found)[1]}\n\n"
+        f"chance. {benchmark.verdict(benchmarks)[1]}\n\n"
     )
 
 
-def _scores(name: str, found: Mapping[str, Any]) -> list[str]:
-    bits = found["bits_per_byte"]
+def _scores(name: str, scores: Mapping[str, Any]) -> list[str]:
+    bits = scores["bits_per_byte"]
     shown = "the tokenizer loses text" if bits is None else f"{bits:.3f}"
-    return [name, shown, f"{found['perplexity']:,.1f}"]
+    return [name, shown, f"{scores['perplexity']:,.1f}"]
 
 
 def _samples(evaluation: Mapping[str, Any]) -> str:

@@ -29,8 +29,8 @@ PASSAGES = 256  # read, and as many held out
 ATTEMPTS = 20  # for each passage; many windows hold the end of a document
 
 
-def written(store: Store, checkpoint: Checkpoint) -> list[str]:
-    """The samples of a checkpoint, written again: text depends only on the run and its step. Raises
+def samples_again(store: Store, checkpoint: Checkpoint) -> list[str]:
+    """The samples of a checkpoint, written once more: their text depends only on the run and its step. Raises
     CheckpointGoneError when its weights are gone, and PipelineError for a run without prompts.
     """
     training = Training(checkpoint.run).config.training
@@ -49,8 +49,8 @@ def written(store: Store, checkpoint: Checkpoint) -> list[str]:
 
 @dataclass(frozen=True)
 class Passage:
-    """Text that a checkpoint was asked to go on with: how often it had been `read`, 0 if it was held out, and
-    how many of the RECITED tokens after its PROMPT the checkpoint `recites`.
+    """A text that a checkpoint was asked to continue. The checkpoint had `read` it so often, 0 if it was held
+    out. After PROMPT tokens of it, the checkpoint `recites` so many of the RECITED tokens that follow.
     """
 
     corpus: str
@@ -59,9 +59,9 @@ class Passage:
     recites: int
 
 
-def memory(store: Store, checkpoint: Checkpoint, searcher: Searcher) -> list[Passage]:
-    """Asks a checkpoint for passages drawn from the samples that it read, and for held-out ones that occur
-    nowhere in them. Raises PipelineError when there is none.
+def recited_passages(store: Store, checkpoint: Checkpoint, searcher: Searcher) -> list[Passage]:
+    """Asks a checkpoint to continue passages that are drawn from the samples that it read, and held-out
+    passages that occur nowhere in these. Raises PipelineError when there is no passage.
     """
     training, chooser = Training(checkpoint.run), np.random.default_rng(0)
     data, size = training.config.data, PROMPT + RECITED
@@ -142,9 +142,10 @@ def _window_text(tokenizer: Tokenizer, window: np.ndarray) -> str:
     return tokenizer.decode(np.where(tokens < 0, ~tokens, tokens).tolist(), skip_special_tokens=False)
 
 
-def batch(store: Store, checkpoint: Checkpoint, step: int, losses: bool) -> tuple[list[Row], str]:
-    """The rows of the global batch of a step, from 1, of the run of a checkpoint. With `losses`, those with
-    the highest first, under the newest checkpoint before the step, which is then named.
+def global_batch_rows(store: Store, checkpoint: Checkpoint, step: int, losses: bool) -> tuple[list[Row], str]:
+    """The rows of the global batch of a step (from 1) of a checkpoint's run. With `losses`, each row has its
+    loss under the newest checkpoint before the step, and the highest loss comes first. Returns the name of
+    that checkpoint, too, else an empty one.
 
     Raises PipelineError for a step outside of the run, or when no checkpoint before it is on disk.
     """

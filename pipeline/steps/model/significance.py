@@ -124,14 +124,14 @@ def _factors(level: float, freedom: float) -> tuple[float, float]:
 
 
 def seeds_needed(
-    found: Difference, seeds: int, comparisons: int, wanted: float, scale: int = 1
+    measured: Difference, seeds: int, comparisons: int, wanted: float, scale: int = 1
 ) -> int | None:
     """The smallest number of seeds in LOOKS, more than `seeds` on the same text, that would find a difference
     of `wanted` with probability POWER on `scale` times the documents; None where no number would do.
     """
     for more in (number for number in LOOKS if number > seeds or (number == seeds and scale > 1)):
-        error = math.sqrt(found.seeds_variance * seeds / more + found.documents_variance / scale)
-        freedom = found.freedom * (more - 1) / (seeds - 1)
+        error = math.sqrt(measured.seeds_variance * seeds / more + measured.documents_variance / scale)
+        freedom = measured.freedom * (more - 1) / (seeds - 1)
         if _factors(alpha(more, comparisons), freedom)[1] * error <= wanted:
             return more
     return None

@@ -150,11 +150,11 @@ def _given_back(store: Store, corpora: Sequence[str], contents: Mapping[str, str
     return found
 
 
-def _losses(found: bpe.GivenBack) -> Counts:
-    if not found.lost:
+def _losses(given_back: bpe.GivenBack) -> Counts:
+    if not given_back.lost:
         return {}
-    kinds = {f"{LOST}/{kind}": size for kind, size in found.kinds.items()}
-    return {COMPARED: found.checked, LOST: found.lost, **kinds}
+    kinds = {f"{LOST}/{kind}": size for kind, size in given_back.kinds.items()}
+    return {COMPARED: given_back.checked, LOST: given_back.lost, **kinds}
 
 
 def _appended(store: Store, recipe: str, params: bpe.TokenizerParams) -> Version:

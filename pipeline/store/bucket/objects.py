@@ -298,8 +298,8 @@ class Bucket:
             raise BucketError(f"{self.url}/{key}: the server does not know the address: correct it")
         return done
 
-    def _stored(self, found: Any) -> Stored:
-        return _listed(found.meta, found.attributes.get(SHA256, ""))
+    def _stored(self, answer: Any) -> Stored:
+        return _listed(answer.meta, answer.attributes.get(SHA256, ""))
 
 
 def _listed(meta: Any, sha256: str = "") -> Stored:

@@ -51,7 +51,7 @@ class Garbage:
 
 @dataclass(frozen=True)
 class Use:
-    """What part of a store takes: `what` is a path in it, `named_by` says why it is kept."""
+    """What part of a store takes. `what` is a path in the store, and `named_by` says why it is kept."""
 
     what: str
     bytes: int
@@ -165,13 +165,13 @@ def _versions(store: Versions) -> Iterator[Path]:
             yield path
 
 
-def _referenced(store: Versions, gone: Sequence[Path]) -> set[Path]:
-    """The versions recipes used last, and those in the lineage of runs and exports that are not `gone`."""
+def _referenced(store: Versions, removed: Sequence[Path]) -> set[Path]:
+    """The versions recipes used last, and those in the lineage of runs and exports that are not `removed`."""
     referenced = {store.root / key / name for key, name in last_versions.recorded(store.files)}
     lineages = ("config.yaml", "checkpoints/*/lineage.json")
     patterns = [*(f"{RUNS}/*/{name}" for name in lineages), f"{keys.EXPORTED_MODEL}/[!.]*/lineage.json"]
     for path in (path for pattern in patterns for path in store.root.glob(pattern)):
-        if not any(path.is_relative_to(folder) for folder in gone):
+        if not any(path.is_relative_to(folder) for folder in removed):
             referenced |= _assets(store, path)
     return referenced | set(_indexes(store, referenced))
 

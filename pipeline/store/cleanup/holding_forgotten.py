@@ -15,7 +15,7 @@ from pipeline.store.cleanup.gc import Garbage, bytes_below, discard, published, 
 from pipeline.store.cleanup.runs import TrainingRun, training_runs
 from pipeline.store.errors import PipelineError
 from pipeline.store.files import MANIFEST, reports_on
-from pipeline.store.forgotten import Among, names
+from pipeline.store.forgotten import Among, part_names
 from pipeline.store.keys import Key
 from pipeline.store.last_versions import VERSION_NAME
 from pipeline.store.manifest import Part, Version
@@ -68,7 +68,7 @@ def holding(store: Versions, among: Among, tokenizers: bool = False) -> Holding:
 
     def pair_holds(pair: tuple[str, str]) -> bool:
         if pair in decisions:
-            return bool(names(*decisions[pair], among))
+            return bool(part_names(*decisions[pair], among))
         # the same bytes may also have been made without the documents
         return bool(made[pair]) and all(map(holds, made[pair]))
 
@@ -77,7 +77,7 @@ def holding(store: Versions, among: Among, tokenizers: bool = False) -> Holding:
         one = versions[path]
         if one.key == keys.TOKENIZER and not tokenizers:
             return False
-        found = [named for part in one.parts if (named := names(one, part, among)) is not None]
+        found = [named for part in one.parts if (named := part_names(one, part, among)) is not None]
         return any(found) if found else any(map(pair_holds, one.manifest["inputs"].items()))
 
     runs = [run for run in training_runs(store) if any(map(pair_holds, _trained_on(run)))]
@@ -99,21 +99,21 @@ def _trained_on(run: TrainingRun) -> Iterator[tuple[str, str]]:
         lineages += [parent["lineage"] for parent in parents if parent and parent.get("lineage")]
 
 
-def delete(store: Versions, found: Holding) -> None:
+def delete(store: Versions, holding: Holding) -> None:
     """Removes it, the runs first and what was made from other versions before those: killed, it goes on.
     Raises PipelineError while a run prepares data or trains on it.
     """
     with store.idle():
         made = {
             one.path: (one.manifest["finished"], (one.path / MANIFEST).stat().st_mtime_ns)
-            for one in found.versions
+            for one in holding.versions
         }
-        for run in found.runs:
+        for run in holding.runs:
             if not retire(store, Garbage(run.directory.name, run.paths, run=run.directory)):
                 raise PipelineError(f"{run.directory} is being trained: stop it, and repeat this")
         for path in sorted(made, key=lambda path: made[path], reverse=True):
             discard(store, path)
-        for path in found.unfinished:
+        for path in holding.unfinished:
             discard(store, path)
         for path in [path for name in UNFINISHED for path in store.root.rglob(name) if path.is_dir()]:
             if not path.match(f"{keys.RUNS}/*/*/*"):  # a run that stays may be saving it

@@ -122,7 +122,7 @@ class RayEngine:
         )
         atexit.register(self._witness.kill)
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-        begun = ray.remote(num_cpus=0, max_restarts=-1, scheduling_strategy=here)(ray_worker.Begun)
+        begun = ray.remote(num_cpus=0, max_restarts=-1, scheduling_strategy=here)(ray_worker.TaskStarts)
         self._begun = begun.remote()
         room = _rooms(self.params)
         log.info("Ray cluster with %d nodes and room for %d tasks", len(room), sum(room.values()))

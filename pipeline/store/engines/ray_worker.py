@@ -58,7 +58,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a task runs, and where the log of its worker is, which it found so many bytes long."""
+    """Where a task runs, and where its worker writes its log, which had `log_bytes` when the task began."""
 
     node: str
     node_id: str
@@ -72,7 +72,7 @@ class Place:
         log = str(Path(f"/proc/self/fd/{STDERR}").readlink())
         return cls(node_name(), node_id, os.getpid(), log, os.fstat(STDERR).st_size)
 
-    def said(self) -> str:
+    def log_end(self) -> str:
         """The end of what the task wrote to its log."""
         try:
             with Path(self.log).open("rb") as file:
@@ -82,8 +82,8 @@ class Place:
             return ""
 
 
-class Begun:
-    """Where each task began, and when. Lives on the node of the run."""
+class TaskStarts:
+    """Where and when each task began. This actor lives on the node of the run."""
 
     def __init__(self) -> None:
         self._begun: dict[int, tuple[Place, float]] = {}
@@ -92,7 +92,9 @@ class Begun:
         self._begun[number] = place, time.monotonic()
 
     def among(self, numbers: Collection[int]) -> dict[int, tuple[Place, float]]:
-        """The place of those that have begun, and for how many seconds each has run. Forgets all others."""
+        """Where the tasks with these numbers run, and for how many seconds, if they have begun. Forgets all
+        others.
+        """
         self._begun = {number: self._begun[number] for number in numbers if number in self._begun}
         now = time.monotonic()
         return {number: (place, now - at) for number, (place, at) in self._begun.items()}
@@ -100,22 +102,22 @@ class Begun:
 
 @ray.remote(max_retries=0)
 def run(shared: bytes, task: bytes, number: int, begun: Any, seconds: float) -> Outcome:
-    """One task. After `seconds` its log has where it is."""
+    """Runs one task. If it has not ended after `seconds`, its worker writes a stack trace into its log."""
     place, started = Place.here(), time.monotonic()
     begun.note.remote(number, place)
-    heard = _Heard()
-    logging.getLogger().addHandler(heard)
+    collector = _LogCollector()
+    logging.getLogger().addHandler(collector)
     faulthandler.dump_traceback_later(seconds, file=STDERR)
     value, failed = None, None
     try:
         value = _function(shared)(pickle.loads(task))
     except Exception as error:
         failed = error
-        failed.add_note(f"On node {place.node}:\n{traceback.format_exc()}{place.said()}")
+        failed.add_note(f"On node {place.node}:\n{traceback.format_exc()}{place.log_end()}")
     finally:
         faulthandler.cancel_dump_traceback_later()
-        logging.getLogger().removeHandler(heard)
-    return Outcome(place.node, time.monotonic() - started, value, failed, heard.records)
+        logging.getLogger().removeHandler(collector)
+    return Outcome(place.node, time.monotonic() - started, value, failed, collector.records)
 
 
 @ray.remote(num_cpus=0, max_retries=0)
@@ -126,7 +128,7 @@ def end(place: Place) -> str:
             os.kill(place.pid, signal.SIGKILL)
     except OSError:  # it has ended
         pass
-    return place.said()
+    return place.log_end()
 
 
 @lru_cache(maxsize=1)
@@ -144,8 +146,8 @@ def _function(shared: bytes) -> Callable[[Any], Any]:
     return pickle.loads(work.function)
 
 
-class _Heard(logging.Handler):
-    """Keeps what is logged."""
+class _LogCollector(logging.Handler):
+    """Keeps the warnings and errors that are logged, for the log of the run."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)

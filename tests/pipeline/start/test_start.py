@@ -185,7 +185,7 @@ def test_a_corpus_that_would_be_empty_is_left_out_and_said(tmp_path: Path) -> No
     (folder / "scrap" / "one.py").write_text("x = 1")
     (folder / "table.csv").write_text("a;b\n" + "\n".join(f"{n};{GERMAN}" for n in range(200)))
     chosen = choose(judged(folder), Wishes(3600.0, languages=("en",)), fixed_speed())
-    assert [one.found.name for one in chosen.corpora] == ["my_text"]
+    assert [one.corpus.name for one in chosen.corpora] == ["my_text"]
     assert any("scrap has only 5 bytes" in note for note in notes(chosen))
     assert any("is not in en" in note for note in notes(chosen))
     with pytest.raises(NothingReadableError, match="none of its text is in zh"):

@@ -136,7 +136,7 @@ def test_conversations_that_are_copies_are_too_little_to_learn_to_answer(
 
 def test_a_job_that_fails_with_enough_text_fails_for_its_own_reason(tmp_path: Path) -> None:
     job = prepared(folder_of(little, tmp_path), Wishes(180.0))
-    assert too_little([one.found for one in job.chosen.corpora], load_recipe(job.path)) is None
+    assert too_little([one.corpus for one in job.chosen.corpora], load_recipe(job.path)) is None
 
 
 def test_the_text_has_about_as_many_tokens_as_its_length_was_chosen_for(tmp_path: Path) -> None:

@@ -178,7 +178,9 @@ def complete(
     ]
 
 
-def written(model: Llama, directory: Path, samples: SamplesConfig, seed: int) -> list[dict[str, str]]:
+def complete_prompts(
+    model: Llama, directory: Path, samples: SamplesConfig, seed: int
+) -> list[dict[str, str]]:
     """Completes samples.prompts with the tokenizer of an exported model: `prompt` and `text`."""
     bot_id, tokenizer = hf.read_config(directory).get("bos_token_id"), load_tokenizer(directory)
     if not isinstance(bot_id, int) or not 0 <= bot_id < model.vocab_size:
@@ -192,5 +194,5 @@ def written(model: Llama, directory: Path, samples: SamplesConfig, seed: int) ->
 
 
 def complete_with_model_of(directory: Path, samples: SamplesConfig, seed: int) -> list[dict[str, str]]:
-    """As `written`, with the model of the directory."""
-    return written(hf.load_model(directory), directory, samples, seed)
+    """As `complete_prompts`, with the model of the directory."""
+    return complete_prompts(hf.load_model(directory), directory, samples, seed)

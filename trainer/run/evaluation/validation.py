@@ -20,7 +20,7 @@ from trainer.model.precision import resolve_precision
 from trainer.parallel.pipeline_parallel import release
 from trainer.parallel.world import World
 from trainer.run.batch import Batch
-from trainer.run.evaluation.generate import written
+from trainer.run.evaluation.generate import complete_prompts
 from trainer.run.evaluation.preferences import Evaluation, evaluate_pairs
 from trainer.run.learnt_tokens import Answers
 from trainer.run.objectives import loss_sum
@@ -134,6 +134,6 @@ def evaluate_checkpoint(
     if found is None:
         raise TrainerError("no corpus has validation shards: set data.corpora.<number>.validation")
     if samples is not None:
-        texts = written(model, checkpoint / "hf", samples, SAMPLE_SEED)
+        texts = complete_prompts(model, checkpoint / "hf", samples, SAMPLE_SEED)
         found["samples"] = [one | {"text": one["text"].strip()} for one in texts]  # for cards and tables
     return found

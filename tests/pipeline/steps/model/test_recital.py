@@ -10,7 +10,7 @@ from pipeline.recipe.loading import RECIPE_VARIABLE
 from pipeline.steps.lineage.checkpoints import read
 from pipeline.steps.lineage.readers import readers
 from pipeline.steps.lineage.trace import Searcher
-from pipeline.steps.model.recital import memory
+from pipeline.steps.model.recital import recited_passages
 from pipeline.store.store import Store
 from tests.integration.project import TRAINING
 from tests.pipeline.steps.corpora import ENGINE, TEXTS, StoredRun, prepare
@@ -49,7 +49,7 @@ def test_a_planted_document_that_was_read_often_is_recited_and_none_that_was_hel
 ) -> None:
     store, path = recited
     checkpoint = read(path)
-    passages = memory(store, checkpoint, Searcher(readers(store, checkpoint)[0], ENGINE))
+    passages = recited_passages(store, checkpoint, Searcher(readers(store, checkpoint)[0], ENGINE))
     planted = [one for one in passages if one.corpus == "planted" and one.read]
     held_out = [one for one in passages if not one.read]
     assert len(planted) > 50 and all(one.read > 180 for one in planted)
