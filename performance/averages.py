@@ -64,7 +64,7 @@ def trained(work: Path, config: Path, schedule: str, seed: int, training: dict[s
         files = sorted((work / "items").glob("*.jsonl"))
         for arm, number in arms.items():
             weights = Path(place) / f"mean-{number}"
-            write_mean(saved[-number:], None, saved[-1], weights)
+            write_mean(saved[-number:], None, like=saved[-1], destination=weights)
             for _ in benchmark(weights, files, "auto", weights):
                 pass
             answers = {

@@ -78,9 +78,9 @@ def checkpoint_evaluation_spec(used: UsedRecipe) -> dg.AssetSpec:
     return _spec(
         used,
         keys.CHECKPOINT_EVALUATION,
-        evaluate.VERSION,
-        "Loss and bits per byte of one checkpoint on all held-out text, for each corpus. The job `evaluate` "
-        "adds entries: its page has the checkpoints on disk as partitions.",
+        version=evaluate.VERSION,
+        description="Loss and bits per byte of one checkpoint on all held-out text, for each corpus. The job "
+        "`evaluate` adds entries: its page has the checkpoints on disk as partitions.",
     )
 
 
@@ -89,10 +89,10 @@ def benchmarks_spec(recipe: Recipe, used: UsedRecipe) -> list[dg.AssetSpec]:
     named = ", ".join(recipe.evaluation.titles)
     description = f"How well one checkpoint answers or predicts {named}. Training adds the last checkpoint, "
     description += "the job `evaluate` any other."
-    return [_spec(used, keys.BENCHMARKS, benchmark.VERSION, description)] if named else []
+    return [_spec(used, keys.BENCHMARKS, version=benchmark.VERSION, description=description)] if named else []
 
 
-def _spec(used: UsedRecipe, key: str, version: str, description: str) -> dg.AssetSpec:
+def _spec(used: UsedRecipe, key: str, *, version: str, description: str) -> dg.AssetSpec:
     return dg.AssetSpec(
         used.asset(key),
         deps=[dg.AssetDep(used.asset(CHECKPOINT), partition_mapping=dg.IdentityPartitionMapping())],

@@ -43,5 +43,5 @@ def run(options: argparse.Namespace) -> None:
     with terminal.doing("comparing the sources with the lineage"):
         found = named_checkpoint(store, options)
         out = options.out or Path(found.name)
-        commands = reproduce.write(store, found, out, recipe_path().parent.absolute())
+        commands = reproduce.write(store, found, out=out, relative_to=recipe_path().parent.absolute())
     print("\n".join(commands))

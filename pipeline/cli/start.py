@@ -84,10 +84,12 @@ def run(options: argparse.Namespace) -> None:
             raise UsageError(f"{path}: {why}: wait until it ends, or name another file with -o")
         if not options.force:
             check_may_write(path)
-        _start(options, wishes, deadline, folder, path)
+        _start(options, wishes, deadline, folder=folder, path=path)
 
 
-def _start(options: argparse.Namespace, wishes: Wishes, deadline: Deadline, folder: Path, path: Path) -> None:
+def _start(
+    options: argparse.Namespace, wishes: Wishes, deadline: Deadline, *, folder: Path, path: Path
+) -> None:
     with terminal.doing(f"looking at {options.folder}"):
         looks = look(folder, min(MOST_SECONDS, LOOKING * wishes.seconds))
         found = next(looks)

@@ -151,7 +151,10 @@ def of_runs(store: Store, names: Sequence[str]) -> list[Outcome]:
     shown = [run.title for run in histories]
     if len(set(shown)) < len(shown):  # then their paths tell them apart
         shown = [str(run.path) for run in histories]
-    return list(map(_so_far, histories, shown, settings, texts))
+    return [
+        _so_far(run, name=name, settings=differing, text=text)
+        for run, name, differing, text in zip(histories, shown, settings, texts, strict=True)
+    ]
 
 
 def _last_step(path: Path) -> int:
@@ -160,7 +163,7 @@ def _last_step(path: Path) -> int:
     return max([*(record["step"] for record in run.records), *run.checkpoints()], default=0)
 
 
-def _so_far(run: RunHistory, name: str, settings: str, text: str) -> Outcome:
+def _so_far(run: RunHistory, *, name: str, settings: str, text: str) -> Outcome:
     """What came of a run up to its last step."""
     if not run.steps:
         return Outcome(name, settings, held_out=text, run=run.name)
@@ -202,7 +205,7 @@ def training_runs(runs: Sequence[RunHistory]) -> list[Outcome]:
         settings |= zip(alike, differences([*alike.values()]), strict=True)
     return [
         replace(
-            _so_far(run, run.title, settings[run.name], ""),
+            _so_far(run, name=run.title, settings=settings[run.name], text=""),
             recipe=run.recipe,
             checkpoints=list(map(checkpoint_name, run.checkpoints().values())),
         )
@@ -299,7 +302,7 @@ def _outcome(name: str, recipe: Recipe, written: Recipe) -> Outcome:
         return Outcome(name, settings)
     model = store.existing(work)
     run = RunHistory(store.root / RUNS / (work if model else trained).name)
-    so_far = _so_far(run, name, settings, text)
+    so_far = _so_far(run, name=name, settings=settings, text=text)
     if model is None:
         return so_far
     effort = Effort.of(model, recipe.launch.usd_per_hour)

@@ -78,7 +78,7 @@ class Following:
         then, before = next(one for one in reversed(self.pace) if one[0] <= (began + now) / 2)
         return (now - then) / (tokens - before)
 
-    def standing(self, left: float, given: float, programs: float) -> Standing | None:
+    def standing(self, *, left: float, given: float, programs: float) -> Standing | None:
         """How the training stands, once it has run for long enough to tell."""
         each = self.seconds_a_token
         if each is None or self.clock() - self.pace[0][0] < ENOUGH * given:

@@ -124,7 +124,7 @@ class Jobs:
         if self.chosen.conversations and (each := following.seconds_a_token):
             left -= self.chosen.tuning.planned(self.deadline.seconds, 1 / each).seconds(1 / each)
             programs += PROGRAMS_AROUND_TUNING
-        return following.standing(left, self.deadline.seconds, programs)
+        return following.standing(left=left, given=self.deadline.seconds, programs=programs)
 
     def _change(self, following: Following) -> None:
         standing, before = self._standing(following), self.chosen.horizon.tokens

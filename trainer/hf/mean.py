@@ -21,7 +21,7 @@ NOT_OF_THE_MODEL = {"dtype", "torch_dtype", "transformers_version", "eos_token_i
 
 
 def write_mean(
-    models: Sequence[Path], weights: Sequence[float] | None, like: Path, destination: Path
+    models: Sequence[Path], weights: Sequence[float] | None, *, like: Path, destination: Path
 ) -> None:
     """Writes the mean of the weights of `models`, computed in fp32 whatever they are stored in. Each model
     counts alike, or as its share of the sum of `weights`. All other files are those of `like`, one of them.

@@ -34,7 +34,7 @@ class Dropout(nn.Module):
         return x * (kept / (1 - self.share)).to(x.dtype)
 
 
-def sample_keys(seed: int, first_sample: int, samples: int) -> torch.Tensor:
+def sample_keys(seed: int, *, first_sample: int, samples: int) -> torch.Tensor:
     """A key of two numbers for each sample: int32 [samples, 2]."""
     digests = [
         hashlib.blake2b(f"{seed}/dropout/{sample}".encode(), digest_size=8).digest()

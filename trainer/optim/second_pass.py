@@ -33,7 +33,7 @@ def wanting(optimizers: Iterable[Optimizer], step: int) -> list[SecondPass]:
     return [one for one in optimizers if isinstance(one, SecondPass) and one.wants_second_pass(step)]
 
 
-def draws(seed: int, first_sample: int, samples: int, length: int) -> torch.Tensor:
+def draws(seed: int, *, first_sample: int, samples: int, length: int) -> torch.Tensor:
     """Uniform numbers [samples, length]. Each row is a function of `seed` and its sample's number in the run,
     so it does not depend on how a batch is divided, or on where a run was resumed.
     """

@@ -15,7 +15,7 @@ TRAINED = "trained"
 
 
 @torch.no_grad()
-def update(half_life_tokens: int, optimizers: list[Optimizer], before: int, tokens: int) -> None:
+def update(half_life_tokens: int, optimizers: list[Optimizer], *, before: int, tokens: int) -> None:
     """Updates the average after a step from `before` to `tokens` tokens of the run."""
     # At first the plain mean: otherwise the first weights would dominate until the half-life has passed.
     share = max(1 - 0.5 ** ((tokens - before) / half_life_tokens), (tokens - before) / tokens)

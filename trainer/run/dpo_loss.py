@@ -28,7 +28,7 @@ def answer_log_probabilities(
 
 
 def pair_sums(
-    log_p: torch.Tensor, tokens: torch.Tensor, reference: torch.Tensor, dpo: DpoConfig
+    log_p: torch.Tensor, *, tokens: torch.Tensor, reference: torch.Tensor, dpo: DpoConfig
 ) -> torch.Tensor:
     """The loss and the METRICS, summed over pairs, [1 + METRICS]: from log p `log_p` and that of the
     `reference`, and the `tokens` of answers, [..., 2] each. A pair without tokens is none.
@@ -56,7 +56,7 @@ class PairLoss:
         found, tokens = answer_log_probabilities(model, hidden, batch)
         assert batch.reference is not None
         with torch.enable_grad():
-            sums = pair_sums(found.requires_grad_(), tokens, batch.reference, self.dpo)
+            sums = pair_sums(found.requires_grad_(), tokens=tokens, reference=batch.reference, dpo=self.dpo)
         (slopes,) = torch.autograd.grad(sums[0], found)
         slopes = torch.nn.functional.pad(slopes.flatten(1), (0, 1))  # padding's place
         weights = -slopes.gather(1, batch.answers).flatten()

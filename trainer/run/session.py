@@ -136,7 +136,7 @@ class Session:
         context.step += 1
         self.loss, self.evaluation = result.loss, None
         if averaging is not None and not result.skipped:
-            weight_averaging.update(averaging, self.optimizers, before, self.tokens)
+            weight_averaging.update(averaging, self.optimizers, before=before, tokens=self.tokens)
         return result
 
     def evaluate(self, gives_up: Callable[[], bool]) -> dict[str, Any] | None:

@@ -51,7 +51,9 @@ class StepContext:
         """The batch of this process's windows [rows, seq_len + 1]."""
         keys = None
         if self.training.dropout:
-            keys = sample_keys(self.training.seed, self.first_sample(len(windows)), len(windows))
+            keys = sample_keys(
+                self.training.seed, first_sample=self.first_sample(len(windows)), samples=len(windows)
+            )
             keys = keys.to(windows.device)
         reference = None
         if self.reference is not None:
@@ -60,7 +62,12 @@ class StepContext:
 
     def second_pass(self, batch: Batch) -> Batch:
         """The batch with targets that the model draws, which only the seed and the samples decide."""
-        uniform = draws(self.training.seed, self.first_sample(len(batch)), len(batch), batch.seq_len)
+        uniform = draws(
+            self.training.seed,
+            first_sample=self.first_sample(len(batch)),
+            samples=len(batch),
+            length=batch.seq_len,
+        )
         return replace(batch, draws=uniform.to(batch.tokens.device))
 
 

@@ -86,7 +86,7 @@ def merge(
 
         def write(checkpoint: Path) -> None:
             models = [parent.checkpoint / "hf" for parent in parents]
-            write_mean(models, weights, main.checkpoint / "hf", checkpoint / "hf")
+            write_mean(models, weights, like=main.checkpoint / "hf", destination=checkpoint / "hf")
             write_json(checkpoint / "lineage.json", of_main | merged)
             state = main.state | UNSHARED
             write_json(checkpoint / "state.json", state)  # which an evaluation of preferences reads

@@ -53,10 +53,11 @@ def _with_same_text(store: Store, ids: pa.Array) -> Iterator[Copy]:
         if "exact" in pq.read_schema(file).names  # not of a corpus with `dedup: false`
     ]
     texts = pa.array(
-        [one for _, file in signed for one in _values_where(file, "exact", "id", ids)], pa.binary(16)
+        [one for _, file in signed for one in _values_where(file, "exact", by="id", wanted=ids)],
+        pa.binary(16),
     )
     for place, file in signed:
-        yield from (Copy(place, SAME, id) for id in _values_where(file, "id", "exact", texts))
+        yield from (Copy(place, SAME, id) for id in _values_where(file, "id", by="exact", wanted=texts))
 
 
 def _near_duplicates(store: Store, ids: pa.Array) -> Iterator[Copy]:
@@ -69,11 +70,11 @@ def _near_duplicates(store: Store, ids: pa.Array) -> Iterator[Copy]:
         other
         for _, file in decided
         for one, another in (("id", "duplicate_of"), ("duplicate_of", "id"))
-        for other in _values_where(file, one, another, ids)
+        for other in _values_where(file, one, by=another, wanted=ids)
     ]
     near = pa.array(found, pa.string())
     for place, file in decided:
-        yield from (Copy(place, ALIKE, id) for id in _values_where(file, "id", "id", near))
+        yield from (Copy(place, ALIKE, id) for id in _values_where(file, "id", by="id", wanted=near))
 
 
 def _quoted_sets(store: Store, ids: pa.Array) -> Iterator[Copy]:
@@ -95,8 +96,8 @@ def _in_evaluations(store: Store, documents: Mapping[str, Collection[str]]) -> I
         _hash(text)
         for corpus, ids in documents.items()
         for _, file in _files(store, keys.raw(corpus), "documents")
-        if _values_where(file, "id", "id", (wanted := pa.array([*ids], pa.string())))
-        for text in _values_where(file, "text", "id", wanted)
+        if _values_where(file, "id", by="id", wanted=(wanted := pa.array([*ids], pa.string())))
+        for text in _values_where(file, "text", by="id", wanted=wanted)
     }
     for corpus in measured:
         kind, _, name = corpus.partition(".")
@@ -126,7 +127,7 @@ def _files(store: Store, key: Key, table: str) -> Iterator[tuple[str, StoredFile
                 yield part.name, version.file(part, table)
 
 
-def _values_where(file: StoredFile, column: str, by: str, wanted: pa.Array) -> list[Any]:
+def _values_where(file: StoredFile, column: str, *, by: str, wanted: pa.Array) -> list[Any]:
     """The values of a column, without nulls, in the rows whose column `by` has one of the `wanted` values."""
     if len(wanted) == 0:
         return []

@@ -46,7 +46,7 @@ TOLERANCE = 0.05
 TOKENIZER_FILES = (TOKENIZER, TOKENIZER_CONFIG)
 
 
-def write(store: Store, checkpoint: Checkpoint, out: Path, relative_to: Path) -> list[str]:
+def write(store: Store, checkpoint: Checkpoint, *, out: Path, relative_to: Path) -> list[str]:
     """Fills the directory `out` and returns the commands, notes among them as comments.
 
     Raises OutputError when there is something at `out`, and PipelineError for a mean of checkpoints of which
@@ -54,18 +54,18 @@ def write(store: Store, checkpoint: Checkpoint, out: Path, relative_to: Path) ->
     hold its recipe's directory.
     """
     with output_directory(out) as directory:
-        return list(_fill(store, [checkpoint], directory, out.absolute(), relative_to))
+        return list(_fill(store, [checkpoint], directory, out=out.absolute(), relative_to=relative_to))
 
 
 def _fill(
-    store: Store, wanted: Sequence[Checkpoint], directory: Path, out: Path, relative_to: Path
+    store: Store, wanted: Sequence[Checkpoint], directory: Path, *, out: Path, relative_to: Path
 ) -> Iterator[str]:
     """Fills `directory`, later `out`, for checkpoints of one run, the newest last. Yields the commands."""
     newest = wanted[-1]
     if newest.saved:
         _write_sums(newest, directory)
     if newest.merged:
-        yield from _mean(store, newest, directory, out, relative_to)
+        yield from _mean(store, newest, directory, out=out, relative_to=relative_to)
         return
     lineages, recipe = _lineages(newest), pinned(wanted, relative_to)
     notes = [
@@ -107,14 +107,14 @@ def _settings(lineage: dict[str, Any]) -> dict[str, str]:
 
 
 def _mean(
-    store: Store, checkpoint: Checkpoint, directory: Path, out: Path, relative_to: Path
+    store: Store, checkpoint: Checkpoint, directory: Path, *, out: Path, relative_to: Path
 ) -> Iterator[str]:
     """As `_fill`: the checkpoints of each run in a folder of its own, and the mean of what they give."""
     parents = [_parent(store, checkpoint, merged["checkpoint"]) for merged in checkpoint.merged]
     for run in dict.fromkeys(parent.run for parent in parents):
         (folder := directory / run.name).mkdir()
         wanted = sorted((parent for parent in parents if parent.run == run), key=lambda parent: parent.step)
-        yield from _fill(store, wanted, folder, out / run.name, relative_to)
+        yield from _fill(store, wanted, folder, out=out / run.name, relative_to=relative_to)
     again = [_made_again(parent, out / parent.run.name) for parent in parents]
     shares = [merged["share"] for merged in checkpoint.merged]
     weights = f" --weights {','.join(map(str, shares))}" if len({*shares}) > 1 else ""

@@ -44,7 +44,7 @@ def ended(given: float, load: Callable[[float], float], planned: Horizon, speed:
             tokens += planned.batch
             if not following.pace or machine.now - following.pace[-1][0] >= 5:
                 following.pace.append((machine.now, tokens))
-            standing = following.standing(given - machine.now, given, FINISHING)
+            standing = following.standing(left=given - machine.now, given=given, programs=FINISHING)
             stops = standing is not None and standing.must_change(planned)
         if standing is None or not stops:
             machine.works(FINISHING * PROGRAM)
@@ -104,7 +104,7 @@ def test_a_training_is_followed_by_the_messages_of_its_trainer(tmp_path: Path) -
     now = 100.0
     following = Following(tmp_path, "mine", 4_096, since=0.0, program_seconds=7.0, clock=lambda: now)
     following.look()
-    assert following.standing(60, 180, FINISHING) is None
+    assert following.standing(left=60, given=180, programs=FINISHING) is None
     for name, project, tokens in (
         ("0" * 16, "another", 4_096),
         ("1" * 16, "mine", 4_096),
@@ -130,8 +130,9 @@ def test_a_training_is_followed_by_the_messages_of_its_trainer(tmp_path: Path) -
         say(kind="metrics", tokens=tokens)
         following.look()
         now += 10
-    standing = following.standing(60, 180, FINISHING)
-    assert following.standing(60, 600, FINISHING) is None  # 40 seconds say little about ten minutes
+    standing = following.standing(left=60, given=180, programs=FINISHING)
+    # 40 seconds say little about ten minutes
+    assert following.standing(left=60, given=600, programs=FINISHING) is None
     assert standing is not None
     assert standing.program_seconds == pytest.approx(7)
     assert standing.seconds_a_token == 0.001

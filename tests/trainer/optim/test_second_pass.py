@@ -19,7 +19,7 @@ from trainer.run.step import StepContext
 def test_tokens_are_drawn_as_the_model_predicts_them() -> None:
     generator = torch.Generator().manual_seed(0)
     hidden, head = torch.randn(1, 4, generator=generator), torch.randn(8, 4, generator=generator)
-    uniform = draws(0, 0, 1, 100_000)[0]
+    uniform = draws(0, first_sample=0, samples=1, length=100_000)[0]
     drawn = draw_tokens(hidden.expand(100_000, 4), head, uniform, vocab_size=6)
     expected = (hidden @ head[:6].T).softmax(-1)[0]
     assert (drawn.bincount(minlength=6) / 100_000 - expected).abs().max() < 0.005
@@ -28,10 +28,18 @@ def test_tokens_are_drawn_as_the_model_predicts_them() -> None:
 @given(seed=st.integers(0, 2**63 - 1), first=st.integers(0, 2**40), cut=st.integers(1, 4))
 @settings(max_examples=20, deadline=None)
 def test_a_samples_draws_follow_from_the_seed_and_its_number_alone(seed: int, first: int, cut: int) -> None:
-    whole = draws(seed, first, 5, 7)
-    assert torch.equal(whole, torch.cat([draws(seed, first, cut, 7), draws(seed, first + cut, 5 - cut, 7)]))
+    whole = draws(seed, first_sample=first, samples=5, length=7)
+    assert torch.equal(
+        whole,
+        torch.cat(
+            [
+                draws(seed, first_sample=first, samples=cut, length=7),
+                draws(seed, first_sample=first + cut, samples=5 - cut, length=7),
+            ]
+        ),
+    )
     assert not torch.equal(whole[0], whole[1])
-    assert not torch.equal(whole, draws(seed ^ 1, first, 5, 7))
+    assert not torch.equal(whole, draws(seed ^ 1, first_sample=first, samples=5, length=7))
 
 
 def test_drawing_tokens_casts_the_head_once_not_for_each_chunk() -> None:

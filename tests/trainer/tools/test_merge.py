@@ -75,7 +75,7 @@ def test_weights_in_bf16_are_averaged_in_fp32(settings: dict[str, Any], tmp_path
         shutil.copytree(checkpoint / "hf", models[-1])
         halves = {name: tensor.bfloat16() for name, tensor in weights(checkpoint).items()}
         save_file(halves, models[-1] / "model.safetensors")
-    write_mean(models, None, models[0], tmp_path / "mean")
+    write_mean(models, None, like=models[0], destination=tmp_path / "mean")
     found = load_file(tmp_path / "mean/model.safetensors")
     held = [load_file(model / "model.safetensors") for model in models]
     for name, tensor in found.items():

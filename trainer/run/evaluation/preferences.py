@@ -80,7 +80,9 @@ def evaluate_pairs(evaluation: Evaluation, references: Sequence[np.ndarray]) -> 
         assert isinstance(part, HeldOutRows)
         found = scores(evaluation, part).cpu()
         answers, tokens = found[:, :2].float(), found[:, 2:]
-        compared = pair_sums(answers, tokens, torch.from_numpy(np.array(known)), training.dpo).tolist()
+        compared = pair_sums(
+            answers, tokens=tokens, reference=torch.from_numpy(np.array(known)), dpo=training.dpo
+        ).tolist()
         chosen = [(tokens[:, 0] > 0).sum(), answers[:, 0].sum(), tokens[:, 0].sum()]
         more = torch.stack([*chosen, answers.sum(), tokens.sum()]).tolist()
         sums[part.corpus.name] = torch.tensor([*compared, *more, part.text_bytes], dtype=torch.float64)

@@ -67,13 +67,16 @@ def evaluate(evaluation: Evaluation, references: Sequence[np.ndarray] | None = N
     totals = world.sum(world.from_last_stage(sums)).tolist()
     found = [(one.corpus, *total, one.text_bytes) for one, total in zip(corpora, totals, strict=True)]
     per_corpus = {
-        corpus.name: _summary(nats, tokens, size, corpus.not_given_back)
+        corpus.name: _summary(nats=nats, tokens=tokens, text_bytes=size, lost=corpus.not_given_back)
         for corpus, nats, tokens, _, size in found
     }
     answering = [one for one in found if one[3]]
     counted, nats, tokens, _, sizes = zip(*(answering or found), strict=True)
     lost = max(corpus.not_given_back for corpus in counted)
-    return {**_summary(sum(nats), sum(tokens), sum(sizes), lost), "per_corpus": per_corpus}
+    return {
+        **_summary(nats=sum(nats), tokens=sum(tokens), text_bytes=sum(sizes), lost=lost),
+        "per_corpus": per_corpus,
+    }
 
 
 def _batch_size(corpora: Sequence[HeldOut], training: TrainingConfig, world: World) -> int:
@@ -96,7 +99,7 @@ def _knows_tokens_of(model: Path, data: DataConfig) -> bool:
     return all(known.get(one) == number for one, number in load_tokenizer(data.tokenizer).get_vocab().items())
 
 
-def _summary(nats: float, tokens: float, text_bytes: int, lost: float) -> dict[str, float | int | None]:
+def _summary(*, nats: float, tokens: float, text_bytes: int, lost: float) -> dict[str, float | int | None]:
     loss = nats / max(1.0, tokens)
     return {
         "loss": loss,

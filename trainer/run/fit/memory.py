@@ -229,7 +229,7 @@ def _step(training: TrainingConfig, vocab_size: int, accumulates: bool, windows:
             for optimizer in optimizers:
                 optimizer.step()
             if training.moving_average:
-                weight_averaging.update(training.moving_average, optimizers, 0, 1)
+                weight_averaging.update(training.moving_average, optimizers, before=0, tokens=1)
             update, state = live.peak, live.now - weights - gradients
             if not accumulates:
                 model.zero_grad(set_to_none=True)  # gradients replace activations

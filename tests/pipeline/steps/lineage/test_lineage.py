@@ -173,7 +173,7 @@ def test_a_checkpoint_tells_the_libraries_that_trained_it_and_not_those_of_its_t
     saved.lineage["assets"]["tokenizer"]["tools"] = frozen_long_ago
     (libraries,) = [line for line in described(saved) if line.startswith("libraries")]
     assert f"python {platform.python_version()}" in libraries and f"torch {version('torch')}" in libraries
-    commands = reproduce.write(trained[0], saved, tmp_path / "again", tmp_path)
+    commands = reproduce.write(trained[0], saved, out=tmp_path / "again", relative_to=tmp_path)
     assert any(
         line.endswith(f"PYTHON=python{platform.python_version().rpartition('.')[0]}") for line in commands
     )
@@ -222,7 +222,7 @@ def test_what_was_made_again_is_compared_to_the_byte_or_by_its_losses(
     monkeypatch.setenv(STORE_VARIABLE, str(store.root))
     made = run / "checkpoints" / "step-00000024"
     out = tmp_path / "out"
-    reproduce.write(store, read(made), out, tmp_path)
+    reproduce.write(store, read(made), out=out, relative_to=tmp_path)
     assert compared(out, made, capsys) == (0, "the same bytes: hf/model.safetensors, optimizer.safetensors\n")
 
     assert compared(out, Path(f"{run.name[:8]}-00000024"), capsys)[0] == 0
@@ -254,7 +254,7 @@ def test_a_checkpoint_of_another_training_is_not_taken_for_the_same_up_to_roundi
     """Its losses may be as near: those of another seed mostly are."""
     store, run = trained
     made, out, other = run / "checkpoints" / "step-00000024", tmp_path / "out", tmp_path / "other"
-    reproduce.write(store, read(made), out, tmp_path)
+    reproduce.write(store, read(made), out=out, relative_to=tmp_path)
     shutil.copytree(made, other)
     with (other / "hf" / "model.safetensors").open("ab") as weights:
         weights.write(b" ")
@@ -339,12 +339,15 @@ def test_reproduce_says_where_this_machine_gives_other_bytes(
     trained: StoredRun, tmp_path: Path, machine: dict[str, Any] | None, said: str
 ) -> None:
     saved = read(trained[1] / "checkpoints" / "step-00000024")
-    here = reproduce.write(trained[0], saved, tmp_path / "here", tmp_path)
+    here = reproduce.write(trained[0], saved, out=tmp_path / "here", relative_to=tmp_path)
     assert not any("rounds otherwise" in line or "recorded" in line for line in here)
     saved.lineage["training"]["machine"] = machine
     if machine is None:
         del saved.lineage["training"]["machine"]
-    assert any(said in line for line in reproduce.write(trained[0], saved, tmp_path / "there", tmp_path))
+    assert any(
+        said in line
+        for line in reproduce.write(trained[0], saved, out=tmp_path / "there", relative_to=tmp_path)
+    )
 
 
 def test_reproduce_makes_a_directory_named_like_the_checkpoint_and_a_store_of_its_own(
@@ -365,7 +368,7 @@ def test_reproduce_makes_a_directory_named_like_the_checkpoint_and_a_store_of_it
 def test_reproduce_says_which_urls_are_to_be_completed(trained: StoredRun, tmp_path: Path) -> None:
     saved = read(trained[1] / "checkpoints" / "step-00000024")
     saved.lineage["recipe"]["corpora"][0]["source"]["paths"] = ["https://store.example/first.jsonl?..."]
-    commands = reproduce.write(trained[0], saved, tmp_path / "again", tmp_path)
+    commands = reproduce.write(trained[0], saved, out=tmp_path / "again", relative_to=tmp_path)
     assert any("corpus first" in line and "complete them" in line for line in commands)
 
 
@@ -377,7 +380,7 @@ def test_reproduce_reads_the_stored_documents_of_a_corpus_that_has_changed(
     before = path.read_bytes()
     path.write_bytes(before.partition(b"\n")[2])  # its first document is gone
     try:
-        said = reproduce.write(store, saved, tmp_path / "again", path.parent)
+        said = reproduce.write(store, saved, out=tmp_path / "again", relative_to=path.parent)
     finally:
         path.write_bytes(before)
     assert "# corpus second: its source holds the same as then" in said
@@ -387,7 +390,7 @@ def test_reproduce_reads_the_stored_documents_of_a_corpus_that_has_changed(
     raw = collect(other, ENGINE, "first", recipe.corpora[0].source, recipe.raw.part_bytes)
     assert raw.data_version == saved.lineage["assets"]["corpora/first/raw"]["data_version"]
     assert raw.counts == store.open(keys.raw("first"), raw_name(saved)).counts
-    gone = reproduce.write(Store(tmp_path / "empty"), saved, tmp_path / "gone", tmp_path)
+    gone = reproduce.write(Store(tmp_path / "empty"), saved, out=tmp_path / "gone", relative_to=tmp_path)
     assert any("cannot be looked at now" in line and "the bytes will differ" in line for line in gone)
 
 
@@ -398,7 +401,7 @@ def raw_name(saved: Checkpoint) -> str:
 def test_reproduce_finds_the_run_that_an_older_tokenizer_renames(trained: StoredRun, tmp_path: Path) -> None:
     saved = read(trained[1] / "checkpoints" / "step-00000024")
     saved.lineage["assets"]["tokenizer"]["inputs"]["corpora/first/scrubbed"] = "an earlier version"
-    said = reproduce.write(trained[0], saved, tmp_path / "again", trained[0].root.parent)
+    said = reproduce.write(trained[0], saved, out=tmp_path / "again", relative_to=trained[0].root.parent)
     (place,) = [line.split()[-1] for line in said if "--compare" in line]
     made = tmp_path / "again" / "home" / "store" / "runs" / "another" / "checkpoints" / "step-00000024"
     made.mkdir(parents=True)
