@@ -33,8 +33,9 @@ class UsageError(PipelineError):
 
 @dataclass(frozen=True)
 class Model:
-    """`path`: an export or, where there is none, a checkpoint. `run`: the training up to it, None for a model
-    from elsewhere; `trained` and `exported`: what was made of a run that ended with it.
+    """A model that a command is about. `path` is an export or, where there is none, a checkpoint. `run` is
+    the training up to it, None for a model from elsewhere. `trained` and `exported` are the versions that
+    were made of a run which ended with it.
     """
 
     path: Path
@@ -145,8 +146,9 @@ def named_checkpoint(store: Store, options: argparse.Namespace) -> Checkpoint:
 
 
 def trained_by(recipe: Recipe, store: Store, remedy: str) -> Version:
-    """The model that follows from the recipe. Raises StoreError: of one from before a change it says what has
-    changed and then the `remedy`, in which `{run}` is the run that trained it.
+    """The model that follows from the recipe. Raises StoreError where there is none. Where the only model was
+    trained before a change, the error says what has changed and then gives the `remedy`, in which `{run}`
+    stands for the run that trained that model.
     """
     try:
         return since_trained.model(store, recipe)
@@ -156,8 +158,8 @@ def trained_by(recipe: Recipe, store: Store, remedy: str) -> Version:
 
 
 def chosen_model(options: argparse.Namespace, out: TextIO | None = None) -> Model:
-    """The model that was named, else that of the recipe or its variant; then a line in `out`, by default
-    standard error, says which one it is and which ones are newer. Raises PipelineError.
+    """The model that was named, else that of the recipe or its variant. In the latter case a line in `out`,
+    by default standard error, says which model it is and which ones are newer. Raises PipelineError.
     """
     if None not in (options.model, options.variant):
         raise UsageError("give one of --model and --variant")
@@ -177,8 +179,8 @@ def chosen_model(options: argparse.Namespace, out: TextIO | None = None) -> Mode
 
 
 def _times(store: Store, recipe: Recipe) -> dict[str, str]:
-    """When each training with a checkpoint ended or, if it has not, when it was last begun: those with the
-    objective of the recipe, since a tuned model is no newer one of the pretraining.
+    """When each training with a checkpoint ended or, if it has not, when it was last begun. Only trainings
+    with the objective of the recipe count, since a tuned model is no newer one of the pretraining.
     """
     ended = {one.path.name: one.manifest["finished"] for one in store.newest_first(keys.PRETRAINED_MODEL)}
     return {
@@ -190,7 +192,7 @@ def _times(store: Store, recipe: Recipe) -> dict[str, str]:
 
 
 def _objective(run: RunHistory) -> str | None:
-    """None for a run whose settings are damaged, which `verify` tells."""
+    """The objective of a run; None where its settings are damaged, which `verify` reports."""
     try:
         return str(run.config["training"].get("objective", "pretrain"))
     except TrainerError:

@@ -62,7 +62,9 @@ class Draft:
         return StoredFile(self.path / part.files[table].path, self.store.files)
 
     def finished(self, name: str, part_fingerprint: str) -> Part | None:
-        """The part of an interrupted attempt, or of the version before, which is hard-linked; else None."""
+        """The part with this name and fingerprint, if an interrupted attempt or the version before has it;
+        else None. A part of the version before is hard-linked.
+        """
         record = self._record(name)
         with suppress(OSError, ValueError, KeyError, TypeError):  # there is none, or a damaged one
             part = Part.from_json(read_json(record))
@@ -88,7 +90,7 @@ class Draft:
         return self.finished(name, part_fingerprint) if name else None
 
     def leave_out(self, unwanted: Callable[[Version, Part], bool | None]) -> None:
-        """Parts of the version before that are not to be used again."""
+        """Uses those parts of the version before that are `unwanted` no more."""
         self._previous = {
             made_from: found for made_from, found in self._previous.items() if not unwanted(*found)
         }
@@ -109,7 +111,7 @@ class Draft:
         self.store.files.push(self._record(part.name))
 
     def forget(self, part: Part) -> None:
-        """The next attempt makes this part again."""
+        """Lets the next attempt make this part again."""
         self._record(part.name).unlink(missing_ok=True)
         self.store.files.unshare(self._record(part.name))
 

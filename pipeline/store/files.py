@@ -1,4 +1,4 @@
-"""The door to the files of a store, which hides from whoever reads or writes them where they are."""
+"""The files of a store, wherever they are. Whoever reads or writes a file of a store goes through here."""
 
 import os
 import shutil
@@ -18,9 +18,9 @@ MANIFEST = "manifest.json"  # of a version or a checkpoint, which is complete wh
 
 class Files:
     """The files of a store that is just a directory, where every file is at hand. `BucketFiles` are those of
-    a store in a bucket, whose cache the directory is.
+    a store in a bucket, for which the directory is a cache.
 
-    Paths are always those below `root`; paths elsewhere are left alone. A Files can be pickled: worker
+    Paths are always those below `root`. Paths elsewhere are left alone. A Files can be pickled: worker
     processes on this and other machines get it with their tasks.
     """
 
@@ -43,7 +43,7 @@ class Files:
         return path
 
     def open(self, path: Path) -> RawIOBase | BinaryIO:
-        """A file of which only what is read is fetched, unchecked."""
+        """Opens a file of which only what is read is fetched. Its content is not checked."""
         return path.open("rb")
 
     def fetch_all(self, paths: Sequence[Path]) -> None:
@@ -54,16 +54,16 @@ class Files:
         return folder
 
     def drop(self, path: Path) -> bool:
-        """Forgets a missing or damaged file if there is a copy elsewhere; False if there is none."""
+        """Forgets a missing or damaged file that has a copy elsewhere. Returns False if it has none."""
         return False
 
     def fault(self, path: Path, sha256: str) -> str:
-        """What is wrong with the copy of a file that is elsewhere, in words. Fetches it."""
+        """Says in words what is wrong with the copy of a file that is elsewhere, which it fetches."""
         return ""
 
     def is_version(self, path: Path) -> bool:
-        """Whether a version is or was published in this directory, which may have lost its manifest since:
-        a lock beside it tells it from other directories.
+        """Whether a version is or was published in this directory. A version that has lost its manifest is
+        known by the lock beside it.
         """
         locked = path.with_name(f".{path.name}.lock")
         return (path / MANIFEST).is_file() or (path.is_dir() and locked.is_file())
@@ -80,21 +80,25 @@ class Files:
         return None
 
     def put_files(self, version: Path, written: Mapping[str, str]) -> None:
-        """Files of a version in the making are complete; `written`: their sha256 by their path in it."""
+        """Keeps files of a version in the making, which are complete. `written`: their sha256 by their path
+        in it.
+        """
 
     def put_missing(self, version: Path, written: Mapping[str, tuple[int, str]]) -> None:
-        """As `put_files`, for those files that were not put yet; `written`: their bytes and sha256."""
+        """As `put_files`, for those of the files that were not put yet. `written`: their bytes and sha256."""
 
     def link(self, source: Path, target: Path, size: int) -> bool:
-        """Gives a file of another version, of `size` bytes, a second name. False if it is too large."""
+        """Gives a file of another version, of `size` bytes, a second name. Returns False if the file is too
+        large.
+        """
         target.parent.mkdir(parents=True, exist_ok=True)
         target.unlink(missing_ok=True)
         os.link(source, target)
         return True
 
     def publish(self, made: Path, version: Path, manifest: str) -> bool:
-        """Makes a version visible, and moves a damaged one aside. False if another machine has published it
-        meanwhile.
+        """Makes a version visible, and moves a damaged one aside. Returns False if another machine has
+        published it meanwhile.
         """
         write_atomically(made / MANIFEST, manifest)
         if version.exists():  # damaged: nothing looks for it under its new name, until `gc` removes it
@@ -107,15 +111,15 @@ class Files:
         return True
 
     def share(self, path: Path) -> None:
-        """A temporary file is complete, which workers on other machines will read."""
+        """Keeps a temporary file, which is complete, where workers on other machines can read it."""
 
     def unshare(self, path: Path) -> None:
-        """A temporary file, or those in a folder, are not needed any more."""
+        """Removes a temporary file, or those in a folder, that no worker needs any more."""
 
     # Small files, which may be replaced
     def pull(self, path: Path) -> str | None:
-        """Makes a small file the one that was pushed last, or absent. Returns its ETag, empty where files
-        have none; None if it is absent.
+        """Brings the newest content of a small file, or removes the file if there is none any more. Returns
+        the ETag, which is empty where files have none; None if there is no file.
         """
         return "" if path.exists() else None
 
@@ -130,8 +134,8 @@ class Files:
         """As `pull_manifest`, for all versions of a key."""
 
     def push(self, path: Path, replacing: str | None = None) -> bool:
-        """A small file was written here. `replacing`: the ETag of the only file that it may replace, empty
-        if there must be none; False if there is another.
+        """Keeps a small file that was written here. `replacing` is the ETag of the only content that it may
+        replace, empty if there must be none. Returns False if there is another.
         """
         return True
 
@@ -145,16 +149,16 @@ class Files:
 
     def uploading(self, run: Path, reads: Sequence[Path]) -> AbstractContextManager[Callable[[], None]]:
         """While this lasts, what a trainer writes to its run is kept for other machines, and no other machine
-        trains the run. `reads`: the files that the trainer has mapped. Yields what raises ClaimLostError once
-        this machine must stop training it.
+        trains the run. `reads` are the files that the trainer has mapped. Yields a function that raises
+        ClaimLostError once this machine must stop training the run.
         """
         return nullcontext(lambda: None)
 
     # Removal
     def versions(self) -> dict[Path, int] | None:
-        """The directories of all versions, complete or not, that are old enough to be removed, with their
-        bytes. Brings what names versions: manifests, the lineage of exports and the small files of runs. None
-        where the directory itself tells.
+        """The directories of all versions that are old enough to be removed, complete or not, with their
+        bytes. Brings the files that name versions: manifests, the lineage of exports and the small files of
+        runs. Returns None where the directory of the store itself tells.
         """
         return None
 
@@ -166,7 +170,7 @@ class Files:
         return False
 
     def abort_old_uploads(self) -> None:
-        """Frees what killed processes left half uploaded."""
+        """Frees what killed processes have half uploaded."""
 
 
 def reports_on(version: Path) -> Path:
@@ -176,7 +180,7 @@ def reports_on(version: Path) -> Path:
 
 @dataclass(frozen=True)
 class StoredFile(os.PathLike[str]):
-    """A file of a store. It is fetched when it is opened; `path` says where it then is."""
+    """A file of a store, which is fetched when it is opened. It then lies at `path`."""
 
     path: Path
     files: Files = field(compare=False, repr=False)

@@ -1,4 +1,5 @@
-"""What a person can show of what was forgotten: what was asked, found and deleted, as JSON and as a page.
+"""What a person can show of a request to forget: what was asked for, found and deleted, as JSON and as a
+page.
 
 <root>/forgotten/<request>/certificate.json and certificate.html
 """
@@ -34,7 +35,7 @@ FROZEN = "stays: it is frozen, and holds statistics of the text that it was trai
 def begin(
     folder: Path, request: Request, read: Sequence[Reading], held: Holding, copied: Sequence[Copy]
 ) -> None:
-    """Says in a folder what was asked and what was found, before anything is deleted."""
+    """Writes into a folder what was asked for and what was found, before anything is deleted."""
     by_place: dict[str, dict[str, int]] = defaultdict(Counter)
     for one in copied:
         by_place[one.place][one.what] += 1
@@ -57,8 +58,8 @@ def begin(
 
 
 def deleting(store: Store, held: Holding) -> set[str]:
-    """Says on each open certificate what is about to be deleted. Returns the marks of it, also of what a
-    deletion that was killed has deleted.
+    """Writes on each open certificate what is about to be deleted. Returns the marks by which events mention
+    that, also those of what a killed deletion has deleted already.
     """
     marks = held.marks
     for folder, facts in _unfinished(store):
@@ -71,7 +72,9 @@ def deleting(store: Store, held: Holding) -> set[str]:
 
 
 def finish(store: Store, ended: Sequence[str], going_on: Sequence[str], left: Holding) -> list[Path]:
-    """Says on each open certificate what was deleted, the runs that had `ended`, and what is there now."""
+    """Writes on each open certificate what was deleted, with the Dagster runs that had `ended`, and what is
+    there now.
+    """
     pages, found = [], [*sorted(_named(left)), *(f"events of Dagster's run {run}" for run in going_on)]
     for folder, facts in _unfinished(store):
         names = sorted(facts["versions before"].keys() - found)

@@ -24,8 +24,9 @@ BEGINNING = 200  # characters
 
 @dataclass(frozen=True)
 class Near:
-    """A document that is like a text; `jaccard`, `holds` and `held` as in Match. `fate`: what quality and
-    dedup decided. `steps`: those at which the reader read it; None where nobody read it, but a recipe has it.
+    """A document that is like a text, with `jaccard`, `holds` and `held` as in Match. `fate` says what
+    quality and dedup decided on it. `steps` are those at which the reader read it, None where only a recipe
+    has the document, which nobody has read.
     """
 
     corpus: str
@@ -51,7 +52,8 @@ def check(text: str) -> None:
 
 class NearSearcher:
     """The documents of a reader, open to be searched, whatever quality and dedup decided on them. `engine`
-    makes what is not indexed yet, after `say` was told how much. Raises LineageError for text that is gone.
+    makes the indexes that are missing, after `say` was told what that takes. Raises LineageError for text
+    that is gone.
     """
 
     def __init__(

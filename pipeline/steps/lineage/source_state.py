@@ -27,8 +27,9 @@ class State(Enum):
 
 @dataclass(frozen=True)
 class Observed:
-    """The version of a source now (of one that cannot be looked at: why), since when the recipe uses the
-    token shards made of it, and the assets that a run need not make, as the store has them already.
+    """What a look at the source of a corpus showed. `version` is the version of the source now; of a source
+    that cannot be looked at, the reason. The recipe uses the token shards made of the corpus since
+    `in_use_since`. A run need not make the assets in `ready`, as the store has them already.
     """
 
     corpus: str
@@ -59,7 +60,7 @@ def observe(store: Store, recipe: Recipe, corpus: str) -> Observed:
 
 
 def observe_all(store: Store, recipe: Recipe) -> list[Observed]:
-    """All corpora; one that cannot be looked at hides no other."""
+    """Observes all corpora. One whose source cannot be looked at does not hide the others."""
     found = []
     for corpus in recipe.corpus_names:
         try:

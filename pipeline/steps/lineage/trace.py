@@ -31,8 +31,8 @@ LEADS = ("", " ")  # a word has another token after a space
 
 @dataclass(frozen=True)
 class Occurrence:
-    """Where a span occurs: a document, the token of it that the span begins at, and the steps at which any of
-    the span's tokens were read; None where nobody read it, but a recipe has it.
+    """Where a span occurs: in which document, at which token of it, and at which `steps` any token of the
+    span was read. `steps` is None where only a recipe has the document, which nobody has read.
     """
 
     corpus: str
@@ -46,8 +46,9 @@ class Occurrence:
 
 @dataclass(frozen=True)
 class Span:
-    """A part of a text, characters `begin` to `end` - 1, that occurs `count` times and is in no longer one.
-    `log_probability`: the sum of those of its tokens, by how often each occurs.
+    """A part of a text, characters `begin` to `end` - 1, that occurs `count` times in the training text and
+    is in no longer span. `log_probability` is the sum of the logarithms of how frequent each of its tokens
+    is.
     """
 
     text: str
@@ -81,8 +82,9 @@ class Traced:
 
 
 class Searcher:
-    """The training text of a reader, open to be searched. `engine` makes what is not indexed yet, after `say`
-    was told how much; without one, PipelineError is raised instead. For shards that are gone: LineageError.
+    """The training text of a reader, open to be searched. `engine` makes the indexes that are missing, after
+    `say` was told what that takes. Without an engine, a missing index raises PipelineError. Shards that are
+    gone raise LineageError.
     """
 
     def __init__(self, reader: Reader, engine: Engine | None = None, say: Callable[[str], None] = print):
@@ -114,7 +116,9 @@ class Searcher:
             return token_index.of_shards(store, self._engine, shards)
 
     def count(self, text: str) -> int:
-        """How often a text occurs as whole tokens, of any number: in each corpus, in its likeliest form."""
+        """How often a text occurs as whole tokens, of any number. In each corpus the form of the text counts
+        that occurs most often.
+        """
         found = dict.fromkeys(self.corpora, 0)
         for prepared, corpora in self._prepared(text).items():
             forms = _apart([self._encoded(lead + prepared).ids for lead in LEADS])
@@ -148,8 +152,8 @@ class Searcher:
         return Traced(round(covered, 4), sorted(spans.values(), key=lambda span: span.log_probability))
 
     def _runs(self, text: str, corpora: Sequence[str], least: int) -> list[tuple[int, int, list[list[int]]]]:
-        """The longest runs of a text that occur: characters from, up to, and the ids of each form; none
-        within another.
+        """The longest runs of a text that occur, none within another: first and last character, and the ids
+        of each form.
         """
         found = []
         for lead in LEADS:
@@ -169,7 +173,9 @@ class Searcher:
         return kept
 
     def _span(self, text: str, begin: int, end: int, forms: Sequence[Sequence[int]], most: int) -> Span:
-        """Counted in every corpus, also where the rest of the text is treated otherwise."""
+        """The span of these characters, counted in every corpus, also in those that treat the rest of the
+        text otherwise.
+        """
         places = [
             (corpus, len(ids), index.positions(np.array(ids, np.int64)))
             for corpus, (_, index) in self.corpora.items()
@@ -192,8 +198,8 @@ class Searcher:
         )
 
     def readings(self, ids: np.ndarray) -> int:
-        """How often a run of ids was read: at each place where it occurs, its first two tokens in one window,
-        since a window ends with the token that the next begins with.
+        """How often a run of ids was read. A reading counts at each place where the run occurs, if a window
+        holds its first two tokens, since a window ends with the token that the next one begins with.
         """
         training, until = self.reader.training, self.reader.step
         if training is None:

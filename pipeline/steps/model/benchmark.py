@@ -47,10 +47,10 @@ EXPLAINED = (
 
 @dataclass(frozen=True)
 class Asked:
-    """A benchmark, and the source in which decontamination looks for its texts. An evaluation text is one
-    whose items are windows without a context: `clusters` then names the cluster of each, items that are more
-    alike than others: those of a source or, of a text with few sources, of a document. Of held-out `answers`
-    it names the conversation.
+    """A benchmark, and the `source` in which decontamination looks for its texts. The items of an evaluation
+    text are windows without a context, and `clusters` names the cluster of each: items of one source, or of
+    one document where the text has few sources, are more alike than others. Of held-out `answers`, the
+    cluster is the conversation.
     """
 
     benchmark: Benchmark
@@ -188,7 +188,9 @@ def by_cluster(asked: Asked, answers: LogLikelihoods) -> dict[str, float]:
 
 
 def _facts(asked: Iterable[Asked], model: Path) -> dict[str, dict[str, Any]]:
-    """What is said of each benchmark beside its scores. `texts_removed` is None without a lineage."""
+    """What is said of each benchmark beside its scores. `texts_removed` is None for a model without a
+    lineage.
+    """
     path = model / "lineage.json"
     removed = removed_sets(read_json(path)) if path.is_file() else None
     return {

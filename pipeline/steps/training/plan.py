@@ -89,7 +89,7 @@ def plan(store: Store, recipe: Recipe, name: str = "") -> Run:
 
 
 def _first_name(run_dir: Path) -> str:
-    """The name a training began with, which trackers know its curves by; empty if it has not begun."""
+    """The name with which a training began, by which trackers know its curves; empty if it has not begun."""
     try:
         return str(RunHistory(run_dir).config["name"])
     except (TrainerError, KeyError):
@@ -261,14 +261,17 @@ def published(
 
 
 def check(store: Store, recipe: Recipe) -> None:
-    """Before training reads them: the tokenizer and the shards hold what was written. Raises DamageError."""
+    """Checks, before training reads them, that the tokenizer and the shards hold what was written. Raises
+    DamageError.
+    """
     store.check(*_read(store, recipe))
 
 
 @contextmanager
 def at_hand(store: Store, recipe: Recipe, run: Run) -> Iterator[Callable[[], None]]:
-    """What the trainer reads is on this machine, what it saves is in the store in the end, and nobody removes
-    the run. Yields what raises ClaimLostError once another machine may train it. Raises PipelineError.
+    """While this lasts, all files that the trainer reads are on this machine, nobody removes the run, and
+    what the trainer saves is brought to the store. Yields a function that raises ClaimLostError once another
+    machine may train the run. Raises PipelineError.
     """
     reads = [file for version in _read(store, recipe) for file in version.opened()]
     directory = run.config.run_dir
@@ -279,7 +282,9 @@ def at_hand(store: Store, recipe: Recipe, run: Run) -> Iterator[Callable[[], Non
 
 
 def _fetch_shared_state(store: Store, run: Run) -> None:
-    """Brings the newest state of another run to go on from, of which only small files are here."""
+    """Fetches the newest state of another run that this run can go on from. Of that state, only the small
+    files were on this machine.
+    """
     if any(history.path != run.config.run_dir and history.checkpoints() for history in run_histories(store)):
         found = run_trainer("states", str(run.config_path), threads=run.config.training.threads)
         for line in found.splitlines()[:1]:
@@ -314,7 +319,7 @@ def final_checkpoint(model: Version) -> str:
 
 
 def fetch_held_out(store: Store, data: DataConfig) -> None:
-    """Brings what an evaluation reads beside the model."""
+    """Fetches the files that an evaluation reads beside the model."""
     prefixes = [prefix for corpus in data.corpora for prefix in corpus.validation]
     shards = [path(prefix) for prefix in prefixes for path in (bin_path, idx_path)]
     store.files.fetch_all([*shards, data.tokenizer / TOKENIZER, data.tokenizer / TOKENIZER_CONFIG])

@@ -126,7 +126,7 @@ class BucketFiles(Files):
         return next((parent for parent in inside if (parent / MANIFEST).is_file()), None)
 
     def _sha256_in_manifest(self, path: Path) -> str | None:
-        """The sha256 that the manifest gives for a file."""
+        """The sha256 that the manifest of its version gives for a file."""
         version = self._version(path)
         if version is None:
             return None
@@ -234,8 +234,8 @@ class BucketFiles(Files):
         self.put_files(version, missing)
 
     def _put(self, version: Path, name: str, sha256: str) -> None:
-        """A file that was published meanwhile stays as it is. Raises FetchError when the file is neither here
-        nor there.
+        """Uploads a file of a version. A file that another process has published meanwhile stays as it is.
+        Raises FetchError when the file is neither here nor there.
         """
         path = version / name
         # a small file is sooner put than asked for

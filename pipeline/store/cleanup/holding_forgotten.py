@@ -28,7 +28,9 @@ UNFINISHED = (".*.partial", ".*.tmp", ".*.damaged-*")
 
 @dataclass(frozen=True)
 class Holding:
-    """What holds documents: versions, with evaluations and exports, and runs. `unfinished` may hold them."""
+    """What holds documents: versions, evaluations and exports among them, and runs. The work in `unfinished`
+    may hold them.
+    """
 
     versions: list[Version]
     runs: list[TrainingRun]
@@ -40,7 +42,7 @@ class Holding:
 
     @property
     def marks(self) -> set[str]:
-        """What the events of whoever made or read it mention: names and data versions."""
+        """The names and data versions by which the events of a Dagster run mention what it made or read."""
         versions = {name for one in self.versions for name in (one.path.name, one.data_version)}
         return versions | {run.directory.name for run in self.runs}
 
@@ -100,8 +102,9 @@ def _trained_on(run: TrainingRun) -> Iterator[tuple[str, str]]:
 
 
 def delete(store: Versions, holding: Holding) -> None:
-    """Removes it, the runs first and what was made from other versions before those: killed, it goes on.
-    Raises PipelineError while a run prepares data or trains on it.
+    """Removes what holds the documents. Runs go first, and a version goes before those that it was made from,
+    so that a killed deletion can go on. Raises PipelineError while a run prepares data, or trains on the
+    documents.
     """
     with store.idle():
         made = {
