@@ -20,7 +20,7 @@ WHOLE = re.compile(r"[+-]?\d+(\.\d+)?[eE]\+?\d\d?")
 
 
 def absolute_path(path: Path) -> Path:
-    """Raises ValueError for what can be none."""
+    """The path, made absolute. Raises ValueError for text that cannot be a path."""
     if "\0" in str(path):
         raise ValueError("must be a path, which holds no NUL character")
     try:
@@ -48,8 +48,8 @@ WholeText = Annotated[str, AfterValidator(whole_text)]
 
 
 def descriptions(model: type[BaseModel]) -> dict[str, str]:
-    """Of the settings of a model: the docstring below each. They are read when somebody asks, since to read
-    them when the models are made would cost each command 45 ms.
+    """The descriptions of a model's settings: the docstring below each. They are read when somebody asks for
+    them, since reading them when the models are made would cost each command 45 ms.
     """
     found: dict[str, str] = {}
     for base in reversed(model.__mro__):

@@ -62,7 +62,7 @@ def optimizer(depth: int, batch_tokens: int, tied: bool) -> dict[str, Any]:
 
 
 def filled_in(training: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a `training` section in which `model.depth` decides what is not set."""
+    """The settings of a `training` section, where `model.depth` decides those that are not set."""
     model, values = training["model"], dict(training)
     depth = checked(model["depth"])
     unit = _whole(values.get("seq_len")) * _whole(values.get("micro_batch_size"))

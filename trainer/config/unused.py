@@ -1,4 +1,4 @@
-"""Settings that belong to others, and decide nothing without them."""
+"""Settings that nothing reads, because a setting that they belong to is off."""
 
 from typing import Any
 
@@ -18,8 +18,8 @@ OF_SCHEDULES = {"decay": ("wsd",), "decay_fraction": ("wsd",), "min_lr_ratio": (
 
 
 def check(training: TrainingConfig) -> None:
-    """Raises ValueError for a setting that differs from its default and that nothing reads, and for text that
-    nothing is learnt from.
+    """Raises ValueError for a setting that differs from its default although nothing reads it, and for text
+    of which nothing is learnt.
     """
     _check_kind("optimizer", training.optimizer, OF_OPTIMIZERS)
     _check_kind("schedule", training.schedule, OF_SCHEDULES)

@@ -56,7 +56,7 @@ def save_adapter(
 
 @torch.no_grad()
 def load_adapter(model: nn.Module, directory: Path) -> None:
-    """Copies a saved adapter into that of the model."""
+    """Copies the adapter in a directory into the model's own."""
     tensors = load_file(directory / ADAPTER_WEIGHTS)
     for name, parameter in adapters(model).items():
         parameter.copy_(tensors[_named(name)])

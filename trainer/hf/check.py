@@ -18,8 +18,8 @@ ALLOWED_DIFFERENCE = 1e-4
 
 @dataclass(frozen=True)
 class ExportCheck:
-    """What was read, whether all of it is finite, and the largest `difference` of its logits from the
-    reference's; None without a reference.
+    """The result of a check: what was read, whether all of it is finite, and the largest `difference` of its
+    logits from those of the reference; None without a reference.
     """
 
     tensors: int

@@ -93,7 +93,7 @@ def _check_size(
 
 
 def _memory(device: torch.device) -> int:
-    """All bytes of a device, whoever uses them now."""
+    """All bytes of a device, also those that other programs use now."""
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory
     lines = Path("/proc/meminfo").read_text().splitlines()
@@ -139,7 +139,7 @@ def load_weights(model: Llama, directory: Path, grows: bool = False) -> None:
 
 
 def _tensors(directory: Path) -> Iterator[tuple[str, torch.Tensor]]:
-    """Those of a model, or of the base of an adapter merged with it."""
+    """The tensors of a model; for an adapter, those of its base, merged with it."""
     if adapter := adapter_of(directory):
         yield from merged_tensors(adapter, _tensors(adapter.base))
         return

@@ -18,7 +18,9 @@ class SecondPass(Protocol):
     """
 
     def wants_second_pass(self, step: int) -> bool:
-        """Whether before step `step` (from 0). The answer is the same in every process."""
+        """Whether this optimizer wants a second pass before step `step` (from 0). The answer is the same in
+        every process.
+        """
         ...
 
     def read_second_pass(self, targets: torch.Tensor) -> None:

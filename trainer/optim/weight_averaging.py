@@ -48,7 +48,7 @@ def use_averaged_weights(optimizers: list[Optimizer]) -> Iterator[None]:
 
 @torch.no_grad()
 def put_back(optimizers: list[Optimizer]) -> None:
-    """Gives the model the weights in training back."""
+    """Gives the weights in training back to the model."""
     for parameter, state in _states(optimizers):
         if TRAINED in state:
             parameter.copy_(state.pop(TRAINED))

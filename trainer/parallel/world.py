@@ -114,8 +114,8 @@ class World:
         return int(least.item())
 
     def from_main(self, make: Callable[[], Made]) -> Made:
-        """What `make` returns in the main process, on every process; a TrainerError is raised in all of them.
-        Only the main process calls `make`.
+        """Calls `make` in the main process alone, and returns its result in every process. A TrainerError is
+        raised in all of them.
         """
         if self.size == 1:
             return make()
@@ -158,8 +158,8 @@ class World:
 
     @property
     def loss_factor(self) -> int:
-        """The factor for each process's loss that makes gradients sums over processes: FSDP2 averages
-        them.
+        """The factor for each process's loss by which gradients become sums over processes. FSDP2 alone would
+        average them.
         """
         return 1 if self.mesh is None else self.data_size
 

@@ -15,12 +15,12 @@ from trainer.run.learnt_tokens import Answers
 class Batch:
     """The rows of one process, ready for the model.
 
-    `tokens` and `targets` are int64 [rows, seq_len]; a target that is not predicted is IGNORED.
-    `documents` [rows, seq_len] numbers the documents of each row; None when they may attend to each other.
-    `dropout_keys` [rows, 2] are those of `trainer.model.dropout`; None without dropout. `reference` fp32
-    [rows, pairs, 2], of preferences, is the reference's log-probability of each chosen and rejected answer:
-    documents 1 and 2 of a row are the first pair.
-    `draws` [rows, seq_len], uniform numbers, belong to a second pass, whose targets the model draws.
+    `tokens` and `targets` are int64 [rows, seq_len]. A target that is not predicted is IGNORED. `documents`
+    [rows, seq_len] numbers the documents of each row; None when they may attend to each other. `dropout_keys`
+    [rows, 2] are those of `trainer.model.dropout`; None without dropout. `reference` belongs to preferences:
+    fp32 [rows, pairs, 2], the reference's log-probability of each chosen and each rejected answer. Documents
+    1 and 2 of a row are its first pair. `draws` [rows, seq_len] are uniform numbers, for a second pass whose
+    targets the model draws.
     """
 
     tokens: torch.Tensor
@@ -35,14 +35,15 @@ class Batch:
         cls,
         windows: torch.Tensor,
         bot_id: int | None,
+        *,
         dropout_keys: torch.Tensor | None = None,
         answers: Answers | None = None,
         reference: torch.Tensor | None = None,
     ) -> "Batch":
-        """From windows [rows, seq_len + 1] int64 as `trainer.data.windows` describes them.
+        """The batch of windows [rows, seq_len + 1] int64, which are as `trainer.data.windows` describes them.
 
-        With a `bot_id` documents are masked: one begins at each [BOT] and at each token that is not a target,
-        but consecutive padding is one. With `answers` only these are targets.
+        With a `bot_id` documents are masked. A document begins at each [BOT] and at each token that is not a
+        target, but consecutive padding is one document. With `answers` only these are targets.
         """
         read, targets = windows[:, :-1], windows[:, 1:]
         tokens, targets = torch.where(read < 0, ~read, read), torch.where(targets < 0, IGNORED, targets)
@@ -65,13 +66,13 @@ class Batch:
 
     @property
     def predicted(self) -> torch.Tensor:
-        """How many targets or, with a reference, pairs there are: what the loss is the mean of. int64 []."""
+        """What the loss is the mean of: the number of targets or, with a reference, of pairs. int64 []."""
         return (self.learnt if self.reference is None else self.by_answer(self.learnt)[..., 0] > 0).sum()
 
     @property
     def answers(self) -> torch.Tensor:
-        """Of each token, the number of the answer in its row, int64 [rows, seq_len]: 0 and 1 are those of the
-        first pair. Padding may have one more than there are answers.
+        """The number of the answer in its row that each token belongs to, int64 [rows, seq_len]. Answers 0
+        and 1 are those of the first pair. Padding may have a number beyond that of the last answer.
         """
         assert self.documents is not None and self.reference is not None
         return (self.documents - 1).clamp(0, 2 * self.reference.shape[1])
@@ -84,7 +85,7 @@ class Batch:
         return sums.scatter_add(1, self.answers, values.double())[:, :-1].view(rows, pairs, 2)
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """Those that it has, by their names."""
+        """The tensors that this batch has, by their names."""
         found = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: tensor for name, tensor in found.items() if tensor is not None}
 

@@ -21,8 +21,8 @@ log = logging.getLogger("trainer")
 
 
 def drop_optimizers(wanted: CheckpointConfig, newest: Path, is_complete: bool) -> None:
-    """Leaves the optimizer's state only in the checkpoints that shall have it. `newest` is valid, and
-    `is_complete` if it is the last one of the run: then no training needs its optimizer any more.
+    """Removes the optimizer's state from the checkpoints that shall not have it. `newest` is valid. If
+    `is_complete`, it is the last one of the run, and no training needs its optimizer any more.
     """
     if wanted.optimizer != "all":
         retention.drop_optimizers(newest, of_newest=is_complete and wanted.optimizer == "none")
@@ -44,7 +44,9 @@ def is_branch_point(wanted: CheckpointConfig, curriculum: Curriculum, step: int)
 
 
 class Saver:
-    """Decides when to save, alike in every process. The main one writes; if the model is split, all."""
+    """Decides when to save, alike in every process. The main process writes; where the model is split, all
+    processes do.
+    """
 
     def __init__(
         self, session: Session, directory: RunDirectory, recorder: NullRecorder, reporter: Reporter
@@ -72,7 +74,7 @@ class Saver:
         )
 
     def save(self) -> None:
-        """Returns when the state is copied and the previous checkpoint is committed."""
+        """Saves the state. Returns once it is copied, and the previous checkpoint is committed."""
         self._last = time.monotonic()
         if not self._writes:
             return

@@ -37,8 +37,9 @@ log = logging.getLogger("trainer")
 
 @dataclass(frozen=True)
 class Reference:
-    """For each corpus, fp32 [pairs, 2] of chosen and rejected answers, as its packed rows number pairs: those
-    to train on, and those held out.
+    """The reference of preferences: for each corpus the log-probabilities fp32 [pairs, 2] of chosen and
+    rejected answers, of the pairs to train on and of those held out. Pairs are numbered as in the packed rows
+    of the corpus.
     """
 
     trained: list[np.ndarray]
@@ -46,7 +47,9 @@ class Reference:
 
     @classmethod
     def of(cls, model: Llama, plan: Plan, world: World) -> Self:
-        """The stored one, else that of the `model`, which is then stored. A collective."""
+        """The reference that the run has stored; where it has none, that of the `model`, which is then
+        stored. A collective.
+        """
         config, data = plan.config, plan.data
         trained = [
             HeldOutRows(corpus, TokenStream(corpus.train), data.order.seq_len, np.arange(rows.num_rows), rows)
@@ -70,7 +73,7 @@ class Reference:
         return cls(each[: len(trained)], each[len(trained) :])
 
     def of_batch(self, data: TrainingData, world: World, step: int) -> torch.Tensor:
-        """Those of the rows of the process's batch, as `Batch` has them."""
+        """The log-probabilities for the rows of this process's batch, as `Batch` has them."""
         corpora, pairs = data.pairs(step, world.data_rank, world.data_size)
         values = np.zeros((*pairs.shape, 2), dtype=np.float32)
         for corpus, known in enumerate(self.trained):
@@ -80,7 +83,9 @@ class Reference:
 
 
 def path_of(run_dir: Path, identity: dict[str, Any]) -> Path:
-    """Where a run keeps its reference, by what decides it: weights, shards, rows and precision."""
+    """Where a run keeps its reference. The name covers all that decides it: weights, shards, rows and
+    precision.
+    """
     decisive = {name: identity["training"][name] for name in DECISIVE} | {"data": identity["data"]}
     digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
     return run_dir / "reference" / f"{digest[:16]}.f32"

@@ -90,7 +90,7 @@ def _check(plan: Plan, checkpoint: Path, allow_changes: bool) -> None:
 
 
 def _changes(saved: dict[str, Any], plan: Plan) -> list[str]:
-    """The settings that decide something and differ from those of a checkpoint."""
+    """The decisive settings that differ from those of a checkpoint."""
     then, now = flat(saved["meaning"]), flat(plan.identity)
     return [
         f"{key}: {then.get(key, 'not set')} -> {now.get(key, 'not set')}" for key in differing([then, now])

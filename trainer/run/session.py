@@ -38,12 +38,13 @@ from trainer.system.machine import machine
 
 @dataclass
 class Session:
-    """A run after the steps of its `context`; `build_session` makes it and `trainer.run.resume` restores it.
+    """A run in memory. `build_session` makes it, and `trainer.run.resume` restores it.
 
-    `loss` is that of the last step, `evaluation` that of the current step if it was evaluated.
-    `metrics_bytes` is the length of metrics.jsonl when the state was saved. `changes` lists which settings
-    changed since step 0, and when. `trunks` are the runs that it went on from, each with the step. `mixed`:
-    it was computed with more than one `rounding`. `reference` is that of preferences, once it is known.
+    `context` has the number of steps done. `loss` is that of the last step, and `evaluation` that of the
+    current step, if it was evaluated. `metrics_bytes` is the length of metrics.jsonl when the state was
+    saved. `changes` lists which settings changed since step 0, and when. `trunks` are the runs that this one
+    went on from, each with the step. `mixed` says that the run was computed with more than one `rounding`.
+    `reference` is that of preferences, once it is known.
     """
 
     plan: Plan
@@ -103,14 +104,17 @@ class Session:
         return replace(self, plan=plan, context=replace(self.context, training=plan.training))
 
     def set_reference(self) -> None:
-        """For preferences, sets the reference: what the run has stored, else that of the present weights."""
+        """Sets the reference of preferences: the one that the run has stored or, where it has none, that of
+        the present weights.
+        """
         if self.training.objective == "dpo":
             self.reference = Reference.of(self.model, self.plan, self.world)
             self.context.reference = partial(self.reference.of_batch, self.plan.data, self.world)
 
     def repeat_in_graphs(self) -> None:
-        """Has a GPU repeat the micro-batches of compiled blocks as CUDA graphs, if they can be: after a
-        micro-batch has shown what memory it takes. Collectives, and a loss scale that changes, cannot.
+        """Lets a GPU repeat the micro-batches of compiled blocks as CUDA graphs, where that is possible. To
+        be called after a micro-batch, which shows how much memory one takes. Collectives, and a loss scale
+        that changes, cannot be repeated.
         """
         on_gpu = self.world.device.type == "cuda" and self.plan.compiled and self.plan.precision != "fp16"
         if on_gpu and self.world.mesh is None:
@@ -153,7 +157,7 @@ class Session:
         return self.model if self.world.mesh is None else Staging().model(self.model, self.world)
 
     def progress(self, metrics_bytes: int) -> dict[str, Any]:
-        """What a checkpoint says of the run, from which `go_to` sets it again."""
+        """What a checkpoint stores about the run. `go_to` restores the run from it."""
         return {
             "step": self.step,
             "tokens": self.tokens,
@@ -174,7 +178,9 @@ class Session:
         }
 
     def go_to(self, saved: Mapping[str, Any], changed: list[str]) -> None:
-        """Sets the run to the `progress` that was saved, from where on the settings are `changed`."""
+        """Restores the run from the `progress` that was saved. The settings in `changed` are other ones from
+        there on.
+        """
         context = self.context
         context.step, self.loss, self.evaluation = saved["step"], saved["loss"], saved["evaluation"]
         context.loss_scale = LossScale.of(self.plan.precision).resumed_from(LossScale(**saved["loss_scale"]))

@@ -48,9 +48,9 @@ class SharedState:
 
 
 def go_on_from_newest(session: Session, directory: RunDirectory, own: Path | None) -> Path | None:
-    """Makes the newest state that the run shares with another a checkpoint of its own, and returns it.
-    Returns `own`, the checkpoint that the run would resume from, if no other run has come further, or
-    training.shared_states wants none. For the main process alone.
+    """Adopts the newest state that another run has computed and that this run would reach itself: makes it a
+    checkpoint of this run, and returns that. Returns `own`, the checkpoint that the run would resume from, if
+    no other run has come further or training.shared_states is `none`. For the main process alone.
     """
     wanted = session.training.shared_states
     if session.config.runs is None or wanted == "none":
@@ -84,7 +84,7 @@ def go_on_from_newest(session: Session, directory: RunDirectory, own: Path | Non
 
 
 def _tell_once(told: set[str], shared: SharedState, reason: str) -> None:
-    """Says a reason for the newest state that it concerns, and not again for the older ones."""
+    """Logs a reason for the newest state that it concerns, and not again for older ones."""
     if reason not in told:
         told.add(reason)
         log.info("not going on from %s %s", shared, reason)
@@ -92,14 +92,15 @@ def _tell_once(told: set[str], shared: SharedState, reason: str) -> None:
 
 def sharing(config: RunConfig) -> list[SharedState]:
     """The states of other runs that a run with this configuration would reach on this machine, those of the
-    most steps first, whether or not all their files are here. Raises TrainerError.
+    most steps first. Not all of their files need be on this machine. Raises TrainerError.
     """
     return _newest_first(config, StateChain(resolve(config, join(ParallelConfig()))))
 
 
 def _newest_first(config: RunConfig, chain: StateChain, after: int = 0) -> list[SharedState]:
-    """The states on disk that the run would reach `after` a step and before its last, those of the most steps
-    first. Of equal ones, that of the run that computed it comes before those of runs that went on from it.
+    """The states on disk that the run would reach `after` a step and before its last one, those of the most
+    steps first. Where several runs hold one state, the run that computed it comes before those that went on
+    from it.
     """
     found = []
     for run in histories(config.runs) if config.runs else ():
@@ -116,7 +117,7 @@ def _newest_first(config: RunConfig, chain: StateChain, after: int = 0) -> list[
 
 
 def _computed_otherwise(session: Session, shared: SharedState) -> str:
-    """In which respects the last bits of a shared state may not be the run's own; empty if in none."""
+    """Why the last bits of a shared state may not be those that this run would compute; empty if they are."""
     then, now = shared.saved["rounding"], session.rounding
     if then is None:
         return "on more than one machine, or with settings that changed in between"
@@ -165,7 +166,9 @@ def _fill(
 
 
 def _between(after: int, shared: SharedState, with_evaluations: bool) -> bytes:
-    """The other run's metrics `after` a step up to the state; validations only if on the same text."""
+    """The other run's metrics from step `after` up to the state. Its validations are among them only if both
+    runs validate on the same text.
+    """
     records = RunHistory(shared.run.path, shared.step).records
     kept = (one for one in records if with_evaluations or one["kind"] != "evaluation")
     return "".join(json.dumps(one) + "\n" for one in kept if one["step"] > after).encode()

@@ -26,11 +26,12 @@ from trainer.system.errors import TrainerError
 
 @dataclass
 class StepContext:
-    """How steps are taken, and the next of them, `step` (from 0).
+    """How steps are taken, and the number of the next one, `step` (from 0).
 
-    `bot_id` masks documents apart; None lets them attend to each other. `loss_scale` and `spikes` are updated
-    by each step. `answers` are as `Batch` has them, and `reference`, of preferences, gives that of the
-    process's batch of a step. With `graphs` the micro-batches of a step are repeated as CUDA graphs.
+    `bot_id` masks documents apart; None lets them attend to each other. Each step updates `loss_scale` and
+    `spikes`. `answers` are as `Batch` takes them. `reference` is that of preferences: called with a step, it
+    returns the log-probabilities for this process's batch of that step. With `graphs` the micro-batches of a
+    step are repeated as CUDA graphs.
     """
 
     step: int
@@ -44,7 +45,7 @@ class StepContext:
     graphs: GradientGraphs | None = None
 
     def first_sample(self, rows: int) -> int:
-        """The number in the run of the first of this process's `rows` samples."""
+        """The first of this process's `rows` samples of the step, by its number in the run."""
         return self.training.curriculum.samples(self.step) + self.world.data_rank * rows
 
     def batch(self, windows: torch.Tensor) -> Batch:
@@ -58,10 +59,12 @@ class StepContext:
         reference = None
         if self.reference is not None:
             reference = self.reference(self.step)[: len(windows)].to(windows.device)
-        return Batch.of(windows, self.bot_id, keys, self.answers, reference)
+        return Batch.of(windows, self.bot_id, dropout_keys=keys, answers=self.answers, reference=reference)
 
     def second_pass(self, batch: Batch) -> Batch:
-        """The batch with targets that the model draws, which only the seed and the samples decide."""
+        """The batch for a second pass. Its targets are drawn by the model, and only the seed and the samples
+        decide which.
+        """
         uniform = draws(
             self.training.seed,
             first_sample=self.first_sample(len(batch)),
@@ -73,12 +76,12 @@ class StepContext:
 
 @dataclass(frozen=True)
 class StepResult:
-    """`loss` is in nats per predicted token of the global batch or per pair, `grad_norm` is the norm before
-    clipping, and `lr_factor` is what the learning rates were multiplied by. `preferences` has the metrics of
-    the loss, if there are any.
+    """What a step did. `loss` is in nats per predicted token of the global batch, or per pair. `grad_norm` is
+    the norm before clipping, and `lr_factor` is what the learning rates were multiplied by. `preferences` has
+    the metrics of the loss, if there are any.
 
-    `skipped`: the batch was consumed without an update, because gradients overflowed in fp16 or because
-    training.spikes skips a `spike`.
+    `skipped` says that the batch was consumed without an update, because gradients overflowed in fp16 or
+    because training.spikes skips a `spike`.
     """
 
     loss: float

@@ -44,7 +44,7 @@ log = logging.getLogger("progress")
 
 
 class Activity:
-    """Something that takes a while, and how far it is, if that is told. It is shown while it is entered."""
+    """Something that takes a while. It is shown while it is entered, with how far it is, if that is told."""
 
     def __init__(self, what: str) -> None:
         self.said = ""  # where there is no terminal
@@ -52,7 +52,7 @@ class Activity:
         self.is_now(what)
 
     def is_now(self, what: str) -> None:
-        """It is something else from now on, and how far that is is not known."""
+        """Makes it something else from now on, of which nothing is done yet."""
         self.what, self._begun = what, time.monotonic()
         self._progress: tuple[float | None, list[str], float | None, float] = None, [], None, self._begun
 
@@ -72,9 +72,9 @@ class Activity:
             _screen.pop(self)
 
     def update(self, share: float | None, facts: Sequence[str], seconds_left: float | None = None) -> None:
-        """How far it is now. `share`: how much is done, from 0 to 1, where that is known. `facts`: the most
-        important first, since a narrow terminal leaves out the last ones. Without `seconds_left` the rest is
-        taken to be as fast as what is done.
+        """Tells how far it is now. `share` is what is done, from 0 to 1, where that is known. The most
+        important of the `facts` comes first, since a narrow terminal leaves out the last ones. Without
+        `seconds_left`, the rest is taken to be as fast as what is done.
         """
         now = time.monotonic()
         if seconds_left is None and share:
@@ -82,7 +82,7 @@ class Activity:
         self._progress = share, [*facts], seconds_left, now  # at once: another thread shows it
 
     def counter(self, of: str) -> Callable[[int], None]:
-        """A function that is told of how much more is done."""
+        """A function to call with the number of items that were done since the last call."""
         done = 0
 
         def more(number: int) -> None:
@@ -94,19 +94,19 @@ class Activity:
         return more
 
     def relayed(self, stage: str) -> str:
-        """What `take` reads in another program."""
+        """This activity as one line for another program, whose `take` reads it."""
         share, facts, left, _ = self._progress
         return json.dumps([stage, self.what, share, facts, left])
 
     def take(self, relayed: str, called: str) -> None:
-        """Is what the program `called` so relays of its line."""
+        """Becomes the activity that the program `called` so has relayed."""
         stage, what, share, facts, self.seconds_left = json.loads(relayed)
         self.what = f"{called} {stage}".rstrip() + f" · {what}"
         self._progress = share, facts, self.seconds_left, time.monotonic()
 
     def line(self, columns: int, plain: bool, whole: tuple[float, float] | None = None) -> str:
-        """The line, in so many columns at most; `plain`: in ASCII. With a `whole`, when that began and when
-        it ends, the bar is of that.
+        """The line in at most so many columns. `plain` asks for ASCII. With a `whole`, the times at which
+        that began and ends, the bar shows how much of it is over.
         """
         from tqdm.utils import disp_len, disp_trim
 
@@ -338,12 +338,14 @@ def otherwise(what: str) -> None:
 
 
 def whole(began: float, ends: float) -> None:
-    """From now on all lines are about something that began and ends then, by the monotonic clock."""
+    """Makes the bar of all lines that of something longer, which began and ends at these times of the
+    monotonic clock.
+    """
     _screen.whole = began, ends
 
 
 def stages(count: Callable[[], int]) -> None:
-    """What this process does has so many stages. They are counted only if another program shows them."""
+    """Tells how many stages this process has. `count` is called only if another program shows them."""
     if _screen.relay is not None:
         _screen.stages = 0, count()
 

@@ -53,7 +53,7 @@ class Parent:
         return self.checkpoint.parents[1]
 
     def recorded(self, main: "Parent") -> dict[str, Any]:
-        """What the mean says of it. Its lineage is left out where it is that of the mean."""
+        """What the mean records of this checkpoint. Its lineage is left out where it is that of the mean."""
         name = RunHistory(self.run, publish.step_of(self.checkpoint)).name
         facts = {"checkpoint": name, "sha256": checkpoint_sha256(self.checkpoint), "share": self.share}
         own = {} if self.run == main.run and MERGED not in self.lineage else {"lineage": self.lineage}

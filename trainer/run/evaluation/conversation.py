@@ -37,8 +37,8 @@ class ChatFormat:
 
     @classmethod
     def of(cls, directory: Path) -> "ChatFormat":
-        """That of a model's directory. Warns of one that has not learnt to answer, and raises TrainerError
-        for one that cannot tell who speaks.
+        """The format of a model's directory. Warns of a model that has not learnt to answer. Raises
+        TrainerError for one whose tokenizer cannot tell who speaks.
         """
         tokenizer = load_for_messages(directory)
         control = {name: tokenizer.token_to_id(f"[{name.upper()}]") for name in ChatIds.model_fields}
@@ -63,7 +63,7 @@ class ChatFormat:
         return [getattr(self.ids, role), *self.text_ids(content), self.ids.end]
 
     def prompt(self, said: str) -> tuple[int, ...]:
-        """What a conversation of one question begins with."""
+        """The tokens that a conversation of one question begins with."""
         return self.before_answer([("user", said)])
 
     def before_answer(self, messages: Iterable[tuple[str, str]]) -> tuple[int, ...]:
@@ -72,8 +72,8 @@ class ChatFormat:
         return (self.begin, *said, self.ids.assistant)
 
     def kept(self, role: str, content: str, room: int) -> int:
-        """How many tokens of a conversation that begins with this message are never forgotten: those of the
-        instructions, if they take at most half of the room.
+        """How many tokens of a conversation that begins with this message are never forgotten. These are the
+        tokens of the instructions, if they take at most half of the room.
         """
         size = 1 + len(self.message(role, content))
         return max(FIRST, size) if role == "system" and size <= room // 2 else FIRST
@@ -118,7 +118,9 @@ class Conversation:
         self._unread += self._form.message(role, content)
 
     def answer(self, said: str, role: str = "user") -> Iterator[str]:
-        """Yields the answer to a message in pieces of whole characters. It may be left before its end."""
+        """Yields the answer to a message in pieces of whole characters. The caller may leave it before its
+        end.
+        """
         self.read(role, said)
         self._unread.append(self._form.ids.assistant)
         written, shown, self.stopped = list[int](), 0, False

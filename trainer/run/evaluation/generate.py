@@ -30,7 +30,9 @@ class Prompt:
 
 @dataclass
 class Continuation:
-    """What was written, and the token, not among `tokens`, that ended it. None: the limit did."""
+    """The tokens that were written, and `end`, the token that ended them, which is not among them; None if
+    the limit did.
+    """
 
     tokens: list[int] = field(default_factory=list)
     end: int | None = None
@@ -194,5 +196,5 @@ def complete_prompts(
 
 
 def complete_with_model_of(directory: Path, samples: SamplesConfig, seed: int) -> list[dict[str, str]]:
-    """As `complete_prompts`, with the model of the directory."""
+    """As `complete_prompts`, with the model in the directory."""
     return complete_prompts(hf.load_model(directory), directory, samples, seed)

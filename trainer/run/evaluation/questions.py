@@ -34,7 +34,7 @@ def rows(path: Path) -> list[tuple[str, Any]]:
 
 
 def messages(row: Any, place: str) -> Messages:
-    """Those of a row. Raises TrainerError."""
+    """The messages of a row. Raises TrainerError."""
     listed = row.get("messages") if isinstance(row, dict) else None
     if not isinstance(listed, list) or not listed:
         raise TrainerError(f"{place}: `messages` must be a list of objects with `role` and `content`")

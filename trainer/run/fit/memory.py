@@ -63,7 +63,7 @@ class Memory:
 
     @property
     def lasting(self) -> int:
-        """What stays however small the batch is."""
+        """The bytes that stay, however small the batch is."""
         return self.weights + self.gradients + self.optimizer + self.copy
 
     def __str__(self) -> str:
@@ -93,8 +93,8 @@ def copies_with_averages(training: TrainingConfig) -> int:
 
 
 def is_ample(free: int, training: TrainingConfig, vocab_size: int) -> bool:
-    """Whether `free` bytes are so many that an estimate, which takes some seconds, tells nothing: AMPLE
-    times everything that has a size, as often as it could be held.
+    """Whether so many bytes are `free` that an estimate, which takes some seconds, would tell nothing: AMPLE
+    times all that has a size, as many copies of it as may be held at once.
     """
     model = training.model
     block = 32 * model.d_model + 8 * model.d_ff + 8 * model.n_heads * training.seq_len
@@ -115,7 +115,7 @@ class _Bytes(NamedTuple):
     update: int
 
     def and_more(self, other: Self, times: float) -> Self:
-        """With `times` as much in addition as `other` has more than this."""
+        """These bytes, plus `times` the bytes by which `other` exceeds them."""
         return type(self)(*(int(a + times * (b - a)) for a, b in zip(self, other, strict=True)))
 
 
@@ -237,7 +237,7 @@ def _step(training: TrainingConfig, vocab_size: int, accumulates: bool, windows:
             keys = torch.zeros(windows, 2, dtype=torch.int32) if training.dropout else None
             reference = torch.zeros(windows, training.seq_len, 2) if training.objective == "dpo" else None
             # Preferences are told apart by their documents in any case.
-            batch = Batch.of(tokens, 0, keys, reference=reference)
+            batch = Batch.of(tokens, 0, dropout_keys=keys, reference=reference)
             documents = batch.documents if masked else None
             with autocast(precision, CPU):
                 # Not named: the hidden states are freed as in a step.
@@ -275,8 +275,8 @@ def _model(training: TrainingConfig, vocab_size: int, layers: int) -> Llama:
 
 
 def _measurable(optimizer: OptimizerConfig) -> tuple[OptimizerConfig, float]:
-    """An optimizer whose update fake tensors can run, in place of one that is compiled or a user's code, and
-    how many more bytes of state it has for a weight.
+    """An optimizer whose update fake tensors can run, and how many more bytes of state the given one has for
+    a weight. It replaces an optimizer that is compiled, or that is a user's code.
     """
     if optimizer.kind == "python":
         held = python_class.rehearse(optimizer, CPU)

@@ -14,8 +14,9 @@ from trainer.system.durable import read_json_lines
 
 
 class MetricsLog:
-    """Appends to metrics.jsonl, which a resumed run first truncates to `resumed_bytes`, its length at the
-    checkpoint. With `redraws`, TensorBoard gets the curves up to there again, as another run computed them.
+    """The metrics of a run, in metrics.jsonl and as curves. A resumed run first truncates the file to
+    `resumed_bytes`, its length at the checkpoint. With `redraws`, TensorBoard gets the curves up to there
+    again, as another run computed them.
     """
 
     def __init__(

@@ -34,7 +34,7 @@ log = logging.getLogger("trainer")
 
 
 class NullRecorder:
-    """Records nothing: that of the processes other than the main one."""
+    """Records nothing, in the processes other than the main one."""
 
     def before_step(self) -> None: ...
 
@@ -162,7 +162,7 @@ class Recorder(NullRecorder):
             self._tracing.step()
 
     def evaluation(self, evaluation: dict[str, Any] | None) -> None:
-        """Records it, if there is held-out text, and plots the loss so far."""
+        """Records an evaluation, if there is held-out text, and plots the losses so far."""
         if evaluation is not None:
             self._write_evaluation(evaluation)
         self.metrics.flush()
@@ -197,7 +197,7 @@ class Recorder(NullRecorder):
 
 
 def _metrics_text(preferences: Mapping[str, Any]) -> str:
-    """The METRICS of preferences, if there are any."""
+    """The METRICS of preferences in words; empty without any."""
     if "margin" not in preferences:
         return ""
     told = ", accuracy {accuracy:.3f}, margin {margin:.3f}, change of log p(chosen) {chosen_change:.3f}"

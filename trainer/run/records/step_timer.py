@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 
 class StepTimer:
-    """`seconds` of the last step, and how many of them it `waited` for its data. A step lasts from end to
-    end: when it returns, a GPU still updates the weights.
+    """Measures the last step: the `seconds` that it took, and how many of them it `waited` for its data. A
+    step lasts from end to end: when the step returns, a GPU still updates the weights.
     """
 
     def __init__(self) -> None:
@@ -25,5 +25,5 @@ class StepTimer:
         self.seconds = self._ended - started
 
     def restart(self) -> None:
-        """What was done since the last step, such as a checkpoint, is no part of the next one."""
+        """Leaves what was done since the last step, such as saving a checkpoint, out of the next one."""
         self._ended = time.perf_counter()
