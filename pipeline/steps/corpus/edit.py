@@ -31,7 +31,7 @@ COUNTED = ("documents", "text_bytes", "changed", "cuts", "bytes_cut")
 
 @dataclass(frozen=True)
 class Edited(CorpusStage):
-    """Tables `documents` and `cuts`. `documents`: the key of what is edited."""
+    """Tables `documents` and `cuts`. The field `documents` is the key of what is edited."""
 
     documents: Key
     params: edits.EditParams
@@ -77,7 +77,7 @@ def text_after_edits(recipe: Recipe, corpus: str) -> Key:
 
 
 def _with(task: PartTask, work: Work, repeated: Version) -> PartTask:
-    """The task, which also reads what is repeated in the corpus."""
+    """The task with one more input: what is repeated in the corpus."""
     files = tuple(repeated.files(repeated_units.TABLE))
     fingerprint = work.part_fingerprint([task.fingerprint, repeated.data_version])
     return PartTask(task.name, fingerprint, (*task.inputs, *files), task.bytes)

@@ -82,8 +82,8 @@ def _located(store: Store, entry: Entry) -> Entry:
 
 
 def settled(store: Store, corpus: str, params: quality.QualityParams) -> quality.QualityParams:
-    """The same with a `min` in place of each `top`: the least probability in that share of the documents in
-    the wanted languages.
+    """The parameters with a `min` in place of each `top`: the least probability in that share of the
+    documents, counted over those in the wanted languages.
     """
     filters = [_located(store, entry) for entry in params.filters]
     spoken = store.current(keys.languages(corpus)) if params.languages else None
@@ -131,8 +131,8 @@ def _measure(documents: pa.RecordBatch, filter: Filter) -> BatchResult:
 
 
 def judging(built_in: BatchStep, filters: Sequence[Filter]) -> BatchStep:
-    """As `built_in`, followed by the filters in their order: takes a table of each filter after its own, and
-    gives a reason with each verdict, and `failures`.
+    """A step that does what `built_in` does and then applies the filters in their order. It takes a table of
+    each filter after the tables of `built_in`, and gives a reason with each verdict, and `failures`.
     """
     return BatchStep(
         partial(_judge, built_in=built_in, filters=filters),

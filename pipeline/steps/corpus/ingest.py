@@ -225,7 +225,7 @@ class _Reader:
             raise
 
     def _read(self, group: UnitGroup, parts: dict[str, Part]) -> list[Part]:
-        """`parts`: to add the parts of documents to, by name."""
+        """Reads the units, and adds the parts of documents to `parts`, by name."""
         source = open_source(self.corpus, self.config)
         with PartWriter(self.draft.path, group.closing, {"rejects": REJECTS_SCHEMA}) as writer:
             rejects = RejectsTable(partial(writer.write, "rejects"))
@@ -246,7 +246,9 @@ class _Reader:
         return [*parts.values(), closing]
 
     def _without_forgotten(self, read: Iterable[pa.RecordBatch], counts: Counts) -> Iterator[pa.RecordBatch]:
-        """Before anything is cut, so that the parts are those of a source without these documents."""
+        """The documents that are not forgotten. The others are left out before anything is cut, so that the
+        parts are those of a source that never had them.
+        """
         for batch in read:
             gone = self.forgotten.among(batch.column("id"))
             if count := int(gone.sum()):
@@ -254,7 +256,9 @@ class _Reader:
             yield batch.filter(pa.array(~gone))
 
     def _part_of(self, name: str, fingerprint: str, documents: Iterable[pa.RecordBatch]) -> Part:
-        """The part, which is written if it is not there yet. The documents are taken in any case."""
+        """The part of these documents, which is written if it is not there yet. The documents are consumed in
+        any case.
+        """
         part = self.draft.finished(name, fingerprint)
         if part is not None:
             for _ in documents:
@@ -270,7 +274,9 @@ class _Reader:
         return part
 
     def _fingerprint(self, group: UnitGroup, which: str | int, state: str) -> str:
-        """Of the closing part, "rejects", or of the part of documents that is cut as number `which`."""
+        """The fingerprint of the closing part, `which` is then "rejects", or of the part of documents with
+        that number.
+        """
         read = [f"{unit.name} {unit.fingerprint}" for unit in group.units]
         return self.draft.work.part_fingerprint([str(which), *read, *([state] if state else [])])
 

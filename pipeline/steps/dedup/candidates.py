@@ -32,11 +32,11 @@ KEYED = pa.schema([pa.field("key", pa.uint64()), *dedup.MEMBER_SCHEMA])
 def link(
     engine: Engine, signed: Sequence[Signed], scratch: Scratch, params: dedup.DedupParams
 ) -> tuple[list[Slice], int]:
-    """The documents that share text or a band key with another, directly or through others, as KEYED: those
-    of a component in one slice. And their bytes.
+    """Links the documents that share text or a band key with another, directly or through others. Returns the
+    linked documents as KEYED, those of a component in one slice, and their bytes.
 
-    Of few documents in few parts, a task reads some of the runs of each part; else tasks first divide the
-    keys of all runs by ranges. Memory: a worker holds one range.
+    Where documents and parts are few, a task reads some of the runs of each part. Otherwise tasks first
+    divide the keys of all runs by ranges. Memory: a worker holds one range.
     """
     filled = [piece for piece in signed if piece.rows]
     runs = [(piece.runs, piece.start) for piece in filled]

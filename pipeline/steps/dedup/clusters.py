@@ -24,7 +24,9 @@ RANGE_CHARACTERS = 64_000_000  # of texts to verify together: about 0.3 GB of sh
 
 @dataclass(frozen=True)
 class Layout:
-    """The first document of each part (int64), corpora by priority, a directory for documents by part."""
+    """Where documents belong: the first document of each part (int64), the corpora by priority, and a
+    directory for documents by part.
+    """
 
     starts: np.ndarray
     corpora: tuple[str, ...]
@@ -52,8 +54,8 @@ class Layout:
 
 
 class ContestedClusters(NamedTuple):
-    """The contested clusters of a range, ascending by key: their keys as bytes, the first text of each and
-    its number of texts.
+    """The contested clusters of a range, ascending by key. Of each there is the key as bytes, the first text
+    and the number of texts.
     """
 
     clusters: dedup.Clusters

@@ -92,7 +92,9 @@ def _united(scratch: Scratch, documents: Documents, links: Iterable[Written]) ->
 
 
 def _step(rows: Slice, scratch: Scratch, documents: Documents) -> tuple[Written, StoredFile, bool]:
-    """Writes the links of the next round of a range, and what are its labels if that changes nothing."""
+    """Writes the links of the next round for a range. Returns them, the smallest row that each row of the
+    range knows of, and whether nothing has changed, so that these are its labels.
+    """
     found = dedup.nearest(*documents.read(rows))
     links = documents.write_links(scratch, rows.name, found.left, found.right)
     return links, documents.write_labels(scratch, rows.name, found.rows, found.smallest), found.settled

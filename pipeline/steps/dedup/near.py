@@ -28,9 +28,10 @@ COLUMNS = ["id", "text", "source", "url"]
 
 @dataclass(frozen=True)
 class Match:
-    """A document (`row`: COLUMNS) that is like a text. `version`: the number of its scrubbed text. Shares of
-    distinct shingles, 0 to 1: `jaccard`, of those of both together, what they have in common; `holds`, of
-    those of the text, what the document has; `held`, of those of the document, what the text has.
+    """A document that is like a text. `row` has its COLUMNS, and `version` is the number of the scrubbed text
+    that it is in. The others are shares of distinct shingles, 0 to 1: `holds` is the share of the text's that
+    the document has, `held` the share of the document's that the text has, and `jaccard` what both have in
+    common, of all that either has.
     """
 
     version: int
@@ -46,8 +47,8 @@ class Match:
 
 
 class Matcher:
-    """Scrubbed text with its indexes, open to be searched. `least`: what `holds` or `held` must reach. What
-    was `forgotten` is not found, also where it is still stored.
+    """Scrubbed text with its indexes, open to be searched. A match reaches `least` in `holds` or in `held`. A
+    document that was `forgotten` is not found, even where it is still stored.
     """
 
     def __init__(self, indexed: Sequence[tuple[Version, Version]], least: float, forgotten: Forgotten):

@@ -29,7 +29,9 @@ Written = tuple[StoredFile, int]  # a file with rows, and their bytes
 
 @dataclass(frozen=True)
 class Slice:
-    """The rows of a range of keys: record batch `index` of some files, and those after it, `count` in all."""
+    """The rows of a range of keys. They are `count` record batches of each of some files, from number `index`
+    on.
+    """
 
     files: tuple[StoredFile, ...]
     index: int
@@ -44,7 +46,7 @@ class Slice:
         return pa.concat_batches(self.batches())
 
     def batches(self) -> list[pa.RecordBatch]:
-        """One of each file, of which one is open at a time."""
+        """The record batches. One file is open at a time."""
         batches: list[pa.RecordBatch] = []
         for file in self.files:
             with file.open() as opened:
@@ -61,8 +63,8 @@ def grouped(items: Sequence[Item], together: int) -> list[Sequence[Item]]:
 
 
 def write_divided(scratch: Scratch, name: str, rows: pa.RecordBatch, bits: int, before: int = 0) -> Written:
-    """Writes rows with a column `key` (uint64): a record batch for each value of `bits` bits of the key, at
-    most those of one level, after the first `before`.
+    """Writes rows with a column `key` (uint64), divided by `bits` bits of the key after the first `before`.
+    There is a record batch for each value of these bits, of which one level takes BITS at most.
     """
     inside = min(BITS, bits)
     keys = rows.column("key").to_numpy() << np.uint64(before)
@@ -79,8 +81,9 @@ def write_divided(scratch: Scratch, name: str, rows: pa.RecordBatch, bits: int, 
 def divide(
     engine: Engine, scratch: Scratch, written: Sequence[Written], bits: int, *, what: str, begun: int = 0
 ) -> tuple[list[Slice], int]:
-    """Divides rows by the first `bits` bits of their key, as `write_divided` has begun to by these, or by
-    `begun` bits if there are more. Removes the files that it merges. Returns the bytes of all rows, too.
+    """Divides rows by the first `bits` bits of their key. `write_divided` has begun to divide them, by these
+    bits or, if there are more, by `begun` of them. Removes the files that it merges. Returns the slices, and
+    the bytes of all rows.
     """
     before = min(BITS, bits)
     count = 1 << max(0, begun - before)
@@ -107,6 +110,6 @@ def _merged(rows: Slice, scratch: Scratch, before: int, inside: int) -> StoredFi
 
 
 def remove(slices: Sequence[Slice]) -> None:
-    """The rows are not needed any more."""
+    """Removes the files of rows that nothing needs any more."""
     for path in {file.path for one in slices for file in one.files}:
         path.unlink(missing_ok=True)

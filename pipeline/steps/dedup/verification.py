@@ -38,7 +38,7 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Verifier:
-    """What verifies the clusters of the signed parts."""
+    """Verifies the clusters of the signed parts."""
 
     engine: Engine
     signed: Sequence[Signed]

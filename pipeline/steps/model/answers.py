@@ -38,8 +38,9 @@ TOO_LONG, NO_QUESTION = "too_long", "no_question"
 
 @dataclass(frozen=True)
 class Question:
-    """A held-out conversation up to its last answer, which is `wanted`. `kind` groups questions; `form` is a
-    regular expression of the answers that have the right form, if the document names one in its metadata.
+    """A held-out conversation up to its last answer, which is `wanted`. `kind` groups questions. `form`, if
+    the document names one in its metadata, is a regular expression that matches the answers of the right
+    form.
     """
 
     messages: list[dict[str, str]]
@@ -51,8 +52,8 @@ class Question:
     def of(
         cls, text: str, facts: Mapping[str, Any], corpus: str, fits: Callable[[Sequence[Message]], int] = len
     ) -> Self | str:
-        """What is asked of a document, or why nothing is: for its last answer that fits. `fits`: how many
-        messages of a conversation fit into the context.
+        """What is asked of a document: its last answer that fits into the context. Where nothing is asked,
+        the reason instead. `fits` returns how many messages of a conversation fit.
         """
         said = chat.parsed(text)[0]
         answers = [place for place, (role, _) in enumerate(said) if role == "assistant" and place]
@@ -70,8 +71,8 @@ class Question:
 
 
 def judged(questions: Sequence[Question], answers: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What each answer is: `stops`, `form` (None where none is asked for, or telling takes too long) and
-    `right`, word for word.
+    """For each answer whether it `stops`, has the `form` that is asked for, and is `right`, word for word.
+    `form` is None where no form is asked for, or where it takes too long to tell.
     """
     texts = [answer["text"].strip() for answer in answers]
     fits = answer_forms.have_form([(one.form, text) for one, text in zip(questions, texts, strict=True)])
@@ -82,12 +83,14 @@ def judged(questions: Sequence[Question], answers: Sequence[Mapping[str, Any]]) 
 
 
 def longest(recipe: Recipe) -> int:
-    """Tokens of an answer at most."""
+    """How many tokens an answer may have."""
     return recipe.tuning.answer_tokens if recipe.tuning else ANSWER_TOKENS
 
 
 def to_ask(store: Store, recipe: Recipe) -> tuple[list[Question], Counter[str]]:
-    """The first ASKED held-out conversations per corpus by id; how many are not asked, by the reason."""
+    """The first ASKED held-out conversations of each corpus by id, and how many of these are not asked, by
+    the reason.
+    """
     fraction, fits = recipe.shards.validation_fraction, fitting(store, recipe)
     found = [
         Question.of(text, metadata, name, fits)
@@ -100,7 +103,7 @@ def to_ask(store: Store, recipe: Recipe) -> tuple[list[Question], Counter[str]]:
 
 
 def fitting(store: Store, recipe: Recipe) -> Callable[[Sequence[Message]], int]:
-    """How many messages of a conversation fit into the context, as for the shards."""
+    """A function that returns how many messages of a conversation fit into the context, as for the shards."""
     tokenizer = frozen(store.current(keys.TOKENIZER).directory())
     encoder = bpe.Encoder(for_messages(tokenizer.tokenizer_json), tokenizer.boundaries, fast=False)
     longest = recipe.shard_params.longest or 0
@@ -124,10 +127,12 @@ def of_corpus(store: Store, corpus: str, fraction: float) -> Iterator[tuple[str,
 def compared(
     store: Store, recipe: Recipe, run: RunConfig, models: Mapping[str, Path], tuned: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What `models`, the checkpoints `before` and `after`, make of held-out text: `losses` on the answers and
-    on the text of the pretraining, shares of answers by `kinds`, and some `conversations`. `unended` counts
-    the answers of each model that were cut off after `limit` tokens. A model that lacks the control tokens is
-    measured on text alone. `tuned`: the evaluation of `after` on the answers.
+    """What `models`, the checkpoints `before` and `after`, make of held-out text. `tuned` is the evaluation
+    of `after` on the answers.
+
+    The result has `losses` on the answers and on the text of the pretraining, the shares of answers by
+    `kinds`, and some `conversations`. `unended` counts the answers of each model that were cut off after
+    `limit` tokens. A model that lacks the control tokens is measured on text alone.
     """
     (questions, left_out), text, limit = to_ask(store, recipe), _pretraining(run), longest(recipe)
     losses: dict[str, dict[str, Any]] = {}

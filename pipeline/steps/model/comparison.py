@@ -23,7 +23,9 @@ LABELS = {
 
 
 def losses(tuning: Mapping[str, Any]) -> list[dict[str, str]]:
-    """A row per figure, on the answers and the text of the pretraining, with a column per model."""
+    """A row for each figure, on the answers and on the text of the pretraining. There is a column for each
+    model.
+    """
     rows = []
     for place, on in PLACES.items():
         figures = {model: _named(one[place] or {}) for model, one in tuning["losses"].items()}
@@ -50,7 +52,9 @@ def _named(figures: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def kinds(tuning: Mapping[str, Any]) -> list[dict[str, str]]:
-    """A row per kind of question: the shares of answers that stop, have the form, and are right."""
+    """A row for each kind of question: the shares of answers that stop, that have the form, and that are
+    right.
+    """
     return [
         {name: _share(value) if isinstance(value, float) else str(value or "") for name, value in row.items()}
         for row in tuning["kinds"]
@@ -58,7 +62,9 @@ def kinds(tuning: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def unended(tuning: Mapping[str, Any]) -> list[str]:
-    """A sentence for each model of which answers were cut off at the limit, and what helps the tuned one."""
+    """A sentence for each model some of whose answers were cut off at the limit, and what helps the tuned
+    one.
+    """
     counts = tuning.get("unended", {})
     said = [
         f"{count:,} of {tuning['asked']:,} answers {name} tuning did not end within {tuning['limit']} tokens."
@@ -108,7 +114,7 @@ def usage(tuning: Mapping[str, Any]) -> str:
 
 
 def section(tuning: Mapping[str, Any]) -> str:
-    """What a model card says."""
+    """The section of a model card on tuning."""
     figures, shares = losses(tuning), kinds(tuning)
     untold = {**tuning.get("not_asked", {}), "slow_forms": tuning.get("slow_forms", 0)}
     counted = [UNTOLD[why].format(count) for why, count in untold.items() if count]

@@ -47,7 +47,7 @@ def evaluate(store: Store, recipe: Recipe) -> Version:
 
 
 def _measured(store: Store, recipe: Recipe, result: Mapping[str, Any]) -> dict[str, Any]:
-    """`result`: of the training, as plan.result has it."""
+    """The content of an evaluation. `result` is that of the training, as `plan.result` returns it."""
     config, samples = result["run_dir"] / "config.yaml", recipe.training.samples
     facts = _evaluated(store, result["checkpoint"], config, f"--samples={samples.model_dump_json()}")
     run = load_run_config(config)
@@ -126,7 +126,9 @@ def evaluate_checkpoint(store: Store, name: str) -> Version:
 
 
 def with_imported(store: Store, name: str, version: Version) -> Version:
-    """The evaluation of a checkpoint with all that has been imported of it. Nothing is computed again."""
+    """The evaluation of a checkpoint, with all scores that have been imported for it. Nothing is computed
+    again.
+    """
     made = version.manifest
     settings = made["params"] | harness.imported(store, name)
     with store.making(Work(version.key, made["code_version"], settings, made["inputs"])) as draft:

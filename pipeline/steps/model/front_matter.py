@@ -18,8 +18,9 @@ HARNESS = {
 
 
 def of_model(lineage: Mapping[str, Any], evaluation: Mapping[str, Any], name: str, library: str) -> str:
-    """As YAML. `library` is what reads the model. The hub knows a base model by its name there alone, so that
-    of a model which began from an own one is what the first of them began from.
+    """The front matter of a model as YAML. `library` is what reads the model. The hub knows a base model only
+    by its name there. So a model that began from one of our own names the model on the hub that the first of
+    these began from.
     """
     from huggingface_hub import EvalResult, ModelCardData
 
@@ -71,7 +72,7 @@ def _ancestry(lineage: Mapping[str, Any] | None) -> Iterator[Mapping[str, Any]]:
 
 
 def _results(evaluation: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """What was measured, by the text or the benchmark."""
+    """The figures that were measured, by text or benchmark."""
     bits = "bits_per_byte"
     found = {"held-out text": [{"metric_type": "perplexity", "metric_value": evaluation["perplexity"]}]}
     if evaluation[bits] is not None:

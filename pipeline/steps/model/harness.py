@@ -37,7 +37,9 @@ class Answers:
 
     @classmethod
     def read(cls, path: Path, accuracy: float) -> Self | None:
-        """From a file of samples. None where there is none, or not one from which the accuracy follows."""
+        """Reads a file of samples. Returns None where there is none, or where the `accuracy` does not follow
+        from it.
+        """
         items, rows = [], []
         try:
             for line in path.read_text(encoding="utf-8").split("\n"):
@@ -62,7 +64,7 @@ class Answers:
 
     @property
     def scores(self) -> Scores:
-        """What follows from the answers, and is not in the results."""
+        """The scores that follow from the answers, and that the results lack."""
         found = zip(self.items, self.log_likelihoods, strict=True)
         sizes = [len(item.continuations[item.gold].encode()) for item in self.items]
         bits = [-row[item.gold] / math.log(2) for item, row in found]
@@ -73,8 +75,9 @@ class Answers:
 
 @dataclass(frozen=True)
 class Results:
-    """What the harness measured of `model`, a path or a name on the hub, with so many `parameters` (None: the
-    file does not say). Titles are those in tables. `left_out`: figures that are no shares of right answers.
+    """What the harness measured of `model`, which is a path or a name on the hub. `parameters` is their
+    number, None where the file does not say. Titles are those in tables. `left_out` has the figures that are
+    no shares of right answers.
     """
 
     model: str
@@ -85,7 +88,7 @@ class Results:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """From a `results_*.json`, with the `samples_*.jsonl` beside it. Raises PipelineError."""
+        """Reads a `results_*.json`, and the `samples_*.jsonl` beside it. Raises PipelineError."""
         try:
             found = read_json(path)
             model, parameters = str(found["model_name"]), found["config"].get("model_num_parameters")
@@ -134,8 +137,8 @@ class Results:
 
 
 def _rows(results: Mapping[str, Any]) -> Iterator[tuple[str, str, int | None, dict[str, float]]]:
-    """For each row of a table: the task, its title, how many items were asked, and the shares of right
-    answers, none if its figure is no such share. A group with shares stands for its tasks.
+    """Each row of a table: the task, its title, how many items were asked, and the shares of right answers,
+    which are empty if the figure of the row is none. A group with shares stands for its tasks.
     """
     sizes, better, groups = (
         results["n-samples"],

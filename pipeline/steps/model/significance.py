@@ -29,8 +29,8 @@ FEWEST, UNSURE = 5, "cannot tell"
 
 @dataclass(frozen=True)
 class Text:
-    """What two arms need on one text: `ours` and `theirs` in bits, float64 [seeds, documents], and `sizes`,
-    the bytes of each document, float64 [documents].
+    """What two arms need on one text: `ours` and `theirs` in bits, float64 [seeds, documents], and the bytes
+    of each document in `sizes`, float64 [documents].
     """
 
     ours: Array
@@ -71,7 +71,7 @@ def alpha(seeds: int, comparisons: int) -> float:
 
 
 def difference(texts: Sequence[Text], level: float) -> Difference:
-    """The mean difference on all texts, each counting alike. Every arm has two seeds at least."""
+    """The mean of the differences on all texts, which count alike. Every arm has at least two seeds."""
     arms = [
         np.mean([getattr(text, arm).sum(1) / text.bytes for text in texts], 0) for arm in ("ours", "theirs")
     ]

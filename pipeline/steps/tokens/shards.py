@@ -200,11 +200,11 @@ def _encoder(tokenizer: tuple[Readable, ...], fast: bool, messages: bool) -> tup
 
 class SplitShards:
     """Writes `<directory>/<split>/<name>.00000.bin` and `.idx`, and so on. Documents without text are left
-    out and listed in the record. With `params.longest`, all are conversations: one of more ids is cut after
-    an answer, or left out and listed, and the text that counts is that of the answers.
+    out and listed in the record.
 
-    With the fast encoder, `tokenizers` encodes a sample of the documents a second time. On MismatchError the
-    unfinished shards are deleted.
+    With `params.longest`, all documents are conversations. One of more ids is cut after an answer, or left
+    out and listed; and the text that counts is that of the answers. With the fast encoder, `tokenizers`
+    encodes a sample of the documents a second time. On MismatchError the unfinished shards are deleted.
     """
 
     def __init__(self, directory: Path, name: str, encoder: bpe.Encoder, params: ShardParams):

@@ -31,8 +31,8 @@ class TokenSearch:
             position += shard.num_tokens
 
     def runs(self, ids: np.ndarray, least: int) -> np.ndarray:
-        """How many of `ids` [n] from each on occur in one document in this order, int64 [n]; 0 where these
-        are fewer than `least`. Where a longer run begins earlier, it may be 0 as well.
+        """For each of `ids` [n], how many ids from it on occur in one document in this order, int64 [n]. The
+        number is 0 where fewer than `least` do, and may be 0 where a longer run begins earlier.
         """
         found, least = np.zeros(len(ids), np.int64), min(least, len(ids) + 1)
         for tokens, order, _ in self._blocks:

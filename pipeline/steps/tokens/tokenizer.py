@@ -77,7 +77,7 @@ class FrozenTokenizer(DataStage):
 
     @property
     def deciding(self) -> Any:
-        """Not the text: a tokenizer stays when the corpora change."""
+        """The settings alone: a tokenizer stays when the corpora change."""
         return self.recipe, self.params
 
     def work(self, store: Store) -> Version:
@@ -158,7 +158,9 @@ def _losses(given_back: bpe.GivenBack) -> Counts:
 
 
 def _appended(store: Store, recipe: str, params: bpe.TokenizerParams) -> Version:
-    """The tokenizer that the recipe has without `chat`, with tokens for conversations behind its own."""
+    """The tokenizer that the recipe has without `chat`, with the tokens for conversations appended to its
+    own.
+    """
     work, base = _appending(store, recipe, params)
     with store.making(work) as draft:
         if isinstance(draft, Version):
@@ -214,7 +216,9 @@ class Foreseen:
 
 
 def foreseen(store: Store, recipe: Recipe, retrain: bool) -> Foreseen:
-    """Raises TokenizerError when there will be no tokenizer."""
+    """What is known of the tokenizer that a run will use. Raises TokenizerError when there will be no
+    tokenizer.
+    """
     params = recipe.tokenizer
     if params.chat == "appended":
         known = vocabulary(_with_chat(_appending(store, recipe.name, params)[1])[TOKENIZER])
@@ -262,7 +266,9 @@ def in_store(store: Store, recipe: str, params: bpe.TokenizerChoice) -> Version 
 def _first(
     store: Store, versions: Iterable[Version], recipe: str, params: bpe.TokenizerChoice
 ) -> Version | None:
-    """The first that the recipe made with these settings. Raises TokenizerError when it cannot be used."""
+    """The first version that the recipe made with these settings. Raises TokenizerError when it cannot be
+    used.
+    """
     for version in versions:
         if version.manifest["params"]["recipe"] == recipe and _has_settings(version, params):
             _check(store, version, params)

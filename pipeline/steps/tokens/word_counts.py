@@ -31,11 +31,11 @@ def of_sample(
     params: bpe.TokenizerParams,
     validation_fraction: float,
 ) -> tuple[bpe.CountedWords, Counts]:
-    """The words of at most `sample_bytes` of text, chosen by id within each corpus, and the documents and
-    bytes of it. Held-out documents are left out.
+    """The words of at most `sample_bytes` of text, and the documents and bytes of it. The text is chosen by
+    id within each corpus. Held-out documents are left out.
 
-    A task counts all that is chosen of its piece. The last piece that still fits into what its corpus may
-    give is found afterwards, and the one after it counted again up to there: so the words and their order
+    A task counts all that is chosen of its piece. Which pieces fit into what their corpus may give is found
+    afterwards, and the first that does not fit is counted again, up to there. So the words and their order
     are those of one pass, whatever the pieces and the engine. Memory: the words of the sample and of a piece.
     """
     pieces, budgets = _pieces(store, corpora, params.sample_bytes)
