@@ -82,8 +82,9 @@ def asset(
 
 
 def given(used: UsedRecipe, section: str = "") -> Callable[[Callable[..., Outcome]], Callable[..., Outcome]]:
-    """Gives a function of Dagster's the workshop of a recipe, in a section of its `post_training`. Dagster
-    takes the key of a resource from the name of a parameter, and each recipe has a resource of its own.
+    """Gives a function that Dagster calls the workshop of a recipe, or that of a `section` of its
+    `post_training`. Dagster takes the key of a resource from the name of a parameter, and each recipe has a
+    resource of its own.
     """
 
     def renamed(function: Callable[..., Outcome]) -> Callable[..., Outcome]:

@@ -77,7 +77,9 @@ def record(
 def _is_recorded(
     instance: dg.DagsterInstance, filters: dg.AssetRecordsFilter, message: Mapping[str, Any]
 ) -> bool:
-    """Whether the checkpoint has an entry with this content. Not if it was noted as deleted and is back."""
+    """Whether the checkpoint has an entry with this content. An entry from before it was noted as deleted
+    does not count: the checkpoint is back.
+    """
     entries = instance.fetch_materializations(filters, limit=1).records
     entry = entries[0].asset_materialization if entries else None
     if entry is None:
@@ -135,7 +137,9 @@ def _log_entry(
 def _traced(
     saved: Checkpoint, samples: Sequence[Mapping[str, Any]], used: UsedRecipe
 ) -> Sequence[Mapping[str, Any]]:
-    """The samples, each with the longest span that it has from training text, where that has an index."""
+    """The samples, each with the longest span that it has from training text, where that
+    text has an index.
+    """
     from pipeline.steps.lineage import readers, trace  # here, because it loads compiled kernels
 
     try:
@@ -227,8 +231,8 @@ def _change(
 
 
 def _unnoticed_deletions(instance: dg.DagsterInstance, asset: dg.AssetKey, missing: set[str]) -> list[str]:
-    """The `missing` checkpoints that have an entry, but no note of a deletion since then, and no directory.
-    If its directory exists, a checkpoint is in another store.
+    """The `missing` checkpoints that have an entry, but neither a note of a deletion since then nor a
+    directory. One whose directory exists is in another store.
     """
     made, noted = (
         instance.get_latest_storage_id_by_partition(asset, kind)
@@ -270,7 +274,7 @@ def samples_shown(samples: Sequence[Mapping[str, Any]]) -> dg.MarkdownMetadataVa
 
 
 def evaluated(evaluation: Mapping[str, Any]) -> dict[str, Any]:
-    """The scores on all held-out text and on each corpus, and those of compressors if known."""
+    """The scores on all held-out text and on each corpus, with those of compressors where they are known."""
     figures = {label: evaluation[name] for name, label in FIGURES.items() if name in evaluation}
     rows = (
         {"corpus": name, **dict.fromkeys(numbers), **rounded(numbers)}

@@ -19,7 +19,8 @@ def materialized(
     bytes_on_disk: int | None = None,
 ) -> dg.MaterializeResult:
     """The result of a stage: rows, bytes, seconds and MB/s of the work that made this version, and whether
-    this run reused it. `checked` runs last. `bytes_on_disk`: if more than its own files belongs to it.
+    this run reused it. `checked` runs last. `bytes_on_disk` takes the place of the size of its own files, if
+    more belongs to it.
     """
     counts = version.counts
     facts = dict(metadata)

@@ -1,6 +1,7 @@
 """Trains the model, and reports the mixture, the result and the curves of the run."""
 
 from dataclasses import asdict
+from typing import Any
 
 import dagster as dg
 
@@ -61,32 +62,39 @@ def pretrained_model_asset(recipe: Recipe, used: UsedRecipe = OWN) -> dg.AssetsD
         if run.config.training.averaged_steps:
             run = merging.run_of(workshop.store, version)
             checkpoints.record(context, run, merging.reported(workshop.store, version), [], used)
-        result = plan.result(workshop.store, version)
-        effort = Effort.of(version, workshop.recipe.launch.usd_per_hour)  # over all attempts
-        pictures = _pictures(run, version)
-        facts = {
-            "loss": pictures.pop("loss"),
-            **checkpoints.scores(checkpoints.smoothed(result, run.config.run_dir)),
-            "step": result["step"],
-            "tokens": result["tokens"],
-            **branches.went_on_from(RunHistory(run.config.run_dir)),
-            "tokens/s": effort.tokens_per_second,
-            "hours": round(effort.seconds / HOUR, 3),
-            **({} if effort.usd is None else {"cost USD": round(effort.usd, 2)}),
-            "mixture": mixture,
-            "training run": run.config.name,
-            # behind a click
-            **pictures,
-            "loss curve": inline(as_text((run.config.run_dir / "loss.png").read_bytes()), "loss curve"),
-            "checkpoint": dg.MetadataValue.path(result["checkpoint"]),
-        }
+        facts = _facts(workshop, run, version, mixture)
         return materialized(version, facts, bytes_on_disk=bytes_below([run.config.run_dir]))
 
     return _asset
 
 
+def _facts(
+    workshop: PipelineResources, run: plan.Run, version: Version, mixture: dg.TableMetadataValue
+) -> dict[str, Any]:
+    """What the UI shows of a model."""
+    result = plan.result(workshop.store, version)
+    effort = Effort.of(version, workshop.recipe.launch.usd_per_hour)  # over all attempts
+    pictures = _pictures(run, version)
+    return {
+        "loss": pictures.pop("loss"),
+        **checkpoints.scores(checkpoints.smoothed(result, run.config.run_dir)),
+        "step": result["step"],
+        "tokens": result["tokens"],
+        **branches.went_on_from(RunHistory(run.config.run_dir)),
+        "tokens/s": effort.tokens_per_second,
+        "hours": round(effort.seconds / HOUR, 3),
+        **({} if effort.usd is None else {"cost USD": round(effort.usd, 2)}),
+        "mixture": mixture,
+        "training run": run.config.name,
+        # behind a click
+        **pictures,
+        "loss curve": inline(as_text((run.config.run_dir / "loss.png").read_bytes()), "loss curve"),
+        "checkpoint": dg.MetadataValue.path(result["checkpoint"]),
+    }
+
+
 def _trained(context: dg.AssetExecutionContext, workshop: PipelineResources, run: plan.Run) -> Version:
-    """Trains to the last step."""
+    """Trains to the last step, and returns the finished run."""
     workshop.check_nodes()
     plan.check(workshop.store, workshop.recipe)
     run.write_config()

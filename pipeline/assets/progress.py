@@ -27,7 +27,7 @@ OF_A_STEP = ("evaluation", "checkpoint")  # messages that may come of a later st
 LEAST_SECONDS, SHARE = 15.0, 30  # between two entries; of the time so far, where that is more
 
 
-def rows_of(run: plan.Run, step: int, used: UsedRecipe) -> str:
+def rows_command(run: plan.Run, step: int, used: UsedRecipe) -> str:
     """The command that lists the documents of a step."""
     return used.meant(f"`python -m pipeline lineage {run.name}-{step:08d} --step {step} --losses`")
 
@@ -74,7 +74,9 @@ class Progress:
             case "metrics":
                 self._last = dict(message)
                 if message["spike"]:
-                    self._spike = f"step {message['step']}: {rows_of(self._run, message['step'], self._used)}"
+                    self._spike = (
+                        f"step {message['step']}: {rows_command(self._run, message['step'], self._used)}"
+                    )
             case "evaluation":
                 self._validation = message
             case "sample":

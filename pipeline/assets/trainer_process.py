@@ -11,7 +11,7 @@ import dagster as dg
 from pipeline.assets import checkpoints
 from pipeline.assets.asset import StoppedError
 from pipeline.assets.operations import alerts
-from pipeline.assets.progress import SHOWN_BY_THE_BAR, Bar, Progress, rows_of
+from pipeline.assets.progress import SHOWN_BY_THE_BAR, Bar, Progress, rows_command
 from pipeline.assets.trainer_messages import TrainerMessages
 from pipeline.assets.used_recipe import OWN, UsedRecipe
 from pipeline.steps.training import plan
@@ -193,7 +193,7 @@ class TrainerProcess:
         """Logs each spike, and sends one alert in SPIKE_ALERT_SECONDS."""
         facts = f"loss {message['loss']:.3f}, gradient norm {message['grad_norm']:.3f}"
         step, name = message["step"], self.run.config.name
-        rows = rows_of(self.run, step, self.used)
+        rows = rows_command(self.run, step, self.used)
         text = f"training {name}: loss spike at step {step}: {facts}; {rows} lists its rows"
         self.context.log.warning(text)
         now = time.monotonic()

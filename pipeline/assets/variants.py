@@ -14,8 +14,9 @@ Asset = dg.AssetsDefinition | dg.SourceAsset
 
 
 class VariantPartitions:
-    """Gives a partition for each variant to the first stage that differs between them and to all that follow,
-    in a `section` of `post_training` to those of the section. Without variants, no asset has partitions.
+    """Gives a partition for each variant to the first stage that differs between the variants, and to all
+    stages that follow it. In a `section` of `post_training` these are stages of the section. Without
+    variants, no asset has partitions.
     """
 
     def __init__(self, recipes: Mapping[str, Recipe], section: str = "", used: UsedRecipe = OWN):
@@ -24,7 +25,7 @@ class VariantPartitions:
         self._used = used
 
     def partitioned(self, assets: Sequence[Asset]) -> list[Asset]:
-        """The assets of a job, or a part of them."""
+        """The assets of a job, or some of them, with their partitions."""
         stages = {kind.name for kind in self._stages}
         return [
             asset.map_asset_specs(lambda spec: spec.replace_attributes(partitions_def=self._partitions))
@@ -40,5 +41,7 @@ class VariantPartitions:
 
 
 def tags(assets: Sequence[Asset]) -> dict[str, str]:
-    """The tags of a job of these assets: without another partition, its runs are of the recipe itself."""
+    """The tags of a job of these assets. If the job has no partitions, they say that its runs are of the
+    recipe itself.
+    """
     return {PARTITION_TAG: BASE} if any(asset.partitions_def for asset in assets) else {}

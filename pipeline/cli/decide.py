@@ -96,9 +96,9 @@ def _scored(recipes: Mapping[str, Recipe]) -> tuple[list[variant_arms.Measure], 
 
 
 def _train(recipes: Mapping[str, Recipe], names: Sequence[str], section: str) -> None:
-    """Trains and evaluates the seeds that have not ended, and once a source has changed all: those that read
-    what it holds now have nothing to do. Raises VariantsError, and DecideError where more training would not
-    lead to a verdict.
+    """Trains and evaluates the seeds that have not ended. Once a source has changed, it does so with all
+    seeds: those that read what the source holds now have nothing to do. Raises VariantsError, and DecideError
+    where more training would not lead to a verdict.
     """
     try:
         _, arms = _scored(recipes)
@@ -127,7 +127,9 @@ def _pretrain(recipes: Mapping[str, Recipe], names: Sequence[str]) -> None:
 
 
 def _has_changed(recipe: Recipe) -> bool:
-    """Whether the sources of its corpora, or of those of the model that it goes on with, hold other text."""
+    """Whether a source holds other text now: one of the recipe's corpora, or of those of the model that it
+    goes on with.
+    """
     observed = source_state.observe_all(store_of(recipe), recipe)
     changed = any(one.state is source_state.State.OUTDATED for one in observed)
     return changed or bool(recipe.base and _has_changed(recipe.base))

@@ -161,7 +161,7 @@ def _origins(checkpoint: Checkpoint) -> Iterator[str]:
 
 
 def _merged(merged: Mapping[str, Any]) -> str:
-    """A checkpoint of a mean, and what it was trained on, where that is another training than the mean's."""
+    """A checkpoint of a mean, and what it was trained on, where that is not the training of the mean."""
     other = Trained(merged["lineage"]) if "lineage" in merged else None
     of = f", of {other.lineage['recipe']['name']}: {_seen(other)}" if other else ""
     return f"{merged['checkpoint']}, {merged['share']:.1%}, after {merged['tokens']:,} tokens{of}"

@@ -91,9 +91,9 @@ def _shared(recipes: Mapping[str, Recipe]) -> str:
 
 
 def run_jobs(names: Sequence[str], job: str, at_once: int = 1) -> None:
-    """Runs the job once for each variant. The first one runs alone: the recipe itself, so that the tokenizer,
-    which all share, is made of its text. Told to stop, it has the jobs under way save and end. Raises
-    VariantsError at the end for the runs that failed.
+    """Runs the job once for each variant. The recipe itself runs first and alone, so that the tokenizer,
+    which all variants share, is made of its text. When this process is told to stop, it lets the jobs under
+    way save and end. Raises VariantsError at the end for the runs that failed.
     """
     failed, jobs = [], _Jobs(job, at_once > 1)
     with ThreadPoolExecutor(at_once) as pool:
@@ -112,7 +112,7 @@ def run_jobs(names: Sequence[str], job: str, at_once: int = 1) -> None:
 
 @dataclass(frozen=True)
 class _Jobs:
-    """Runs a job for variants as `dagster job execute` does, with other runs of it `beside` or one by one."""
+    """Runs a job for variants as `dagster job execute` does, `beside` other runs of the job or one by one."""
 
     job: str
     beside: bool

@@ -26,7 +26,9 @@ Result = TypeVar("Result")
 
 
 class WrongLengthError(TypeError):
-    """Code that takes a batch gave more or fewer values than documents: which belong to which is unknown."""
+    """Code that takes a batch returned more or fewer values than there are documents, so that nobody knows
+    which belong to which.
+    """
 
 
 class Failure(NamedTuple):
@@ -69,11 +71,13 @@ class UserCode:
     def outcomes(
         self, call: Callable[[pa.RecordBatch], Result], batch: pa.RecordBatch, one_by_one: bool = False
     ) -> Iterator[tuple[pa.RecordBatch, Result | Failure]]:
-        """`call(batch)`; where it raises, the same of its halves, or of its documents, down to those that it
-        fails on. After a WrongLengthError it fails on every document of the batch.
+        """Calls `call(batch)`. Where it raises, it is called with the halves of the batch, and with their
+        halves, down to the documents that it fails on. With `one_by_one` it is called with the documents at
+        once. The outcomes are in the order of the batch. After a WrongLengthError every document of the batch
+        counts as failed.
 
-        In the order of the batch. With f failures in n documents, each document is passed about f * log2(n)
-        times at most, and `one_by_one` twice.
+        With f failures in n documents, each document is passed about f * log2(n) times at most, and with
+        `one_by_one` twice.
         """
         try:
             result = call(batch)
@@ -100,8 +104,8 @@ class UserCode:
 
 
 def ordinary(said: str, text: str | None = None) -> str:
-    """A message with `...` for what it quotes of a document: quoted pieces, names and numbers. Where the
-    `text` of the document is not known, these are hidden wherever they are from.
+    """A message with `...` in place of what it quotes of a document: quoted pieces, names and numbers. Where
+    the `text` of the document is not known, all such pieces are hidden, wherever they are from.
     """
     said = QUOTED.sub(lambda quoted: "'...'" if text is None or quoted[2] in text else quoted[0], said)
     return " ".join(

@@ -195,5 +195,5 @@ def constructed(code: Code, params: str, reference: str) -> Any:
 
 
 def _verdict_and_reason(result: Any) -> tuple[Any, Any]:
-    """Verdict and reason of a function that may return the verdict alone."""
+    """The verdict and the reason that a function returned. It may have returned the verdict alone."""
     return result if isinstance(result, tuple) and len(result) == 2 else (result, None)

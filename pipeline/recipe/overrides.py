@@ -34,8 +34,9 @@ def merged(settings: Settings, overrides: Mapping[str, Any]) -> Settings:
 
 
 def with_own_rules(settings: Any) -> Any:
-    """The settings of a recipe, where the rules of a corpus are complete: those of the recipe, changed. In a
-    section of `post_training`, a corpus changes those of the recipe, too, but no quality rules apply there.
+    """The settings of a recipe in which the rules of each corpus are complete: those of the recipe, with the
+    changes of the corpus. In a section of `post_training` a corpus changes the recipe's rules, too, but no
+    quality rules apply there.
     """
     if not isinstance(settings, dict):
         return settings

@@ -144,8 +144,8 @@ def _all_decisive(recipe: Recipe) -> str:
 
 
 def decisive(recipe: Recipe) -> str:
-    """The settings that change what is made by a recipe and by those whose model it goes on with, but for the
-    search of a mixture, which no variant has.
+    """The settings that change what a recipe makes, and what the recipes make whose model it goes on with.
+    The search for a mixture is left out, since no variant has one.
     """
     settings = recipe.model_dump(mode="json", exclude={*WITHOUT_EFFECT})
     settings["mixture"].pop("search", None)

@@ -115,8 +115,8 @@ class RemoteFile:
         return self.info
 
     def listed(self, sha256: Hash = file_sha256) -> tuple[Self, str]:
-        """The file, and its size with the tag or time of change, of an object store; else with the hash of
-        the content.
+        """The file, and its fingerprint. For an object store that is its size with its tag or time of change,
+        else the hash of the content.
         """
         for name in (*TAGS, *TIMES):
             if self.info.get(name):
@@ -125,8 +125,8 @@ class RemoteFile:
             return self, hashlib.file_digest(cast(io.BufferedReader, file), "sha256").hexdigest()
 
     def is_as_listed(self) -> bool:
-        """Whether it still has the size and a tag or time that it was listed with. Servers that mirror each
-        other may have other tags for the same content.
+        """Whether the file still has the size, and a tag or time, with which it was listed. Servers that
+        mirror each other may have other tags for the same content.
         """
         self.filesystem.invalidate_cache(self.path)
         now = info_of(self.filesystem, self.path)

@@ -59,9 +59,10 @@ def show_activities() -> None:
 
 
 def keep_output_to_the_end() -> None:
-    """Dagster shows what a step prints by a `tail` of its file, and ends it with the step: on a busy machine
-    before it showed why the step failed. Ctrl-C reaches every process of the terminal, so `tail` would end
-    before the step says what is saved, beside a process that would print a stack trace.
+    """Lets Dagster show all that a step prints. Dagster shows it by a `tail` of a file, and ends that with
+    the step: on a busy machine, before it has shown why the step failed. Ctrl-C reaches every process of the
+    terminal, so that `tail` would end before the step says what is saved, beside a process that would print a
+    stack trace.
     """
     start = compute_logs.execute_posix_tail
 

@@ -27,8 +27,9 @@ CLAIMED_WITHIN = datetime.timedelta(minutes=10)
 
 
 def this_process(number: int | None = None) -> str:
-    """What distinguishes this process, or that of a `number`, from every other that ever had its number: its
-    host, when that booted, its namespace and number, and when it started, in clock ticks since then.
+    """What distinguishes this process, or the one with a `number`, from all others that ever had its number:
+    its host and when that booted, its namespace, its number, and when it started, in clock ticks since the
+    boot.
     """
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     namespace, number = Path("/proc/self/ns/pid").readlink().name, number or os.getpid()
@@ -75,15 +76,15 @@ def _store_origin(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
 
 
 def process_of(run: dg.DagsterRun) -> str | None:
-    """The process that claimed the run. None before that; a retried run then still has a copy of the tags of
-    the run that it retries.
+    """The process that claimed the run, if one has. A retried run that none has claimed still has a copy of
+    the tags of the run that it retries.
     """
     run_id, _, process = run.tags.get(PROCESS_TAG, "").partition(" ")
     return process if run_id == run.run_id else None
 
 
 def under_way(instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
-    """The runs of this code that have not ended. First reports those whose process is gone."""
+    """The runs of this code that have not ended. Those whose process is gone are reported first."""
     report(instance)
     return [run for run in instance.get_runs(dg.RunsFilter(statuses=UNDER_WAY)) if _is_ours(run)]
 

@@ -111,7 +111,7 @@ class PipelineResources(dg.ConfigurableResource):
         return store_of(self.recipe, self.unchanged_recipe, self.check_nodes)
 
     def check_nodes(self) -> None:
-        """Before something is made, and once: that the nodes on which the run will train can be used."""
+        """Checks once, before something is made, that the nodes on which the run will train can be used."""
         if self._check_nodes:
             self._check_nodes()
 
@@ -181,8 +181,8 @@ class PipelineResources(dg.ConfigurableResource):
         self._take_over(instance, run.tags.get(PARENT_TAG))
 
     def _check_bases(self, instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
-        """Before data is made for a section of `post_training`: that the model is there which it goes on
-        with. Another run may be training it.
+        """Checks, before data is made for a section of `post_training`, that the model is there which the
+        section goes on with. Another run may be training that model.
         """
         plan = run.execution_plan_snapshot_id
         steps = instance.get_execution_plan_snapshot(plan).step_keys_to_execute if plan else ()
@@ -248,8 +248,8 @@ class PipelineResources(dg.ConfigurableResource):
         }
 
     def _variant_of(self, run: dg.DagsterRun | None) -> str:
-        """The variant that a run is for. The partitions of the job `evaluate` are checkpoints, not variants,
-        even mistyped ones, and other assets of the same project can have partitions of their own.
+        """The variant that a run is for. Partitions of the job `evaluate` are checkpoints, not variants, even
+        where they are mistyped. Other assets of the same project can have partitions of their own.
         """
         partition = run.tags.get(PARTITION_TAG) if run else None
         if run is None or partition is None or CHECKPOINT.fullmatch(partition):
@@ -260,11 +260,11 @@ class PipelineResources(dg.ConfigurableResource):
         return BASE if others else partition
 
     def hold_data(self) -> None:
-        """Nothing is removed from the store from now on."""
+        """Lets nothing be removed from the store from now on."""
         self._in_progress.enter_context(self.store.in_progress())
 
     def release_data(self) -> None:
-        """From now on `gc` may remove what no lineage or recipe names, though the run still trains."""
+        """Lets `gc` remove from now on what no lineage or recipe names, although the run still trains."""
         self._in_progress.close()
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
@@ -308,8 +308,8 @@ def _restore_unreached_checks(instance: dg.DagsterInstance, run_id: str) -> None
 
 
 def with_values_of(recipe: Recipe, used: UsedRecipe = OWN) -> PipelineResources:
-    """The resources that the Launchpad opens with: the recipe's values of the knobs, no name, no notes. Their
-    class knows the recipe, because Dagster makes each of its instances from the settings alone.
+    """The resources that the Launchpad opens with: the recipe's values of the knobs, and no name and notes.
+    Their class knows the recipe, because Dagster makes each instance from the settings alone.
     """
     settings = recipe.model_dump(mode="json")
     given: dict[str, Any] = {name: knobs(**values(knobs, settings[name])) for name, knobs in KNOBS.items()}

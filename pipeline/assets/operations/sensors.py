@@ -212,7 +212,7 @@ def alert_sensors(used: UsedRecipe = OWN) -> list[dg.SensorDefinition]:
 
 
 def _busy(instance: dg.DagsterInstance, job: str) -> str:
-    """Why to wait: the oldest run of the job in progress. Empty if there is none."""
+    """Why to wait: the oldest run of the job that is in progress. Empty if there is none."""
     runs = [run for run in orphaned_runs.under_way(instance) if run.job_name == job]
     return f"waiting until the run {runs[-1].run_id[:8]} of {job} has ended" if runs else ""
 

@@ -10,8 +10,8 @@ _ESCAPED = re.compile(r'(?<!\\)((?:\\\\)*)\\"')
 
 
 def dialect(sample: Sequence[str], separator: str) -> tuple[bool, str | None]:
-    """By the first lines of a file: whether a backslash is before a quote within quotes, as Spark and MySQL
-    write it, and the quote; None where quotes are characters like others.
+    """What quotes mean, by the first lines of a file. Returns whether a backslash comes before a quote within
+    quotes, as Spark and MySQL write it, and the quote; None where quotes are characters like others.
     """
     if (broken := _broken(sample, separator)) and _broken(map(doubled, sample), separator) < broken:
         return True, '"'
@@ -46,8 +46,9 @@ def _broken(lines: Iterable[str], separator: str) -> int:
 
 
 def _are_bare(sample: Sequence[str], separator: str) -> bool:
-    """Whether quotes are characters like others in these lines. They are where each line has all fields, but
-    in quotes that open a field and do not close it, and not where a field doubles the quotes within it.
+    """Whether quotes are characters like others in these lines. They are if each line then has all fields,
+    although quotes open fields that they do not close. They are not if any field doubles the quotes within
+    it.
     """
     rows = [line.split(separator) for one in sample if (line := one.rstrip("\r\n"))]
     if len({*map(len, rows)}) != 1 or any(name[:1] == '"' for name in rows[0]):

@@ -70,8 +70,9 @@ def not_text(start: bytes, name: str, encoding: str) -> Refused | None:
 
 
 def other_encoding(start: bytes) -> str:
-    """UTF-16 or UTF-32, by its mark or by the bytes that are alike in all letters of an alphabet; ISO 2022,
-    by what switches to it; else empty. Without a mark, much of it is valid UTF-8.
+    """The encoding of a text that is not UTF-8, as far as its first bytes tell; else empty. UTF-16 and UTF-32
+    are known by their mark or by the bytes that are alike in all letters of an alphabet, ISO 2022 by its
+    switches. Without a mark, much of such a text is valid UTF-8.
     """
     for mark, encoding in MARKS:
         if start.startswith(mark):

@@ -42,7 +42,7 @@ def page_text(
 
 @cache
 def _extractor(process: int, extractor: Extractor | AllText) -> PageExtractor:
-    """One for all files that a process reads: to start it for each would take longer than to read the file.
-    It ends with the process.
+    """The extractor of this process, for all files that the process reads: to start one for each file would
+    take longer than to read the file. It ends with the process.
     """
     return PageExtractor(PAGE_SECONDS, extractor)

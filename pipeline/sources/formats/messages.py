@@ -104,8 +104,9 @@ def alike(one: Message, other: Message) -> bool:
 
 
 def joined(prompt: Sequence[Message], said: Sequence[Message]) -> list[Message]:
-    """What is said after a prompt, which it may repeat, as a whole or its end, also behind a system message,
-    in another case or with other white space. Raises BadConversationError where it has another question.
+    """The messages of a prompt and then what is `said`. What is said may repeat the prompt as a whole or its
+    end, also behind a system message, in another case or with other white space. Raises BadConversationError
+    where it repeats another question.
     """
     asked, found = [*map(_spelling, prompt)], [*map(_spelling, said)]
     opens = said[0][0]

@@ -105,8 +105,8 @@ class Columns(Params):
 
     @property
     def kept_id(self) -> str | None:
-        """The column of the id where its value is metadata, too: not the usual column, whose values are
-        numbers as a rule, and no column that is the text.
+        """The column of the id, where its value is kept as metadata, too. The usual column is not, since its
+        values are numbers as a rule, nor is a column that is the text.
         """
         columns = () if self.text_template else self.text_columns
         return None if self.id_column in ("", DEFAULT_ID_COLUMN, *columns) else self.id_column

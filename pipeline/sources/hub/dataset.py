@@ -257,8 +257,8 @@ class HubSource:
 
 
 def _opening(builder: "DatasetBuilder") -> Opening:
-    """What `_stream` needs, small enough to travel with each task: without the lists of files, the unused
-    configurations of the card, which its class has, and the token.
+    """What `_stream` needs of a builder, small enough to travel with each task. The lists of files, the
+    card's unused configurations, which the builder's class holds, and the token are left out.
     """
     config = replace(builder.config, data_files=None)
     return type(builder).__base__, {**vars(builder), "config": config, "token": False}

@@ -18,9 +18,9 @@ _MOST_BLANK = 8  # lines between two records
 
 
 class Records(ArchiveIterator):
-    """As warcio's, but goes on at the next record where a record does not follow at once, or has no length,
-    or too large a length. `skipped` counts the bytes that were passed over before the last record,
-    `swallowed` those of other records that the length of the last record takes in.
+    """Reads records as warcio does, but goes on at the next record where no record follows at once, or where
+    one has no length, or too large a one. `skipped` counts the bytes that were passed over before the last
+    record. `swallowed` counts those of other records that the length of the last record takes in.
     """
 
     def __init__(self, content: io.RawIOBase):
