@@ -1,5 +1,7 @@
 """All sensors and schedules: re-tokenization when corpora change, evaluation of new checkpoints, alerts."""
 
+from collections.abc import Sequence
+
 import dagster as dg
 
 from pipeline.assets import checkpoints, leaderboard
@@ -111,20 +113,12 @@ def new_checkpoint_sensor(used: UsedRecipe = OWN) -> dg.SensorDefinition:
         if any(map(trains, runs)):
             return dg.SensorResult(skip_reason="a training run is in progress")
         evaluated = context.instance.get_materialized_partitions(used.asset(keys.CHECKPOINT_EVALUATION))
-        # The checkpoint is the run key, so that a failed evaluation is repeated once and not at every tick.
         # A person who cancels a training is about to start another, which would wait for them in the pool.
         canceled = _canceled_training(context.instance)
         missing = [
             key for key in saved if key not in evaluated and not (canceled and key.startswith(f"{canceled}-"))
         ]
-        requests = [dg.RunRequest(run_key=key, partition_key=key) for key in missing]
-        requests += [
-            dg.RunRequest(run_key=f"{key} again", partition_key=key)
-            for key in missing
-            if context.instance.get_runs_count(
-                dg.RunsFilter(job_name=job, tags={PARTITION_TAG: key}, statuses=[dg.DagsterRunStatus.FAILURE])
-            )
-        ]
+        requests = _evaluations(context.instance, job, missing)
         if workshop.recipe.evaluation.titles:  # perhaps since a checkpoint was evaluated
             answered = context.instance.get_materialized_partitions(used.asset(keys.BENCHMARKS))
             requests += [
@@ -139,6 +133,23 @@ def new_checkpoint_sensor(used: UsedRecipe = OWN) -> dg.SensorDefinition:
         return dg.SensorResult(requests, skip_reason=reason)
 
     return _sensor
+
+
+def _evaluations(instance: dg.DagsterInstance, job: str, names: Sequence[str]) -> list[dg.RunRequest]:
+    """A run of the job for each of these checkpoints, and a second one where the first has failed. The run
+    key has the name of the checkpoint, so that a failed evaluation is repeated once and not at every tick.
+    """
+    failed = [
+        name
+        for name in names
+        if instance.get_runs_count(
+            dg.RunsFilter(job_name=job, tags={PARTITION_TAG: name}, statuses=[dg.DagsterRunStatus.FAILURE])
+        )
+    ]
+    return [
+        *(dg.RunRequest(run_key=name, partition_key=name) for name in names),
+        *(dg.RunRequest(run_key=f"{name} again", partition_key=name) for name in failed),
+    ]
 
 
 def _tag_waiting(instance: dg.DagsterInstance, runs: list[dg.DagsterRun], name: str) -> None:

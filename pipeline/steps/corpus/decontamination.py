@@ -156,15 +156,15 @@ def _check_none_is_empty(names: Sequence[str], ngrams: np.ndarray, params: Decon
 def _texts(
     versions: Sequence[Version], scrubs: Sequence[pii.PiiParams], chains: Sequence[Sequence[Transform]]
 ) -> Iterator[tuple[int, pa.Array]]:
+    """The texts of each set, with its number, in each way in which they are transformed and scrubbed."""
     for number, version in enumerate(versions):
-        for path in version.files("documents"):
-            for batch in batches(path):
-                for chain in ((), *chains):
-                    documents = batch
-                    for one in chain:
-                        documents, _ = one.apply(documents)
-                    for params in scrubs:
-                        yield number, pii.scrub(documents, params)[0].column("text")
+        for batch in (batch for path in version.files("documents") for batch in batches(path)):
+            for chain in ((), *chains):
+                documents = batch
+                for transform in chain:
+                    documents, _ = transform.apply(documents)
+                for params in scrubs:
+                    yield number, pii.scrub(documents, params)[0].column("text")
 
 
 @dataclass(frozen=True)
