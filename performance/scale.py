@@ -188,7 +188,7 @@ def run(documents: int, runs: int, giant: int, folder: Path) -> dict[str, Any]:
     linking_seconds = time.perf_counter() - started
     linking_mb, linking_worker_mb = peak_megabytes(), engine.worker_mb
     layout = clusters.Layout(np.array([piece.start for piece in signed]), ("drawn",), scratch)
-    found = clusters.cluster(engine, layout, linked, size)
+    found = clusters.find_clusters(engine, layout, linked, size)
     (ranges, _, decided), largest = found, 0
     for _ in engine.map(clusters.ClusterRange.keys, ranges, input_bytes=0, what="dedup evidence"):
         pass
