@@ -200,6 +200,37 @@ def test_no_file_is_longer_than_its_one_idea(package: str) -> None:
     assert {file for file, count in lines.items() if count > MOST_LINES} == set()
 
 
+def test_benchmarks_use_only_what_modules_have() -> None:
+    """Nobody runs a benchmark for months, and mypy does not read them."""
+    known = modules("pipeline") | modules("trainer")
+    wrong = set()
+    for path in sorted((ROOT / "performance").rglob("*.py")):
+        used, names = set(), {}
+        for node in import_nodes(path):
+            if isinstance(node, ast.ImportFrom) and node.module in known:
+                names |= {alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+                used |= {(node.module, alias.name) for alias in node.names}
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                used.add((names.get(node.value.id, ""), node.attr))
+        wrong |= {
+            f"{path.relative_to(ROOT)}: {module}.{name}"
+            for module, name in used
+            if module in known and f"{module}.{name}" not in known and name not in _names_in(known[module])
+        }
+    assert not wrong
+
+
+@cache
+def _names_in(path: Path) -> set[str]:
+    """The names that a module defines or imports."""
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    defined = {node.name for node in nodes if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+    assigned = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    imported = {alias.asname or alias.name for node in import_nodes(path) for alias in node.names}
+    return defined | assigned | imported
+
+
 def test_three_modules_know_the_cluster() -> None:
     for_a_cluster = {
         module
