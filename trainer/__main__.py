@@ -159,7 +159,7 @@ def _evaluate(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     samples = samples_of(options.samples) if options.samples else None
     with terminal.doing(LOADING):
-        from trainer.tools.named import checkpoint_named
+        from trainer.tools.find_model import checkpoint_named
 
     checkpoint = checkpoint_named(options.model)
     config = load_run_config(options.config or checkpoint.resolve().parent.parent / "config.yaml")
@@ -183,7 +183,7 @@ def _benchmark(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     with terminal.doing(LOADING):
         from trainer.run.evaluation.benchmarks import benchmark
-        from trainer.tools.named import model_named
+        from trainer.tools.find_model import model_named
 
     directory = model_named(options.model)
     found = benchmark(directory, options.files, options.precision, options.output, options.chat)
@@ -203,7 +203,7 @@ def _predict(arguments: list[str]) -> int:
         import numpy as np
 
         from trainer.run.evaluation.predictions import predictions
-        from trainer.tools.named import checkpoint_named
+        from trainer.tools.find_model import checkpoint_named
 
     checkpoint = checkpoint_named(options.model)
     config = load_run_config(checkpoint.resolve().parent.parent / "config.yaml")
@@ -249,7 +249,7 @@ def _generate(arguments: list[str]) -> int:
     samples = _drawn(options, options.prompt)
     with terminal.doing(LOADING):
         from trainer.run.evaluation.generate import complete_with_model_of
-        from trainer.tools.named import model_named
+        from trainer.tools.find_model import model_named
 
     directory = model_named(options.model)
     with terminal.doing("writing"):
@@ -264,7 +264,7 @@ def _check(arguments: list[str]) -> int:
     options = _parser("check", about).parse_args(arguments)
     with terminal.doing(LOADING):
         from trainer.hf import check_with_transformers
-        from trainer.tools.named import model_named
+        from trainer.tools.find_model import model_named
 
     directory = model_named(options.model)
     with terminal.doing(f"checking {directory}"):
@@ -306,8 +306,8 @@ def _merge(arguments: list[str]) -> int:
     if options.output.exists():
         raise TrainerError(f"--output {options.output}: exists already: name another directory")
     with terminal.doing(LOADING):
+        from trainer.tools.find_model import checkpoint_named, last_checkpoints
         from trainer.tools.merge import merge
-        from trainer.tools.named import checkpoint_named, last_checkpoints
 
     if options.last is None:
         checkpoints = [checkpoint_named(name) for name in options.models]
@@ -328,7 +328,7 @@ def _answer(arguments: list[str]) -> int:
     samples = _drawn(options)
     with terminal.doing(LOADING):
         from trainer.run.evaluation.answer import answered
-        from trainer.tools.named import model_named
+        from trainer.tools.find_model import model_named
 
     directory, asked, unended = model_named(options.model), 0, 0
     for answer in terminal.awaited("answering", answered(directory, options.file, samples, options.seed)):

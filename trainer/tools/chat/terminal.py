@@ -12,7 +12,7 @@ from trainer.run.evaluation.conversation import ChatFormat, Conversation
 from trainer.system import terminal
 from trainer.system.errors import TrainerError
 from trainer.system.history import MODEL_NAMES
-from trainer.tools.named import model_named
+from trainer.tools.find_model import model_named
 
 HELP = "Write a line and press Enter. /reset begins anew, /help shows this, /quit or Ctrl-D ends."
 COMMAND = re.compile(r"/\w+")  # as it stands alone on a line; a path has a second slash or more words
@@ -74,7 +74,7 @@ def talk(conversation: Conversation, lines: TextIO, out: TextIO) -> None:
             case "/help":
                 print(HELP, file=out)
             case command if COMMAND.fullmatch(command):
-                print(f"{command} is no command. {HELP}", file=out)
+                print(f"{command} is not a command. {HELP}", file=out)
             case said:
                 _write(conversation, said, out)
 
