@@ -119,14 +119,14 @@ def whole_store() -> Store:
 
 def text_of(named: str) -> str:
     """The text of the file with this name, which may be a pipe such as bash's `<(...)`, of standard input for
-    `-`, else the name itself. Raises UsageError unless it is UTF-8, and for a path that is no file.
+    `-`, else the name itself. Raises UsageError unless it is UTF-8, and for a path that is not a file.
     """
     try:
         is_file = Path(named).is_file() or Path(named).is_fifo()
     except OSError:  # too long for the name of a file
         is_file = False
     if not is_file and named.startswith(("/", "./", "../", "~/")) and not any(map(str.isspace, named)):
-        others = "is no file" if Path(named).exists() else "no such file"
+        others = "is not a file" if Path(named).exists() else "no such file"
         what = "is a folder" if Path(named).is_dir() else others
         raise UsageError(f"{named!r}: {what}: give its content, or the name of a file that exists")
     try:

@@ -39,7 +39,7 @@ class Documents(NamedTuple):
 
 
 def messages(document_ids: pa.Array, texts: pa.Array) -> Messages:
-    """The messages of all documents. Raises PipelineError with the id of one that is no conversation."""
+    """The messages of all documents. Raises PipelineError with the id of one that is not a conversation."""
     roles, contents, conversations, documents = [], [], [], []
     count = 0
     for document, text in enumerate(texts.to_pylist()):
@@ -55,7 +55,7 @@ def messages(document_ids: pa.Array, texts: pa.Array) -> Messages:
                 documents.append(document)
             if not said:
                 raise PipelineError(
-                    f"document {document_ids[document].as_py()!r} is no conversation: its corpus needs "
+                    f"document {document_ids[document].as_py()!r} is not a conversation: its corpus needs "
                     "`format: chat` or `preferences`, and code of your own must keep the marks of messages "
                     "(docs/chat.md)"
                 )

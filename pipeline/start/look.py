@@ -137,7 +137,7 @@ def look(folder: Path, most_seconds: float = MOST_SECONDS) -> Iterator[Folder]:
 def _entries(folder: Path) -> Files:
     """The files below a folder, and the folders that may not be listed. Raises NothingReadableError."""
     if not folder.is_dir():
-        raise NothingReadableError(f"{folder}: is no folder: name one that holds text")
+        raise NothingReadableError(f"{folder}: is not a folder: name one that holds text")
     try:
         return listed("folder", [f"{escape(str(folder))}/**/*"], lambda _: False)
     except SourceError as error:

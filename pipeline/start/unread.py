@@ -75,7 +75,7 @@ def no_format(name: str, file: LocalFile) -> str:
     if refused and refused[0] == Reason.UNSUPPORTED_FORMAT:
         return refused[1]
     if b"\0" in start:
-        return "the file is no text"
+        return "the file is not text"
     if _XML.match(start):
         return "the file is XML, whose tags would be learnt: write its text into text files"
     return remedy(plain) or "no format that is read: name it .txt if it is plain text"

@@ -127,9 +127,9 @@ def test_a_disk_that_becomes_full_is_one_alert(
         ("{server}/refuse/s3cret", "answered 500"),
         ("http://127.0.0.1:9/s3cret", "Connection refused"),
         ("http://host.invalid/s3cret", "cannot be reached: "),
-        ("http://127.0.0.1:s3cret/", "it is no address that can be opened"),
-        ("hooks.example.org/s3cret", "it is no address that can be opened"),
-        ("ftps://hooks.example.org/s3cret", "it is no address that can be opened"),
+        ("http://127.0.0.1:s3cret/", "it is not an address that can be opened"),
+        ("hooks.example.org/s3cret", "it is not an address that can be opened"),
+        ("ftps://hooks.example.org/s3cret", "it is not an address that can be opened"),
     ],
 )
 def test_a_webhook_that_does_not_answer_is_named_with_the_reason_and_without_its_secret(

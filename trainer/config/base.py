@@ -37,7 +37,7 @@ def whole_text(text: str) -> str:
         text.encode()
     except UnicodeEncodeError as error:
         raise ValueError(
-            f"must be text in UTF-8, but character {error.start + 1} is no character: {text[error.start]!a}"
+            f"must be text in UTF-8, but character {error.start + 1} is not valid: {text[error.start]!a}"
         ) from None
     return text
 

@@ -91,7 +91,7 @@ def _base(directory: Path, settings: _Settings) -> Path:
         return downloaded(named, settings.revision)
     except (OSError, ValueError) as error:
         raise TrainerError(
-            f"{directory / ADAPTER}: base_model_name_or_path {named!r} is no directory, and cannot be "
+            f"{directory / ADAPTER}: base_model_name_or_path {named!r} is not a directory, and cannot be "
             f"downloaded from the Hugging Face hub: {error}"
         ) from error
 

@@ -141,5 +141,5 @@ def _why_unreached(error: Exception) -> str:
     if isinstance(cause, OSError) and cause.strerror:
         return cause.strerror
     if isinstance(cause, ValueError | InvalidURL | str):
-        return "it is no address that can be opened, such as https://host/path"
+        return "it is not an address that can be opened, such as https://host/path"
     return type(cause).__name__

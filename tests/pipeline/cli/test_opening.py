@@ -18,5 +18,5 @@ def test_a_pipe_is_read_as_a_file_is() -> None:
 
 @pytest.mark.parametrize("named", ["/dev/null", "/dev/zero"])
 def test_what_exists_and_is_no_file_is_not_said_to_be_missing(named: str) -> None:
-    with pytest.raises(UsageError, match="is no file"):
+    with pytest.raises(UsageError, match="is not a file"):
         text_of(named)

@@ -324,7 +324,7 @@ def test_a_file_that_is_no_text_is_named_with_what_to_do(tmp_path: Path) -> None
         "d.tgz": "the file is packed: unpack it",
         "e.ipynb": "the file has no text",
         "e.xml": "the file is XML, whose tags would be learnt: write its text into text files",
-        "e.png": "the file is no text",
+        "e.png": "the file is not text",
         "README": "no format that is read: name it .txt if it is plain text",
         "f.txt": "the link leads to no file",
         "g.jsonl": "its rows are a list within one object: write them alone (jq -c '.pages[]')",

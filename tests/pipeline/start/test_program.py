@@ -20,7 +20,7 @@ def groundwork(*arguments: str, **environment: str) -> "subprocess.CompletedProc
 def test_a_folder_is_started_and_what_is_no_folder_is_said_in_one_sentence(tmp_path: Path) -> None:
     done = groundwork(str(tmp_path / "nowhere"), "--hours", "1")
     assert done.returncode == 2
-    assert "nowhere: is no folder: name one that holds text" in done.stderr
+    assert "nowhere: is not a folder: name one that holds text" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -97,7 +97,7 @@ def test_what_our_matrices_do_not_compute_is_refused_by_name(
         ({"peft_type": "IA3"}, "peft_type: must be 'LORA', not 'IA3'"),
         ({"init_lora_weights": "pissa"}, "init_lora_weights: must be .*, not 'pissa'"),
         ({"base_model_name_or_path": None}, "base_model_name_or_path: must be text, not null"),
-        ({"base_model_name_or_path": "gone"}, "'gone' is no directory, and cannot be downloaded"),
+        ({"base_model_name_or_path": "gone"}, "'gone' is not a directory, and cannot be downloaded"),
         ({"lora_alpha": "x"}, "lora_alpha: must be a number"),
     ],
 )

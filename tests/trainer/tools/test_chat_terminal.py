@@ -42,7 +42,7 @@ def test_quit_ends_the_conversation(end: str) -> None:
 
 def test_a_mistyped_command_is_told_and_no_question() -> None:
     questions, shown = asked("/rest", "/reset", "Hello")
-    assert questions == ["(anew)", "Hello"] and "/rest is no command. " in shown
+    assert questions == ["(anew)", "Hello"] and "/rest is not a command. " in shown
 
 
 @pytest.mark.parametrize("said", ["/usr/bin is what?", "/usr/bin", "What is /help?"])

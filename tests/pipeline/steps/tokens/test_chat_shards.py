@@ -195,7 +195,7 @@ def test_a_text_that_is_no_conversation_is_named(store: Store, tmp_path: Path, t
     found = frozen(store.current(keys.TOKENIZER).path)
     encoder = bpe.Encoder(found.tokenizer_json, found.boundaries, True)
     rows = pa.RecordBatch.from_pydict({"id": ["good", "bad"], "text": [f"{MESSAGE}assistant{CONTENT}", text]})
-    with pytest.raises(PipelineError, match="document 'bad' is no conversation"):
+    with pytest.raises(PipelineError, match="document 'bad' is not a conversation"):
         SplitShards(tmp_path, "part", encoder, ShardParams(longest=LONGEST)).write([rows])
 
 
