@@ -93,7 +93,7 @@ def _command(name: str, arguments: list[str]) -> int:
 
 
 def _write_nowhere() -> None:
-    """For what Python writes at its end."""
+    """Discards what Python still writes while it ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -144,7 +144,7 @@ def _train(arguments: list[str]) -> int:
 
 
 def _parser(command: str, about: str) -> argparse.ArgumentParser:
-    """For a command that asks a model."""
+    """A parser for a command that asks a model."""
     parser = argparse.ArgumentParser(prog=f"python -m trainer {command}", description=about)
     parser.add_argument("--model", metavar="NAME", required=True, help=MODEL_NAMES)
     return parser

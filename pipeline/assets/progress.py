@@ -142,7 +142,7 @@ class Bar:
         self._shown.__exit__()
 
     def start(self) -> None:
-        """Before the first message of an attempt."""
+        """Begins to be shown, before the first message of an attempt."""
         self._shown.is_now("starting the trainer")
 
     def take(self, message: Mapping[str, Any]) -> None:

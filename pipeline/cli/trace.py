@@ -245,7 +245,9 @@ def _items(answer: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _recited(passages: Sequence[Passage]) -> Iterator[str]:
-    """By how often they were read: how many passages are recited, and how many tokens of one."""
+    """How many passages are recited, and how many tokens of one on average, by how often the passages were
+    read.
+    """
     groups: dict[int, list[Passage]] = {}
     for one in passages:
         groups.setdefault(one.read.bit_length(), []).append(one)

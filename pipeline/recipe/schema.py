@@ -12,7 +12,7 @@ Schema = dict[str, Any]
 
 
 class _Untitled(GenerateJsonSchema):
-    """Without the titles that repeat each key."""
+    """Leaves out the titles, which only repeat the keys."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False

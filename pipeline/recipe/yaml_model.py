@@ -264,7 +264,7 @@ class RecipeSettings(Params):
 
     @property
     def weights(self) -> dict[str, float | None]:
-        """Of the corpora that are trained on."""
+        """The weights of the corpora that are trained on."""
         return {corpus.name: corpus.weight for corpus in self.corpora if corpus.train}
 
     @property

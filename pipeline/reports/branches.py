@@ -7,7 +7,9 @@ from trainer.system.history import MERGED, RunHistory
 
 
 def went_on_from(run: RunHistory) -> dict[str, str]:
-    """For the page of a model: the state of another run that its training began with, if there is one."""
+    """A row for the page of a model: the state of another run that its training began
+    with, if there is one.
+    """
     trunks = run.trunks
     return {"went on from": described(trunks[-1])} if trunks else {}
 

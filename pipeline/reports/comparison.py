@@ -92,7 +92,7 @@ class HeldOutText:
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Self:
-        """From a run's configuration. Raises KeyError or TypeError if it is not one."""
+        """Reads the configuration of a run. Raises KeyError or TypeError if it is not one."""
         data = config["data"]
         corpora = {
             corpus["name"]: _facts(corpus["validation"], corpus["validation_bytes"])
@@ -192,7 +192,7 @@ def _so_far(run: RunHistory, *, name: str, settings: str, text: str) -> Outcome:
 
 
 def differences(settings: Sequence[Mapping[str, str]]) -> list[str]:
-    """For each of several settings, those that are not the same in all, as text."""
+    """The settings of each run that are not the same in all runs, as text."""
     names = differing(settings)
     return [", ".join(f"{name} {one.get(name, 'not set')}" for name in names) for one in settings]
 

@@ -39,7 +39,7 @@ NOT_TEXT = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")  # HTML may 
 
 @dataclass(frozen=True)
 class Page:
-    """`missing`: the titles of the sections whose facts the store does not have."""
+    """The page as HTML. `missing` has the titles of the sections whose facts the store does not have."""
 
     html: str
     missing: Sequence[str]

@@ -166,7 +166,7 @@ def _answers(store: Store, checkpoint: str, asked: Asked) -> LogLikelihoods | No
 
 
 def decisive(compared_on: Sequence[Measure]) -> list[Measure]:
-    """Those that a verdict follows from."""
+    """The measures that a verdict follows from."""
     answers = [one for one in compared_on if one.asked.answers]
     return answers or [one for one in compared_on if one.is_text] or list(compared_on)
 

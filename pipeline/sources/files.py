@@ -206,7 +206,7 @@ class FilesSource:
             yield from self._read_text(plain, as_utf8(content, encoding), reader)
 
     def _read_text(self, plain: str, text: Iterator[bytes], reader: RowReader) -> Iterator[pa.RecordBatch]:
-        """`text`: in UTF-8."""
+        """The documents of `text`, which is UTF-8."""
         config = self.config
         if plain in SEPARATORS:
             yield from read_csv(text, reader, config.separator or SEPARATORS[plain])

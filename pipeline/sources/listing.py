@@ -176,8 +176,8 @@ def _remote(corpus: str, pattern: str, wanted: Callable[[str], bool]) -> list[tu
 
 
 def _web_options(pattern: str) -> dict[str, Any]:
-    """Of a web server: through the proxy that the environment names, for as long as bytes arrive, and
-    `.gz` as it is stored, which many servers declare as an encoding of the text in it.
+    """How files of a web server are read: through the proxy that the environment names, for as long as bytes
+    arrive, and `.gz` as it is stored, which many servers declare as an encoding of the text in it.
     """
     scheme = urlsplit(pattern).scheme
     if scheme not in ("http", "https"):

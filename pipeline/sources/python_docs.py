@@ -90,7 +90,7 @@ def mixed(name: str) -> bytes:
 
 
 def _state(path: Path) -> tuple[int, ...]:
-    """Its bytes, and what changes with its content."""
+    """The size of a file, and what changes whenever its content does."""
     found = path.stat()
     return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
 

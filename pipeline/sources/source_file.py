@@ -59,7 +59,9 @@ class LocalFile:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self.path))
 
     def open(self) -> BinaryIO:
-        """For reading, not beyond what its sha256 was taken of: more may be appended at any time."""
+        """Opens the file, but gives no more than its sha256 was taken of: bytes may be
+        appended at any time.
+        """
         self.check()
         handle = self.path.open("rb", buffering=0)
         raw = handle if self.listed_as is None else _First(handle, self.listed_as[0][0])
@@ -106,7 +108,7 @@ class RemoteFile:
         return io.BufferedReader(_Resuming(self), READ_SIZE)
 
     def size(self) -> int | None:
-        """In bytes; None if a web server does not report it."""
+        """The size in bytes; None if a web server does not report it."""
         size = self.info.get("size")
         return None if size is None else int(size)
 

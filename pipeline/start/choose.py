@@ -103,8 +103,8 @@ class Chosen:
 
 
 def choose(folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0) -> Chosen:
-    """`spent`: seconds that are gone already. Raises NothingReadableError for a folder that has nothing to
-    pretrain on.
+    """Chooses all settings of a recipe. `spent` seconds are gone already. Raises NothingReadableError for a
+    folder that has nothing to pretrain on.
     """
     began = time.monotonic()
     texts, left_out = _used(_texts(folder), wishes)

@@ -69,7 +69,9 @@ def legacy_encoding(start: bytes) -> str | None:
 
 
 def _share_in_words(text: str, encoding: str) -> float:
-    """Of the characters that are not ASCII, those in words and between two; 0 where nothing can be said."""
+    """The share of the characters beyond ASCII that are in a word, or between two; 0 where nothing can be
+    said.
+    """
     good = sum(map(text.count, _GAPS))
     bad = kana = 0
     for run in _BETWEEN_WORDS.split(text):

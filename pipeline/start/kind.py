@@ -94,7 +94,7 @@ def _lengths(documents: pa.RecordBatch) -> pa.Array:
 
 
 def _batch(texts: Sequence[str]) -> pa.RecordBatch:
-    """As many of the texts as are measured, evenly drawn."""
+    """As many of the texts as are measured, drawn evenly."""
     size = sum(map(len, texts))
     every = max(1, -(-size // MEASURED_BYTES))
     drawn = [text.encode("utf-8", "replace").decode() for text in texts[::every]]

@@ -301,8 +301,8 @@ def _kind(names: Sequence[str], samples: dict[str, FileSample], files: dict[str,
 
 
 def _name(tops: set[str], shape: Shape, profile: str, folder: Path, taken: set[str]) -> str:
-    """That of the only sub-folder, else of the folder. If it is taken, the format follows, or of plain text
-    the profile, and then a number.
+    """A name for a corpus: that of its only sub-folder, else that of the folder. If the name is taken, the
+    format follows it, or for plain text the profile, and then a number.
     """
     written = next(iter(tops)) if len(tops) == 1 and tops != {""} else folder.name
     name = re.sub(r"[^a-z0-9]+", "_", written.lower()).strip("_")

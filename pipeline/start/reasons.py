@@ -12,7 +12,7 @@ NO_LANGUAGE, MOST = "zxx", 0.5
 
 @dataclass(frozen=True)
 class Choice:
-    """`about`: the setting in words."""
+    """A setting, which `about` names in words, with its value and the reason for it."""
 
     about: str
     value: str

@@ -109,8 +109,9 @@ def vocabulary(text_bytes: int, size: Size) -> int:
 
 
 def bytes_a_token(vocab_size: int) -> float:
-    """Of English text as large as `vocabulary` wants it for so many entries: encyclopedia, novels, proposals
-    and Python's documentation have up to a tenth more or less.
+    """How many bytes of English a token stands for on average, where the text is as large as `vocabulary`
+    wants it for so many entries. Encyclopedia, novels, proposals and Python's documentation have up to a
+    tenth more or less.
     """
     measured = ((320, 1.6), (1_024, 3.0), (2_048, 3.3), (4_096, 3.7), (8_192, 4.1))
     return next((size for entries, size in measured if vocab_size <= entries), 4.4)

@@ -5,7 +5,7 @@ from trainer.system import terminal
 
 
 def announce() -> None:
-    """From now on, in this process."""
+    """Lets this process say from now on when it compiles kernels."""
     compiled.announced = compiling
 
 

@@ -65,7 +65,9 @@ class Stage(ABC):
 
     @abstractmethod
     def work(self, store: Store) -> Version | Work:
-        """Its work, or its version if no work can be computed. Raises StoreError if an input is missing."""
+        """The work that makes it or, if no work can be computed, its version. Raises StoreError if an input
+        is missing.
+        """
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ DATA_STAGES: tuple[type[DataStage], ...] = (
 
 
 def all_stages() -> tuple[type[DataStage], ...]:
-    """Those of the data, and the two from which no data is made."""
+    """The stages of the data, and the two stages from which no data is made."""
     return (EvaluationWindows, *DATA_STAGES, TokenIndex)
 
 

@@ -134,9 +134,9 @@ def forget(
     named: Collection[str] = (),
     prove: Callable[[Path, Request], object] = lambda *_: None,
 ) -> tuple[Path, Request]:
-    """From now on nobody reads the documents with these ids, which a person `named`. Returns the folder.
-
-    `prove` writes into the folder what a person can show of the request: both are there or neither.
+    """Lets nobody read the documents with these ids, which a person `named`, from now on. Returns the folder
+    and the request. `prove` writes into the folder what a person can show of the request: both are there or
+    neither.
     """
     hashes = {corpus: sorted(map(hashed, ids)) for corpus, ids in sorted(documents.items())}
     request = Request(now(), reason, hashes, retrain_tokenizer, sorted(set(map(hashed, named))))

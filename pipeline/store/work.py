@@ -43,7 +43,7 @@ class Work:
         return ours <= theirs or theirs <= ours
 
     def differences(self, manifest: Mapping[str, Any]) -> Iterator[str]:
-        """In what a version differs from this work, in words."""
+        """The differences between a version and this work, in words."""
         if self.code_version != manifest["code_version"]:
             yield "code"
         params = json.loads(canonical_json(self.params))

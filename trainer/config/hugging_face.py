@@ -208,7 +208,9 @@ def _rope_scaling(rope: dict[str, Any], values: dict[str, Any]) -> dict[str, Any
 
 
 def _yarn(scaling: dict[str, Any], scales: list[Any]) -> dict[str, Any]:
-    """With `attention_factor` in place of DeepSeek's two `scales`, as transformers computes it."""
+    """The scaling with `attention_factor` in place of DeepSeek's two `scales`, as
+    transformers computes it.
+    """
     kept = dict(scaling)
     numbers: list[Any] = [*scales, kept.get("factor")]
     match numbers:

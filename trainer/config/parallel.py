@@ -45,7 +45,7 @@ class ParallelConfig(Config):
 
     @property
     def processes(self) -> int:
-        """Those that hold one copy of the model."""
+        """How many processes hold one copy of the model."""
         return self.dp_shard * self.tp * self.pp
 
     def check_processes(self, number: int) -> None:

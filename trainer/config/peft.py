@@ -23,7 +23,7 @@ _NOT_NEEDED = {
 
 
 class _Settings(Config):
-    """Those of peft's LoraConfig that decide what is computed."""
+    """The settings of peft's LoraConfig that decide what is computed."""
 
     peft_type: Literal["LORA"]
     base_model_name_or_path: str

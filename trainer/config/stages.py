@@ -117,8 +117,8 @@ class Curriculum:
 
     @cached_property
     def branch_steps(self) -> frozenset[int]:
-        """After how many steps runs part that differ in their end only: before each stage but the first, and
-        before the learning rate of a `wsd` schedule begins to fall.
+        """The numbers of steps after which runs may part that differ in their end only: before each stage
+        but the first, and before the learning rate of a `wsd` schedule begins to fall.
         """
         found = {stage.first_step for stage in self.stages}
         for stage in self.stages:

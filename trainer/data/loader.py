@@ -93,8 +93,8 @@ class TrainingData:
         return batch
 
     def pairs(self, step: int, rank: int, world_size: int) -> tuple[np.ndarray, np.ndarray]:
-        """Of the rows that `batch` gives of pairs of conversations: the corpus int64 [rows], and the numbers
-        of its pairs int64 [rows, most], -1 where a row has fewer.
+        """Which pairs of conversations the rows of `batch` hold: the corpus of each row, int64 [rows], and
+        the numbers of its pairs, int64 [rows, most], -1 where a row has fewer.
         """
         rows = self._curriculum.stage(step).global_batch_size // world_size
         corpora, numbers = self.order.windows(self._curriculum.samples(step) + rank * rows, rows)

@@ -217,7 +217,7 @@ class SampleOrder:
         return np.sum([self._tokens(number, samples) for number in range(len(self._segments))], axis=0)
 
     def reached(self, samples: int) -> np.ndarray:
-        """Up to which token of its permuted windows the first `samples` samples read each corpus, int64
+        """The token of its permuted windows up to which the first `samples` samples read each corpus, int64
         [corpora]; 0 for a corpus that they do not read.
         """
         tokens = [self._tokens(number, samples) for number in range(len(self._segments))]
@@ -235,7 +235,7 @@ class SampleOrder:
         return self._cycles[number].counts(max(0, end - segment.first_sample)) * segment.seq_len
 
     def parts(self, corpus: int, samples: int) -> int:
-        """From which number on the first `samples` samples read none of the parts of a corpus."""
+        """The number from which on the first `samples` samples read none of the parts of a corpus."""
         tokens = self.sizes[corpus] * self.seq_len if self._permutes else int(self.reached(samples)[corpus])
         return tokens // self.part_len
 

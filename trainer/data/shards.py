@@ -96,7 +96,7 @@ class Shard:
 
     @cached_property
     def _offsets(self) -> np.ndarray:
-        """In bytes, int64 [num_documents]."""
+        """The offset of each document in bytes, int64 [num_documents]."""
         return self._index[HEADER.size + 4 * self.num_documents : HEADER.size + 12 * self.num_documents].view(
             "<i8"
         )

@@ -31,7 +31,7 @@ class SecondPass(Protocol):
 
 
 def wanting(optimizers: Iterable[Optimizer], step: int) -> list[SecondPass]:
-    """Those of the optimizers that want a second pass before step `step` (from 0)."""
+    """The optimizers that want a second pass before step `step` (from 0)."""
     return [one for one in optimizers if isinstance(one, SecondPass) and one.wants_second_pass(step)]
 
 

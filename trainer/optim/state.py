@@ -109,7 +109,9 @@ def _check_shape(key: str, value: Tensor, parameter: Tensor) -> None:
 
 
 def _placed(slot: str, value: Tensor, parameter: Tensor, optimizer: Optimizer) -> Tensor:
-    """On the device of its parameter, and split like it. Only a fused optimizer counts its steps there."""
+    """The value on the device of its parameter, and split like it. Only a fused optimizer counts its steps
+    on that device.
+    """
     if value.shape == local_tensor(parameter).shape:
         return as_part_of(parameter, value)
     stays = slot == "step" and not value.ndim and not optimizer.defaults.get("fused")

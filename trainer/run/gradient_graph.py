@@ -87,7 +87,9 @@ class GradientGraphs:
 
     @classmethod
     def where_there_is_room(cls, parameters: Iterable[torch.nn.Parameter]) -> Self | None:
-        """None if a micro-batch took more than MOST_MEMORY of what this process can have of the GPU."""
+        """Graphs for these parameters; None if a micro-batch took more than MOST_MEMORY of what this process
+        can have of the GPU.
+        """
         free, _ = torch.cuda.mem_get_info()
         room = free + torch.cuda.memory_reserved()
         return cls(parameters) if torch.cuda.max_memory_allocated() <= MOST_MEMORY * room else None

@@ -21,7 +21,7 @@ class Answers:
 
     @classmethod
     def of(cls, data: DataConfig, training: TrainingConfig) -> Self | None:
-        """None where every token is learnt."""
+        """The answers that a run learns; None where it learns every token."""
         if training.objective == "pretrain" or data.chat is None:
             return None
         return cls(data.bot_id, data.eot_id, data.chat, training.learn == "last")

@@ -17,8 +17,8 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 @contextmanager
 def room_in(place: Path) -> Iterator[None]:
-    """For what writes files into a place that a person has named: raises TrainerError with its name when the
-    disk is full.
+    """While this lasts, a full disk raises a TrainerError that names the `place`, into which a person has
+    files written.
     """
     try:
         yield

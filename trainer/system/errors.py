@@ -20,7 +20,9 @@ class ToldByMainError(TrainerError):
 
 @contextmanager
 def in_every_process() -> Iterator[None]:
-    """For code that raises the same TrainerError in every process of torchrun, so that it is printed once."""
+    """Lets the main process alone print a TrainerError that the code in this context raises in every process
+    of torchrun.
+    """
     try:
         yield
     except TrainerError as error:

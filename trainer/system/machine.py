@@ -44,7 +44,7 @@ def _facts() -> dict[str, str]:
 
 
 def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """Those of the facts by which weights may differ in their last bits, as parts of a sentence."""
+    """The facts by which weights may differ in their last bits, as parts of a sentence."""
     return [
         f"{name} {_shown(then.get(name))} then, {_shown(now.get(name))} now"
         for name in {**now, **then}

@@ -48,7 +48,7 @@ class StopSignals:
             signal.signal(number, handler)
 
     def after_step(self) -> None:
-        """From now on a signal waits for the end of the step."""
+        """Lets a signal wait for the end of the step from now on."""
         self._raises = False
 
     def _receive(self, number: int, frame: FrameType | None) -> None:

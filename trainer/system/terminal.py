@@ -303,8 +303,8 @@ _screen = _Screen()
 
 
 def begin(what: str | None = None) -> None:
-    """From now on this process shows what it does. A program that has no result to print on standard output
-    says `what` is shown while it is doing nothing else. What standard output cannot encode, it escapes.
+    """Lets this process show what it does. `what` is shown while it does nothing else; a program gives it if
+    it has no result to print on standard output. What standard output cannot encode is escaped.
     """
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors in ("strict", "surrogateescape"):
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -326,8 +326,8 @@ def end() -> None:
 
 
 def doing(what: str) -> Activity:
-    """To be entered while this process does `what`. One inside another takes its place meanwhile. Nothing may
-    be printed on standard output until it is left: it might be the same terminal.
+    """A context for doing `what`. An inner context takes the place of the outer one meanwhile. Nothing may
+    be printed on standard output until the context is left: it might be the same terminal.
     """
     return Activity(what)
 
@@ -357,7 +357,7 @@ def next_stage() -> None:
 
 
 def say_through(say: Callable[[str], None]) -> None:
-    """Without a terminal, a thread calls `say` with the name of work that takes a while."""
+    """Lets a thread call `say` with the name of work that takes a while, where there is no terminal."""
     _screen.say = say
 
 

@@ -21,9 +21,9 @@ _open_each_time = SqliteEventLogStorage._connect
 
 
 def keep_logs_open() -> None:
-    """From now on this process opens the index of all runs once, and the file of its run once. Dagster opens
-    and closes a file for every query, and SQLite writes its log back to the disk each time: a fifth of
-    a run that finds everything up to date.
+    """Makes this process open the index of all runs once, and the file of its own run once. Dagster opens
+    and closes a file for every query, and SQLite writes its log back to the disk each time: a fifth of a run
+    that finds everything up to date.
     """
     SqliteEventLogStorage._connect = _connect  # type: ignore[assignment, method-assign]
 

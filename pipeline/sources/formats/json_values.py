@@ -111,7 +111,7 @@ class _Text:
             size *= 2
 
     def unused_share(self) -> float:
-        """Of what is held."""
+        """The share of the held text that was not taken."""
         return 1 - self._start / max(1, len(self._held))
 
     def _broken(self, place: int, why: str) -> str:

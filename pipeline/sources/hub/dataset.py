@@ -134,7 +134,9 @@ class HubSource:
         yield from batches.rest()
 
     def _reader(self, path: str, batches: Batches, size: int) -> RowReader:
-        """`size`: of the file. How far it was read is not known, so one that breaks off counts as lost."""
+        """The reader of a file of `size` bytes. It is not known how far a file was read, so one that breaks
+        off counts as lost.
+        """
         start = self.config.document_start
         return (
             RowReader(path, self.config, batches, bytes=size)

@@ -82,7 +82,9 @@ class PageExtractor:
 
 
 def installed(extractor: Extractor) -> str:
-    """Its name and version, as in `trafilatura-2.3.1`. Raises SourceError when the package is missing."""
+    """The name and version of an extractor, as in `trafilatura-2.3.1`. Raises SourceError when its package
+    is missing.
+    """
     try:
         return f"{extractor}-{version(extractor)}"
     except PackageNotFoundError:

@@ -21,7 +21,7 @@ SLOWER = 16
 
 @dataclass(frozen=True)
 class FailureLimits:
-    """On how many of a corpus's documents each filter or transform may fail."""
+    """How many of a corpus's documents each filter or transform may fail on."""
 
     corpus: str
     documents: int

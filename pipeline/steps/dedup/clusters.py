@@ -119,8 +119,8 @@ def find_clusters(engine: Engine, layout: Layout, linked: Sequence[Slice], size:
 
 
 class _Parted(NamedTuple):
-    """Of the linked documents of a slice: those of contested clusters, how many characters their texts have,
-    and the decisions on the documents of other clusters.
+    """What became of the linked documents of a slice: those of contested clusters, how many characters their
+    texts have, and the decisions on the documents of other clusters.
     """
 
     contested: Written

@@ -101,8 +101,9 @@ class Matcher:
         return {place: np.array(sorted(numbers), np.int64) for place, numbers in chosen.items()}
 
     def _passages(self, minhashes: np.ndarray, sizes: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """For each window of a text, passages and how many values they have in common with it. A text of one
-        window may be shorter than a passage that holds it; those of a longer text are as long as passages.
+        """The passages for each window of a text, and how many MinHash values they have in common with it. A
+        text of one window may be shorter than a passage that holds it. The windows of a longer text are as
+        long as passages.
         """
         if self._search and len(sizes) == 1:
             yield self._search.holding(minhashes[0], int(sizes[0]), CANDIDATES)

@@ -363,7 +363,9 @@ def compare(out: Path, again: Path) -> str:
 
 
 def _losses(checkpoint: Path) -> dict[str, float]:
-    """In nats per token: of the last step and, where it was evaluated, of the held-out text."""
+    """The losses in nats per token: that of the last step and, where it was evaluated, that of the held-out
+    text.
+    """
     state = read_json(checkpoint / "state.json")
     found = {"loss": state["loss"], "held-out loss": (state["evaluation"] or {}).get("loss")}
     return {name: loss for name, loss in found.items() if loss is not None}

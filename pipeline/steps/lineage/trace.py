@@ -61,7 +61,7 @@ class Span:
 
     @property
     def described(self) -> str:
-        """Its length, how often it occurs, and where first."""
+        """The length of the span, how often it occurs, and where it occurs first."""
         first = self.occurrences[0]
         where = f"first in document {first.document} of corpus {first.corpus}"
         return (

@@ -125,8 +125,8 @@ def verify(store: Store, places: Iterable[Path], deep: bool = False) -> Verifica
 
 
 def _broken_config(store: Store, run: Path) -> Damaged | None:
-    """Of a run whose settings cannot be read, which no hash covers, since a run may be continued with others.
-    An earlier program may have had other settings, so they only have to be YAML.
+    """The damage of a run whose settings cannot be read. No hash covers these, since a run may be continued
+    with others. An earlier program may have had other settings, so they only have to be YAML.
     """
     path = run / "config.yaml"
     if not path.exists():

@@ -87,9 +87,10 @@ def _lineage_beside(weights: Path) -> dict[str, Any]:
 
 
 def check(store: Store, recipe: Recipe, retrain: bool = False) -> None:
-    """Before anything is made. Raises PipelineError unless the weights that the recipe names are there, have
-    the shape of its model and know its tokenizer, as far as that is known yet. Of weights on the hub only
-    config.json and tokenizer.json are downloaded. `retrain`: the run makes another tokenizer.
+    """Checks the weights that a recipe names, before anything is made. Raises PipelineError unless they are
+    there, have the shape of the recipe's model and know its tokenizer, as far as that is known yet. Of
+    weights on the hub only config.json and tokenizer.json are downloaded. `retrain`: the run makes another
+    tokenizer.
     """
     source, tokenizer = recipe.training.pretrained, foreseen(store, recipe, retrain)
     if source is None:
@@ -111,7 +112,7 @@ def check(store: Store, recipe: Recipe, retrain: bool = False) -> None:
 
 
 def _vocabulary(directory: Path) -> dict[str, int]:
-    """Of the tokenizer beside weights; empty if there is none. Raises PipelineError."""
+    """The vocabulary of the tokenizer beside weights; empty if there is none. Raises PipelineError."""
     path = file_of(directory, TOKENIZER)
     if not path.exists():
         return {}

@@ -29,7 +29,9 @@ Ended = tuple[int, str, str]  # exit status, standard output, standard error
 
 @dataclass(frozen=True)
 class Launcher:
-    """`threads`: OpenMP threads of each process. None: its share of the cores."""
+    """Starts the trainer. `threads` are the OpenMP threads of each process; None gives each its share of the
+    cores.
+    """
 
     params: LaunchParams
     threads: int | None
@@ -77,7 +79,9 @@ class Launcher:
         return signal.SIGUSR1 if command and Path(command[0]).name == "srun" else signal.SIGTERM
 
     def check_nodes(self, directory: Path) -> None:
-        """Before data is made: nodes of a cluster see the directory of this machine. Raises ClusterError."""
+        """Checks, before data is made, that the nodes of a cluster see the directory of this machine. Raises
+        ClusterError.
+        """
         if self.params.kind == "ray":
             _ray_nodes().check_shared(directory, self.params.address)
 
@@ -128,7 +132,9 @@ def _run_alone(arguments: Sequence[str], threads: int | None) -> Ended:
 
 @contextmanager
 def one_trainer() -> Iterator[None]:
-    """In this context `run_trainer` gives its commands to one process: to start one takes seconds."""
+    """While this lasts, `run_trainer` gives its commands to one process, since starting
+    one takes seconds.
+    """
     with (
         TemporaryFile("a+") as errors,
         subprocess.Popen(

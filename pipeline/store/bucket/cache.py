@@ -37,7 +37,7 @@ class Cache:
     _noted: dict[Path, float] = field(default_factory=dict, compare=False, repr=False)
 
     def add(self, path: Path) -> None:
-        """From now on the file may be removed."""
+        """Lets the file be removed from now on."""
         row = (self._name(path), path.stat().st_size, time.time())
         self._execute("insert or replace into files values (?, ?, ?)", row)
         self._noted[path] = time.monotonic()

@@ -55,7 +55,7 @@ class Claim:
             time.sleep(0.0 if self._etag else LOOK_EVERY_SECONDS)
 
     def confirm(self) -> None:
-        """Before something is written: renews the claim. Raises ClaimLostError."""
+        """Renews the claim, before something is written. Raises ClaimLostError."""
         with suppress(BucketError), self._renewing:  # whether it is too old by now, `check` tells
             self._lost = self._lost or not self._renew()
         self.check()

@@ -42,8 +42,8 @@ def no_credentials(service: Service, url: str, why: str) -> BucketError:
 
 
 def explained(service: Service, url: str, operation: str, error: Exception) -> BucketError:
-    """`operation`: what was asked for, as a verb. Shows nothing of the request but its host: a query can hold
-    a signature.
+    """An error of the library as one of ours. `operation` is what was asked for, as a verb. The message
+    shows nothing of the request but its host, since a query can hold a signature.
     """
     text = str(error).partition(_DETAILS)[0]
     code, status = _first_match(_CODE, text), _first_match(_STATUS, text)

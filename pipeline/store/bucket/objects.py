@@ -155,7 +155,7 @@ class Bucket:
         return [name.rpartition("/")[2] for name in found["common_prefixes"]] if found else []
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Those that are missing are no error."""
+        """Deletes the objects with these keys. A missing one is no error."""
         for start in range(0, len(keys), DELETED_TOGETHER):
             together = list(keys[start : start + DELETED_TOGETHER])
             if not self._done("delete", partial(self._library.delete, self._objects, together)):
@@ -163,8 +163,8 @@ class Bucket:
                     self._done("delete", partial(self._library.delete, self._objects, key))
 
     def check(self) -> None:
-        """Before anything is written: the bucket refuses to replace an object that must not be replaced.
-        Raises BucketError.
+        """Checks, before anything is written, that the bucket refuses to replace an object that must not be
+        replaced. Raises BucketError.
         """
         self.put(MARKER, MARKED)
         for condition, mode in CONDITIONS.items():
@@ -221,7 +221,9 @@ class Bucket:
 
     @cached_property
     def _patient(self) -> Any:
-        """For what sends or copies a file: a request that is still being sent counts as silent."""
+        """A connection for sending and copying files: a request that is still being sent
+        counts as silent.
+        """
         return self._connect(timeout=timedelta(seconds=PUT_SECONDS))
 
     def _connect(self, **limits: timedelta) -> Any:

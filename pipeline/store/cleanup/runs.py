@@ -128,10 +128,9 @@ def intact(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def old_runs(store: Versions, runs: Sequence[TrainingRun], limits: Limits) -> list[TrainingRun]:
-    """Those of `runs`, all of a store, that the limits do not keep, the newest first.
-
-    Never one in use, in progress, with a pinned checkpoint, or whose weights a run that stays started from,
-    or that is needed.
+    """The runs that the limits do not keep, the newest first, of `runs`, which are all of a store. A run
+    stays while it is in use or in progress, if it has a pinned checkpoint or is needed, and if a run that
+    stays started from its weights.
     """
     if limits.runs is None:
         return []

@@ -250,7 +250,9 @@ def _begin_worker() -> None:
 
 
 def _end_with_parent() -> None:
-    """In a worker: leaves Ctrl-C to the parent, and exits when it dies, or the pool would wait for ever."""
+    """Makes a worker leave Ctrl-C to its parent, and exit when the parent dies, or the pool would wait for
+    ever.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
 

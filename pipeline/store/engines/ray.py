@@ -147,7 +147,7 @@ class _Copy:
 
 
 class _Map(Generic[Task, Result]):
-    """`begun`: the actor that knows where tasks run."""
+    """The tasks of one call of `map`. `begun` is the actor that knows where tasks run."""
 
     def __init__(
         self,
@@ -185,8 +185,8 @@ class _Map(Generic[Task, Result]):
         self._limit, self._looked, self._heard = 0, 0.0, time.monotonic()
 
     def results(self) -> Iterator[Result]:
-        """In the order of the tasks. Raises the first error of a task unchanged, and WorkerLostError for one
-        that was lost too often.
+        """The results in the order of the tasks. Raises the first error of a task unchanged, and
+        WorkerLostError for a task that was lost too often.
         """
         try:
             for following in range(len(self._tasks)):

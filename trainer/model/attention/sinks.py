@@ -111,5 +111,5 @@ class FusedWithSinks(torch.autograd.Function):
 
 
 def _dot(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """Of each query, in fp32."""
+    """The dot product of each query, in fp32."""
     return (one.float() * other.float()).sum(dim=-1)

@@ -288,7 +288,9 @@ def _measurable(optimizer: OptimizerConfig) -> tuple[OptimizerConfig, float]:
 
 
 class _LiveBytes(TorchDispatchMode):
-    """`now`: bytes of the live tensors made since entering; `peak`: the most at any time."""
+    """Counts the bytes of live tensors made since it was entered: how many there are
+    `now`, and the `peak`.
+    """
 
     def __init__(self) -> None:
         super().__init__()

@@ -44,7 +44,9 @@ class _Tabs:
         return found
 
     def forget(self, name: str) -> None:
-        """Without waiting for the answer that is being written, in this tab or another."""
+        """Forgets the conversation of a tab, without waiting for an answer that is being written in this tab
+        or another.
+        """
         with self._lock:
             self._named.pop(name, None)
 

@@ -158,7 +158,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _processes(values: dict[str, Any]) -> int:
-    """Those that a recipe starts. Raises TrainerError for what is no number."""
+    """The number of processes that a recipe starts. Raises TrainerError for what is no number."""
     launch = values.get("launch") or {}
     number = launch.get("nproc_per_node", 1) if isinstance(launch, dict) else launch
     if not isinstance(number, int) or number < 1:
@@ -167,7 +167,9 @@ def _processes(values: dict[str, Any]) -> int:
 
 
 def _vocab_size(values: dict[str, Any]) -> int:
-    """That of the tokenizer, as far as it is known. Raises TrainerError for what is no size."""
+    """The size of the tokenizer's vocabulary, as far as it is known. Raises TrainerError for what is no
+    size.
+    """
     place = "data" if values.get("data") else "tokenizer"
     section = values.get(place) or {}
     if isinstance(section, dict) and Path(str(section.get("shards"))).expanduser().is_file():

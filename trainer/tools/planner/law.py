@@ -29,7 +29,7 @@ class Law:
     beta: float
 
     def loss(self, parameters: float, tokens: float) -> float:
-        """In nats per token."""
+        """The loss in nats per token."""
         return self.e + self.a / parameters**self.alpha + self.b / tokens**self.beta
 
     def optimum(self, parameters: float, tokens: float) -> tuple[float, float]:

@@ -19,8 +19,8 @@ CPU_TOKENS = 512  # at a time; more do not make the products of a CPU faster
 
 
 def tokens_per_second(training: TrainingConfig, vocab_size: int, device: torch.device, count: int) -> float:
-    """Of `count` devices like this one, without the traffic between them. A micro-batch and an update are
-    timed with one and with two blocks; each further block takes what the second does.
+    """The speed of `count` devices like this one, without the traffic between them. A micro-batch and an
+    update are timed with one and with two blocks; each further block takes what the second does.
     """
     timed = training
     if device.type == "cpu":
