@@ -17,7 +17,9 @@ _UNKNOWN_KEY = re.compile(r"unknown key '(\w+)': ")
 
 
 def explained(error: ValidationError, places: Callable[[str], list[str]] = lambda name: []) -> str:
-    """Each setting with what is wrong with it, in one line. `places`: of the settings with a name."""
+    """Each setting with what is wrong with it, in one line. `places` returns the paths of all settings with
+    a name.
+    """
     # A default that depends on an invalid setting is no mistake of its own.
     problems = [one for one in error.errors() if one["type"] != "default_factory_not_called"]
     # A list with an invalid item is also reported as too short: only the innermost place matters.

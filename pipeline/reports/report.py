@@ -48,8 +48,9 @@ class Page:
 def report(
     store: Store, title: str, corpora: Sequence[str], job: str = "", of: Checkpoint | None = None
 ) -> Page:
-    """The page, which loads nothing and on which all data is escaped. A section says so where the store lacks
-    what it shows. `job`: the one that makes it. `of`: the checkpoint, else that of the store's recipe.
+    """The page, which loads nothing and on which all data is escaped. A section says so where the store
+    lacks what it shows, and that the `job` makes it. `of` is the checkpoint that the page is about; without
+    it, that of the store's recipe.
     """
     found: dict[str, Any] = {}
     for facts in (trained, scored):

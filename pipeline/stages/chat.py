@@ -28,8 +28,9 @@ class Messages(NamedTuple):
 
 
 class Documents(NamedTuple):
-    """Documents of ids, end to end in `ids`. `lengths`: ids of each, 0 for one that is left out as too long.
-    `answer_bytes`: of the text of its answers. `shortened`: how many lack their last messages.
+    """Documents of ids, end to end in `ids`. `lengths` has the number of ids of each document, 0 for one
+    that is left out as too long. `answer_bytes` has the bytes of the text of its answers. `shortened` is the
+    number of documents that lack their last messages.
     """
 
     ids: np.ndarray

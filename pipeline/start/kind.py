@@ -51,8 +51,8 @@ class Kind:
 def kind_of(
     texts: Sequence[str], suffixes: Sequence[str], sizes: Sequence[int], columns: frozenset[str]
 ) -> Kind:
-    """The kind of some texts, which needs no compiled kernel. `suffixes`: of their files; `sizes`: bytes of
-    the files of plain text; `columns`: the names in their rows.
+    """The kind of some texts, which needs no compiled kernel. `suffixes` are those of their files, `sizes`
+    the bytes of the files of plain text, and `columns` the names in their rows.
     """
     documents = _batch(texts)
     detected = detect(documents)

@@ -77,9 +77,9 @@ class Shape:
 
 @dataclass(frozen=True)
 class FileSample:
-    """The first `texts` of a file, or the `problem` for which it has none. `text_share`: bytes of text for
-    each byte on disk. `columns`: the names in its rows. `blank`: share of the rows that have no text. `ids`:
-    of its rows.
+    """The first `texts` of a file, or the `problem` for which it has none. `text_share` is the bytes of text
+    for each byte on disk. `columns` and `ids` are those of its rows, and `blank` is the share of the rows
+    that have no text.
     """
 
     shape: Shape | None

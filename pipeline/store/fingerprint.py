@@ -49,8 +49,8 @@ def combined(hashes: Iterable[str]) -> str:
 
 
 def file_sha256(path: Path, size: int | None = None) -> str:
-    """sha256, in hex, of a file's first `size` bytes. When not given, of those that it has when it is opened,
-    whatever is appended meanwhile.
+    """The sha256, in hex, of a file's first `size` bytes or, without a size, of those that it has when it is
+    opened, whatever is appended meanwhile.
     """
     digest, block = hashlib.sha256(), memoryview(bytearray(READ_SIZE))
     with path.open("rb", buffering=0) as file:

@@ -30,8 +30,8 @@ Among = Callable[[pa.Array], np.ndarray]  # which of these ids are those of docu
 
 @dataclass(frozen=True)
 class Request:
-    """What a person asked for. `documents`: `hashed` ids by corpus; `named`: hashes of what the person called
-    them, by which the request is found again; `at`: in UTC, ISO 8601.
+    """What a person asked for. `documents` has the `hashed` ids by corpus. `named` has hashes of what the
+    person called the documents, by which the request is found again. `at` is in UTC, ISO 8601.
     """
 
     at: str

@@ -15,8 +15,8 @@ def tuned(variant: str, section: str) -> str:
 
 
 def split(name: str, sections: Container[str]) -> tuple[str, str]:
-    """A variant and the section of it, which is empty where the name is that of a variant. `sections`: those
-    that the recipe may have.
+    """The variant and the section in a name. The section is empty where the name is that of a variant.
+    `sections` are those that the recipe may have.
     """
     variant, _, section = name.rpartition(OF)
     if variant:

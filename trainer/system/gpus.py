@@ -7,8 +7,9 @@ PRICES_AS_OF = "2025"
 
 @dataclass(frozen=True)
 class Gpu:
-    """`device`: a part of the driver's name of the GPU. `flops`: the manufacturer's dense peak per second in
-    bf16 and fp16. `memory`: bytes. `price`: USD per GPU-hour on demand, an assumption of PRICES_AS_OF.
+    """A GPU that is common. `device` is a part of the name that its driver gives it. `flops` is the
+    manufacturer's dense peak per second in bf16 and fp16, and `memory` is in bytes. `price` is in USD per
+    GPU-hour on demand, an assumption of PRICES_AS_OF.
     """
 
     device: str

@@ -59,7 +59,7 @@ def add_rows(first: int, batch: pa.RecordBatch, reader: RowReader) -> Iterator[p
 
 
 def _rows(batch: pa.RecordBatch, text_columns: tuple[str, ...]) -> Iterator[Row | UnicodeDecodeError]:
-    """Each row, or why its strings are not UTF-8, which those of a file may not be."""
+    """Each row, or the error of a row whose strings are not UTF-8, which happens in files."""
     columns, texts = [], []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         plain = column.dictionary_decode() if pt.is_dictionary(column.type) else column

@@ -43,9 +43,9 @@ Text = str | tuple[Reason, str]  # or why there is none
 def read_mail(
     content: Iterator[bytes], reader: RowReader, encoding: str, *, mailbox: bool
 ) -> Iterator[pa.RecordBatch]:
-    """The messages of a file, decoded: of each the plain text, or that of its HTML. Attachments are left out.
-    `encoding`: of a message that names none. Raises what `content` raises, and SourceError for HTML where the
-    extra `web` is missing.
+    """The messages of a file, decoded. Of each message the plain text is read or, where it has none, that of
+    its HTML. Attachments are left out. `encoding` is that of messages that name none. Raises what `content`
+    raises, and SourceError for HTML where the extra `web` is missing.
     """
     for row, message in enumerate(_messages(content, mailbox), start=1):
         text: Text = (Reason.TOO_LONG, f"the message has more than {MAX_DOCUMENT_BYTES} bytes")

@@ -146,7 +146,7 @@ def no_text_column(names: Sequence[str], columns: Columns) -> str | None:
 
 @dataclass(frozen=True)
 class RowReader:
-    """Turns the rows of one file into documents. `bytes`: of the file on disk, 0 if they are not known."""
+    """Turns the rows of one file into documents. The file has `bytes` on disk, 0 if that is not known."""
 
     file: str
     columns: Columns

@@ -25,8 +25,9 @@ class MismatchError(Exception):
 
 
 class Boundaries(NamedTuple):
-    """The ids that begin and end each document; a tokenizer may have one token for both. `control`: those of
-    the tokens for conversations, by the names in CONTROL; empty if it lacks one of them.
+    """The ids that begin and end each document. A tokenizer may have one token for both. `control` has the
+    ids of the tokens for conversations, by the names in CONTROL. It is empty if the tokenizer lacks one of
+    them.
     """
 
     begin: int

@@ -28,8 +28,8 @@ class _Signatures(NamedTuple):
 
 
 def signature_schema(params: DedupParams) -> pa.Schema:
-    """`exact`: MurmurHash3 x64 128 of the normalised text. `num_shingles`: with repeats; 0 only for empty
-    text. `length`: its characters.
+    """The schema of signatures. `exact` is MurmurHash3 x64 128 of the normalised text, and `length` the
+    number of its characters. `num_shingles` counts repeats, too, and is 0 for empty text only.
     """
     return required(
         id=pa.string(),

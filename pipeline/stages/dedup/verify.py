@@ -14,14 +14,14 @@ COMPARISONS = 64  # kept documents, those that share most keys first, that a doc
 
 
 class Verified(NamedTuple):
-    """For each document the kept one that it duplicates."""
+    """The kept document that each document duplicates."""
 
     keeper: np.ndarray  # int64, its position; the document's own if it is kept
     jaccard: np.ndarray  # float32, the exact similarity; NaN if it is kept
 
 
 class _Rule(NamedTuple):
-    """From which similarity on a document is removed."""
+    """The similarity from which on a document is removed."""
 
     threshold: float
     containment: bool

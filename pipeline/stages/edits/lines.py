@@ -59,8 +59,9 @@ class Lines(NamedTuple):
 def cut(
     documents: pa.RecordBatch, lines: Lines, rules: np.ndarray, names: list[str]
 ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """The documents without the lines that have a rule, and those, as CUTS_SCHEMA: `start` and `end` count
-    characters of the text before. `rules`: for each line 0, or its place in `names` plus 1.
+    """The documents without the lines that have a rule, and these lines, as CUTS_SCHEMA. `start` and `end`
+    there count characters of the text before the cut. `rules` has for each line its place in `names` plus 1,
+    or 0.
     """
     gone = rules > 0
     text, sizes = lines.text, np.diff(lines.starts)

@@ -152,8 +152,8 @@ def _parts(draft: Draft, engine: Engine, tasks: Sequence["_Decisions"], size: in
 
 @dataclass(frozen=True)
 class _Decisions:
-    """The decisions on one part. `rows`: those on its linked documents, with the corpus of the survivor as
-    `home`. `without`: none of the documents is trained on.
+    """The decisions on one part. `rows` are those on its linked documents, with the corpus of the survivor
+    as `home`. `without` says that none of its documents is trained on.
     """
 
     piece: Signed

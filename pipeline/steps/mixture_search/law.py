@@ -40,9 +40,10 @@ LEAF = 20  # least runs in a leaf, fewer where there are few runs
 
 @dataclass(frozen=True)
 class Law:
-    """The law that was chosen. `errors`: of each, the root mean square error of the logarithm of the loss on
-    runs that it was not fitted to. `rank`: Spearman's correlation of what the chosen law predicts for such
-    runs. `bootstrapped`: its fits to runs drawn with replacement; `predict` is their mean.
+    """The law that was chosen. `errors` has for each law the root mean square error of the logarithm of the
+    loss, on runs that the law was not fitted to. `rank` is Spearman's correlation between the losses of such
+    runs and what the chosen law predicts for them. `bootstrapped` are fits of the law to runs drawn with
+    replacement, of which `predict` is the mean.
     """
 
     name: str
@@ -154,9 +155,9 @@ def rank_correlation(ours: Array, theirs: Array) -> float:
 
 @dataclass(frozen=True)
 class Proposal:
-    """The proposed share of each corpus with its 95% interval, and the losses that the law predicts there and
-    at the proportions. `gain`: by which share of it the proposal lowers the loss, with its 95% interval.
-    `edge`: the corpora whose share is as large as the limit allows.
+    """The proposed share of each corpus with its 95% interval, and the losses that the law predicts for
+    these shares and for the proportions. `gain` is the share of the latter loss by which the proposal lowers
+    it, with its 95% interval. `edge` has the corpora whose share is as large as the limit allows.
     """
 
     shares: Mapping[str, float]

@@ -29,8 +29,8 @@ class Reply(Question):
 
 
 def asked(store: Store, recipe: Recipe, fraction: float) -> list[Asked]:
-    """The answers of each corpus of a section, with a cluster for each conversation. `fraction`: of the
-    documents, which all recipes that are compared hold out. Raises StoreError.
+    """The answers of each corpus of a section, with a cluster for each conversation. `fraction` is the share
+    of the documents that all recipes hold out which are compared. Raises StoreError.
     """
     fits = answers.fitting(store, recipe)
     metric = "accuracy" if recipe.training.objective == "dpo" else None

@@ -170,7 +170,7 @@ def _source(lineage: Mapping[str, Any], corpus: Mapping[str, Any]) -> list[str]:
 
 
 def source(revision: str | None, corpus: Mapping[str, Any]) -> str:
-    """Where a corpus comes from, without the place of files. `revision`: that of a data set on the hub."""
+    """Where a corpus comes from, without the place of files. `revision` is that of a data set on the hub."""
     place = corpus["source"]
     if place["kind"] != "hub":
         return SOURCES[place["kind"]]

@@ -23,8 +23,8 @@ SAID = (
 
 
 def check_template(files: Mapping[str, str]) -> None:
-    """Raises TokenizerError if a message that is encoded by itself, as training does, has other ids than in
-    the text that CHAT_TEMPLATE makes, as other programs encode it. `files`: those of the tokenizer.
+    """Checks the `files` of a tokenizer. Raises TokenizerError if a message has other ids when it is encoded
+    by itself, as training does, than within the text that CHAT_TEMPLATE makes, as other programs encode it.
     """
     settings = files[TOKENIZER]
     ends = boundaries(settings, files[TOKENIZER_CONFIG])

@@ -30,7 +30,9 @@ class CacheError(PipelineError):
 
 @dataclass(frozen=True)
 class Cache:
-    """The files in a directory that are safe elsewhere. `limit`: bytes, by default half of the disk."""
+    """The files in a directory that could be fetched again. They take at most `limit` bytes, by default half
+    of the disk.
+    """
 
     root: Path
     limit: int | None = None

@@ -55,7 +55,7 @@ class FetchError(PipelineError):
 
 
 class BucketFiles(Files):
-    """Every file is in the bucket; those that were used lately are in the directory `root`, too."""
+    """The files of a store in a bucket. Those that were used lately are in the directory `root`, too."""
 
     shared = True
 
@@ -70,7 +70,7 @@ class BucketFiles(Files):
     @classmethod
     @cache
     def of(cls, root: Path, url: str, limit: int | None) -> "BucketFiles":
-        """One object for each process, which keeps connections. `limit`: bytes of the cache."""
+        """The one object of this process, which keeps connections. Its cache takes at most `limit` bytes."""
         return cls(root, Bucket(url), Cache(root, limit))
 
     def __reduce__(self) -> tuple[object, tuple[Path, str, int | None]]:

@@ -56,13 +56,14 @@ def _sizes(training: TrainingConfig, data_size: int) -> list[int]:
 
 
 def build_fitting(plan: Plan, world: World, checkpoint: Path | None) -> Session:
-    """The session at step 0, with a number in place of `auto`: that of `checkpoint`, as another one would
-    change the order of sums, or else the largest micro-batch that fits into every process.
+    """The session at step 0, with a number in place of `auto`. With a `checkpoint` it is the checkpoint's,
+    since another one would change the order of sums. Else it is that of the largest micro-batch that fits
+    into every process.
 
-    It is tried: gradients are computed beside as many bytes as the optimizer will hold. While memory runs out
-    in any process, the next one of at most half the windows is taken. A split model is not tried, since a
-    process that fails would leave the others waiting. Raises TrainerError if not even one window fits. A
-    collective.
+    Such a micro-batch is tried: gradients are computed beside as many bytes as the optimizer will hold.
+    While memory runs out in any process, the next one of at most half the windows is taken. A split model is
+    not tried, since a process that fails would leave the others waiting. Raises TrainerError if not even one
+    window fits. A collective.
     """
     training = plan.training
     if training.micro_batch_size != "auto":

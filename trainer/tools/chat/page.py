@@ -28,7 +28,9 @@ def serve(conversation: Conversation, model: str, port: int) -> None:
 
 
 class _Tabs:
-    """The conversation of each tab, by the name that its page drew; of more than TABS, of those used last."""
+    """The conversation of each tab, by the name that its page drew. Of more than TABS conversations, those
+    used last are kept.
+    """
 
     def __init__(self, first: Conversation):
         self._first = first
