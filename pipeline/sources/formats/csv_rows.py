@@ -46,26 +46,7 @@ def read_csv(content: Iterator[bytes], reader: RowReader, separator: str) -> Ite
         return
     while not reader.batches.done:
         lines.begin_row()
-        try:
-            row = next(rows, None)
-        except RowTooLongError as error:
-            if error.in_quotes:
-                why = f"{error}; a quote that never closes? No row can be read from here on"
-                lost = round(reader.bytes * counted.share_left(lines.share_of_row()))
-                reader.reject(lines.first, Reason.TOO_LONG, why, lost)
-                return
-            reader.reject(lines.number, Reason.TOO_LONG, str(error))
-            continue
-        except csv.Error as error:
-            if lines.ended:
-                why = "a quote that opens in this row never closes: no row can be read from here on"
-                lost = round(reader.bytes * lines.share_of_row())
-                reader.reject(lines.first, Reason.BROKEN_CSV, why, lost)
-                return
-            began = f"; a quote opens in line {lines.first}" if lines.first < lines.number else ""
-            why = f"{error}{began}: within a field in quotes, each quote is written twice"
-            reader.reject(lines.number, Reason.BROKEN_CSV, why)
-            continue
+        row = _next_row(rows, lines, counted, reader)
         if row is None:
             return
         if row:
@@ -77,6 +58,33 @@ def _whole_lines(first: Sequence[bytes]) -> Sequence[str]:
     if len(first) == SAMPLE_BLOCKS:
         text = text[: text.rfind(b"\n") + 1]
     return [*io.StringIO(text.decode("utf-8-sig", "surrogateescape"), newline="")]
+
+
+def _next_row(
+    rows: Iterator[list[str]], lines: "_Lines", counted: Counted, reader: RowReader
+) -> list[str] | None:
+    """The next row, empty if it is blank or was set aside. None if there is no row, or if none can be read
+    any more.
+    """
+    try:
+        return next(rows, None)
+    except RowTooLongError as error:
+        if error.in_quotes:
+            why = f"{error}; a quote that never closes? No row can be read from here on"
+            lost = round(reader.bytes * counted.share_left(lines.share_of_row()))
+            reader.reject(lines.first, Reason.TOO_LONG, why, lost)
+            return None
+        reader.reject(lines.number, Reason.TOO_LONG, str(error))
+    except csv.Error as error:
+        if lines.ended:
+            why = "a quote that opens in this row never closes: no row can be read from here on"
+            lost = round(reader.bytes * lines.share_of_row())
+            reader.reject(lines.first, Reason.BROKEN_CSV, why, lost)
+            return None
+        began = f"; a quote opens in line {lines.first}" if lines.first < lines.number else ""
+        why = f"{error}{began}: within a field in quotes, each quote is written twice"
+        reader.reject(lines.number, Reason.BROKEN_CSV, why)
+    return []
 
 
 def _read_row(number: int, header: list[str], row: list[str], reader: RowReader) -> Iterator[pa.RecordBatch]:
