@@ -42,7 +42,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ("pipeline/reports/dedup.py", "pass"): SHOWN,
     ("pipeline/reports/runs_table.py", "pass"): SHOWN,
     ("pipeline/steps/stages.py", "numbers={'contaminated_': decontamination.REASON},"): SHOWN,
-    ("pipeline/assets/mixture_search.py", "'law_': report.verdict(found),"): SHOWN,
+    ("pipeline/assets/mixture_search.py", "'law_': mixture_search.verdict(result),"): SHOWN,
     (
         "pipeline/steps/mixture_search/law.py",
         'settings |= {"num_threads": 1, "deterministic": True, \'seed_\': 0, "verbosity": -1}',
