@@ -32,7 +32,7 @@ from harness.sidebyside import peak_megabytes, record
 
 from pipeline.stages import dedup
 from pipeline.steps.dedup import candidates, clusters, components, shuffle
-from pipeline.steps.dedup.signatures import RUN_SCHEMA, Signed
+from pipeline.steps.dedup.signatures import RUN_SCHEMA, SignedPart
 from pipeline.store.files import Files, Scratch, StoredFile
 from pipeline.store.manifest import File, Part
 
@@ -146,7 +146,7 @@ def keys_of(part: int, rows: np.ndarray, band: int, giant: int) -> np.ndarray:
     return mixed ^ (mixed >> np.uint64(29))
 
 
-def drawn(folder: Path, part: int, start: int, count: int, runs: int, giant: int) -> Signed:
+def drawn(folder: Path, part: int, start: int, count: int, runs: int, giant: int) -> SignedPart:
     """A part as `sign` leaves it."""
     rows = np.arange(start, start + count)
     paths = folder / f"{part:06}.arrow", folder / f"{part:06}.parquet"
@@ -165,7 +165,7 @@ def drawn(folder: Path, part: int, start: int, count: int, runs: int, giant: int
     files = [File(path.name, path.stat().st_size, "") for path in paths]
     made = Part(f"{part:06}", "", {"runs": files[0], "signatures": files[1]}, {"documents": count})
     runs_file, signatures = (StoredFile(path, CountingFiles(folder)) for path in paths)
-    return Signed("drawn", 0, made, signatures, runs_file, (), 0, start, count)
+    return SignedPart("drawn", 0, made, signatures, runs_file, (), 0, start, count)
 
 
 def own(rows: np.ndarray) -> np.ndarray:
@@ -244,7 +244,7 @@ def _removed(decided: shuffle.Slice) -> tuple[int, int]:
     return len(keep), int(np.count_nonzero(~keep))
 
 
-def _draw(numbered: tuple[int, int], folder: Path, documents: int, runs: int, giant: int) -> Signed:
+def _draw(numbered: tuple[int, int], folder: Path, documents: int, runs: int, giant: int) -> SignedPart:
     part, start = numbered
     return drawn(folder, part, start, min(PART_DOCUMENTS, documents - start), runs, giant)
 

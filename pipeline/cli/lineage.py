@@ -15,7 +15,7 @@ from pipeline.cli.output import Output
 from pipeline.recipe import differences
 from pipeline.reports import branches, tables
 from pipeline.steps.lineage import to_forget
-from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError, Sighting, Trained, that_saw
+from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError, Sighting, TrainedModel, that_saw
 from pipeline.steps.lineage.readers import Reading, readings
 from pipeline.steps.lineage.record import described_commit
 from pipeline.steps.model.recital import Row, global_batch_rows
@@ -162,12 +162,12 @@ def _origins(checkpoint: Checkpoint) -> Iterator[str]:
 
 def _merged(merged: Mapping[str, Any]) -> str:
     """A checkpoint of a mean, and what it was trained on, where that is not the training of the mean."""
-    other = Trained(merged["lineage"]) if "lineage" in merged else None
+    other = TrainedModel(merged["lineage"]) if "lineage" in merged else None
     of = f", of {other.lineage['recipe']['name']}: {_seen(other)}" if other else ""
     return f"{merged['checkpoint']}, {merged['share']:.1%}, after {merged['tokens']:,} tokens{of}"
 
 
-def _seen(trained: Trained) -> str:
+def _seen(trained: TrainedModel) -> str:
     return ", ".join(f"{tokens:,} of {name}" for name, tokens in trained.corpus_tokens.items())
 
 

@@ -15,7 +15,7 @@ from pipeline.steps.dedup.near import LEAST_ALIKE
 from pipeline.steps.lineage import near, record
 from pipeline.steps.lineage.checkpoints import Checkpoint, checkpoint
 from pipeline.steps.lineage.readers import Reader, Reading, readers, readings_of_each
-from pipeline.steps.lineage.trace import LEAST, Searcher, Traced
+from pipeline.steps.lineage.trace import LEAST, Searcher, TracedText
 from pipeline.steps.model import benchmark, recital
 from pipeline.steps.model.recital import Passage
 from pipeline.store.engines.local import LocalEngine
@@ -185,7 +185,7 @@ def _whose(searcher: Searcher) -> str:
     return f"through the weights it started from: {through}" if through else "in the training text"
 
 
-def _spans(searcher: Searcher, traced: Traced, least: int) -> Iterator[str]:
+def _spans(searcher: Searcher, traced: TracedText, least: int) -> Iterator[str]:
     if not traced.spans:
         yield f"no {least} tokens of it occur together {_whose(searcher)}"
         return

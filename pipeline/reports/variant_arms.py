@@ -10,7 +10,7 @@ import numpy as np
 from pipeline.recipe.recipe import BASE, Recipe
 from pipeline.sources.benchmarks.items import Question
 from pipeline.steps.model import benchmark, harness, held_out_answers
-from pipeline.steps.model.benchmark import Asked, LogLikelihoods
+from pipeline.steps.model.benchmark import AskedBenchmark, LogLikelihoods
 from pipeline.steps.model.significance import Array
 from pipeline.steps.recipe_versions import store_of
 from pipeline.steps.training import plan
@@ -43,12 +43,12 @@ class Measure:
     question or answer, int64; `sizes`: the bytes of each cluster, of a benchmark 1 for each question.
     """
 
-    asked: Asked
+    asked: AskedBenchmark
     place: np.ndarray
     sizes: Array
 
     @classmethod
-    def of(cls, asked: Asked) -> "Measure":
+    def of(cls, asked: AskedBenchmark) -> "Measure":
         items = asked.benchmark.items
         if not asked.clusters:
             return cls(asked, np.arange(len(items)), np.ones(len(items)))
@@ -151,7 +151,7 @@ def measures(recipes: Mapping[str, Recipe]) -> list[Measure]:
     return found
 
 
-def _imported(recipes: Iterable[Recipe]) -> list[Asked]:
+def _imported(recipes: Iterable[Recipe]) -> list[AskedBenchmark]:
     """What another program asked all models that there are."""
     stores = [(store, model) for store in map(store_of, recipes) if (model := _model(store))]
     found = [harness.answers(store, plan.final_checkpoint(model)) for store, model in stores]
@@ -159,7 +159,7 @@ def _imported(recipes: Iterable[Recipe]) -> list[Asked]:
     return [asked for sha256, (asked, _) in (found[0].items() if found else ()) if sha256 in shared]
 
 
-def _answers(store: Store, checkpoint: str, asked: Asked) -> LogLikelihoods | None:
+def _answers(store: Store, checkpoint: str, asked: AskedBenchmark) -> LogLikelihoods | None:
     if found := benchmark.log_likelihoods(store, checkpoint, asked):
         return found
     return harness.answers(store, checkpoint).get(asked.sha256, (asked, None))[1]

@@ -16,7 +16,7 @@ from pipeline.assets.operations.resources import (
 )
 from pipeline.assets.used_recipe import OWN, UsedRecipe
 from pipeline.steps.lineage import source_state
-from pipeline.steps.lineage.source_state import Observed, State
+from pipeline.steps.lineage.source_state import ObservedSource, State
 from pipeline.store import keys
 from pipeline.store.fingerprint import combined
 from trainer.system.history import NAME_LENGTH
@@ -228,7 +228,9 @@ def _busy(instance: dg.DagsterInstance, job: str) -> str:
     return f"waiting until the run {runs[-1].run_id[:8]} of {job} has ended" if runs else ""
 
 
-def _request(corpora: list[Observed], assets: list[dg.AssetKey], used: UsedRecipe) -> dg.RunRequest | None:
+def _request(
+    corpora: list[ObservedSource], assets: list[dg.AssetKey], used: UsedRecipe
+) -> dg.RunRequest | None:
     """A run of all `assets` but those that the corpora have ready. None if no corpus is out of date."""
     outdated = [corpus for corpus in corpora if corpus.state is State.OUTDATED]
     if not outdated:
@@ -243,6 +245,6 @@ def _request(corpora: list[Observed], assets: list[dg.AssetKey], used: UsedRecip
     )
 
 
-def _nothing_to_do(corpora: list[Observed]) -> str:
+def _nothing_to_do(corpora: list[ObservedSource]) -> str:
     unknown = [corpus.version for corpus in corpora if corpus.state is State.UNKNOWN]
     return "; ".join(unknown) or "no corpus has changed since it was read"

@@ -12,7 +12,7 @@ from pipeline.stages import dedup
 from pipeline.steps.dedup import shuffle
 from pipeline.steps.dedup.components import Documents, components
 from pipeline.steps.dedup.shuffle import Slice, Written, divide, remove, write_divided
-from pipeline.steps.dedup.signatures import SCALARS, Runs, Signed
+from pipeline.steps.dedup.signatures import SCALARS, Runs, SignedPart
 from pipeline.store.engines.local import Engine
 from pipeline.store.files import Scratch, StoredFile
 from pipeline.store.parquet import read_table
@@ -30,7 +30,7 @@ KEYED = pa.schema([pa.field("key", pa.uint64()), *dedup.MEMBER_SCHEMA])
 
 
 def link(
-    engine: Engine, signed: Sequence[Signed], scratch: Scratch, params: dedup.DedupParams
+    engine: Engine, signed: Sequence[SignedPart], scratch: Scratch, params: dedup.DedupParams
 ) -> tuple[list[Slice], int]:
     """Links the documents that share text or a band key with another, directly or through others. Returns the
     linked documents as KEYED, those of a component in one slice, and their bytes.
@@ -117,7 +117,7 @@ def _write_links(some: RunKeys | Slice, documents: Documents, scratch: Scratch) 
 class _Members:
     """The linked documents of a part, with the smallest row of their components."""
 
-    piece: Signed
+    piece: SignedPart
     labels: tuple[Slice, ...]
 
     def write(self, documents: Documents, scratch: Scratch, bits: int) -> Written:

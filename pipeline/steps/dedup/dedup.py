@@ -24,7 +24,7 @@ from pipeline.steps.dedup import verification
 from pipeline.steps.dedup.candidates import link
 from pipeline.steps.dedup.clusters import Layout, find_clusters
 from pipeline.steps.dedup.shuffle import Slice, divide
-from pipeline.steps.dedup.signatures import Corpora, Signatures, Signed, laid_out, sign
+from pipeline.steps.dedup.signatures import Corpora, Signatures, SignedPart, laid_out, sign
 from pipeline.steps.stage import DataStage, Page
 from pipeline.store import keys
 from pipeline.store.draft import Draft
@@ -156,7 +156,7 @@ class _Decisions:
     as `home`. `without` says that none of its documents is trained on.
     """
 
-    piece: Signed
+    piece: SignedPart
     rows: Slice
     without: bool
     fingerprint: str = ""

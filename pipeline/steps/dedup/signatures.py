@@ -34,7 +34,7 @@ RUN_SCHEMA = required(key=pa.uint64(), row=pa.uint32())
 
 
 @dataclass(frozen=True)
-class Signed:
+class SignedPart:
     """A part of a corpus with its signatures. `start`: the global row of its first document. `sources`: its
     text, of `source_bytes` on disk, then its verdict tables.
     """
@@ -116,9 +116,9 @@ def sign_work(corpus: str, tables: Tables, params: dedup.DedupParams, compared: 
     return Work(keys.signatures(corpus), dedup.VERSION, settings, inputs)
 
 
-def laid_out(corpora: Corpora, versions: Sequence[Version]) -> list[Signed]:
+def laid_out(corpora: Corpora, versions: Sequence[Version]) -> list[SignedPart]:
     """All parts in the order of the corpora, with the global rows of their documents."""
-    signed: list[Signed] = []
+    signed: list[SignedPart] = []
     start = 0
     for priority, (corpus, version) in enumerate(zip(corpora, versions, strict=True)):
         by_name = [{part.name: part for part in source.parts} for source, _ in corpora[corpus]]
@@ -128,7 +128,7 @@ def laid_out(corpora: Corpora, versions: Sequence[Version]) -> list[Signed]:
             size = by_name[0][part.name].files[corpora[corpus][0][1]].bytes
             signatures, runs = version.file(part, "signatures"), version.file(part, "runs")
             rows = part.counts["documents"]
-            signed.append(Signed(corpus, priority, part, signatures, runs, files, size, start, rows))
+            signed.append(SignedPart(corpus, priority, part, signatures, runs, files, size, start, rows))
             start += rows
     return signed
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from pipeline.stages import dedup
 from pipeline.steps.dedup.clusters import ClusterRange, ContestedClusters, FoundClusters, Layout
 from pipeline.steps.dedup.shuffle import NOTHING, Slice, Written, divide, grouped, remove, write_divided
-from pipeline.steps.dedup.signatures import Runs, Signed
+from pipeline.steps.dedup.signatures import Runs, SignedPart
 from pipeline.store import keys
 from pipeline.store.damage import Look
 from pipeline.store.draft import Draft
@@ -41,7 +41,7 @@ class Verifier:
     """Verifies the clusters of the signed parts."""
 
     engine: Engine
-    signed: Sequence[Signed]
+    signed: Sequence[SignedPart]
     layout: Layout
     clusters: FoundClusters
     params: dedup.DedupParams
@@ -144,7 +144,7 @@ def _consecutive(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 class _Fetch:
     """Documents to fetch from a part: global rows, numbers of texts, and the range that needs each."""
 
-    piece: Signed
+    piece: SignedPart
     wanted: Slice
 
     def write(self, scratch: Scratch, bits: int, params: dedup.DedupParams) -> Written:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from pipeline.steps.export.data_card import COLUMNS, Exported
+from pipeline.steps.export.data_card import COLUMNS, ExportedDocuments
 from pipeline.store import keys
 from pipeline.store.fingerprint import file_sha256
 from pipeline.store.manifest import Version
@@ -37,7 +37,7 @@ CONTEXT: dict[str, Any] = {
 PARQUET = "application/x-parquet"
 
 
-def described(directory: Path, what: Exported) -> dict[str, Any]:
+def described(directory: Path, what: ExportedDocuments) -> dict[str, Any]:
     """What is in a directory with the files, and how it was made. Its address is known once it is pushed."""
     replaced = sorted(
         {kind for corpus in what.counts for kind in what.counted(keys.scrubbed(corpus), "spans")}

@@ -29,7 +29,7 @@ LARGE = "n>1M"
 
 
 @dataclass(frozen=True)
-class Exported:
+class ExportedDocuments:
     """Exported documents: the corpora as a recipe dumps them, the versions that the documents follow from, in
     the order in which they were made, and what was counted in each corpus while they were written.
     """
@@ -40,7 +40,7 @@ class Exported:
     counts: Mapping[str, Mapping[str, int]]
 
     @classmethod
-    def of(cls, store: Store, recipe: Recipe, counts: Mapping[str, Mapping[str, int]]) -> "Exported":
+    def of(cls, store: Store, recipe: Recipe, counts: Mapping[str, Mapping[str, int]]) -> "ExportedDocuments":
         dumped = recipe.model_dump(mode="json", by_alias=True)["corpora"]
         made = [*of_data(recipe)]
         before = made[: made.index(keys.DEDUP) + 1]
@@ -77,7 +77,7 @@ class Exported:
         return breakdown(self.versions[key].counts, prefix)
 
 
-def card(directory: Path, what: Exported) -> str:
+def card(directory: Path, what: ExportedDocuments) -> str:
     """The text of README.md in a directory with the files."""
     from huggingface_hub import DatasetCardData
 
@@ -137,12 +137,12 @@ def _configs(out: Path, corpora: Sequence[str]) -> Iterator[dict[str, Any]]:
             yield {"config_name": name, "data_files": files}
 
 
-def _sources(what: Exported) -> Iterator[list[str]]:
+def _sources(what: ExportedDocuments) -> Iterator[list[str]]:
     for one in what.corpora:
         yield [one["name"], what.source(one), ", ".join(licences(one)) or "unknown"]
 
 
-def _sizes(what: Exported) -> Iterator[list[str]]:
+def _sizes(what: ExportedDocuments) -> Iterator[list[str]]:
     for name, counts in what.counts.items():
         yield [
             name,
@@ -150,19 +150,19 @@ def _sizes(what: Exported) -> Iterator[list[str]]:
         ]
 
 
-def _funnel(what: Exported) -> Iterator[list[str]]:
+def _funnel(what: ExportedDocuments) -> Iterator[list[str]]:
     for name in what.counts:
         read, kept = (what.versions[key(name)].counts for key in (keys.raw, keys.quality))
         yield [name, *(f"{n:,}" for n in (read["documents"], kept["kept"], what.documents(name)))]
 
 
-def _counted(what: Exported, key: Callable[[str], Key], prefix: str) -> Iterator[list[str]]:
+def _counted(what: ExportedDocuments, key: Callable[[str], Key], prefix: str) -> Iterator[list[str]]:
     """A row for what was counted under each name, with a column for each corpus."""
     found = [what.counted(key(corpus), prefix) for corpus in what.counts]
     for name in dict.fromkeys(name for counts in found for name in counts):
         yield [name, *(f"{counts.get(name, 0):,}" for counts in found)]
 
 
-def _removed(what: Exported) -> str:
+def _removed(what: ExportedDocuments) -> str:
     found = what.counted(keys.DEDUP, "removed").items()
     return ", ".join(f"{count:,} ({name})" for name, count in found) or "no document"

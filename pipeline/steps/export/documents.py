@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from pipeline.recipe.recipe import Recipe
 from pipeline.stages.held_out import held_out
 from pipeline.steps.export import croissant
-from pipeline.steps.export.data_card import Exported, card
+from pipeline.steps.export.data_card import ExportedDocuments, card
 from pipeline.steps.export.manifest import record
 from pipeline.store import keys
 from pipeline.store.atomic import output_directory
@@ -54,7 +54,7 @@ def export_documents(
             ):
                 wanted = [files for files in (train, validation) if files.split in splits]
                 counts[corpus] = _write(batches, wanted, fraction, progress)
-        exported = Exported.of(store, recipe, counts)
+        exported = ExportedDocuments.of(store, recipe, counts)
         (directory / CARD).write_text(card(directory, exported), encoding="utf-8")
         description = json.dumps(croissant.described(directory, exported), indent=1)
         (directory / croissant.FILE).write_text(description)

@@ -23,7 +23,7 @@ class LineageError(PipelineError):
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedModel:
     """A model after some tokens of its training, as its lineage tells."""
 
     lineage: dict[str, Any]
@@ -57,10 +57,10 @@ class Trained:
         return f"LoRA of rank {settings['rank']}, alpha {settings['alpha']:g}" if settings else ""
 
     @property
-    def base(self) -> "Trained | None":
+    def base(self) -> "TrainedModel | None":
         """The model whose weights training started from, if its lineage is known."""
         lineage = self.lineage.get("pretrained", {}).get("lineage")
-        return Trained(lineage) if lineage else None
+        return TrainedModel(lineage) if lineage else None
 
     @property
     def merged(self) -> list[dict[str, Any]]:
@@ -78,14 +78,14 @@ class Trained:
         return f"the mean of {len(tokens)} checkpoints, after {min(tokens):,} to {max(tokens):,} tokens"
 
     @property
-    def pretraining(self) -> "Trained":
+    def pretraining(self) -> "TrainedModel":
         """The model before `post_training`, if this is the model of a section; else this model."""
         return self.base.pretraining if self.base and "post_training" in self.lineage else self
 
     @property
-    def ancestors(self) -> list["Trained"]:
+    def ancestors(self) -> list["TrainedModel"]:
         """The base, its base and so on, as far as known; of a mean, its checkpoints of other trainings."""
-        others = [Trained(one["lineage"]) for one in self.merged if "lineage" in one]
+        others = [TrainedModel(one["lineage"]) for one in self.merged if "lineage" in one]
         return [each for one in (self.base, *others) if one for each in (one, *one.ancestors)]
 
     @property
@@ -95,7 +95,7 @@ class Trained:
 
 
 @dataclass(frozen=True)
-class Checkpoint(Trained):
+class Checkpoint(TrainedModel):
     """A step of a run and its lineage, from the run's config where it is not `saved` on disk."""
 
     run: Path
@@ -172,7 +172,7 @@ class Sighting:
     """
 
     checkpoint: Checkpoint
-    by: Trained
+    by: TrainedModel
 
     @property
     def through(self) -> str | None:
@@ -200,7 +200,7 @@ def that_saw(store: Store, corpus: str, version: str | None = None) -> list[Sigh
     return found
 
 
-def versions_of(trained: Trained, corpus: str) -> list[str]:
+def versions_of(trained: TrainedModel, corpus: str) -> list[str]:
     """A corpus's data version of each stage, and the version and revision of its source."""
     assets = trained.lineage["assets"]
     stages = [path for path in assets if Key.from_path(path).corpus == corpus]

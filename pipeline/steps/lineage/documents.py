@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from pipeline.sources.documents import document_id, own_id, title
 from pipeline.stages.held_out import held_out
-from pipeline.steps.lineage.checkpoints import LineageError, Trained
+from pipeline.steps.lineage.checkpoints import LineageError, TrainedModel
 from pipeline.steps.tokens.shards import prefixes
 from pipeline.store import keys
 from pipeline.store.files import StoredFile
@@ -26,7 +26,7 @@ from trainer.system.durable import read_json
 
 
 @dataclass(frozen=True)
-class Held:
+class PlacedDocument:
     """A document of the training text, and its tokens `begin` to `end` - 1 in the stream of the corpus.
     `title`: what people call it, if its source says.
     """
@@ -96,13 +96,13 @@ class CorpusText:
             for run in np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1) if len(numbers) else ():
                 yield int(ends[run[0]]) - int(shard.lengths[run[0]]), int(ends[run[-1]])
 
-    def between(self, begin: int, end: int) -> Iterator[Held]:
+    def between(self, begin: int, end: int) -> Iterator[PlacedDocument]:
         """The documents that hold any of these tokens of the corpus' stream."""
         while begin < end:
             yield (held := self.at(begin))
             begin = held.end
 
-    def at(self, position: int) -> Held:
+    def at(self, position: int) -> PlacedDocument:
         """The document that holds this token of the corpus' stream. Raises IndexError outside of it."""
         for shard, part, before, begin in self._placed():
             if position < begin + shard.num_tokens:
@@ -112,7 +112,7 @@ class CorpusText:
                 end = int(ends[number])
                 begin = end - int(shard.lengths[number])
                 called = title(row["metadata"], row["url"])
-                return Held(self.corpus, row["id"], row["source"], row["url"], begin, end, called)
+                return PlacedDocument(self.corpus, row["id"], row["source"], row["url"], begin, end, called)
         raise IndexError(f"token {position} is not in the stream of corpus {self.corpus}")
 
     def written(self, part: str) -> pa.Table:
@@ -153,7 +153,7 @@ def texts_read(store: Store, lineage: Mapping[str, Any]) -> dict[str, CorpusText
     """As `texts_of`, by the names that the run knows, with the corpora of a tuned model's pretraining."""
     found = texts_of(store, lineage)
     if lineage.get("post_training", {}).get("rehearsal"):
-        again = texts_of(store, Trained(dict(lineage)).pretraining.lineage)
+        again = texts_of(store, TrainedModel(dict(lineage)).pretraining.lineage)
         found |= {f"{keys.REHEARSAL}{name}": text for name, text in again.items()}
     return found
 

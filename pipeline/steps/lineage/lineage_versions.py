@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pipeline.recipe.recipe import BASE
-from pipeline.steps.lineage.checkpoints import Trained
+from pipeline.steps.lineage.checkpoints import TrainedModel
 from pipeline.store.keys import Key
 from pipeline.store.last_versions import RecipeName
 from pipeline.store.manifest import Version
@@ -14,7 +14,7 @@ from pipeline.store.store import Store, StoreError
 class LineageVersions:
     """What a lineage names, for a `Store`. `made`: what was made of the model."""
 
-    def __init__(self, trained: Trained, made: Iterable[Version] = ()):
+    def __init__(self, trained: TrainedModel, made: Iterable[Version] = ()):
         lineage = trained.lineage
         self.name = RecipeName(lineage["recipe"]["name"], "", variant=lineage.get("variant", ""))
         self._directories = {key: Path(asset["path"]).name for key, asset in lineage["assets"].items()}

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError, Trained, checkpoints, run_config
+from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError, TrainedModel, checkpoints, run_config
 from pipeline.steps.lineage.documents import CorpusText, texts_read
 from pipeline.store import keys
 from pipeline.store.keys import RUNS, Key
@@ -91,7 +91,7 @@ def readers(store: Store, checkpoint: Checkpoint) -> list[Reader]:
     return found
 
 
-def _trained_alike(run: Path, ancestor: Trained) -> bool:
+def _trained_alike(run: Path, ancestor: TrainedModel) -> bool:
     config = run_config(run)
     return bool(config.lineage) and _order(config.lineage, config.training) == _order(
         ancestor.lineage, TrainingConfig.model_validate(ancestor.lineage["training"]["config"])

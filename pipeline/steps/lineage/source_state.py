@@ -26,7 +26,7 @@ class State(Enum):
 
 
 @dataclass(frozen=True)
-class Observed:
+class ObservedSource:
     """What a look at the source of a corpus showed. `version` is the version of the source now; of a source
     that cannot be looked at, the reason. The recipe uses the token shards made of the corpus since
     `in_use_since`. A run need not make the assets in `ready`, as the store has them already.
@@ -39,7 +39,7 @@ class Observed:
     ready: Sequence[Key] = ()
 
 
-def observe(store: Store, recipe: Recipe, corpus: str) -> Observed:
+def observe(store: Store, recipe: Recipe, corpus: str) -> ObservedSource:
     """Looks at the source, not its documents. Offline it counts as unchanged. Raises SourceError."""
     (raw,) = Raw.of(recipe, corpus)
     last = raw.work(store)
@@ -52,14 +52,14 @@ def observe(store: Store, recipe: Recipe, corpus: str) -> Observed:
         version = made_from
     shards = keys.token_shards(corpus)
     if made_from is None or store.last_used(shards) is None:
-        return Observed(corpus, version, State.NEW)
+        return ObservedSource(corpus, version, State.NEW)
     unchanged = version == made_from
     state = State.UP_TO_DATE if unchanged and _followed(store, recipe, corpus) else State.OUTDATED
     ready = _ready(store, recipe, corpus) if unchanged else ()
-    return Observed(corpus, version, state, store.in_use_since(shards), ready)
+    return ObservedSource(corpus, version, state, store.in_use_since(shards), ready)
 
 
-def observe_all(store: Store, recipe: Recipe) -> list[Observed]:
+def observe_all(store: Store, recipe: Recipe) -> list[ObservedSource]:
     """Observes all corpora. One whose source cannot be looked at does not hide the others."""
     found = []
     for corpus in recipe.corpus_names:
@@ -67,7 +67,7 @@ def observe_all(store: Store, recipe: Recipe) -> list[Observed]:
             found.append(observe(store, recipe, corpus))
         except PipelineError as error:
             ready = _ready(store, recipe, corpus)
-            found.append(Observed(corpus, str(error), State.UNKNOWN, ready=ready))
+            found.append(ObservedSource(corpus, str(error), State.UNKNOWN, ready=ready))
     return found
 
 

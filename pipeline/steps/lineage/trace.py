@@ -70,7 +70,7 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Traced:
+class TracedText:
     """The spans of a text, the least likely first, and the share (0 to 1) of its characters in them."""
 
     covered: float
@@ -138,7 +138,7 @@ class Searcher:
                 "for: give more text or a smaller --min-tokens, or --count it"
             )
 
-    def trace(self, text: str, least: int, occurrences: int = OCCURRENCES) -> Traced:
+    def trace(self, text: str, least: int, occurrences: int = OCCURRENCES) -> TracedText:
         """The spans of at least so many tokens."""
         spans: dict[str, Span] = {}
         covered = 0.0
@@ -149,7 +149,7 @@ class Searcher:
                 if prepared[begin:end] not in spans:
                     spans[prepared[begin:end]] = self._span(prepared, begin, end, forms, occurrences)
             covered = max(covered, float(inside.mean()))
-        return Traced(round(covered, 4), sorted(spans.values(), key=lambda span: span.log_probability))
+        return TracedText(round(covered, 4), sorted(spans.values(), key=lambda span: span.log_probability))
 
     def _runs(self, text: str, corpora: Sequence[str], least: int) -> list[tuple[int, int, list[list[int]]]]:
         """The longest runs of a text that occur, none within another: first and last character, and the ids

@@ -46,7 +46,7 @@ EXPLAINED = (
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedBenchmark:
     """A benchmark, and the `source` in which decontamination looks for its texts. The items of an evaluation
     text are windows without a context, and `clusters` names the cluster of each: items of one source, or of
     one document where the text has few sources, are more alike than others. Of held-out `answers`, the
@@ -66,12 +66,12 @@ class Asked:
         )
 
 
-def of_recipe(store: Store, evaluation: EvaluationParams) -> list[Asked]:
+def of_recipe(store: Store, evaluation: EvaluationParams) -> list[AskedBenchmark]:
     """Benchmarks and evaluation texts of a recipe. Raises SourceError; StoreError if one is not read yet."""
     return named(evaluation.benchmarks) + [_of_text(store, text) for text in evaluation.texts]
 
 
-def _of_text(store: Store, text: EvaluationText) -> Asked:
+def _of_text(store: Store, text: EvaluationText) -> AskedBenchmark:
     windows = evaluation_texts.scored(store, text.name)
     items = tuple(
         Question(context="", continuations=(window,), gold=0) for window in windows.column("text").to_pylist()
@@ -79,15 +79,17 @@ def _of_text(store: Store, text: EvaluationText) -> Asked:
     source = text.source.model_dump(mode="json", by_alias=True)
     many = len(windows.column("source").unique()) >= SOURCES
     clusters = windows.column("source" if many else "document").to_pylist()
-    return Asked(Benchmark(text.name, items, None), source, tuple(map(str, clusters)))
+    return AskedBenchmark(Benchmark(text.name, items, None), source, tuple(map(str, clusters)))
 
 
-def named(wanted: Iterable[NamedBenchmark]) -> list[Asked]:
+def named(wanted: Iterable[NamedBenchmark]) -> list[AskedBenchmark]:
     """Raises SourceError."""
-    return [Asked(one.read(), {"kind": "benchmark", **one.model_dump(mode="json")}) for one in wanted]
+    return [
+        AskedBenchmark(one.read(), {"kind": "benchmark", **one.model_dump(mode="json")}) for one in wanted
+    ]
 
 
-def benchmark_checkpoint(store: Store, name: str, asked: Sequence[Asked]) -> Version:
+def benchmark_checkpoint(store: Store, name: str, asked: Sequence[AskedBenchmark]) -> Version:
     """Lets a checkpoint answer benchmarks. Each is a part, so that one more computes no other again.
 
     Raises CheckpointGoneError and PipelineError.
@@ -118,7 +120,7 @@ def _raw(directory: Path, benchmark: Benchmark) -> Path:
     return directory / f"{benchmark.name}.json"
 
 
-def _scored(directory: Path, asked: Asked) -> dict[str, Any]:
+def _scored(directory: Path, asked: AskedBenchmark) -> dict[str, Any]:
     """The scores in a directory to which the trainer wrote them."""
     scores: dict[str, Any] = read_json(_raw(directory, asked.benchmark))
     if asked.clusters and "not_given_back" not in scores:
@@ -150,19 +152,19 @@ def _rows(lines: str) -> LogLikelihoods:
     return [json.loads(line)["log_likelihoods"] for line in lines.splitlines()]
 
 
-def log_likelihoods(store: Store, checkpoint: str, asked: Asked) -> LogLikelihoods | None:
+def log_likelihoods(store: Store, checkpoint: str, asked: AskedBenchmark) -> LogLikelihoods | None:
     """The log-likelihoods of the last answers of a checkpoint, by item. None if it has not answered."""
     found = _last_answers(store, checkpoint, asked, "log_likelihoods")
     return None if found is None else _rows(found)
 
 
-def not_given_back(store: Store, checkpoint: str, asked: Asked) -> float:
+def not_given_back(store: Store, checkpoint: str, asked: AskedBenchmark) -> float:
     """The share of a text that the tokenizer of a checkpoint does not give back, as it answered last."""
     found = _last_answers(store, checkpoint, asked, "scores")
     return 0.0 if found is None else json.loads(found).get("not_given_back", 0.0)
 
 
-def _last_answers(store: Store, checkpoint: str, asked: Asked, table: str) -> str | None:
+def _last_answers(store: Store, checkpoint: str, asked: AskedBenchmark, table: str) -> str | None:
     title = asked.benchmark.name
     for version in store.newest_first(keys.benchmarks(checkpoint)):
         made = version.manifest
@@ -172,7 +174,7 @@ def _last_answers(store: Store, checkpoint: str, asked: Asked, table: str) -> st
     return None
 
 
-def by_cluster(asked: Asked, answers: LogLikelihoods) -> dict[str, float]:
+def by_cluster(asked: AskedBenchmark, answers: LogLikelihoods) -> dict[str, float]:
     """Bits per byte of all windows of an evaluation text together, with an interval of 95% over clusters of
     windows: the ratio estimator (Cochran 1977, section 6.13).
     """
@@ -187,7 +189,7 @@ def by_cluster(asked: Asked, answers: LogLikelihoods) -> dict[str, float]:
     return {"value": value, "low": value - spread, "high": value + spread}
 
 
-def _facts(asked: Iterable[Asked], model: Path) -> dict[str, dict[str, Any]]:
+def _facts(asked: Iterable[AskedBenchmark], model: Path) -> dict[str, dict[str, Any]]:
     """What is said of each benchmark beside its scores. `texts_removed` is None for a model without a
     lineage.
     """
@@ -202,7 +204,9 @@ def _facts(asked: Iterable[Asked], model: Path) -> dict[str, dict[str, Any]]:
     }
 
 
-def answered(model: Path, asked: Sequence[Asked], precision: str, *options: str) -> dict[str, Scores]:
+def answered(
+    model: Path, asked: Sequence[AskedBenchmark], precision: str, *options: str
+) -> dict[str, Scores]:
     """The scores of any model by benchmark. Nothing is stored. Raises PipelineError."""
     facts = _facts(asked, model)
     with TemporaryDirectory() as output:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from pipeline.sources.benchmarks.items import Benchmark, Question
-from pipeline.steps.model.benchmark import Asked, LogLikelihoods, Scores
+from pipeline.steps.model.benchmark import AskedBenchmark, LogLikelihoods, Scores
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.fingerprint import file_sha256
@@ -222,12 +222,12 @@ def scores(store: Store, checkpoint: str) -> dict[str, Scores]:
     return _newest(store, checkpoint, "scores")
 
 
-def answers(store: Store, checkpoint: str) -> dict[str, tuple[Asked, LogLikelihoods]]:
+def answers(store: Store, checkpoint: str) -> dict[str, tuple[AskedBenchmark, LogLikelihoods]]:
     """The imported answers of a checkpoint by the hash of what was asked."""
     found = {}
     for title, one in _newest(store, checkpoint, "answers").items():
         items = tuple(Question.model_validate(item) for item in one["items"])
-        asked = Asked(Benchmark(title, items, "accuracy"), {"kind": "lm-eval"})
+        asked = AskedBenchmark(Benchmark(title, items, "accuracy"), {"kind": "lm-eval"})
         found[asked.sha256] = (asked, one["log_likelihoods"])
     return found
 

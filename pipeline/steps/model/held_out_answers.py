@@ -8,7 +8,7 @@ from pipeline.sources.benchmarks.items import Benchmark, Question
 from pipeline.stages import chat
 from pipeline.steps.model import answers
 from pipeline.steps.model.answers import Message
-from pipeline.steps.model.benchmark import Asked
+from pipeline.steps.model.benchmark import AskedBenchmark
 from pipeline.store.store import Store
 
 MOST = 1_000  # conversations of each corpus, in the order of their ids
@@ -28,7 +28,7 @@ class Reply(Question):
         return cls(messages=before, continuations=wanted, gold=0)
 
 
-def asked(store: Store, recipe: Recipe, fraction: float) -> list[Asked]:
+def asked(store: Store, recipe: Recipe, fraction: float) -> list[AskedBenchmark]:
     """The answers of each corpus of a section, with a cluster for each conversation. `fraction` is the share
     of the documents that all recipes hold out which are compared. Raises StoreError.
     """
@@ -43,7 +43,9 @@ def asked(store: Store, recipe: Recipe, fraction: float) -> list[Asked]:
         if replies:
             items, clusters = zip(*replies, strict=True)
             source = {"kind": "held out", "corpus": name}
-            found.append(Asked(Benchmark(f"{name}.answers", items, metric), source, clusters, answers=True))
+            found.append(
+                AskedBenchmark(Benchmark(f"{name}.answers", items, metric), source, clusters, answers=True)
+            )
     return found
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.sources.hub.catalogue import licences
-from pipeline.steps.lineage.checkpoints import Trained
+from pipeline.steps.lineage.checkpoints import TrainedModel
 from pipeline.steps.model import benchmark, comparison, front_matter
 from pipeline.steps.model.funnel import BYTES, DOCUMENTS, TOKENS, of_lineage
 from pipeline.steps.model.markdown import fenced, table
@@ -154,7 +154,7 @@ def _base_paragraph(lineage: Mapping[str, Any]) -> str:
         which = f" at revision {revision}" if revision else f" (sha256 {content}...)" if content else ""
         if known:
             corpora = ", ".join(name for name, seen in known["training"]["corpus_tokens"].items() if seen)
-            how = f"by {adapted} " if (adapted := Trained(dict(known)).lora) else ""
+            how = f"by {adapted} " if (adapted := TrainedModel(dict(known)).lora) else ""
             before = f"which had been trained {how}on {known['training']['tokens']:,} tokens of {corpora}"
         else:
             before = "whose own training is not recorded here"
@@ -204,9 +204,9 @@ def _settings(lineage: dict[str, Any], model: ModelConfig, vocab_size: int, effo
         rows["stages"] = ", ".join(
             f"{stage.name} {stage.tokens / training['max_tokens']:.0%}" for stage in curriculum.stages
         )
-    if adapted := Trained(lineage).lora:
+    if adapted := TrainedModel(lineage).lora:
         rows["trained by"] = f"{adapted}, beside the weights of `{base_name(lineage)}`; merged"
-    if averaged := Trained(lineage).mean:
+    if averaged := TrainedModel(lineage).mean:
         rows["weights"] = averaged
     # Only with a price: times differ from run to run, and the exports of equal runs should not.
     if effort and effort.usd is not None:
@@ -216,7 +216,7 @@ def _settings(lineage: dict[str, Any], model: ModelConfig, vocab_size: int, effo
 
 def _seen(lineage: dict[str, Any]) -> str:
     """A table: how many tokens of each corpus the model has seen, and how often."""
-    trained = Trained(lineage)
+    trained = TrainedModel(lineage)
     rows = (
         [name, f"{tokens:,}", f"{trained.epochs(name):.2f}"] for name, tokens in trained.corpus_tokens.items()
     )

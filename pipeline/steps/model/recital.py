@@ -10,7 +10,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from pipeline.steps.lineage.checkpoints import Checkpoint
-from pipeline.steps.lineage.documents import Held, texts_read
+from pipeline.steps.lineage.documents import PlacedDocument, texts_read
 from pipeline.steps.lineage.readers import Training
 from pipeline.steps.lineage.trace import Searcher
 from pipeline.steps.tokens.shards import prefixes
@@ -124,7 +124,7 @@ class Row:
     row: int
     corpus: str
     window: int
-    documents: Sequence[Held]
+    documents: Sequence[PlacedDocument]
     text: str
     loss: float | None = None
 

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Frozen:
+class TokenizerFiles:
     """A tokenizer: its content and hash, and the tokens that begin and end a document."""
 
     tokenizer_json: str
@@ -42,14 +42,14 @@ class Frozen:
     boundaries: bpe.Boundaries
 
 
-def frozen(directory: Path) -> Frozen:
+def frozen(directory: Path) -> TokenizerFiles:
     """Reads a tokenizer. Raises TokenizerError if files are missing or name no begin and end of text."""
     names = TOKENIZER, TOKENIZER_CONFIG
     try:
         tokenizer, config = ((directory / name).read_text(encoding="utf-8") for name in names)
     except OSError as error:
         raise bpe.TokenizerError(f"{directory} does not hold {' and '.join(names)}: {error}") from error
-    return Frozen(tokenizer, file_sha256(directory / TOKENIZER), bpe.boundaries(tokenizer, config))
+    return TokenizerFiles(tokenizer, file_sha256(directory / TOKENIZER), bpe.boundaries(tokenizer, config))
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ def _count(known: Mapping[str, int]) -> int:
 
 
 @dataclass(frozen=True)
-class Foreseen:
+class ForeseenTokenizer:
     """What is known of a tokenizer before a run makes it: the id of each entry, or of the first ones where
     text will decide the others, and how many entries it has.
     """
@@ -215,7 +215,7 @@ class Foreseen:
     source: str
 
 
-def foreseen(store: Store, recipe: Recipe, retrain: bool) -> Foreseen:
+def foreseen(store: Store, recipe: Recipe, retrain: bool) -> ForeseenTokenizer:
     """What is known of the tokenizer that a run will use. Raises TokenizerError when there will be no
     tokenizer.
     """
@@ -226,11 +226,11 @@ def foreseen(store: Store, recipe: Recipe, retrain: bool) -> Foreseen:
         known = vocabulary(frozen(version.directory()).tokenizer_json)
     elif isinstance(params, bpe.ExistingTokenizer):
         known = vocabulary(fetch(params)[TOKENIZER])
-        return Foreseen(known, _count(known), params.source)
+        return ForeseenTokenizer(known, _count(known), params.source)
     else:
         known = {entry: number for number, entry in enumerate(bpe.first_entries(params))}
-        return Foreseen(known, params.vocab_size, "the tokenizer to be trained")
-    return Foreseen(known, _count(known), "the recipe's tokenizer")
+        return ForeseenTokenizer(known, params.vocab_size, "the tokenizer to be trained")
+    return ForeseenTokenizer(known, _count(known), "the recipe's tokenizer")
 
 
 def _settings(recipe: str, params: bpe.TokenizerChoice) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pipeline.store.bucket.errors import BucketError
-from pipeline.store.bucket.objects import NONE_YET, Bucket, Stored
+from pipeline.store.bucket.objects import NONE_YET, Bucket, StoredObject
 from pipeline.store.errors import PipelineError
 
 log = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class Claim:
         with suppress(BucketError):
             self._bucket.put(self._key, FREE, self._etag)
 
-    def _is_over(self, content: bytes, stored: Stored) -> bool:
+    def _is_over(self, content: bytes, stored: StoredObject) -> bool:
         """Whether it was given back, is of a process of this machine that is gone, or was not renewed."""
         _, process, where = [*content.decode().split(), "", "", ""][:3]
         gone = where == _processes() and not Path(f"/proc/{process}").exists()

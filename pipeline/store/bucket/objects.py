@@ -47,7 +47,7 @@ SHA256 = "sha256"
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredObject:
     """An object. `modified`: nanoseconds since 1970 by the server's clock, in whole seconds; `sha256` is
     empty in listings, and for what another program put there.
     """
@@ -80,22 +80,24 @@ class Bucket:
                 "of its S3 interface in AWS_ENDPOINT_URL)"
             )
 
-    def head(self, key: str) -> Stored | None:
+    def head(self, key: str) -> StoredObject | None:
         return self._call("get", lambda: self._stored(self._get(key, head=True)))
 
-    def get(self, key: str, first: int = 0, end: int | None = None) -> tuple[bytes, Stored] | None:
+    def get(self, key: str, first: int = 0, end: int | None = None) -> tuple[bytes, StoredObject] | None:
         """The content of a small object, or its bytes from `first` to `end`; None if there is none."""
 
-        def read() -> tuple[bytes, Stored]:
+        def read() -> tuple[bytes, StoredObject]:
             found = self._get(key) if end is None else self._get(key, range=(first, end))
             return found.bytes().to_bytes(), self._stored(found)
 
         return self._call("get", read)
 
-    def download(self, key: str, path: Path, make_room: Callable[[int], object]) -> tuple[Stored, str] | None:
+    def download(
+        self, key: str, path: Path, make_room: Callable[[int], object]
+    ) -> tuple[StoredObject, str] | None:
         """Writes an object to a file and returns the sha256 of what it wrote. `make_room` gets its size."""
 
-        def write() -> tuple[Stored, str]:
+        def write() -> tuple[StoredObject, str]:
             found, digest = self._get(key), hashlib.sha256()
             make_room(found.meta["size"])
             with path.open("wb") as file:
@@ -131,7 +133,7 @@ class Bucket:
         if not self._done("copy", lambda: self._library.copy(self._patient, source, key)):
             raise BucketError(f"{self.url}/{source} was lost before it was copied: run again")
 
-    def objects(self, folder: str) -> Iterator[Stored]:
+    def objects(self, folder: str) -> Iterator[StoredObject]:
         """All objects in a folder and below; in all of the store if `folder` is empty."""
         pages: Any = None
         last: str | None = None
@@ -179,7 +181,7 @@ class Bucket:
                 )
 
     def now(self) -> int:
-        """The time by the server's clock, as in `Stored.modified`. Writes an object."""
+        """The time by the server's clock, as in `StoredObject.modified`. Writes an object."""
         self.put(MARKER, MARKED)
         found = self.head(MARKER)
         return found.modified if found else 0
@@ -300,11 +302,11 @@ class Bucket:
             raise BucketError(f"{self.url}/{key}: the server does not know the address: correct it")
         return done
 
-    def _stored(self, answer: Any) -> Stored:
+    def _stored(self, answer: Any) -> StoredObject:
         return _listed(answer.meta, answer.attributes.get(SHA256, ""))
 
 
-def _listed(meta: Any, sha256: str = "") -> Stored:
+def _listed(meta: Any, sha256: str = "") -> StoredObject:
     modified = int(meta["last_modified"].timestamp()) * 1_000_000_000  # some answers have fractions
     etag = '"{}"'.format(meta["e_tag"].strip('"'))  # Azure's listings have no quotes
-    return Stored(meta["path"], meta["size"], etag, modified, sha256)
+    return StoredObject(meta["path"], meta["size"], etag, modified, sha256)

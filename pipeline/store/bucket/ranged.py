@@ -3,13 +3,13 @@
 from io import SEEK_CUR, SEEK_END, SEEK_SET, RawIOBase
 
 from pipeline.store.bucket.errors import BucketError
-from pipeline.store.bucket.objects import Bucket, Stored
+from pipeline.store.bucket.objects import Bucket, StoredObject
 
 
 class Ranged(RawIOBase):
     """An object as a file for Arrow. Raises BucketError when it was replaced meanwhile."""
 
-    def __init__(self, bucket: Bucket, there: Stored):
+    def __init__(self, bucket: Bucket, there: StoredObject):
         self._bucket, self._there, self._at = bucket, there, 0
 
     def readable(self) -> bool:

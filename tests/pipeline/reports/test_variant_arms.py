@@ -13,7 +13,7 @@ from pipeline.reports.verdict import against, ranks
 from pipeline.reports.verdict_text import advice, control, quoted, rows, sentence, summary
 from pipeline.sources.benchmarks.items import Benchmark, Question
 from pipeline.steps.model import benchmark
-from pipeline.steps.model.benchmark import Asked
+from pipeline.steps.model.benchmark import AskedBenchmark
 from pipeline.store import keys
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
@@ -21,7 +21,7 @@ from pipeline.store.work import Work
 from tests.pipeline.steps.training.test_plan import recipe
 
 TEXT = Measure.of(
-    Asked(
+    AskedBenchmark(
         Benchmark(
             "text", tuple(Question(context="", continuations=("x" * 100,), gold=0) for _ in range(30)), None
         ),
@@ -30,7 +30,7 @@ TEXT = Measure.of(
     )
 )
 QUIZ = Measure.of(
-    Asked(
+    AskedBenchmark(
         Benchmark(
             "quiz",
             tuple(

@@ -12,7 +12,7 @@ from pipeline.recipe.recipe import Recipe, RecipeError
 from pipeline.recipe.variants import load_all
 from pipeline.sources.benchmarks.items import Benchmark, Question
 from pipeline.steps.corpus.evaluation_texts import EvaluationWindows
-from pipeline.steps.model.benchmark import Asked, by_cluster
+from pipeline.steps.model.benchmark import AskedBenchmark, by_cluster
 from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.steps.stages import final_assets, of_data
 from pipeline.store import keys
@@ -80,7 +80,7 @@ def test_the_interval_is_that_of_a_bootstrap_over_documents() -> None:
     easy = chance.normal(2, 0.3, 60)[documents]  # windows of a document are alike
     bits = sizes * (easy + chance.normal(0, 0.1, len(documents)))
     items = tuple(Question(context="", continuations=("x" * size,), gold=0) for size in sizes.tolist())
-    asked = Asked(Benchmark("text", items, None), {}, tuple(map(str, documents)))
+    asked = AskedBenchmark(Benchmark("text", items, None), {}, tuple(map(str, documents)))
     found = by_cluster(asked, [[-one * np.log(2)] for one in bits.tolist()])
     assert found["value"] == pytest.approx(bits.sum() / sizes.sum())
     totals = [np.bincount(documents, weights=one) for one in (bits, sizes)]

@@ -19,7 +19,7 @@ from pipeline.cli.lineage import described
 from pipeline.recipe.loading import load_recipe
 from pipeline.stages.bpe.params import ExistingTokenizer
 from pipeline.steps.lineage import reproduce
-from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError, Trained, read, run_config
+from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError, TrainedModel, read, run_config
 from pipeline.steps.lineage.documents import CorpusText
 from pipeline.steps.training import plan
 from pipeline.store import keys
@@ -411,7 +411,7 @@ def test_reproduce_finds_the_run_that_an_older_tokenizer_renames(trained: Stored
 
 def test_a_corpus_of_which_nothing_was_drawn_yet_was_seen_not_at_all() -> None:
     assets = {"token_shards/first": {"counts": {"train_tokens": 4}}}
-    assert Trained({"training": {"corpus_tokens": {}}, "assets": assets}).epochs("first") == 0
+    assert TrainedModel({"training": {"corpus_tokens": {}}, "assets": assets}).epochs("first") == 0
 
 
 @pytest.mark.parametrize("content", [None, b"", b'{"training": {', b"{}", b"[]", b"null", b"\xff"])

@@ -7,7 +7,7 @@ import pytest
 from pipeline.reports.variant_arms import Measure, decisive
 from pipeline.sources.benchmarks.items import Benchmark, Question
 from pipeline.steps.model.answers import Message
-from pipeline.steps.model.benchmark import Asked
+from pipeline.steps.model.benchmark import AskedBenchmark
 from pipeline.steps.model.held_out_answers import Reply, of_text
 
 TALK: list[Message] = [
@@ -46,7 +46,7 @@ def test_a_measure_of_held_out_answers_equals_a_plain_computation() -> None:
     """Two answers in one conversation, one in another: bits and bytes are summed for each conversation."""
     replies = [*of_text(text(TALK), len), *of_text(text(TALK[:3]), len)]
     measure = Measure.of(
-        Asked(Benchmark("talks.answers", tuple(replies), None), {}, ("0", "0", "1"), answers=True)
+        AskedBenchmark(Benchmark("talks.answers", tuple(replies), None), {}, ("0", "0", "1"), answers=True)
     )
     assert measure.sizes.tolist() == [len("eins") + len("zwei und ü".encode()), len("eins")]
     bits = measure.bits([[-3.0], [-5.0], [-2.0]])
@@ -55,7 +55,9 @@ def test_a_measure_of_held_out_answers_equals_a_plain_computation() -> None:
 
 def test_a_preference_counts_by_its_better_answer_and_is_wrong_where_the_worse_one_is_likelier() -> None:
     replies = [*of_text(text(TALK, WORSE), len)] * 2
-    asked = Asked(Benchmark("pairs.answers", tuple(replies), "accuracy"), {}, ("0", "1"), answers=True)
+    asked = AskedBenchmark(
+        Benchmark("pairs.answers", tuple(replies), "accuracy"), {}, ("0", "1"), answers=True
+    )
     measure = Measure.of(asked)
     assert measure.bits([[-3.0, -4.0], [-3.0, -2.0]]).tolist() == pytest.approx([3 / math.log(2)] * 2)
     assert measure.wrong([[-3.0, -4.0], [-3.0, -2.0]]).tolist() == [0.0, 1.0]
@@ -63,10 +65,12 @@ def test_a_preference_counts_by_its_better_answer_and_is_wrong_where_the_worse_o
 
 def test_held_out_answers_decide_before_texts_and_these_before_benchmarks() -> None:
     window = Question(context="", continuations=("a window",), gold=0)
-    quiz = Measure.of(Asked(Benchmark("quiz", (window,), None), {}))
-    wiki = Measure.of(Asked(Benchmark("wiki", (window,), None), {}, ("0",)))
+    quiz = Measure.of(AskedBenchmark(Benchmark("quiz", (window,), None), {}))
+    wiki = Measure.of(AskedBenchmark(Benchmark("wiki", (window,), None), {}, ("0",)))
     talks = Measure.of(
-        Asked(Benchmark("talks.answers", tuple(of_text(text(TALK[:3]), len)), None), {}, ("0",), answers=True)
+        AskedBenchmark(
+            Benchmark("talks.answers", tuple(of_text(text(TALK[:3]), len)), None), {}, ("0",), answers=True
+        )
     )
     assert [one.name for one in decisive([talks, wiki, quiz])] == ["talks.answers"]
     assert [one.name for one in decisive([wiki, quiz])] == ["wiki"]
