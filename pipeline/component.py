@@ -76,7 +76,7 @@ class RecipeComponent(dg.Component, dg.Model, dg.Resolvable):
                 "give each its own in its defs.yaml"
             )
         folder = context.path if context.path.is_dir() else context.path.parent
-        file = folder / recipe_path(self.recipe).expanduser()
+        file = folder / recipe_path(self.recipe)
         used = UsedRecipe(file, self.key_prefix, self.pool)
         if not file.exists():
             return _unreadable(used, file, f"{file}: no such recipe; name another in `recipe` of defs.yaml")

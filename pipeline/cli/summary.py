@@ -16,7 +16,7 @@ from pipeline.steps.training.effort import Effort
 from pipeline.store import keys
 from pipeline.store.store import Store
 from trainer.system import terminal
-from trainer.system.history import STORE_VARIABLE
+from trainer.system.history import STORE_VARIABLE, store_place
 
 CHECKOUT = Path(__file__).parents[2]
 
@@ -98,7 +98,7 @@ def ui_command() -> str:
     home = Path(os.environ.get("DAGSTER_HOME") or CHECKOUT / "dagster_home")
     variables = {
         RECIPE_VARIABLE: recipe_path().absolute() if RECIPE_VARIABLE in os.environ else None,
-        STORE_VARIABLE: os.environ.get(STORE_VARIABLE),
+        STORE_VARIABLE: store_place() if os.environ.get(STORE_VARIABLE) else None,
         "DAGSTER_HOME": home if home != CHECKOUT / "dagster_home" else None,
     }
     named = [f"{name}={shlex.quote(str(value))}" for name, value in variables.items() if value]

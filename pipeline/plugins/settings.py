@@ -97,7 +97,7 @@ class FastTextParams(Anchored):
 
     @property
     def file(self) -> Path:
-        return self._directory / Path(self.fasttext).expanduser()
+        return self.located(self.fasttext)
 
     @property
     def params(self) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from pipeline.sources.source import SourceError
 from pipeline.sources.user_code import PythonConfig
 from pipeline.store.params import anchored
 from trainer.config import yaml_file
+from trainer.system.paths import at_home
 
 RECIPE_VARIABLE = "GROUNDWORK_RECIPE"
 TOO_DEEP = "its values are nested too deeply, or an anchor (`&name`) holds itself (`*name`)"
@@ -28,7 +29,7 @@ def recipe_path(named: str | None = None) -> Path:
     """The path of a recipe by path or shipped name; by default that of GROUNDWORK_RECIPE, or `default`."""
     named = named or os.environ.get(RECIPE_VARIABLE) or "default"
     shipped = RECIPES / f"{named}.yaml"
-    return shipped if shipped.exists() else Path(named)
+    return shipped if shipped.exists() else at_home(named)
 
 
 def stored_at(path: Path | None = None) -> str | None:

@@ -15,6 +15,7 @@ from pipeline.stages.quality import PROFILES
 from pipeline.store import variant_names, variant_seeds
 from pipeline.store.cleanup.runs import Limits
 from pipeline.store.errors import PipelineError
+from trainer.system.paths import at_home
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 BASE = variant_seeds.BASE
@@ -124,7 +125,7 @@ class Recipe(RecipeSettings):
 
     def path(self, named: Path) -> Path:
         """A path in the recipe as a path on this machine."""
-        return self._origin.file.parent / named.expanduser()
+        return self._origin.file.parent / at_home(named)
 
     @property
     def file(self) -> str:

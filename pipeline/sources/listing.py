@@ -35,9 +35,7 @@ class Paths(Anchored):
 
     def patterns(self) -> list[str]:
         """The URLs, and the paths as they are on this machine."""
-        return [
-            path if is_url(path) else str(self._directory / Path(path).expanduser()) for path in self.paths
-        ]
+        return [path if is_url(path) else str(self.located(path)) for path in self.paths]
 
 
 def is_url(path: str) -> bool:

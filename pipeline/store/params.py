@@ -8,6 +8,7 @@ from pydantic import PrivateAttr
 
 from trainer.config import Config
 from trainer.config.problems import FORMS
+from trainer.system.paths import at_home
 
 MOST = 10**12  # documents, characters or tokens: no corpus needs more, and every kernel can count them
 
@@ -61,6 +62,10 @@ class Anchored(Params):
         copy = self.model_copy()
         copy._directory = directory
         return copy
+
+    def located(self, path: str) -> Path:
+        """A path in these settings as a path on this machine."""
+        return self._directory / at_home(path)
 
 
 def anchored(settings: Any, directory: Path) -> Any:

@@ -221,4 +221,4 @@ def default_store(address: str | None = None) -> Store:
     """The store at GROUNDWORK_STORE (a directory, a bucket), else `address`, else in Dagster's home."""
     place = history.store_place(address)
     is_bucket = "://" in place
-    return Store(cache_of(place, history.dagster_home() / "cache") if is_bucket else Path(place).absolute())
+    return Store(cache_of(place, history.dagster_home() / "cache") if is_bucket else Path(place))

@@ -189,6 +189,8 @@ def test_the_summary_prints_the_command_that_shows_this_recipe_and_this_store(
     monkeypatch.setenv("GROUNDWORK_STORE", "/data/store")
     recipe = f"GROUNDWORK_RECIPE='{tmp_path}/my recipe.yaml'"
     assert ui_command() == f"{recipe} GROUNDWORK_STORE=/data/store make -C {ROOT} ui"
+    monkeypatch.setenv("GROUNDWORK_STORE", "store")  # make would look for it where the command is typed
+    assert ui_command() == f"{recipe} GROUNDWORK_STORE={tmp_path}/store make -C {ROOT} ui"
 
 
 def test_settings_given_with_c_override_the_recipe(finished: Project, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from trainer.config.problems import requirement
 from trainer.config.training import TrainingConfig
 from trainer.system.durable import read_json
 from trainer.system.errors import TrainerError, reason
+from trainer.system.paths import at_home
 from trainer.system.run_directory import with_present_places
 
 
@@ -143,7 +144,7 @@ def from_record(data: dict[str, Any]) -> dict[str, Any]:
 
     Raises TrainerError when the record cannot be read.
     """
-    record = Path(str(data["shards"])).expanduser()
+    record = at_home(str(data["shards"]))
     written = {key: value for key, value in data.items() if key != "shards"}
     try:
         facts = read_json(record)

@@ -20,6 +20,7 @@ import yaml
 
 from trainer.system.durable import read_json, read_json_lines
 from trainer.system.errors import TrainerError, reason
+from trainer.system.paths import at_home
 from trainer.system.run_directory import RunDirectory, with_present_places
 
 STORE_VARIABLE = "GROUNDWORK_STORE"
@@ -195,7 +196,7 @@ def dagster_home() -> Path:
     named = os.environ.get("DAGSTER_HOME")
     if not named:
         return Path(__file__).parents[2] / "dagster_home"
-    home = Path(named)
+    home = at_home(named)  # as Dagster reads it
     if home.is_absolute() and home.is_dir():
         return home
     why = "there is no such folder: make it" if home.is_absolute() else "is no full path: write it from /"
@@ -204,9 +205,10 @@ def dagster_home() -> Path:
 
 def store_place(address: str | None = None) -> str:
     """Where the store with the runs is: GROUNDWORK_STORE, a directory or the address of a bucket, else
-    `address`, else `store` in Dagster's home.
+    `address`, else `store` in Dagster's home. A directory is absolute; only shells replace `~` in variables.
     """
-    return os.environ.get(STORE_VARIABLE) or address or str(dagster_home() / "store")
+    place = os.environ.get(STORE_VARIABLE) or address or str(dagster_home() / "store")
+    return place if "://" in place else str(at_home(place).absolute())
 
 
 def histories(runs: Path) -> list[RunHistory]:

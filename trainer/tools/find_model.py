@@ -21,7 +21,7 @@ def model_named(text: str) -> Path:
                 f"{text}: {history.STORE_VARIABLE} is {store}, and the trainer reads directories only: give "
                 "the `path` that `python -m pipeline lineage CHECKPOINT` prints"
             )
-        path = history.find(Path(store).absolute() / "runs", text).newest_checkpoint
+        path = history.find(Path(store) / "runs", text).newest_checkpoint
     if not path.exists():
         raise TrainerError(f"{text}: does not exist. Give {MODEL_NAMES}")
     newest = list(RunHistory(path).checkpoints().values())[-1:]

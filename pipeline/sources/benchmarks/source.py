@@ -56,7 +56,7 @@ class NamedBenchmark(Anchored):
 
     @property
     def _file(self) -> Path:
-        return self._directory / Path(self.path or "").expanduser()
+        return self.located(self.path or "")
 
 
 class BenchmarkConfig(NamedBenchmark):

@@ -101,7 +101,7 @@ class ExistingTokenizer(Anchored):
     @property
     def path(self) -> Path:
         """The path on this machine, if `from` is a path."""
-        return self._directory / Path(self.source).expanduser()
+        return self.located(self.source)
 
 
 # Errors name these as the location, though the user wrote neither.

@@ -153,7 +153,7 @@ class QualityParams(Anchored):
     @property
     def language_file(self) -> Path | None:
         """The path on this machine of `language_model`."""
-        return self._directory / Path(self.language_model).expanduser() if self.language_model else None
+        return self.located(self.language_model) if self.language_model else None
 
     @field_validator("filters")
     @classmethod

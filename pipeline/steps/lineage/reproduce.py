@@ -34,6 +34,7 @@ from trainer.config.model_files import TOKENIZER, TOKENIZER_CONFIG
 from trainer.system.durable import read_json
 from trainer.system.history import SHOWN, STORE_VARIABLE, differing, flat
 from trainer.system.machine import differences, processor
+from trainer.system.paths import at_home
 
 COMPARED = ("hf/model.safetensors", "optimizer.safetensors")
 SUMS, LOSSES, SETTINGS = "SHA256SUMS", "LOSSES.json", "SETTINGS.json"
@@ -199,7 +200,7 @@ def _with_whole_paths(settings: Any, directory: Path, name: str = "") -> Any:
         }
     if name not in PATHS or not isinstance(settings, str) or is_url(settings) or settings == OWN_MODEL:
         return settings
-    return str(directory / Path(settings).expanduser())
+    return str(directory / at_home(settings))
 
 
 def _source_notes(store: Store, lineage: dict[str, Any], corpus: dict[str, Any], out: Path) -> Iterator[str]:

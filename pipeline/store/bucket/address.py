@@ -10,6 +10,7 @@ from pipeline.store.bucket.files import BucketFiles
 from pipeline.store.bucket.objects import Bucket
 from pipeline.store.files import Files
 from trainer.system.durable import write_atomically
+from trainer.system.paths import at_home
 
 CACHE_VARIABLE = "GROUNDWORK_CACHE"
 LIMIT_VARIABLE = "GROUNDWORK_CACHE_BYTES"
@@ -22,7 +23,7 @@ def cache_of(url: str, usual: Path) -> Path:
     """
     url = url.rstrip("/")
     Bucket(url)
-    place = Path(os.environ.get(CACHE_VARIABLE) or usual).absolute()
+    place = at_home(os.environ.get(CACHE_VARIABLE) or usual).absolute()
     root = place / quote(url.removeprefix("s3://"), safe="")
     if not (root / ADDRESS).is_file():
         with writable(place):

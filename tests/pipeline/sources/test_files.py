@@ -167,6 +167,19 @@ def test_a_missing_file_is_an_error_before_anything_is_read(tmp_path: Path, path
         units(good, tmp_path / path)
 
 
+@pytest.mark.parametrize("name", ["~nobody-of-this-name/a.txt", "~$a.txt"])
+def test_a_tilde_begins_the_name_of_a_file_where_nobody_is_called_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SourceError, match="no file matches"):
+        read(name)
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("one text")
+    documents, _ = read(name)
+    assert [one["text"] for one in documents] == ["one text"]
+
+
 def test_a_file_with_glob_characters_in_its_name_is_found(tmp_path: Path) -> None:
     assert texts(jsonl(tmp_path / "a[1].jsonl", {"text": "t"})) == ["t"]
 

@@ -20,6 +20,7 @@ from trainer.run.fit.micro_batch import fitting
 from trainer.system import terminal
 from trainer.system.errors import TrainerError, reason
 from trainer.system.gpus import GPUS
+from trainer.system.paths import at_home
 from trainer.tools.planner.plan import Machine, Plan
 from trainer.tools.planner.speed import tokens_per_second
 
@@ -172,7 +173,7 @@ def _vocab_size(values: dict[str, Any]) -> int:
     """
     place = "data" if values.get("data") else "tokenizer"
     section = values.get(place) or {}
-    if isinstance(section, dict) and Path(str(section.get("shards"))).expanduser().is_file():
+    if isinstance(section, dict) and at_home(str(section.get("shards"))).is_file():
         section = from_record(section)
     size = section.get("vocab_size") if isinstance(section, dict) else section
     if size is None:
