@@ -5,6 +5,8 @@ import shlex
 from contextlib import suppress
 from pathlib import Path
 
+import yaml
+
 from pipeline.cli.opening import UsageError
 from pipeline.recipe.recipe import named_like
 from pipeline.recipe.schema import SCHEMA
@@ -34,7 +36,8 @@ def run(options: argparse.Namespace) -> None:
 def write(path: Path, called: str) -> None:
     """Writes the skeleton with a name like that. Raises UsageError."""
     text = SKELETON.read_text(encoding="utf-8")
-    text = text.replace("NAME", named_like(called)).replace("SCHEMA", str(SCHEMA))
+    name = yaml.safe_dump({"name": named_like(called)})  # in quotes where it would be a number or a date
+    text = text.replace("name: NAME\n", name).replace("SCHEMA", str(SCHEMA))
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)

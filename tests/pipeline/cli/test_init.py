@@ -34,6 +34,13 @@ def test_the_skeleton_is_a_recipe_that_trains_like_the_default_one(
     assert recipe.shards == default.shards
 
 
+@pytest.mark.parametrize("name", ["2024", "2024-11-28", "0x1f", "1_000", "true", "null", "on", "a" * 200])
+def test_a_recipe_is_called_like_its_file_whatever_yaml_reads_in_the_name(tmp_path: Path, name: str) -> None:
+    path = tmp_path / f"{name}.yaml"
+    assert main(["init", str(path)]) == 0
+    assert load_recipe(path).name == name
+
+
 def test_every_section_of_the_skeleton_is_explained(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     assert main(["init", str(path)]) == 0
