@@ -1,5 +1,6 @@
 """A recipe as a component of somebody's own Dagster project: docs/deployment.md."""
 
+import keyword
 import re
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from pipeline.recipe.post_training import SECTIONS
 from pipeline.store.errors import PipelineError
 from trainer.system.errors import TrainerError
 
-RECIPE, PREFIX = "recipe", "key_prefix"
+RECIPE, PREFIX, POOL = "recipe", "key_prefix", "pool"
 PREFIX_PATTERN = "^[A-Za-z0-9_]*$"  # as Dagster wants the names that it begins
 
 
@@ -26,7 +27,14 @@ class RecipeScaffolder(dg.Scaffolder):
 
         path = request.target_path / "recipe.yaml"
         init.write(path, request.target_path.name)
-        dg.scaffold_component(request, {RECIPE: path.name, PREFIX: request.target_path.name})
+        dg.scaffold_component(request, {RECIPE: path.name, PREFIX: _prefix_of(request.target_path.name)})
+
+
+def _prefix_of(folder: str) -> str:
+    """A prefix that is like the name of a folder. Dagster reads `2024` and `None` as values of Python."""
+    prefix = re.sub("[^A-Za-z0-9_]+", "_", folder)
+    taken = prefix in SECTIONS or keyword.iskeyword(prefix) or not prefix.isidentifier()
+    return f"my_{prefix}" if taken else prefix
 
 
 @dg.scaffold_with(RecipeScaffolder)
@@ -47,6 +55,29 @@ class RecipeComponent(dg.Component, dg.Model, dg.Resolvable):
         description="The pool in which trainings and evaluations wait for each other. Recipes that train on "
         "devices of their own have pools of their own.",
     )
+
+    @field_validator(RECIPE, POOL, PREFIX, mode="before")
+    @classmethod
+    def _is_text(cls, given: object) -> object:
+        """Dagster reads text in quotes as an expression, too."""
+        if not isinstance(given, str):
+            raise ValueError(f"must be text, and Dagster reads {given!r} as a value: begin it with a letter")
+        return given
+
+    @field_validator(RECIPE)
+    @classmethod
+    def _names_a_recipe(cls, recipe: str) -> str:
+        if not recipe.strip():
+            raise ValueError("must name the YAML file of a recipe, or a shipped recipe, and is empty")
+        return recipe
+
+    @field_validator(POOL)
+    @classmethod
+    def _names_a_pool(cls, pool: str) -> str:
+        """Without a pool, trainings would share a device."""
+        if not re.fullmatch(r"\S+", pool):
+            raise ValueError(f"must be a name without spaces, such as `gpu`, not {pool!r}")
+        return pool
 
     @field_validator(PREFIX)
     @classmethod

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+import yaml
 
 import pipeline
 from pipeline.assets.used_recipe import UsedRecipe
@@ -153,6 +154,27 @@ def test_a_prefix_that_is_a_section_of_the_recipe_beside_it_is_one_sentence(
     assert f"'{prefix}' begins the keys of a section of `post_training`" in "\n".join(said_by(load))
 
 
+@pytest.mark.parametrize(
+    "attribute, given, words",
+    [
+        ("pool", "", "pool\n  Value error, must be a name without spaces, such as `gpu`, not ''"),
+        ("pool", "a b", "must be a name without spaces, such as `gpu`, not 'a b'"),
+        ("recipe", "", "recipe\n  Value error, must name the YAML file of a recipe"),
+        ("key_prefix", "2024", "key_prefix\n  Value error, must be text, and Dagster reads 2024 as a value"),
+        ("pool", "None", "must be text, and Dagster reads None as a value"),
+    ],
+)
+def test_an_attribute_that_means_nothing_is_told_in_words(
+    project: ForeignProject, load: Load, tmp_path: Path, attribute: str, given: str, words: str
+) -> None:
+    """Without a pool two trainings would share a GPU; without a recipe that of GROUNDWORK_RECIPE was used."""
+    defs_file = project.add("mine", tiny(tmp_path / "text", "mine")).with_name("defs.yaml")
+    component = yaml.safe_load(defs_file.read_text())
+    component["attributes"][attribute] = given
+    defs_file.write_text(yaml.safe_dump(component))
+    assert words in "\n".join(said_by(load))
+
+
 def test_a_recipe_that_is_not_there_is_named_with_the_file_that_names_it(
     project: ForeignProject, load: Load, tmp_path: Path
 ) -> None:
@@ -174,15 +196,27 @@ def said_by(load: Load) -> list[str]:
     return said
 
 
+@pytest.mark.parametrize(
+    "called, name, prefix",
+    [
+        ("new", "new", "new"),
+        ("My-Corpora", "my-corpora", "My_Corpora"),
+        ("größer als", "gr-er-als", "gr_er_als"),
+        ("2024", "2024", "my_2024"),
+        ("1e5", "1e5", "my_1e5"),
+        ("None", "none", "my_None"),
+        ("sft", "sft", "my_sft"),
+    ],
+)
 def test_the_command_that_scaffolds_writes_a_component_and_a_recipe_that_loads(
-    project: ForeignProject, load: Load
+    project: ForeignProject, load: Load, called: str, name: str, prefix: str
 ) -> None:
-    folder = project.defs / "new"
+    folder = project.defs / called
     folder.mkdir()
     request = dg.ScaffoldRequest("pipeline.RecipeComponent", folder, "yaml", project.directory, None)
     RecipeScaffolder().scaffold(request)
-    assert load_recipe(folder / "recipe.yaml").name == "new"
-    assert "new/corpora/notes/raw" in keys_of(load())
+    assert load_recipe(folder / "recipe.yaml").name == name
+    assert f"{prefix}/corpora/notes/raw" in keys_of(load())
 
 
 def test_dg_finds_the_component_and_no_command_pays_for_dagster() -> None:
