@@ -13,6 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 import dagster as dg
 
 from pipeline.assets.operations.console import STOPPED
+from pipeline.assets.operations.edited_recipe import added_since
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.used_recipe import UsedRecipe
 from pipeline.steps.checks import Check, Subject, of_key
@@ -146,7 +147,8 @@ def user_errors_as_failures(function: Callable[Arguments, Outcome]) -> Callable[
         try:
             return function(*args, **kwargs)
         except PipelineError as error:
-            raise dg.Failure(str(error), allow_retries=False) from None
+            since = added_since(dg.OpExecutionContext.get())
+            raise dg.Failure(f"{error}{since}", allow_retries=False) from None
         except dg.DagsterExecutionInterruptedError as stopped:
             _cancel_if_started_in_a_terminal()
             if isinstance(stopped, StoppedError):

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -17,10 +18,13 @@ from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobO
 from dagster._grpc.types import ExecuteRunArgs
 
 from pipeline.assets.asset import user_errors_as_failures
+from pipeline.assets.graph import definitions as definitions_of
 from pipeline.assets.operations import alerts, orphaned_runs
 from pipeline.assets.operations.alerts import WEBHOOK_VARIABLE
+from pipeline.assets.operations.edited_recipe import RELOAD
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.operations.sensors import alert_sensors
+from pipeline.assets.used_recipe import UsedRecipe
 from pipeline.store.errors import PipelineError
 from tests.integration.project import ROOT, Project, make_project
 from tests.pipeline.assets.test_launchpad import opened
@@ -214,10 +218,10 @@ def test_the_page_of_a_job_lists_each_run_once_wherever_it_was_started(tmp_path:
         assert [one and one.tags.get("dagster/max_retries") for one in found] == [None, "0"]
 
 
-def of_module(name: str) -> JobPythonOrigin:
+def of_module(name: str, job: str = "train") -> JobPythonOrigin:
     """What Dagster notes on a run of this module's definitions."""
     return JobPythonOrigin(
-        "train", RepositoryPythonOrigin(sys.executable, CodePointer.from_module(name, "defs", None))
+        job, RepositoryPythonOrigin(sys.executable, CodePointer.from_module(name, "defs", None))
     )
 
 
@@ -408,3 +412,54 @@ def test_each_checkpoint_that_is_kept_is_evaluated_once(
         assert evaluated.metadata["bits per byte"].value == pytest.approx(
             saved.metadata["bits per byte"].value, abs=1e-4
         )
+
+
+def run_planned_before(project: Project, recipe: dict[str, Any], chosen: list[str] | None = None) -> str:
+    """What is told of a run that the UI planned when the recipe was that of `project`, and which begins when
+    it is `recipe`.
+    """
+    environment, origin = project.environment(), of_module("pipeline.definitions", "retokenize")
+    before = definitions_of(UsedRecipe(project.write_recipe())).resolve_job_def("retokenize")
+    location = RegisteredCodeLocationOrigin("pipeline.definitions")
+    from_ui = RemoteJobOrigin(RemoteRepositoryOrigin(location, "__repository__"), "retokenize")
+    keys = {dg.AssetKey(key.split("/")) for key in chosen} if chosen else None
+    with dg.DagsterInstance.from_config(str(project.home)) as instance:
+        run = instance.create_run_for_job(
+            before.get_subset(asset_selection=keys) if keys else before,
+            asset_selection=keys,
+            remote_job_origin=from_ui,
+            job_code_origin=origin,
+        )
+        project.recipe = recipe
+        waited = ExecuteRunArgs(
+            of_module("pipeline.definitions", "retokenize"), run.run_id, instance.get_ref()
+        )
+        environment = project.environment()
+        subprocess.run(waited.get_command_args(), env=environment, cwd=ROOT, check=False, capture_output=True)
+        (failed,) = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.RUN_FAILURE)
+        context = dg.build_run_status_sensor_context("run_failed", failed.get_dagster_event(), instance, run)
+        return alerts.reason(context.for_run_failure())
+
+
+@pytest.mark.parametrize("chosen", [None, ["dedup"]])
+def test_a_run_without_an_asset_that_the_recipe_got_meanwhile_says_how_the_ui_learns_of_it(
+    tmp_path: Path, chosen: list[str] | None
+) -> None:
+    project = make_project(tmp_path)
+    assert project.run(job="corpus")[0] == 0
+    more = {**project.recipe["corpora"][0], "name": "more"}
+    said = run_planned_before(
+        project, {**project.recipe, "corpora": [*project.recipe["corpora"], more]}, chosen
+    )
+    assert said.startswith("dedup: corpora/more/raw has not been made")
+    assert "assets that the UI has not read yet (corpora/more/quality, corpora/more/raw, " in said
+    assert said.endswith(RELOAD)
+
+
+def test_a_run_of_assets_that_the_recipe_lost_meanwhile_says_how_the_ui_learns_of_it(tmp_path: Path) -> None:
+    project = make_project(tmp_path)
+    project.recipe = {**project.recipe, "edits": {"rules": ["policy"]}}
+    without = {name: value for name, value in project.recipe.items() if name != "edits"}
+    said = run_planned_before(project, without)
+    assert "unknown steps: " in said and "corpora__topics__edited" in said
+    assert said.endswith(RELOAD)

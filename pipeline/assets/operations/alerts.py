@@ -14,6 +14,7 @@ from typing import Any
 import dagster as dg
 from dagster_shared.error import SerializableErrorInfo
 
+from pipeline.assets.operations.edited_recipe import removed_since
 from pipeline.assets.used_recipe import UsedRecipe
 from pipeline.recipe.post_training import SECTIONS
 from pipeline.steps.training.effort import HOUR, took
@@ -115,7 +116,7 @@ def _outside_steps(context: dg.RunFailureSensorContext) -> str:
     for error in filter(None, errors):
         while error.cause:
             error = error.cause
-        return _message(error)
+        return f"{_message(error)}{removed_since(error.cls_name or '')}"
     return context.failure_event.message or "Dagster recorded no reason"
 
 
