@@ -17,8 +17,8 @@ from dagster._core.origin import JobPythonOrigin, RepositoryPythonOrigin
 from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 from dagster._grpc.types import ExecuteRunArgs
 
+from pipeline.assets import graph
 from pipeline.assets.asset import user_errors_as_failures
-from pipeline.assets.graph import definitions as definitions_of
 from pipeline.assets.operations import alerts, orphaned_runs
 from pipeline.assets.operations.alerts import WEBHOOK_VARIABLE
 from pipeline.assets.operations.edited_recipe import RELOAD
@@ -419,7 +419,7 @@ def run_planned_before(project: Project, recipe: dict[str, Any], chosen: list[st
     it is `recipe`.
     """
     environment, origin = project.environment(), of_module("pipeline.definitions", "retokenize")
-    before = definitions_of(UsedRecipe(project.write_recipe())).resolve_job_def("retokenize")
+    before = graph.definitions(UsedRecipe(project.write_recipe())).resolve_job_def("retokenize")
     location = RegisteredCodeLocationOrigin("pipeline.definitions")
     from_ui = RemoteJobOrigin(RemoteRepositoryOrigin(location, "__repository__"), "retokenize")
     keys = {dg.AssetKey(key.split("/")) for key in chosen} if chosen else None
