@@ -1,6 +1,7 @@
 """A document of a source, its id and its metadata, and documents collected into record batches."""
 
 import hashlib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +18,7 @@ MAX_DOCUMENT_BYTES = 64 << 20
 DETAIL_CHARACTERS = 300
 OWN_ID = "id:"
 METADATA_BYTES = 4096
+ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+(?=>)")
 TITLES = ("title", "name")  # in metadata, in any case of letters
 
 
@@ -163,11 +165,20 @@ def title(metadata: str | None, url: str | None) -> str | None:
 def _encoded(values: dict[str, object]) -> bytes | None:
     """The values as JSON. None if they are nested deeper than orjson encodes; it decodes deeper values."""
     try:
-        return orjson.dumps(
-            values, default=lambda value: f"{len(value)} bytes" if isinstance(value, bytes) else str(value)
-        )
+        return orjson.dumps(values, default=_told)
     except TypeError:
         return None
+
+
+def _told(value: object) -> object:
+    """What stands for a value of a type that JSON lacks, the same in each process: a set has no order, and
+    what Python tells of most objects ends in their address.
+    """
+    if isinstance(value, bytes):
+        return f"{len(value)} bytes"
+    if isinstance(value, set | frozenset):
+        return sorted(value, key=str)
+    return ADDRESS.sub("", str(value))
 
 
 def _fitting(values: dict[str, object]) -> dict[str, object]:

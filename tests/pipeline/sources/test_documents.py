@@ -1,6 +1,7 @@
 """What every source shares: ids, batches, metadata, configuration."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -66,6 +67,26 @@ def test_metadata_is_bounded_and_says_how_much_was_left_out() -> None:
     fitting = json.loads(metadata_json({"big": "x" * METADATA_BYTES, "small": 1, "list": [1, 2]}) or "")
     assert fitting == {"small": 1, "list": [1, 2], "left_out": 1}
     assert metadata_json({}) is None
+
+
+def test_metadata_is_the_same_text_in_each_process() -> None:
+    """Else a source of the user's own would seem to have changed whenever it is read."""
+    code = (
+        "from pipeline.sources.documents import metadata_json; "
+        "print(metadata_json({'tags': {'one', 'two', 'three', (4, 5)}, 'a': [object()], 'of': lambda: 1}))"
+    )
+    texts = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in "123"
+    }
+    told = {"tags": [[4, 5], "one", "three", "two"], "a": ["<object object>"], "of": "<function <lambda>>"}
+    assert list(map(json.loads, texts)) == [told]
 
 
 def test_metadata_nested_too_deeply_to_be_written_is_left_out() -> None:
