@@ -5,6 +5,7 @@ import inspect
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,8 @@ def load(reference: str) -> Code:
 
 def _module(name: str) -> Any:
     try:
-        return importlib.import_module(name)
+        with redirect_stdout(sys.stderr):  # standard output is for results, which another program may read
+            return importlib.import_module(name)
     except RAISED as error:
         absent = error.name if isinstance(error, ModuleNotFoundError) else None
         if absent is not None and f"{name}.".startswith(f"{absent}."):

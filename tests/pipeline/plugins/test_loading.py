@@ -31,6 +31,15 @@ def test_a_module_that_does_not_import_names_the_line(code: Path, source: str, s
         load("broken:f")
 
 
+def test_what_a_module_prints_is_not_in_the_results_of_a_command(
+    code: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They may be JSON for another program."""
+    write(code, "prints", "print('loading a model')\n\ndef f(batch): ...")
+    load("prints:f")
+    assert capsys.readouterr() == ("", "loading a model\n")
+
+
 @pytest.mark.parametrize(
     ("reference", "said"),
     [
