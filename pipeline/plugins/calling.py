@@ -100,7 +100,8 @@ class UserCode:
         text = document.column("text")[0].as_py() if "text" in document.schema.names else ""
         where = place(error, self.code.__module__).strip(" ()")
         id_ = document.column("id")[0].as_py()
-        return Failure(id_, self.entry.name, type(error).__name__, _masked(error, text), where)
+        said = str(error) if isinstance(error, WrongLengthError) else _masked(error, text)
+        return Failure(id_, self.entry.name, type(error).__name__, said, where)
 
 
 def ordinary(said: str, text: str | None = None) -> str:
