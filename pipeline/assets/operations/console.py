@@ -187,7 +187,9 @@ class _Short(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         facts = getattr(record, "dagster_meta", {})
-        step = (facts.get("step_key") or facts.get("job_name") or "").replace("__", "/")
+        named = facts.get("step_key") or facts.get("job_name") or ""
+        # Dagster calls the job of chosen assets __ASSET_JOB, which nobody has named.
+        step = "chosen assets" if named.startswith("__") else named.replace("__", "/")
         message = _message(record, facts.get("dagster_event"), facts.get("orig_message"))
         return f"{self.formatTime(record, '%H:%M:%S')}  {step:<32}  {message.removeprefix(f'{step}: ')}"
 

@@ -13,7 +13,7 @@ import dagster as dg
 import pytest
 
 from pipeline.assets.asset import StoppedError
-from pipeline.assets.operations.console import _message, explain_on_exit, keep_output_to_the_end
+from pipeline.assets.operations.console import _message, console, explain_on_exit, keep_output_to_the_end
 from pipeline.dagster_internals import compute_logs
 from pipeline.recipe.recipe import RecipeError
 
@@ -145,3 +145,19 @@ def test_what_a_step_says_last_is_shown_on_a_busy_machine(
         said.write_text("FAILED: say why\n")
     signal.signal(signal.SIGTERM, before)
     assert shown.read_text() == "FAILED: say why\n"
+
+
+@pytest.mark.parametrize(
+    "facts, begins",
+    [
+        ({"job_name": "__ASSET_JOB"}, "chosen assets     "),
+        ({"job_name": "mine_pretrain"}, "mine_pretrain     "),
+        ({"job_name": "__ASSET_JOB", "step_key": "corpora__books__raw"}, "corpora/books/raw     "),
+    ],
+)
+def test_a_line_begins_with_what_a_person_calls_the_asset_or_the_job(
+    capsys: pytest.CaptureFixture[str], facts: dict[str, str], begins: str
+) -> None:
+    logger = console(dg.build_init_logger_context())
+    logger.info("begins", extra={"dagster_meta": facts})
+    assert capsys.readouterr().err[len("12:00:00  ") :].startswith(begins)
