@@ -191,4 +191,4 @@ def _environment() -> dict[str, str]:
         "DAGSTER_CLI_JOB_EXECUTE_WORKING_DIRECTORY": str(summary.CHECKOUT),
         "PYTHONWARNINGS": "ignore:Function",
     }
-    return {**ours, **os.environ}
+    return {name: os.environ.get(name) or usual for name, usual in ours.items()}

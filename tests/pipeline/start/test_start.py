@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 from pipeline.cli import main
-from pipeline.recipe.loading import load_recipe
+from pipeline.cli.summary import CHECKOUT
+from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
 from pipeline.recipe.recipe import Recipe
 from pipeline.sources import open_source
 from pipeline.sources.source import Rejected
@@ -414,6 +415,27 @@ def test_programs_that_are_started_keep_their_bytecode(
     assert main(["start", str(folder_of(little, tmp_path)), "--hours", "0.5", "--plan"]) == 0
     assert inherited
     assert all("PYTHONDONTWRITEBYTECODE" not in one for one in inherited)
+
+
+def test_an_empty_variable_is_one_that_is_not_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With an empty DAGSTER_HOME, Dagster would forget the runs."""
+    names = (
+        "DAGSTER_HOME",
+        "DAGSTER_CLI_JOB_EXECUTE_MODULE_NAME",
+        "DAGSTER_CLI_JOB_EXECUTE_WORKING_DIRECTORY",
+    )
+    for name in (*names, RECIPE_VARIABLE, "GROUNDWORK_STORE"):
+        monkeypatch.setenv(name, "")
+    started: list[list[str]] = []
+
+    def execute(*_: object, **__: object) -> bool:
+        started.append([os.environ[name] for name in names])
+        raise FailedJobError("enough")
+
+    monkeypatch.setattr(speed, "measured", lambda *_: None)
+    monkeypatch.setattr(jobs, "execute", execute)
+    assert main(["start", str(folder_of(little, tmp_path)), "--hours", "0.5"]) == 2
+    assert started == [[f"{CHECKOUT}/dagster_home", "pipeline.definitions", str(CHECKOUT)]]
 
 
 def test_a_job_that_fails_is_said_in_one_sentence() -> None:
