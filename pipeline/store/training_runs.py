@@ -32,8 +32,8 @@ def run_named(store: Versions, text: str) -> RunHistory:
     and CheckpointGoneError for a run that was removed.
     """
     try:
-        path = history.path_of(text)
-        if path.exists() or not history.NAME.fullmatch(text):
+        if not history.is_name(text):
+            path = Path(text)
             return history.at(path) or RunHistory(path)
         store.files.pull_runs()
         return history.find(store.root / RUNS, text)

@@ -250,6 +250,16 @@ def at(path: Path) -> RunHistory | None:
     return None
 
 
+def is_name(text: str) -> bool:
+    """Whether a text is a name in the UI. So it is beside a folder of the same name without run or model: what
+    `reproduce NAME` writes.
+    """
+    path = path_of(text)
+    return bool(NAME.fullmatch(text)) and not (
+        path.exists() and (at(path) or (path / "config.json").exists())
+    )
+
+
 def path_of(text: str) -> Path:
     """Raises TrainerError for text that cannot be a path: too long, or with a NUL in it."""
     path = Path(text)

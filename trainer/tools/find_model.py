@@ -14,7 +14,7 @@ def model_named(text: str) -> Path:
     TrainerError when there is none, or more than one.
     """
     path = history.path_of(text)
-    if not path.exists() and history.NAME.fullmatch(text):
+    if history.is_name(text):
         store = history.store_place()
         if "://" in store:
             raise TrainerError(
