@@ -251,13 +251,12 @@ def at(path: Path) -> RunHistory | None:
 
 
 def is_name(text: str) -> bool:
-    """Whether a text is a name in the UI. So it is beside a folder of the same name without run or model: what
-    `reproduce NAME` writes.
+    """Whether a text is a name in the UI. `reproduce NAME` writes a folder of the same name, which holds no run
+    and no model.
     """
     path = path_of(text)
-    return bool(NAME.fullmatch(text)) and not (
-        path.exists() and (at(path) or (path / "config.json").exists())
-    )
+    is_place = path.exists() and (at(path) or (path / "config.json").exists())
+    return bool(NAME.fullmatch(text)) and not is_place
 
 
 def path_of(text: str) -> Path:
