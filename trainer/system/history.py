@@ -251,8 +251,8 @@ def at(path: Path) -> RunHistory | None:
 
 
 def is_name(text: str) -> bool:
-    """Whether a text is a name in the UI. `reproduce NAME` writes a folder of the same name, which holds no run
-    and no model.
+    """Whether a text is a name in the UI. `reproduce NAME` writes a folder of that name, which holds no
+    run and no model.
     """
     path = path_of(text)
     is_place = path.exists() and (at(path) or (path / "config.json").exists())
