@@ -101,10 +101,10 @@ corpora                               # ready-made corpora
 corpora --recipe mine.yaml            # what each corpus contributes, and how often it is seen""",
     "summary": """\
 summary                               # the recipe's model and how good it is; which trainings are newer
-summary --model 6ddca120              # another one""",
+summary --model 6ddca120              # another model""",
     "benchmark": """\
 benchmark                             # the benchmarks that the recipe names
-benchmark --on core                   # others
+benchmark --on core                   # other benchmarks
 benchmark --import results.json       # takes the scores that lm-evaluation-harness wrote for a model""",
     "push": """\
 push OWNER/NAME                       # the model
@@ -136,7 +136,7 @@ lineage --corpus manuals              # which checkpoints saw a corpus
 lineage --document pep-0001           # or a document, and how often""",
     "trace": """\
 trace "a text, or a file that holds one"
-trace --near "a text"                 # documents that are nearly it, hold most of it or are in it""",
+trace --near "a text"                 # documents that resemble it, contain most of it or are in it""",
     "forget": """\
 forget pep-0001 --reason "asked for"  # which checkpoints read it, and what goes
 forget pep-0001 --reason "asked for" --yes""",
@@ -150,7 +150,7 @@ reproduce 6ddca120-00000200 -o OUT    # the commands, pinned recipe and hashes t
 reproduce --compare OUT 6ddca120-00000200""",
     "keep": """\
 keep 6ddca120-00000200
-keep 6ddca120-00000200 --no           # no longer""",
+keep 6ddca120-00000200 --no           # unpins it""",
     "scrub": "scrub IN... -o OUT",
     "quality": "quality IN... -o OUT --languages en,de",
     "dedup": "dedup IN... -o OUT",

@@ -176,10 +176,10 @@ def _benchmark(arguments: list[str]) -> int:
     parser = _parser("benchmark", f"{about}`python -m pipeline benchmark` knows some by name.")
     add = parser.add_argument
     line = '{"context": "The sky is", "continuations": [" blue", " green"], "gold": 0}'
-    add("files", nargs="+", type=Path, metavar="FILE.jsonl", help=f"items, one in a line: {line}")
+    add("files", nargs="+", type=Path, metavar="FILE.jsonl", help=f"items, one on each line: {line}")
     add("--precision", choices=PRECISIONS, default="auto", help="default: %(default)s")
     add("--output", type=Path, metavar="DIR", help="also write each score and log-likelihood into DIR")
-    add("--chat", action="store_true", help="ask as in a conversation")
+    add("--chat", action="store_true", help="ask each question as a turn of a conversation")
     options = parser.parse_args(arguments)
     with terminal.doing(LOADING):
         from trainer.run.evaluation.benchmarks import benchmark
@@ -196,7 +196,7 @@ def _predict(arguments: list[str]) -> int:
     about = "Print the mean loss of each row of token ids, and how many tokens after the prompt are recited."
     parser = _parser("predict", about)
     add = parser.add_argument
-    add("--prompt", metavar="N", type=int, default=1, help="tokens of each row; default: %(default)s")
+    add("--prompt", metavar="N", type=int, default=1, help="prompt tokens of each row; default: %(default)s")
     add("rows", type=Path, metavar="ROWS.npy", help="int64 [rows, length]")
     options = parser.parse_args(arguments)
     with terminal.doing(LOADING):
@@ -224,12 +224,12 @@ def _predict(arguments: list[str]) -> int:
 def _add_drawing(parser: argparse.ArgumentParser, temperature: float) -> None:
     defaults = SamplesConfig()
     add = parser.add_argument
-    add("--max-new-tokens", type=int, default=defaults.max_new_tokens, help="of each; default: %(default)s")
-    said = "0 takes the likeliest token; default: %(default)s"
+    add("--max-new-tokens", type=int, default=defaults.max_new_tokens, help="per text; default: %(default)s")
+    said = "0 decodes greedily; default: %(default)s"
     add("--temperature", type=float, default=temperature, help=said)
-    add("--top-k", type=int, default=defaults.top_k, help="0 draws from all tokens; default: %(default)s")
-    add("--top-p", type=float, default=defaults.top_p, help="1, the default, draws from all tokens")
-    add("--seed", type=int, default=0, help="of what is drawn; default: %(default)s")
+    add("--top-k", type=int, default=defaults.top_k, help="0 samples from all tokens; default: %(default)s")
+    add("--top-p", type=float, default=defaults.top_p, help="1, the default, samples from all tokens")
+    add("--seed", type=int, default=0, help="seed of the sampling; default: %(default)s")
 
 
 def _drawn(options: argparse.Namespace, prompts: Sequence[str] = ()) -> SamplesConfig:
@@ -244,7 +244,7 @@ def _generate(arguments: list[str]) -> int:
     parser = _parser("generate", "Print prompts, each with a model's continuation.")
     parser.add_argument("--prompt", required=True, action="append", help="may be repeated")
     _add_drawing(parser, SamplesConfig().temperature)
-    parser.add_argument("--json", action="store_true", help="print prompt and text as JSON, a line for each")
+    parser.add_argument("--json", action="store_true", help="print prompt and text as JSON, one line each")
     options = parser.parse_args(arguments)
     samples = _drawn(options, options.prompt)
     with terminal.doing(LOADING):
@@ -274,9 +274,9 @@ def _check(arguments: list[str]) -> int:
 
 
 def _states(arguments: list[str]) -> int:
-    about = "Print the states of other runs that a run would go on from, the newest first, as JSON lines."
+    about = "Print the states of other runs from which a run would continue, the newest first, as JSON lines."
     parser = argparse.ArgumentParser(prog="python -m trainer states", description=about)
-    parser.add_argument("config", type=Path, metavar="CONFIG.yaml", help="the run; nothing of it is trained")
+    parser.add_argument("config", type=Path, metavar="CONFIG.yaml", help="the run, which is not trained")
     options = parser.parse_args(arguments)
     config = load_to_train(options.config)
     if config.runs is None:
@@ -300,7 +300,7 @@ def _merge(arguments: list[str]) -> int:
     add("--last", type=int, metavar="N", help="of one run, its newest N checkpoints")
     add("--weights", metavar="W,W", help="one for each checkpoint; default: equal ones")
     add("--output", type=Path, required=True, metavar="DIR", help="the directory of the run; must not exist")
-    add("--name", default="", help="what people call it; default: what DIR is called")
+    add("--name", default="", help="the name of the mean; default: the name of DIR")
     options = parser.parse_args(arguments)
     weights = numbers(options.weights) if options.weights else None
     if options.output.exists():

@@ -22,12 +22,12 @@ COMMANDS = {
     "export": "Export documents as Parquet, token shards for Megatron, or the model for llama.cpp.",
     "push": "Upload the exported model with its card and lineage to the Hugging Face hub, privately.",
     "lineage": "Show what a checkpoint was made from, or which checkpoints saw a corpus or a document.",
-    "trace": "Find the training documents that hold a text, and when a checkpoint read them.",
-    "forget": "Remove documents from all that is made from now on; show which checkpoints read them.",
+    "trace": "Find the training documents that contain a text, and when a checkpoint read them.",
+    "forget": "Remove documents from everything that is made from now on; show which checkpoints read them.",
     "reproduce": "Print the commands that make a checkpoint again, write the files, or --compare it.",
     "summary": "Show a model: its path, training, scores and two samples, and how to open the UI.",
     "report": "Write one HTML page to send: data, removals with examples, scores, lineage, what laws ask.",
-    "benchmark": "Let a model answer benchmarks: accuracies with intervals and chance, and bits per byte.",
+    "benchmark": "Score a model on benchmarks: accuracies with intervals and chance, and bits per byte.",
     "variants": "List the variants of the recipe, or run a job for each of them.",
     "compare": "Compare variants of the recipe, or runs: settings, loss, benchmarks, cost, and curves.",
     "decide": "Say whether a variant is better, worse or not distinguishable, over seeds and documents.",
@@ -38,17 +38,17 @@ COMMANDS = {
     "inspect": "Count what quality rejects or would reject; show documents that it or dedup removed or kept.",
     "inspect-shards": "Count documents and tokens of token shards, and show the first.",
     "restore": "Print the texts of a corpus before `edits` cut lines out of them, as JSON lines.",
-    "merge": "Make the mean of checkpoints, as a model of its own: evaluated, exported, with its lineage.",
-    "keep": "Pin a checkpoint, so that nothing removes it; --no: no longer.",
+    "merge": "Average checkpoints into a new model, which is evaluated, exported and has its own lineage.",
+    "keep": "Pin a checkpoint, so that nothing removes it; with --no, unpin it.",
     "gc": "List what nothing needs: versions, and training runs beyond a limit; with --delete remove it.",
-    "disk": "Show how much disk each part of the store takes, what names it, and what `gc` would remove.",
-    "verify": "Look for damaged files in the store: what was made from them, and what mends them.",
+    "disk": "Show how much disk each part of the store takes, what uses it, and what `gc` would remove.",
+    "verify": "Look for damaged files in the store; say what was made from them, and how to repair them.",
     "train-tokenizer": "Train a byte-level BPE tokenizer on files: writes a directory for AutoTokenizer.",
     "tokenize": "Encode files as Megatron token shards: writes OUT/train/*.bin and *.idx, and the tokenizer.",
     "recipe": "Explain the settings of a recipe.",
 }
 
-# Commands that no recipe concerns, and `corpora`, to which --recipe means more.
+# Commands that use no recipe, and `corpora`, to which --recipe means more.
 ON_FILES = {"scrub", "quality", "dedup", "train-tokenizer", "tokenize"}
 OWN_RECIPE = {"start", "init", "corpora", "recipe", *ON_FILES}
 

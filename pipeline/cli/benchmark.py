@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--precision",
         choices=("auto", "fp32", "bf16"),
         default="auto",
-        help="of matrix products; default: bf16 where the hardware multiplies it, else fp32",
+        help="precision of matrix products; default: bf16 if the hardware supports it, else fp32",
     )
     parser.add_argument(
         "--import",
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         type=Path,
         help="instead: take the scores of the model from a results_*.json of lm-evaluation-harness, with the "
-        "samples_*.jsonl beside it; evaluation and export get them",
+        "samples_*.jsonl beside it, and write them into the evaluation and the export",
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--list", action="store_true", help="print the names of all benchmarks")

@@ -24,13 +24,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "documents",
         metavar="ID",
         nargs="+",
-        help="a document: its id in the store, the one that the source gives it, or its URL; a file with "
+        help="a document: its id in the store, the id that the source gives it, or its URL; a file with "
         "one of these on each line, or - for standard input; or a corpus, for all of its documents",
     )
-    parser.add_argument("--reason", metavar="TEXT", required=True, help="why; the certificate says it")
     parser.add_argument(
-        "--yes", action="store_true", help="remove them; without it, only show what that does"
+        "--reason", metavar="TEXT", required=True, help="the reason, which goes into the certificate"
     )
+    parser.add_argument("--yes", action="store_true", help="remove them; without --yes, only show the effect")
     parser.add_argument(
         "--retrain-tokenizer",
         action="store_true",

@@ -15,12 +15,12 @@ from trainer.system.wording import counted
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--delete", action="store_true", help="remove it; without it, only list it")
+    parser.add_argument("--delete", action="store_true", help="remove it; without --delete, only list it")
     parser.add_argument(
         "--forgotten",
         action="store_true",
-        help="instead: delete whatever holds documents that `forget` removed, in use or not, and Dagster's "
-        "events about it",
+        help="instead: delete everything that holds documents that `forget` removed, in use or not, and "
+        "Dagster's events about it",
     )
     add_keep(parser)
 
@@ -30,8 +30,8 @@ def add_keep(parser: argparse.ArgumentParser) -> None:
         "--keep",
         metavar="N",
         type=int,
-        help="of training runs, the newest N of each recipe stay; default: those that `retention` of the "
-        "recipe in use keeps, which holds for its own runs",
+        help="the newest N training runs of each recipe stay; default: `retention` of the recipe in use, "
+        "which applies to the runs of that recipe",
     )
 
 

@@ -11,7 +11,7 @@ from trainer.system.history import MODEL_NAMES
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help=MODEL_NAMES)
-    parser.add_argument("--no", action="store_true", help="it may be removed again")
+    parser.add_argument("--no", action="store_true", help="unpin it, so that it may be removed again")
 
 
 def run(options: argparse.Namespace) -> None:

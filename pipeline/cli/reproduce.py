@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="OUT",
         type=Path,
         help="say whether CHECKPOINT, one that was made again, is the one that OUT was "
-        "written for: to the byte, or by its losses where machines round differently",
+        "written for: byte for byte, or by its losses if the machines round differently",
     )
     parser.add_argument(
         "-o",

@@ -39,10 +39,10 @@ LOOKING, MEASURING = 1 / 50, 1 / 15
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("folder", metavar="FOLDER", type=Path, help="the folder with the text, in any mix of formats")
-    add("--hours", metavar="H", type=float, required=True, help="the time until the model is to be there")
+    add("--hours", metavar="H", type=float, required=True, help="hours from now until the model is finished")
     add("-o", "--out", metavar="FILE", type=Path, help="the recipe to write; default: FOLDER.yaml")
     add("--plan", action="store_true", help="write the recipe and stop before the run")
-    add("--force", action="store_true", help="replace a file that is not as `start` wrote it")
+    add("--force", action="store_true", help="replace a recipe that was changed or not written by `start`")
     add("--languages", metavar="L,L", default="", help="keep only these languages, such as en,de")
     add(
         "--for",
@@ -51,9 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=[*PROFILES],
         help=f"the kind of text: {', '.join(PROFILES)}",
     )
-    add(
-        "--chat", action="store_true", help="then teach the model to answer, from conversations in the folder"
-    )
+    add("--chat", action="store_true", help="then tune the model on the conversations in the folder")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -32,22 +32,32 @@ EXPLAINED = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("text", metavar="TEXT", nargs="?", help="a text, a file of UTF-8, or - for standard input")
-    add("--near", metavar="TEXT", help="instead: documents that nearly are this text, hold it or are in it")
-    add("--checkpoint", metavar="RUN-STEP", help="also say at which steps this checkpoint read what is found")
-    add("--samples", metavar="RUN-STEP", help="instead: the texts that this checkpoint writes")
-    add("--benchmark", metavar="A,B", help="instead: the items of benchmarks, as `benchmark --on` names them")
-    add("--memory", metavar="RUN-STEP", help="instead: how much of what it read this checkpoint can recite")
-    add("--min-tokens", metavar="N", type=int, default=LEAST, help="of a span at least; default: %(default)s")
+    add("text", metavar="TEXT", nargs="?", help="a text, a file in UTF-8, or - for standard input")
+    add("--near", metavar="TEXT", help="instead: documents that resemble this text, contain it or are in it")
+    add("--checkpoint", metavar="RUN-STEP", help="also say at which steps this checkpoint read the documents")
+    add("--samples", metavar="RUN-STEP", help="instead: the samples that this checkpoint writes")
+    add("--benchmark", metavar="A,B", help="instead: items of benchmarks, named as in `benchmark --on`")
+    add("--memory", metavar="RUN-STEP", help="instead: how much training text this checkpoint can recite")
     add(
-        "--limit", metavar="N", type=int, default=near.LIMIT, help="documents of --near; default: %(default)s"
+        "--min-tokens",
+        metavar="N",
+        type=int,
+        default=LEAST,
+        help="least tokens of a span; default: %(default)s",
+    )
+    add(
+        "--limit",
+        metavar="N",
+        type=int,
+        default=near.LIMIT,
+        help="most documents of --near; default: %(default)s",
     )
     add(
         "--min-similarity",
         metavar="S",
         type=float,
         default=LEAST_ALIKE,
-        help="of --near, the share of the text or of the document that the other has; default: %(default)s",
+        help="for --near: share of the text or of the document that the other contains; default: %(default)s",
     )
     add("--count", action="store_true", help="print how often the whole text occurs, of any length")
     add("--json", action="store_true", help="print everything as JSON")

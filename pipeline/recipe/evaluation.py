@@ -29,7 +29,7 @@ class EvaluationText(Params):
     source: SourceConfig
     """Where it comes from, one of the source kinds."""
     max_bytes: int = Field(500_000, ge=1_000)
-    """Bytes of the text that are scored, in windows of 1,024 that are drawn from all of it. More give
+    """Bytes of the text that are scored, in windows of 1,024 that are drawn from all of it. More bytes give
     narrower intervals and take longer.
     """
 
@@ -38,13 +38,13 @@ class EvaluationParams(Params):
     """What a trained model is measured by, besides the loss on held-out text."""
 
     texts: tuple[EvaluationText, ...] = ()
-    """Texts whose bits per byte every checkpoint is scored by, so that models with other corpora, filters or
-    tokenizers can be compared.
+    """Texts on which every checkpoint is scored in bits per byte, so that models with different corpora,
+    filters or tokenizers can be compared.
     """
     benchmarks: tuple[NamedBenchmark, ...] = ()
-    """Benchmarks that checkpoints answer: `easy`, `core` or a list of names, of which `python -m pipeline
-    benchmark --list` shows all, and of files of your own, `{name: mine, path: mine.jsonl}`. An empty list
-    measures none.
+    """Benchmarks that checkpoints answer: `easy`, `core`, or a list of names and of files of your own,
+    `{name: mine, path: mine.jsonl}`. `python -m pipeline benchmark --list` shows all names. With an empty
+    list, no benchmark is measured.
     """
 
     @field_validator("benchmarks", mode="before")
@@ -127,9 +127,10 @@ class Decontamination(decontamination.NgramParams):
     action: Literal["remove", "report"] = "remove"
     """Whether such documents are removed from the training text, or only reported."""
     stock_phrase: int = Field(4, ge=1)
-    """Words that more than this many documents of a part share with evaluation sets (of more than 1,000 times
-    as many documents, one in 1,000) are a stock phrase, and no quote: of the pieces of four words of what is
-    shared, at least 3 in 10 must be rarer. With a large number, all that is shared is a quote.
+    """Words that more than this many documents of a part share with evaluation sets (in parts of more than
+    1,000 times as many documents, one document in 1,000) are a stock phrase, not a quote. A shared passage
+    counts as a quote if at least 3 in 10 of its pieces of four words are rarer. With a large number, every
+    shared passage is a quote.
     """
     sets: tuple[EvaluationSet, ...] = Field(min_length=1)
     """The evaluation sets, each with a name and a source."""

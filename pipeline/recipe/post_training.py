@@ -43,22 +43,22 @@ class Tuning(Params):
     epochs: float = Field(
         1.0,
         gt=0,
-        description="Passes over the corpora. It decides `training.max_tokens`, up to whole steps, "
-        "two at least.",
+        description="Passes over the corpora. They decide `training.max_tokens`, rounded up to whole steps, "
+        "at least two.",
     )
     validation_fraction: float | None = Field(
         None,
         gt=0,
         lt=0.5,
-        description="Share (0 to 1) of these corpora's documents that is held out: of few conversations a "
-        "larger one than of much text. When not set, `shards.validation_fraction`.",
+        description="Share (0 to 1) of these corpora's documents that is held out. A few conversations need "
+        "a larger share than much text. When not set, `shards.validation_fraction`.",
     )
     answer_tokens: int = Field(
         ANSWER_TOKENS,
         ge=1,
         le=MOST,
         description="Tokens after which the evaluation cuts off an answer to a held-out conversation. Raise "
-        "it where answers are longer, since one that is cut off counts as one that does not stop.",
+        "it if answers are longer: an answer that is cut off counts as one that does not end.",
     )
     training: dict[str, Any] = Field(
         {},

@@ -69,12 +69,13 @@ class Corpus(Params):
     edits: EditParams | None = _own("Settings", "edits")
     scrub: PiiParams | None = _own("Settings", "scrub")
     dedup: bool = True
-    """Whether the documents are compared with others. With `false`, all that pass the other stages stay, and
-    none is a reason to remove a document of another corpus.
+    """Whether the documents are compared with others. With `false`, all documents that pass the other stages
+    stay, and none of them causes a document of another corpus to be removed.
     """
     train: bool = True
-    """False for a corpus that is not trained on, but whose documents leave the others: list it first, so that
-    of duplicates its document stays, and then goes, too.
+    """False for a corpus that is not trained on, but whose documents are removed from the other corpora. List
+    this corpus first: dedup then removes its duplicates from the others, and the corpus itself is left out of
+    the training.
     """
 
     license: str | None = Field(
@@ -87,10 +88,10 @@ class Corpus(Params):
     reports. When not set, that of a ready-made corpus, else unknown.
     """
     owners: Owners | None = Field(None, exclude=True)  # nothing that is made depends on it
-    """Who answers for the assets of this corpus, instead of the recipe's `owners`."""
+    """Who is responsible for the assets of this corpus, instead of the recipe's `owners`."""
     fresh_hours: float | None = Field(None, ge=1, le=87_600, exclude=True)
-    """Hours within which a run is expected to look whether the source has changed. Dagster marks the corpus
-    as not fresh when none did. When not set, none is expected.
+    """Hours within which a run is expected to check whether the source has changed. Dagster marks the corpus
+    as not fresh if no run did. When not set, no check is expected.
     """
 
     @model_validator(mode="before")
@@ -163,13 +164,16 @@ class SearchParams(Params):
     """
 
     runs: int = Field(24, ge=5)
-    """How many small runs. The first has the proportions of the recipe, the others shares drawn round them.
+    """How many small runs to train. The first has the shares of the recipe, the others have random shares
+    around these.
     """
     target: dict[str, float] | None = None
-    """The corpora whose held-out loss is to be low, each with its weight. When not set, all alike."""
+    """The corpora whose held-out loss the search minimizes, each with its weight. When not set, all corpora
+    with equal weights.
+    """
     training: dict[str, Any] = Field({})
     """Settings of `training` that the small runs have instead of the recipe's: fewer tokens, a smaller model.
-    With `threads`, as many runs go on at once as there are cores for.
+    With `threads`, as many runs are trained at once as there are cores for.
     """
 
 
@@ -181,8 +185,8 @@ class MixtureParams(Params):
     the size; higher values raise small corpora.
     """
     max_epochs: float | None = Field(None, gt=0)
-    """Most epochs, passes over its text, that a corpus may be read for; what is left over goes to the other
-    corpora. Needs enough text for `training.max_tokens`. When not set, no limit.
+    """Most epochs (passes over its text) for which a corpus may be read; the tokens that are left over come
+    from the other corpora. Needs enough text for `training.max_tokens`. When not set, no limit.
     """
     search: SearchParams | None = None
     """Small runs that look for a better mixture: docs/variants.md. When not set, there is no search."""

@@ -60,7 +60,7 @@ class RecipeSettings(Params):
     )
     """Name of the experiment: lower-case letters, digits, `_` and `-`."""
     owners: Owners = Field((), exclude=True)  # nothing that is made depends on them
-    """Who answers for the assets, for Dagster's catalogue: e-mail addresses, or `team:data`."""
+    """Who is responsible for the assets, for Dagster's catalogue: e-mail addresses, or `team:data`."""
     corpora: tuple[Corpus, ...] = Field(min_length=1)
     """The corpora, each with a name and a source. Short forms are ready-made corpora and data sets of the
     hub, `- owner/name`; `- tinystories:1000` takes the first 1,000 documents. Of duplicates in two corpora,
@@ -82,8 +82,8 @@ class RecipeSettings(Params):
     quality_model: QualityModelParams | None = None
     """A classifier: docs/own-text.md."""
     decontamination: Decontamination | None = None
-    """Evaluation sets to search for in the training text; `benchmarks` stands for those of `evaluation`,
-    benchmarks and texts: `decontamination: benchmarks`. When not set, none is.
+    """Evaluation sets to search for in the training text. `decontamination: benchmarks` stands for the
+    benchmarks and texts of `evaluation`. When not set, nothing is searched for.
     """
     dedup: DedupParams = DedupParams()
     """What counts as a duplicate."""
@@ -124,10 +124,10 @@ class RecipeSettings(Params):
     post_training: PostTraining = PostTraining()
     """Stages after the pretraining: instruction tuning, `sft`, and preference tuning, `dpo`: docs/chat.md."""
     seeds: int = Field(1, ge=1, le=variant_seeds.MOST, exclude=True)  # each seed is a variant
-    """Runs of the recipe and of each variant that differ in `training.seed` alone, `seed` and those after it;
-    a variant may set its own number. A section of `post_training` that sets a seed counts on from that one.
-    Runs share everything before training, and `python -m pipeline decide` needs three of them:
-    docs/decide.md.
+    """Runs of the recipe and of each variant that differ only in `training.seed`. The seeds are `seed` and
+    the numbers after it; a variant may set its own number of seeds. A section of `post_training` that sets a
+    seed counts up from that seed. Runs share everything before training, and `python -m pipeline decide`
+    needs three of them: docs/decide.md.
     """
 
     _benchmarks_as_sets = model_validator(mode="before")(with_benchmarks_as_sets)

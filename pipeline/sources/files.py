@@ -68,17 +68,17 @@ class FilesConfig(Columns, Paths):
     """Your own files, on this machine or behind URLs, in any mix of formats: JSON, Parquet, CSV, plain text,
     Markdown and other markup, subtitles, HTML, mail, EPUB, Word (`.docx`), OpenDocument (`.odt`, `.fodt`),
     notebooks (`.ipynb`), and programs. All but Parquet may be compressed. JSON is one object in each line, as
-    `.jsonl` has it, or an array, or objects over several lines. Of a page of HTML, the main text is read; of
-    mail (`.eml`, `.mbox`) the usual headers and the text, without attachments; of subtitles (`.srt`, `.vtt`)
-    what is said, without the times; of a book all pages in their order, without the table of contents; of a
-    `.docx` or `.odt` the paragraphs, tables and notes; of a notebook text and code, as Markdown, without what
-    the code printed. HTML and EPUB need the extra `web`.
+    `.jsonl` has it, or an array, or objects over several lines. From a page of HTML, the main text is read;
+    from mail (`.eml`, `.mbox`) the usual headers and the text, without attachments; from subtitles (`.srt`,
+    `.vtt`) the spoken text, without the times; from a book all pages in their order, without the table of
+    contents; from a `.docx` or `.odt` the paragraphs, tables and notes; from a notebook text and code, as
+    Markdown, without the output of the code. HTML and EPUB need the extra `web`.
 
-    Of a compressed file, what follows the last checksum that holds (of a gzip member, zstd frame, xz stream
-    or bzip2 block) is left out, and its bytes count as lost; of a truncated file, all that unpacks is read.
-    zstd frames without a checksum (the command `zstd` writes one, most libraries do not) hide damage: in
-    them only invalid UTF-8 and broken rows are noticed. Members of more than 16 MB are unpacked twice, and
-    downloaded twice where the file is remote.
+    In a damaged compressed file, everything after the last valid checksum (of a gzip member, zstd frame, xz
+    stream or bzip2 block) is left out, and its bytes count as lost. From a truncated file, everything that
+    unpacks is read. zstd frames without a checksum (the command `zstd` writes one, most libraries do not)
+    hide damage: in such frames only invalid UTF-8 and broken rows are noticed. Members of more than 16 MB are
+    unpacked twice, and downloaded twice if the file is remote.
     """
 
     kind: Literal["files"] = "files"
@@ -89,8 +89,8 @@ class FilesConfig(Columns, Paths):
     """
 
     separator: str | None = Field(None, min_length=1, max_length=1)
-    """The character between the fields of a CSV file. When not set, a comma, and in `.tsv` files a tab.
-    Between tabs or `|`, quotes are characters like others where the file's first lines show that. A
+    """The character between the fields of a CSV file. When not set, a comma, and in `.tsv` files a tab. In
+    files separated by tabs or `|`, quotes are ordinary characters if the file's first lines show that. A
     backslash before a quote within quotes, as Spark and MySQL write it, is recognized, too.
     """
     piece_bytes: int | None = Field(None, ge=LEAST_PIECE, le=MAX_DOCUMENT_BYTES)

@@ -35,8 +35,9 @@ class PythonQuestionsConfig(Packages):
     kind: Literal["python_questions"] = "python_questions"
     """Selects this source."""
     format: Literal["chat", "preferences"]
-    """`chat`: each with its answer. `preferences`: the answer, and in turns that to another question of its
-    kind and module, of about its length, or both, one after the other.
+    """`chat`: each question with its answer. `preferences`: the answer, and a rejected answer. The rejected
+    answer is in turns the answer to another question of the same kind and module, of about the same length,
+    or the right answer followed by such a wrong one.
     """
     max_documents: int | None = Field(None, ge=1)
     """Questions to take at most from each package. When not set, all."""

@@ -24,15 +24,15 @@ class CheckpointConfig(Config):
     """
     optimizer: Literal["all", "newest", "none"] = "all"
     """Which of the checkpoints on disk keep the optimizer's state, about two thirds of their size, which
-    training needs to resume. `newest`: an older checkpoint loses it once a newer one is complete, also one
-    that is kept for good. `none`: as `newest` until training ends, and then no checkpoint has it, so that the
-    finished run cannot be trained further.
+    training needs to resume. `newest`: every older checkpoint loses the state once a newer one is complete,
+    even a checkpoint that is kept for good. `none`: as `newest` until training ends; then no checkpoint has
+    the state, so the finished run cannot be trained further.
     """
 
     keep_branch_points: bool = True
-    """Whether the states stay on disk that other trainings are likely to go on from: where a stage begins,
-    and where the learning rate of `wsd` begins to fall. Each is one more checkpoint. Only used where
-    `optimizer` is `all`.
+    """Whether the states from which other trainings are likely to continue stay on disk: the state where a
+    stage begins, and the state where the learning rate of `wsd` begins to fall. Each is one more checkpoint.
+    Only used if `optimizer` is `all`.
     """
 
     @property
@@ -101,10 +101,10 @@ class Bookkeeping(Config):
     log_every_steps: int = Field(default=1, ge=1)
     """Steps between lines of metrics."""
     shared_states: Literal["exact", "rounded", "none"] = "exact"
-    """Which states of other trainings a training goes on from instead of computing them again. `exact`: those
-    that it would reach itself, on a CPU to the last bit, on a GPU up to rounding. `rounded`: also those that
-    were computed with another number of threads, processor, micro-batch or split, whose last bits differ.
-    `none`: every token is trained.
+    """Which states of other trainings a training continues from instead of computing them again. `exact`:
+    states that the training would reach itself, on a CPU to the last bit, on a GPU up to rounding. `rounded`:
+    also states that were computed with another number of threads, processor, micro-batch or split, whose last
+    bits differ. `none`: no state is shared, and every token is trained.
     """
     sinks: list[Literal["mlflow", "trackio", "wandb"]] = Field(default=[])
     """Trackers that metrics and settings are sent to as well: MLflow, trackio or Weights & Biases. Each needs

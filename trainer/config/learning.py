@@ -33,11 +33,12 @@ class AveragingConfig(Config):
     """
 
     half_life_tokens: int | None = Field(default=None, ge=1)
-    """Tokens after which weights count half in the moving average. When not set, none."""
+    """Tokens after which weights count half in the moving average. When not set, there is no moving average.
+    """
     checkpoints: int | None = Field(default=None, ge=2)
-    """How many of the last checkpoints the final model is the mean of. They stay on disk, those beyond
-    `checkpoint.keep_last` without the optimizer's state. A change trains nothing again while they are there.
-    When not set, the final model is the last checkpoint.
+    """Number of last checkpoints whose mean is the final model. These checkpoints stay on disk, those beyond
+    `checkpoint.keep_last` without the optimizer's state. A change of this number trains nothing again as long
+    as the checkpoints exist. When not set, the final model is the last checkpoint.
     """
     every_tokens: int | None = Field(default=None, ge=1)
     """Tokens between the checkpoints of the mean, which are saved beside those that `checkpoint` asks for.
@@ -57,12 +58,12 @@ class Learning(Config):
     """First weights, loss, updates and the stages of a run."""
 
     pretrained: PretrainedConfig | None = None
-    """Weights to start from. When not set, `init` decides."""
+    """Weights to start from. When not set, `init` sets the initial weights."""
     init: InitConfig = InitConfig()
-    """The first weights of a model trained from scratch."""
+    """The initial weights of a model trained from scratch."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
-    """Share (0 to 1) of numbers set to zero in the embedding and in what each block adds. Helps where text is
-    repeated often.
+    """Share (0 to 1) of numbers set to zero in the embedding and in the output of each block. Helps if text
+    is repeated often.
     """
     z_loss: float = Field(default=0.0, ge=0)
     """Weight of log(Z)^2 in the loss (PaLM, section 5), against drifting logits; 1e-4 when it is used. 0
@@ -77,9 +78,9 @@ class Learning(Config):
     the same number of tokens per micro-batch. An empty list is one stage.
     """
     control: Literal["duplicates", "shuffled"] | None = None
-    """Spoils what the run reads, to make a negative control that must lose against the same run without it.
-    `duplicates`: the second half of what a corpus gives repeats the first half, and at most half of each
-    corpus is read. `shuffled`: the tokens of each window are in random order.
+    """Spoils the text that the run reads, to make a negative control that must lose against the same run
+    without this setting. `duplicates`: the second half of the text from a corpus repeats the first half, and
+    at most half of each corpus is read. `shuffled`: the tokens of each window are in random order.
     """
     spikes: SpikesConfig = SpikesConfig()
     """What happens when loss or gradients jump."""

@@ -17,15 +17,15 @@ class ScheduleConfig(Config):
     says.
     """
     warmup_tokens: int = Field(default_factory=int, ge=0)
-    """Tokens over which the learning rate rises in a line from 0 to its peak. When not set, those of 2 / (1 -
-    the second of `betas`) steps, 40 as a rule, but at most a tenth of `max_tokens`; in the schedule of a
-    stage, 0.
+    """Tokens over which the learning rate rises linearly from 0 to its peak. When not set, the tokens of 2 /
+    (1 - the second of `betas`) steps, usually 40 steps, but at most a tenth of `max_tokens`; in the schedule
+    of a stage, 0.
     """
     min_lr_ratio: float = Field(
         default_factory=lambda settings: 0.0 if settings["kind"] == "wsd" else 0.1, ge=0, le=1
     )
-    """Lowest learning rate after the warmup, as a share (0 to 1) of the peak, and that of the last step,
-    which with 0 changes nothing. When not set, 0 with `wsd` and 0.1 with any other kind.
+    """Lowest learning rate after the warmup, as a share (0 to 1) of the peak. The last step has this rate, so
+    with 0 the last step changes nothing. When not set, 0 with `wsd` and 0.1 with any other kind.
     """
     decay_fraction: float = Field(default=0.6, gt=0, le=1)
     """Share (0 to 1) of the run over which the learning rate falls. Only used with `wsd`."""

@@ -65,7 +65,7 @@ class Llama3Scaling(Config):
 
 
 class YarnScaling(Config):
-    """Stretches low frequencies only and sharpens attention: YaRN (Peng et al. 2023, arXiv 2309.00071)."""
+    """Stretches only low frequencies, and sharpens attention: YaRN (Peng et al. 2023, arXiv 2309.00071)."""
 
     rope_type: Literal["yarn"]
     """Selects this method."""
@@ -206,8 +206,8 @@ class PretrainedConfig(Config):
     repo: str | None = None
     """Name of the model on the Hugging Face hub, as `owner/name`."""
     revision: str | None = None
-    """Branch, tag or commit of `repo`. Needed with it. A branch is looked up when a run begins: if it has
-    moved, the weights and so the training are other ones.
+    """Branch, tag or commit of `repo`. Required with `repo`. A branch is looked up when a run begins: if the
+    branch has moved, the weights differ, and the training is a new run.
     """
 
     @model_validator(mode="after")

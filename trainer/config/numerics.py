@@ -9,10 +9,9 @@ class Numerics(Config):
     """Numbers, kernels and what is kept for the backward pass."""
 
     precision: Literal["auto", "fp32", "tf32", "bf16", "fp16", "fp8"] = "auto"
-    """Numbers that matrix products are computed in; weights stay fp32. `auto`: bf16 where the hardware
-    multiplies it, else fp32. `fp16`: a step whose gradients overflow is skipped; its tokens count as seen and
-    the schedule waits. `fp8`: bf16, with the products inside blocks in 8 bits; needs torchao and a GPU such
-    as L4 or H100.
+    """Number format of matrix products; weights stay fp32. `auto`: bf16 if the hardware supports it natively,
+    else fp32. `fp16`: a step whose gradients overflow is skipped; its tokens count as seen and the schedule
+    waits. `fp8`: bf16, with the products inside blocks in 8 bits; needs torchao and a GPU such as L4 or H100.
     """
     compile: bool | Literal["auto"] = "auto"
     """Whether blocks are compiled with torch.compile: faster steps after a slow start. `auto`: on a GPU,

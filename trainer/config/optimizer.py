@@ -91,8 +91,8 @@ class OptimizerConfig(Config):
     installed in .venv or in a directory in PYTHONPATH. It gets parameter groups with `lr` and `weight_decay`.
     """
     version: str | None = None
-    """For kind `python`: change it when the code of the class changes, which itself is not looked at, so that
-    the run is another one.
+    """For kind `python`: change it when the code of the class changes, so that the training counts as a new
+    run. The code itself is not compared.
     """
     params: dict[str, JsonValue] = Field(default={})
     """For kind `python`: other arguments of the class, by name."""

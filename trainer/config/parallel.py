@@ -36,7 +36,7 @@ class ParallelConfig(Config):
     backward pass: less memory, more traffic. Only matters with `dp_shard`.
     """
     timeout_seconds: int = Field(default=600, ge=1)
-    """Seconds that a process waits for another before it takes it for dead and ends."""
+    """Seconds that a process waits for another process before it assumes that the other is dead, and ends."""
 
     @property
     def splits_model(self) -> bool:

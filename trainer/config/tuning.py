@@ -31,33 +31,33 @@ class ChatIds(Config):
 
 
 class DpoConfig(Config):
-    """Direct preference optimization (Rafailov et al. 2023, arXiv 2305.18290): the loss of a pair is
-    -log sigmoid(beta x margin), where the margin is how much more the model prefers the chosen answer than
-    the model that the run started from does. And beside it, the loss of the chosen answer.
+    """Direct preference optimization (Rafailov et al. 2023, arXiv 2305.18290): the loss of a pair is -log
+    sigmoid(beta x margin), where the margin is how much more the model prefers the chosen answer than the
+    model that the run started from does. The loss of the chosen answer is added to this loss.
     """
 
     beta: float = Field(default=0.1, gt=0)
     """How soon a margin, in nats, is enough. Lower lets the model move further from where it started."""
     nll: float = Field(default=0.2, ge=0)
-    """Weight of the chosen answer's loss, in nats per token. Without it both answers become unlikely, and a
+    """Weight of the chosen answer's loss, in nats per token. With 0, both answers become unlikely, and a
     small model forgets the form of answers.
     """
 
 
 class LoraConfig(Config):
-    """Low-rank adaptation (Hu et al. 2021, arXiv 2106.09685): the weights stay, and beside each linear layer
-    of the blocks two small matrices are trained. A checkpoint holds the merged weights in `hf`, and in
-    `adapter` what peft opens.
+    """Low-rank adaptation (Hu et al. 2021, arXiv 2106.09685): the weights are frozen, and two small matrices
+    beside each linear layer of the blocks are trained. A checkpoint holds the merged weights in `hf`, and the
+    adapter in peft's format in `adapter`.
     """
 
     rank: int = Field(default=16, ge=1)
-    """Rows of the matrices. More learn more."""
+    """Rank of the matrices. A higher rank can learn more."""
     alpha: float = Field(default=32, gt=0)
-    """What they add is multiplied by `alpha` / `rank`. Often twice the rank."""
+    """The output of the matrices is multiplied by `alpha` / `rank`. Often twice the rank."""
     control_tokens: bool = True
     """Whether the rows of the control tokens in embedding and head are trained, too, for `objective: sft` and
-    `dpo`. A pretrained model has never seen them, and their rows are much alike: left so, it cannot tell
-    `[END]` from other tokens that it has not seen.
+    `dpo`. A pretrained model has never seen these tokens, and their rows are almost identical. If the rows
+    are not trained, the model cannot tell `[END]` from other tokens that it has not seen.
     """
 
 
@@ -65,20 +65,20 @@ class Tuning(Config):
     """What is learnt, and by which weights."""
 
     objective: Objective = "pretrain"
-    """What is learnt. `pretrain`: every token. `sft`: of conversations the answers with their `[END]`, of
-    other text every token. `dpo`: to prefer the chosen answer of each pair to the rejected one. For `sft` and
-    `dpo` rows are packed (`packing: best_fit`), conversations do not see each other (`document_masking:
-    true`), and the tokenizer needs control tokens.
+    """What the model learns. `pretrain`: every token. `sft`: in conversations the answers with their `[END]`,
+    in other text every token. `dpo`: to prefer the chosen answer of each pair to the rejected answer. For
+    `sft` and `dpo`, rows are packed (`packing: best_fit`), conversations do not attend to each other
+    (`document_masking: true`), and the tokenizer needs control tokens.
     """
     learn: Literal["all", "last"] = "all"
-    """Which answers of a conversation are learnt: all or the last one. The validation of `sft` reads all of
-    them in any case.
+    """Which answers of a conversation the model learns: all answers, or only the last one. The validation of
+    `sft` always covers all answers.
     """
     dpo: DpoConfig = DpoConfig()
     """The loss of preferences, for `objective: dpo`."""
     lora: LoraConfig | None = None
-    """Trains small matrices beside the weights of `pretrained`, which takes the memory of few gradients. When
-    not set, the weights themselves.
+    """Trains small matrices beside the weights of `pretrained`, which needs little memory for gradients. When
+    not set, the weights themselves are trained.
     """
 
 

@@ -49,8 +49,8 @@ class Columns(Params):
     id_column: str | None = None
     """Column that holds the id; a row whose id is neither text nor a whole number is set aside. Its value is
     also kept as metadata, so that `inspect` and `lineage` call a document by its `title` or `name`. When not
-    set, `id` is used where it holds a usable value, else the row's place in its file. With `""` it is always
-    that place, for files each of which counts its rows from 0.
+    set, `id` is used if it holds a usable value, else the row's place in its file. With `""`, the place is
+    always used: set this for files in each of which the ids start again from 0.
     """
     url_column: str = Field("url", min_length=1)
     """Column that holds the document's URL. A row may lack it."""

@@ -36,8 +36,8 @@ class WarcConfig(Paths):
     kind: Literal["warc"] = "warc"
     """Selects this source."""
     extractor: Extractor = "resiliparse"
-    """What takes the main text out of a page, without menus, comments and notices. `trafilatura` leaves less
-    of them in the text and takes several times as long: choose it where the crawl is small.
+    """The library that extracts the main text of a page, without menus, comments and notices. `trafilatura`
+    leaves less of these in the text and takes several times as long: choose it if the crawl is small.
     """
     page_seconds: float = Field(10.0, gt=0)
     """Seconds that the extraction of one page may take. A page that takes longer is set aside."""

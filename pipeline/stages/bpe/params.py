@@ -64,8 +64,8 @@ class TokenizerParams(Params):
     """
     chat: bool | Literal["appended"] = False
     """With `true`, eight entries of the vocabulary are tokens for conversations, so that the model can be
-    taught to answer later (docs/chat.md). `appended` is for a model that was pretrained without: the recipe's
-    tokenizer, and five behind it.
+    taught to answer later (docs/chat.md). `appended` is for a model that was pretrained without these tokens:
+    five tokens are appended to the recipe's tokenizer.
     """
 
     @model_validator(mode="after")
@@ -89,7 +89,7 @@ class ExistingTokenizer(Anchored):
     end_of_text: str | None = Field(None, min_length=1)
     """Token at the end of every document. When not set, `eos_token` of its tokenizer_config.json."""
     chat: bool = False
-    """Whether the five tokens for conversations are added that it lacks (docs/chat.md)."""
+    """Whether the tokens for conversations that the tokenizer lacks are added (docs/chat.md)."""
 
     @model_validator(mode="before")
     @classmethod

@@ -36,8 +36,8 @@ class Repeated(Params):
 
 
 class EditParams(Params):
-    """Lines that are cut out of the texts before they are scrubbed. What was cut is kept beside them:
-    `python -m pipeline restore` gives the text before.
+    """Lines that are cut out of the texts before they are scrubbed. The cut lines are stored beside the
+    texts: `python -m pipeline restore` prints the earlier texts.
     """
 
     rules: tuple[EditRule, ...] = ()

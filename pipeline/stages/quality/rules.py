@@ -59,9 +59,10 @@ class QualityParams(Anchored):
     min_language_confidence: Share = 0.5
     """Least probability (0 to 1) of the detected language. Used with `languages` and `by_language`."""
     by_language: bool = False
-    """Whether each language has its own stop words and thresholds, those of FineWeb-2, where their rules are
-    on and they are looser than those here, which are for English. A rule is not applied to a language without
-    a value for it, nor, but for repetition, to text whose language is not sure.
+    """Whether each language has its own stop words and thresholds. The thresholds set here are for English.
+    For another language, the value of FineWeb-2 applies if the rule is on and this value is looser. A rule is
+    not applied to a language without a value for the rule. To text whose language is uncertain, only the
+    rules of repetition are applied.
     """
     min_words: Amount | None = 1
     """Fewest words, split at white space."""

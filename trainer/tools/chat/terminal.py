@@ -25,11 +25,11 @@ def main(arguments: list[str]) -> int:
     add = parser.add_argument
     add("model", metavar="MODEL", help=MODEL_NAMES)
     add("--system", default="", help="instructions that the conversation begins with")
-    add("--max-new-tokens", type=int, default=256, help="of each answer; default: %(default)s")
-    add("--temperature", type=float, default=defaults.temperature, help="0 takes the likeliest token")
-    add("--top-k", type=int, default=defaults.top_k, help="0 draws from all tokens")
-    add("--page", action="store_true", help="a page in the browser, of this machine only, instead")
-    add("--port", type=int, help=f"of the page; default: {PORT}")
+    add("--max-new-tokens", type=int, default=256, help="most tokens of each answer; default: %(default)s")
+    add("--temperature", type=float, default=defaults.temperature, help="0 decodes greedily")
+    add("--top-k", type=int, default=defaults.top_k, help="0 samples from all tokens")
+    add("--page", action="store_true", help="chat on a page in the browser of this machine instead")
+    add("--port", type=int, help=f"port of the page; default: {PORT}")
     options = parser.parse_args(arguments)
     try:
         whole_text(options.system)
