@@ -123,7 +123,7 @@ def test_a_run_in_a_bucket_is_that_of_a_directory_and_every_command_reads_it(
     checkpoint = there.store.current(keys.PRETRAINED_MODEL).path.name[:8] + "-00000032"
     elsewhere = there.on_another_machine("elsewhere")
     assert "corpora/topics/raw" in elsewhere.command("lineage", "--json", checkpoint)
-    assert "trained" in elsewhere.command("lineage", "--document", "again")
+    assert "no checkpoint on disk" in elsewhere.command("lineage", "--document", "again")
     elsewhere.command("reproduce", checkpoint, "--out", "out/again")
     assert checkpoint == name and not server.keys("whole/token_index/")
     written = []

@@ -213,7 +213,7 @@ def test_the_page_shows_in_a_browser_what_answer_prints(aligned: Project, tmp_pa
             def answer(text: str) -> str:
                 page.locator("textarea").fill(text)
                 page.keyboard.press("Enter")
-                page.wait_for_function("() => !document.querySelector('form').inert")
+                page.get_by_role("button", name="Send").wait_for()
                 return said.locator(".model").last.inner_text()
 
             asked = [one[0]["content"] for one in questions]

@@ -134,6 +134,7 @@ def test_a_node_lost_in_each_stage_changes_nothing(
     assert killing.killed_in == {
         *("raw", "scrubbed", "signals", "quality", "signatures", "token_shards"),
         *("dedup candidates", "dedup evidence", "dedup decisions", "tokenizer words"),
+        *("token_index", "passage_index"),
     }
     assert manifests(tmp_path / "ray") == manifests(tmp_path / "local")
     assert not list((tmp_path / "ray").rglob("*.tmp"))

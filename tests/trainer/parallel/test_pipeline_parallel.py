@@ -14,7 +14,7 @@ from trainer.run.loop import run
 from trainer.system.errors import TrainerError
 
 ADAMW = {"kind": "adamw", "lr": 1e-3, "eps": 1e-4}
-OVERFLOWING = ADAMW | {"lr": 1e38, "groups": [{"pattern": "model.layers.4.mlp.*", "lr_multiplier": 1e3}]}
+OVERFLOWING = ADAMW | {"lr": 1e30, "groups": [{"pattern": "model.layers.4.mlp.*", "weight_decay": 1e9}]}
 OF_A_STAGE = {"pattern": "model.layers.3.*", "lr_multiplier": 0.5}
 LONG = {"name": "long", "until_tokens": 1536}
 SHORT = {"name": "short", "until_tokens": 3072, "seq_len": 16}
