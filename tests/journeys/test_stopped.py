@@ -124,5 +124,5 @@ def test_stopped_while_it_prepares_it_ends_in_one_sentence(
         pytest.skip("Python was closing an import, where it drops what a signal raises")
     assert process.returncode == 1, (moment, said)
     assert "Traceback" not in said, (moment, said)
-    sentence = "stopped: what is complete is kept, run the job again to resume"  # STOPPED in the line of a step
+    sentence = "stopped: what is complete is kept, run the job again to resume"
     assert said.lower().count(sentence) == 1, (moment, said)
