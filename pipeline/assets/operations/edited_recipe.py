@@ -1,17 +1,17 @@
-"""What to say of a run that the UI planned before the recipe got, or lost, some of its assets.
+"""What to say of a run that the UI planned before an edit added assets to the recipe, or removed some.
 
-The process of a run reads the recipe as it is; the UI knows the one that it read when it started.
+The process of a run reads the recipe as it is now. The UI knows the recipe that it read when it started.
 """
 
 import dagster as dg
 
 RELOAD = "reload the code location, on the page Deployment of the UI, and start the run again"
-# With which Dagster refuses the plan of a run whose assets are gone.
+# Errors with which Dagster refuses the plan of a run whose assets are gone.
 REFUSED = ("DagsterExecutionStepNotFoundError", "DagsterInvalidSubsetError")
 
 
 def added_since(context: dg.OpExecutionContext) -> str:
-    """Names the assets of its job that a run lacks, as the end of the sentence about its failure."""
+    """The end of the sentence about a run's failure: which assets of its job the run lacks."""
     run, instance = context.run, context.instance
     if run.remote_job_origin is None or run.job_snapshot_id is None:  # planned where it runs
         return ""
@@ -30,7 +30,9 @@ def added_since(context: dg.OpExecutionContext) -> str:
 
 
 def removed_since(error: str) -> str:
-    """The same of a run that was to make assets which are gone, by the class of what Dagster raised."""
+    """The end of the sentence about a failed run, if its assets are gone. `error`: the class that Dagster
+    raised.
+    """
     return (
         f". The recipe has lost assets of this run since the UI read it: {RELOAD}" if error in REFUSED else ""
     )
