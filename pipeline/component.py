@@ -100,13 +100,12 @@ class RecipeComponent(dg.Component, dg.Model, dg.Resolvable):
             for one in context.component_tree.get_all_components(RecipeComponent)
             if one.key_prefix == self.key_prefix
         ]
-        if len(alike) > 1:
-            named = " and ".join(repr(one.recipe) for one in alike)
-            raise PipelineError(
-                f"the recipes {named} have the same key_prefix, {self.key_prefix!r}: "
-                "give each its own in its defs.yaml"
-            )
         folder = context.path if context.path.is_dir() else context.path.parent
+        if len(alike) > 1:
+            raise PipelineError(
+                f"{folder / 'defs.yaml'}: {len(alike)} recipes of this project have the key_prefix "
+                f"{self.key_prefix!r}: give each its own in its defs.yaml"
+            )
         file = folder / recipe_path(self.recipe)
         used = UsedRecipe(file, self.key_prefix, self.pool)
         if not file.exists():

@@ -126,10 +126,11 @@ def test_two_recipes_with_one_prefix_are_one_sentence(
     project: ForeignProject, load: Load, tmp_path: Path
 ) -> None:
     recipe = tiny(tmp_path / "text", "mine")
-    for name in ("mine", "other"):
-        project.add(name, recipe)
-    sentence = "the recipes 'recipe.yaml' and 'recipe.yaml' have the same key_prefix, ''"
-    assert any(one.startswith(sentence) for one in said_by(load))
+    folders = [project.add(name, recipe).parent for name in ("mine", "other")]
+    sentences = [
+        f"{folder / 'defs.yaml'}: 2 recipes of this project have the key_prefix ''" for folder in folders
+    ]
+    assert any(one.startswith(sentence) for one in said_by(load) for sentence in sentences)
 
 
 @pytest.mark.parametrize("prefix", ["my-corpora", "größer"])
