@@ -221,9 +221,10 @@ def loss(
         hidden = torch.zeros(int(rows), int(d_model), dtype=torch.bfloat16, device=GPU, requires_grad=True)
         head = torch.zeros(VOCABULARY, int(d_model), device=GPU, requires_grad=True)
         targets = torch.zeros(int(rows), dtype=torch.int64, device=GPU)
-        given = (VOCABULARY - 4, float(z_loss), compiled == "true")
         with autocast("bf16", GPU), generated_code.Moved() as moved:
-            trainer.model.loss.summed_cross_entropy(hidden, head, targets, *given).backward()
+            trainer.model.loss.summed_cross_entropy(
+                hidden, head, targets, VOCABULARY - 4, float(z_loss), compiled=compiled == "true"
+            ).backward()
     return {
         **_summary(generated_code, int(rows)),
         "bytes_a_token": moved.total / int(rows),
