@@ -46,6 +46,12 @@ def make(context: int = 120) -> Llama:
     return small(256 + len(SPECIAL), context)
 
 
+def exported(tmp_path: Path, model: Llama, end_id: int | None = None) -> None:
+    """Exports a model with the tokenizer of `write_tokenizer` to `tmp_path / "model"`."""
+    tokenizer = write_tokenizer(tmp_path / "tokenizer")
+    export(model, tokenizer, bot_id=BOT, eot_id=EOT, destination=tmp_path / "model", end_id=end_id)
+
+
 def conversation(tmp_path: Path, model: Llama, **settings: str) -> Conversation:
     return Conversation(model, ChatFormat.of(write_tokenizer(tmp_path / "model")), GREEDY, **settings)
 
@@ -137,9 +143,7 @@ def test_a_model_that_knows_no_conversations_is_refused_in_one_sentence(tmp_path
 
 def test_a_benchmark_is_asked_through_the_template(tmp_path: Path) -> None:
     model = make()
-    export(
-        model, write_tokenizer(tmp_path / "tokenizer"), bot_id=BOT, eot_id=EOT, destination=tmp_path / "model"
-    )
+    exported(tmp_path, model)
     items = tmp_path / "items.jsonl"
     items.write_text('{"context": "Is it blue?", "continuations": [" yes", " no"], "gold": 0}')
     list(benchmark(tmp_path / "model", [items], "fp32", tmp_path, chat=True))
@@ -157,9 +161,7 @@ def test_a_benchmark_is_asked_through_the_template(tmp_path: Path) -> None:
 def test_an_answer_is_scored_with_its_end_behind_the_messages_as_it_was_trained(tmp_path: Path) -> None:
     """As `learnt` says of the same tokens in training, and beside a benchmark of plain text."""
     model = make()
-    export(
-        model, write_tokenizer(tmp_path / "tokenizer"), bot_id=BOT, eot_id=EOT, destination=tmp_path / "model"
-    )
+    exported(tmp_path, model)
     said = [{"role": "system", "content": "brief"}, {"role": "user", "content": "Is it [END] blue?"}]
     items, plain = tmp_path / "talks.answers.jsonl", tmp_path / "plain.jsonl"
     items.write_text(json.dumps({"context": "", "messages": said, "continuations": ["yes"], "gold": 0}))
@@ -191,13 +193,7 @@ def test_an_answer_is_scored_with_its_end_behind_the_messages_as_it_was_trained(
 def test_a_conversation_that_is_none_is_told_by_its_message(
     tmp_path: Path, messages: object, says: str
 ) -> None:
-    export(
-        make(),
-        write_tokenizer(tmp_path / "tokenizer"),
-        bot_id=BOT,
-        eot_id=EOT,
-        destination=tmp_path / "model",
-    )
+    exported(tmp_path, make())
     items = tmp_path / "answers.jsonl"
     items.write_text(json.dumps({"messages": messages, "continuations": ["y"], "gold": 0}))
     for read in (benchmark(tmp_path / "model", [items]), answered(tmp_path / "model", items, GREEDY)):
@@ -208,7 +204,7 @@ def test_a_conversation_that_is_none_is_told_by_its_message(
 def test_a_tokenizer_that_was_saved_with_a_length_reads_whole_texts(tmp_path: Path) -> None:
     """`transformers` and others save in tokenizer.json how long the texts of a training were made."""
     model, directory = make(), tmp_path / "model"
-    export(model, write_tokenizer(tmp_path / "tokenizer"), bot_id=BOT, eot_id=EOT, destination=directory)
+    exported(tmp_path, model)
     before = ChatFormat.of(directory).prompt("Hello you")
     saved = Tokenizer.from_file(str(directory / "tokenizer.json"))
     saved.enable_truncation(4)
@@ -223,9 +219,7 @@ def test_a_model_beside_the_tokenizer_of_another_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     directory = tmp_path / "model"
-    export(
-        small(100, 60), write_tokenizer(tmp_path / "tokenizer"), bot_id=BOT, eot_id=EOT, destination=directory
-    )
+    exported(tmp_path, small(100, 60))
     assert main(["generate", "--model", str(directory), "--prompt", "Hello"]) == 2
     assert "tokenizer.json: has 265 tokens, but the model beside it 100: put" in capsys.readouterr().err
     export(make(), tmp_path / "tokenizer", bot_id=999, eot_id=EOT, destination=tmp_path / "other")
@@ -234,13 +228,7 @@ def test_a_model_beside_the_tokenizer_of_another_is_refused(
 
 
 def test_questions_of_windows_are_answered(tmp_path: Path) -> None:
-    export(
-        make(),
-        write_tokenizer(tmp_path / "tokenizer"),
-        bot_id=BOT,
-        eot_id=EOT,
-        destination=tmp_path / "model",
-    )
+    exported(tmp_path, make())
     line = json.dumps({"messages": [{"role": "user", "content": "Hello"}]})
     questions = tmp_path / "questions.jsonl"
     questions.write_bytes(f"{line}\r\n{line}\r\n".encode("utf-8-sig"))
@@ -279,13 +267,7 @@ def test_the_command_talks_and_forgets(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("trainer_environment")
 def test_answers_are_drawn_by_a_seed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    export(
-        make(),
-        write_tokenizer(tmp_path / "tokenizer"),
-        bot_id=BOT,
-        eot_id=EOT,
-        destination=tmp_path / "model",
-    )
+    exported(tmp_path, make())
     questions = tmp_path / "questions.jsonl"
     lines = ({"messages": [{"role": "user", "content": said}]} for said in ("Hello", "And?"))
     questions.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
@@ -304,14 +286,7 @@ def test_texts_and_answers_end_where_transformers_ends_them(tmp_path: Path) -> N
     directory, model = tmp_path / "model", make()
     with torch.no_grad():
         model.lm_head.weight[: len(SPECIAL)] = 0  # it ends no text by itself
-    export(
-        model,
-        write_tokenizer(tmp_path / "tokenizer"),
-        bot_id=BOT,
-        eot_id=EOT,
-        destination=directory,
-        end_id=END,
-    )
+    exported(tmp_path, model, END)
     form = ChatFormat.of(directory)
     questions = tmp_path / "questions.jsonl"
     questions.write_text(json.dumps({"messages": [{"role": "user", "content": "Hello"}]}))
@@ -339,13 +314,7 @@ def test_texts_and_answers_end_where_transformers_ends_them(tmp_path: Path) -> N
 def test_a_text_keeps_the_white_space_of_its_prompt(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    export(
-        make(),
-        write_tokenizer(tmp_path / "tokenizer"),
-        bot_id=BOT,
-        eot_id=EOT,
-        destination=tmp_path / "model",
-    )
+    exported(tmp_path, make())
     asked = ["generate", "--model", str(tmp_path / "model"), "--prompt", "\n  Hello ", "--max-new-tokens=2"]
     assert main([*asked, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["text"].startswith("\n  Hello ")
@@ -363,14 +332,7 @@ def test_who_talks_to_a_model_that_has_not_learnt_to_answer_is_told(
     command: list[str],
     end: int | None,
 ) -> None:
-    export(
-        make(),
-        write_tokenizer(tmp_path / "tokenizer"),
-        bot_id=BOT,
-        eot_id=EOT,
-        destination=tmp_path / "model",
-        end_id=end,
-    )
+    exported(tmp_path, make(), end)
     monkeypatch.setattr("sys.stdin", io.StringIO("Hello\n"))
     question = {"messages": [{"role": "user", "content": "Hello"}]}
     item = {"context": "Hello", "continuations": ["a", "b"], "gold": 0}
@@ -387,9 +349,7 @@ def test_who_talks_to_a_model_that_has_not_learnt_to_answer_is_told(
 def test_many_conversations_are_answered_as_one_is_turn_by_turn(tmp_path: Path) -> None:
     """With instructions and beyond the context, too."""
     model = make(context=60)
-    export(
-        model, write_tokenizer(tmp_path / "tokenizer"), bot_id=BOT, eot_id=EOT, destination=tmp_path / "model"
-    )
+    exported(tmp_path, model)
     samples = SamplesConfig(max_new_tokens=50, temperature=0)
     asked = [
         [("user", "Hello")],
@@ -415,9 +375,7 @@ def test_a_conversation_longer_than_the_context_is_answered_as_chat_answers_it(
     words: int, instructions: str, tmp_path: Path
 ) -> None:
     model = make(context=60)
-    export(
-        model, write_tokenizer(tmp_path / "tokenizer"), bot_id=BOT, eot_id=EOT, destination=tmp_path / "model"
-    )
+    exported(tmp_path, model)
     questions = tmp_path / "questions.jsonl"
     begin = [{"role": "system", "content": instructions}] if instructions else []
     said = ["Hi\u2028there", " ".join(f"word{place}" for place in range(words)), "Bye"]
