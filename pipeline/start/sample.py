@@ -191,10 +191,9 @@ def sampled(name: str, file: LocalFile) -> FileSample:
     blank, problem = _as_the_job_reads(name, beginning.head, shape)
     share = _share_of_text(plain, beginning, texts, size_of(file))
     problem = _problem_of_column(plain, content, shape, table) or problem
-    if not problem and plain in JSON_LINES and len(content.rows) == 1 and share < 0.5:
-        problem = (
-            "holds one object that is not mostly text, as settings are" if _may_be_settings(shape) else ""
-        )
+    is_one_object = plain in JSON_LINES and len(content.rows) == 1
+    if not problem and is_one_object and share < 0.5 and _may_be_settings(shape):
+        problem = "holds one object that is not mostly text, as settings are"
     if problem:
         return FileSample(None, columns=columns, problem=_of_one_object(content) or problem)
     ids = tuple(
@@ -238,7 +237,7 @@ def _shape_and_texts(plain: str, beginning: _Beginning) -> tuple[Shape | None, l
 
 
 def _problem_of_column(plain: str, content: _Read, shape: Shape, table: Path | None) -> str:
-    """Why the column that seems to be the text is none; empty if it is one, or if there is no such column."""
+    """Why the chosen column does not hold the text; empty if it does, or if the files have no columns."""
     if (column := shape.text_column) is None:
         return ""
     if plain in SEPARATORS and not is_name(column):
