@@ -29,7 +29,7 @@ from tokenizers import Tokenizer
 from pipeline.recipe.sections import ShardParams
 from pipeline.stages import bpe
 from pipeline.stages.bpe.train import LLAMA3_PATTERN
-from pipeline.steps.tokens.tokenizer import frozen
+from pipeline.steps.tokens.tokenizer_files import TokenizerFiles
 from pipeline.store import keys
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.store import Store
@@ -132,7 +132,7 @@ def _tokenizer(prepared: Path) -> Path:
 
 
 def _frozen(prepared: Path) -> Any:
-    return frozen(_tokenizer(prepared).parent)
+    return TokenizerFiles.read(_tokenizer(prepared).parent)
 
 
 def _tiktoken(prepared: Path) -> Any:

@@ -11,7 +11,8 @@ from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.used_recipe import OWN, UsedRecipe
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps.tokens import tokenizer_fit
-from pipeline.steps.tokens.tokenizer import FrozenTokenizer, frozen
+from pipeline.steps.tokens.tokenizer import FrozenTokenizer
+from pipeline.steps.tokens.tokenizer_files import TokenizerFiles
 
 
 class TokenizerConfig(dg.Config):
@@ -42,7 +43,7 @@ def tokenizer_asset(recipe: Recipe, used: UsedRecipe = OWN) -> dg.AssetsDefiniti
         store = workshop.store
         (meant,) = FrozenTokenizer.all_of(workshop.recipe)
         version = meant.make(store, workshop.engine, config.retrain)
-        found = frozen(version.directory())
+        found = TokenizerFiles.read(version.directory())
         facts: dict[str, Any] = {"entries": version.counts["entries"], "sha256": found.sha256}
         if "documents" in version.counts:
             facts["documents sampled"] = version.counts["documents"]

@@ -27,7 +27,7 @@ from pipeline.steps.corpus.scrub import scrubbing
 from pipeline.steps.dedup.dedup import decide
 from pipeline.steps.tokens.existing_tokenizer import fetch
 from pipeline.steps.tokens.shards import SLOW, tokenize_part, warn_of_loss
-from pipeline.steps.tokens.tokenizer import frozen
+from pipeline.steps.tokens.tokenizer_files import TokenizerFiles
 from pipeline.steps.tokens.word_counts import sample
 from pipeline.store.atomic import OutputError, output_directory, output_errors, temporary_directory
 from pipeline.store.engines.local import Engine
@@ -150,7 +150,7 @@ def tokenize(
 def _complete(record: Path, directory: Path) -> None:
     """Moves the record of the shards into `directory`, with what a trainer must know of the tokenizer."""
     content = read_json(record)
-    found = frozen(directory)
+    found = TokenizerFiles.read(directory)
     facts = {
         "dtype": content["dtype"],
         "tokenizer_sha256": found.sha256,

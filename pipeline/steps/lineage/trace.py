@@ -16,7 +16,7 @@ from pipeline.steps.lineage.readers import Reader
 from pipeline.steps.lineage.treated_text import treated
 from pipeline.steps.tokens import token_index
 from pipeline.steps.tokens.token_search import TokenSearch
-from pipeline.steps.tokens.tokenizer import frozen
+from pipeline.steps.tokens.tokenizer_files import TokenizerFiles
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine
 from pipeline.store.errors import PipelineError
@@ -92,7 +92,7 @@ class Searcher:
         self._shares: dict[int, float] = {}
         self._texts, made = texts_of(reader.store, reader.lineage), reader.lineage["assets"][keys.TOKENIZER]
         tokenizer = reader.store.open(keys.TOKENIZER, Path(made["path"]).name)
-        self._tokenizer = Tokenizer.from_str(frozen(tokenizer.directory()).tokenizer_json)
+        self._tokenizer = Tokenizer.from_str(TokenizerFiles.read(tokenizer.directory()).tokenizer_json)
         self._tokenizer.encode_special_tokens = True
 
     @cached_property

@@ -18,7 +18,7 @@ from pipeline.sources.formats.unlearnable import FORM, form_error
 from pipeline.stages import bpe, chat
 from pipeline.stages.held_out import held_out
 from pipeline.steps.model import answer_forms
-from pipeline.steps.tokens.tokenizer import frozen
+from pipeline.steps.tokens.tokenizer_files import TokenizerFiles
 from pipeline.steps.training.launcher import run_trainer
 from pipeline.store import keys
 from pipeline.store.parts import kept_documents
@@ -104,7 +104,7 @@ def to_ask(store: Store, recipe: Recipe) -> tuple[list[Question], Counter[str]]:
 
 def fitting(store: Store, recipe: Recipe) -> Callable[[Sequence[Message]], int]:
     """A function that returns how many messages of a conversation fit into the context, as for the shards."""
-    tokenizer = frozen(store.current(keys.TOKENIZER).directory())
+    tokenizer = TokenizerFiles.read(store.current(keys.TOKENIZER).directory())
     encoder = bpe.Encoder(for_messages(tokenizer.tokenizer_json), tokenizer.boundaries, fast=False)
     longest = recipe.shard_params.longest or 0
 

@@ -14,7 +14,7 @@ from pipeline.steps.lineage.documents import PlacedDocument, texts_read
 from pipeline.steps.lineage.readers import Training
 from pipeline.steps.lineage.trace import Searcher
 from pipeline.steps.tokens.shards import prefixes
-from pipeline.steps.tokens.tokenizer import frozen
+from pipeline.steps.tokens.tokenizer_files import TokenizerFiles
 from pipeline.steps.training.launcher import run_trainer
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
@@ -133,7 +133,7 @@ def _tokenizer(store: Store, checkpoint: Checkpoint) -> Tokenizer:
     """The tokenizer with which the run of a checkpoint was trained."""
     made = checkpoint.lineage["assets"][keys.TOKENIZER]
     tokenizer = store.open(keys.TOKENIZER, Path(made["path"]).name)
-    return Tokenizer.from_str(frozen(tokenizer.directory()).tokenizer_json)
+    return Tokenizer.from_str(TokenizerFiles.read(tokenizer.directory()).tokenizer_json)
 
 
 def _window_text(tokenizer: Tokenizer, window: np.ndarray) -> str:

@@ -17,7 +17,7 @@ from pipeline.recipe.sections import ShardParams
 from pipeline.stages import bpe, chat
 from pipeline.stages.held_out import held_out
 from pipeline.steps.stage import CorpusStage, Page
-from pipeline.steps.tokens.tokenizer import frozen
+from pipeline.steps.tokens.tokenizer_files import TokenizerFiles
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine
 from pipeline.store.errors import PipelineError
@@ -99,13 +99,13 @@ class TokenShards(CorpusStage):
         }
         version = self.version
         if self.params.longest is not None:
-            settings = frozen(tokenizer.directory()).tokenizer_json
+            settings = TokenizerFiles.read(tokenizer.directory()).tokenizer_json
             version += MESSAGES if for_messages(settings) != settings else ""
         return Work(self.key, version, self.params, inputs)
 
     def make(self, store: Store, engine: Engine) -> Version:
         work, tokenizer = self.work(store), store.current(keys.TOKENIZER)
-        slow = bpe.unsupported(frozen(tokenizer.directory()).tokenizer_json)
+        slow = bpe.unsupported(TokenizerFiles.read(tokenizer.directory()).tokenizer_json)
         if slow:
             log.info(f"%s: {SLOW}", self.key, slow)
         used = tokenizer.only(TOKENIZER), tokenizer.only(TOKENIZER_CONFIG)
@@ -193,7 +193,7 @@ def tokenize_part(
 @lru_cache(maxsize=1)
 def _encoder(tokenizer: tuple[Readable, ...], fast: bool, messages: bool) -> tuple[bpe.Encoder, str]:
     directory, _ = (Path(file).parent for file in tokenizer)
-    found = frozen(directory)
+    found = TokenizerFiles.read(directory)
     settings = for_messages(found.tokenizer_json) if messages else found.tokenizer_json
     return bpe.Encoder(settings, found.boundaries, fast), found.sha256
 

@@ -9,7 +9,8 @@ import pyarrow.compute as pc
 
 from pipeline.stages import bpe
 from pipeline.stages.held_out import held_out
-from pipeline.steps.tokens.tokenizer import FrozenTokenizer, frozen
+from pipeline.steps.tokens.tokenizer import FrozenTokenizer
+from pipeline.steps.tokens.tokenizer_files import TokenizerFiles
 from pipeline.store.manifest import Version
 from pipeline.store.parts import kept_documents
 from pipeline.store.store import Store
@@ -28,35 +29,46 @@ def fit(store: Store, stage: FrozenTokenizer, version: Version) -> list[Row]:
     """
     text = [store.current(key).data_version for key in stage.inputs]
     return version.report(
-        "fit", [REPORT, text, stage.validation_fraction], lambda: list(_measured(store, stage, version))
+        "fit", [REPORT, text, stage.validation_fraction], lambda: _measured(store, stage, version)
     )
 
 
-def _measured(store: Store, stage: FrozenTokenizer, version: Version) -> Iterator[Row]:
-    tokenizer = frozen(version.directory())
+def _measured(store: Store, stage: FrozenTokenizer, version: Version) -> list[Row]:
+    tokenizer = TokenizerFiles.read(version.directory())
     fast = bpe.unsupported(tokenizer.tokenizer_json) is None
     encoder = bpe.Encoder(tokenizer.tokenizer_json, tokenizer.boundaries, fast)
-    for corpus in stage.corpora:
-        documents = size = words = 0
-        counts = np.zeros(encoder.max_id + 1, np.int64)
-        for batch in kept_documents(store, corpus):
-            validates = held_out(batch.column("id"), stage.validation_fraction)
-            texts = batch.column("text").filter(pa.array(validates))
-            ids, lengths = encoder.encode(texts)
-            counts += np.bincount(ids, minlength=len(counts))
-            counts[encoder.ends.begin] -= len(lengths)
-            counts[encoder.ends.end] -= len(lengths)
-            words += sum(len(text.split()) for text in texts.to_pylist())
-            documents += len(texts)
-            size += pc.sum(pc.binary_length(texts)).as_py() or 0
-            if size >= SAMPLE_BYTES:
-                break
-        if tokens := int(counts.sum()):
-            yield {
-                "corpus": corpus,
-                "bytes per token": round(size / tokens, 3),
-                "tokens per word": round(tokens / max(words, 1), 3),
-                "vocabulary used": f"{(counts > 0).mean():.1%}",
-                "held-out documents": documents,
-                "held-out bytes": size,
-            }
+    held_out_share = stage.validation_fraction
+    rows = (_row(corpus, _held_out(store, corpus, held_out_share), encoder) for corpus in stage.corpora)
+    return [row for row in rows if row]
+
+
+def _held_out(store: Store, corpus: str, share: float) -> Iterator[pa.StringArray]:
+    """The held-out texts of a corpus."""
+    for batch in kept_documents(store, corpus):
+        yield batch.column("text").filter(pa.array(held_out(batch.column("id"), share)))
+
+
+def _row(corpus: str, held_out_texts: Iterator[pa.StringArray], encoder: bpe.Encoder) -> Row | None:
+    documents = size = words = 0
+    counts = np.zeros(encoder.max_id + 1, np.int64)
+    for texts in held_out_texts:
+        ids, lengths = encoder.encode(texts)
+        counts += np.bincount(ids, minlength=len(counts))
+        counts[encoder.ends.begin] -= len(lengths)
+        counts[encoder.ends.end] -= len(lengths)
+        words += sum(len(text.split()) for text in texts.to_pylist())
+        documents += len(texts)
+        size += pc.sum(pc.binary_length(texts)).as_py() or 0
+        if size >= SAMPLE_BYTES:
+            break
+    tokens = int(counts.sum())
+    if tokens == 0:
+        return None
+    return {
+        "corpus": corpus,
+        "bytes per token": round(size / tokens, 3),
+        "tokens per word": round(tokens / max(words, 1), 3),
+        "vocabulary used": f"{(counts > 0).mean():.1%}",
+        "held-out documents": documents,
+        "held-out bytes": size,
+    }

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.recipe.recipe import Recipe
-from pipeline.steps.tokens.tokenizer import foreseen, vocabulary
+from pipeline.steps.tokens.foreseen_tokenizer import foreseen
+from pipeline.steps.tokens.tokenizer_files import vocabulary
 from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.file_hashes import FileHashes
 from pipeline.store.fingerprint import combined

@@ -14,7 +14,7 @@ from pipeline.steps.lineage import record
 from pipeline.steps.lineage.checkpoints import Checkpoint, checkpoint
 from pipeline.steps.stage import RecipeStage
 from pipeline.steps.tokens.shards import COMPARED, LOST, named
-from pipeline.steps.tokens.tokenizer import frozen
+from pipeline.steps.tokens.tokenizer_files import TokenizerFiles
 from pipeline.steps.training import initial_weights, mixture
 from pipeline.steps.training.effort import REUSED
 from pipeline.steps.training.launcher import run_trainer
@@ -197,7 +197,7 @@ def _data(
         raise PipelineError(str(error)) from None
     shares = mixture.shares(tokens, recipe.weights, recipe.mixture, training.max_tokens, training.is_steady)
     mixture.rounded(shares)  # refuses a share that is too small
-    ends = frozen(tokenizer.directory()).boundaries
+    ends = TokenizerFiles.read(tokenizer.directory()).boundaries
     left = 1 - recipe.rehearsal
     corpora = [_corpus_shards(shards[name], name, share * left) for name, share in shares.items()]
     return DataConfig(

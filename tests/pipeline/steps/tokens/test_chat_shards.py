@@ -23,7 +23,7 @@ from pipeline.stages.quality import PROFILES
 from pipeline.steps import checks
 from pipeline.steps.lineage.documents import CorpusText
 from pipeline.steps.tokens.shards import SplitShards, prefixes
-from pipeline.steps.tokens.tokenizer import frozen
+from pipeline.steps.tokens.tokenizer_files import TokenizerFiles
 from pipeline.store import keys
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.errors import PipelineError
@@ -192,7 +192,7 @@ def test_the_tokenizer_learns_what_is_said_and_no_mark(store: Store) -> None:
     "text", ["Plain.", "", f"{MESSAGE}user", f"a{MESSAGE}user{CONTENT}b", f"{MESSAGE}x{CONTENT}"]
 )
 def test_a_text_that_is_no_conversation_is_named(store: Store, tmp_path: Path, text: str) -> None:
-    found = frozen(store.current(keys.TOKENIZER).path)
+    found = TokenizerFiles.read(store.current(keys.TOKENIZER).path)
     encoder = bpe.Encoder(found.tokenizer_json, found.boundaries, True)
     rows = pa.RecordBatch.from_pydict({"id": ["good", "bad"], "text": [f"{MESSAGE}assistant{CONTENT}", text]})
     with pytest.raises(PipelineError, match="document 'bad' is not a conversation"):

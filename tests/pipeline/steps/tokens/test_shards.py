@@ -18,7 +18,7 @@ from pipeline.stages import bpe
 from pipeline.stages.bpe.encode import FastEncoder
 from pipeline.stages.dedup import DedupParams
 from pipeline.steps.tokens.shards import ShardSeries, SplitShards, prefixes
-from pipeline.steps.tokens.tokenizer import frozen
+from pipeline.steps.tokens.tokenizer_files import TokenizerFiles
 from pipeline.store import keys
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.manifest import Version
@@ -106,7 +106,7 @@ def test_shards_of_any_size_hold_the_same_documents_and_say_what_is_in_them(stor
 
 
 def test_a_document_without_text_is_left_out_and_named(store: Store, tmp_path: Path) -> None:
-    found = frozen(store.current(keys.TOKENIZER).path)
+    found = TokenizerFiles.read(store.current(keys.TOKENIZER).path)
     series = SplitShards(
         tmp_path,
         "part",
