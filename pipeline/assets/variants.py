@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import dagster as dg
 
-from pipeline.assets.operations.resources import PARTITION_TAG
+from pipeline.assets.operations.run_request import PARTITION_TAG
 from pipeline.assets.used_recipe import OWN, UsedRecipe
 from pipeline.recipe.recipe import BASE, Recipe
 from pipeline.recipe.variants import in_section

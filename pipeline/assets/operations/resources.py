@@ -1,6 +1,5 @@
 """The recipe, the store and the engine as one Dagster resource."""
 
-import re
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import cache, cached_property, partial
@@ -9,8 +8,9 @@ from typing import Any, ClassVar
 import dagster as dg
 from pydantic import Field, PrivateAttr, create_model
 
-from pipeline.assets.operations import alerts, orphaned_runs, pool
+from pipeline.assets.operations import alerts, orphaned_runs, pool, unreached_checks
 from pipeline.assets.operations.launchpad import DedupKnobs, ShardKnobs, TrainingKnobs, differences, values
+from pipeline.assets.operations.run_request import PARENT_TAG, planned_steps, retrains, trains, variant_of
 from pipeline.assets.used_recipe import OWN, UsedRecipe
 from pipeline.recipe import variants
 from pipeline.recipe.loading import load_recipe, stored_at
@@ -29,16 +29,9 @@ from trainer.system import terminal
 from trainer.system.errors import install
 from trainer.system.launch import missing_trackers, trackers_without_place
 
-PARENT_TAG = "dagster/parent_run_id"
-PARTITION_TAG = "dagster/partition"
 TRAINING_TAG = "training run"  # its name, by which the leaderboard and commands know it
-EVALUATE = "evaluate"  # the job
-CHECKPOINT = re.compile(r"[0-9a-f]{8}-\d{8,}")
 TAG_LENGTH = 200
 SHOWN_SETTINGS = 2  # in the name of a run
-PLANNED = dg.DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED
-EVALUATED = dg.DagsterEventType.ASSET_CHECK_EVALUATION
-CHECK_HISTORY = 25  # runs, of which all but the last may have been killed before the check
 SETTINGS = ("training", "dedup", "shards", "overrides", "name", "notes")
 KNOBS: dict[str, type[dg.Config]] = {"training": TrainingKnobs, "dedup": DedupKnobs, "shards": ShardKnobs}
 
@@ -87,8 +80,8 @@ class PipelineResources(dg.ConfigurableResource):
         try:
             recipe = variants.load(path, self._variant, self.changes)
         except RecipeError as error:
-            said = str(error).removeprefix(f"{path}: ")
-            raise SettingsError(f"the settings of this run, from the Launchpad or -c: {said}") from None
+            problem = str(error).removeprefix(f"{path}: ")
+            raise SettingsError(f"the settings of this run, from the Launchpad or -c: {problem}") from None
         if not recipe.base:
             variants.check_graph(recipe, load_recipe(path), str(path))
         return recipe
@@ -135,7 +128,7 @@ class PipelineResources(dg.ConfigurableResource):
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         """Raises for invalid settings, frees the pools of killed runs, tags the run with its own settings."""
         instance, run = context.instance, context.run
-        self._variant = self._variant_of(run)
+        self._variant = variant_of(run, self.used)
         stored = instance.get_run_by_id(run.run_id) if instance and run else None
         if stored and stored.is_finished:
             # `dagster job execute` sets resources up once more for its result: what makes the recipe invalid
@@ -153,47 +146,39 @@ class PipelineResources(dg.ConfigurableResource):
         try:
             instance.add_run_tags(run.run_id, self._tags())
             if trains(run):
-                initial_weights.check(self.store, self.recipe, _retrains(run))
-                self._check_bases(instance, run)
-            if trains(run) and self.store.files.shared:
-                look = partial(Launcher(self.recipe.launch, None).check_nodes, self.store.root)
-                self._check_nodes = cache(look)
+                self._check_training(instance, run)
         except PipelineError as error:
             if context.log and not isinstance(error, RecipeError):  # of which the terminal hears otherwise
                 context.log.error(str(error))
             instance.add_run_tags(run.run_id, {orphaned_runs.MAX_RETRIES_TAG: "0"})
-            _restore_unreached_checks(instance, run.run_id)
+            unreached_checks.restore(instance, run.run_id)
             raise SettingsError(str(error)) from None  # which the page of the run shows as it is
         if context.log:
-            context.log.info(f"run {run.run_id[:8]} of {self.called} begins")
-            terminal.otherwise(f"run {run.run_id[:8]} of {self.called}")
-            if plan := run.execution_plan_snapshot_id:
-                terminal.stages(lambda: len(instance.get_execution_plan_snapshot(plan).step_keys_to_execute))
-            if trains(run):
-                if said := pool.warning(instance, self.used.pool, run.run_id):
-                    context.log.warning(said)
-                sinks = self.recipe.training.sinks
-                for problem in (*missing_trackers(sinks), *trackers_without_place(sinks)):
-                    context.log.warning(f"{problem}: the training will refuse to begin")
-                if self.recipe.training.model.attention_sinks:
-                    context.log.warning(READ_HERE_ONLY)
+            self._announce(context.log, instance, run)
         self.hold_data()
         self._take_over(instance, run.tags.get(PARENT_TAG))
 
+    def _check_training(self, instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
+        """Checks what a training needs besides data, before data is made. Raises PipelineError."""
+        initial_weights.check(self.store, self.recipe, retrains(run))
+        self._check_bases(instance, run)
+        if self.store.files.shared:
+            self._check_nodes = cache(
+                partial(Launcher(self.recipe.launch, None).check_nodes, self.store.root)
+            )
+
     def _check_bases(self, instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
-        """Checks, before data is made for a section of `post_training`, that the model is there which the
-        section goes on with. Another run may be training that model.
+        """Checks that the models are there which the sections of `post_training` go on with. Another run may
+        be training them.
         """
-        plan = run.execution_plan_snapshot_id
-        steps = instance.get_execution_plan_snapshot(plan).step_keys_to_execute if plan else ()
+        if any(trains(other) for other in orphaned_runs.under_way(instance) if other.run_id != run.run_id):
+            return
+        steps = planned_steps(instance, run)
         trained = {
             section
             for section in ("", *self.recipe.post_training.sections)
             if "__".join(self.used.asset(keys.PRETRAINED_MODEL, section).path) in steps
         }
-        others = (one for one in orphaned_runs.under_way(instance) if one.run_id != run.run_id)
-        if any(map(trains, others)):
-            return
         for section in trained - {""}:
             base = self.of(section).recipe.base
             if base and base.section not in trained:
@@ -205,15 +190,30 @@ class PipelineResources(dg.ConfigurableResource):
                         f"{section} goes on with a model that is not there ({error}): run the job {job} first"
                     ) from None
 
+    def _announce(self, log: dg.DagsterLogManager, instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
+        """Says in the log that the run begins, and what a training of it will have trouble with."""
+        log.info(f"run {run.run_id[:8]} of {self.called} begins")
+        terminal.otherwise(f"run {run.run_id[:8]} of {self.called}")
+        if run.execution_plan_snapshot_id:
+            terminal.stages(lambda: len(planned_steps(instance, run)))
+        if not trains(run):
+            return
+        if warning := pool.warning(instance, self.used.pool, run.run_id):
+            log.warning(warning)
+        sinks = self.recipe.training.sinks
+        for problem in (*missing_trackers(sinks), *trackers_without_place(sinks)):
+            log.warning(f"{problem}: the training will refuse to begin")
+        if self.recipe.training.model.attention_sinks:
+            log.warning(READ_HERE_ONLY)
+
     def _take_over(self, instance: dg.DagsterInstance, parent: str | None) -> None:
         """A run that is started again leaves out the steps that succeeded. It goes on with what those read
         from the sources, whatever other runs have read since; everything else follows from that.
         """
-        own = [(section, self.of(section)) for section in ("", *self.recipe.post_training.sections)]
         given = {
-            self.used.asset(key, section): (workshop.store, key)
-            for section, workshop in own
-            for key in (*map(keys.raw, workshop.recipe.corpus_names), keys.TOKENIZER)
+            self.used.asset(key, section): (self.of(section).store, key)
+            for section in ("", *self.recipe.post_training.sections)
+            for key in (*map(keys.raw, self.of(section).recipe.corpus_names), keys.TOKENIZER)
         }
         while parent and (run := instance.get_run_by_id(parent)):
             for entry in instance.all_logs(parent, dg.DagsterEventType.ASSET_MATERIALIZATION):
@@ -247,18 +247,6 @@ class PipelineResources(dg.ConfigurableResource):
             **{path: text[:TAG_LENGTH] for path, text in self._differences.items()},
         }
 
-    def _variant_of(self, run: dg.DagsterRun | None) -> str:
-        """The variant that a run is for. Partitions of the job `evaluate` are checkpoints, not variants, even
-        where they are mistyped. Other assets of the same project can have partitions of their own.
-        """
-        partition = run.tags.get(PARTITION_TAG) if run else None
-        if run is None or partition is None or CHECKPOINT.fullmatch(partition):
-            return BASE
-        if run.job_name == self.used.name(EVALUATE):
-            return BASE
-        others = self.used.file and partition not in load_recipe(self.used.path).all_variants
-        return BASE if others else partition
-
     def hold_data(self) -> None:
         """Lets nothing be removed from the store from now on."""
         self._in_progress.enter_context(self.store.in_progress())
@@ -272,39 +260,9 @@ class PipelineResources(dg.ConfigurableResource):
         terminal.otherwise("ending the run")
         self.release_data()
         if context.instance and context.run and not self._executes_one_step:
-            _restore_unreached_checks(context.instance, context.run.run_id)
+            unreached_checks.restore(context.instance, context.run.run_id)
         if "engine" in self.__dict__:  # missing if the recipe is invalid
             self.engine.close()
-
-
-def trains(run: dg.DagsterRun) -> bool:
-    """Whether a run trains, or a section does. Without a job's name its selection decides."""
-    if chosen := run.asset_selection:
-        return any(key.path[-1] == keys.PRETRAINED_MODEL for key in chosen)
-    return run.job_name.rpartition("_")[2] in ("pretrain", *JOBS.values())  # after a prefix
-
-
-def _retrains(run: dg.DagsterRun) -> bool:
-    """Whether a run was asked for another tokenizer."""
-    asked: Any = run.run_config.get("ops", {})
-    return any((one.get("config") or {}).get("retrain", False) for one in asked.values())
-
-
-def _restore_unreached_checks(instance: dg.DagsterInstance, run_id: str) -> None:
-    """Reports the last result again of every check that the run planned and did not evaluate. The UI would
-    show each as "Execution failed", though nothing has changed.
-    """
-    planned, evaluated = (
-        [entry.dagster_event for entry in instance.all_logs(run_id, kind) if entry.dagster_event]
-        for kind in (PLANNED, EVALUATED)
-    )
-    reached = {event.asset_check_evaluation_data.asset_check_key for event in evaluated}
-    for key in {event.asset_check_planned_data.asset_check_key for event in planned} - reached:
-        history = instance.event_log_storage.get_asset_check_execution_history(key, limit=CHECK_HISTORY)
-        events = (record.event.dagster_event for record in history if record.event)
-        last = next((event for event in events if event and event.event_type is EVALUATED), None)
-        if last:
-            instance.report_runless_asset_event(last.asset_check_evaluation_data)
 
 
 def with_values_of(recipe: Recipe, used: UsedRecipe = OWN) -> PipelineResources:
