@@ -113,31 +113,25 @@ def choose(folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0) -> 
             f"{folder.path}: none of its text is in {', '.join(wishes.languages)}, so no model can be made"
         )
     _check_kept(folder, texts, wishes)
-    chats = [one for one in folder.corpora if wishes.chat and one.shape.format == "chat" and _fits(one)]
-    if sum(one.documents for one in chats) < 2:  # of which none could be held out
-        chats = []
+    chats = _chats(folder, wishes)
     speed.look()
     budget = _budget(texts, chats, wishes, speed, spent + time.monotonic() - began)
-    corpora = tuple(_reading(one, budget.share, wishes) for one in texts)
-    conversations = [_reading(one, 1.0, wishes) for one in chats]
+    corpora = [_reading(corpus, budget.share, wishes) for corpus in texts]
     fewest = min(0.2, HELD_OUT_DOCUMENTS / max(1, sum(map(_documents, corpora))))
-    learnt = round(budget.kept * (1 - fewest))
-    length = longest(learnt, budget.training, speed.of)
-    speed.look(length.size, length.vocab_size)
-    length = longest(learnt, budget.training, speed.of)
-    tokens_per_second = speed.of(length.size, length.vocab_size)
-    conversations = [one for one in conversations if _fits(one.corpus, length.vocab_size)]
-    seq_len = _window([one.corpus for one in conversations], length)
+    length = _length(round(budget.kept * (1 - fewest)), budget.training, speed)
+    size, vocab_size = length.size, length.vocab_size
+    tokens_per_second = speed.of(size, vocab_size)
+    chats = [chat for chat in chats if _fits(chat, vocab_size)]
+    conversations = [_reading(chat, 1.0, wishes) for chat in chats]
+    seq_len = _window(chats, length)
     horizon = _horizon(length, seq_len)
-    tuning = Tuning.of(
-        (one.corpus for one in conversations), length.size, length.vocab_size, seq_len, horizon.batch
-    )
+    tuning = Tuning.of(chats, size, vocab_size, seq_len, horizon.batch)
     # Each conversation is held out or not by itself.
     stays = NONE_HELD_OUT ** (1 / max(1, sum(map(_documents, conversations))))
     return Chosen(
         folder=folder,
         wishes=wishes,
-        corpora=corpora,
+        corpora=tuple(corpora),
         conversations=tuple(conversations),
         tuning=tuning.planned(wishes.seconds, tokens_per_second),
         budget=budget,
@@ -145,7 +139,7 @@ def choose(folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0) -> 
         horizon=horizon,
         seq_len=seq_len,
         tokens_per_second=tokens_per_second,
-        speed_source=speed.source(length.size),
+        speed_source=speed.source(size),
         program_seconds=speed.program_seconds,
         validation_fraction=_held_out(fewest, budget, length),
         held_out_conversations=round(max(MOST_HELD_OUT, min(0.45, 1 - stays)), 4),
@@ -154,45 +148,57 @@ def choose(folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0) -> 
     )
 
 
-def _horizon(length: Length, seq_len: int) -> Horizon:
-    batch = max(length.global_batch_tokens, seq_len)
-    tokens = max(1, length.tokens // batch) * batch
-    warmup = min(WARMUP_STEPS * batch, int(WARMUP_SHARE * tokens))
-    return Horizon(tokens, batch, length.most // batch * batch, warmup)
-
-
-def _least_bytes_a_token(vocab_size: int) -> int:
-    return 2 if vocab_size >= FEW_ENTRIES else 1
-
-
-def _fits(corpus: FoundCorpus, vocab_size: int = FEW_ENTRIES) -> bool:
-    return corpus.long_document <= LONGEST_WINDOW * _least_bytes_a_token(vocab_size)
-
-
-def _window(chats: Sequence[FoundCorpus], length: Length) -> int:
-    """Tokens of a window, into which nearly all conversations fit."""
-    window, longest_chat = length.size.seq_len, max((one.long_document for one in chats), default=0)
-    while window < LONGEST_WINDOW and window * _least_bytes_a_token(length.vocab_size) < longest_chat:
-        window *= 2
-    return window
-
-
 def _texts(folder: Folder) -> list[FoundCorpus]:
-    if texts := [one for one in folder.corpora if one.is_text]:
+    if texts := [corpus for corpus in folder.corpora if corpus.is_text]:
         return texts
-    kinds = " and ".join(sorted({one.shape.format for one in folder.corpora}))
+    kinds = " and ".join(sorted({corpus.shape.format for corpus in folder.corpora}))
     raise NothingReadableError(
         f"{folder.path}: has only rows of {kinds}, and a model learns to answer after it has read text: "
         "add a folder of texts"
     )
 
 
+def _used(texts: Sequence[FoundCorpus], wishes: Wishes) -> tuple[list[FoundCorpus], list[str]]:
+    """The corpora that are trained on, and a note for each corpus of which nothing would be left."""
+    used, notes = [], []
+    largest = max(corpus.text_bytes for corpus in texts)
+    for corpus in texts:
+        if corpus.text_bytes < min(LEAST_BYTES, largest):
+            notes.append(f"Left out: {corpus.name} has only {corpus.text_bytes:,} bytes of text.")
+        elif _in_languages(corpus, wishes) < LEAST_IN_LANGUAGES:
+            notes.append(f"Left out: {corpus.name} is not in {', '.join(wishes.languages)}.")
+        else:
+            used.append(corpus)
+    return used, notes
+
+
+def _check_kept(folder: Folder, texts: Sequence[FoundCorpus], wishes: Wishes) -> None:
+    """Raises NothingReadableError if the wished profile leaves next to nothing of the sample."""
+    lost = sum(
+        corpus.text_bytes * corpus.kind.rejected.get(wishes.profile or "none", 0.0) for corpus in texts
+    )
+    share = lost / max(1, sum(corpus.text_bytes for corpus in texts))
+    if share > 1 - LEAST_KEPT:
+        raise NothingReadableError(
+            f"{folder.path}: the profile {wishes.profile} would reject {share:.0%} of the sampled text, so "
+            "no model can be made: name another kind with --for, or leave it out"
+        )
+
+
+def _chats(folder: Folder, wishes: Wishes) -> list[FoundCorpus]:
+    """The corpora of conversations, if the user wants them to be learnt and some of them can be held out."""
+    if not wishes.chat:
+        return []
+    chats = [corpus for corpus in folder.corpora if corpus.shape.format == "chat" and _fits(corpus)]
+    return chats if sum(chat.documents for chat in chats) > 1 else []
+
+
 def _budget(
     texts: Sequence[FoundCorpus], chats: Sequence[FoundCorpus], wishes: Wishes, speed: Speed, spent: float
 ) -> Budget:
-    in_all = max(1, sum(one.text_bytes for one in texts))
+    in_all = max(1, sum(corpus.text_bytes for corpus in texts))
     share = min(1.0, MOST_DATA * wishes.seconds * DATA_BYTES_A_SECOND / in_all)
-    kept = sum(one.text_bytes * (1 - _lost(one, wishes)) for one in texts)
+    kept = sum(corpus.text_bytes * (1 - _lost(corpus, wishes)) for corpus in texts)
     around = spent + PROGRAMS_AROUND * speed.program_seconds + share * in_all / DATA_BYTES_A_SECOND
     tuning = 0.0
     if chats:
@@ -205,57 +211,65 @@ def _budget(
     return Budget(around, training, tuning, share, round(share * in_all), round(share * kept))
 
 
-def _held_out(fewest: float, budget: Budget, length: Length) -> float:
-    tokens = HELD_OUT_TOKENS * length.tokens
-    most = tokens * bytes_a_token(length.vocab_size) / max(budget.text_bytes, 1)
-    return round(max(min(MOST_HELD_OUT, most), fewest), 4)
-
-
-def _check_kept(folder: Folder, texts: Sequence[FoundCorpus], wishes: Wishes) -> None:
-    """Raises NothingReadableError if the wished profile leaves next to nothing of the sample."""
-    lost = sum(one.text_bytes * one.kind.rejected.get(wishes.profile or "none", 0.0) for one in texts)
-    share = lost / max(1, sum(one.text_bytes for one in texts))
-    if share > 1 - LEAST_KEPT:
-        raise NothingReadableError(
-            f"{folder.path}: the profile {wishes.profile} would reject {share:.0%} of the sampled text, so "
-            "no model can be made: name another kind with --for, or leave it out"
-        )
-
-
-def _used(texts: Sequence[FoundCorpus], wishes: Wishes) -> tuple[list[FoundCorpus], list[str]]:
-    """The corpora that are trained on, and a note for each corpus of which nothing would be left."""
-    used, notes = [], []
-    largest = max(one.text_bytes for one in texts)
-    for one in texts:
-        if one.text_bytes < min(LEAST_BYTES, largest):
-            notes.append(f"Left out: {one.name} has only {one.text_bytes:,} bytes of text.")
-        elif _in_languages(one, wishes) < LEAST_IN_LANGUAGES:
-            notes.append(f"Left out: {one.name} is not in {', '.join(wishes.languages)}.")
-        else:
-            used.append(one)
-    return used, notes
-
-
-def _in_languages(corpus: FoundCorpus, wishes: Wishes) -> float:
-    """The share of a corpus that is in the wished languages."""
-    return sum(corpus.kind.languages.get(one, 0.0) for one in wishes.languages) if wishes.languages else 1.0
-
-
-def _lost(corpus: FoundCorpus, wishes: Wishes) -> float:
-    """The share of a corpus that quality rejects, as far as the sample tells."""
-    by_profile = corpus.kind.rejected.get(wishes.profile or corpus.kind.profile, 0.0)
-    return 1 - (1 - by_profile) * _in_languages(corpus, wishes)
-
-
 def _reading(corpus: FoundCorpus, share: float, wishes: Wishes) -> Reading:
     piece = None
     if corpus.shape.is_file:
         fitting = max(SMALLEST_PIECE, min(LARGEST_PIECE, corpus.text_bytes // PIECES))
         piece = fitting if corpus.longest > 2 * fitting else None
     profile = wishes.profile or corpus.kind.profile
-    reading = Reading(corpus, profile, corpus.kind.foreign and profile != "none", None, piece)
-    most = None if share == 1 else max(1, round(_documents(reading) * share))
-    return Reading(corpus, reading.quality, reading.by_language, most, piece)
+    whole = Reading(corpus, profile, corpus.kind.foreign and profile != "none", None, piece)
+    if share == 1:
+        return whole
+    return replace(whole, max_documents=max(1, round(_documents(whole) * share)))
+
+
+def _length(learnt_bytes: int, seconds: float, speed: Speed) -> Length:
+    """The size of the model and the tokens that fit into the time, by the measured speed of that size."""
+    guess = longest(learnt_bytes, seconds, speed.of)
+    speed.look(guess.size, guess.vocab_size)
+    return longest(learnt_bytes, seconds, speed.of)
+
+
+def _window(chats: Sequence[FoundCorpus], length: Length) -> int:
+    """Tokens of a window, into which nearly all conversations fit."""
+    window, longest_chat = length.size.seq_len, max((chat.long_document for chat in chats), default=0)
+    while window < LONGEST_WINDOW and window * _least_bytes_a_token(length.vocab_size) < longest_chat:
+        window *= 2
+    return window
+
+
+def _horizon(length: Length, seq_len: int) -> Horizon:
+    batch = max(length.global_batch_tokens, seq_len)
+    tokens = max(1, length.tokens // batch) * batch
+    warmup = min(WARMUP_STEPS * batch, int(WARMUP_SHARE * tokens))
+    return Horizon(tokens, batch, length.most // batch * batch, warmup)
+
+
+def _held_out(fewest: float, budget: Budget, length: Length) -> float:
+    tokens = HELD_OUT_TOKENS * length.tokens
+    most = tokens * bytes_a_token(length.vocab_size) / max(budget.text_bytes, 1)
+    return round(max(min(MOST_HELD_OUT, most), fewest), 4)
+
+
+def _fits(corpus: FoundCorpus, vocab_size: int = FEW_ENTRIES) -> bool:
+    return corpus.long_document <= LONGEST_WINDOW * _least_bytes_a_token(vocab_size)
+
+
+def _least_bytes_a_token(vocab_size: int) -> int:
+    return 2 if vocab_size >= FEW_ENTRIES else 1
+
+
+def _in_languages(corpus: FoundCorpus, wishes: Wishes) -> float:
+    """The share of a corpus that is in the wished languages."""
+    if not wishes.languages:
+        return 1.0
+    return sum(corpus.kind.languages.get(language, 0.0) for language in wishes.languages)
+
+
+def _lost(corpus: FoundCorpus, wishes: Wishes) -> float:
+    """The share of a corpus that quality rejects, as far as the sample tells."""
+    by_profile = corpus.kind.rejected.get(wishes.profile or corpus.kind.profile, 0.0)
+    return 1 - (1 - by_profile) * _in_languages(corpus, wishes)
 
 
 def _documents(reading: Reading) -> int:
