@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pipeline.cli.opening import UsageError, add_checkpoint, named_checkpoint, whole_store
 from pipeline.recipe.loading import recipe_path
-from pipeline.steps.lineage import reproduce
+from pipeline.steps.lineage import made_again, reproduce
 from pipeline.store.training_runs import checkpoint_path
 from trainer.system import terminal
 
@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> None:
         again = Path(options.checkpoint)
         if not again.exists():
             again = checkpoint_path(whole_store(), options.checkpoint)
-        print(reproduce.compare(options.compare, again))
+        print(made_again.compare(options.compare, again))
         return
     if (options.checkpoint is None) == (options.variant is None):
         raise UsageError("reproduce: give either CHECKPOINT or --variant")

@@ -18,7 +18,7 @@ from pipeline.cli import main
 from pipeline.cli.lineage import described
 from pipeline.recipe.loading import load_recipe
 from pipeline.stages.bpe.params import ExistingTokenizer
-from pipeline.steps.lineage import reproduce
+from pipeline.steps.lineage import pinned_recipe, reproduce
 from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError, TrainedModel, read, run_config
 from pipeline.steps.lineage.documents import CorpusText
 from pipeline.steps.training import plan
@@ -291,7 +291,7 @@ def test_every_path_that_starts_at_the_recipe_is_whole_in_the_recipe_of_a_reprod
     recipe = saved.lineage["recipe"]
     recipe.update(with_files("", "held.jsonl"))
     recipe["training"]["pretrained"] = {"path": "weights", "repo": None}
-    reproduced = reproduce.pinned([saved], tmp_path)
+    reproduced = pinned_recipe.pinned([saved], tmp_path)
     for section, expected in with_files(f"{tmp_path}/", "held.jsonl").items():
         assert reproduced[section] == expected
     assert reproduced["training"]["pretrained"]["path"] == str(tmp_path / "weights")
@@ -305,7 +305,7 @@ def test_reproduce_knows_every_setting_that_names_a_file() -> None:
         return {kind}.union(*map(subclasses, kind.__subclasses__()))
 
     for kind in subclasses(Anchored) - {Anchored, ExistingTokenizer}:  # whose tokenizer is copied
-        assert {*reproduce.PATHS} & kind.model_fields.keys(), kind  # type: ignore[attr-defined]
+        assert {*pinned_recipe.PATHS} & kind.model_fields.keys(), kind  # type: ignore[attr-defined]
 
 
 def test_a_run_without_a_step_is_its_newest_checkpoint_and_an_unknown_one_is_refused(
