@@ -13,7 +13,7 @@ import pytest
 from pipeline.store.bucket.address import cache_of
 from pipeline.store.bucket.claim import Claim, ClaimLostError
 from pipeline.store.bucket.errors import BucketError
-from pipeline.store.bucket.files import FetchError
+from pipeline.store.bucket.mirror import FetchError
 from pipeline.store.bucket.objects import SLICE_BYTES, Bucket
 from pipeline.store.cleanup import gc
 from pipeline.store.draft import Draft

@@ -16,7 +16,7 @@ from pipeline.cli import main
 from pipeline.store.bucket.address import cache_of
 from pipeline.store.bucket.cache import Cache
 from pipeline.store.bucket.errors import BucketError
-from pipeline.store.bucket.files import FetchError
+from pipeline.store.bucket.mirror import FetchError
 from pipeline.store.bucket.objects import SLICE_BYTES, Bucket
 from pipeline.store.cleanup import gc
 from pipeline.store.damage import Look
