@@ -32,6 +32,7 @@ from harness.sidebyside import peak_megabytes, record
 
 from pipeline.stages import dedup
 from pipeline.steps.dedup import candidates, clusters, components, shuffle
+from pipeline.steps.dedup.layout import Layout
 from pipeline.steps.dedup.signatures import RUN_SCHEMA, SignedPart
 from pipeline.store.files import Files, Scratch, StoredFile
 from pipeline.store.manifest import File, Part
@@ -187,7 +188,7 @@ def run(documents: int, runs: int, giant: int, folder: Path) -> dict[str, Any]:
     linked, size = candidates.link(engine, signed, scratch, params)
     linking_seconds = time.perf_counter() - started
     linking_mb, linking_worker_mb = peak_megabytes(), engine.worker_mb
-    layout = clusters.Layout(np.array([piece.start for piece in signed]), ("drawn",), scratch)
+    layout = Layout(np.array([piece.start for piece in signed]), ("drawn",), scratch)
     found = clusters.find_clusters(engine, layout, linked, size)
     (ranges, _, decided), largest = found, 0
     for _ in engine.map(clusters.ClusterRange.keys, ranges, input_bytes=0, what="dedup evidence"):
@@ -223,9 +224,7 @@ def run(documents: int, runs: int, giant: int, folder: Path) -> dict[str, Any]:
     }
 
 
-def _first_stays(
-    some: Sequence[clusters.ClusterRange], layout: clusters.Layout
-) -> tuple[shuffle.Written, int]:
+def _first_stays(some: Sequence[clusters.ClusterRange], layout: Layout) -> tuple[shuffle.Written, int]:
     """Decides on some ranges. Returns the characters of the largest cluster, too."""
     decided, largest = [], 0
     for one in some:

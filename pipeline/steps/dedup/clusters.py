@@ -15,42 +15,11 @@ import pyarrow.compute as pc
 
 from pipeline.stages import dedup
 from pipeline.steps.dedup.candidates import KEYED
+from pipeline.steps.dedup.layout import Layout
 from pipeline.steps.dedup.shuffle import BITS, TOGETHER, Slice, Written, divide, remove, write_divided
 from pipeline.store.engines.local import Engine
-from pipeline.store.files import Scratch
 
 RANGE_CHARACTERS = 64_000_000  # of texts to verify together: about 0.3 GB of shingles, keys and tables
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Where documents belong: the first document of each part (int64), the corpora by priority, and a
-    directory for documents by part.
-    """
-
-    starts: np.ndarray
-    corpora: tuple[str, ...]
-    scratch: Scratch
-
-    @property
-    def bits(self) -> int:
-        """How many bits number the parts."""
-        return (len(self.starts) - 1).bit_length()
-
-    def parts(self, rows: np.ndarray) -> np.ndarray:
-        """The numbers of the parts of documents, by global row."""
-        return np.searchsorted(self.starts, rows, side="right") - 1
-
-    def write(self, name: str, rows: pa.RecordBatch) -> Written:
-        """Divides documents by part. `rows` has their global rows as `row`."""
-        keys = self.parts(rows.column("row").to_numpy()).astype(np.uint64) << np.uint64(64 - self.bits)
-        return write_divided(self.scratch, name, rows.add_column(0, "key", pa.array(keys)), self.bits)
-
-    def decided(self, clusters: dedup.Clusters, verified: dedup.Verified) -> pa.RecordBatch:
-        """The decisions on all documents of the clusters, with the corpus of the survivor as `home`."""
-        decided = dedup.decide(clusters, verified)
-        homes = pa.array(self.corpora, pa.string()).take(decided.column("priority"))
-        return decided.drop_columns("priority").append_column("home", homes)
 
 
 class ContestedClusters(NamedTuple):
@@ -104,21 +73,20 @@ def find_clusters(engine: Engine, layout: Layout, linked: Sequence[Slice], size:
     """Finds the clusters of linked documents of `size` bytes. The contested ones are divided by key into a
     power of two of ranges, so a cluster stays in the range of the same name until the corpora double.
     """
-    filled = [one for one in linked if one.files]
-    found = list(
-        engine.map(partial(_part_contested, layout=layout), filled, input_bytes=size, what="dedup candidates")
-    )
+    filled = [rows for rows in linked if rows.files]
+    separate = partial(_separate, layout=layout)
+    separated = list(engine.map(separate, filled, input_bytes=size, what="dedup candidates"))
     remove(linked)
-    bits = (sum(one.characters for one in found) // RANGE_CHARACTERS).bit_length()
-    contested = [one.contested for one in found]
+    bits = (sum(each.characters for each in separated) // RANGE_CHARACTERS).bit_length()
+    contested = [each.contested for each in separated]
     slices, contested_size = divide(
         engine, layout.scratch, contested, bits, what="dedup candidates", begun=BITS
     )
     ranges = [ClusterRange(f"{index:05d}-of-{1 << bits:05d}", rows) for index, rows in enumerate(slices)]
-    return FoundClusters(ranges, contested_size, [one.decided for one in found])
+    return FoundClusters(ranges, contested_size, [each.decided for each in separated])
 
 
-class _Parted(NamedTuple):
+class _Separated(NamedTuple):
     """What became of the linked documents of a slice: those of contested clusters, how many characters their
     texts have, and the decisions on the documents of other clusters.
     """
@@ -128,7 +96,7 @@ class _Parted(NamedTuple):
     decided: Written
 
 
-def _part_contested(rows: Slice, layout: Layout) -> _Parted:
+def _separate(rows: Slice, layout: Layout) -> _Separated:
     clusters = dedup.clustered(_members(rows))
     sizes = np.diff(clusters.starts)  # int64[clusters], in texts
     cluster_of_text = np.repeat(np.arange(len(sizes)), sizes)  # int64[texts]
@@ -148,7 +116,7 @@ def _part_contested(rows: Slice, layout: Layout) -> _Parted:
     alone = dedup.clustered(others)
     themselves = dedup.Verified(np.arange(len(alone.rows)), np.full(len(alone.rows), np.nan, np.float32))
     decided = layout.write(f"decided-{rows.name}", layout.decided(alone, themselves))
-    return _Parted(contested, characters, decided)
+    return _Separated(contested, characters, decided)
 
 
 def _members(rows: Slice) -> pa.RecordBatch:

@@ -6,7 +6,7 @@ files that are divided by ranges of clusters. A task that needs the clusters of 
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,16 +16,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.stages import dedup
-from pipeline.steps.dedup.clusters import ClusterRange, ContestedClusters, FoundClusters, Layout
-from pipeline.steps.dedup.shuffle import NOTHING, Slice, Written, divide, grouped, remove, write_divided
-from pipeline.steps.dedup.signatures import Runs, SignedPart
+from pipeline.steps.dedup.cluster_texts import ClusterTexts, TextFetch
+from pipeline.steps.dedup.clusters import ClusterRange, ContestedClusters, FoundClusters
+from pipeline.steps.dedup.layout import Layout
+from pipeline.steps.dedup.shuffle import NOTHING, Slice, Written, divide, grouped, remove
+from pipeline.steps.dedup.signatures import SignedPart
 from pipeline.store import keys
 from pipeline.store.damage import Look
 from pipeline.store.draft import Draft
-from pipeline.store.engines.local import Engine
-from pipeline.store.files import Scratch, StoredFile
+from pipeline.store.engines.local import Engine, Result, Task
+from pipeline.store.files import StoredFile
 from pipeline.store.manifest import Part, Version, total_counts
-from pipeline.store.parquet import PartWriter, kept_ids, parquet_file, read_table
+from pipeline.store.parquet import PartWriter, read_table
 from pipeline.store.parts import put_parts
 from pipeline.store.store import Store
 from pipeline.store.work import Work
@@ -48,44 +50,51 @@ class Verifier:
 
     def verify(self, store: Store) -> list[Written]:
         """The decisions on the documents of the clusters, from the result of `dedup.verify` for each text."""
-        engine, params, clusters = self.engine, self.params, self.clusters
-        ranges, size = clusters.ranges, clusters.bytes
-        digest, of_ranges = hashlib.sha256(), []
-        for of_range in engine.map(ClusterRange.keys, ranges, input_bytes=size, what="dedup evidence"):
-            digest.update(of_range)
-            of_ranges.append(hashlib.sha256(of_range).hexdigest())
+        digest, sha256 = hashlib.sha256(), []
+        for range_keys in self._map(ClusterRange.keys, self.clusters.ranges, what="dedup evidence"):
+            digest.update(range_keys)
+            sha256.append(hashlib.sha256(range_keys).hexdigest())
         inputs = {"clusters": digest.hexdigest()}
-        with store.making(Work(keys.DEDUP_EVIDENCE, dedup.VERSION, params, inputs)) as version:
+        with store.making(Work(keys.DEDUP_EVIDENCE, dedup.VERSION, self.params, inputs)) as version:
             if isinstance(version, Draft):
-                todo, parts = _unverified(version, latest(store, params), ranges, of_ranges)
-                texts, text_bytes, anew = self._texts_of(todo)
-                tasks = [replace(task, fetched=rows) for task, rows in zip(todo, texts, strict=False)]
-                verified = partial(_Verification.part, params=params)
-                write = partial(put_parts, function=verified, directory=version.path, files=store.files)
-                for part in engine.map(write, tasks, input_bytes=text_bytes, what="dedup verification"):
-                    version.keep(part)
-                    parts.append(part)
-                remove(texts)
-                parts.sort(key=lambda part: part.name)
-                version = version.publish(parts, total_counts(parts) | {"clusters_verified_anew": anew})
+                version = self._make(store, version, sha256)
         store.check(version)
-        results = grouped(list(zip(ranges, version.files(TABLE), strict=True)), clusters.together)
+        results = list(zip(self.clusters.ranges, version.files(TABLE), strict=True))
         decide = partial(_write_decided, layout=self.layout)
-        return list(engine.map(decide, results, input_bytes=size, what="dedup decisions"))
+        return list(self._map(decide, grouped(results, self.clusters.together), what="dedup decisions"))
+
+    def _map(self, function: Callable[[Task], Result], tasks: Sequence[Task], what: str) -> Iterator[Result]:
+        """Maps over tasks that together read all contested documents."""
+        return self.engine.map(function, tasks, input_bytes=self.clusters.bytes, what=what)
+
+    def _make(self, store: Store, draft: Draft, sha256: Sequence[str]) -> Version:
+        """Verifies what no earlier version has. `sha256`: of the keys of each range."""
+        todo, parts = _unverified(draft, latest(store, self.params), self.clusters.ranges, sha256)
+        texts, text_bytes, anew = self._texts_of(todo)
+        tasks = [replace(task, fetched=rows) for task, rows in zip(todo, texts, strict=False)]
+        verify = partial(_Verification.part, params=self.params)
+        write = partial(put_parts, function=verify, directory=draft.path, files=store.files)
+        for part in self.engine.map(write, tasks, input_bytes=text_bytes, what="dedup verification"):
+            draft.keep(part)
+            parts.append(part)
+        remove(texts)
+        parts.sort(key=lambda part: part.name)
+        return draft.publish(parts, total_counts(parts) | {"clusters_verified_anew": anew})
 
     def _texts_of(self, todo: Sequence["_Verification"]) -> tuple[list[Slice], int, int]:
         """The texts to verify by range, their bytes, and the number of clusters without a reusable result."""
-        engine, layout, clusters = self.engine, self.layout, self.clusters
-        want, groups = partial(_write_wanted, layout=layout), grouped(todo, clusters.together)
-        wanted, wanting, anew = [], set(), 0
-        for rows, found, count in engine.map(want, groups, input_bytes=clusters.bytes, what="dedup evidence"):
+        engine, layout = self.engine, self.layout
+        wanted, wanted_parts, anew = [], set(), 0
+        write_wanted = partial(_write_wanted, layout=layout)
+        groups = grouped(todo, self.clusters.together)
+        for rows, parts, count in self._map(write_wanted, groups, what="dedup evidence"):
             wanted.append(rows)
-            wanting.update(found)
+            wanted_parts.update(parts)
             anew += count
         by_part, _ = divide(engine, layout.scratch, wanted, layout.bits, what="dedup evidence")
-        fetches = [_Fetch(self.signed[part], by_part[part]) for part in sorted(wanting)]
+        fetches = [TextFetch(self.signed[part], by_part[part]) for part in sorted(wanted_parts)]
         bits = (len(todo) - 1).bit_length()
-        fetch = partial(_Fetch.write, scratch=layout.scratch, bits=bits, params=self.params)
+        fetch = partial(TextFetch.write, scratch=layout.scratch, bits=bits, params=self.params)
         input_bytes = sum(task.piece.source_bytes for task in fetches)
         texts = list(engine.map(fetch, fetches, input_bytes=input_bytes, what="dedup evidence"))
         remove(by_part)
@@ -93,7 +102,7 @@ class Verifier:
 
 
 def _write_decided(ranges: Sequence[tuple[ClusterRange, StoredFile]], layout: Layout) -> Written:
-    decided = [_decided(some.read(), read_table(results), layout) for some, results in ranges]
+    decided = [_decided(of_range.read(), read_table(results), layout) for of_range, results in ranges]
     return layout.write(f"decided-{ranges[0][0].name}", pa.concat_batches(decided))
 
 
@@ -112,11 +121,11 @@ def _unverified(
     """What is to verify, and the parts of the other ranges. `sha256`: of the keys of each range."""
     previous, parts = reusable.files(TABLE) if reusable else [], []
     todo: list[_Verification] = []
-    for some, of_keys in zip(ranges, sha256, strict=True):
-        fingerprint = draft.work.part_fingerprint([of_keys])
-        part = draft.finished(some.name, fingerprint)
+    for of_range, of_keys in zip(ranges, sha256, strict=True):
+        fingerprint, name = draft.work.part_fingerprint([of_keys]), of_range.name
+        part = draft.finished(name, fingerprint)
         if part is None:
-            todo.append(_Verification(some, fingerprint, _same_keys(previous, some.name), len(todo)))
+            todo.append(_Verification(of_range, fingerprint, _same_keys(previous, name), len(todo)))
         else:
             parts.append(part)
     return todo, parts
@@ -138,72 +147,6 @@ def _same_keys(previous: Sequence[StoredFile], name: str) -> tuple[StoredFile, .
 def _consecutive(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """starts[0], starts[0] + 1, ... (sizes[0] numbers), then as many from each other start."""
     return np.repeat(starts - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
-
-
-@dataclass(frozen=True)
-class _Fetch:
-    """Documents to fetch from a part: global rows, numbers of texts, and the range that needs each."""
-
-    piece: SignedPart
-    wanted: Slice
-
-    def write(self, scratch: Scratch, bits: int, params: dedup.DedupParams) -> Written:
-        """Writes the texts, divided by up to `bits` bits of their ranges. Decompresses only row groups with a
-        wanted document.
-        """
-        wanted = self.wanted.read().sort_by("row")
-        rows = wanted.column("row").to_numpy() - self.piece.start
-        sets = dedup.concat_sets([dedup.shingle_sets(batch, params) for batch in self._batches(rows)])
-        shingles = pa.LargeListArray.from_arrays(pa.array(sets.offsets), pa.array(sets.hashes))
-        band_keys = pa.array(self._keys(rows, params.bands).reshape(-1))
-        columns = {
-            "key": wanted.column("range").to_numpy() << np.uint64(64 - bits),
-            "text": wanted.column("text"),
-            "keys": pa.FixedSizeListArray.from_arrays(band_keys, params.bands),
-            "shingles": shingles,
-        }
-        return write_divided(scratch, self.piece.name, pa.record_batch(columns), bits)
-
-    def _batches(self, rows: np.ndarray) -> list[pa.RecordBatch]:
-        keep = [kept_ids(path) for path in self.piece.sources[1:]]
-        batches, start = [], 0
-        with parquet_file(self.piece.sources[0]) as file:
-            for index in range(file.num_row_groups):
-                group = partial(file.read_row_group, index, use_threads=False)
-                ids = group(columns=["id"]).column("id").combine_chunks()
-                kept = np.ones(len(ids), bool)
-                for kept_by_table in keep:
-                    kept &= pc.is_in(ids, value_set=kept_by_table).to_numpy(zero_copy_only=False)
-                kept_rows = np.flatnonzero(kept)
-                wanted = slice(*np.searchsorted(rows, [start, start + len(kept_rows)]))
-                taken = kept_rows[rows[wanted] - start]
-                start += len(kept_rows)
-                if len(taken):
-                    texts = group(columns=["text"]).combine_chunks()
-                    batches += texts.take(pa.array(taken)).combine_chunks().to_batches()
-        return batches
-
-    def _keys(self, rows: np.ndarray, bands: int) -> np.ndarray:
-        """The band keys of the documents, uint64[n, bands]."""
-        band_keys = np.empty((len(rows), bands), np.uint64)
-        by_row = np.empty(self.piece.rows, np.uint64)
-        runs = Runs(self.piece.runs)
-        for band in range(bands):
-            keys, of_keys = runs[band + 1]
-            by_row[of_keys] = keys
-            band_keys[:, band] = by_row[rows]
-        return band_keys
-
-
-def _texts(batches: Sequence[pa.RecordBatch]) -> tuple[np.ndarray, np.ndarray, dedup.ShingleSets]:
-    """Texts of one range of clusters: their numbers, band keys and shingles."""
-    texts = [np.zeros(0, np.int64), *(batch.column("text").to_numpy() for batch in batches)]
-    columns = [batch.column("keys") for batch in batches if batch.num_rows]
-    keys = [np.asarray(column.flatten()).reshape(len(column), -1) for column in columns]
-    shingles = [batch.column("shingles") for batch in batches]
-    sets = [dedup.ShingleSets(np.asarray(lists.offsets), np.asarray(lists.values)) for lists in shingles]
-    band_keys = np.concatenate(keys) if keys else np.zeros((0, 1), np.uint64)
-    return np.concatenate(texts), band_keys, dedup.concat_sets(sets)
 
 
 @dataclass(frozen=True)
@@ -241,7 +184,7 @@ class _Verification:
         return Part(self.range.name, self.fingerprint, writer.files, counts)
 
     def _verified(self, contested: ContestedClusters, new: np.ndarray, params: dedup.DedupParams) -> pa.Table:
-        texts, keys, sets = _texts(self.fetched.batches())
+        texts, keys, sets = ClusterTexts.of(self.fetched.batches())
         order = np.argsort(texts)  # texts are numbered from the best survivor to the worst
         starts, sizes = contested.starts[new], contested.sizes[new]
         place = order[np.searchsorted(texts, _consecutive(starts, sizes), sorter=order)]
