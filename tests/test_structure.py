@@ -231,13 +231,13 @@ def _names_in(path: Path) -> set[str]:
     return defined | assigned | imported
 
 
-def test_three_modules_know_the_cluster() -> None:
+def test_only_the_ray_engine_and_the_nodes_of_a_training_know_the_cluster() -> None:
     for_a_cluster = {
         module
         for module, path in modules("pipeline").items()
         if any(is_below(imported, "ray") for imported in imports(path))
     }
-    engine = {f"pipeline.store.engines.{name}" for name in ("ray", "ray_worker")}
+    engine = {f"pipeline.store.engines.{name}" for name in ("ray", "ray_cluster", "ray_map", "ray_worker")}
     assert for_a_cluster == {*engine, "pipeline.steps.training.ray_nodes"}
 
 

@@ -24,7 +24,7 @@ from ray import exceptions
 from ray.util.placement_group import placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
-from pipeline.store.engines.ray import connect
+from pipeline.store.engines.ray_cluster import connect
 from pipeline.store.engines.ray_worker import ClusterError, node_name
 from pipeline.store.engines.same_code import Installed, refusal, source_files
 from pipeline.store.errors import PipelineError

@@ -1,75 +1,31 @@
 """Maps a function over parts on the nodes of a Ray cluster, with the same bytes as on this machine.
 
 A task is given names of parts and returns names and counts. Text goes through the store, which all nodes see
-under the same path. A task that was lost with its node or worker runs again: it writes what it wrote before.
-Two copies of one may run at a time: each file has a name of its own until it is whole.
+under the same path.
 """
 
 import atexit
 import logging
-import os
-import pickle
-import signal
-import socket
-import statistics
 import subprocess
-import sys
-import time
-from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import suppress
-from dataclasses import dataclass
-from itertools import count
-from typing import Any, Generic
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import ray
-from ray import exceptions
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from pipeline.store.engines import ray_worker
-from pipeline.store.engines.local import (
-    PROCESSES_PAY_ABOVE,
-    EngineParams,
-    Result,
-    Task,
-    TimeLeft,
-    WorkerLostError,
-)
-from pipeline.store.engines.ray_worker import ClusterError, Outcome, Place
-from pipeline.store.engines.same_code import libraries, source_files
-from pipeline.store.errors import first_line
+from pipeline.store.engines.local import PROCESSES_PAY_ABOVE, EngineParams, Result, Task
+from pipeline.store.engines.ray_cluster import connect, rooms
+from pipeline.store.engines.ray_map import ClusterMap
+from pipeline.store.engines.same_code import source_files
 from trainer.system import terminal
 
 log = logging.getLogger(__name__)
 
-ATTEMPTS = 3  # of a task that is late or whose worker dies
-NODES = 10  # that a task may lose: nodes come and go, but one that takes down each of them has to end
-MORE_MEMORY = "Raise engine.task_memory or lower raw.part_bytes"
-MORE_TIME = "Find out what it waits for there, or raise engine.task_seconds_per_mb"
-KILLED = "its worker process was killed, perhaps because memory ran out"
-# Why a task ended without a result, how often it may, and what to do then.
-CAUSES: Mapping[type[BaseException], tuple[str, int, str]] = {
-    exceptions.OutOfMemoryError: ("memory ran out", ATTEMPTS, MORE_MEMORY),
-    exceptions.WorkerCrashedError: (KILLED, ATTEMPTS, MORE_MEMORY),
-    TimeoutError: ("it ran out of time", ATTEMPTS, MORE_TIME),
-}
-NODE_LOST = (exceptions.NodeDiedError, exceptions.LocalRayletDiedError, exceptions.ObjectLostError)
-OF_NODES = ("the node is gone", NODES, "Find out whether the part takes its nodes down")
 LAST_WORDS = (
     "the run was killed, by Ray if its head or the node of this machine is gone: start Ray again, and the "
     "run, which continues at the last whole part"
 )
-NODE_ID = "ray.io/node-id"
-AHEAD = 2  # tasks in flight for each that the cluster has room for
-CONNECT_SECONDS = 10.0
-LOOK_EVERY_SECONDS = 5.0
-WARN_EVERY_SECONDS = 60.0
-END_WITHIN_SECONDS = 10.0
-# A second copy starts when nothing else waits and the first has run for so long, and so many times the usual.
-SLOW_SECONDS, SLOWER = 30.0, 3.0
-
-_numbers = count()
 
 
 class RayEngine:
@@ -100,16 +56,9 @@ class RayEngine:
     ) -> Iterator[Result]:
         with terminal.doing("connecting to the Ray cluster"):
             self._connect()
-        with TimeLeft(f"{what}: %d of %d parts") as progress:
-            yield from _Map(
-                self.params,
-                function,
-                tasks,
-                input_bytes=input_bytes,
-                what=what,
-                begun=self._begun,
-                progress=progress,
-            ).results()
+        yield from ClusterMap(
+            self.params, function, tasks, input_bytes=input_bytes, what=what, begun=self._begun
+        ).results()
 
     def _connect(self) -> None:
         if self._connected:
@@ -124,7 +73,7 @@ class RayEngine:
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         begun = ray.remote(num_cpus=0, max_restarts=-1, scheduling_strategy=here)(ray_worker.TaskStarts)
         self._begun = begun.remote()
-        room = _rooms(self.params)
+        room = rooms(self.params)
         log.info("Ray cluster with %d nodes and room for %d tasks", len(room), sum(room.values()))
 
     def close(self) -> None:
@@ -134,257 +83,3 @@ class RayEngine:
             with self._witness as witness:
                 witness.kill()
             self._connected = False
-
-
-@dataclass(frozen=True)
-class _Copy:
-    """A task in flight. `number` is unique."""
-
-    number: int
-    index: int
-    future: "Future[Outcome]"
-    reference: ray.ObjectRef
-
-
-class _Map(Generic[Task, Result]):
-    """The tasks of one call of `map`. `begun` is the actor that knows where tasks run."""
-
-    def __init__(
-        self,
-        params: EngineParams,
-        function: Callable[[Task], Result],
-        tasks: Sequence[Task],
-        *,
-        input_bytes: int,
-        what: str,
-        begun: Any,
-        progress: TimeLeft,
-    ):
-        self._params, self._tasks, self._what, self._begun = params, tasks, what, begun
-        sizes = [max(1, getattr(task, "bytes", 1)) for task in tasks]
-        self._shares = [size / sum(sizes) for size in sizes]
-        self._limits = [params.limit_seconds(input_bytes * share) for share in self._shares]
-        self._waiting = list(range(len(tasks)))[::-1]
-        self._running: dict[Future[Outcome], _Copy] = {}
-        self._ending: list[Future[Outcome]] = []
-        self._finished: dict[int, Result] = {}
-        # Of tasks that ended: seconds by the share of the bytes.
-        self._rates: deque[float] = deque(maxlen=1000)
-        self._places: dict[int, tuple[Place, float]] = {}
-        self._losses: Counter[tuple[int, str]] = Counter()
-        self._progress = progress
-        amounts = {"CPU": 1, "GPU": 0, **params.resources}
-        cpus, gpus = amounts.pop("CPU"), amounts.pop("GPU")
-        installed = {**libraries(), **source_files()}
-        shared = ray_worker.Shared(tuple(sys.path), installed, pickle.dumps(function))
-        self._shared = ray.put(pickle.dumps(shared))
-        options = {"num_cpus": cpus, "num_gpus": gpus, "memory": params.task_memory, "resources": amounts}
-        self._options: dict[str, Any] = {**options, "name": what, "label_selector": params.labels}
-        self._gone: set[str] = set()  # nodes
-        self._elsewhere: dict[str, str] = {}
-        self._limit, self._looked, self._heard = 0, 0.0, time.monotonic()
-
-    def results(self) -> Iterator[Result]:
-        """The results in the order of the tasks. Raises the first error of a task unchanged, and
-        WorkerLostError for a task that was lost too often.
-        """
-        try:
-            for following in range(len(self._tasks)):
-                while following not in self._finished:
-                    self._look()
-                    while self._waiting and len(self._running) < self._limit:
-                        self._submit(self._waiting.pop(), self._elsewhere)
-                    # ray.wait would hold back the signal that stops the run
-                    for future in wait(self._running, LOOK_EVERY_SECONDS, FIRST_COMPLETED).done:
-                        if future in self._running:
-                            self._take(self._running.pop(future))
-                yield self._finished.pop(following)
-            # What still writes would write beside what is published then.
-            wait(self._ending, END_WITHIN_SECONDS)
-        finally:
-            for copy in self._running.values():
-                ray.cancel(copy.reference, force=True)
-
-    def _submit(self, index: int, elsewhere: dict[str, str]) -> None:
-        """Puts a copy of a task in flight, on nodes with the labels `elsewhere` if there are any."""
-        number, options, labels = next(_numbers), self._options, self._params.labels
-        if elsewhere:
-            anywhere = [{"label_selector": labels}]
-            options = options | {"label_selector": labels | elsewhere, "fallback_strategy": anywhere}
-        remote = ray_worker.run.options(**options)
-        task = pickle.dumps(self._tasks[index])
-        reference = remote.remote(self._shared, task, number, self._begun, self._limits[index])
-        copy = _Copy(number, index, reference.future(), reference)
-        self._running[copy.future] = copy
-
-    def _take(self, copy: _Copy) -> None:
-        self._heard = time.monotonic()
-        try:
-            outcome = copy.future.result()
-        except (*NODE_LOST, *CAUSES) as error:
-            self._places = self._where(copy)
-            self._lost(copy, type(error))
-            return
-        self._finished[copy.index] = outcome.result()
-        self._rates.append(outcome.seconds / self._shares[copy.index])
-        for other in self._copies(copy.index):
-            log.warning("%s ended first on node %s", self._part(copy.index), outcome.node)
-            self._end(other)
-
-    def _look(self) -> None:
-        """Every few seconds: which tasks run where, and for how long."""
-        now = time.monotonic()
-        if now - self._looked < LOOK_EVERY_SECONDS:
-            return
-        self._looked = now
-        self._limit = self._params.workers or AHEAD * max(1, sum(_rooms(self._params).values()))
-        self._places = self._where()
-        # A node that falls silent may hold tasks that have not begun. Ray waits minutes for its answer, and
-        # asks for no other room for tasks like them: so those that follow are of another kind.
-        gone = {node["NodeID"] for node in ray.nodes() if not node["Alive"]}
-        lost = gone - self._gone if self._running else None
-        if lost:
-            self._elsewhere = {NODE_ID: f"!{min(lost)}"}
-        for copy in list(self._running.values()):
-            place, seconds = self._places.get(copy.number, (None, 0.0))
-            if place and place.node_id in gone:
-                del self._running[copy.future]
-                self._lost(copy, exceptions.NodeDiedError)
-            elif lost and not place:
-                del self._running[copy.future]
-                ray.cancel(copy.reference, force=True)
-                self._waiting += [copy.index] * (not self._copies(copy.index))
-            elif seconds > self._limits[copy.index]:
-                self._lost(copy, TimeoutError)
-            elif place:
-                self._copy_slow(copy, place, seconds)
-        self._gone = gone
-        done = len(self._tasks) - len(self._waiting) - len({copy.index for copy in self._running.values()})
-        self._progress.reach(done, len(self._tasks), self._longest())
-        if now - self._heard > WARN_EVERY_SECONDS:
-            self._heard = now
-            self._warn(done)
-
-    def _copy_slow(self, copy: _Copy, place: Place, seconds: float) -> None:
-        """Starts a second copy of a task that takes longer than others, if nothing else waits for room."""
-        free = self._rates and not self._waiting and len(self._running) < self._limit
-        usual = statistics.median(self._rates) * self._shares[copy.index] if free else seconds
-        if seconds > max(SLOW_SECONDS, SLOWER * usual) and len(self._copies(copy.index)) == 1:
-            log.warning(
-                "%s has run for %.0f s on node %s, where %.0f s are usual: a second copy starts",
-                *(self._part(copy.index), seconds, place.node, usual),
-            )
-            self._submit(copy.index, {NODE_ID: f"!{place.node_id}"})
-
-    def _lost(self, copy: _Copy, cause: type[BaseException]) -> None:
-        """Lets a task run again, unless another copy does. Raises WorkerLostError when that was too often."""
-        reason, most, advice = CAUSES.get(cause, OF_NODES)
-        part, end = self._part(copy.index), self._end(copy) if cause in CAUSES else ""
-        if end:
-            log.warning("%s: the log of its worker ends:\n%s", part, end)
-        place, seconds = self._places.get(copy.number, (None, 0.0))
-        where = f" on node {place.node} after {seconds:.0f} s" if place else ""
-        self._losses[copy.index, advice] += 1
-        if (times := self._losses[copy.index, advice]) >= most:
-            lost = f"{part} was lost {times} times, at last{where}: {reason}"
-            raise WorkerLostError(f"{lost}. {advice}, and run again")
-        log.warning("%s was lost%s and runs again: %s", part, where, reason)
-        if not self._copies(copy.index):
-            self._waiting.append(copy.index)
-
-    def _end(self, copy: _Copy) -> str:
-        """Ends a copy, also where its process is stopped, and returns the end of its log."""
-        if self._running.pop(copy.future, None):
-            ray.cancel(copy.reference, force=True)
-            self._ending.append(copy.future)
-        if copy.number not in self._places:
-            return ""
-        place, _ = self._places[copy.number]
-        there = NodeAffinitySchedulingStrategy(place.node_id, soft=False)
-        return _answer(ray_worker.end.options(scheduling_strategy=there).remote(place)) or ""
-
-    def _where(self, *ended: _Copy) -> dict[int, tuple[Place, float]]:
-        """Where copies run or ran, and for how many seconds. Copies that wait for room are left out."""
-        numbers = [copy.number for copy in (*ended, *self._running.values())]
-        return (_answer(self._begun.among.remote(numbers)) if numbers else None) or {}
-
-    def _copies(self, index: int) -> list[_Copy]:
-        return [copy for copy in self._running.values() if copy.index == index]
-
-    def _part(self, index: int) -> str:
-        return f"{self._what}: part {getattr(self._tasks[index], 'name', index)}"
-
-    def _longest(self) -> str:
-        """The end of a log line: how many copies run, and which part has run for longest, where."""
-        begun = [copy for copy in self._running.values() if copy.number in self._places]
-        if not begun:
-            return ""
-        longest = max(begun, key=lambda copy: self._places[copy.number][1])
-        place, seconds = self._places[longest.number]
-        part = getattr(self._tasks[longest.index], "name", longest.index)
-        return f"; {len(begun)} run, longest part {part}: {seconds:.0f} s on node {place.node}"
-
-    def _warn(self, done: int) -> None:
-        """Nothing has ended for a while. Ray waits for ever for a node that a task fits on."""
-        if any(_rooms(self._params).values()):
-            log.info("%s: %d of %d parts%s", self._what, done, len(self._tasks), self._longest())
-            return
-        asked = {"CPU": 1, **self._params.resources, "memory": f"{self._params.task_memory / 1e9} GB"}
-        wanted = ", ".join(f"{name} {much}" for name, much in (asked | self._params.labels).items())
-        log.warning(
-            "%s: waiting, because no node of the Ray cluster has room for a task (%s): start nodes with "
-            "`ray start --address=...`, or stop the run and lower what tasks ask for in `engine`",
-            *(self._what, wanted),
-        )
-
-
-def connect(address: str, setting: str) -> None:
-    """Connects this process to a cluster; `auto` takes RAY_ADDRESS, else the cluster of this machine. Raises
-    ClusterError, which names the setting.
-    """
-    if address == "auto":
-        address = os.environ.get("RAY_ADDRESS", address)
-    _check_reachable(address, setting)
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
-    except (exceptions.RayError, ConnectionError, RuntimeError, ValueError) as error:
-        raise ClusterError(
-            f"the Ray cluster at {setting} {address!r} cannot be used: {first_line(error)}. Start one with "
-            "`ray start --head` in the same environment, or choose another `kind`"
-        ) from error
-    finally:
-        with suppress(ValueError):  # this is not the main thread, and Ray has set nothing
-            signal.signal(signal.SIGTERM, before)
-
-
-def _check_reachable(address: str, setting: str) -> None:
-    """Ray itself tries for minutes. Raises ClusterError."""
-    host, _, port = address.rpartition(":")
-    if not host:
-        return
-    try:
-        socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
-    except OSError as error:
-        raise ClusterError(
-            f"no Ray cluster answers at {setting} {address!r} ({error.strerror or error}): start its head "
-            "node with `ray start --head`, or correct the address"
-        ) from error
-
-
-def _rooms(params: EngineParams) -> dict[str, int]:
-    """How many tasks each node that lives and has the labels can run at a time, by its name."""
-    wanted = {"CPU": 1, **params.resources, "memory": params.task_memory}
-    return {
-        node["NodeName"]: int(min(node["Resources"].get(name, 0) // much for name, much in wanted.items()))
-        for node in ray.nodes()
-        if node["Alive"] and params.labels.items() <= node["Labels"].items()
-    }
-
-
-def _answer(reference: ray.ObjectRef) -> Any:
-    """The value, or None when it does not come in time."""
-    try:
-        return reference.future().result(END_WITHIN_SECONDS)
-    except (exceptions.RayError, TimeoutError):
-        return None

@@ -68,7 +68,7 @@ def greedy(number: int) -> int:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr("pipeline.store.engines.ray.LOOK_EVERY_SECONDS", 0.5)
+    monkeypatch.setattr("pipeline.store.engines.ray_map.LOOK_EVERY_SECONDS", 0.5)
     caplog.set_level(logging.INFO)
 
 
@@ -92,8 +92,8 @@ def stops(tmp_path: Path) -> Iterator[Path]:
 def test_a_second_copy_of_a_stopped_task_is_first_and_it_is_said_which_was_stuck(
     engine: RayEngine, stops: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("pipeline.store.engines.ray.SLOW_SECONDS", 5)
-    monkeypatch.setattr("pipeline.store.engines.ray.SLOWER", 1.5)
+    monkeypatch.setattr("pipeline.store.engines.ray_map.SLOW_SECONDS", 5)
+    monkeypatch.setattr("pipeline.store.engines.ray_map.SLOWER", 1.5)
     begun = time.monotonic()
     marks = [stops / str(number) for number in range(4)]
     assert list(engine.map(marked, marks, input_bytes=1, what="signals")) == ["0", "1", "2", "3"]
@@ -109,7 +109,7 @@ def test_a_stopped_task_that_cannot_be_compared_ends_with_its_time(
     engine: RayEngine, stops: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(local, "LEAST_TASK_SECONDS", 8)
-    monkeypatch.setattr("pipeline.store.engines.ray.WARN_EVERY_SECONDS", 2)
+    monkeypatch.setattr("pipeline.store.engines.ray_map.WARN_EVERY_SECONDS", 2)
     assert list(engine.map(marked, [stops / "2", stops / "3"], input_bytes=1, what="signals")) == ["2", "3"]
     assert re.search(
         r"part 2 was lost on node worker-\d after \d+ s and runs again: it ran out of time", caplog.text

@@ -1,0 +1,70 @@
+"""The Ray cluster: connects to it, and says which of its nodes have room for tasks."""
+
+import logging
+import os
+import signal
+import socket
+from contextlib import suppress
+from typing import Any
+
+import ray
+from ray import exceptions
+
+from pipeline.store.engines.local import EngineParams
+from pipeline.store.engines.ray_worker import ClusterError
+from pipeline.store.errors import first_line
+
+CONNECT_SECONDS = 10.0
+END_WITHIN_SECONDS = 10.0
+
+
+def connect(address: str, setting: str) -> None:
+    """Connects this process to a cluster; `auto` takes RAY_ADDRESS, else the cluster of this machine. Raises
+    ClusterError, which names the setting.
+    """
+    if address == "auto":
+        address = os.environ.get("RAY_ADDRESS", address)
+    _check_reachable(address, setting)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
+    except (exceptions.RayError, ConnectionError, RuntimeError, ValueError) as error:
+        raise ClusterError(
+            f"the Ray cluster at {setting} {address!r} cannot be used: {first_line(error)}. Start one with "
+            "`ray start --head` in the same environment, or choose another `kind`"
+        ) from error
+    finally:
+        with suppress(ValueError):  # this is not the main thread, and Ray has set nothing
+            signal.signal(signal.SIGTERM, before)
+
+
+def _check_reachable(address: str, setting: str) -> None:
+    """Ray itself tries for minutes. Raises ClusterError."""
+    host, _, port = address.rpartition(":")
+    if not host:
+        return
+    try:
+        socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
+    except OSError as error:
+        raise ClusterError(
+            f"no Ray cluster answers at {setting} {address!r} ({error.strerror or error}): start its head "
+            "node with `ray start --head`, or correct the address"
+        ) from error
+
+
+def rooms(params: EngineParams) -> dict[str, int]:
+    """How many tasks each node that lives and has the labels can run at a time, by its name."""
+    wanted = {"CPU": 1, **params.resources, "memory": params.task_memory}
+    return {
+        node["NodeName"]: int(min(node["Resources"].get(name, 0) // much for name, much in wanted.items()))
+        for node in ray.nodes()
+        if node["Alive"] and params.labels.items() <= node["Labels"].items()
+    }
+
+
+def answer(reference: ray.ObjectRef) -> Any:
+    """The value, or None when it does not come in time."""
+    try:
+        return reference.future().result(END_WITHIN_SECONDS)
+    except (exceptions.RayError, TimeoutError):
+        return None
