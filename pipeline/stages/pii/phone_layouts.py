@@ -95,11 +95,10 @@ def _is_date(number: Number) -> bool:
 @borrowing
 def is_north_american(number: Number) -> bool:
     """Whether it is 3-3-4, the area code from 2 on, with or without a country code 1."""
-    ten = number.digits == 10 and (
-        number.widths == group_widths.AMERICAN
-        or (number.widths == group_widths.AMERICAN_IN_TWO and number.brackets)
-    )
-    if not ten and not (number.digits == 11 and number.widths == group_widths.AMERICAN_WITH_1):
+    bracketed = number.widths == group_widths.AMERICAN_IN_TWO and number.brackets
+    ten = number.digits == 10 and (number.widths == group_widths.AMERICAN or bracketed)
+    eleven = number.digits == 11 and number.widths == group_widths.AMERICAN_WITH_1
+    if not ten and not eleven:
         return False
     return number.value // POWER[9] % 10 >= 2 and number.value // POWER[10] <= 1
 
@@ -149,30 +148,16 @@ def _national(number: Number) -> int:
         return NO
     if number.brackets and groups > 1:
         return YES
-    if (
-        number.separators == char.DASH
-        and digits == 9
-        and (number.widths % 10 == 3 or number.widths == group_widths.HYPHENED_IN_NINE)
-    ):
-        return WITH_CONTEXT  # "01-3127-603"
-    if (
-        number.separators == char.DASH
-        and groups == 3
-        and number.widths % 10 == 3
-        and number.widths != group_widths.HYPHENED_IN_TEN
-    ):
+    ends_in_three = number.widths % 10 == 3
+    in_nine = digits == 9 and (ends_in_three or number.widths == group_widths.HYPHENED_IN_NINE)
+    in_three = groups == 3 and ends_in_three and number.widths != group_widths.HYPHENED_IN_TEN
+    if number.separators == char.DASH and (in_nine or in_three):  # "01-3127-603"
         return WITH_CONTEXT
     if groups > 2 and (digits <= 11 or (groups == 3 and first_width >= 4)):
         dots_mixed = number.separators & char.DOT and number.separators & (char.SPACE | char.DASH)
         return WITH_LABEL if dots_mixed and not number.separators & char.SLASH else YES
-    if (
-        groups == 2
-        and 10 <= digits <= 11
-        and first_width >= 3
-        and number.separators & (char.SPACE | char.DASH)
-    ):
-        return YES
-    return NO
+    in_two = groups == 2 and 10 <= digits <= 11 and first_width >= 3
+    return YES if in_two and number.separators & (char.SPACE | char.DASH) else NO
 
 
 @borrowing
@@ -184,10 +169,10 @@ def _any_layout(number: Number) -> int:
     whole = number.groups == 1 and _international(value, digits, 1) != YES
     too_many = number.lone_digits > 2 or number.groups > 7 or digits > (12 if whole else 15)
     dotted = number.separators == char.DOT and number.lone_digits > 0  # an OID
-    named = digits >= 6 and value % 100_000 != 0 and not (decimal or quad or dotted or too_many)
-    return (
-        WITH_LABEL if named and number.separators & (char.SLASH | char.DOT) != char.SLASH | char.DOT else NO
-    )
+    mixed = number.separators & char.SLASH and number.separators & char.DOT
+    if decimal or quad or dotted or too_many or mixed:
+        return NO
+    return WITH_LABEL if digits >= 6 and value % 100_000 != 0 else NO
 
 
 @borrowing
@@ -202,11 +187,8 @@ def _is_usual(number: Number) -> bool:
         return number.widths in group_widths.USUAL_OF_TWO and not (year and number.separators == char.DASH)
     if number.groups == 3:
         of_a_thing = number.widths == group_widths.HYPHENED_OF_THINGS and number.separators == char.DASH
-        return (
-            number.widths in group_widths.USUAL_OF_THREE
-            and number.separators != char.SLASH
-            and not of_a_thing
-        )
+        usual = number.widths in group_widths.USUAL_OF_THREE
+        return usual and number.separators != char.SLASH and not of_a_thing
     return True
 
 

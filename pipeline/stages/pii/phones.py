@@ -152,11 +152,8 @@ def _after_number(data: np.ndarray, p: int, number: Number, verdict: int) -> int
         return verdict
     if number.brackets:  # "93 (15) 7436-7439"
         return WITH_LABEL if number.widths in group_widths.ISSUE_AND_PAGES else verdict
-    if (
-        number.groups > 1
-        and not number.separators & char.SPACE
-        and not (zero and number.separators & char.DOT)
-    ):
+    dotted = zero and number.separators & char.DOT
+    if number.groups > 1 and not dotted and not number.separators & char.SPACE:
         return verdict
     is_printed = number.groups == 2 or number.widths in group_widths.PRINTED_IN_LISTS
     is_table = number.separators & char.DOT or width == number.first_width
@@ -167,14 +164,12 @@ def _after_number(data: np.ndarray, p: int, number: Number, verdict: int) -> int
 def _weakened_by_place(data: np.ndarray, p: int, number: Number, verdict: int) -> int:
     """The verdict where the number is part of a path or a name, or unbroken and the value of a setting."""
     c = data[p - 1]
-    if _IN_PATH[c] and char.word_before(data, p - 1):
+    if not char.word_before(data, p - 1):
+        return verdict
+    if _IN_PATH[c]:
         return min(verdict, WITH_LABEL)
     is_value = c == byte.EQUALS or c == byte.UNDERSCORE
-    return (
-        min(verdict, WITH_CONTEXT)
-        if number.groups == 1 and is_value and char.word_before(data, p - 1)
-        else verdict
-    )
+    return min(verdict, WITH_CONTEXT) if number.groups == 1 and is_value else verdict
 
 
 @borrowing
@@ -194,14 +189,11 @@ def _is_page(data: np.ndarray, p: int, number: Number) -> bool:
 @borrowing
 def _is_hex_byte(data: np.ndarray, i: int, hi: int) -> bool:
     """Whether a byte with a letter, as dumps write it, is at `i`: "7f "."""
-    if (
-        i < 0
-        or i + 2 > hi
-        or not (char.FLAGS[data[i]] & char.HEX and char.FLAGS[data[i + 1]] & char.HEX)
-        or char.word_at(data, i + 2, hi)
-    ):
+    if i < 0 or i + 2 > hi or char.word_at(data, i + 2, hi):
         return False
-    return not (char.is_digit(data[i]) and char.is_digit(data[i + 1]))
+    first, second = data[i], data[i + 1]
+    is_hex = char.FLAGS[first] & char.FLAGS[second] & char.HEX != 0
+    return is_hex and not (char.is_digit(first) and char.is_digit(second))
 
 
 @borrowing
@@ -246,64 +238,6 @@ def _is_joined_after(data: np.ndarray, p: int, end: int, hi: int) -> bool:
 
 
 @borrowing
-def _end_of(data: np.ndarray, p: int, hi: int, number: Number, after_phone: bool) -> int:
-    """Where the telephone number ends that these groups at `p` are, or 0."""
-    if number.end == 0 or number.digits < 6:
-        return 0
-    if p > len(_CHAT) and _is_of_chat(data, p, number):
-        return number.end if not char.word_at(data, number.end, hi) else 0
-    verdict = judge(number)
-    if verdict == NO:
-        return 0
-    if number.half_open:
-        in_square = data[p - 1] == byte.OPENING_SQUARE if p > 0 else False
-        if p > 0 and data[p - 1] == byte.OPENING_BRACKET:  # read with its bracket before
-            return 0
-        # "[504] 891-8259", "02)722-2919"
-        is_code = leading_zeros(number.value, number.digits, 1) and number.separators == char.DASH
-        alone = is_code or (in_square and is_north_american(number))
-        verdict = min(verdict, YES if alone else WITH_CONTEXT)
-    if number.wide == 2 and not (
-        number.plus or number.brackets or is_american(number) or data[p] == byte.ZERO
-    ):
-        return 0
-    if number.wide and not (number.plus or number.brackets):
-        alone = is_north_american(number) and number.separators & char.DASH
-        alone = (
-            alone and number.value // POWER[6] % 10 >= 2 and not char.is_calculated(data, p, number.end, hi)
-        )
-        verdict = min(verdict, YES if alone else WITH_CONTEXT)
-    end = _extension_end(data, number.end, hi)
-    if end > number.end and _is_joined_after(data, p, end, hi):
-        end = number.end
-    if end > number.end and number.groups > 1 and number.digits >= 10:
-        verdict = max(verdict, YES)
-    end = max(end, _slash_end(data, number.end, hi))
-    letters_follow = (
-        end == number.end and char.word_at(data, end, hi) and is_north_american(number) and number.groups > 1
-    )
-    if not letters_follow and _is_joined_after(data, p, end, hi):
-        return 0
-    if not number.plus and is_made_up(number.value, number.digits):
-        return 0
-    if not number.plus and p > 0:
-        verdict = _after_number(data, p, number, verdict)
-        if verdict == NO or _is_page(data, p, number):
-            return 0
-        verdict = _weakened_by_place(data, p, number, verdict)
-    if _is_in_dump(data, p, number, end, hi) or _is_sum(data, number, end, hi):
-        return 0
-    if number.separators == char.DOT and number.widths != group_widths.AMERICAN and names_a_version(data, p):
-        return 0
-    coded = number.plus or is_north_american(number) or has_bracketed_code(number) or is_russian(number)
-    if not coded and p > 0 and numbers_other(data, p, number.groups == 1):
-        return 0
-    if verdict == YES or _is_said(data, p, number, end, hi, verdict, after_phone):
-        return end
-    return 0
-
-
-@borrowing
 def _is_said(
     data: np.ndarray, p: int, number: Number, end: int, hi: int, verdict: int, after_phone: bool
 ) -> bool:
@@ -328,6 +262,67 @@ def _is_said(
         usual = is_american(number) or (leading_zeros(number.value, number.digits, 1) and number.digits > 8)
         return context > NOT_NAMED and (usual or (context == ASIDE and number.groups == 1))
     return context >= NEAR
+
+
+@borrowing
+def _verdict_by_layout(data: np.ndarray, p: int, hi: int, number: Number) -> int:
+    """The verdict on the groups at `p`, by their layout and the brackets and wide gaps in it."""
+    verdict = judge(number)
+    if number.half_open:
+        if p > 0 and data[p - 1] == byte.OPENING_BRACKET:  # read with its bracket before
+            return NO
+        in_square = p > 0 and data[p - 1] == byte.OPENING_SQUARE
+        is_code = leading_zeros(number.value, number.digits, 1) and number.separators == char.DASH
+        # "02)722-2919", "[504] 891-8259"
+        if not is_code and not (in_square and is_north_american(number)):
+            verdict = min(verdict, WITH_CONTEXT)
+    if number.wide and not number.plus and not number.brackets:
+        if number.wide == 2 and data[p] != byte.ZERO and not is_american(number):
+            return NO
+        hyphened = is_north_american(number) and number.separators & char.DASH
+        if not hyphened or number.value // POWER[6] % 10 < 2 or char.is_calculated(data, p, number.end, hi):
+            verdict = min(verdict, WITH_CONTEXT)
+    return verdict
+
+
+@borrowing
+def _is_something_else(data: np.ndarray, p: int, number: Number, end: int, hi: int) -> bool:
+    """Whether the digits are made up, a page, bytes of a dump, a sum, a version or the number of a thing."""
+    if not number.plus and (is_made_up(number.value, number.digits) or (p > 0 and _is_page(data, p, number))):
+        return True
+    if _is_in_dump(data, p, number, end, hi) or _is_sum(data, number, end, hi):
+        return True
+    if number.separators == char.DOT and number.widths != group_widths.AMERICAN and names_a_version(data, p):
+        return True
+    coded = number.plus or is_north_american(number) or has_bracketed_code(number) or is_russian(number)
+    return not coded and p > 0 and numbers_other(data, p, number.groups == 1)
+
+
+@borrowing
+def _end_of(data: np.ndarray, p: int, hi: int, number: Number, after_phone: bool) -> int:
+    """Where the telephone number ends that these groups at `p` are, or 0."""
+    if number.end == 0 or number.digits < 6:
+        return 0
+    if p > len(_CHAT) and _is_of_chat(data, p, number):
+        return number.end if not char.word_at(data, number.end, hi) else 0
+    verdict = _verdict_by_layout(data, p, hi, number)
+    if verdict == NO:
+        return 0
+    end = _extension_end(data, number.end, hi)
+    if end > number.end and _is_joined_after(data, p, end, hi):
+        end = number.end
+    if end > number.end and number.groups > 1 and number.digits >= 10:
+        verdict = YES
+    end = max(end, _slash_end(data, number.end, hi))
+    letters_follow = end == number.end and char.word_at(data, end, hi)
+    may_touch_letters = number.groups > 1 and is_north_american(number)
+    if not (letters_follow and may_touch_letters) and _is_joined_after(data, p, end, hi):
+        return 0
+    if not number.plus and p > 0:
+        verdict = _weakened_by_place(data, p, number, _after_number(data, p, number, verdict))
+    if verdict == NO or _is_something_else(data, p, number, end, hi):
+        return 0
+    return end if verdict == YES or _is_said(data, p, number, end, hi, verdict, after_phone) else 0
 
 
 @borrowing
