@@ -17,7 +17,7 @@ class Adafactor(Optimizer):
 
     torch.optim.Adafactor has another learning rate than the schedule's: it multiplies it by the size of the
     weight, and caps it at 1 / sqrt(step). It also waits for the device three times a parameter, which the
-    fake tensors of `trainer.run.fit.memory` cannot do.
+    fake tensors of `trainer.run.fit.measured_step` cannot do.
     """
 
     def __init__(self, groups: list[dict[str, Any]]) -> None:
