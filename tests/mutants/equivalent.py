@@ -63,7 +63,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ("trainer/run/fit/memory.py", "AMPLE = 11"): ROUGH,
     (
         "pipeline/stages/quality/walk.py",
-        "code_point, width, flags = _NEWLINE, 2, SPACE | BREAK",
+        "return _NEWLINE, 2, SPACE | BREAK",
     ): "the walk ends there, however far it would go on",
     ("pipeline/stages/pii/plain.py", "return 1, 0"): "an end of 0 says that there is no character",
     (
