@@ -73,11 +73,11 @@ def walk(data: np.ndarray, classes: np.ndarray, words: Words, counts: np.ndarray
 
     Returns the number of words and of lines with words.
     """
-    characters = special = hashes = ellipses = lines = count = 0
-    length = dots = 0  # of the word so far; of the run of dots that ends here
-    seen = last = 0  # flags of the word's characters together; flags of the previous character
-    symbols_only = True
-    code_point = 0
+    characters = specials = hashes = ellipses = lines = word_count = 0
+    # Of the word that is not closed yet: its characters, the flags of all together, whether all are symbols.
+    word_length, word_flags, symbols_only = 0, 0, True
+    dots = 0  # in a row, up to here
+    code_point, last_flags = 0, 0  # of the previous character
     line_start = text_line_start = 0  # in characters
     text_line_words = 0  # words before the line
     words.characters[0] = 0
@@ -85,59 +85,59 @@ def walk(data: np.ndarray, classes: np.ndarray, words: Words, counts: np.ndarray
     while position <= stop:
         # Most text is letters and digits of ASCII. A character that is a word of its own is closed below.
         end, letters = position, False
-        if length == 0 or not last & ALONE:
+        if word_length == 0 or not last_flags & ALONE:
             end, letters = _word_end(data, position, stop)
         if end > position:
-            if length == 0:
-                words.starts[count] = position
-                seen = 0
-            seen |= ALPHA * letters
+            if word_length == 0:
+                words.starts[word_count] = position
+                word_flags = 0
+            word_flags |= ALPHA * letters
             symbols_only, dots = False, 0
-            length += end - position
+            word_length += end - position
             characters += end - position
             code_point = int(data[end - 1])
-            last = classes[code_point]
+            last_flags = classes[code_point]
             position = end
         previous = code_point
         code_point, width, flags = _character(data, position, stop, classes)
         # A character of a script without spaces is a word of its own, with its marks.
-        if length and (flags & (SPACE | ALONE) or (last & ALONE and not flags & JOINED)):
-            _close_word(data, words, count, position, length, symbols_only)
-            counts[Count.ALPHABETIC_WORDS] += seen & ALPHA != 0
-            count += 1
-            length = dots = 0
+        if word_length and (flags & (SPACE | ALONE) or (last_flags & ALONE and not flags & JOINED)):
+            _close_word(data, words, word_count, position, word_length, symbols_only)
+            counts[Count.ALPHABETIC_WORDS] += word_flags & ALPHA != 0
+            word_count += 1
+            word_length = dots = 0
         if not flags & SPACE:
-            if length == 0:
-                words.starts[count] = position
-                seen, symbols_only = 0, True
-            length += 1
-            seen |= flags
+            if word_length == 0:
+                words.starts[word_count] = position
+                word_flags, symbols_only = 0, True
+            word_length += 1
+            word_flags |= flags
             symbols_only = symbols_only and flags & SYMBOL != 0
-            special += flags & ALNUM == 0
+            specials += flags & ALNUM == 0
             hashes += code_point == _HASH
             dots = dots + 1 if code_point == _DOT else 0
             ellipses += (dots > 0 and dots % ELLIPSIS_DOTS == 0) or code_point == _ELLIPSIS
         elif flags & BREAK:
             of_return = code_point == _NEWLINE and previous == _RETURN and position < stop
             if (not of_return) and (position < stop or characters > line_start):
-                lines = _close_line(data, words, counts, lines, count)
+                lines = _close_line(data, words, counts, lines, word_count)
             line_start = characters + 1
             if code_point == _NEWLINE:
                 counts[Count.NEWLINES] += position < stop
-                if count > text_line_words:
+                if word_count > text_line_words:
                     counts[Count.TEXT_LINES] += 1
-                    counts[Count.PUNCTUATED_LINES] += last & TERMINAL != 0
+                    counts[Count.PUNCTUATED_LINES] += last_flags & TERMINAL != 0
                     counts[Count.SHORT_LINES] += characters - text_line_start <= SHORT_LINE
-                text_line_words, text_line_start = count, characters + 1
-        last = flags | ALONE if flags & JOINED and last & ALONE else flags
+                text_line_words, text_line_start = word_count, characters + 1
+        last_flags = flags | ALONE if flags & JOINED and last_flags & ALONE else flags
         characters += position < stop
         position += width
     counts[Count.CHARACTERS] = characters
-    counts[Count.SPECIAL_CHARACTERS] = special
+    counts[Count.SPECIAL_CHARACTERS] = specials
     counts[Count.HASHES] = hashes
     counts[Count.ELLIPSES] = ellipses
-    _count_words(words, counts, count)
-    return count, lines
+    _count_words(words, counts, word_count)
+    return word_count, lines
 
 
 @borrowing
