@@ -49,10 +49,10 @@ def first_line(error: BaseException) -> str:
     return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
-def reason(error: Exception) -> str:
+def reason(error: BaseException) -> str:
     """Why a file cannot be read, in one line, for a message that names the file."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    return (
-        f"it has no {error}" if isinstance(error, KeyError) else " ".join(str(error).split()) or repr(error)
-    )
+    if isinstance(error, KeyError):
+        return f"it has no {error}"
+    return " ".join(str(error).split()) or repr(error)

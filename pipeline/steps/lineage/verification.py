@@ -16,7 +16,7 @@ from pipeline.store import keys, last_versions, variant_names
 from pipeline.store.cleanup.gc import published
 from pipeline.store.cleanup.runs import intact
 from pipeline.store.damage import Damage, Look, inspect, remedy
-from pipeline.store.errors import PipelineError, first_line
+from pipeline.store.errors import PipelineError
 from pipeline.store.files import MANIFEST
 from pipeline.store.keys import RUNS, Key
 from pipeline.store.last_versions import RecipeName
@@ -26,6 +26,7 @@ from pipeline.store.training_runs import checkpoint_name
 from pipeline.store.variant_seeds import BASE
 from trainer.config import yaml_file
 from trainer.system.durable import read_json
+from trainer.system.errors import reason
 from trainer.system.wording import counted
 
 CHECKPOINT = "checkpoint"
@@ -85,19 +86,20 @@ def verify(store: Store, places: Iterable[Path], deep: bool = False) -> Verifica
 
     What is found is remembered: the next run that uses a damaged version makes it again.
     """
-    found = Verification()
+    result = Verification()
     sound: list[Version] = []
     damaged: dict[Path, tuple[Version | None, Sequence[Damage]]] = {}
     runs: set[Path] = set()
     for path in places:
-        found.looked_at += 1
+        result.looked_at += 1
         if path.parent.name == "checkpoints":
             runs.add(path.parents[1])
         try:
             version = _opened(store, path)
         except (StoreError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             if path.exists():  # not removed meanwhile
-                damaged[path] = None, [Damage(path / MANIFEST, f"is missing or damaged ({_reason(error)})")]
+                why = reason(error.__cause__ or error if isinstance(error, StoreError) else error)
+                damaged[path] = None, [Damage(path / MANIFEST, f"is missing or damaged ({why})")]
             continue
         look = Look.ALL if deep else Look.UNREAD
         seen = inspect(version, store.hashes, look)
@@ -105,7 +107,7 @@ def verify(store: Store, places: Iterable[Path], deep: bool = False) -> Verifica
             # Training may have taken its optimizer's state off the manifest since that was read.
             with suppress(OSError, ValueError):
                 seen = inspect(_opened(store, path), store.hashes, look)
-        found.files, found.read = found.files + seen.files, found.read + seen.read
+        result.files, result.read = result.files + seen.files, result.read + seen.read
         sound.append(version)
         if seen.damage and path.exists():
             damaged[path] = version, seen.damage
@@ -115,13 +117,13 @@ def verify(store: Store, places: Iterable[Path], deep: bool = False) -> Verifica
             damaged[path] = None, [Damage(path, "is gone, although a recipe uses it")]
     if damaged:
         mending = _Mending(store, sound)
-        found.damaged = [mending.of(path, *entry) for path, entry in damaged.items()]
-    found.damaged += [broken for run in sorted(runs) if (broken := _broken_config(store, run))]
+        result.damaged = [mending.of(path, *entry) for path, entry in damaged.items()]
+    result.damaged += [broken for run in sorted(runs) if (broken := _broken_config(store, run))]
     for path in last_versions.damaged(store.root):
         what = Damage(path, "is not a record of what a recipe used last")
         place = path.relative_to(store.root).as_posix()
-        found.damaged.append(Damaged(place, [what], (), last_versions.REMEDY))
-    return found
+        result.damaged.append(Damaged(place, [what], (), last_versions.REMEDY))
+    return result
 
 
 def _broken_config(store: Store, run: Path) -> Damaged | None:
@@ -136,16 +138,11 @@ def _broken_config(store: Store, run: Path) -> Damaged | None:
             return None
         problem = "holds no settings"
     except (OSError, ValueError, yaml.YAMLError) as error:
-        problem = f"cannot be read ({_reason(error)})"
+        problem = f"cannot be read ({reason(error)})"
     place = run.relative_to(store.root).as_posix()
-    made = [checkpoint_name(one) for one in sorted(run.glob("checkpoints/step-*"))]
+    made = list(map(checkpoint_name, sorted(run.glob("checkpoints/step-*"))))
     mend = "put config.yaml back from a copy; the next run of its recipe and settings writes it again, too"
     return Damaged(place, [Damage(path, problem)], made, mend)
-
-
-def _reason(error: Exception) -> str:
-    cause = error.__cause__ if isinstance(error, StoreError) else error
-    return cause.strerror if isinstance(cause, OSError) and cause.strerror else first_line(cause or error)
 
 
 def _opened(store: Store, path: Path) -> Version:
@@ -178,17 +175,17 @@ class _Mending:
 
     def _made_from(self, version: Version) -> set[str]:
         """The places of the versions that have this one among their inputs, and of what was made of those."""
-        found: dict[Path, Version] = {}
+        places: set[Path] = set()
         todo = [version]
         while todo:
-            one = todo.pop()
-            names = {one.key: one.data_version}
-            if one.key == keys.DEDUP:
-                names |= {Key(keys.DEDUP, name=part.name): part.data_version for part in one.parts}
-            made = [it for it in self._versions if names.items() & it.manifest["inputs"].items()]
-            todo += [other for other in made if other.path not in found]
-            found |= {other.path: other for other in made}
-        return {path.relative_to(self._store.root).as_posix() for path in found}
+            source = todo.pop()
+            names = {source.key: source.data_version}
+            if source.key == keys.DEDUP:
+                names |= {Key(keys.DEDUP, name=part.name): part.data_version for part in source.parts}
+            made = [made for made in self._versions if names.items() & made.manifest["inputs"].items()]
+            todo += [version for version in made if version.path not in places]
+            places |= {version.path for version in made}
+        return {path.relative_to(self._store.root).as_posix() for path in places}
 
     def _checkpoints(self) -> Iterator[tuple[str, set[str]]]:
         """The name of each checkpoint, and the paths of the versions in its lineage."""
