@@ -130,9 +130,9 @@ def _checkpoints(instance: dg.DagsterInstance, runs: Sequence[RunHistory], used:
     }
     order = {run.name: number for number, run in enumerate(runs)}
     losses = {
-        f"{run.name}-{one['step']:08d}": f"{one['loss']:.4f}"
+        f"{run.name}-{validation['step']:08d}": f"{validation['loss']:.4f}"
         for run in runs[:CURVES]
-        for one in run.validations
+        for validation in run.validations
     }
     shown = sorted(known, key=lambda name: (order.get(name.partition("-")[0], len(order)), name))[:NAMED]
     rows = [

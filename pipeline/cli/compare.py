@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> None:
             wanted = options.names or recipes
             compared_on, arms = variant_arms.evidence(recipes)
             ranks = verdict.ranks(compared_on, arms.values())
-            shown = [one for one in comparison.outcomes(recipes, ranks) if one.name in wanted]
+            shown = [outcome for outcome in comparison.outcomes(recipes, ranks) if outcome.name in wanted]
         elif recipes.keys() & {*options.names}:
             other = next(name for name in options.names if name not in known)
             raise UsageError(

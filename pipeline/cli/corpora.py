@@ -25,13 +25,13 @@ def run(options: argparse.Namespace) -> None:
         contributions = plan.contributions(store, recipe)
     rows = [
         {
-            "corpus": one.corpus,
-            "documents": f"{one.documents:,}",
-            "tokens": f"{one.tokens:,}",
-            "share": f"{one.share:.1%}",
-            "epochs": f"{one.epochs:.2f}",
+            "corpus": contribution.corpus,
+            "documents": f"{contribution.documents:,}",
+            "tokens": f"{contribution.tokens:,}",
+            "share": f"{contribution.share:.1%}",
+            "epochs": f"{contribution.epochs:.2f}",
         }
-        for one in contributions
+        for contribution in contributions
     ]
     print("\n".join(tables.lines(rows)))
     print(f"training.max_tokens: {recipe.training.max_tokens:,}; held-out documents are not counted")

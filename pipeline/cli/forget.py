@@ -144,7 +144,7 @@ def costs(held: Holding) -> Iterator[str]:
     """What goes, and what making it again takes."""
     for family in (keys.EXPORTED_MODEL, *keys.INDEXED):
         yield from (f"goes: {one.path}" for one in held.of(family))
-    seconds = sum(one.seconds for one in held.versions if one.key.is_data)
+    seconds = sum(version.seconds for version in held.versions if version.key.is_data)
     trained = sum(one.seconds for one in held.of(keys.PRETRAINED_MODEL))
     yield (
         f"removing them deletes {counted(len(held.versions), 'versions')} and "

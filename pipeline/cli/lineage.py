@@ -88,7 +88,7 @@ def _check(options: argparse.Namespace) -> None:
 def _output(store: Store, options: argparse.Namespace) -> Output:
     if options.corpus is not None:
         sightings = that_saw(store, options.corpus, options.version)
-        seen = [_sighting(one, options.corpus) for one in sightings]
+        seen = [_sighting(sighting, options.corpus) for sighting in sightings]
         return Output(seen, _sightings(sightings, seen, options.corpus))
     if options.document is not None:
         read = _read_by(store, options.document)
@@ -292,10 +292,10 @@ def _document(store: Store, found: Sequence[Reading]) -> Iterator[str]:
 def _rows(rows: Sequence[Row], by: str) -> Iterator[str]:
     if by:
         yield f"losses under {by}, in nats a token, the highest first"
-    for one in rows:
-        loss = "" if one.loss is None else f", loss {one.loss:.3f}"
-        yield f"row {one.row}: window {one.window:,} of {one.corpus}{loss}"
-        for held in one.documents:
+    for row in rows:
+        loss = "" if row.loss is None else f", loss {row.loss:.3f}"
+        yield f"row {row.row}: window {row.window:,} of {row.corpus}{loss}"
+        for held in row.documents:
             place = f"tokens {held.begin:,} to {held.end - 1:,} of the corpus"
             yield f"  {held.document} ({tables.called(held.title, held.source)}), {place}"
-        yield f"  {tables.quoted(one.text, TEXT_SHOWN)}"
+        yield f"  {tables.quoted(row.text, TEXT_SHOWN)}"

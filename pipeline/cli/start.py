@@ -98,7 +98,7 @@ def _start(
     compile_ahead.wait()
     with terminal.doing("measuring what quality rejects"):
         (judged,) = looks
-    if [one.name for one in judged.corpora] != [one.name for one in found.corpora]:
+    if [corpus.name for corpus in judged.corpora] != [corpus.name for corpus in found.corpora]:
         print("\nBy the quality of their text these are:\n" + "\n".join(_folder_lines(judged)))
     with terminal.doing("measuring how fast this machine trains"):
         machine = Speed(min(speed.MOST_SECONDS, MEASURING * wishes.seconds))
@@ -136,20 +136,22 @@ def _wishes(options: argparse.Namespace) -> Wishes:
 
 
 def _folder_lines(folder: Folder) -> list[str]:
-    total = max(sum(one.bytes for one in folder.corpora) + sum(size for _, size in folder.unread.values()), 1)
+    total = max(
+        sum(corpus.bytes for corpus in folder.corpora) + sum(size for _, size in folder.unread.values()), 1
+    )
     rows = [
         {
-            "corpus": one.name,
-            "files": f"{one.files:,}",
-            "MB": f"{one.bytes / 1e6:,.1f}",
-            "share": f"{one.bytes / total:.0%}",
-            "read as": _read_as(one),
-            "kind": one.kind.name if one.is_text else one.shape.format,
+            "corpus": corpus.name,
+            "files": f"{corpus.files:,}",
+            "MB": f"{corpus.bytes / 1e6:,.1f}",
+            "share": f"{corpus.bytes / total:.0%}",
+            "read as": _read_as(corpus),
+            "kind": corpus.kind.name if corpus.is_text else corpus.shape.format,
             "languages": ", ".join(
-                f"{name} {share:.0%}" for name, share in list(one.kind.languages.items())[:3]
+                f"{name} {share:.0%}" for name, share in list(corpus.kind.languages.items())[:3]
             ),
         }
-        for one in folder.corpora
+        for corpus in folder.corpora
     ]
     return [
         *tables.lines(rows),

@@ -286,7 +286,7 @@ class RecipeSettings(Params):
     def filter_names(self) -> list[str]:
         """The names of the filters of all corpora."""
         rules = map(self.rules, self.corpus_names)
-        return list(dict.fromkeys(entry.name for one in rules for entry in one.quality.filters))
+        return list(dict.fromkeys(entry.name for rule in rules for entry in rule.quality.filters))
 
     @property
     def scrubs(self) -> list[PiiParams]:

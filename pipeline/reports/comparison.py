@@ -238,12 +238,12 @@ def leaderboard(
     if len(recipes) == 1:
         return [*runs.values()]
     variants = sorted(outcomes(recipes, ranks), key=lambda one: one.rank or len(recipes))
-    own = {seed.run for one in variants for seed in (one, *one.seeds)}
+    own = {seed.run for variant in variants for seed in (variant, *variant.seeds)}
     shown = [
-        replace(one, checkpoints=runs[one.run].checkpoints, recipe=runs[one.run].recipe)
-        if one.run in runs
-        else one
-        for one in variants
+        replace(variant, checkpoints=runs[variant.run].checkpoints, recipe=runs[variant.run].recipe)
+        if variant.run in runs
+        else variant
+        for variant in variants
     ]
     return [*shown, *(one for name, one in runs.items() if name not in own)]
 
@@ -280,11 +280,11 @@ def outcomes(recipes: Mapping[str, Recipe], ranks: Mapping[str, int]) -> list[Ou
 def _seeds_together(runs: Sequence[Outcome]) -> Outcome:
     if len(runs) == 1:
         return runs[0]
-    costs = [one.usd for one in runs if one.usd is not None]
+    costs = [run.usd for run in runs if run.usd is not None]
     return replace(
         runs[0],
-        done=sum(one.done for one in runs) / len(runs),
-        seconds=sum(one.seconds or 0 for one in runs),
+        done=sum(run.done for run in runs) / len(runs),
+        seconds=sum(run.seconds or 0 for run in runs),
         usd=sum(costs) if costs else None,
         seeds=runs,
     )

@@ -83,7 +83,7 @@ def quoted(recipe: Recipe) -> str:
 
 def control(arms: Mapping[str, Arm], verdicts: Sequence[Verdict]) -> str:
     """Whether a negative control lost, without which no verdict is to be trusted."""
-    controls = [one for one in verdicts if arms[one.theirs].control]
+    controls = [verdict for verdict in verdicts if arms[verdict.theirs].control]
     if not controls:
         return "No variant is a negative control: `training: {control: duplicates}` makes one that must lose."
     return " ".join(map(_of_control, controls))
@@ -148,12 +148,12 @@ def _cost(seeds: int, arms: Sequence[Arm], seconds: Sequence[float]) -> str:
 
 def summary(arms: Mapping[str, Arm], verdicts: Sequence[Verdict]) -> Iterator[dict[str, str]]:
     """A row for each verdict."""
-    for one in verdicts:
-        name = f"{one.theirs} (control)" if arms[one.theirs].control else one.theirs
-        shown = _difference_columns(one.total)
+    for verdict in verdicts:
+        name = f"{verdict.theirs} (control)" if arms[verdict.theirs].control else verdict.theirs
+        shown = _difference_columns(verdict.total)
         yield {
             "variant": name,
-            "compared with": one.ours,
-            "verdict": one.word,
-            "seeds": str(one.seeds),
+            "compared with": verdict.ours,
+            "verdict": verdict.word,
+            "seeds": str(verdict.seeds),
         } | shown

@@ -96,7 +96,7 @@ class Jobs:
             if job == SFT:
                 recipe, readings = recipe.tuned(SFT), self.chosen.conversations
                 what = "the model is there, but cannot be taught to answer"
-            if said := too_little([one.corpus for one in readings], recipe):
+            if said := too_little([reading.corpus for reading in readings], recipe):
                 raise NothingReadableError(f"{self.chosen.folder.path}: {what}: {said}") from error
             raise
 

@@ -26,7 +26,7 @@ def choices(chosen: Chosen) -> list[Choice]:
         f"{budget.training / 60:,.1f} of {chosen.wishes.seconds / 60:,.1f} minutes are left for training"
     )
     return [
-        *(_of_quality(one, chosen.wishes) for one in chosen.corpora),
+        *(_of_quality(reading, chosen.wishes) for reading in chosen.corpora),
         Choice("duplicates", "Jaccard 0.8", "near copies teach nothing new and are learnt by heart"),
         Choice("vocabulary", f"{length.vocab_size:,} entries", "rarer words would not be seen often enough"),
         Choice("model", f"{length.parameters / 1e6:,.1f} M parameters", _why_size(length)),
@@ -59,7 +59,7 @@ def notes(chosen: Chosen) -> list[str]:
     found = [*chosen.left_out]
     if folder.sampled < folder.files - len(folder.unread):
         found.append(f"This is a sample: {folder.sampled:,} of {folder.files:,} files were looked at.")
-    for one in (one.corpus for one in chosen.corpora):
+    for one in (reading.corpus for reading in chosen.corpora):
         if one.kind.name != "code" and one.kind.languages.get(NO_LANGUAGE, 0.0) > MOST:
             found.append(f"Most of {one.name} is in no language, as numbers and encoded files are.")
     if budget.share < 1:
@@ -76,11 +76,11 @@ def notes(chosen: Chosen) -> list[str]:
         found.append(
             f"There is little text, {size:,.1f} MB: expect a model that imitates its style and knows little."
         )
-    has_chats = any(one.shape.format == "chat" for one in folder.corpora)
+    has_chats = any(corpus.shape.format == "chat" for corpus in folder.corpora)
     if wishes.chat and not has_chats:
         found.append("--chat: the folder holds no conversations, so the model is not taught to answer.")
     if has_chats and wishes.chat and not chosen.conversations:
-        is_single = sum(one.documents for one in folder.corpora if one.shape.format == "chat") < 2
+        is_single = sum(corpus.documents for corpus in folder.corpora if corpus.shape.format == "chat") < 2
         long = "the conversations are too long for a small model"
         why = "a single conversation cannot be both learnt and held out" if is_single else long
         found.append(f"--chat: {why}, so the model is not taught to answer.")
@@ -88,7 +88,7 @@ def notes(chosen: Chosen) -> list[str]:
         found.append(
             "The conversations are not learnt: --chat teaches the model to answer after the training."
         )
-    if pairs := sum(one.documents for one in folder.corpora if one.shape.format == "preferences"):
+    if pairs := sum(corpus.documents for corpus in folder.corpora if corpus.shape.format == "preferences"):
         why = (
             "the time is planned for text and conversations alone"
             if chosen.conversations

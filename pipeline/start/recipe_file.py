@@ -87,7 +87,7 @@ def _lines(chosen: Chosen, directory: Path) -> Iterator[str]:
     yield f"raw: {{part_bytes: {chosen.part_bytes}}}  # bytes of text that are worked on at once"
     yield f"dedup: {{threshold: 0.8}}  # {why['duplicates']}"
     yield "dedup_guard: {max_lost_share: 1}  # however many copies there are"
-    lost = 1 - (1 - MOST_LOST) * (1 - max(one.corpus.blank for one in chosen.corpora))
+    lost = 1 - (1 - MOST_LOST) * (1 - max(reading.corpus.blank for reading in chosen.corpora))
     yield f"checks: {{max_set_aside_share: {lost:.4g}}}  # share without readable text at which the run stops"
     yield f"# Vocabulary of {why['vocabulary']}"
     yield f"tokenizer: {{vocab_size: {chosen.length.vocab_size}, chat: true}}"
@@ -157,7 +157,7 @@ def _corpus(reading: Reading, chosen: Chosen, directory: Path) -> dict[str, Any]
     read, shape = reading.corpus, reading.corpus.shape
     parent = chosen.folder.path.parent
     here, folder = parent == directory.absolute(), escape(str(parent)).rstrip("/")
-    paths = [one if here else f"{folder}/{one}" for one in read.paths]
+    paths = [path if here else f"{folder}/{path}" for path in read.paths]
     settings = {
         "format": shape.format,
         "text_column": shape.text_column,

@@ -157,7 +157,7 @@ class _Read:
     @property
     def is_cut(self) -> bool:
         """Whether it ends within the first row."""
-        return not self.rows and [one.row is None for one in self.rejects] == [False]
+        return not self.rows and [reject.row is None for reject in self.rejects] == [False]
 
 
 @dataclass(frozen=True)
@@ -305,8 +305,8 @@ def _as_the_job_reads(name: str, head: LocalFile, shape: Shape) -> tuple[float, 
     source = FilesSource("sample", config, row_reader=_FirstRows)
     unit = Unit(name, "", 0, files=((name, head),))
     documents = sum(batch.num_rows for batch in source.read(unit, rejects))
-    blank = sum(one.rows for one in rejects if one.reason in BLANK)
-    broken = [one for one in rejects if one.reason not in BLANK]
+    blank = sum(reject.rows for reject in rejects if reject.reason in BLANK)
+    broken = [reject for reject in rejects if reject.reason not in BLANK]
     # The last row of a head is cut as a rule.
     if sum(one.rows for one in broken) > documents + 1 or not documents:
         where = f"row {broken[0].row}: " if broken and broken[0].row is not None else ""

@@ -43,7 +43,7 @@ class Tuning:
         """The tuning on `chats`, before its time is known. `largest`: the tokens of a step of the
         pretraining.
         """
-        tokens = sum(one.text_bytes for one in chats) / bytes_a_token(vocab_size)
+        tokens = sum(chat.text_bytes for chat in chats) / bytes_a_token(vocab_size)
         large = SIZES.index(size) > USUAL
         return cls(max(1.0, tokens), max(SMALLEST_BATCH, seq_len), max(SMALLEST_BATCH, largest), large)
 

@@ -107,7 +107,7 @@ class Store(Versions):
         return {str(key): self.current(key).data_version for key in read}
 
     def _missing(self, key: Key, work: Work | None) -> str:
-        alike = (one for one in self.newest_first(key) if work and work.is_like(one.manifest))
+        alike = (version for version in self.newest_first(key) if work and work.is_like(version.manifest))
         newest = next(alike, None)
         different = " and ".join(work.differences(newest.manifest)) if work and newest else ""
         damage = self._damage_at(work) if work else ""

@@ -141,7 +141,7 @@ def held_out(plan: Plan) -> str:
     """Names what validations read, so that those of another run can be compared with this run's."""
     contents = {name: one["shards"] for name, one in plan.identity["data"]["corpora"].items()}
     if plan.training.is_steady:  # another training text then leaves the validations as they are
-        contents = {one.name: _text_of(tuple(one.validation)) for one in plan.config.data.corpora}
+        contents = {corpus.name: _text_of(tuple(corpus.validation)) for corpus in plan.config.data.corpora}
     wanted = plan.training.evaluation.max_tokens
     return hashlib.sha256(_canonical({"corpora": contents, "max_tokens": wanted})).hexdigest()
 

@@ -132,7 +132,7 @@ class _Row:
             self.used = (question, *self.used)
         texts = [self._row[name] for name in self.used]
         asked = self._messages(self.used[0], "user")
-        answers = _unrepeated(*texts) if all(isinstance(one, str) for one in texts) else texts[1:]
+        answers = _unrepeated(*texts) if all(isinstance(text, str) for text in texts) else texts[1:]
         both = zip(self.used[1:], answers, strict=True)
         return [joined(asked, messages(name, one, "assistant", self._unread)) for name, one in both]
 
@@ -173,6 +173,6 @@ def _unrepeated(prompt: str, chosen: str, rejected: str) -> list[str]:
     answers may begin with it as well.
     """
     asked, answers = prompt.strip(), [chosen.strip(), rejected.strip()]
-    both = all(len(one) > len(asked) and one.startswith(asked) for one in answers)
+    both = all(len(answer) > len(asked) and answer.startswith(asked) for answer in answers)
     asks = asked.endswith(("?", ":")) or len(asked.split()) >= WORDS_OF_A_QUESTION
-    return [one[len(asked) :].lstrip() for one in answers] if both and asks else [chosen, rejected]
+    return [answer[len(asked) :].lstrip() for answer in answers] if both and asks else [chosen, rejected]

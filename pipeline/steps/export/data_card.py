@@ -138,8 +138,8 @@ def _configs(out: Path, corpora: Sequence[str]) -> Iterator[dict[str, Any]]:
 
 
 def _sources(what: ExportedDocuments) -> Iterator[list[str]]:
-    for one in what.corpora:
-        yield [one["name"], what.source(one), ", ".join(licences(one)) or "unknown"]
+    for corpus in what.corpora:
+        yield [corpus["name"], what.source(corpus), ", ".join(licences(corpus)) or "unknown"]
 
 
 def _sizes(what: ExportedDocuments) -> Iterator[list[str]]:

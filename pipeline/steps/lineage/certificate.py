@@ -104,7 +104,7 @@ def _unfinished(store: Store) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 def _named(held: Holding) -> dict[str, str]:
     """The data version of each version, by its place."""
-    return {f"{one.key}/{one.path.name}": one.data_version for one in held.versions}
+    return {f"{version.key}/{version.path.name}": version.data_version for version in held.versions}
 
 
 def _runs(held: Holding) -> list[str]:

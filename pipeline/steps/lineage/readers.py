@@ -145,15 +145,15 @@ def readings_of_each(store: Store, documents: Collection[str]) -> dict[str, list
         for document in documents if steps is None else steps:
             read = None if steps is None else steps[document]
             readings = (_reading(one, reader, read, {}) for one in together)
-            found[document] += [one for one in readings if one.steps != 0]
+            found[document] += [reading for reading in readings if reading.steps != 0]
     return found
 
 
 def _readers_on_disk(store: Store) -> Iterator[tuple[Reader, list[Checkpoint]]]:
     """Each reader with the checkpoints that it stands for: those of a run that read the same text."""
     by_shards: dict[str, list[Checkpoint]] = defaultdict(list)
-    for one in checkpoints(store):
-        by_shards[f"{one.run} {one.lineage.get('assets')}"].append(one)
+    for checkpoint in checkpoints(store):
+        by_shards[f"{checkpoint.run} {checkpoint.lineage.get('assets')}"].append(checkpoint)
     for together in by_shards.values():
         for reader in readers(store, together[-1]):
             yield reader, together

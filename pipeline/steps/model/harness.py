@@ -213,7 +213,7 @@ def publish(store: Store, checkpoint: str, results: Results) -> Version:
 
 def imported(store: Store, checkpoint: str) -> dict[str, list[str]]:
     """What has been imported of a checkpoint, as a setting of its evaluation."""
-    found = sorted(one.data_version for one in store.newest_first(keys.imported(checkpoint)))
+    found = sorted(version.data_version for version in store.newest_first(keys.imported(checkpoint)))
     return {"imported": found} if found else {}
 
 

@@ -181,7 +181,7 @@ def _indexes(store: Versions, referenced: set[Path]) -> Iterator[Path]:
     for family, indexed in keys.INDEXED.items():
         for folder in store.root.glob(f"{family}/*"):
             key = indexed(folder.name)
-            kept = {one.data_version for one in store.newest_first(key) if one.path in referenced}
+            kept = {version.data_version for version in store.newest_first(key) if version.path in referenced}
             for index in store.newest_first(Key(family, folder.name)):
                 if index.manifest["inputs"][key] in kept:
                     yield index.path

@@ -21,8 +21,8 @@ def draw_losses(run: RunHistory) -> None:
     if validations:
         last = validations[-1]
         label = f"validation {last['loss']:.3f} ({bits_shown(last['bits_per_byte'])})"
-        tokens = np.array([one["tokens"] for one in validations]) / 1e6
-        losses = np.array([one["loss"] for one in validations])
+        tokens = np.array([validation["tokens"] for validation in validations]) / 1e6
+        losses = np.array([validation["loss"] for validation in validations])
         axes.plot(tokens, losses, "o-", color=figures.COLOURS[1], markersize=4, linewidth=1.4, label=label)
     title = f"Loss after {steps[-1]['tokens']:,} tokens"
     unit = "pair" if "margin" in steps[-1] else "token"
