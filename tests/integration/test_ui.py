@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import socket
 import subprocess
 import time
@@ -14,6 +13,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from tests.browser import chromium
 from tests.integration.project import Project, make_project, until
 from tests.journeys.test_stopped import trainers
 
@@ -90,22 +90,16 @@ def cockpit(tmp_path: Path) -> Iterator[Cockpit]:
 @contextmanager
 def opened(project: Project) -> Iterator[Cockpit]:
     """A browser on a `dagster dev` of the project."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
-        pytest.skip("no chromium: apt-get install chromium")
     port = free_port()
-    with project.serving("dagster", "dev", "--host", "127.0.0.1", "--port", str(port)) as server:
+    with (
+        chromium() as browser,
+        project.serving("dagster", "dev", "--host", "127.0.0.1", "--port", str(port)) as server,
+        dg.DagsterInstance.from_config(str(project.home)) as instance,
+    ):
         _wait_for(port, server, project.directory / "server.log")
-        with (
-            playwright.sync_playwright() as library,
-            dg.DagsterInstance.from_config(str(project.home)) as instance,
-        ):
-            browser = library.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-            page = browser.new_page(viewport={"width": 1500, "height": 950})
-            page.set_default_timeout(120_000)
-            yield Cockpit(project, instance, f"http://127.0.0.1:{port}", page)
-            browser.close()
+        page = browser.new_page(viewport={"width": 1500, "height": 950})
+        page.set_default_timeout(120_000)
+        yield Cockpit(project, instance, f"http://127.0.0.1:{port}", page)
 
 
 def _wait_for(port: int, server: "subprocess.Popen[bytes]", log: Path) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ from pipeline.steps.lineage.checkpoints import Checkpoint
 from pipeline.steps.model import evaluate
 from pipeline.steps.training import plan
 from pipeline.store import keys
+from tests.browser import chromium
 from tests.integration.project import Project, conversations, make_chat_project
 from tests.llama_cpp import LlamaCpp
 from tests.rows import jsonl
@@ -190,10 +190,6 @@ def test_other_programs_ask_alike_and_answer_alike(aligned: Project, tmp_path: P
 
 @pytest.mark.slow
 def test_the_page_shows_in_a_browser_what_answer_prints(aligned: Project, tmp_path: Path) -> None:
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
-        pytest.skip("no chromium: apt-get install chromium")
     exported = str(aligned.variant_store("sft").current(keys.EXPORTED_MODEL).directory())
     questions = [one["messages"][:1] for one in conversations()[:2]]
     file = jsonl(tmp_path / "questions.jsonl", *({"messages": one} for one in questions))
@@ -202,11 +198,11 @@ def test_the_page_shows_in_a_browser_what_answer_prints(aligned: Project, tmp_pa
 
     chat = [sys.executable, "-m", "trainer", "chat", exported, "--page", "--port=0", "--temperature=0"]
     with (
+        chromium() as browser,
         subprocess.Popen(chat, cwd=aligned.directory, stdout=subprocess.PIPE, text=True) as server,
-        playwright.sync_playwright() as library,
     ):
         try:
-            page = library.chromium.launch(executable_path=chromium, args=["--no-sandbox"]).new_page()
+            page = browser.new_page()
             page.goto(server.stdout.readline().split()[0])
             form, said = page.locator("form"), page.locator("#said")
 

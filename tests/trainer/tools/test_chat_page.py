@@ -1,7 +1,6 @@
 """The page talks to the model, and to nobody but the browser of this machine."""
 
 import json
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from urllib.request import Request, urlopen
 import pytest
 import torch
 
+from tests.browser import chromium
 from tests.trainer.run.evaluation.test_conversation import BOT, EOT, SPECIAL, make, write_tokenizer
 from trainer.hf import export
 from trainer.model.llama import Llama
@@ -108,14 +108,7 @@ def talkative(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
-        pytest.skip("no chromium: apt-get install chromium")
-    with (
-        playwright.sync_playwright() as library,
-        library.chromium.launch(executable_path=chromium, args=["--no-sandbox"]) as opened,
-    ):
+    with chromium() as opened:
         yield opened
 
 
