@@ -8,7 +8,15 @@ from typing import Literal
 from pydantic import ValidationError
 
 from trainer.config.base import Config
-from trainer.config.model_files import CONFIG, INDEX, SINGLE, TOKENIZER, read_settings
+from trainer.config.model_files import (
+    CONFIG,
+    GENERATION_CONFIG,
+    INDEX,
+    SINGLE,
+    TOKENIZER,
+    TOKENIZER_CONFIG,
+    read_settings,
+)
 from trainer.config.run import format_validation_error
 from trainer.system.errors import TrainerError
 
@@ -61,11 +69,11 @@ class Adapter:
 
 
 def adapter_of(directory: Path) -> Adapter | None:
-    """The adapter that a directory holds in place of a model. Raises TrainerError for one that computes what
-    low-rank matrices beside linear layers do not.
+    """The adapter that a directory holds in place of weights; some programs save the base's config.json beside
+    it. Raises TrainerError for one that computes what low-rank matrices beside linear layers do not.
     """
     path = directory / ADAPTER
-    if (directory / CONFIG).is_file() or not path.is_file():
+    if not path.is_file() or _holds_weights(directory):
         return None
     values = read_settings(path)
     for key, value in values.items():
@@ -84,8 +92,11 @@ def _base(directory: Path, settings: _Settings) -> Path:
     named = settings.base_model_name_or_path
     for place in (Path(named), directory / named):
         if place.is_dir():
-            if not (place / CONFIG).is_file():
-                raise TrainerError(f"{directory / ADAPTER}: the base {place} holds no {CONFIG}: {INSTEAD}")
+            if not ((place / CONFIG).is_file() and _holds_weights(place)):
+                raise TrainerError(
+                    f"{directory / ADAPTER}: the base {place} holds no {CONFIG} with weights in safetensors: "
+                    f"{INSTEAD}"
+                )
             return place
     try:
         return downloaded(named, settings.revision)
@@ -96,9 +107,13 @@ def _base(directory: Path, settings: _Settings) -> Path:
         ) from error
 
 
+def _holds_weights(directory: Path) -> bool:
+    return any((directory / name).is_file() for name in (SINGLE, INDEX))
+
+
 def downloaded(repo: str, revision: str | None) -> Path:
-    """The directory of a model of the hub on this machine. Raises OSError and ValueError."""
+    """The directory of a model of the hub, or of an adapter, on this machine. Raises OSError and ValueError."""
     from huggingface_hub import snapshot_download
 
-    files = [CONFIG, TOKENIZER, SINGLE, INDEX]
+    files = [CONFIG, GENERATION_CONFIG, TOKENIZER, TOKENIZER_CONFIG, SINGLE, INDEX, ADAPTER, ADAPTER_WEIGHTS]
     return Path(snapshot_download(repo, revision=revision, allow_patterns=[*files, "model-*.safetensors"]))

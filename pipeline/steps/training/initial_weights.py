@@ -1,6 +1,7 @@
 """The weights that training starts from: path on this machine, identity, and their model's lineage."""
 
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from pipeline.store.store import Store
 from trainer.config import PretrainedConfig, TrainingConfig
 from trainer.config.hugging_face import check_shape, check_vocabulary, file_of, weight_files
 from trainer.config.model_files import CONFIG, TOKENIZER
-from trainer.config.peft import adapter_of
+from trainer.config.peft import ADAPTER, adapter_of
 from trainer.system.durable import read_json
 from trainer.system.errors import TrainerError
 
@@ -39,9 +40,10 @@ def _commit(source: PretrainedConfig) -> str | None:
     from huggingface_hub import try_to_load_from_cache
 
     with suppress(ValueError):  # no name of a repository, which `check` refuses
-        found = try_to_load_from_cache(str(source.repo), CONFIG, revision=source.revision)
-        if isinstance(found, str):
-            return Path(found).parent.name
+        for name in (CONFIG, ADAPTER):
+            found = try_to_load_from_cache(str(source.repo), name, revision=source.revision)
+            if isinstance(found, str):
+                return Path(found).parent.name
     return source.revision
 
 
@@ -127,16 +129,22 @@ def _vocabulary(directory: Path) -> dict[str, int]:
 
 
 def _downloaded(source: PretrainedConfig) -> Path:
-    """The directory of config.json, and of tokenizer.json if there is one, of weights on the hub as they are
-    now.
+    """The directory of config.json, or of an adapter's settings, and of tokenizer.json if there is one, of
+    weights on the hub as they are now.
     """
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError
 
+    download = partial(hf_hub_download, str(source.repo), revision=source.revision)
     try:
         with suppress(EntryNotFoundError):
-            hf_hub_download(str(source.repo), TOKENIZER, revision=source.revision)
-        return Path(hf_hub_download(str(source.repo), CONFIG, revision=source.revision)).parent
+            download(TOKENIZER)
+        try:
+            return Path(download(CONFIG)).parent
+        except EntryNotFoundError:
+            with suppress(EntryNotFoundError):
+                return Path(download(ADAPTER)).parent
+            raise
     except Exception as error:  # the HTTP library's own errors, which change between its versions
         raise PipelineError(
             f"training.pretrained: the {CONFIG} of {source.repo} at {source.revision} cannot be downloaded "

@@ -1,6 +1,7 @@
 """An adapter of peft is read as the model that it and its base are together, or refused with the reason."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,21 @@ def test_settings_that_are_wrong_are_named(
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     with pytest.raises(TrainerError, match=says):
         hf.load_model(tmp_path / "adapter", torch.device("cpu"))
+
+
+def test_an_adapter_with_the_config_of_its_base_beside_it_is_an_adapter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "base", "llama", tied=False)
+    expected = adapt(tmp_path / "base", tmp_path / "adapter")
+    shutil.copy(tmp_path / "base/config.json", tmp_path / "adapter")
+    model = hf.load_model(tmp_path / "adapter", torch.device("cpu"))
+    torch.testing.assert_close(model.logits(model(TOKENS)), expected, rtol=1e-5, atol=1e-5)
+    path = tmp_path / "adapter/adapter_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "base_model_name_or_path": "."}))
+    monkeypatch.chdir(path.parent)
+    with pytest.raises(TrainerError, match=r"the base \. holds no config.json with weights"):
+        hf.load_model(path.parent, torch.device("cpu"))
 
 
 def test_matrices_that_do_not_fit_the_base_are_named_with_their_file(tmp_path: Path) -> None:

@@ -19,8 +19,9 @@ from pipeline.store.store import Store
 from tests.integration.project import TRAINING
 from tests.pipeline.sources.hub_server import Hub
 from tests.servers import serving
-from trainer.config import ModelConfig
-from trainer.config.hugging_face import config_json
+from trainer.config import CorpusShards, DataConfig, ModelConfig
+from trainer.config.hugging_face import config_json, weight_files
+from trainer.hf import Pretrained
 
 INDEX, ONE_FILE = "model.safetensors.index.json", {"model.safetensors": save({})}
 SMALL = {"vocab_size": 400}
@@ -153,3 +154,26 @@ def test_a_branch_that_has_moved_is_other_work_and_is_trained_at_its_commit(hub:
         assert training.pretrained and training.pretrained.revision == commit
         identities.append(initial_weights.identity(Store(tmp_path / "store"), training))
     assert identities[0] != identities[1]
+
+
+def test_an_adapter_of_the_hub_is_known_by_its_commit_and_read_with_its_base(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(constants, "ENDPOINT", hub.url)
+    base, adapter = hub.commits
+    settings = {"peft_type": "LORA", "lora_alpha": 8, "base_model_name_or_path": "org/set", "revision": base}
+    saved = {"adapter_config.json": json.dumps(settings).encode(), "adapter_model.safetensors": save({})}
+    hub.files = {base: config() | ONE_FILE | OWN, adapter: saved}
+    used = recipe({"vocab_size": 270}, repo="org/set", revision="main")
+    initial_weights.check(Store(tmp_path / "store"), used)
+    training = initial_weights.located(used)
+    assert training.pretrained and training.pretrained.revision == adapter
+    data = DataConfig(
+        tokenizer=tmp_path, tokenizer_sha256="", vocab_size=270, bot_id=2, eot_id=3,
+        corpora=[CorpusShards(name="a", weight=1, train=[tmp_path / "a"])],
+    )  # fmt: skip
+    (tmp_path / "tokenizer.json").write_bytes(OWN["tokenizer.json"])
+    found = Pretrained.find(training.pretrained, training.model, data).directory
+    assert [path.name for path in weight_files(found)] == [
+        "model.safetensors", "adapter_config.json", "adapter_model.safetensors",
+    ]  # fmt: skip
