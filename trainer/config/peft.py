@@ -69,8 +69,8 @@ class Adapter:
 
 
 def adapter_of(directory: Path) -> Adapter | None:
-    """The adapter that a directory holds in place of weights; some programs save the base's config.json beside
-    it. Raises TrainerError for one that computes what low-rank matrices beside linear layers do not.
+    """The adapter that a directory holds in place of weights; the config.json of the base may be beside it.
+    Raises TrainerError for one that computes what low-rank matrices beside linear layers do not.
     """
     path = directory / ADAPTER
     if not path.is_file() or _holds_weights(directory):
@@ -112,7 +112,7 @@ def _holds_weights(directory: Path) -> bool:
 
 
 def downloaded(repo: str, revision: str | None) -> Path:
-    """The directory of a model of the hub, or of an adapter, on this machine. Raises OSError and ValueError."""
+    """The directory of a model or adapter of the hub on this machine. Raises OSError and ValueError."""
     from huggingface_hub import snapshot_download
 
     files = [CONFIG, GENERATION_CONFIG, TOKENIZER, TOKENIZER_CONFIG, SINGLE, INDEX, ADAPTER, ADAPTER_WEIGHTS]
