@@ -26,8 +26,17 @@ from pipeline.sources.files import (
     FilesSource,
 )
 from pipeline.sources.formats.compression import BrokenCompressionError, format_of
-from pipeline.sources.formats.conversations import FORMS, OTHER_LISTS, Format, columns_of, conversation
+from pipeline.sources.formats.conversations import (
+    CONTENTS,
+    FORMS,
+    OTHER_LISTS,
+    TRANSCRIPT,
+    Format,
+    columns_of,
+    conversation,
+)
 from pipeline.sources.formats.first_bytes import other_encoding
+from pipeline.sources.formats.messages import is_chatml
 from pipeline.sources.formats.rows import DEFAULT_ID_COLUMN, Row, RowReader
 from pipeline.sources.formats.streams import blocks
 from pipeline.sources.formats.unlearnable import BadConversationError
@@ -344,9 +353,11 @@ def _of_rows(rows: Sequence[Row], encoding: str, separator: str | None) -> tuple
     for kind in kinds:
         for form in FORMS[kind]:
             # Transcripts are often in a column `conversation`.
-            nothing = (str, type(None)) if form in OTHER_LISTS else type(None)
+            nothing = (str, type(None)) if form in (*OTHER_LISTS, CONTENTS) else type(None)
             held = [row for row in rows if all(not isinstance(row.get(name), nothing) for name in form)]
             held = [row for row in held if all(row[name] not in ("", []) for name in form)]
+            if form == TRANSCRIPT:
+                held = [row for row in held if is_chatml(str(row["text"]))]
             if len(held) * 2 > len(rows):
                 return Shape(False, kind, None, encoding, separator), _conversation_texts(kind, held)
     column = column_of_text(rows)

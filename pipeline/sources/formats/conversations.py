@@ -18,7 +18,7 @@ from pipeline.sources.formats.unlearnable import SYSTEM, BadConversationError, i
 from pipeline.sources.source import Reason
 from pipeline.store.params import CONTENT, MESSAGE, PAIR
 
-VERSION = "conversations-4"
+VERSION = "conversations-5"
 Format = Literal["text", "chat", "preferences"]
 LISTS = (("messages",), ("conversations",))
 PROMPTED = ("prompt", "completion")
@@ -33,10 +33,11 @@ ASKED = (
 )
 # LMSYS and WildChat, and the exports of Claude and of ChatGPT.
 OTHER_LISTS, TREE = (("conversation",), ("chat_messages",)), ("mapping", "current_node")
+CONTENTS, TRANSCRIPT = ("contents",), ("text",)  # Gemini; ChatML, or as in hh-rlhf
 # The columns of each form, the first that a row has decides.
 FORMS: dict[str, tuple[tuple[str, ...], ...]] = {
     "text": (),
-    "chat": (*LISTS, PROMPTED, *ASKED, *OTHER_LISTS, TREE),
+    "chat": (*LISTS, PROMPTED, *ASKED, *OTHER_LISTS, CONTENTS, TREE, TRANSCRIPT),
     "preferences": (("prompt", "chosen", "rejected"), ("chosen", "rejected")),
 }
 NAMED = {"chat": (*LISTS, PROMPTED), "preferences": FORMS["preferences"]}  # in errors

@@ -42,12 +42,23 @@ OTHER_NAMES = {
     "ipython": "tool",
 }
 FUNCTION_CALL = "function_call"  # a role of ShareGPT
-ROLE_KEYS, CONTENT_KEYS = ("role", "from", "sender"), ("content", "value", "text")
-PLAIN, MARKED, CALLING = {*ROLE_KEYS, *CONTENT_KEYS}, {*OF_MESSAGES}, {*CALLS, *TOOLS}
+PARTS = "parts"  # where Gemini has the content; elsewhere perhaps more than the content beside it
+ROLE_KEYS, CONTENT_KEYS = ("role", "from", "sender"), ("content", "value", "text", PARTS)
+PLAIN, MARKED, CALLING = {*ROLE_KEYS, *CONTENT_KEYS} - {PARTS}, {*OF_MESSAGES}, {*CALLS, *TOOLS}
 # Types of parts of content.
 THOUGHT, CALLED = ("thinking", "reasoning"), ("tool_use", "tool_result", "tool_call")
 SEEN = ("image", "input_image", "video", "audio", "input_audio", "file", "input_file")
 TEXT = ("", "text", "input_text", "output_text")
+# The same types by the keys of a part without a type, as in Gemini: in lower case, without underscores.
+UNTYPED = {
+    "thought": "thinking",
+    "functioncall": "tool_call",
+    "functionresponse": "tool_result",
+    "executablecode": "tool_use",
+    "codeexecutionresult": "tool_result",
+    "inlinedata": "file",
+    "filedata": "file",
+}
 UNSEEN = "which a model of text cannot see"
 UNTHOUGHT = "which would not be learnt: write it into the content, or take it out"
 OPENS = ("system", "user")  # roles that begin a whole conversation
@@ -55,6 +66,9 @@ OPENS = ("system", "user")  # roles that begin a whole conversation
 SPEAKER = re.compile(r"(?:\A\s*|\n\n)(Human|Assistant):")
 _MARK = re.compile(f"[{''.join(MARKS)}]")
 SPEAKERS = {"Human": "user", "Assistant": "assistant"}
+# A message of ChatML, as Qwen and others are prompted.
+CHATML, END_OF_CHATML = "<|im_start|>", "<|im_end|>"
+_CHATML = re.compile(r"<\|im_start\|>(\w+)\n(.*?)(?:<\|im_end\|>\s*|(?=<\|im_start\|>)|\Z)", re.DOTALL)
 
 
 def messages(column: str, value: Any, role: str | None, unread: set[str]) -> list[Message]:
@@ -68,7 +82,9 @@ def messages(column: str, value: Any, role: str | None, unread: set[str]) -> lis
     elif isinstance(value, Mapping) and {*ROLE_KEYS} & {*value}:
         value = [value]
     if not isinstance(value, list) or not value:
-        raise BadConversationError(Reason.NO_MESSAGES, f"column {column!r} holds no list of messages")
+        other = " and no transcript" if isinstance(value, str) else ""
+        why = f"column {column!r} holds no list of messages{other}"
+        raise BadConversationError(Reason.NO_MESSAGES, why)
     return [
         _message(f"message {place} of {column!r}", one, unread) for place, one in enumerate(value, start=1)
     ]
@@ -129,8 +145,12 @@ def _spelling(message: Message) -> Message:
 def is_alone(value: Any) -> bool:
     """Whether a column holds one message, not a conversation."""
     if isinstance(value, str):
-        return not (SPEAKER.match(value) or value.lstrip()[:1] in ("[", "{"))
+        return not (SPEAKER.match(value) or is_chatml(value) or value.lstrip()[:1] in ("[", "{"))
     return isinstance(value, Mapping) or (isinstance(value, list) and len(value) == 1)
+
+
+def is_chatml(text: str) -> bool:
+    return text.lstrip().startswith(CHATML)
 
 
 def _of_text(column: str, text: str, role: str | None) -> Any:
@@ -141,6 +161,10 @@ def _of_text(column: str, text: str, role: str | None) -> Any:
         with suppress(orjson.JSONDecodeError):
             if _are_messages(found := orjson.loads(text)):
                 return found
+    if role is not None and text.rstrip().endswith(END_OF_CHATML) and CHATML not in text:
+        text = f"{CHATML}{role}\n{text}"  # the answer to a prompt in ChatML
+    if is_chatml(text):
+        return _of_chatml(column, text, ends_with_answer=role != "user")
     begins = SPEAKER.match(text)
     if begins and (text.startswith("\n\n") or len(SPEAKER.findall(text)) > 1):
         return _transcript(text, ends_with_answer=role != "user")
@@ -163,12 +187,24 @@ def _are_messages(found: Any) -> bool:
     )
 
 
+def _of_chatml(column: str, text: str, ends_with_answer: bool) -> list[dict[str, str]]:
+    if _CHATML.sub("", text).strip():
+        why = f"column {column!r} is ChatML with text that is in no message: take that out"
+        raise BadConversationError(Reason.CONTENT_NOT_TEXT, why)
+    said = [{"role": role, "content": content} for role, content in _CHATML.findall(text)]
+    return _without_open_answer(said, ends_with_answer)
+
+
 def _transcript(text: str, ends_with_answer: bool) -> list[dict[str, str]]:
     _, *pieces = SPEAKER.split(text)
     said = [
         {"role": SPEAKERS[speaker], "content": content.strip()}
         for speaker, content in zip(pieces[::2], pieces[1::2], strict=True)
     ]
+    return _without_open_answer(said, ends_with_answer)
+
+
+def _without_open_answer(said: list[dict[str, str]], ends_with_answer: bool) -> list[dict[str, str]]:
     is_open = said[-1] == {"role": "assistant", "content": ""}
     return said[:-1] if is_open and not ends_with_answer else said
 
@@ -200,13 +236,11 @@ def _message(where: str, message: Any, unread: set[str]) -> Message:
     for key in MEDIA if others else ():
         if key in others:
             raise BadConversationError(Reason.IMAGES, f"{where} has something in {key!r}, {UNSEEN}")
-    content = message.get("content")
-    if content is None:
-        content = message.get("value", message.get("text"))
-    text = content_of(where, content)
+    key = next((key for key in CONTENT_KEYS if message.get(key) is not None), "")
+    text = content_of(where, message.get(key))
     if role == "assistant":
         _refuse_answer(where, text, others)
-    unread.update(others.keys() - MARKED - {CHANNEL})
+    unread.update(others.keys() - MARKED - {CHANNEL, key})
     return role, text
 
 
@@ -226,7 +260,7 @@ def _refuse_answer(where: str, text: str, others: Mapping[str, Any]) -> None:
 def content_of(where: str, content: Any) -> str:
     """The text of a content, which may be in parts. Raises BadConversationError for any other."""
     if isinstance(content, dict):
-        content = [content]
+        content = content.get(PARTS) or [content]
     if isinstance(content, list) and content:
         content = "".join(_part(where, part) for part in content)
     if not isinstance(content, str):
@@ -241,7 +275,7 @@ def content_of(where: str, content: Any) -> str:
 def _part(where: str, part: Any) -> str:
     if isinstance(part, str):
         return part
-    kind = str(part.get("type") or "") if isinstance(part, dict) else type(part).__name__
+    kind = str(part.get("type") or _untyped(part)) if isinstance(part, dict) else type(part).__name__
     if kind.startswith(SEEN):
         raise BadConversationError(Reason.IMAGES, f"{where} has a part of the type {kind}, {UNSEEN}")
     if kind.startswith(CALLED):
@@ -253,3 +287,8 @@ def _part(where: str, part: Any) -> str:
         why = f"the content of {where} has a part that is no text, of the type {kind or None}"
         raise BadConversationError(Reason.CONTENT_NOT_TEXT, why)
     return text
+
+
+def _untyped(part: Mapping[str, Any]) -> str:
+    names = (key.replace("_", "").lower() for key, value in part.items() if value)
+    return next((UNTYPED[name] for name in names if name in UNTYPED), "")

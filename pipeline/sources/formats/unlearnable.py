@@ -11,7 +11,7 @@ from typing import Any
 from pipeline.sources.source import Reason
 
 # The system message, in a column of its own.
-SYSTEM = ("system", "system_prompt", "system_message")
+SYSTEM = ("system", "system_prompt", "system_message", "system_instruction", "systemInstruction")
 # What a model of text cannot see or call, as columns of a row and as keys of a message.
 MEDIA = ("image", "images", "video", "videos", "audio", "audios")
 TOOLS = ("tools", "functions")

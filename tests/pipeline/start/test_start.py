@@ -232,6 +232,26 @@ def test_conversations_are_learnt_after_the_text_where_chat_is_asked_for(tmp_pat
     assert any("no conversations" in note for note in notes(without))
 
 
+def test_chatml_in_a_column_of_text_and_contents_of_gemini_are_conversations(tmp_path: Path) -> None:
+    folder = folder_of(chats, tmp_path)
+    path = folder / "chats.jsonl"
+    said = [[one["content"] for one in json.loads(row)["messages"]] for row in path.read_text().splitlines()]
+    for row_of in (_chatml, _contents):
+        path.write_text("".join(json.dumps(row_of(*one)) + "\n" for one in said))
+        recipe, _ = recipe_of(folder, Wishes(3600.0, chat=True))
+        assert recipe.post_training.sft is not None
+        assert [corpus.name for corpus in recipe.corpora] == ["my_text"]
+
+
+def _chatml(question: str, answer: str) -> dict[str, object]:
+    return {"text": f"<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n{answer}<|im_end|>\n"}
+
+
+def _contents(question: str, answer: str) -> dict[str, object]:
+    said = (("user", question), ("model", answer))
+    return {"contents": [{"role": role, "parts": [{"text": text}]} for role, text in said]}
+
+
 @pytest.mark.parametrize(
     ("chat", "why"), [(True, "the time is planned for"), (False, "is learnt after answering")]
 )

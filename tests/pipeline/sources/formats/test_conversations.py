@@ -36,6 +36,16 @@ def shared(*turns: tuple[str, str]) -> list[dict[str, str]]:
     return [{"from": who, "value": what} for who, what in turns]
 
 
+def gemini(*parts: dict[str, Any]) -> dict[str, Any]:
+    """Gemini's form of a question, and of an answer in parts."""
+    asked = {"role": "user", "parts": [{"text": "Hi\n"}, {"text": "🙂"}]}
+    return {"contents": [asked, {"role": "model", "parts": [*parts]}]}
+
+
+def chatml(*turns: tuple[str, str]) -> str:
+    return "".join(f"<|im_start|>{role}\n{text}<|im_end|>\n" for role, text in turns)
+
+
 def exported(*turns: tuple[str, str]) -> dict[str, Any]:
     """Turns as ChatGPT exports them: behind an empty one of the system, and beside answers that were asked
     for again.
@@ -88,6 +98,10 @@ CHAT: dict[str, dict[str, Any]] = {
             {"sender": "assistant", "text": "Hey", "content": [{"type": "text", "text": "Hey"}]},
         ]
     },
+    "Gemini": gemini({"text": "He", "thought": False, "functionCall": None}, {"text": "y"}),
+    "ChatML in a text": {"text": chatml(("user", "Hi\n🙂"), ("assistant", "Hey")), "prompt": None},
+    "ChatML that is not ended": {"text": "<|im_start|>user\nHi\n🙂<|im_start|>assistant\nHey"},
+    "a transcript in a text": {"text": "\n\nHuman: Hi\n🙂\n\nAssistant: Hey"},
     "ChatGPT's export": exported(("user", "Hi\n🙂"), ("assistant", "Hey")),
 }
 # What else is in a conversation: the row, and its messages.
@@ -104,6 +118,21 @@ BESIDE: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
         BRIEF,
     ),
     "one of Orca": ({"system_prompt": "Be brief.", "question": "q", "response": "a"}, BRIEF),
+    "one of Gemini": (
+        {
+            "systemInstruction": {"role": "system", "parts": [{"text": "Be brief."}]},
+            "contents": [
+                {"role": "user", "parts": [{"text": "q"}]},
+                {"role": "model", "parts": [{"text": "a"}]},
+            ],
+        },
+        BRIEF,
+    ),
+    "one of ChatML": ({"text": chatml(*BRIEF)}, BRIEF),
+    "a prompt in ChatML": (
+        {"prompt": chatml(*BRIEF[:2]) + "<|im_start|>assistant\n", "completion": "a<|im_end|>\n"},
+        BRIEF,
+    ),
     "what a tool said": (
         {"conversations": shared(("human", "q"), ("observation", "21"), ("gpt", "a"))},
         [("user", "q"), ("tool", "21"), ("assistant", "a")],
@@ -152,6 +181,15 @@ PREFERENCES: dict[str, dict[str, Any]] = {
         "prompt": "\n\nHuman: Hi\n🙂\n\nAssistant:",
         "chosen": "\n\nHuman: Hi\n🙂\n\nAssistant: Good.",
         "rejected": "\n\nHuman: Hi\n🙂\n\nAssistant: Bad.",
+    },
+    "ChatML": {
+        "prompt": chatml(("user", "Hi\n🙂")) + "<|im_start|>assistant\n",
+        "chosen": "Good.<|im_end|>",
+        "rejected": "Bad.<|im_end|>",
+    },
+    "whole conversations in ChatML": {
+        "chosen": chatml(("user", "Hi\n🙂"), ("assistant", "Good.")),
+        "rejected": chatml(("user", "Hi\n🙂"), ("assistant", "Bad.")),
     },
     "a question": {"question": "Hi\n🙂", "chosen": "Good.", "rejected": "Bad."},
     "an instruction": {"instruction": "Hi\n🙂", "chosen": [GOOD], "rejected": [BAD]},
@@ -234,7 +272,7 @@ def test_keys_of_messages_that_are_not_read_are_named_and_counted(
 def test_parquet_and_csv_hold_them_too(tmp_path: Path) -> None:
     rows = [{"messages": [{**USER, "tool_calls": None}, ASSISTANT], "n": 1}] * 3
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
-    pq.write_table(pa.table({"text": ["none"]}), tmp_path / "texts.parquet")
+    pq.write_table(pa.table({"body": ["none"]}), tmp_path / "texts.parquet")
     (tmp_path / "rows.csv").write_text('prompt,completion\n"Hi\n🙂",Hey\n')
     found, rejects = documents_and_rejects(tmp_path / "*.*", format="chat")
     assert [row["text"] for row in found] == [SAID] * 4
@@ -253,6 +291,13 @@ BAD_CHATS: list[tuple[dict[str, Any], str, str]] = [
     ({"messages": []}, "no_messages", "column 'messages' holds no list of messages"),
     ({"mapping": {"a": {}}, "current_node": "b"}, "no_messages", "column 'mapping' has no message 'b'"),
     ({"mapping": [1], "current_node": "b"}, "no_messages", "column 'mapping' holds no tree of messages"),
+    (gemini({"text": "Hm.", "thought": True}, {"text": "Hey"}), "reasoning", "message 2"),
+    (gemini({"functionCall": {"name": "f"}}), "tool_calls", "message 2 of 'contents'"),
+    (gemini({"function_call": {"name": "f"}, "text": None}), "tool_calls", "message 2"),
+    (gemini({"inlineData": {"mimeType": "image/png"}}), "images", "message 2"),
+    ({"text": "Hi"}, "no_messages", "column 'text' holds no list of messages and no transcript"),
+    ({"text": chatml(*BRIEF) + "<|endoftext|>"}, "content_not_text", "'text' is ChatML with text that is in"),
+    ({"text": chatml(("narrator", "x"))}, "unknown_role", "'narrator'"),
     (of_type("code"), "tool_calls", "message 2"),
     (of_type("thoughts"), "reasoning", "message 2"),
     (of_type("tether_quote"), "content_not_text", "message 2"),
@@ -260,7 +305,7 @@ BAD_CHATS: list[tuple[dict[str, Any], str, str]] = [
     ({"messages": "[]"}, "no_messages", "holds no list"),
     ({"messages": "{}"}, "no_messages", "holds no list"),
     ({"messages": "[{'role': 'user'}]"}, "no_messages", "a text that is no list in JSON"),
-    ({"messages": "Hi"}, "no_messages", "holds no list"),
+    ({"messages": "Hi"}, "no_messages", "holds no list of messages and no transcript"),
     ({"messages": {"role": ["user", "assistant"], "content": ["q"]}}, "content_not_text", "2 of role, 1 of"),
     ({"messages": answer(content=" \n")}, "no_answer", "message 2 .* without text"),
     ({"prompt": "q", "completion": ""}, "no_answer", "message 1 of 'completion' .* without text"),
@@ -360,4 +405,4 @@ def test_conversations_are_read_again_and_texts_as_their_own_version_says() -> N
             HubConfig.model_validate({"name": "a/b", "format": format}),
         )
     }
-    assert versions == {"files-10", "hub-4", "files-10 conversations-4", "hub-4 conversations-4"}
+    assert versions == {"files-10", "hub-4", "files-10 conversations-5", "hub-4 conversations-5"}
