@@ -236,10 +236,16 @@ def check_shape(directory: Path, model: ModelConfig) -> None:
 
 
 def check_vocabulary(
-    directory: Path, theirs: Mapping[str, int], ours: Mapping[str, int], entries: int, source: object
+    directory: Path,
+    theirs: Mapping[str, int],
+    ours: Mapping[str, int],
+    entries: int,
+    source: object,
+    learns_tokens: bool,
 ) -> None:
     """Raises TrainerError unless the data's tokenizer, `ours` of `source`, is that of the model in
-    `directory`, up to tokens past its last. `theirs` is empty where the model has no tokenizer beside it.
+    `directory`, up to tokens past its last, which a training must learn. `theirs` is empty where the model
+    has no tokenizer beside it.
     """
     rows, last = read_size(directory, "vocab_size"), max(theirs.values(), default=-1)
     added = {token for token, number in ours.items() if theirs and number > last}
@@ -254,6 +260,12 @@ def check_vocabulary(
                 f"{file_of(directory, TOKENIZER)}: token {token!r} has id {theirs.get(token, 'none')}, but "
                 f"{number} in {source}; tokenize the data with the model's own tokenizer"
             )
+    if entries > rows and not learns_tokens:
+        raise TrainerError(
+            f"{directory}: the model lacks the control tokens, and training.lora would not learn them: set "
+            "training.lora.control_tokens to true, which is for tuning, leave out training.lora, or start "
+            "from a model that has them"
+        )
 
 
 def weight_files(directory: Path) -> list[Path]:

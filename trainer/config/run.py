@@ -45,8 +45,7 @@ class RunConfig(Config):
     def adapted_tokens(self) -> tuple[int, ...]:
         """The tokens whose rows in embedding and head LoRA trains."""
         training, chat = self.training, self.data.chat
-        tunes = training.objective != "pretrain" and training.lora and training.lora.control_tokens
-        return chat.ids if tunes and chat else ()
+        return chat.ids if training.lora and training.learns_tokens and chat else ()
 
     def with_training(self, **changes: Any) -> Self:
         """The same run with other settings of `training`, which must be valid."""

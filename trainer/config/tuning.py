@@ -81,6 +81,11 @@ class Tuning(Config):
     not set, the weights themselves are trained.
     """
 
+    @property
+    def learns_tokens(self) -> bool:
+        """Whether tokens that the weights of `pretrained` lack are learnt."""
+        return self.lora is None or (self.objective != "pretrain" and self.lora.control_tokens)
+
 
 def with_rows(values: Any) -> Any:
     """The settings of a `training` section, with ROWS where its `objective` needs and does not set them."""

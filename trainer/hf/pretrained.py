@@ -35,13 +35,7 @@ class Pretrained:
         check_shape(directory, model)
         theirs = load_tokenizer(directory).get_vocab() if file_of(directory, TOKENIZER).is_file() else {}
         ours = load_tokenizer(data.tokenizer).get_vocab()
-        check_vocabulary(directory, theirs, ours, data.vocab_size, data.tokenizer)
-        if not learns_tokens and data.vocab_size > read_size(directory, "vocab_size"):
-            raise TrainerError(
-                f"{directory}: the model lacks the control tokens, and training.lora would not learn them: "
-                "set training.lora.control_tokens to true, which is for tuning, leave out training.lora, "
-                "or start from a model that has them"
-            )
+        check_vocabulary(directory, theirs, ours, data.vocab_size, data.tokenizer, learns_tokens)
         hashes = {}
         for path in weight_files(directory):
             with path.open("rb") as file:

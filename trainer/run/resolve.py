@@ -58,9 +58,10 @@ def resolve(config: RunConfig, world: World) -> Plan:
     attention = attention_for(training, precision, world)
     pretrained = None
     if training.pretrained:
-        learns_tokens = training.lora is None or bool(config.adapted_tokens)
         with world.together():
-            pretrained = Pretrained.find(training.pretrained, training.model, config.data, learns_tokens)
+            pretrained = Pretrained.find(
+                training.pretrained, training.model, config.data, training.learns_tokens
+            )
     identity = run_identity(config, precision, contents, pretrained.sha256 if pretrained else None)
     compiled = compiler.compiles(training, world.device)
     return Plan(config, precision, attention, compiled, identity, data, pretrained)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.recipe.recipe import Recipe
+from pipeline.stages.bpe import CONTROL
 from pipeline.steps.tokens.foreseen_tokenizer import foreseen
 from pipeline.steps.tokens.tokenizer_files import vocabulary
 from pipeline.store.errors import PipelineError, first_line
@@ -91,24 +92,35 @@ def _lineage_beside(weights: Path) -> dict[str, Any]:
 
 def check(store: Store, recipe: Recipe, retrain: bool = False) -> None:
     """Checks the weights that a recipe names, before anything is made. Raises PipelineError unless they are
-    there, have the shape of the recipe's model and know its tokenizer, as far as that is known yet. Of
-    weights on the hub only config.json and tokenizer.json are downloaded. `retrain`: the run makes another
-    tokenizer.
+    there, have the shape of the recipe's model and know its tokenizer, as far as that is known yet, and
+    unless the tokenizer knows the conversations that are learnt from. Of weights on the hub only config.json
+    and tokenizer.json are downloaded. `retrain`: the run makes another tokenizer.
     """
-    source, tokenizer = recipe.training.pretrained, foreseen(store, recipe, retrain)
+    training, tokenizer = recipe.training, foreseen(store, recipe, retrain)
+    source = training.pretrained
+    if training.objective != "pretrain" and not {*CONTROL.values()} <= tokenizer.known.keys():
+        raise PipelineError(
+            f"training.objective: {training.objective} learns from conversations, and {tokenizer.source} has "
+            "no control tokens such as [USER]: set `chat: true` in `tokenizer`"
+        )
     if source is None:
         return
     try:
         if source.path:
             directory = recipe.path(source.path)
             _weights(directory)
-            check_shape(directory, recipe.training.model)
+            check_shape(directory, training.model)
             weight_files(directory)
         else:
             directory = _downloaded(source)
-            check_shape(directory, recipe.training.model)
+            check_shape(directory, training.model)
         check_vocabulary(
-            directory, _vocabulary(directory), tokenizer.known, tokenizer.entries, tokenizer.source
+            directory,
+            _vocabulary(directory),
+            tokenizer.known,
+            tokenizer.entries,
+            tokenizer.source,
+            training.learns_tokens,
         )
     except TrainerError as error:
         raise PipelineError(f"training.pretrained: {error}") from error

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,30 @@ def test_a_tokenizer_that_is_the_models_or_may_become_it_is_not_refused(tmp_path
         initial_weights.check(store, recipe(tokenizer, path=str(tmp_path)))
     with pytest.raises(PipelineError, match=r"none\.json does not exist"):  # without weights, too
         initial_weights.check(store, recipe({"from": "./none.json"}))
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "lora", "told"),
+    [
+        ({"vocab_size": 400}, {}, "the tokenizer to be trained has no control tokens such as [USER]"),
+        ({"from": "."}, {}, "training.objective: sft learns from conversations, and . has no control"),
+        ({"from": ".", "chat": True}, {"control_tokens": False}, "training.lora would not learn them"),
+        ({"from": ".", "chat": True}, {}, ""),
+    ],
+)
+def test_control_tokens_that_will_not_be_known_are_told_before_any_data_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tokenizer: Any, lora: Any, told: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    files = config(vocab_size=270) | ONE_FILE | OWN
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    source = {"kind": "files", "paths": ["talks.jsonl"], "format": "chat"}
+    tuning = TRAINING | {"objective": "sft", "lora": lora, "pretrained": {"path": str(tmp_path)}}
+    said = {"name": "mine", "corpora": [{"name": "talks", "source": source}], "tokenizer": tokenizer}
+    tuned = Recipe.model_validate({**said, "training": tuning})
+    with pytest.raises(PipelineError, match=re.escape(told)) if told else nullcontext():
+        initial_weights.check(Store(tmp_path / "store"), tuned)
 
 
 @pytest.fixture
