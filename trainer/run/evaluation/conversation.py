@@ -11,6 +11,7 @@ from tokenizers import Tokenizer
 from trainer.config import SamplesConfig
 from trainer.config.data import ChatIds
 from trainer.config.hugging_face import end_ids
+from trainer.config.peft import adapter_of
 from trainer.hf.tokenizer import begin_of_text, load_for_messages
 from trainer.model.cache import POSITIONS
 from trainer.model.llama import Llama
@@ -37,8 +38,9 @@ class ChatFormat:
 
     @classmethod
     def of(cls, directory: Path) -> "ChatFormat":
-        """The format of a model's directory. Warns of a model that has not learnt to answer. Raises
-        TrainerError for one whose tokenizer cannot tell who speaks.
+        """The format of a model's directory. Warns of a model that has not learnt to answer: neither it nor
+        an adapter's base ends texts with `[END]`, nor has the adapter learnt that token. Raises TrainerError
+        for one whose tokenizer cannot tell who speaks.
         """
         tokenizer = load_for_messages(directory)
         control = {name: tokenizer.token_to_id(f"[{name.upper()}]") for name in ChatIds.model_fields}
@@ -49,7 +51,9 @@ class ChatFormat:
                 "conversations: take a model of the job `sft` (docs/chat.md)"
             )
         form = cls(tokenizer, begin, ChatIds.model_validate(control), end_ids(directory))
-        if form.ends_of_text and form.ids.end not in form.ends_of_text:
+        adapter = adapter_of(directory)
+        learnt = adapter.tokens("model.embed_tokens") if adapter else ()
+        if form.ends_of_text and form.ids.end not in {*form.ends_of_text, *learnt}:
             log.warning(
                 f"{directory}: has not learnt to answer, and continues text instead: take a model of the job "
                 "`sft` (docs/chat.md)"

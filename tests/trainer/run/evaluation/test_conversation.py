@@ -13,8 +13,8 @@ from transformers import AutoModelForCausalLM, GenerationConfig
 
 from tests.trainer.models import small
 from trainer.__main__ import main
-from trainer.config import SamplesConfig
-from trainer.hf import export
+from trainer.config import LoraConfig, PretrainedConfig, SamplesConfig
+from trainer.hf import export, save_adapter
 from trainer.hf.tokenizer import load_tokenizer
 from trainer.model.llama import Llama
 from trainer.run.evaluation.answer import answered
@@ -385,3 +385,14 @@ def test_a_conversation_longer_than_the_context_is_answered_as_chat_answers_it(
     talks = [Conversation(model, form, samples, instructions) for _ in said]
     expected = ["".join(talk.answer(one)) for talk, one in zip(talks, said, strict=True)]
     assert [one["text"] for one in answered(tmp_path / "model", questions, samples)] == expected
+
+
+@pytest.mark.parametrize("tokens", [[USER, END], [USER]])
+def test_an_adapter_that_has_learnt_the_end_of_an_answer_has_learnt_to_answer(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, tokens: list[int]
+) -> None:
+    exported(tmp_path, make())
+    rows = {name: torch.zeros(len(tokens), 32) for name in ("model.embed_tokens.rows", "lm_head.rows")}
+    save_adapter(rows, LoraConfig(), PretrainedConfig(path=tmp_path / "model"), tmp_path / "adapter", tokens)
+    ChatFormat.of(tmp_path / "adapter")
+    assert ("has not learnt to answer" in caplog.text) == (END not in tokens)
