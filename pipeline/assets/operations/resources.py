@@ -171,17 +171,11 @@ class PipelineResources(dg.ConfigurableResource):
         """Checks that the models are there which the sections of `post_training` go on with. Another run may
         be training them.
         """
-        if any(trains(other) for other in orphaned_runs.under_way(instance) if other.run_id != run.run_id):
-            return
-        steps = planned_steps(instance, run)
-        trained = {
-            section
-            for section in ("", *self.recipe.post_training.sections)
-            if "__".join(self.used.asset(keys.PRETRAINED_MODEL, section).path) in steps
-        }
+        trained = self._trained(instance, run)
+        under_way = [self._trained(instance, other) for other in orphaned_runs.under_way(instance)]
         for section in trained - {""}:
             base = self.of(section).recipe.base
-            if base and base.section not in trained:
+            if base and base.section not in trained.union(*under_way):
                 try:
                     since_trained.model(store_of(base), base)
                 except StoreError as error:
@@ -189,6 +183,15 @@ class PipelineResources(dg.ConfigurableResource):
                     raise PipelineError(
                         f"{section} goes on with a model that is not there ({error}): run the job {job} first"
                     ) from None
+
+    def _trained(self, instance: dg.DagsterInstance, run: dg.DagsterRun) -> set[str]:
+        """The sections whose models a run trains, with "" for the model of the recipe."""
+        steps = planned_steps(instance, run)
+        return {
+            section
+            for section in ("", *self.recipe.post_training.sections)
+            if "__".join(self.used.asset(keys.PRETRAINED_MODEL, section).path) in steps
+        }
 
     def _announce(self, log: dg.DagsterLogManager, instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
         """Says in the log that the run begins, and what a training of it will have trouble with."""

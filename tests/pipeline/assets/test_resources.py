@@ -11,7 +11,7 @@ import yaml
 
 from pipeline.assets.graph import definitions
 from pipeline.assets.operations.resources import PipelineResources, with_values_of
-from pipeline.assets.used_recipe import OWN
+from pipeline.assets.used_recipe import OWN, RECIPE_TAG
 from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.recipe import RECIPES, RecipeError
 from pipeline.stages.bpe import TokenizerError
@@ -118,10 +118,12 @@ def own_recipe(directory: Path, patch: pytest.MonkeyPatch) -> None:
     patch.setenv(STORE_VARIABLE, str(directory / "store"))
 
 
+@pytest.mark.parametrize("elsewhere", [[], [""], ["sft"], ["sft", "dpo"]])
 @pytest.mark.parametrize("trained", [["sft"], ["", "sft"], ["sft", "dpo"], ["dpo"], []])
 def test_a_section_without_the_model_that_it_goes_on_with_is_told_before_its_data_are_made(
-    trained: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trained: list[str], elsewhere: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Unless another run is training that model."""
     own_recipe(tmp_path, monkeypatch)
     made = []
 
@@ -129,14 +131,20 @@ def test_a_section_without_the_model_that_it_goes_on_with_is_told_before_its_dat
     def text(workshop: PipelineResources) -> None:
         made.append(workshop.recipe.name)
 
-    models = [
-        dg.asset(key=OWN.asset(keys.PRETRAINED_MODEL, section), deps=[text])(lambda: None)
-        for section in trained
+    models = {
+        section: dg.asset(key=OWN.asset(keys.PRETRAINED_MODEL, section), deps=[text])(lambda: None)
+        for section in ("", "sft", "dpo")
+    }
+    jobs = [
+        dg.define_asset_job(name, [text, *(models[section] for section in sections)])
+        for name, sections in (("sft", trained), ("align", elsewhere))
     ]
-    jobs = [dg.define_asset_job("sft", [text, *models])]
-    defs = dg.Definitions([text, *models], jobs=jobs, resources={"workshop": PipelineResources()})
-    missing = {"sft": "pretrain", "dpo": "sft"}.get(next(iter(trained), ""))
+    defs = dg.Definitions([text, *models.values()], jobs=jobs, resources={"workshop": PipelineResources()})
+    base, job = {"sft": ("", "pretrain"), "dpo": ("sft", "sft")}.get(next(iter(trained), ""), ("", None))
+    missing = None if base in elsewhere else job
     with dg.DagsterInstance.ephemeral() as instance:
+        status, tags = dg.DagsterRunStatus.STARTED, {RECIPE_TAG: "default"}
+        instance.create_run_for_job(defs.resolve_job_def("align"), status=status, tags=tags)
         if missing is None:
             assert defs.resolve_job_def("sft").execute_in_process(instance=instance).success
         else:
