@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -90,27 +91,27 @@ def adapter_of(directory: Path) -> Adapter | None:
 def _base(directory: Path, settings: _Settings) -> Path:
     """The directory of the model that an adapter changes, from the hub if it is not on this machine."""
     named = settings.base_model_name_or_path
-    for place in (Path(named), directory / named):
-        if place.is_dir():
-            if not ((place / CONFIG).is_file() and _holds_weights(place)):
-                raise TrainerError(
-                    f"{directory / ADAPTER}: the base {place} holds no {CONFIG} with weights in safetensors: "
-                    f"{INSTEAD}"
-                )
-            return place
     try:
-        return downloaded(named, settings.revision)
+        here = (place for place in (Path(named), directory / named) if place.is_dir())
+        base = next(here, None) or downloaded(named, settings.revision)
     except (OSError, ValueError) as error:
         raise TrainerError(
             f"{directory / ADAPTER}: base_model_name_or_path {named!r} is not a directory, and cannot be "
             f"downloaded from the Hugging Face hub: {error}"
         ) from error
+    if not ((base / CONFIG).is_file() and _holds_weights(base)):
+        raise TrainerError(
+            f"{directory / ADAPTER}: the base {named} holds no {CONFIG} with weights in safetensors: "
+            f"{INSTEAD}"
+        )
+    return base
 
 
 def _holds_weights(directory: Path) -> bool:
     return any((directory / name).is_file() for name in (SINGLE, INDEX))
 
 
+@cache  # the files of an adapter's base are asked for one by one
 def downloaded(repo: str, revision: str | None) -> Path:
     """The directory of a model or adapter of the hub on this machine. Raises OSError and ValueError."""
     from huggingface_hub import snapshot_download

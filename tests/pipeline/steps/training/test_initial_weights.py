@@ -22,6 +22,7 @@ from tests.pipeline.sources.hub_server import Hub
 from tests.servers import serving
 from trainer.config import CorpusShards, DataConfig, ModelConfig
 from trainer.config.hugging_face import config_json, weight_files
+from trainer.config.peft import downloaded
 from trainer.hf import Pretrained
 
 INDEX, ONE_FILE = "model.safetensors.index.json", {"model.safetensors": save({})}
@@ -154,6 +155,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         }
         for name, value in settings.items():
             monkeypatch.setattr(constants, name, value)
+        downloaded.cache_clear()  # each test has commits of the same names
         yield server
 
 
@@ -198,7 +200,13 @@ def test_an_adapter_of_the_hub_is_known_by_its_commit_and_read_with_its_base(
         corpora=[CorpusShards(name="a", weight=1, train=[tmp_path / "a"])],
     )  # fmt: skip
     (tmp_path / "tokenizer.json").write_bytes(OWN["tokenizer.json"])
+    asked = len(hub.asked)
     found = Pretrained.find(training.pretrained, training.model, data).directory
+    assert len(hub.asked) - asked < 20  # not all files again for each that is read
     assert [path.name for path in weight_files(found)] == [
         "model.safetensors", "adapter_config.json", "adapter_model.safetensors",
     ]  # fmt: skip
+    of_an_adapter = json.dumps(settings | {"revision": adapter}).encode()
+    hub.files["f" * 40] = saved | {"adapter_config.json": of_an_adapter}
+    with pytest.raises(PipelineError, match=r"the base org/set holds no config\.json with weights"):
+        initial_weights.check(Store(tmp_path / "store"), used)
