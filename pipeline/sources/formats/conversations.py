@@ -44,7 +44,8 @@ NAMED = {"chat": (*LISTS, PROMPTED), "preferences": FORMS["preferences"]}  # in 
 # Beside an instruction: what it is about, and earlier turns as pairs of texts.
 ABOUT, HISTORY = ("input", "context"), "history"
 # What a pair of answers answers, where no column is called `prompt`.
-QUESTIONS = ("question", "instruction", "conversations")
+INSTRUCTIONS = ("question", "instruction")
+QUESTIONS = (*INSTRUCTIONS, "conversations")
 WORDS_OF_A_QUESTION = 5  # at least, where no mark ends it
 # Columns that hold nothing but what is said, so they are no metadata even where another form is read.
 OF_TALK = (*(name for form in (*LISTS, *OTHER_LISTS, TREE, PROMPTED) for name in form), "chosen", "rejected")
@@ -54,7 +55,7 @@ def columns_of(format: Format) -> tuple[str, ...]:
     """All columns that may be a part of the text."""
     if format == "text":
         return ()
-    beside = (*ABOUT, HISTORY) if format == "chat" else QUESTIONS
+    beside = (*ABOUT, HISTORY, *(QUESTIONS if format == "preferences" else ()))
     return tuple(dict.fromkeys((*(name for form in FORMS[format] for name in form), *SYSTEM, *beside)))
 
 
@@ -131,10 +132,11 @@ class _Row:
             if not alone or question is None:
                 return [self._messages(name, None) for name in self.used]
             self.used = (question, *self.used)
+        name, *names = self.used
         texts = [self._row[name] for name in self.used]
-        asked = self._messages(self.used[0], "user")
+        asked = self._asked() if name in INSTRUCTIONS else self._messages(name, "user")
         answers = _unrepeated(*texts) if all(isinstance(text, str) for text in texts) else texts[1:]
-        both = zip(self.used[1:], answers, strict=True)
+        both = zip(names, answers, strict=True)
         return [joined(asked, messages(name, one, "assistant", self._unread)) for name, one in both]
 
     def _asked(self) -> list[Message]:

@@ -228,6 +228,16 @@ def test_what_stands_beside_the_messages_is_read_too(tmp_path: Path, what: str) 
     assert (found["text"], found["metadata"], rejects) == (expected, None, [])
 
 
+def test_what_an_instruction_is_about_stands_before_both_answers(tmp_path: Path) -> None:
+    """As in LLaMA-Factory's pairs."""
+    about = {"input": "A text.", "history": [["q", "b"]], "system": "Be brief."}
+    row = {"instruction": "Sum up.", "chosen": "Good.", "rejected": "Bad.", **about}
+    found, _ = read(jsonl(tmp_path / "rows.jsonl", row), format="preferences")
+    asked = "\x1esystem\x1fBe brief.\x1euser\x1fq\x1eassistant\x1fb\x1euser\x1fSum up.\n\nA text."
+    assert found[0]["text"] == f"{asked}\x1eassistant\x1fGood.\x1d{asked}\x1eassistant\x1fBad."
+    assert found[0]["metadata"] is None
+
+
 def test_a_system_message_is_not_between_a_prompt_and_its_repetition(tmp_path: Path) -> None:
     system, question = {"role": "system", "content": "s"}, {"role": "user", "content": "q"}
     row = {"prompt": "q", "chosen": [system, question, GOOD], "rejected": [system, question, BAD]}
