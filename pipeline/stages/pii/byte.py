@@ -33,6 +33,7 @@ BACKSLASH = ord("\\")
 CLOSING_SQUARE = ord("]")
 UNDERSCORE = ord("_")
 OPENING_CURLY = ord("{")
+CLOSING_CURLY = ord("}")
 TILDE = ord("~")
 A, D, E, P, S, T, U, X, Z = (ord(letter) for letter in "adepstuxz")
 CASE = ord("a") - ord("A")  # the bit in which the two cases of a letter differ

@@ -19,7 +19,7 @@ from pipeline.stages.pii.context import is_letter, is_one_of, keys
 from pipeline.stages.pii.ip_addresses import dotted_quad, ends_cleanly
 from pipeline.stages.text import equals
 
-_MAX_LOCAL = 64  # RFC 5321 section 4.5.3.1
+MAX_LOCAL = 64  # RFC 5321 section 4.5.3.1
 _MAX_DOMAIN = 255
 _MAX_TLD = 24
 _SCP_REACH = 128
@@ -41,7 +41,7 @@ _WIDE_ENDING = 6  # bytes of each
 _WIDE_STOP = np.frombuffer("。".encode(), dtype=np.uint8).copy()
 _MOST_WIDE = 15  # bytes of a name in Han or kana: five characters
 _MOST_OF_ABUGIDA, _CUT_OF_ABUGIDA = 48, 24  # bytes of a name that a space begins, and of another
-_USUAL_ENDINGS = keys(
+USUAL_ENDINGS = keys(
     "com net org edu gov mil int info biz name pro mobi asia app dev tech online site shop store xyz club "
     "top live email cloud page blog website work world group agency"
 )
@@ -57,9 +57,9 @@ def _is_wide(data: np.ndarray, i: int, hi: int) -> bool:
 
 
 @borrowing
-def _local_start(data: np.ndarray, at: int) -> int:
+def local_start(data: np.ndarray, at: int) -> int:
     """Where the local part before `at` begins; `at` itself if there is none."""
-    floor = max(0, at - _MAX_LOCAL - 1)
+    floor = max(0, at - MAX_LOCAL - 1)
     start = at
     while start > floor:
         c = data[start - 1]
@@ -71,7 +71,7 @@ def _local_start(data: np.ndarray, at: int) -> int:
             start -= 2
         else:
             break
-    if at - start > _MAX_LOCAL:
+    if at - start > MAX_LOCAL:
         return at
     while start < at and not (
         char.is_alnum(data[start]) or data[start] == byte.UNDERSCORE or data[start] >= 0x80
@@ -81,7 +81,7 @@ def _local_start(data: np.ndarray, at: int) -> int:
 
 
 @borrowing
-def _is_tld(data: np.ndarray, start: int, end: int) -> bool:
+def is_tld(data: np.ndarray, start: int, end: int) -> bool:
     if end - start < 2 or end - start > _MAX_TLD:
         return False
     if end - start <= _LONGEST_FILE_TYPE and is_one_of(data, start, end, _FILE_TYPES):
@@ -103,7 +103,7 @@ def _starts_a_sentence(data: np.ndarray, label: int, hi: int) -> bool:
 
 
 @borrowing
-def _domain_end(data: np.ndarray, at: int, hi: int) -> int:
+def domain_end(data: np.ndarray, at: int, hi: int) -> int:
     """Where the longest valid domain after `at` ends; 0 if there is none."""
     limit = min(hi, at + 1 + _MAX_DOMAIN)
     label = at + 1
@@ -123,7 +123,7 @@ def _domain_end(data: np.ndarray, at: int, hi: int) -> int:
             last = label
             while last < end and data[last] != byte.HYPHEN:
                 last += 1
-            if last < end and _is_tld(data, label, last):
+            if last < end and is_tld(data, label, last):
                 return last
             last = end
         while last > label and data[last - 1] == byte.HYPHEN:
@@ -134,7 +134,7 @@ def _domain_end(data: np.ndarray, at: int, hi: int) -> int:
             if good > 0 and char.is_lower(data[at + 1]) and _starts_a_sentence(data, label, hi):
                 return good
             is_file = labels == 1 and is_one_of(data, label, last, _SOURCES)
-            if has_name and not is_file and _is_tld(data, label, last):
+            if has_name and not is_file and is_tld(data, label, last):
                 good = last
         if last < end or end + 1 >= limit or data[end] != byte.DOT:
             return good
@@ -152,7 +152,7 @@ def _wide_domain_end(data: np.ndarray, at: int, hi: int) -> int:
     letters of several bytes; 0 if there is none.
     """
     i, wide = at + 1, False
-    while i < hi and i - at < _MAX_LOCAL and (char.FLAGS[data[i]] & char.LABEL or data[i] >= 0x80):
+    while i < hi and i - at < MAX_LOCAL and (char.FLAGS[data[i]] & char.LABEL or data[i] >= 0x80):
         if i + 2 < hi and _is_sign(data, i):
             return 0
         wide = wide or data[i] >= 0x80
@@ -172,14 +172,14 @@ def _wide_domain_end(data: np.ndarray, at: int, hi: int) -> int:
 def _stopped_domain_end(data: np.ndarray, at: int, hi: int) -> int:
     """Where the domain after `at` ends, whose lower-case labels have "。" in between; 0 if there is none."""
     i, good = at + 1, 0
-    while i < hi and i - at < _MAX_LOCAL and char.FLAGS[data[i]] & char.LABEL:
+    while i < hi and i - at < MAX_LOCAL and char.FLAGS[data[i]] & char.LABEL:
         i += 1
     while i > at + 1 and equals(data, i, hi, _WIDE_STOP):
         label = i + len(_WIDE_STOP)
         i = label
         while i < hi and i - label <= _MAX_TLD and char.is_lower(data[i]):
             i += 1
-        if not _is_tld(data, label, i) or char.word_at(data, i, hi):
+        if not is_tld(data, label, i) or char.word_at(data, i, hi):
             break
         good = i
     return good
@@ -201,7 +201,7 @@ def _wide_local_start(data: np.ndarray, at: int) -> int:
     if at - start > most:
         return at - cut
     first = start  # "zhang伟"
-    while first > 0 and at - first < _MAX_LOCAL and char.is_alnum(data[first - 1]):
+    while first > 0 and at - first < MAX_LOCAL and char.is_alnum(data[first - 1]):
         first -= 1
     return first if start < at and at - first > 3 else at
 
@@ -221,7 +221,7 @@ def _ends_usually(data: np.ndarray, at: int, end: int) -> bool:
     return label > at and (
         (end - label == 2 and char.is_lower(data[label]))
         or data[end - 1] >= 0x80
-        or is_one_of(data, label, end, _USUAL_ENDINGS)
+        or is_one_of(data, label, end, USUAL_ENDINGS)
     )
 
 
@@ -229,7 +229,7 @@ def _ends_usually(data: np.ndarray, at: int, end: int) -> bool:
 def _quoted_local_start(data: np.ndarray, at: int) -> int:
     """Where the quote opens that closes before `at`, on the same line and around words; `at` if none does."""
     start = at - 2
-    while start > 0 and at - start < _MAX_LOCAL and data[start] >= byte.SPACE and data[start] != byte.QUOTE:
+    while start > 0 and at - start < MAX_LOCAL and data[start] >= byte.SPACE and data[start] != byte.QUOTE:
         start -= 1
     is_open = start >= 0 and at - start > 2 and data[start] == byte.QUOTE
     words = is_open and is_letter(data[start + 1]) and (char.is_alnum(data[at - 2]) or data[at - 2] >= 0x80)
@@ -269,7 +269,7 @@ def _ip_end(data: np.ndarray, p: int, hi: int) -> int:
 def _in_url(data: np.ndarray, start: int) -> bool:
     """Whether the user, or the password, of a URL begins at `start`."""
     i = start
-    floor = max(0, start - _MAX_LOCAL)
+    floor = max(0, start - MAX_LOCAL)
     if i > 0 and data[i - 1] == byte.COLON:
         i -= 1
         while i > floor and char.FLAGS[data[i - 1]] & char.LOCAL:
@@ -282,7 +282,7 @@ def email_at(data: np.ndarray, at: int, hi: int) -> tuple[int, int]:
     """(start, end) of the address around the "@" at `at`, or (0, 0). Reads 64 bytes before and 383 after."""
     if at == 0 or at + 3 >= hi:
         return 0, 0
-    start = _local_start(data, at)
+    start = local_start(data, at)
     is_plain = start < at
     if not is_plain:
         if data[at - 1] == byte.QUOTE:
@@ -295,7 +295,7 @@ def email_at(data: np.ndarray, at: int, hi: int) -> tuple[int, int]:
         return 0, 0
     if _in_url(data, start):
         return 0, 0
-    end = _domain_end(data, at, hi)
+    end = domain_end(data, at, hi)
     if end == 0:
         end = _ip_end(data, at + 1, hi)
     if end == 0:
@@ -313,6 +313,6 @@ def email_at(data: np.ndarray, at: int, hi: int) -> tuple[int, int]:
 def email_after(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
     """(start, end) of the address whose local part, at least some of it, begins at `i`, or (0, 0)."""
     at = i
-    while at < hi and at - i < _MAX_LOCAL and char.FLAGS[data[at]] & char.LOCAL:
+    while at < hi and at - i < MAX_LOCAL and char.FLAGS[data[at]] & char.LOCAL:
         at += 1
     return email_at(data, at, hi) if i < at < hi and data[at] == byte.AT else (0, 0)

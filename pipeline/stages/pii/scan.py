@@ -28,11 +28,12 @@ from pipeline.stages.pii.kinds import (
 )
 from pipeline.stages.pii.named_secrets import named_secret_at
 from pipeline.stages.pii.phones import brazilian_end, phone_end
+from pipeline.stages.pii.spelled_emails import announced_email_at, bracketed_email_at, shared_email_at
 from pipeline.stages.pii.spoken_secrets import spoken_secret_at
 from pipeline.stages.pii.ssns import ssn_end
 from pipeline.stages.pii.tokens import TRIGGERS, token_around
 
-_SKIP, _ON_DIGIT, _ON_AT, _ON_COLON, _ON_OPENING, _ON_EQUALS, _ON_SECRET = range(7)
+_SKIP, _ON_DIGIT, _ON_AT, _ON_COLON, _ON_OPENING, _ON_EQUALS, _ON_SECRET, _ON_BRACKET = range(8)
 _LIST_GAP = 8  # most bytes between two numbers of a list
 _WORD_REACH = 384  # bytes; no matcher reads farther past its trigger without a space
 _NUMBER_REACH = 80
@@ -50,6 +51,7 @@ def _actions() -> np.ndarray:
         (b"+(", _ON_OPENING),
         (b"=", _ON_EQUALS),
         (TRIGGERS, _ON_SECRET),
+        (b"[{<", _ON_BRACKET),
     ):
         actions[list(characters)] = action
     return actions
@@ -126,6 +128,8 @@ def _value(text: np.ndarray, i: int, hi: int, wanted: np.ndarray, after: int) ->
         if wanted[EMAIL]:
             pattern = EMAIL
             start, end = email_at(text, i, hi)
+            if end == 0:
+                start, end = shared_email_at(text, i, hi)
     elif action == _ON_EQUALS:
         if wanted[SECRET]:
             start, end = secret_at_equals(text, i, hi)
@@ -139,9 +143,17 @@ def _value(text: np.ndarray, i: int, hi: int, wanted: np.ndarray, after: int) ->
         if end == 0 and wanted[IPV6]:
             pattern = IPV6
             start, end = ipv6_at(text, i, hi, wanted[ANY_IP])
-    elif wanted[PHONE] and i + 7 < hi and (char.is_digit(text[i + 1]) or text[i + 1] == byte.PLUS):
-        start, pattern = i, PHONE
-        end = phone_end(text, i, hi, after == PHONE)
+        if end == 0 and wanted[EMAIL]:
+            pattern = EMAIL
+            start, end = announced_email_at(text, i, hi)
+    else:
+        if wanted[EMAIL]:
+            pattern = EMAIL
+            start, end = bracketed_email_at(text, i, hi)
+        is_dialled = action == _ON_OPENING and i + 7 < hi and not end
+        if is_dialled and wanted[PHONE] and (char.is_digit(text[i + 1]) or text[i + 1] == byte.PLUS):
+            start, pattern = i, PHONE
+            end = phone_end(text, i, hi, after == PHONE)
     return start, end, pattern, 1
 
 

@@ -261,6 +261,11 @@ ODD: dict[str, dict[str, Make]] = {
             "&commat;": "&commat;",
             "\\u0040": "\\u0040",
             "\\x40": "\\x40",
+            "(at)": " (at) ",
+            "[at]": "[at]",
+            "<AT>": " <AT> ",
+            "(a)": "(a)",
+            "[@]": " [@] ",
         }.items()
     }
     | {"in a query": changed(email, in_query)},

@@ -45,6 +45,22 @@ GOES: dict[str, dict[str, str]] = {
         '"john doe"@example.org wrote': "[EMAIL] wrote",
         'mail "very odd@name"@example.com.': "mail [EMAIL].",
     },
+    "e-mail addresses whose @ is spelled out": {
+        "jo (at) doe.org or jo.doe[AT]mail.doe[dot]org": "[EMAIL] or [EMAIL]",
+        "jo(a)doe.fi, jo [@] doe [.] org, jo <at> doe <dot> org": "[EMAIL], [EMAIL], [EMAIL]",
+        "jo {ät} müller.de": "[EMAIL]",
+        "j[dot]doe (at) cs (dot) doe (dot) ac (dot) uk.": "[EMAIL].",
+        "mail jo at doe (dot) org": "mail [EMAIL]",
+        "1234567 (at) qq.com": "[EMAIL]",
+        "Author: Jo Doe <jo.doe at doe.org>,": "Author: Jo Doe <[EMAIL]>,",
+        "From: jo at doe.org (Jo Doe)": "From: [EMAIL] (Jo Doe)",
+        "E-mail: j dot doe at doe dot org": "E-mail: [EMAIL]",
+        "email: j-doe @ cs.doe.org (remove space)": "email: [EMAIL] (remove space)",
+    },
+    "e-mail addresses that share a domain": {
+        "{ann, jo.doe}@cs.doe.edu": "[EMAIL]",
+        r"\{ann,jo\}@doe.org and {ann|jo}@doe.org": "[EMAIL] and [EMAIL]",
+    },
     "telephone numbers of Brazil with any carrier": {
         "Ligue 0xx11 3456-7890 ou 0XX21 98765-4321": "Ligue [PHONE] ou [PHONE]",
         "tel (0**11) 34567890, (0xx11)3456-7890": "tel [PHONE], [PHONE]",
@@ -185,6 +201,14 @@ def test_personal_data_go(what: str) -> None:
 
 
 STAYS = {
+    "what only looks like a spelled address": [
+        "released at Audible.com, games at nintendo.com",
+        "see section 2 (a) example.com",
+        "the signal (at 5 Hz), lunch (at) noon, f(a)g.h(i), x[at].y, icon(at)2x.png",
+        "found: new at crossfadr.com",
+        "{user}@example.org, {user}@{host}, ${USER}@host.org, {ann,jo}@2x.png",
+        "jo at doe (dot product) org and <div at x.y>",
+    ],
     "what has the form of other numbers and secrets": [
         "0xx11 is a hex, 0xx113456 and 0xab11 3456-7890",
         "in 1588-1603 the war; 1588-1234 is a part; 1544-2000",

@@ -32,8 +32,11 @@ jo@doe.org user@example.com [EMAIL] [PHONE] 1.2.3.4 192.0.2.1 a::1 2001: ::ffff:
 fax office x12 ext .com [ ] ( ) @ : / .
 - + # = x é 例 § $ % _ 0 12 555
 %40 %20 &#64; &# ; \\ \\u0040 \\n \uff20 \uff0d \u2014 \u00ad \u200b \uff11 _415-713-9997_ 10118 4111
+(at) [at] <at> (a) [dot] {a,b}@ {jo, } < > email: at dot .org
 """
-FRAGMENTS = st.sampled_from([*VALUES, "467 3395", "0490 75 40 81", " ", "\n", "\u00a0", *PIECES.split()])
+FRAGMENTS = st.sampled_from(
+    [*VALUES, "467 3395", "0490 75 40 81", " ", " at ", "\n", "\u00a0", *PIECES.split()]
+)
 TEXTS = st.lists(st.one_of(FRAGMENTS, st.text(alphabet="0123456789 -.@:ax[(+", max_size=6)), max_size=14).map(
     "".join
 )
@@ -199,7 +202,20 @@ def test_an_ipv6_address_is_public_when_the_standard_library_says_so(address: in
 
 
 ADVERSARIAL = {
-    "email": ["a@", "a@a-", "@", "a.", "a@b.c@", "ü@", "'@b.co", "a@b.co:"],
+    "email": [
+        "a@",
+        "a@a-",
+        "@",
+        "a.",
+        "a@b.c@",
+        "ü@",
+        "'@b.co",
+        "a@b.co:",
+        "a(at)",
+        "[dot]a",
+        "{a,",
+        "<a dot ",
+    ],
     "phone": [
         "1 - ",
         "1\n",
@@ -259,9 +275,9 @@ def test_time_is_linear_in_adversarial_text_of_a_megabyte(kind: str) -> None:
             piece + "a" * 500_000 + piece + "1" * 500_000,
             piece * 40_000 + "8.8.8.8",
         ):
-            start = time.perf_counter()
+            start = time.process_time()
             scrub(batch(text), PiiParams())
-            assert time.perf_counter() - start < 2, f"{kind}: {text[:40]!r} took more than 2 s for 1 MB"
+            assert time.process_time() - start < 2, f"{kind}: {text[:40]!r} took more than 2 s for 1 MB"
 
 
 OWN = [
