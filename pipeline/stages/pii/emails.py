@@ -26,7 +26,7 @@ _SCP_REACH = 128
 
 
 _FILE_TYPES = keys(
-    "png jpg jpeg gif svg webp css js html htm php json xml yaml yml tgz gz bz xz tar zip whl jar exe dll "
+    "png jpg jpeg gif svg webp css js html htm php json xml yaml yml tgz gz xz tar zip whl jar exe dll "
     "pdf txt csv log conf cfg ini toml lock tsx jsx mjs cjs scss sass less vue ipynb java cpp hpp socket "
     "timer mount service"
 )

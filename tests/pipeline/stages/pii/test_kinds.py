@@ -19,6 +19,7 @@ GOES: dict[str, dict[str, str]] = {
     "e-mail addresses wherever they stand": {
         "write to john.doe+news@mail.example.co.uk.": "write to [EMAIL].",
         "john@doe.org": "[EMAIL]",
+        "<kakutou-ec@gsj.bz>": "<[EMAIL]>",
         "<a href='mailto:o'brien@doe.ie'>": "<a href='mailto:[EMAIL]'>",
         "jürgen@müller.de, иван@почта.рф": "[EMAIL], [EMAIL]",
         "请发邮件到foo@bar.com谢谢": "请发邮件到[EMAIL]谢谢",
