@@ -23,6 +23,14 @@ from trainer.system.errors import TrainerError
 
 # A mistake in the recipe, the settings or the command. Its own words are all there is to say.
 MISTAKES = (PipelineError, TrainerError, dg.DagsterInvalidSubsetError, DagsterInvalidAssetSelectionError)
+# A selection such as `dedup*` holds the assets of checkpoints, and Dagster leaves those out only before it
+# takes others away.
+NO_PARTITION = (
+    ". If it is an asset of variants, add `--partition base`, or the name of another variant. If it is "
+    "`checkpoint`, `checkpoint_evaluation` or `benchmarks`, leave it out, since only training and the job "
+    "`evaluate` make it: instead of `--select 'dedup*'`, type "
+    '`--select \'key:"dedup"+ and not key:"checkpoint"\'`'
+)
 _EXPECTED = re.compile(r"\s*Expected: .*", re.DOTALL)
 STOPPED = "stopped: what is complete is kept, run the job again to resume"
 SECONDS_TO_SHOW = 5
@@ -116,7 +124,8 @@ def explain_on_exit() -> None:
         if isinstance(cause, dg.DagsterInvalidConfigError):
             print(f"error: {_of_settings(cause)}", file=sys.stderr)
         elif isinstance(cause, MISTAKES) or _is_of_the_command(cause, trace):
-            print(f"error: {str(cause).removeprefix('Failure condition: ')}", file=sys.stderr)
+            why = str(cause).removeprefix("Failure condition: ")
+            print(f"error: {why}{NO_PARTITION if 'has partitions, but' in why else ''}", file=sys.stderr)
         elif isinstance(error, dg.DagsterExecutionInterruptedError):
             print(STOPPED, file=sys.stderr)
         else:

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -77,27 +78,67 @@ def pretrained_model() -> None: ...
 """
 
 
+@pytest.fixture
+def materialize(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """`dagster asset materialize` of a project, with these arguments."""
+
+    def run(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        (tmp_path / "assets.py").write_text(code)
+        shutil.copy(ROOT / "dagster_home" / "dagster.yaml", tmp_path)
+        dagster = str(Path(sys.executable).with_name("dagster"))
+        command = [dagster, "asset", "materialize", "-f", str(tmp_path / "assets.py"), *arguments]
+        environment = os.environ | {"DAGSTER_HOME": str(tmp_path), "PYTHONWARNINGS": "ignore"}
+        return subprocess.run(command, env=environment, cwd=ROOT, text=True, capture_output=True, check=False)
+
+    return run
+
+
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
         (["--select", "pretraned_model"], "['pretraned_model'] were selected"),
         (["--select", "+++"], "Invalid selection string: +++"),
-        (["--select", "pretrained_model"], "no '--partition' option was provided"),
+        (["--select", "pretrained_model"], "add `--partition base`, or the name of another variant"),
         (["--select", "pretrained_model", "--partition", "cold"], "the passed partition key `cold`"),
     ],
 )
 def test_a_mistyped_asset_or_partition_is_named_without_a_stack(
-    tmp_path: Path, arguments: list[str], why: str
+    materialize: Callable[..., subprocess.CompletedProcess[str]], arguments: list[str], why: str
 ) -> None:
-    (tmp_path / "assets.py").write_text(ASSETS_OF_A_PROJECT)
-    shutil.copy(ROOT / "dagster_home" / "dagster.yaml", tmp_path)
-    dagster = str(Path(sys.executable).with_name("dagster"))
-    command = [dagster, "asset", "materialize", "-f", str(tmp_path / "assets.py"), *arguments]
-    environment = os.environ | {"DAGSTER_HOME": str(tmp_path), "PYTHONWARNINGS": "ignore"}
-    ended = subprocess.run(command, env=environment, cwd=ROOT, text=True, capture_output=True, check=False)
+    ended = materialize(ASSETS_OF_A_PROJECT, *arguments)
     assert ended.returncode == 1
     assert ended.stderr.startswith("error: ") and why in ended.stderr.splitlines()[0]
     assert "Traceback" not in ended.stderr
+
+
+WITH_CHECKPOINTS = """
+from pathlib import Path
+import dagster as dg
+from pipeline.assets.operations.console import explain_on_exit
+
+explain_on_exit()
+
+@dg.asset
+def dedup() -> None: ...
+
+@dg.asset(deps=[dedup])
+def tokenizer() -> None:
+    Path(__file__).with_name("tokenizer").touch()
+
+saved = dg.DynamicPartitionsDefinition(name="checkpoints")
+checkpoint = dg.AssetSpec("checkpoint", deps=[tokenizer], partitions_def=saved)
+defs = dg.Definitions([dedup, tokenizer, checkpoint])
+"""
+
+
+def test_a_selection_that_reaches_the_checkpoints_is_told_the_selection_that_can_be_made(
+    materialize: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    refused = materialize(WITH_CHECKPOINTS, "--select", "dedup*").stderr
+    selections = re.findall("--select '(.*?)'", refused)
+    assert selections[0] == "dedup*"
+    made = materialize(WITH_CHECKPOINTS, "--select", selections[1])
+    assert made.returncode == 0 and (tmp_path / "tokenizer").exists(), made.stderr
 
 
 def test_any_other_error_keeps_its_stack(said: Callable[[BaseException], str]) -> None:
