@@ -195,6 +195,31 @@ with dg.DagsterInstance.from_config({str(tmp_path)!r}) as instance:
         assert instance.event_log_storage.claim_concurrency_slot("gpu", waiting, "model").is_claimed
 
 
+def test_a_run_whose_process_its_own_code_ended_names_the_stage_that_called_the_code(tmp_path: Path) -> None:
+    """As a filter that calls `os._exit`, or a library that crashes."""
+    code = f"""
+import os, dagster as dg
+from pipeline.assets.operations import orphaned_runs
+
+@dg.asset(key=["corpora", "notes", "scrubbed"])
+def scrubbed() -> None: ...
+
+@dg.asset(key=["corpora", "notes", "quality"], deps=[scrubbed])
+def quality(context: dg.AssetExecutionContext) -> None:
+    orphaned_runs.claim(context.instance, context.run)
+    os._exit(0)
+
+with dg.DagsterInstance.from_config({str(tmp_path)!r}) as instance:
+    dg.materialize([scrubbed, quality], instance=instance)
+"""
+    (tmp_path / "dagster.yaml").write_text((ROOT / "dagster_home" / "dagster.yaml").read_text())
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True)
+    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+        (run,) = orphaned_runs.report(instance)
+        (failed,) = instance.all_logs(run, of_type=dg.DagsterEventType.RUN_FAILURE)
+    assert "(it was at work on corpora/notes/quality)" in (failed.get_dagster_event().message or "")
+
+
 def test_the_page_of_a_job_lists_each_run_once_wherever_it_was_started(tmp_path: Path) -> None:
     job = train_job()
     location = RegisteredCodeLocationOrigin("pipeline.definitions")

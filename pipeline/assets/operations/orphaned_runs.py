@@ -102,12 +102,22 @@ def report(instance: dg.DagsterInstance) -> list[str]:
         end = instance.report_run_canceled if canceled else instance.report_run_failed
         end(
             run,
-            "The process of this run is gone: it was killed, or the machine went down. Its results so far "
-            "are kept.",
+            f"The process of this run is gone{_at_work_on(instance, run)}: it was killed, code that the "
+            "recipe names ended it, or the machine went down. Its results so far are kept.",
         )
         instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
         log.warning("the process of run %s is gone: reported the run as ended", run.run_id[:8])
     return [run.run_id for run in lost]
+
+
+def _at_work_on(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
+    """The steps that the run had begun and not ended. Nothing else says which code ended the process."""
+    ends = {dg.DagsterEventType.STEP_SUCCESS, dg.DagsterEventType.STEP_FAILURE}
+    entries = instance.all_logs(run.run_id, of_type={dg.DagsterEventType.STEP_START, *ends})
+    # Of a step that began again, the last event counts.
+    last = {entry.step_key: entry.dagster_event_type for entry in entries if entry.step_key}
+    begun = [step.replace("__", "/") for step, event in last.items() if event not in ends]
+    return f" (it was at work on {', '.join(begun)})" if begun else ""
 
 
 def _is_ours(run: dg.DagsterRun) -> bool:
