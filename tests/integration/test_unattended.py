@@ -16,6 +16,7 @@ from dagster._core.code_pointer import CodePointer
 from dagster._core.origin import JobPythonOrigin, RepositoryPythonOrigin
 from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 from dagster._grpc.types import ExecuteRunArgs
+from dagster._utils import get_run_crash_explanation
 
 from pipeline.assets import graph
 from pipeline.assets.asset import user_errors_as_failures
@@ -193,6 +194,33 @@ with dg.DagsterInstance.from_config({str(tmp_path)!r}) as instance:
         instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED, tags={**lost.tags})
         assert orphaned_runs.report(instance) == []
         assert instance.event_log_storage.claim_concurrency_slot("gpu", waiting, "model").is_claimed
+
+
+@pytest.mark.parametrize("exit_code", [-9, 3])
+def test_a_run_whose_end_dagsters_server_has_reported_first_gives_back_its_place_and_says_how_it_ended(
+    exit_code: int,
+) -> None:
+    """The code server sees a killed run within seconds, and marks it as failed "from outside"."""
+    code = "from pipeline.assets.operations import orphaned_runs; print(orphaned_runs.this_process())"
+    ended = subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True).strip()
+    job = train_job()
+    with dg.DagsterInstance.ephemeral() as instance:
+        run, waiting = (
+            instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED) for _ in range(2)
+        )
+        pool = instance.event_log_storage
+        pool.set_concurrency_slots("gpu", 1)
+        pool.claim_concurrency_slot("gpu", run.run_id, "model")
+        instance.add_run_tags(run.run_id, {orphaned_runs.PROCESS_TAG: f"{run.run_id} {ended}"})
+        told = get_run_crash_explanation(f"Run execution process for {run.run_id}", exit_code)
+        instance.report_engine_event(told, run)
+        failed = instance.report_run_failed(run)
+        context = dg.build_run_status_sensor_context("run_failed", failed, instance, run).for_run_failure()
+        how = "signal 9 (SIGKILL)" if exit_code < 0 else "code 3"
+        assert alerts.reason(context).startswith("the process of this run ") and how in alerts.reason(context)
+        assert not pool.claim_concurrency_slot("gpu", waiting.run_id, "model").is_claimed
+        orphaned_runs.report(instance)
+        assert pool.claim_concurrency_slot("gpu", waiting.run_id, "model").is_claimed
 
 
 def test_a_run_whose_process_its_own_code_ended_names_the_stage_that_called_the_code(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import dagster as dg
 from dagster_shared.error import SerializableErrorInfo
 
+from pipeline.assets.operations import orphaned_runs
 from pipeline.assets.operations.edited_recipe import removed_since
 from pipeline.assets.used_recipe import UsedRecipe
 from pipeline.recipe.post_training import SECTIONS
@@ -22,6 +23,7 @@ from pipeline.store import keys
 
 WEBHOOK_VARIABLE = "GROUNDWORK_WEBHOOK"
 TIMEOUT_SECONDS = 10.0
+PROCESS = "Run execution process for "
 # Less than both: 5% of a small disk may be enough for a run, and 20 GB of a large one.
 LOW_DISK_SHARE, LOW_DISK_BYTES = 0.05, 20e9
 FACTS = {"validation loss": "validation loss {:.4f}", "bits per byte": "{:.4f} bits per byte"}
@@ -117,6 +119,11 @@ def _outside_steps(context: dg.RunFailureSensorContext) -> str:
         while error.cause:
             error = error.cause
         return f"{_message(error)}{removed_since(error.cls_name or '')}"
+    # Dagster's server notes how the process ended before it marks the run as failed "from outside".
+    run = context.dagster_run
+    told = (str(event and event.message).partition(f"{PROCESS}{run.run_id} ")[2] for event in events)
+    if how := next(filter(None, told), ""):
+        return f"the process of this run{orphaned_runs.at_work_on(context.instance, run)} {how}"
     return context.failure_event.message or "Dagster recorded no reason"
 
 

@@ -90,7 +90,9 @@ def under_way(instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
 
 
 def report(instance: dg.DagsterInstance) -> list[str]:
-    """Reports runs whose process is gone as failed or canceled. Frees their pools, returns their ids."""
+    """Reports runs whose process is gone as failed or canceled, and returns their ids. Frees their pools, and
+    those of runs that Dagster itself has reported: it would let the next run wait for up to three minutes.
+    """
     lost = [
         record.dagster_run
         for record in instance.get_run_records(dg.RunsFilter(statuses=UNDER_WAY))
@@ -102,15 +104,26 @@ def report(instance: dg.DagsterInstance) -> list[str]:
         end = instance.report_run_canceled if canceled else instance.report_run_failed
         end(
             run,
-            f"The process of this run is gone{_at_work_on(instance, run)}: it was killed, code that the "
+            f"The process of this run is gone{at_work_on(instance, run)}: it was killed, code that the "
             "recipe names ended it, or the machine went down. Its results so far are kept.",
         )
         instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
         log.warning("the process of run %s is gone: reported the run as ended", run.run_id[:8])
+    _free_pools_of_ended(instance)
     return [run.run_id for run in lost]
 
 
-def _at_work_on(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
+def _free_pools_of_ended(instance: dg.DagsterInstance) -> None:
+    events = instance.event_log_storage
+    for run_id in events.get_concurrency_run_ids():
+        run = instance.get_run_by_id(run_id)
+        process = process_of(run) if run and run.is_finished else None
+        # The process of a run that a person has force-terminated may still be saving.
+        if run and process and _is_gone(process):
+            events.free_concurrency_slots_for_run(run_id)
+
+
+def at_work_on(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
     """The steps that the run had begun and not ended. Nothing else says which code ended the process."""
     ends = {dg.DagsterEventType.STEP_SUCCESS, dg.DagsterEventType.STEP_FAILURE}
     entries = instance.all_logs(run.run_id, of_type={dg.DagsterEventType.STEP_START, *ends})
