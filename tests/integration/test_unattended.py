@@ -248,6 +248,15 @@ with dg.DagsterInstance.from_config({str(tmp_path)!r}) as instance:
     assert "(it was at work on corpora/notes/quality)" in (failed.get_dagster_event().message or "")
 
 
+def test_runs_in_the_queue_wait_while_the_daemon_starts_a_killed_code_server_again(tmp_path: Path) -> None:
+    """By default Dagster marks every run in the queue as failed, and drops it."""
+    (tmp_path / "dagster.yaml").write_text((ROOT / "dagster_home" / "dagster.yaml").read_text())
+    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+        queue = instance.get_concurrency_config().run_queue_config
+        assert queue and queue.max_concurrent_runs == 4  # the other settings of the queue still hold
+        assert queue.max_user_code_failure_retries * queue.user_code_failure_retry_delay >= 120  # seconds
+
+
 def test_the_page_of_a_job_lists_each_run_once_wherever_it_was_started(tmp_path: Path) -> None:
     job = train_job()
     location = RegisteredCodeLocationOrigin("pipeline.definitions")
