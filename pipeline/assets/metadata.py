@@ -32,7 +32,8 @@ def materialized(
     facts |= {
         "seconds": version.seconds,
         "reused": version.reused,
-        "parts": len(version.parts),
+        # `raw` also has parts without documents: those of the rows that were set aside
+        "parts": counts.get("parts", len(version.parts)),
         "bytes on disk": version.bytes if bytes_on_disk is None else bytes_on_disk,
         "path": dg.MetadataValue.path(str(version.path)),
         "dagster/uri": version.store_files.url(version.path),

@@ -48,6 +48,15 @@ def test_a_version_says_where_it_is_and_which_columns_it_has(tmp_path: Path) -> 
     assert shown == {column.name: str(column.type) for column in table} and "id" in shown
 
 
+def test_the_page_of_raw_counts_the_parts_that_later_stages_read(tmp_path: Path) -> None:
+    """Each group of files also has a table of what was set aside."""
+    store = Store(tmp_path / "store")
+    prepare(store, tmp_path / "docs.jsonl", TEXTS[:6])
+    raw, scrubbed = (store.current(key) for key in (keys.raw("docs"), keys.scrubbed("docs")))
+    shown = [(materialized(version, {}).metadata or {})["parts"] for version in (raw, scrubbed)]
+    assert shown[0] == shown[1] == len(scrubbed.parts)
+
+
 def test_quality_shows_shares_of_the_bytes_beside_documents(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
