@@ -35,7 +35,11 @@ _EXPECTED = re.compile(r"\s*Expected: .*", re.DOTALL)
 STOPPED = "stopped: what is complete is kept, run the job again to resume"
 SECONDS_TO_SHOW = 5
 _stopped: set[str | None] = set()  # runs that have said so
-_NO_NEWS = ("Dependencies for step ", "[pipes] external process successfully opened")
+_NO_NEWS = (
+    "Dependencies for step ",
+    "[pipes] external process successfully opened",
+    "[pipes] did not receive ",  # of a trainer that was stopped or killed, which the step itself explains
+)
 
 
 @dg.logger({}, "One short line per message, on standard error.")

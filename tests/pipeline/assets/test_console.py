@@ -168,6 +168,28 @@ def test_a_step_that_is_stopped_says_so_once() -> None:
     assert _message(logging.makeLogRecord({}), failed, None) == f"STOPPED: {STOPPED.strip()[9:]}"
 
 
+def test_a_trainer_that_was_stopped_before_its_first_message_leaves_no_advice_of_dagsters(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Dagster tells the reader to check logs of a process that did what it was told."""
+
+    @dg.op
+    def model(context: dg.OpExecutionContext) -> None:
+        with dg.open_pipes_session(
+            context, dg.PipesEnvContextInjector(), dg.PipesTempFileMessageReader()
+        ) as session:
+            context.log.info("the trainer begins")
+            session.get_bootstrap_env_vars()
+
+    @dg.job(logger_defs={"console": console})
+    def train() -> None:
+        model()
+
+    train.execute_in_process(run_config={"loggers": {"console": {}}})
+    said = capsys.readouterr().err
+    assert "the trainer begins" in said and "[pipes]" not in said
+
+
 def test_what_a_step_says_last_is_shown_on_a_busy_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
