@@ -63,7 +63,8 @@ class UsedRecipe:
     @property
     def tags(self) -> dict[str, str]:
         """The tags of the jobs and runs of this recipe."""
-        return {RECIPE_TAG: self.prefix or self.file.stem} if self.file else {}
+        # `a.yaml` without a prefix, since another recipe may have the prefix `a`
+        return {RECIPE_TAG: self.prefix or self.file.name} if self.file else {}
 
     def owns(self, run: dg.DagsterRun) -> bool:
         """False for the run of another recipe, or of other code in the same project."""

@@ -100,6 +100,8 @@ def test_a_run_of_one_recipe_uses_that_recipe_and_tells_whose_it_is(
         assert run is not None and run.tags["groundwork/recipe"] == "other"
         assert UsedRecipe(Path("x/recipe.yaml"), "other").owns(run)
         assert not UsedRecipe(Path("x/recipe.yaml"), "mine").owns(run)
+        # the alerts of `other.yaml` without a prefix are not those of the prefix `other`
+        assert not UsedRecipe(Path("other.yaml")).owns(run)
         assert instance.get_latest_materialization_event(topics)
         assert any("of other begins" in entry.message for entry in instance.all_logs(run.run_id))
 
