@@ -4,6 +4,7 @@ import fnmatch
 import glob
 import os
 from collections.abc import Callable, Iterator, Sequence
+from http.client import UNAUTHORIZED
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,6 +16,10 @@ from pipeline.sources.source import SourceError, without_queries
 from pipeline.sources.source_file import LocalFile, RemoteFile, SourceFile, info_of, may_list
 from pipeline.store.params import Anchored
 
+NETRC = (
+    "a name and a password stand in ~/.netrc, or in the file that NETRC names: `machine HOST login NAME "
+    "password PASSWORD`"
+)
 SILENT_SECONDS = 120  # of a web server, until the connection counts as broken
 
 Files = dict[str, SourceFile]
@@ -26,7 +31,7 @@ class Paths(Anchored):
     paths: tuple[str, ...] = Field(min_length=1)
     """Paths, globs (`**` crosses directories) or URLs such as `s3://bucket/*.jsonl.zst`, which may hold globs
     too. Relative paths start at the recipe's directory. The query of a URL is not recorded, so a URL that is
-    signed again is still the same source.
+    signed again is still the same source. The name and password for a web server stand in ~/.netrc.
     """
 
     @field_serializer("paths")
@@ -51,7 +56,7 @@ def listed(corpus: str, patterns: Sequence[str], wanted: Callable[[str], bool]) 
     if any(map(_holds_credentials, patterns)):
         raise SourceError(
             f"corpus {corpus!r}: a URL in its `paths` holds a user name or a password; set them in the "
-            "environment instead"
+            f"environment instead; for a web server, {NETRC}"
         )
     files: Files = {}
     for pattern in patterns:
@@ -168,8 +173,9 @@ def _remote(corpus: str, pattern: str, wanted: Callable[[str], bool]) -> list[tu
             f"corpus {corpus!r}: {pattern} needs a package that is not installed: {error}"
         ) from error
     except Exception as error:  # each file system raises its own classes
+        remedy = f"; {NETRC}" if getattr(error, "status", None) == UNAUTHORIZED else ""
         raise SourceError(
-            f"corpus {corpus!r}: {pattern} cannot be listed: {type(error).__name__}: {error}"
+            f"corpus {corpus!r}: {pattern} cannot be listed: {type(error).__name__}: {error}{remedy}"
         ) from error
 
 

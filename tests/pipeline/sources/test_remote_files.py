@@ -1,11 +1,13 @@
 """Files behind URLs: documents as from disk, versions from what the store says, broken connections."""
 
+import base64
 import gzip
 import json
 import socket
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import fsspec
@@ -78,6 +80,7 @@ class _Server(ThreadingHTTPServer):
     before_breaks = 0
     asked = 0
     refusals: tuple[int, ...] = ()  # with which status the next requests are answered
+    login = ""  # what a request must bring, `NAME:PASSWORD`
     ranges = True
     sized = True
     encoding = ""
@@ -105,6 +108,13 @@ class _Handler(BaseHTTPRequestHandler):
             status, *server.refusals = server.refusals
             self.send_response(status)
             self.send_header("Retry-After", "1")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        brought = self.headers.get("Authorization", "").removeprefix("Basic ")
+        if server.login and base64.b64decode(brought).decode() != server.login:
+            self.send_response(401)
+            self.send_header("WWW-Authenticate", 'Basic realm="texts"')
             self.send_header("Content-Length", "0")
             self.end_headers()
             return
@@ -211,6 +221,22 @@ def test_a_busy_server_is_asked_again_when_it_says_and_a_refusal_is_not_a_missin
         port = closed.getsockname()[1]
     with pytest.raises(SourceError, match=r"a\.jsonl cannot be listed: ClientConnectorError"):
         documents_and_rejects(f"http://127.0.0.1:{port}/a.jsonl")
+
+
+def test_a_server_that_asks_for_a_password_is_told_with_the_file_that_the_password_stands_in(
+    web: _Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, web.login = f"http://127.0.0.1:{web.server_address[1]}/a.jsonl", "ada:s3cret"
+    netrc = tmp_path / "netrc"
+    monkeypatch.setenv("NETRC", str(netrc))
+    for password in ("", "wr0ng", "s3cret"):
+        netrc.write_text(f"machine 127.0.0.1 login ada password {password}\n" if password else "")
+        if f"ada:{password}" == web.login:
+            assert len(documents_and_rejects(url)[0]) == 2000
+            continue
+        with pytest.raises(SourceError, match=r"401.*stand in ~/\.netrc") as refused:
+            documents_and_rejects(url)
+        assert "wr0ng" not in str(refused.value)
 
 
 def test_a_signed_url_is_read_and_no_error_tells_its_signature(web: _Server, bucket: Any) -> None:
