@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from datetime import date
+from http.client import INTERNAL_SERVER_ERROR, TOO_MANY_REQUESTS, responses
 from pathlib import Path
 
 from pipeline.steps.export import croissant
@@ -84,10 +85,22 @@ def _upload(
                 delete_patterns=list(old) or None,
             ).commit_url
     except Exception as error:  # the HTTP library's own errors, which change between its versions
-        answer = getattr(error, "response", None)
-        remedy = "HF_TOKEN, or the token of `hf auth login`, must allow writing there"
-        raise PipelineError(
-            f"{repository} cannot be pushed to {hub.endpoint}: {first_line(error).rstrip('.')}"
-            + (f". {remedy}" if answer is not None and answer.status_code in REFUSED else "")
-        ) from error
+        raise PipelineError(f"{repository} cannot be pushed to {hub.endpoint}: {_why(error)}") from error
     raise PipelineError(f"{repository} exists and is public: give --public to publish there")
+
+
+def _why(error: Exception) -> str:
+    """The library's message, with the status of a large file, which it leaves to the cause, and a remedy."""
+    answers = (getattr(one, "response", None) for one in (error, error.__cause__))
+    status = next((answer.status_code for answer in answers if answer is not None), 0)
+    said = first_line(error).rstrip(".")
+    if status and str(status) not in said:
+        said += f": {status} {responses.get(status, '')}".rstrip()
+    if status in REFUSED:
+        return f"{said}. HF_TOKEN, or the token of `hf auth login`, must allow writing there"
+    busy = status == TOO_MANY_REQUESTS or status >= INTERNAL_SERVER_ERROR
+    return (
+        f"{said}. Repeat the command later: large files that have arrived are not sent again"
+        if busy
+        else said
+    )

@@ -20,6 +20,7 @@ class UploadHub(ThreadingHTTPServer):
         self.messages: list[str] = []
         self.uploaded: dict[str, bytes] = {}  # large files by sha256
         self.missed: list[str] = []
+        self.refusals: dict[str, int] = {}  # the status that answers requests whose path has a word
 
     @property
     def url(self) -> str:
@@ -35,6 +36,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_PUT(self) -> None:
         body = self._body()
+        if self._refuses():
+            return
         self.server.uploaded[hashlib.sha256(body).hexdigest()] = body
         self._answer(200, {})
 
@@ -58,6 +61,8 @@ class _Handler(BaseHTTPRequestHandler):
         hub, parts = self.server, self.path.partition("?")[0].strip("/").split("/")
         if self.headers.get("Authorization") != f"Bearer {hub.token}":
             self._answer(401, {"error": "Invalid username or password."})
+            return
+        if self._refuses():
             return
         match parts:
             case ["api", "repos", "create"]:
@@ -101,6 +106,12 @@ class _Handler(BaseHTTPRequestHandler):
             case _:
                 hub.missed.append(self.path)
                 self._answer(404, {"error": "not found"})
+
+    def _refuses(self) -> bool:
+        status = next((status for word, status in self.server.refusals.items() if word in self.path), 0)
+        if status:
+            self._answer(status, {"error": "refused"})
+        return status > 0
 
     def _commit(self, name: str, lines: list[dict[str, Any]]) -> None:
         files = dict(self.server.files.get(name, {}))

@@ -120,6 +120,25 @@ def test_a_wrong_token_is_one_sentence_without_the_token(push: Push) -> None:
     assert len(said.strip().splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("word", "status", "said"),
+    [
+        ("commit", 429, "Repeat the command later"),
+        ("commit", 500, "Repeat the command later"),
+        ("/upload/", 413, ": 413 Request Entity Too Large"),
+    ],
+)
+def test_a_hub_that_refuses_files_is_told_with_the_status_and_the_next_push_arrives(
+    hub: UploadHub, push: Push, word: str, status: int, said: str
+) -> None:
+    hub.refusals = {word: status}
+    failed, message = push()
+    (line,) = (line for line in message.splitlines() if line.startswith("error:"))
+    assert failed == 2 and said in line and str(status) in line and TOKEN not in message
+    hub.refusals = {}
+    assert push()[0] == 0 and "model.safetensors" in hub.files["me/tiny"]
+
+
 @pytest.mark.parametrize("repository", ["me/tiny/model", "me tiny", "me/..", "me/"])
 def test_a_name_that_is_none_of_a_repository_is_not_taken_for_a_wrong_token(
     hub: UploadHub, push: Push, repository: str
