@@ -70,7 +70,8 @@ def checkpoint_path(store: Versions, name: str) -> Path:
         return store.files.fetch_folder(run.newest_checkpoint)
     except (TrainerError, UnknownRunError) as error:
         is_run = run is not None and run.directory.config.is_file()
-        why = "`checkpoint.keep_last` sets how many stay" if is_run else error
+        problem = str(error).removeprefix(f"{name}: ")
+        why = "`checkpoint.keep_last` sets how many stay" if is_run else problem
         kept = ", ".join(saved_steps(store)[-5:]) or "none"
         raise CheckpointGoneError(f"checkpoint {name!r} is not on disk: {why}. On disk: {kept}") from None
 

@@ -271,7 +271,7 @@ def test_a_checkpoint_that_is_deleted_while_its_evaluation_waits_is_not_a_failur
         (None, "choose a checkpoint: the partition in the UI"),
         ("0123abcd-00000032", "checkpoint '0123abcd-00000032' is not on disk"),
         (SECOND, f"checkpoint '{SECOND}' is not on disk"),
-        ("newest", "checkpoint 'newest' is not on disk"),
+        ("newest", "checkpoint 'newest' is not on disk: neither a run nor a checkpoint of one. "),
     ],
 )
 def test_an_evaluation_without_a_checkpoint_on_disk_says_which_there_are(
