@@ -37,6 +37,7 @@ OTHERS = {
     "automation_condition",
     "since_last_handled",
     "run_monitoring",
+    "run_queue",
     "run_retries",
 }
 MODULE = re.compile(r"(?:pipeline|trainer)(?:\.\w+)+")
