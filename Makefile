@@ -69,7 +69,7 @@ format: .venv/.test
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11 ...")'
 	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
 	.lock/install .lock/runtime.txt .lock/torch.txt
-	@grep -q GROUNDWORK .venv/bin/activate || sed 's|@ROOT@|$(CURDIR)|' .lock/activate >> .venv/bin/activate
+	@grep -q GROUNDWORK .venv/bin/activate || cat .lock/activate >> .venv/bin/activate
 	@touch $@
 
 .venv/.test: .venv/.runtime .lock/test.txt

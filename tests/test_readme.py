@@ -1,6 +1,10 @@
 """What the README and the page on jobs tell a user to type is accepted."""
 
 import re
+import shutil
+import subprocess
+import sys
+import venv
 from pathlib import Path
 from typing import Any
 
@@ -56,3 +60,19 @@ def test_the_figures_that_the_readme_repeats_are_those_of_the_benchmarks() -> No
     numbers = [number for figure in figures for number in re.findall(r"^\s*([\d.,]+)", figure)]
     assert len(numbers) >= 16
     assert [number for number in numbers if not re.search(rf"(?<![\d.]){number}(?![\d])", BENCHMARKS)] == []
+
+
+def test_a_checkout_below_a_folder_with_any_name_tells_dagster_where_it_is(tmp_path: Path) -> None:
+    """Only what `make setup` itself writes: the packages are not installed."""
+    checkout = tmp_path / "Bob's & Zoë, 100%|a" / "groundwork"
+    shutil.copytree(ROOT / ".lock", checkout / ".lock")
+    for name in ("Makefile", "pyproject.toml"):
+        shutil.copy(ROOT / name, checkout)
+    (checkout / ".lock" / "install").write_text("#!/bin/sh\n")
+    venv.create(checkout / ".venv")
+    (checkout / ".venv" / "bin" / "pip").symlink_to("/bin/true")
+    subprocess.run(["make", "setup", f"PYTHON={sys.executable}"], cwd=checkout, check=True)
+    shown = 'printf "%s\\n" "$DAGSTER_HOME" "$DAGSTER_CLI_JOB_EXECUTE_WORKING_DIRECTORY"'
+    command = ["env", "-u", "DAGSTER_HOME", "bash", "-c", f". .venv/bin/activate; {shown}"]
+    done = subprocess.run(command, cwd=checkout, check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines() == [str(checkout / "dagster_home"), str(checkout)]
