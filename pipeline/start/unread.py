@@ -3,11 +3,13 @@
 import re
 from collections import defaultdict
 from collections.abc import Sequence
+from email import message_from_bytes
 from pathlib import PurePosixPath
 
+from pipeline.sources.files import MAIL, MAILBOX
 from pipeline.sources.formats.compression import format_of
 from pipeline.sources.formats.first_bytes import COMPRESSED, LOOKED_AT, ZIP, not_text
-from pipeline.sources.formats.other_formats import remedy
+from pipeline.sources.formats.other_formats import XML, remedy
 from pipeline.sources.source import Reason
 from pipeline.sources.source_file import LocalFile
 from trainer.system.wording import counted
@@ -15,6 +17,8 @@ from trainer.system.wording import counted
 Unread = dict[str, tuple[str, int]]  # the reason of each file, and its bytes
 REASONS_SHOWN, NAMES_SHOWN = 10, 4
 _XML = re.compile(rb"(?:\xef\xbb\xbf)?\s*<(?:\?xml|mediawiki)\b")
+# Of the headers that mail begins with; the sender is often far behind.
+_OF_MAIL = {"delivered-to", "return-path", "received", "message-id", "mime-version", "x-mozilla-status"}
 
 
 def reasons_of(unread: Unread, total: int = 0) -> list[str]:
@@ -55,13 +59,12 @@ def no_content(file: LocalFile) -> str:
 
 
 def no_format(name: str, file: LocalFile) -> str:
-    """Why a file with this name is not read, and what to do."""
+    """Why a file with this name is not read, and what to do: by its name, else by its first bytes."""
     plain, compression = format_of(name)
+    if known := remedy(plain):
+        return known
     if compression:
-        return (
-            remedy(plain)
-            or f"packed, and of no format that is read: unpack it, or name it .txt{compression} if it is text"
-        )
+        return f"packed, and of no format that is read: unpack it, or name it .txt{compression} if it is text"
     try:
         with file.open() as opened:
             start = opened.read(LOOKED_AT)
@@ -69,7 +72,7 @@ def no_format(name: str, file: LocalFile) -> str:
         return error.strerror or str(error)
     if start.startswith(tuple(COMPRESSED)):
         return "the file is packed: unpack it"
-    if start.startswith(ZIP) and plain != ".zip":
+    if start.startswith(ZIP):
         return "packed, as Office documents are: write its text into a text file"
     refused = not_text(start, name, "utf-8")
     if refused and refused[0] == Reason.UNSUPPORTED_FORMAT:
@@ -77,5 +80,8 @@ def no_format(name: str, file: LocalFile) -> str:
     if b"\0" in start:
         return "the file is not text"
     if _XML.match(start):
-        return "the file is XML, whose tags would be learnt: write its text into text files"
-    return remedy(plain) or "no format that is read: name it .txt if it is plain text"
+        return XML
+    message = message_from_bytes(start)
+    if not _OF_MAIL.isdisjoint(map(str.lower, message.keys())):
+        return f"the file is mail: name it {MAILBOX if message.get_unixfrom() else MAIL}"
+    return "no format that is read: name it .txt if it is plain text"

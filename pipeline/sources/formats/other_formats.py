@@ -4,8 +4,11 @@ _TO_TEXT = "write its text into a text file"
 _TABLE, _COLUMNS = "save it as .csv", "write it as .parquet"
 _ARCHIVE, _PACKED = "unpack it", "unpack it, or compress it with gzip or zstd"
 _DOCUMENT = "save it as .docx or .odt (`soffice --convert-to docx`)"
-_ROWS = "write its texts as JSON lines, those of a dump of MediaWiki with `wikiextractor --json`"
-_NO_TEXT = "it holds no text: leave it out"
+XML = (
+    "XML, whose tags would be learnt: write its texts as JSON lines, those of a dump of MediaWiki with "
+    "`wikiextractor --json`"
+)
+_NO_TEXT = "it holds no text"
 _REMEDIES = {
     _ARCHIVE: ".zip .tar .tgz .tbz2 .txz .7z .rar .cab .iso .jar",
     _PACKED: ".lz4 .lzma .lz .z .br .sz .snappy",
@@ -18,8 +21,11 @@ _REMEDIES = {
     "convert it to .srt": ".ass .ssa .sbv .sub .ttml .dfxp",
     "read it with `kind: warc`": ".warc .wet .arc",
     "save its messages as .mbox or .eml": ".pst .ost .msg .dbx .emlx",
-    _NO_TEXT: ".png .jpg .jpeg .gif .webp .svg .tif .tiff .bmp .mp3 .wav .flac .mp4 .mkv .avi .mov .exe .dll",
-    _ROWS: ".xml .sgml .sgm .tei .nxml .jats",
+    _NO_TEXT: (
+        ".png .jpg .jpeg .gif .webp .heic .svg .ico .psd .tif .tiff .bmp .mp3 .m4a .ogg .opus .wav .flac "
+        ".mp4 .mkv .avi .mov .webm .ttf .otf .woff .woff2 .exe .dll .so .pyc .class .o"
+    ),
+    XML: ".xml .sgml .sgm .tei .nxml .jats",
 }
 _BY_SUFFIX = {suffix: remedy for remedy, suffixes in _REMEDIES.items() for suffix in suffixes.split()}
 

@@ -20,6 +20,7 @@ from pipeline.cli import main, start
 from pipeline.recipe.recipe import Recipe
 from pipeline.sources import open_source
 from pipeline.sources.formats import html
+from pipeline.sources.formats.other_formats import XML
 from pipeline.sources.source import Rejected
 from pipeline.sources.source_file import LocalFile
 from pipeline.start.choose import Wishes, choose
@@ -317,19 +318,58 @@ def test_a_file_that_is_no_text_is_named_with_what_to_do(tmp_path: Path) -> None
     (folder / "h.jsonl").write_text(json.dumps({"id": 1, "doc": {"text": "x"}}))
     unread = {name: why for name, (why, _) in judged(folder).unread.items()}
     assert unread == {
-        "a.xlsx": "packed, as Office documents are: write its text into a text file",
-        "b.zip": "the file is a zip archive: unpack it",
-        "c.pdf": "the file is a PDF: write its text into a text file",
+        "a.xlsx": "save it as .csv",
+        "b.zip": "unpack it",
+        "c.pdf": "write its text into a text file (`pdftotext`)",
         "d.tar.gz": "unpack it",
-        "d.tgz": "the file is packed: unpack it",
+        "d.tgz": "unpack it",
         "e.ipynb": "the file has no text",
-        "e.xml": "the file is XML, whose tags would be learnt: write its text into text files",
-        "e.png": "the file is not text",
+        "e.xml": XML,
+        "e.png": "it holds no text",
         "README": "no format that is read: name it .txt if it is plain text",
         "f.txt": "the link leads to no file",
         "g.jsonl": "its rows are a list within one object: write them alone (jq -c '.pages[]')",
         "h.jsonl": "no column holds a text in its first 1 rows; there are 'doc' (dict), 'id' (int)",
     }
+
+
+OFFICE, PACKED = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), b"PK\3\4" + bytes(100)
+RECEIVED = b"Received: from mail.example.org\r\n\tby mx.example.org; Mon, 1 Jan 2024 10:00:00 +0000\r\n" * 60
+
+
+OTHER_FORMATS = {
+    "a.doc": (OFFICE, "save it as .docx"),
+    "a.xls": (OFFICE, "save it as .csv"),
+    "a.msg": (OFFICE, "as .mbox or .eml"),
+    "a.rtf": (b"{\\rtf1\\ansi text}", "save it as .docx"),
+    "a.pptx": (PACKED, "`pdftotext`"),
+    "a.ods": (PACKED, "save it as .csv"),
+    "a.npz": (PACKED, "write it as .parquet"),
+    "a.jar": (PACKED, "unpack it"),
+    "a.fb2": (b'<?xml version="1.0"?><FictionBook>', "`ebook-convert`"),
+    "a.mobi": (b"book" + bytes(60) + b"BOOKMOBI", "`ebook-convert`"),
+    "a.svg": (b'<?xml version="1.0"?><svg>', "it holds no text"),
+    "a.ttml": (b'<?xml version="1.0"?><tt>', "convert it to .srt"),
+    "a.lz": (b"LZIP\1\x0c\0", "compress it with gzip or zstd"),
+    "a.pst": (b"!BDN" + bytes(500), "as .mbox or .eml"),
+    "library.rdf": (b'<?xml version="1.0"?><rdf:RDF>', "XML, whose tags would be learnt"),
+    # What Thunderbird and Maildir keep.
+    "INBOX": (b"From - Mon Jan  1 10:00:00 2024\r\nX-Mozilla-Status: 0001\r\n", "name it .mbox"),
+    "cur/1700000000.M0P1.host:2,S": (RECEIVED + b"From: a@example.org\r\n\r\nText\r\n", "name it .eml"),
+    "letter": (b"From Monday on, we meet at 10:00.\n", "name it .txt"),
+    "notes.log": (b"Date: Monday\nFrom: Ann\n\nText\n", "name it .txt"),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_FORMATS)
+def test_a_file_of_another_format_is_told_what_to_do_whatever_its_bytes(tmp_path: Path, name: str) -> None:
+    content, to_do = OTHER_FORMATS[name]
+    file = tmp_path / "texts" / name
+    file.parent.mkdir(parents=True)
+    file.write_bytes(content)
+    with pytest.raises(NothingReadableError, match=f"{name}: ") as refused:
+        judged(tmp_path / "texts")
+    assert to_do in str(refused.value)
 
 
 def test_a_place_for_the_recipe_that_is_read_only_is_told_before_anything_is_measured() -> None:

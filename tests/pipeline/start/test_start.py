@@ -341,7 +341,7 @@ def test_what_cannot_be_read_is_named_with_the_reason(tmp_path: Path) -> None:
     little(folder)
     found = judged(folder)
     assert set(found.unread) == {"photo.jpg", "broken.jsonl", "archive.parquet"}
-    assert found.unread["photo.jpg"][0] == "the file is not text"
+    assert found.unread["photo.jpg"][0] == "it holds no text"
     assert all(why for why, _ in found.unread.values())
     recipe, _ = recipe_of(folder, Wishes(3600.0))
     assert [corpus.name for corpus in recipe.corpora] == ["my_text"]
