@@ -14,7 +14,8 @@ from typing import Any
 
 import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
+
+from trainer.system.tensor_files import save_tensors
 
 PARTS = "parts"
 Region = tuple[slice, ...]
@@ -31,7 +32,7 @@ class TensorPart:
 def save_parts(path: Path, tensors: dict[str, torch.Tensor], parts: Mapping[str, TensorPart]) -> None:
     """Writes `tensors` to a file; those that `parts` does not name are full tensors."""
     listed = {name: {"offset": part.offset, "shape": part.shape} for name, part in parts.items()}
-    save_file(tensors, path, metadata={PARTS: json.dumps(listed, sort_keys=True)} if listed else None)
+    save_tensors(tensors, path, {PARTS: json.dumps(listed, sort_keys=True)} if listed else None)
 
 
 class SavedTensors(ExitStack):

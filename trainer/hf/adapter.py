@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import nn
 
 from trainer.config import LoraConfig, PretrainedConfig
@@ -15,6 +15,7 @@ from trainer.config.peft import ADAPTER, ADAPTER_WEIGHTS, INSTEAD, Adapter
 from trainer.model.llama import WITH_VOCABULARY
 from trainer.model.lora import adapters
 from trainer.system.errors import TrainerError
+from trainer.system.tensor_files import WEIGHTS_OF_PYTORCH, save_tensors
 
 PARTS = {"down": "lora_A.weight", "up": "lora_B.weight", "rows": "token_adapter.trainable_tokens_delta"}
 
@@ -32,10 +33,10 @@ def save_adapter(
     for name in tensors:
         *_, layer, part = name.split(".")
         layers[part].add(layer)
-    save_file(
+    save_tensors(
         {_named(name): tensor for name, tensor in tensors.items()},
         directory / ADAPTER_WEIGHTS,
-        metadata={"format": "pt"},
+        WEIGHTS_OF_PYTORCH,
     )
     settings: dict[str, Any] = {
         "peft_type": "LORA",

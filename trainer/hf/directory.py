@@ -9,7 +9,6 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 
 from trainer.config import ModelConfig, SamplesConfig
 from trainer.config.hugging_face import config_json, model_config, read_size, weight_files
@@ -20,6 +19,7 @@ from trainer.model.attention import choose_backend
 from trainer.model.llama import HEAD, WITH_VOCABULARY, Llama
 from trainer.parallel.dtensor import fill
 from trainer.system.errors import TrainerError
+from trainer.system.tensor_files import WEIGHTS_OF_PYTORCH, save_tensors
 
 TOKENIZER_FILES = (TOKENIZER, TOKENIZER_CONFIG, "special_tokens_map.json", "chat_template.jinja")
 
@@ -31,7 +31,7 @@ def export(
     `end_id`, if the model gives some.
     """
     destination.mkdir(parents=True)
-    save_file(weights(model), destination / SINGLE, metadata={"format": "pt"})
+    save_tensors(weights(model), destination / SINGLE, WEIGHTS_OF_PYTORCH)
     ends = eot_id if end_id is None else [end_id, eot_id]
     config = config_json(
         model.config,

@@ -8,13 +8,13 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 
 from trainer.config.hugging_face import read_config, weight_files
 from trainer.config.model_files import CONFIG, GENERATION_CONFIG, SINGLE, TOKENIZER
 from trainer.hf.directory import TOKENIZER_FILES
 from trainer.model.llama import HEAD
 from trainer.system.errors import TrainerError
+from trainer.system.tensor_files import WEIGHTS_OF_PYTORCH, save_tensors
 
 # What a directory says of its files and not of the model. How answers end is no matter of the shape.
 NOT_OF_THE_MODEL = {"dtype", "torch_dtype", "transformers_version", "eos_token_id"}
@@ -41,7 +41,7 @@ def write_mean(
             name: mean([tensors[name].get_tensor(name) for tensors in opened], weights)
             for name in sorted(opened[0])
         }
-    save_file(means, destination / SINGLE, metadata={"format": "pt"})
+    save_tensors(means, destination / SINGLE, WEIGHTS_OF_PYTORCH)
     for name in (CONFIG, GENERATION_CONFIG, *TOKENIZER_FILES):
         if (like / name).exists():
             shutil.copyfile(like / name, destination / name)

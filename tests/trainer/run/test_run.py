@@ -201,6 +201,15 @@ def test_a_run_leaves_metrics_a_curve_and_tensorboard_events(config: RunConfig, 
     assert list((finished_once / "tensorboard").glob("events*"))
 
 
+def test_whoever_may_read_new_files_may_read_all_that_a_run_leaves(finished_once: Path) -> None:
+    """Of a store that a team shares, and of a model that a server reads as another user."""
+    (finished_once / "another").touch()
+    usual = (finished_once / "another").stat().st_mode
+    left = [path for path in finished_once.rglob("*") if path.is_file()]
+    assert any(path.suffix == ".safetensors" for path in left)
+    assert [path.name for path in left if path.stat().st_mode != usual] == []
+
+
 def test_a_checkpoint_that_cannot_be_written_is_named(config: RunConfig) -> None:
     config.run_dir.mkdir()
     (config.run_dir / "checkpoints").write_text("in the way")

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 
 from trainer.checkpoint import publish
 from trainer.model.precision import AUTOCAST, Precision
@@ -16,6 +15,7 @@ from trainer.run.objectives import loss_sum
 from trainer.run.session import Session
 from trainer.run.step import NotFiniteError
 from trainer.system.durable import write_atomically
+from trainer.system.tensor_files import save_tensors
 
 LISTED = 8
 
@@ -38,7 +38,7 @@ def explain(session: Session, error: NotFiniteError, run_dir: Path) -> str:
     path = run_dir / "not-finite" / f"step-{error.step:08d}.json"
     if session.world.is_main:
         path.parent.mkdir(parents=True, exist_ok=True)
-        save_file({"windows": windows.to(torch.int32)}, path.with_suffix(".safetensors"))
+        save_tensors({"windows": windows.to(torch.int32)}, path.with_suffix(".safetensors"))
         report = _report(session, error, run_dir) | {
             "weights_not_finite": weights,
             "window_losses": [str(loss) for loss in losses],
