@@ -38,7 +38,7 @@ LOOKING, MEASURING = 1 / 50, 1 / 15
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("folder", metavar="FOLDER", type=Path, help="the folder with the text, in any mix of formats")
+    add("folder", metavar="FOLDER", type=_folder, help="the folder with the text, in any mix of formats")
     add("--hours", metavar="H", type=float, required=True, help="hours from now until the model is finished")
     add("-o", "--out", metavar="FILE", type=Path, help="the recipe to write; default: FOLDER.yaml")
     add("--plan", action="store_true", help="write the recipe and stop before the run")
@@ -52,6 +52,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"the kind of text: {', '.join(PROFILES)}",
     )
     add("--chat", action="store_true", help="then tune the model on the conversations in the folder")
+
+
+def _folder(written: str) -> Path:
+    """Not the current folder for the value of a variable that is not set."""
+    if not written:
+        raise argparse.ArgumentTypeError("is empty: name a folder that holds text")
+    return Path(written)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -72,6 +79,8 @@ def run(options: argparse.Namespace) -> None:
     path = (options.out or folder.with_name(f"{folder.name}.yaml")).absolute()
     if not path.parent.is_dir():
         raise UsageError(f"--out {path}: there is no folder {path.parent}: make it, or name another file")
+    if path.is_dir():
+        raise UsageError(f"--out {path}: is a folder: name a file, such as {path / folder.name}.yaml")
     if not os.access(path.parent, os.W_OK):
         raise UsageError(f"{path}: no recipe may be written there: name another file with -o")
     # Two at once would write their plans over each other.

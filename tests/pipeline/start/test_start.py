@@ -425,6 +425,25 @@ def test_a_recipe_that_somebody_changed_is_not_replaced(
     assert "seed: 1" in path.read_text()
 
 
+def test_a_variable_that_is_not_set_is_no_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`groundwork "$TEXTS"` must not learn whatever the current folder holds."""
+    monkeypatch.chdir(folder_of(little, tmp_path))
+    with pytest.raises(SystemExit, match="2"):
+        main(["start", "", "--hours", "0.5", "--plan"])
+    assert "FOLDER: is empty: name a folder" in capsys.readouterr().err
+
+
+def test_a_folder_in_the_place_of_the_recipe_is_told_with_a_name_for_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = folder_of(little, tmp_path)
+    assert main(["start", str(folder), "--hours", "0.5", "--plan", "-o", str(tmp_path)]) == 2
+    place = f"name a file, such as {tmp_path}/{folder.name}.yaml"
+    assert f"--out {tmp_path}: is a folder: {place}" in capsys.readouterr().err
+
+
 def test_programs_that_are_started_keep_their_bytecode(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
