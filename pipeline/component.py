@@ -47,8 +47,8 @@ class RecipeComponent(dg.Component, dg.Model, dg.Resolvable):
     key_prefix: str = Field(
         "",
         json_schema_extra={"pattern": PREFIX_PATTERN},  # for editors: what is wrong is said below, in words
-        description="Begins the keys of the assets and the names of all else, such as the job "
-        "`mine_pretrain`. Each recipe of a project needs a prefix of its own; one can be without.",
+        description="The prefix of the keys of the assets and of all other names, such as the job "
+        "`mine_pretrain`. Each recipe of a project needs a prefix of its own; one of them can do without.",
     )
     pool: str = Field(
         "gpu",

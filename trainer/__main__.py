@@ -363,7 +363,7 @@ def _listed(line: str, number: int) -> list[str]:
         found = None
     if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
         example = '["evaluate", "--model", "6ddca120"]'
-        raise TrainerError(f"line {number} of standard input is no JSON list of texts, such as {example}")
+        raise TrainerError(f"line {number} of standard input is not a JSON list of texts, such as {example}")
     return found
 
 

@@ -21,7 +21,7 @@ from pipeline.store.training_runs import saved_steps
 from trainer.system.history import RunHistory
 
 SHOWN = 12  # characters of a version
-BRANCHES = "trainings that went on from here"
+BRANCHES = "trainings that continued from here"
 WIDTH = 76  # characters of a line that the page shows whole
 FIGURES = {
     "bits_per_byte": "bits per byte",
@@ -160,7 +160,7 @@ def note_branch(
 ) -> None:
     """Says in the log and in the checkpoint's entry that a training goes on from another run."""
     context.log.info(
-        f"going on from {trunk['run']} at step {trunk['step']:,} of {run.config.training.steps:,}: "
+        f"continuing from {trunk['run']} at step {trunk['step']:,} of {run.config.training.steps:,}: "
         f"{trunk['tokens']:,} tokens are trained already"
     )
     name = f"{trunk['run']}-{trunk['step']:08d}"

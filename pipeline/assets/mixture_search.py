@@ -21,8 +21,8 @@ def mixture_search_assets(recipe: Recipe, used: UsedRecipe) -> list[dg.AssetsDef
         keys.MIXTURE_SEARCH,
         [keys.TOKENIZER, *map(keys.token_shards, recipe.corpus_names)],
         version=search.VERSION,
-        description="Small runs over random mixtures, a law fitted to them, and the mixture of least loss "
-        "under it. The job `search_mixture` makes it; nothing else depends on it.",
+        description="Small runs over random mixtures, a law fitted to them, and the mixture with the lowest "
+        "loss under it. The job `search_mixture` makes it; nothing else depends on it.",
         used=used,
         group="mixture",
         pool=used.pool,

@@ -43,7 +43,7 @@ def pretrained_model_asset(recipe: Recipe, used: UsedRecipe = OWN) -> dg.AssetsD
         [keys.TOKENIZER, *final_assets(recipe), *(index.key for index in TokenIndex.all_of(recipe))],
         version=plan.VERSION,
         description=f"A Llama-style decoder, {TRAINED[recipe.section]} by `python -m trainer` in its own "
-        f"process. While it trains, `{progress.KEY}` shows how far it is.",
+        f"process. While it trains, `{progress.KEY}` shows its progress.",
         used=used,
         pool=used.pool,
         section=recipe.section,

@@ -41,7 +41,7 @@ def progress_spec(recipe: Recipe, used: UsedRecipe) -> dg.AssetSpec:
         deps=[used.asset(key, recipe.section) for key in (keys.TOKENIZER, *final_assets(recipe))],
         group_name=used.name(recipe.section or "model"),
         kinds={"pytorch"},
-        description="How far a training is: time left, loss, speed, a sample. Each entry is of one step. The "
+        description="Progress of training: time left, loss, speed, a sample. Each entry is of one step. The "
         "training is done when `pretrained_model` has an entry of its own.",
     )
 

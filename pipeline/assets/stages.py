@@ -73,7 +73,7 @@ def source_asset(corpus: Corpus, used: UsedRecipe, section: str = "") -> dg.Sour
     @user_errors_as_failures
     @given(used, section)
     def _source(workshop: PipelineResources) -> dg.DataVersion:
-        with terminal.doing(f"looking whether the source of {corpus.name} has changed"):
+        with terminal.doing(f"checking whether the source of {corpus.name} has changed"):
             state = source_state.observe(workshop.store, workshop.recipe, corpus.name)
         return dg.DataVersion(state.version)
 

@@ -26,7 +26,7 @@ COMMANDS = {
     "forget": "Remove documents from everything that is made from now on; show which checkpoints read them.",
     "reproduce": "Print the commands that make a checkpoint again, write the files, or --compare it.",
     "summary": "Show a model: its path, training, scores and two samples, and how to open the UI.",
-    "report": "Write one HTML page to send: data, removals with examples, scores, lineage, what laws ask.",
+    "report": "Write one HTML page to send: data, removals with examples, scores, lineage, legal fields.",
     "benchmark": "Score a model on benchmarks: accuracies with intervals and chance, and bits per byte.",
     "variants": "List the variants of the recipe, or run a job for each of them.",
     "compare": "Compare variants of the recipe, or runs: settings, loss, benchmarks, cost, and curves.",

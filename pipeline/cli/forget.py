@@ -150,5 +150,6 @@ def costs(held: Holding) -> Iterator[str]:
         f"removing them deletes {counted(len(held.versions), 'versions')} and "
         f"{counted(len(held.runs), 'training runs')}, {held.bytes / 1e6:,.1f} MB. Making them took "
         f"{seconds:,.0f} s for data, of which unchanged parts are reused, and {trained:,.0f} s for training, "
-        "which begins anew, or with `packing: documents` before the first step that read them"
+        "which starts again from the beginning or, with `packing: documents`, from before the first step "
+        "that read them"
     )

@@ -25,8 +25,8 @@ from trainer.system.wording import counted
 
 TEXT_SHOWN, STEPS_SHOWN, DOCUMENTS, CHECKPOINTS = 200, 5, 3, 3
 EXPLAINED = (
-    f"After {recital.PROMPT} tokens of a passage, the likeliest token each time: recited is what gives all "
-    f"{recital.RECITED} that follow, tokens how many of them on average."
+    f"Each passage is continued by greedy decoding after its first {recital.PROMPT} tokens. recited: the "
+    f"passages of which all {recital.RECITED} following tokens agree; tokens: how many agree on average."
 )
 
 
@@ -161,7 +161,7 @@ def _alike(
 ) -> Iterator[str]:
     whose = f"through the weights it started from: {through}" if through else "in the corpora"
     if not documents:
-        yield f"no document {whose} has {least:.0%} of the text, and of none is {least:.0%} in the text"
+        yield f"no document {whose} has {least:.0%} of the text, and the text has {least:.0%} of no document"
         return
     yield f"{counted(len(documents), 'documents')} {whose}, by 3-grams of words"
     for one in documents:

@@ -33,9 +33,9 @@ def run(options: argparse.Namespace) -> None:
             print(f"  made from it  {made}")
         if len(damaged.made_from_it) > SHOWN:
             print(f"  made from it  and {len(damaged.made_from_it) - SHOWN} more")
-        print(f"  to mend it    {damaged.mend}\n")
+        print(f"  to repair it  {damaged.mend}\n")
     if found.damaged:
-        raise PipelineError(f"{found}: listed above, with what mends each")
+        raise PipelineError(f"{found}: listed above, with what repairs each")
     print(found)
 
 

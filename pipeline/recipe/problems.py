@@ -49,5 +49,5 @@ def _explain_one(problem: ErrorDetails, places: Callable[[str], list[str]]) -> s
     # A setting of this name elsewhere is meant rather than one here with a name like it.
     if (unknown := _UNKNOWN_KEY.match(said)) and 0 < len(found := places(unknown[1])) <= MOST_PLACES:
         meant = f"did you mean {' or '.join(map(repr, found))}?"
-        said = unknown[0] + (meant if found != [unknown[1]] else "it stands at the top of the recipe only")
+        said = unknown[0] + (meant if found != [unknown[1]] else "it belongs at the top of the recipe")
     return f"{where}: {said}"

@@ -46,7 +46,7 @@ class Horizon:
 
 @dataclass(frozen=True)
 class Standing:
-    """How far a training is: `tokens` are done, and each token takes `seconds_a_token`. Of the `given`
+    """The progress of a training: `tokens` are done, and each token takes `seconds_a_token`. Of the `given`
     seconds, `left` are left for the training and for what follows it. That takes as long as so many short
     `programs`, of `program_seconds` each.
     """

@@ -83,7 +83,10 @@ class Jobs:
             entries = max(FEWEST_ENTRIES, entries // 2)
         self.chosen = replace(self.chosen, length=replace(self.chosen.length, vocab_size=entries))
         self._write()
-        print(f"\nThe text has few different words: the vocabulary gets {entries:,} entries.", flush=True)
+        print(
+            f"\nThe text has few different words, so the vocabulary is reduced to {entries:,} entries.",
+            flush=True,
+        )
         return True
 
     def _execute(
@@ -95,7 +98,7 @@ class Jobs:
             recipe, readings, what = load_recipe(self.path), self.chosen.corpora, "no model can be made"
             if job == SFT:
                 recipe, readings = recipe.tuned(SFT), self.chosen.conversations
-                what = "the model is there, but cannot be taught to answer"
+                what = "the model is finished, but cannot be taught to answer"
             if said := too_little([reading.corpus for reading in readings], recipe):
                 raise NothingReadableError(f"{self.chosen.folder.path}: {what}: {said}") from error
             raise
@@ -107,8 +110,8 @@ class Jobs:
             return False
         if misses := standing.must_change(self.chosen.horizon):
             said = (
-                "\nThe training would not end at the deadline: its run stops, which Dagster calls a failure, "
-                "and goes on with another length."
+                "\nThe training would not end at the deadline: its run is stopped, which Dagster "
+                "calls a failure, and resumes with another length."
             )
             print(said, file=sys.stderr, flush=True)  # where the line is
         return misses
@@ -137,7 +140,7 @@ class Jobs:
         )
         self.chosen, self.changes = self.chosen.with_horizon(horizon, why), self.changes + 1
         self._write()
-        print(f"\nThe training is {why}. It goes on, to {horizon.tokens:,} tokens.", flush=True)
+        print(f"\nThe training is {why}. It continues, to {horizon.tokens:,} tokens.", flush=True)
 
     def _write(self) -> None:
         write(self.path, recipe_text(self.chosen, self.path.parent))
@@ -187,7 +190,7 @@ def execute(
     status = process.returncode
     if status and not stopped:
         raise FailedJobError(
-            f"{' '.join(command[2:])} ended with status {status}: what FAILED stands above, with the reason; "
+            f"{' '.join(command[2:])} ended with status {status}: the line with FAILED above says why; "
             "the same command resumes"
         )
     return bool(status)

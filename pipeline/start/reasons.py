@@ -27,7 +27,7 @@ def choices(chosen: Chosen) -> list[Choice]:
     )
     return [
         *(_of_quality(reading, chosen.wishes) for reading in chosen.corpora),
-        Choice("duplicates", "Jaccard 0.8", "near copies teach nothing new and are learnt by heart"),
+        Choice("duplicates", "Jaccard 0.8", "near copies teach nothing new and are memorized"),
         Choice("vocabulary", f"{length.vocab_size:,} entries", "rarer words would not be seen often enough"),
         Choice("model", f"{length.parameters / 1e6:,.1f} M parameters", _why_size(length)),
         Choice(
@@ -37,11 +37,11 @@ def choices(chosen: Chosen) -> list[Choice]:
             or f"{minutes}, at {chosen.tokens_per_second:,.0f} tokens/s, {chosen.speed_source}",
         ),
         Choice("epochs", f"{length.epochs:.2f}", _why_epochs(length)),
-        Choice("batch", f"{length.global_batch_tokens:,} tokens", "as large as leaves enough steps"),
+        Choice("batch", f"{length.global_batch_tokens:,} tokens", "the largest that leaves enough steps"),
         Choice(
             "schedule",
             "wsd",
-            f"flat, then a line to zero over the last {DECAY:.0%}: until then the length can be changed",
+            f"constant, then a linear decay over the last {DECAY:.0%}: until then the length can be changed",
         ),
         Choice(
             "held out",
@@ -64,7 +64,7 @@ def notes(chosen: Chosen) -> list[str]:
             found.append(f"Most of {one.name} is in no language, as numbers and encoded files are.")
     if budget.share < 1:
         found.append(
-            f"There is more text than the time allows: {budget.share:.1%} of it, the first, is read."
+            f"There is more text than the time allows: only the first {budget.share:.1%} of it is read."
         )
     needed = budget.training + budget.around + budget.tuning
     if needed > 1.05 * wishes.seconds:
@@ -105,7 +105,9 @@ def _of_tuning(chosen: Chosen) -> Choice:
     tuning = chosen.tuning
     passes = f"{tuning.epochs:,.3g} passes over the conversations"
     value = f"{tuning.tokens / tuning.batch:,.0f} steps of {tuning.batch:,} tokens"
-    return Choice("tuning", value, f"{passes}, as many as fit into the time; few steps end no answer")
+    return Choice(
+        "tuning", value, f"{passes}, as many as fit into the time; after fewer steps, answers do not end"
+    )
 
 
 def _of_quality(reading: Reading, wishes: Wishes) -> Choice:
@@ -131,5 +133,5 @@ def _why_epochs(length: Length) -> str:
     if length.limit == "time":
         return "the time ends the training; up to 4 passes over a text are nearly as good as new text"
     if length.epochs <= FULL_EPOCHS:
-        return "more passes over so little text would be learnt by heart (Muennighoff et al. 2023)"
+        return "with more passes, so little text would be memorized (Muennighoff et al. 2023)"
     return f"after {MOST_EPOCHS:.0f} passes nothing is gained (Muennighoff et al. 2023)"

@@ -22,7 +22,7 @@ REASONS_SHOWN = 3  # of a stage
 MOST_LOST = 0.5  # share of the documents, above which their loss is why a job failed
 UNREAD, REJECTED, COPIES = "cannot be read", "are rejected by quality", "are copies of others"
 REMEDIES = {
-    UNREAD: "mend or take out what cannot be read",
+    UNREAD: "correct or remove what cannot be read",
     REJECTED: "name another kind with --for, leave out --languages, or add other text",
     COPIES: "add text that does not repeat itself",
 }

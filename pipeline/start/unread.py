@@ -64,7 +64,7 @@ def no_format(name: str, file: LocalFile) -> str:
     if known := remedy(plain):
         return known
     if compression:
-        return f"packed, and of no format that is read: unpack it, or name it .txt{compression} if it is text"
+        return f"packed, in a format that is not read: unpack it, or name it .txt{compression} if it is text"
     try:
         with file.open() as opened:
             start = opened.read(LOOKED_AT)
@@ -84,4 +84,4 @@ def no_format(name: str, file: LocalFile) -> str:
     message = message_from_bytes(start)
     if not _OF_MAIL.isdisjoint(map(str.lower, message.keys())):
         return f"the file is mail: name it {MAILBOX if message.get_unixfrom() else MAIL}"
-    return "no format that is read: name it .txt if it is plain text"
+    return "a format that is not read: name it .txt if it is plain text"

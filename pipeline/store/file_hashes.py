@@ -98,7 +98,7 @@ class FileHashes:
             return None
         except sqlite3.DatabaseError as error:
             path = self.root / NAME
-            log.warning("%s is damaged (%s); it is made anew, so every file is hashed again", path, error)
+            log.warning("%s is damaged (%s); it is made again, so every file is hashed again", path, error)
             if table := self.__dict__.pop("_table", None):
                 table.close()
             for suffix in ("", "-journal"):

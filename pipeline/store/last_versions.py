@@ -27,7 +27,7 @@ DESCRIPTION = "recipe.json"
 # Runs that changed settings of a recipe: the data of so many different changes stays in the store.
 CHANGES_KEPT = 10
 VERSION_NAME = re.compile(r"[0-9a-f]{16}")
-REMEDY = "run a job of the recipe again, which writes it anew; if the recipe is gone, delete the directory"
+REMEDY = "run a job of the recipe again, which writes it again; if the recipe is gone, delete the directory"
 
 
 @dataclass(frozen=True)

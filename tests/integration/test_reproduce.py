@@ -62,9 +62,9 @@ def follow(printed: list[str], code: Path, project: Project, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("source", "told"),
     [
-        ("same", "its source holds the same as then"),
-        ("changed", "its source has changed since; the documents of then are read from "),
-        ("gone", "; the documents of then are read from "),
+        ("same", "its source is unchanged"),
+        ("changed", "its source has changed since; the earlier documents are read from "),
+        ("gone", "; the earlier documents are read from "),
     ],
 )
 def test_the_printed_commands_make_the_same_checkpoint(tmp_path: Path, source: str, told: str) -> None:

@@ -88,7 +88,7 @@ def _check_size(
         raise TrainerError(
             f"{directory / 'config.json'}: a model of {shape.parameters(vocab_size):,} parameters that reads "
             f"{seq_len:,} tokens takes {needed / 1e9:,.0f} GB, and the memory has {given / 1e9:,.0f} GB: "
-            "mend its sizes if they are wrong, else use a machine with more memory"
+            "correct its sizes if they are wrong, else use a machine with more memory"
         )
 
 

@@ -28,7 +28,7 @@ def build(groups: list[dict[str, Any]], config: OptimizerConfig) -> Optimizer:
     """An optimizer of the configuration's class for these groups, each with `lr` and `weight_decay`.
 
     Raises TrainerError if the class cannot be loaded, does not take the groups or the parameters, cannot take
-    a step, or does not go on from its saved state as if it had not stopped.
+    a step, or does not resume from its saved state as if it had not stopped.
     """
     with in_every_process():
         rehearse(config, groups[0]["params"][0].device)
@@ -48,12 +48,12 @@ def rehearse(config: OptimizerConfig, device: torch.device) -> float:
     _take_steps(whole, model, range(STEPS, 2 * STEPS), name)
 
     optimizer = _made(code, resumed.groups(config), config)
-    with _explained(f"{name} does not go on from its saved state"):
+    with _explained(f"{name} does not resume from its saved state"):
         load_state_tensors(resumed, [optimizer], saved)
-    _take_steps(optimizer, resumed, range(STEPS, 2 * STEPS), f"{name} does not go on from its saved state:")
+    _take_steps(optimizer, resumed, range(STEPS, 2 * STEPS), f"{name} does not resume from its saved state:")
     if not torch.equal(model.matrix, resumed.matrix) or not torch.equal(model.vector, resumed.vector):
         raise TrainerError(
-            f"{name} goes on with other weights from its saved state: it keeps something outside of `state` "
+            f"{name} resumes from its saved state with other weights: it keeps something outside of `state` "
             "and of numbers in its groups, or draws from a global random generator. Choose another optimizer"
         )
     kept = sum(value.nbytes for key, value in saved.items() if key.endswith("/matrix"))

@@ -110,7 +110,7 @@ def restore(session: Session, checkpoint: Path) -> None:
     session.go_to(saved, changed)
     if otherwise := differences(saved.get("machine", session.machine), session.machine):
         log.warning(
-            f"this machine rounds otherwise than that of step {session.step} ({'; '.join(otherwise)}): the "
+            f"this machine rounds differently from that of step {session.step} ({'; '.join(otherwise)}): the "
             "weights will differ in their last bits from those of a run that was not moved"
         )
     if changed:

@@ -62,7 +62,7 @@ def go_on_from_newest(session: Session, directory: RunDirectory, own: Path | Non
     for shared in _newest_first(session.config, session.chain, reached["step"]):
         otherwise = _computed_otherwise(session, shared)
         if otherwise and wanted == "exact":
-            bits = f"was computed otherwise ({otherwise}), so the last bits of the weights would differ"
+            bits = f"was computed differently ({otherwise}), so the last bits of the weights would differ"
             _tell_once(told, shared, f"{bits}; `training.shared_states: rounded` accepts that")
             continue
         try:
@@ -73,12 +73,12 @@ def go_on_from_newest(session: Session, directory: RunDirectory, own: Path | Non
                 continue
             adopted = _adopted(session, directory, shared, files, reached)
         except (CheckpointError, OSError) as error:  # damaged, or removed at this moment
-            log.warning("not going on from %s: %s", shared, error)
+            log.warning("not continuing from %s: %s", shared, error)
             continue
         if otherwise:
-            log.warning("%s was computed otherwise: %s", shared, otherwise)
+            log.warning("%s was computed differently: %s", shared, otherwise)
         trained = f"{shared.saved['tokens']:,} tokens are trained already"
-        log.info(f"going on from {shared} of {session.training.steps}: {trained}")
+        log.info(f"continuing from {shared} of {session.training.steps}: {trained}")
         return adopted
     return own
 
@@ -87,7 +87,7 @@ def _tell_once(told: set[str], shared: SharedState, reason: str) -> None:
     """Logs a reason for the newest state that it concerns, and not again for older ones."""
     if reason not in told:
         told.add(reason)
-        log.info("not going on from %s %s", shared, reason)
+        log.info("not continuing from %s %s", shared, reason)
 
 
 def sharing(config: RunConfig) -> list[SharedState]:

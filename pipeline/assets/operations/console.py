@@ -141,9 +141,7 @@ def explain_on_exit() -> None:
 def _of_settings(error: dg.DagsterInvalidConfigError) -> str:
     """What is wrong with the file of `-c`, without all that could stand there."""
     found = "; ".join(_EXPECTED.sub("", one.message).strip().rstrip(".") for one in error.errors)
-    return (
-        f"{found}: settings of the recipe stand below `resources: workshop: config: overrides` (docs/jobs.md)"
-    )
+    return f"{found}: settings of the recipe go below `resources: workshop: config: overrides` (docs/jobs.md)"
 
 
 def _is_of_the_command(error: BaseException, trace: TracebackType | None) -> bool:

@@ -14,7 +14,7 @@ def warning(instance: dg.DagsterInstance, pool: str, own_run: str) -> str | None
         return None
     run, since = record.dagster_run, time.strftime("%Y-%m-%d %H:%M", time.localtime(record.start_time))
     return (
-        f"run {run.run_id[:8]} of the job {run.job_name}, under way since {since}, has the pool {pool!r}: "
-        "this run makes its data now, waits to train until that one ends, and misses a deadline by as long; "
-        "to go first, stop that one, with Ctrl-C where it was started or with Terminate in the UI"
+        f"run {run.run_id[:8]} of the job {run.job_name}, under way since {since}, holds the pool {pool!r}: "
+        "this run prepares its data now, starts training only after that one ends, and overruns a deadline "
+        "by as long; to go first, stop that one, with Ctrl-C where it was started or with Terminate in the UI"
     )

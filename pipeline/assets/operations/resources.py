@@ -181,7 +181,7 @@ class PipelineResources(dg.ConfigurableResource):
                 except StoreError as error:
                     job = self.used.name(JOBS.get(base.section, "pretrain"))
                     raise PipelineError(
-                        f"{section} goes on with a model that is not there ({error}): run the job {job} first"
+                        f"{section} starts from a model that is missing ({error}): run the job {job} first"
                     ) from None
 
     def _trained(self, instance: dg.DagsterInstance, run: dg.DagsterRun) -> set[str]:

@@ -40,7 +40,7 @@ def verify_job(shown: str, used: UsedRecipe = OWN) -> dg.JobDefinition:
         for damaged in found.damaged:
             context.log.error(
                 f"{damaged.place}: {'; '.join(map(str, damaged.damage))}. Made from it: "
-                f"{', '.join(damaged.made_from_it) or 'nothing'}. To mend it: {used.meant(damaged.mend)}"
+                f"{', '.join(damaged.made_from_it) or 'nothing'}. To repair it: {used.meant(damaged.mend)}"
             )
         if found.damaged:
             raise PipelineError(used.meant(f"{found}: `python -m pipeline verify` lists them"))

@@ -65,7 +65,7 @@ def not_text(start: bytes, name: str, encoding: str) -> Refused | None:
         return Reason.INVALID_UTF8, f"the file is in {found.upper()}: set `encoding: {found}`"
     head = start[:LOOKED_AT]
     if "0".encode(encoding) == b"0" and head.count(0) > max(FEW_ZEROS, MOST_ZEROS * len(head)):
-        return Reason.UNSUPPORTED_FORMAT, "the file is no text: its bytes are often zero"
+        return Reason.UNSUPPORTED_FORMAT, "the file is not text: many of its bytes are zero"
     return None
 
 

@@ -175,7 +175,7 @@ def _json(column: str, text: str) -> Any:
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        why = f"column {column!r} is a text that is no list in JSON: {error}"
+        why = f"column {column!r} is a text that is not a JSON list: {error}"
         raise BadConversationError(Reason.NO_MESSAGES, why) from None
 
 

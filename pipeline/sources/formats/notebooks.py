@@ -20,7 +20,7 @@ def read_notebook(
         try:
             text = "\n\n".join(filter(None, cells(json.loads(file))))
         except (ValueError, RecursionError, AttributeError, TypeError, KeyError) as error:
-            reader.reject(None, Reason.INVALID_JSON, f"the file is no notebook: {error!r}", reader.bytes)
+            reader.reject(None, Reason.INVALID_JSON, f"the file is not a notebook: {error!r}", reader.bytes)
         else:
             yield from read_found(text.encode("utf-8", "replace").decode(), reader, piece_bytes)
 

@@ -129,7 +129,7 @@ def form_error(form: str) -> str | None:
             warnings.simplefilter("ignore")  # of what a later version may read otherwise
             re.compile(form)
     except (re.error, RecursionError, OverflowError) as error:
-        return f"is no regular expression: {error}"
+        return f"is not a regular expression: {error}"
     return None
 
 

@@ -44,8 +44,7 @@ def _without(coding: str, content: bytes, limit: int) -> bytes:
     decoder, magic = _DECODERS.get(coding, (None, b""))
     if decoder is None:
         raise ContentError(
-            Reason.BROKEN_RECORD,
-            f"the content coding {coding!r} is none that is read: {', '.join(_DECODERS)}",
+            Reason.BROKEN_RECORD, f"the content coding {coding!r} is none of {', '.join(_DECODERS)}"
         )
     if not content or not content.startswith(magic):
         return content

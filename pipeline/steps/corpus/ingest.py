@@ -145,7 +145,7 @@ class Raw(CorpusStage):
             self._check_not_empty(draft, parts, counts)
             if unread := breakdown(counts, UNREAD):
                 named = ", ".join(f"{key!r} in {count:,}" for key, count in unread.items())
-                message = "%s: keys of messages are not read; each is in so many conversations: %s"
+                message = "%s: keys of messages are not read; conversations that have each: %s"
                 log.warning(message, self.key, named)
             if "lost_bytes" in counts:
                 counts["input_bytes"] = sum(unit.bytes for unit in units)

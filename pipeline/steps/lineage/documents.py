@@ -163,7 +163,9 @@ def texts_of(store: Store, lineage: Mapping[str, Any]) -> dict[str, CorpusText]:
     longer.
     """
     if not lineage.get("assets"):
-        raise LineageError("its run has no lineage, since no recipe planned it: nobody knows its documents")
+        raise LineageError(
+            "its run has no lineage, since no recipe planned it, so its documents are not known"
+        )
     named = map(Key.from_path, lineage["assets"])
     corpora = [key.corpus for key in named if key.stage == keys.TOKEN_SHARDS]
     try:

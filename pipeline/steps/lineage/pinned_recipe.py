@@ -89,7 +89,7 @@ def _with_whole_paths(settings: Any, directory: Path, name: str = "") -> Any:
 
 def source_notes(store: Store, lineage: dict[str, Any], corpus: dict[str, Any], out: Path) -> Iterator[str]:
     """Notes on whether the source of a corpus holds what it did then. If it does not, and the store still has
-    the documents of then, the corpus reads those.
+    the earlier documents, the corpus reads those.
     """
     name, source = corpus["name"], corpus["source"]
     raw = lineage["assets"][keys.raw(name)]
@@ -114,7 +114,7 @@ def source_notes(store: Store, lineage: dict[str, Any], corpus: dict[str, Any], 
         state = f"cannot be looked at now ({error})"
     else:
         if now == raw["inputs"]["source"]:
-            yield f"# corpus {name}: its source holds the same as then"
+            yield f"# corpus {name}: its source is unchanged"
             return
         state = "has changed since"
     stored = store.root / raw["path"]
@@ -122,9 +122,9 @@ def source_notes(store: Store, lineage: dict[str, Any], corpus: dict[str, Any], 
         store.open(keys.raw(name), stored.name).directory()
     if (stored / "manifest.json").is_file():
         corpus["source"] = {"kind": "stored", "path": str(stored)}
-        yield f"# corpus {name}: its source {state}; the documents of then are read from {stored}"
+        yield f"# corpus {name}: its source {state}; the earlier documents are read from {stored}"
     else:
         yield (
-            f"# corpus {name}: its source {state}, and the documents of then are not stored any more: the "
-            "bytes will differ unless you bring the source back"
+            f"# corpus {name}: its source {state}, and the earlier documents are not stored any more: the "
+            "bytes will differ unless you restore the source"
         )

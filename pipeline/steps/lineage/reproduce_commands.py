@@ -28,15 +28,15 @@ def training_commands(
     commit = checkpoint.lineage["git_commit"]
     yield f"# makes {checkpoint.name}, after {checkpoint.tokens:,} tokens, again in {out}"
     if commit is None:
-        yield "# the code was not in a git checkout, so its version is unknown: this uses the code of now"
+        yield "# the code was not in a git checkout, so its version is unknown: this uses the current code"
     elif commit.endswith("-dirty"):
         yield "# the code had uncommitted changes: expect the same bytes only if they make no difference"
     yield from notes
     own_code = list(_own_code(checkpoint.lineage["recipe"]))
     for python, version in own_code:
-        yield f"# {python} must be the same code as then, version {version!r}"
+        yield f"# {python} must be the same code as at that time, version {version!r}"
     if checkpoint.lineage["recipe"]["training"].get("pretrained"):
-        yield "# the pretrained weights must be the same as then"
+        yield "# the pretrained weights must be the same as at that time"
     python = (
         checkpoint.libraries.get("python") or checkpoint.lineage["assets"][keys.TOKENIZER]["tools"]["python"]
     )
@@ -117,7 +117,7 @@ def _machines(then: dict[str, Any] | None) -> Iterator[str]:
         yield "# made on a GPU, whose kernels add in no fixed order: the losses are compared"
     elif otherwise := differences(then, then | processor()):
         yield (
-            f"# made on {then['processor']}, and this processor rounds otherwise "
+            f"# made on {then['processor']}, and this processor rounds differently "
             f"({'; '.join(otherwise)}): the losses are compared"
         )
 

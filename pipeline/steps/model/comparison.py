@@ -10,7 +10,7 @@ PLACES = {"answers": "answers", "text": "text of the pretraining"}
 UNTOLD = {
     "too_long": "{:,} more are not asked: their first question does not fit into the context.",
     "no_question": "{:,} more are not asked: no answer of theirs follows a question.",
-    "slow_forms": "Of {:,} the form is not known: their regular expression takes longer than a second.",
+    "slow_forms": "For {:,}, the form is not known: their regular expression takes longer than a second.",
 }
 LABELS = {
     "loss": "loss",
@@ -72,10 +72,10 @@ def unended(tuning: Mapping[str, Any]) -> list[str]:
         if count
     ]
     if counts.get("after"):
-        # Of three tuned models 80 of 80 drawn answers ended, and 29, 0 and 7 of the likeliest words.
+        # Of three tuned models 80 of 80 sampled answers ended, and 29, 0 and 7 greedy ones.
         said.append(
-            "These are the likeliest words, which a small model repeats. `python -m trainer chat` draws its "
-            "words, and more of its answers end."
+            "These answers use greedy decoding, with which a small model repeats itself. `python -m trainer "
+            "chat` samples, and more of its answers end."
         )
     return said
 

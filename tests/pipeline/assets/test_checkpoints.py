@@ -162,7 +162,7 @@ def test_a_run_that_will_wait_to_train_says_for_whom_since_when_and_what_to_do(
     assert before is with_room is None
     assert told
     assert told.startswith(f"run {run.run_id[:8]} of the job pretrain, under way since {strftime('%Y-')}")
-    assert "has the pool 'gpu'" in told
+    assert "holds the pool 'gpu'" in told
     assert "stop that one" in told
 
 

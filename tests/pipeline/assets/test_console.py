@@ -62,7 +62,7 @@ def test_settings_in_a_wrong_place_are_named_without_all_that_could_stand_there(
     with pytest.raises(dg.DagsterInvalidConfigError) as refused:
         dg.validate_run_config(job, {"opps": {}})
     assert said(refused.value) == (
-        'error: Received unexpected config entry "opps" at the root: settings of the recipe stand below '
+        'error: Received unexpected config entry "opps" at the root: settings of the recipe go below '
         "`resources: workshop: config: overrides` (docs/jobs.md)\n"
     )
 

@@ -151,7 +151,7 @@ def test_a_section_without_the_model_that_it_goes_on_with_is_told_before_its_dat
             with pytest.raises(dg.DagsterError) as failed:
                 defs.resolve_job_def("sft").execute_in_process(instance=instance)
             said = str(failed.value)
-            assert said.startswith(f"{trained[0]} goes on with a model that is not there (")
+            assert said.startswith(f"{trained[0]} starts from a model that is missing (")
             assert said.endswith(f"run the job {missing} first")
     assert bool(made) is (missing is None)
 

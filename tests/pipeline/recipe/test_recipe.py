@@ -92,8 +92,8 @@ def test_a_store_in_a_bucket_changes_nothing_that_is_made(
         ({"corpora": [{"name": "Bad Name", "source": MINIMAL["corpora"][0]["source"]}]}, r"corpora\.0\.name"),
         ({"dedupe": {}}, "unknown key 'dedupe': did you mean 'dedup'"),
         ({"dedup": {"treshold": 0.7}}, "dedup: unknown key 'treshold': did you mean 'threshold'"),
-        ({"training": {"engine": {}}}, "training: unknown key 'engine': it stands at the top"),
-        ({"dedup": {"retention": {}}}, "dedup: unknown key 'retention': it stands at the top"),
+        ({"training": {"engine": {}}}, "training: unknown key 'engine': it belongs at the top"),
+        ({"dedup": {"retention": {}}}, "dedup: unknown key 'retention': it belongs at the top"),
         ({"seq_len": 64}, "unknown key 'seq_len': did you mean 'training.seq_len' or "),
         ({"min_doc_words": 3}, r"did you mean 'corpora\.quality\.min_doc_words' or 'quality\.min_doc_words'"),
         (

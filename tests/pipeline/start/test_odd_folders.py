@@ -326,7 +326,7 @@ def test_a_file_that_is_no_text_is_named_with_what_to_do(tmp_path: Path) -> None
         "e.ipynb": "the file has no text",
         "e.xml": XML,
         "e.png": "it holds no text",
-        "README": "no format that is read: name it .txt if it is plain text",
+        "README": "a format that is not read: name it .txt if it is plain text",
         "f.txt": "the link leads to no file",
         "g.jsonl": "its rows are a list within one object: write them alone (jq -c '.pages[]')",
         "h.jsonl": "no column holds a text in its first 1 rows; there are 'doc' (dict), 'id' (int)",

@@ -77,7 +77,7 @@ def _own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             r"of 41 documents in 4 files .* 40 are copies of others",
             "does not repeat",
         ),
-        (broken_rows, r"4,000 cannot be read \(invalid_json 4,000\)", "mend or take out"),
+        (broken_rows, r"4,000 cannot be read \(invalid_json 4,000\)", "correct or remove"),
         (numbers_after_the_sample, r"2,0\d\d are rejected by quality \(.+ \d+\)", "--for"),
         (one_document, r"of 1 document in 1 file \(900 bytes\), none is rejected", "add text"),
     ],
@@ -128,7 +128,7 @@ def test_conversations_that_are_copies_are_too_little_to_learn_to_answer(
         job.run()
     said = str(raised.value)
     assert said.startswith(
-        f"{folder}: the model is there, but cannot be taught to answer: of 30 documents in "
+        f"{folder}: the model is finished, but cannot be taught to answer: of 30 documents in "
     )
     assert "29 are copies of others (exact 29), which leaves" in said
     assert said.endswith("add text that does not repeat itself")
@@ -224,5 +224,7 @@ def test_nothing_but_zeros_is_told_in_seconds(tmp_path: Path) -> None:
     folder = folder_of(lambda _: None, tmp_path)
     with (folder / "zeros.txt").open("wb") as file:
         file.truncate(1 << 30)
-    with pytest.raises(NothingReadableError, match=r"its 1 file \(1,073,741,824 bytes\).*are often zero"):
+    with pytest.raises(
+        NothingReadableError, match=r"its 1 file \(1,073,741,824 bytes\).*of its bytes are zero"
+    ):
         judged(folder)

@@ -284,5 +284,7 @@ def test_a_model_that_no_memory_can_hold_is_refused_before_it_is_allocated(
     write(tmp_path / "from", "llama", tied=False)
     path = tmp_path / "from" / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), size: number, "head_dim": 8}))
-    with pytest.raises(TrainerError, match=r"from/config\.json: a model of .* takes .* GB: mend its sizes"):
+    with pytest.raises(
+        TrainerError, match=r"from/config\.json: a model of .* takes .* GB: correct its sizes"
+    ):
         hf.load_model(tmp_path / "from", torch.device("cpu"))

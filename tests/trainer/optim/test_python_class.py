@@ -77,7 +77,7 @@ def test_its_groups_have_the_rates_and_the_decay_of_the_recipe(settings: dict[st
             "cannot be made from parameter groups .*'dict' object has no attribute",
         ),
         (f"{HERE}:WantsAClosure", {}, "cannot take a step: TypeError: .*'closure'"),
-        (f"{HERE}:Counts", {}, "goes on with other weights from its saved state: it keeps something outside"),
+        (f"{HERE}:Counts", {}, "resumes from its saved state with other weights: it keeps something outside"),
         (
             f"{HERE}:Counts",
             {"weight_decay": 0.1},

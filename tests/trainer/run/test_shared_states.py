@@ -172,7 +172,7 @@ def test_a_longer_run_says_where_it_goes_on_and_has_the_whole_history(
     train(settings, "short")
     caplog.set_level(logging.INFO, "trainer")
     long = train(settings, "long", max_tokens=16 * STEP)
-    assert "going on from short at step 9 of 16: 2,304 tokens are trained already" in caplog.text
+    assert "continuing from short at step 9 of 16: 2,304 tokens are trained already" in caplog.text
     assert trunks(long) == [{"run": "short", "step": 9, "tokens": 9 * STEP}]
     scratch = from_scratch(settings, tmp_path / "alone", max_tokens=16 * STEP)
     assert outcome(long)[:2] == outcome(scratch)[:2]
@@ -202,7 +202,7 @@ def test_a_state_without_optimizer_or_with_damage_gives_way_to_an_earlier_one(
     caplog.set_level(logging.INFO, "trainer")
     long = train(settings, "long", max_tokens=16 * STEP)
     assert reused(long) == 7
-    assert "not going on from first at step 9" in caplog.text and "differs from its manifest" in caplog.text
+    assert "not continuing from first at step 9" in caplog.text and "differs from its manifest" in caplog.text
     caplog.clear()
     retention.drop_optimizers(checkpoints[6], of_newest=True)
     shutil.rmtree(long)
@@ -254,7 +254,7 @@ def test_a_run_that_was_overtaken_goes_on_from_the_further_state(
     train(settings, "short")
     caplog.set_level(logging.INFO, "trainer")
     train(settings, "long", max_tokens=16 * STEP)
-    assert "going on from short at step 9 of 16" in caplog.text
+    assert "continuing from short at step 9 of 16" in caplog.text
     # short itself had gone on from long
     assert trunks(long) == [
         {"run": "long", "step": 4, "tokens": 4 * STEP},
@@ -265,7 +265,7 @@ def test_a_run_that_was_overtaken_goes_on_from_the_further_state(
     stopped_at(long, 10)
     caplog.clear()
     train(settings, "long", max_tokens=16 * STEP)  # its own state is further now
-    assert "going on from" not in caplog.text and outcome(long) == outcome(scratch)
+    assert "continuing from" not in caplog.text and outcome(long) == outcome(scratch)
 
 
 def test_a_run_whose_settings_changed_on_the_way_goes_on_from_its_own_state(
@@ -278,7 +278,7 @@ def test_a_run_whose_settings_changed_on_the_way_goes_on_from_its_own_state(
     changed = {**settings["training"], "max_tokens": 16 * STEP, "seed": 9, "z_loss": 1e-3}
     config = RunConfig.model_validate({**settings, "run_dir": str(long), "training": changed})
     assert run(config, allow_changes=True) == DONE
-    assert "the settings changed after step 4" in caplog.text and "going on from" not in caplog.text
+    assert "the settings changed after step 4" in caplog.text and "continuing from" not in caplog.text
 
 
 def test_tensorboard_draws_the_shared_steps_once(settings: dict[str, Any]) -> None:

@@ -231,7 +231,7 @@ def test_several_commands_end_one_by_one_and_a_line_that_is_none_is_named(
     assert main(["several"]) == 2
     said = capsys.readouterr()
     assert [json.loads(line)["status"] for line in said.out.splitlines()] == [2, 2]
-    assert "line 3 of standard input is no JSON list of texts" in said.err
+    assert "line 3 of standard input is not a JSON list of texts" in said.err
 
 
 def test_states_of_a_run_that_looks_at_no_others_are_told_to_be_none(

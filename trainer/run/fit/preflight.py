@@ -194,7 +194,7 @@ def _check_memory(config: RunConfig, world: World) -> None:
         log.info(told)
     elif compiler.compiles(training, world.device) and needed.lasting <= free:
         # Compiled blocks keep less than the estimate, which is of uncompiled ones.
-        log.warning("%s; compiled it may fit, the first batch will tell", told)
+        log.warning("%s; compiled it may fit, the first batch will show", told)
     else:
         smaller = "take a smaller model"
         if needed.activations > needed.lasting:

@@ -132,7 +132,7 @@ class Trackers:
                 problem = f"training.sinks: {kind} cannot be opened: {_reason(error)}"
                 if not resumed:
                     raise TrainerError(problem) from None
-                log.warning("%s; training goes on without it", problem)
+                log.warning("%s; training continues without it", problem)
         if self._opened and not known:
             write_atomically(record, json.dumps({"id": run_id}) + "\n")
         self._waiting: SimpleQueue[Callable[[Tracker], object] | None] = SimpleQueue()

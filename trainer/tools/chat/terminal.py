@@ -14,7 +14,7 @@ from trainer.system.errors import TrainerError
 from trainer.system.history import MODEL_NAMES
 from trainer.tools.find_model import model_named
 
-HELP = "Write a line and press Enter. /reset begins anew, /help shows this, /quit or Ctrl-D ends."
+HELP = "Write a line and press Enter. /reset starts over, /help shows this, /quit or Ctrl-D ends."
 COMMAND = re.compile(r"/\w+")  # as it stands alone on a line; a path has a second slash or more words
 PORT, LAST_PORT = 7860, 65_535
 

@@ -314,7 +314,7 @@ BAD_CHATS: list[tuple[dict[str, Any], str, str]] = [
     (of_type("image_asset_pointer"), "images", "message 2"),
     ({"messages": "[]"}, "no_messages", "holds no list"),
     ({"messages": "{}"}, "no_messages", "holds no list"),
-    ({"messages": "[{'role': 'user'}]"}, "no_messages", "a text that is no list in JSON"),
+    ({"messages": "[{'role': 'user'}]"}, "no_messages", "a text that is not a JSON list"),
     ({"messages": "Hi"}, "no_messages", "holds no list of messages and no transcript"),
     ({"messages": {"role": ["user", "assistant"], "content": ["q"]}}, "content_not_text", "2 of role, 1 of"),
     ({"messages": answer(content=" \n")}, "no_answer", "message 2 .* without text"),
@@ -335,7 +335,7 @@ BAD_CHATS: list[tuple[dict[str, Any], str, str]] = [
     (
         {"messages": [USER, ASSISTANT], "form": "("},
         "bad_form",
-        "column 'form' is no regular expression: missing",
+        "column 'form' is not a regular expression: missing",
     ),
     ({"messages": [USER, ASSISTANT], "form": 42}, "bad_form", "column 'form' holds a whole number"),
     ({"messages": [USER, ASSISTANT], "tools": [{"name": "f"}]}, "tool_calls", "column 'tools'"),

@@ -286,7 +286,7 @@ def test_a_reproduction_does_not_read_what_was_forgotten(
     out = tmp_path / "again"
     printed = said("reproduce", f"{trained[1].name[:8]}-00000032", "-o", str(out))
     assert "# corpus first: documents were removed since then (`forget`), and are not read" in printed
-    assert "# corpus second: its source holds the same as then" in printed
+    assert "# corpus second: its source is unchanged" in printed
     recipe, other = load_recipe(out / "recipe.yaml"), Store(out / "home" / "store")
     raw = collect(other, ENGINE, "first", recipe.corpora[0].source, recipe.raw.part_bytes)
     assert raw.counts["set_aside/forgotten"] == 1

@@ -331,7 +331,7 @@ def test_a_run_without_a_step_is_its_newest_checkpoint_and_an_unknown_one_is_ref
         ({"device": "cuda", "threads": 1, "processor": "x"}, "made on a GPU"),
         (
             {"device": "cpu", "threads": 1, "processor": "Another", "instructions": ["avx2"], "limits": {}},
-            "made on Another, and this processor rounds otherwise (instructions avx2 then",
+            "made on Another, and this processor rounds differently (instructions avx2 then",
         ),
     ],
 )
@@ -383,7 +383,7 @@ def test_reproduce_reads_the_stored_documents_of_a_corpus_that_has_changed(
         said = reproduce.write(store, saved, out=tmp_path / "again", relative_to=path.parent)
     finally:
         path.write_bytes(before)
-    assert "# corpus second: its source holds the same as then" in said
+    assert "# corpus second: its source is unchanged" in said
     assert any(line.startswith("# corpus first: its source has changed since; ") for line in said)
     recipe, other = load_recipe(tmp_path / "again" / "recipe.yaml"), Store(tmp_path / "other")
     assert [corpus.source.kind for corpus in recipe.corpora] == ["stored", "files"]

@@ -176,7 +176,7 @@ def test_a_version_that_is_gone_is_damage(mine: Path, capsys: pytest.CaptureFixt
     said = capsys.readouterr().out
     assert f"DAMAGED  {scrubbed} is gone, although a recipe uses it" in said
     assert "made from it  01234567-00000010" in said
-    assert f"to mend it    GROUNDWORK_RECIPE={mine} dagster job execute -j corpus\n" in said
+    assert f"to repair it  GROUNDWORK_RECIPE={mine} dagster job execute -j corpus\n" in said
     run(mine)
     assert main(["verify"]) == 0
 
@@ -189,7 +189,7 @@ def test_what_only_a_checkpoint_was_made_from_is_mended_by_reproducing_it(
     monkeypatch.delenv("GROUNDWORK_RECIPE")
     assert main(["verify"]) == 2
     remedy = "python -m pipeline reproduce 01234567-00000010 -o OUT, since no recipe uses it any more\n"
-    assert f"to mend it    {remedy}" in capsys.readouterr().out
+    assert f"to repair it  {remedy}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("objective", "job"), [("pretrain", "pretrain"), ("sft", "sft"), ("dpo", "align")])

@@ -82,7 +82,7 @@ def test_a_form_that_takes_forever_ends_no_evaluation_and_hides_no_other_answer(
     assert time.monotonic() - started < 20  # by itself, it would take days
     tuning = {"losses": {"after": {"text": {"loss": 1.0}, "answers": None}}, "kinds": [{"kind": "all"}]}
     said = section({**tuning, "asked": 5, "slow_forms": 2, "conversations": []})
-    assert "Of 2 the form is not known: their regular expression takes longer than a second." in said
+    assert "For 2, the form is not known: their regular expression takes longer than a second." in said
 
 
 def test_answers_that_were_cut_off_are_counted_on_the_card() -> None:
@@ -91,10 +91,10 @@ def test_answers_that_were_cut_off_are_counted_on_the_card() -> None:
     said = section({**tuning, **counted})
     assert "12 of 100 answers before tuning did not end within 48 tokens." in said
     assert "after tuning did not end" not in said
-    assert "draws its words" not in said
+    assert "`python -m trainer chat` samples" not in said
     said = section({**tuning, **counted, "unended": {"before": 12, "after": 3}})
     assert "3 of 100 answers after tuning did not end within 48 tokens." in said
-    assert "`python -m trainer chat` draws its words" in said
+    assert "`python -m trainer chat` samples" in said
 
 
 def test_the_loss_of_pairs_is_not_called_that_of_answers() -> None:

@@ -147,7 +147,7 @@ def test_a_tracker_that_does_not_answer_stops_a_new_run_but_not_one_that_resumes
         trackers.Trackers(config, identity, tmp_path / "sinks.json", resumed=False)
     assert SECRET not in str(refused.value)
     trackers.Trackers(config, identity, tmp_path / "sinks.json", resumed=True).close(complete=True)
-    assert "training goes on without it" in caplog.text and SECRET not in caplog.text
+    assert "training continues without it" in caplog.text and SECRET not in caplog.text
 
 
 def test_a_tracker_without_a_key_is_refused_before_anything_is_written(
