@@ -32,7 +32,7 @@ def add_in_and_out(parser: argparse.ArgumentParser, out: str = "the directory to
         "paths",
         metavar="IN",
         nargs="+",
-        help="files to read: json, csv, txt, md, html, epub, docx, odt, ipynb, mail (also compressed), "
+        help="files to read: json, csv, txt, md, html, epub, docx, pptx, odt, ipynb, mail (also compressed), "
         "parquet; paths or globs; - and pipes are read as JSON lines",
     )
     parser.add_argument("-o", "--out", metavar="OUT", type=Path, required=True, help=out)

@@ -12,7 +12,17 @@ from pipeline.cli import summary
 from pipeline.cli.opening import UsageError, whole_store
 from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
 from pipeline.reports import tables
-from pipeline.sources.files import FLAT, MAIL, MAILBOX, NOTEBOOK, OPEN_DOCUMENT, PAGES, SUBTITLES, WORD
+from pipeline.sources.files import (
+    FLAT,
+    MAIL,
+    MAILBOX,
+    NOTEBOOK,
+    OPEN_DOCUMENT,
+    PAGES,
+    SLIDES,
+    SUBTITLES,
+    WORD,
+)
 from pipeline.sources.formats.compression import format_of
 from pipeline.stages.language import LANGUAGES
 from pipeline.stages.quality import PROFILES
@@ -187,6 +197,7 @@ def _kind_of_file(suffix: str) -> str:
         "notebooks": (NOTEBOOK,),
         "EPUB": (".epub",),
         "Word": WORD,
+        "PowerPoint": SLIDES,
         "OpenDocument": (*OPEN_DOCUMENT, FLAT),
     }
     return next((name for name, suffixes in kinds.items() if suffix in suffixes), "plain text")

@@ -16,7 +16,7 @@ from pipeline.sources.formats.arrow_rows import read_parquet
 from pipeline.sources.formats.compression import CODECS, format_of
 from pipeline.sources.formats.conversations import forms_of
 from pipeline.sources.formats.csv_rows import read_csv
-from pipeline.sources.formats.docx import paragraphs
+from pipeline.sources.formats.docx import paragraphs, slides
 from pipeline.sources.formats.epub import chapters
 from pipeline.sources.formats.first_bytes import (
     ZIP,
@@ -52,8 +52,14 @@ SUBTITLES = (".srt", ".vtt")
 MAIL, MAILBOX = ".eml", ".mbox"
 PAGES = (".html", ".htm", ".xhtml")
 NOTEBOOK = ".ipynb"
-WORD, OPEN_DOCUMENT, FLAT = (".docx", ".docm", ".dotx"), (".odt", ".ott"), ".fodt"
-ZIPPED = {".epub": chapters} | dict.fromkeys(WORD, paragraphs) | dict.fromkeys(OPEN_DOCUMENT, odt_text)
+WORD, SLIDES, FLAT = (".docx", ".docm", ".dotx"), (".pptx", ".pptm", ".ppsx"), ".fodt"
+OPEN_DOCUMENT = (".odt", ".ott", ".odp", ".otp")
+ZIPPED = {
+    ".epub": chapters,
+    **dict.fromkeys(WORD, paragraphs),
+    **dict.fromkeys(SLIDES, slides),
+    **dict.fromkeys(OPEN_DOCUMENT, odt_text),
+}
 READ_AS_A_WHOLE = (NOTEBOOK, FLAT, *ZIPPED)  # whose first bytes alone say nothing
 ENCODED_BY_THEMSELVES = (MAIL, MAILBOX, *PAGES, *READ_AS_A_WHOLE)
 PROSE = (*TEXT, *SUBTITLES, *ENCODED_BY_THEMSELVES)  # which holds no rows with columns
@@ -66,13 +72,14 @@ MAX_SEPARATOR = 1000  # characters; far fewer than in a block that is read at a 
 
 class FilesConfig(Columns, Paths):
     """Your own files, on this machine or behind URLs, in any mix of formats: JSON, Parquet, CSV, plain text,
-    Markdown and other markup, subtitles, HTML, mail, EPUB, Word (`.docx`), OpenDocument (`.odt`, `.fodt`),
-    notebooks (`.ipynb`), and programs. All but Parquet may be compressed. JSON is one object in each line, as
-    `.jsonl` has it, or an array, or objects over several lines. From a page of HTML, the main text is read;
-    from mail (`.eml`, `.mbox`) the usual headers and the text, without attachments; from subtitles (`.srt`,
-    `.vtt`) the spoken text, without the times; from a book all pages in their order, without the table of
-    contents; from a `.docx` or `.odt` the paragraphs, tables and notes; from a notebook text and code, as
-    Markdown, without the output of the code. HTML and EPUB need the extra `web`.
+    Markdown and other markup, subtitles, HTML, mail, EPUB, Word (`.docx`), PowerPoint (`.pptx`), OpenDocument
+    (`.odt`, `.odp`, `.fodt`), notebooks (`.ipynb`), and programs. All but Parquet may be compressed. JSON is
+    one object in each line, as `.jsonl` has it, or an array, or objects over several lines. From a page of
+    HTML, the main text is read; from mail (`.eml`, `.mbox`) the usual headers and the text, without
+    attachments; from subtitles (`.srt`, `.vtt`) the spoken text, without the times; from a book all pages in
+    their order, without the table of contents; from documents and slides the paragraphs, tables and notes;
+    from a notebook text and code, as Markdown, without the output of the code. HTML and EPUB need the extra
+    `web`.
 
     In a damaged compressed file, everything after the last valid checksum (of a gzip member, zstd frame, xz
     stream or bzip2 block) is left out, and its bytes count as lost. From a truncated file, everything that
@@ -139,7 +146,7 @@ class FilesSource:
 
     @property
     def version(self) -> str:
-        return f"files-10{self.config.version}"
+        return f"files-11{self.config.version}"
 
     def units(self) -> list[Unit]:
         return units_of(self._listed(), self.config.max_documents, self.sha256)

@@ -1,5 +1,5 @@
-"""OpenDocument, zipped (`.odt`) or flat (`.fodt`): the text of the paragraphs and tables, then the notes,
-without changes that were deleted, comments and the table of contents.
+"""OpenDocument, zipped (`.odt`, of slides `.odp`) or flat (`.fodt`): the text of the paragraphs and tables,
+then the notes, without changes that were deleted, comments and the table of contents.
 """
 
 import re

@@ -342,7 +342,7 @@ OTHER_FORMATS = {
     "a.xls": (OFFICE, "save it as .csv"),
     "a.msg": (OFFICE, "as .mbox or .eml"),
     "a.rtf": (b"{\\rtf1\\ansi text}", "save it as .docx"),
-    "a.pptx": (PACKED, "`pdftotext`"),
+    "a.ppt": (OFFICE, "`pdftotext`"),
     "a.ods": (PACKED, "save it as .csv"),
     "a.npz": (PACKED, "write it as .parquet"),
     "a.jar": (PACKED, "unpack it"),

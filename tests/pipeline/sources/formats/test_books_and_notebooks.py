@@ -1,9 +1,10 @@
-"""EPUB, Word and notebooks: their text in its order, and damaged, closed or hostile files set aside."""
+"""EPUB, Office documents and notebooks: their text in order; damaged, closed or hostile files set aside."""
 
 import gzip
 import io
 import json
 import zipfile
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.sources.formats.docx import paragraphs
+from pipeline.sources.formats.docx import paragraphs, slides
 from pipeline.sources.formats.epub import chapters
 from pipeline.sources.formats.zipped import BROKEN, Archive, UnreadableError
 from tests.pipeline.sources.reading import documents_and_rejects
@@ -35,6 +36,35 @@ def word(body: str, main: str = "word/document.xml", **more: str) -> bytes:
     document = f'<?xml version="1.0"?><w:document {W}><w:body>{body}</w:body></w:document>'
     notes = {f"word/{name}.xml": f"<w:notes {W}>{content}</w:notes>" for name, content in more.items()}
     return zipped({"_rels/.rels": relations, main: document, **notes})
+
+
+def relations(**targets: tuple[str, str]) -> str:
+    listed = (
+        f'<Relationship Id="{id}" Type="{OFFICE.replace("officeDocument", kind)}" Target="{target}"/>'
+        for id, (kind, target) in targets.items()
+    )
+    return f"<Relationships>{''.join(listed)}</Relationships>"
+
+
+def presentation(shown: Sequence[str], notes: str = "") -> bytes:
+    """The slides are stored in the order of their names, and shown in another."""
+    drawing = 'xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main"'
+    ids = "".join(f'<p:sldId id="{300 + at}" r:id="r{at}"/>' for at in range(len(shown)))
+    main = f'<p:presentation xmlns:p="x" xmlns:r="y"><p:sldIdLst>{ids}</p:sldIdLst></p:presentation>'
+    files = {f"ppt/slides/slide{9 - at}.xml": f"<x {drawing}>{body}</x>" for at, body in enumerate(shown)}
+    places = {f"r{at}": ("slide", f"slides/slide{9 - at}.xml") for at in range(len(shown))}
+    if notes:
+        files["ppt/notesSlides/n.xml"] = f"<x {drawing}>{notes}</x>"
+        to_notes = relations(r1=("image", "../media/a.png"), r2=("notesSlide", "../notesSlides/n.xml"))
+        files["ppt/slides/_rels/slide9.xml.rels"] = to_notes
+    main_relations = relations(**places, m=("slideMaster", "slideMasters/m.xml"))
+    root = relations(a=("officeDocument", "ppt/presentation.xml"))
+    start = {"_rels/.rels": root, "ppt/presentation.xml": main}
+    return zipped({**start, "ppt/_rels/presentation.xml.rels": main_relations, **files})
+
+
+def a_p(*runs: str) -> str:
+    return f"<a:p><a:pPr/>{''.join(f'<a:r><a:t>{run}</a:t></a:r>' for run in runs)}</a:p>"
 
 
 def p(*runs: str, properties: str = "") -> str:
@@ -94,6 +124,15 @@ def test_word_gives_paragraphs_tables_and_notes_once(tmp_path: Path, main: str) 
     ]
 
 
+def test_slides_are_read_as_they_are_shown_each_before_its_notes(tmp_path: Path) -> None:
+    cell = "".join(f"<a:tc><a:txBody>{a_p(text)}</a:txBody></a:tc>" for text in ("a", "b"))
+    first = a_p("The ", "way") + '<a:p><a:fld type="slidenum"><a:t>1</a:t></a:fld></a:p>'
+    second = a_p("one</a:t></a:r><a:br/><a:r><a:t>two") + f"<a:tbl><a:tr>{cell}</a:tr></a:tbl>"
+    content = presentation([first, second], notes=a_p("Say it slowly."))
+    for name in ("a.pptx", "b.PPSX"):
+        assert read(tmp_path, name, content) == (["The way\n\nSay it slowly.\n\none\ntwo\n\na\tb"], [])
+
+
 def test_a_book_gives_all_its_pages_in_the_order_of_the_spine(tmp_path: Path) -> None:
     pytest.importorskip("resiliparse")
     pages = {
@@ -149,6 +188,8 @@ BOMB = '<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;">]>'
         ("a.docx", zipped({"_rels/.rels": BOMB + "<x>&b;</x>"}), "broken_data", "defines entities"),
         ("a.docx", zipped({"_rels/.rels": (BOMB + "<x/>").encode("utf-16")}), "broken_data", "entities"),
         ("a.docx", word("<w:p>" * 3), "broken_data", "mismatched tag"),
+        ("a.pptx", word(p("A text.")), "empty_text", "no text"),
+        ("a.pptx", zipped({"_rels/.rels": relations()}), "broken_data", "not enough values"),
         ("a.epub", zipped({"_rels/.rels": "x"}), "broken_data", "container.xml"),
         ("a.epub", zipped({"META-INF/container.xml": "<container/>"}), "broken_data", "not enough values"),
         ("a.ipynb", b"[1, 2]", "invalid_json", "not a notebook"),
@@ -178,10 +219,17 @@ def test_a_closed_book_and_a_file_that_unfolds_without_end_are_set_aside(
     assert (texts, reason) == ([], "too_long")
 
 
-@given(st.integers(0), st.binary(min_size=1, max_size=6), st.booleans())
-@settings(deadline=None, max_examples=100)
-def test_damage_anywhere_is_an_error_that_is_expected(place: int, damage: bytes, of_word: bool) -> None:
-    content = word(p("The way") * 20, footnotes=p("A note.")) if of_word else book({})
+@given(st.integers(0), st.binary(min_size=1, max_size=6), st.sampled_from([paragraphs, slides, chapters]))
+@settings(deadline=None, max_examples=150)
+def test_damage_anywhere_is_an_error_that_is_expected(
+    place: int, damage: bytes, texts: Callable[[Archive], Iterator[str]]
+) -> None:
+    contents = {
+        paragraphs: word(p("The way") * 20, footnotes=p("A note.")),
+        slides: presentation([a_p("The way")] * 3, notes=a_p("A note.")),
+        chapters: book({}),
+    }
+    content = contents[texts]
     place %= len(content)
     with suppress(UnreadableError, *BROKEN):
-        list((paragraphs if of_word else chapters)(Archive(content[:place] + damage + content[place + 3 :])))
+        list(texts(Archive(content[:place] + damage + content[place + 3 :])))

@@ -146,8 +146,9 @@ def test_a_flat_document_and_a_template_are_read_as_any_other(tmp_path: Path) ->
         "</office:text></office:body></office:document>"
     )
     (tmp_path / "a.fodt").write_text(flat)
-    (tmp_path / "b.ott").write_bytes(odt(body))
-    for name in ("a.fodt", "b.ott"):
+    for name in ("b.ott", "c.odp"):
+        (tmp_path / name).write_bytes(odt(body))
+    for name in ("a.fodt", "b.ott", "c.odp"):
         [row], rejects = reading.read(tmp_path / name)
         assert (row["text"], rejects) == ("Title\n\nOne picture.", [])
 
