@@ -17,9 +17,9 @@ MOST_NESTED = 5
 
 
 def column_of_text(rows: Sequence[Row]) -> str | None:
-    """The column with a usual name that holds prose, else the one with the most prose: what repeats, and what
-    is one word, as ids and addresses are, counts only where nothing else is there. None if no column holds a
-    text.
+    """The column with a usual name that holds prose, else the one with the most prose. What repeats counts
+    only where nothing else is there, and so do single words, unless less than half of them is letters, as in
+    ids, dates and measurements. None if no column holds a text.
     """
     texts: dict[str, list[str]] = {}
     for row in rows:
@@ -31,7 +31,8 @@ def column_of_text(rows: Sequence[Row]) -> str | None:
         for name in sorted(texts):
             if name.lower() == usual and (prose[name] or not any(prose.values())):
                 return name
-    return max(sorted(texts), key=lambda name: (prose[name], sum(map(len, texts[name]))), default=None)
+    most = max(sorted(texts), key=lambda name: (prose[name], _words(texts[name])), default=None)
+    return most if most is not None and (prose[most] or _words(texts[most])) else None
 
 
 def nested_text(rows: Sequence[Row], column: str, table: Path | None) -> str:
@@ -100,7 +101,17 @@ def texts_in(value: object) -> Iterator[str]:
 
 def _prose(texts: Iterable[str]) -> int:
     """Characters of different texts that have several words, or other letters than those of ASCII."""
-    return sum(len(text) for text in set(texts) if " " in text.strip() or not text.isascii())
+    return sum(
+        len(text)
+        for text in set(texts)
+        if not text.isascii() or sum(any(map(str.isalpha, word)) for word in text.split()) > 1
+    )
+
+
+def _words(texts: Sequence[str]) -> int:
+    """Characters of texts if most of them are letters, as in names; else 0."""
+    characters = "".join(texts)
+    return len(characters) if sum(map(str.isalpha, characters)) * 2 > len(characters) else 0
 
 
 def _bytes_of_columns(table: Path) -> dict[str, int]:

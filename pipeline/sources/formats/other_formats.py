@@ -14,7 +14,7 @@ _REMEDIES = {
     _PACKED: ".lz4 .lzma .lz .z .br .sz .snappy",
     _DOCUMENT: ".rtf .doc .dot .wpd .wps .pages .sxw",
     f"{_TO_TEXT} (`pdftotext`)": ".pdf",
-    f"{_TO_TEXT} (`soffice --convert-to pdf`, then `pdftotext`)": ".ppt .key .ps .djvu",
+    f"{_TO_TEXT} (`soffice --convert-to pdf`, then `pdftotext`)": ".ppt .ps .djvu",
     _TABLE: ".xls .xlsx .xlsm .ods .numbers .db .sqlite .sqlite3 .mdb .dta .sav",
     _COLUMNS: ".arrow .feather .orc .avro .pkl .pickle .npy .npz .h5 .hdf5 .tfrecord .lmdb",
     "convert it to .epub (`ebook-convert`)": ".mobi .azw .azw3 .fb2 .lit .prc",

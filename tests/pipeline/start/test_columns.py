@@ -4,6 +4,7 @@ import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -116,3 +117,28 @@ def test_a_list_of_texts_says_how_to_write_them_as_rows(tmp_path: Path) -> None:
     (tmp_path / "texts.json").write_text(json.dumps(PROSE))
     sample = sampled("texts.json", LocalFile(tmp_path / "texts.json"))
     assert sample.problem.endswith("write it as an object (jq -c '{text: .}')")
+
+
+NO_TEXT: dict[str, Callable[[int], object]] = {
+    "time": lambda row: f"2024-01-{row + 1:02d} 10:00:00",
+    "when": lambda row: f"2024-01-{row + 1:02d}T10:00:00Z",
+    "x": lambda row: row / 7,
+    "station": lambda row: f"s{row:04d}",
+    "hash": lambda row: f"0x{row * 0x9E3779B97F4A7C15 % 2**64:016x}",
+}
+
+
+@settings(max_examples=20)
+@given(st.sets(st.sampled_from([*NO_TEXT]), min_size=2), st.sampled_from([".jsonl", ".csv", ".parquet"]))
+def test_a_table_of_measurements_is_no_text(names: set[str], suffix: str) -> None:
+    with TemporaryDirectory() as folder:
+        table = {name: [NO_TEXT[name](row) for row in range(ROWS)] for name in sorted(names)}
+        found = written(Path(folder), table, suffix)
+    assert found.shape is None and found.problem.startswith("no column holds a text in its first 20 rows")
+
+
+@pytest.mark.parametrize("names", [["Emma", "Olivia", "Ava"], ["iPhone 12", "Apollo 11", "Kapitel 3"]])
+def test_a_table_of_names_is_text(tmp_path: Path, names: list[str]) -> None:
+    table: Table = {"year": [*range(1880, 1883)], "name": [*names]}
+    shape = written(tmp_path, table, ".csv").shape
+    assert shape and shape.text_column == "name"
