@@ -209,7 +209,7 @@ def sampled(name: str, file: LocalFile) -> FileSample:
         str(row[DEFAULT_ID_COLUMN]) for row in content.rows if row.get(DEFAULT_ID_COLUMN) not in ("", None)
     )
     share = share if plain in ZIPPED else min(share, 1.0)
-    unpacked = _unpacked_share(plain, compression, file)
+    unpacked = _unpacked_share(plain, compression, file) * _as_utf8(texts, shape.encoding)
     return FileSample(shape, tuple(texts), share * unpacked, columns, blank, ids)
 
 
@@ -265,6 +265,12 @@ def _share_of_text(plain: str, beginning: _Beginning, texts: Sequence[str], size
     if plain in (*ENCODED_BY_THEMSELVES, *SUBTITLES):
         return sum(len(text.encode()) for text in texts) / min(beginning.size, size)
     return 1.0
+
+
+def _as_utf8(texts: Sequence[str], encoding: str) -> float:
+    """Bytes of UTF-8 for each byte in the encoding of the file: half of one in English UTF-16."""
+    text = "".join(texts)
+    return len(text.encode("utf-8", "replace")) / len(text.encode(encoding, "replace"))
 
 
 def _unpacked_share(plain: str, compression: str, file: LocalFile) -> float:

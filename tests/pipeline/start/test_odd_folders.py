@@ -415,3 +415,21 @@ sys.exit(main(["start", sys.argv[1], "--hours", "1", "--plan"]))
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2
     assert "no file can be written (File too large): free some space, in " in done.stderr
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "cp1251"])
+@pytest.mark.parametrize("suffix", [".txt", ".csv"])
+def test_the_length_of_a_text_does_not_depend_on_how_it_is_encoded(
+    tmp_path: Path, encoding: str, suffix: str
+) -> None:
+    """Half or twice as many tokens would be planned."""
+    texts = ["Съешь же ещё этих мягких французских булок да выпей чаю. " * 9 + str(row) for row in range(40)]
+    content = "\n".join(["text", *texts])
+    found = {}
+    for name in ("utf-8", encoding):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / f"all{suffix}").write_text(content, encoding=name)
+        [corpus] = judged(folder).corpora
+        found[name] = corpus.text_bytes
+    assert found[encoding] == pytest.approx(found["utf-8"], rel=0.05)
