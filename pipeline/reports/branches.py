@@ -36,7 +36,7 @@ def lines(runs: Sequence[RunHistory]) -> list[str]:
 
     def below(run: RunHistory, indent: str) -> Iterator[str]:
         trunk = trunks.get(run.name)
-        begun = f"continued from {described(trunk)}, and " if trunk else ""
+        begun = f"went on from {described(trunk)}, and " if trunk else ""
         yield f"{indent}{run.title}: {begun}trained {own[run.name]:,} tokens"
         for child in runs:
             if above.get(child.name) == run.name:

@@ -45,7 +45,9 @@ def pinned(wanted: Sequence[Checkpoint], relative_to: Path) -> dict[str, Any]:
         recipe["training"]["threads"] = machine["threads"]
     saves = recipe["post_training"][section_of(tuned[-1])]["training"] if tuned else recipe["training"]
     end = newest.lineage["training"]["config"]["max_tokens"]  # which is saved in any case
-    every = math.gcd(*(checkpoint.tokens for checkpoint in wanted if checkpoint.tokens < end))
+    every = (
+        math.gcd(*(checkpoint.tokens for checkpoint in wanted if checkpoint.tokens < end)) or newest.tokens
+    )
     saves["checkpoint"] = {"every_tokens": every, "keep_every_tokens": every}
     half_life = (saves.get("averaging") or {}).get("half_life_tokens")
     saves["averaging"] = half_life and {"half_life_tokens": half_life}  # the checkpoint is no mean of others

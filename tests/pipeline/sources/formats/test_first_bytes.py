@@ -87,7 +87,7 @@ PACKED: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "Arrow": (arrow, ".parquet"),
     "SQLite": (database, "table"),
     "RTF": (lambda content: b"{\\rtf1\\ansi " + content + b"}", "text file"),
-    "no text": (lambda content: content + bytes(200), "zero"),
+    "not text": (lambda content: content + bytes(200), "zero"),
 }
 
 

@@ -302,7 +302,7 @@ def test_a_checkpoint_that_is_not_there_is_refused_with_the_reason(store: Store)
     gone = f"{run.name}-00000008"
     for named, says in (
         (gone, "`checkpoint.keep_last` sets how many stay"),
-        ("nosuch", "nosuch: neither a run nor a checkpoint of one"),
+        ("nosuch", "checkpoint 'nosuch' is not on disk: neither a run nor a checkpoint of one"),
         ("0123abcd-00000008", f"no run of this name in {run.parent}"),
     ):
         with pytest.raises(CheckpointGoneError) as refused:
