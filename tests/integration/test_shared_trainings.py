@@ -81,7 +81,7 @@ def test_pages_and_commands_say_what_was_shared(
     assert branch.trunks == [{"run": trunk.name, "step": 32, "tokens": 32 * STEP}]
     assert main(["compare"]) == 0
     said = capsys.readouterr().out
-    assert f"continued from {trunk.name} at step 32, after 16,384 tokens, and trained 4,096 tokens" in said
+    assert f"went on from {trunk.name} at step 32, after 16,384 tokens, and trained 4,096 tokens" in said
     assert "In all 36,864 tokens were trained; 65,536 more were shared." in said
     assert main(["lineage", f"{branch.name}-00000040"]) == 0
     assert f"{trunk.name} at step 32, after 16,384 tokens" in capsys.readouterr().out
