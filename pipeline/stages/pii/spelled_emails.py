@@ -119,6 +119,15 @@ def _name_start(data: np.ndarray, end: int) -> int:
 
 
 @borrowing
+def _word_start(data: np.ndarray, end: int) -> int:
+    """Where the word before `end` begins."""
+    start = end
+    while start > 0 and end - start < MAX_LOCAL and is_letter(data[start - 1]):
+        start -= 1
+    return start
+
+
+@borrowing
 def _label_end(data: np.ndarray, i: int, hi: int) -> int:
     end = i
     while end < hi and char.FLAGS[data[end]] & char.LABEL:
@@ -155,6 +164,16 @@ def _spelled_domain_end(data: np.ndarray, p: int, hi: int) -> int:
 
 
 @borrowing
+def _of_name_and_domain(data: np.ndarray, name_end: int, domain: int, hi: int) -> tuple[int, int]:
+    """(start, end) of the address whose name ends at `name_end` and whose domain begins at `domain`, or
+    (0, 0).
+    """
+    start = _name_start(data, name_end)
+    end = _spelled_domain_end(data, domain, hi) if start < name_end else 0
+    return (start, end) if end > 0 else (0, 0)
+
+
+@borrowing
 def announced_email_at(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
     """(start, end) of the address with a spelled "@" that the "<" or the label with the colon at `i`
     announces, or (0, 0).
@@ -172,12 +191,8 @@ def announced_email_at(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
     domain = _spaced_end(data, name_end, hi, _AT_WORDS, byte.AT)
     if domain == 0 or name_end - start > MAX_LOCAL:
         return 0, 0
-    if is_label:
-        word = i
-        while word > 0 and i - word < MAX_LOCAL and is_letter(data[word - 1]):
-            word -= 1
-        if not is_one_of(data, word, i, _LABELS):
-            return 0, 0
+    if is_label and not is_one_of(data, _word_start(data, i), i, _LABELS):
+        return 0, 0
     end = _spelled_domain_end(data, domain, hi)
     closes = is_label or (end < hi and data[end] == byte.GREATER)
     return (start, end) if end > 0 and closes else (0, 0)
@@ -194,16 +209,11 @@ def _email_around_dot(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
     domain = end
     while domain > 0 and end - domain < MAX_LOCAL and char.FLAGS[data[domain - 1]] & char.LABEL:
         domain -= 1
-    word_end = _spaces_before(data, domain)
-    word = word_end
-    while word > 0 and word_end - word <= _LONGEST_WORD and is_letter(data[word - 1]):
-        word -= 1
+    word = _word_start(data, _spaces_before(data, domain))
     name_end = _spaces_before(data, word)
     if domain == end or name_end == word or _spaced_end(data, name_end, hi, _AT_WORDS, byte.AT) != domain:
         return 0, 0
-    start = _name_start(data, name_end)
-    last = _spelled_domain_end(data, domain, hi) if start < name_end else 0
-    return (start, last) if last > 0 else (0, 0)
+    return _of_name_and_domain(data, name_end, domain, hi)
 
 
 @borrowing
@@ -219,9 +229,7 @@ def bracketed_email_at(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
     # "(a)" with spaces beside it numbers a paragraph.
     if after - i == 3 and data[i + 1] != byte.AT and (name_end < i or domain > after):
         return 0, 0
-    start = _name_start(data, name_end)
-    end = _spelled_domain_end(data, domain, hi) if start < name_end else 0
-    return (start, end) if end > 0 else (0, 0)
+    return _of_name_and_domain(data, name_end, domain, hi)
 
 
 @borrowing

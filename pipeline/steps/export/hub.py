@@ -98,9 +98,6 @@ def _why(error: Exception) -> str:
         said += f": {status} {responses.get(status, '')}".rstrip()
     if status in REFUSED:
         return f"{said}. HF_TOKEN, or the token of `hf auth login`, must allow writing there"
-    busy = status == TOO_MANY_REQUESTS or status >= INTERNAL_SERVER_ERROR
-    return (
-        f"{said}. Repeat the command later: large files that have arrived are not sent again"
-        if busy
-        else said
-    )
+    if status == TOO_MANY_REQUESTS or status >= INTERNAL_SERVER_ERROR:
+        return f"{said}. Repeat the command later: large files that have arrived are not sent again"
+    return said
