@@ -6,7 +6,7 @@ import pyarrow as pa
 from pipeline.stages.edits.lines import CUTS_SCHEMA, Lines, cut, restored
 from pipeline.stages.edits.params import EditParams, EditRule, Repeated
 from pipeline.stages.edits.repeats import COUNTED, REPEATED, columns, counted, cut_units, units
-from pipeline.stages.edits.rules import LINE_RULES, with_citations_apart
+from pipeline.stages.edits.rules import LINE_RULES, PIECES, with_pieces_apart
 
 VERSION = "edits-1"
 NOTHING = np.zeros(0, REPEATED)
@@ -28,13 +28,12 @@ def edit(
         cut_units(units(documents, lines, one, number), repeated, seen, len(lines.rows))
         for number, one in enumerate(params.repeated)
     ]
-    places = [place for place, name in enumerate(names) if name != EditRule.CITATIONS]
+    places = [place for place, name in enumerate(names) if name not in PIECES]
     rules = np.zeros(len(lines.rows), np.uint8)
     for place, mask in zip(places, masks, strict=True):
         rules[mask & (rules == 0)] = place + 1
-    if EditRule.CITATIONS in params.rules:
-        apart, cited = with_citations_apart(lines)
+    if not PIECES.keys().isdisjoint(params.rules):
+        apart, pieces = with_pieces_apart(lines, params.rules)
         rules = rules[np.searchsorted(lines.starts, apart.starts[:-1], side="right") - 1]
-        rules[cited & (rules == 0)] = params.rules.index(EditRule.CITATIONS) + 1
-        lines = apart
+        rules, lines = np.where(rules == 0, pieces, rules), apart
     return cut(documents, lines, rules, names)

@@ -18,6 +18,9 @@ class EditRule(StrEnum):
     QUOTES = "quotes"
     SIGNATURES = "signatures"
     UUENCODED = "uuencoded"
+    GUTENBERG = "gutenberg"
+    FRONT_MATTER = "front_matter"
+    MESSAGE_TIMES = "message_times"
 
 
 class Repeated(Params):
@@ -45,7 +48,10 @@ class EditParams(Params):
     2020). `c4`: lines that do not end like a sentence, have fewer than 3 words or a word of more than 1,000
     characters. `citations`: `[1]`, `[edit]`, `[citation needed]`. `mail_headers`: those that a message begins
     with. `quotes`: lines after `>`, and who wrote them. `signatures`: what follows `-- `, up to 12 lines.
-    `uuencoded`: files in uuencode.
+    `uuencoded`: files in uuencode. `gutenberg`: what Project Gutenberg writes before and after a book, its
+    licence for example. `front_matter`: settings in YAML or TOML at the beginning of a page, as Jekyll, Hugo
+    and Obsidian have them. `message_times`: the date and time before each message of a chat that WhatsApp
+    exported.
     """
     repeated: tuple[Repeated, ...] = ()
     """Lines and paragraphs that are cut because several documents have them."""

@@ -1,11 +1,13 @@
 """The lines that each rule cuts. A rule takes Lines and returns bool[lines]."""
 
 import re
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import yaml
 
 from pipeline.stages.edits.lines import Lines
 from pipeline.stages.edits.params import EditRule
@@ -28,6 +30,16 @@ _UUENCODED = "^M[ -`]{60}\r?\n?$"  # a full line: 45 bytes
 _UU_BEGIN = "^begin [0-7]{3,4} "
 _UU_TAIL = 3  # lines after the last full one
 _BLANK = r"^[ \t\r]*\n?$"
+_GUTENBERG = r"^\*\*\* ?%s OF TH(?:E|IS) PROJECT GUTENBERG EBOOK"
+_GUTENBERG_ENDS = r"\*\*\*[ \t\r]*\n?$"
+_GUTENBERG_TITLE_LINES = 4  # that a long title may take in a mark
+_GUTENBERG_LINES = 1_000  # around a book at most: the old small print has 300 lines, the licence has 350
+_FRONT_MATTER = {"---": ("---", "..."), "+++": ("+++",)}  # YAML, TOML: how each begins and ends
+_FRONT_MATTER_LINES = 200
+_DATE, _CLOCK = r"[0-9]{1,4}[./-][0-9]{1,2}[./-][0-9]{1,4}", r"[0-9]{1,2}[.:][0-9]{2}(?:[.:][0-9]{2})?"
+_SPACES, _DIRECTIONS = " |\u00a0|\u202f", "\u200e|\u200f"  # before "PM"; of writing
+_WHEN = rf"{_DATE}(?:,|\.|,? klo|,? um)? {_CLOCK}(?:(?:{_SPACES})?[APap]\.? ?[Mm]\.?)?"
+_MESSAGE_TIME = rf"^(?:{_DIRECTIONS})*(?:\[{_WHEN}\]|{_WHEN} -) "
 
 
 def policy(lines: Lines) -> np.ndarray:
@@ -48,15 +60,79 @@ def c4(lines: Lines) -> np.ndarray:
     return dropped
 
 
-def with_citations_apart(lines: Lines) -> tuple[Lines, np.ndarray]:
-    """The lines, split before and after each citation, and which of them are citations."""
-    cited, places = re.compile(_CITATION.encode()), []
-    for line in np.flatnonzero(lines.matching(_CITATION)):
-        start, end = lines.starts[line : line + 2]
-        found = cited.finditer(lines.data[start:end].tobytes())
-        places += [start + place for one in found for place in one.span()]
-    split = lines.split(np.array(places, np.int64))
-    return split, np.isin(split.starts[:-1], np.array(places[::2], np.int64))
+def with_pieces_apart(lines: Lines, rules: Sequence[EditRule]) -> tuple[Lines, np.ndarray]:
+    """The lines, split before and after each piece that one of the PIECES rules cuts, and for each of the new
+    lines the place in `rules`, counted from 1, of the rule that cuts it, or 0.
+    """
+    found: list[tuple[int, int, int]] = []  # begin and end in `data`, number of the rule
+    for number, rule in enumerate(rules, start=1):
+        if rule in PIECES:
+            pattern = re.compile(PIECES[rule].encode())
+            for line in np.flatnonzero(lines.matching(PIECES[rule])):
+                start, end = (int(place) for place in lines.starts[line : line + 2])
+                pieces = pattern.finditer(lines.data[start:end].tobytes())
+                found += [(start + piece.start(), start + piece.end(), number) for piece in pieces]
+    begins, ends, numbers = np.array(found, np.int64).reshape(-1, 3).T
+    split = lines.split(np.concatenate([begins, ends]))
+    cut = np.zeros(len(split.rows), np.uint8)
+    for begin, end, number in zip(*np.searchsorted(split.starts, [begins, ends]), numbers, strict=True):
+        cut[begin:end] = number
+    return split, cut
+
+
+def gutenberg(lines: Lines) -> np.ndarray:
+    """What stands before the mark that begins a book of Project Gutenberg and after the one that ends it, and
+    the marks. Several books may follow one another. More than _GUTENBERG_LINES stay.
+    """
+    cut = np.zeros(len(lines.rows), np.bool_)
+    starts, ends = lines.matching(_GUTENBERG % "START"), lines.matching(_GUTENBERG % "END")
+    closed = lines.matching(_GUTENBERG_ENDS)
+    marks = np.flatnonzero(starts | ends)
+    around = [-1, *marks, len(cut)]
+    for earlier, mark, later in zip(around[:-2], marks, around[2:], strict=True):
+        first, stop = lines.first[lines.rows[mark] : lines.rows[mark] + 2]
+        closing = np.flatnonzero(closed[mark : min(mark + _GUTENBERG_TITLE_LINES, stop)])
+        behind = mark + 1 + (closing[0] if len(closing) else 0)
+        begin = first if starts[mark] and earlier < first else mark
+        end = min(later, stop) if ends[mark] else behind
+        if end - begin <= _GUTENBERG_LINES:
+            cut[begin:end] = True
+    return cut
+
+
+def front_matter(lines: Lines) -> np.ndarray:
+    """The settings of a page, in YAML or TOML, between two lines of dashes or plus signs at the beginning of
+    a document, and the blank lines behind them. Other text between such lines stays.
+    """
+    cut = np.zeros(len(lines.rows), np.bool_)
+    text, blank = lines.text, lines.matching(_BLANK)
+    heads = np.intersect1d(np.flatnonzero(lines.matching(r"^(---|\+\+\+)[ \t\r]*\n")), lines.first[:-1])
+    for head in heads:
+        stop = lines.first[lines.rows[head] + 1]
+        mark = text[head].as_py().strip()
+        within: list[str] = []
+        for line in range(head + 1, min(stop, head + _FRONT_MATTER_LINES)):
+            content = text[line].as_py()
+            if content.rstrip() not in _FRONT_MATTER[mark]:
+                within.append(content)
+                continue
+            if _is_settings("".join(within), mark):
+                others = np.flatnonzero(~blank[line + 1 : stop])
+                cut[head : line + 1 + others[0] if len(others) else stop] = True
+            break
+    return cut
+
+
+def _is_settings(text: str, mark: str) -> bool:
+    """Whether a text has named values, or nothing. What values are is not asked: dates may be wrong."""
+    try:
+        if mark == "+++":
+            tomllib.loads(text)
+            return True
+        found = yaml.compose(text, Loader=yaml.SafeLoader)
+    except (yaml.YAMLError, tomllib.TOMLDecodeError, RecursionError):
+        return False
+    return found is None or isinstance(found, yaml.MappingNode)
 
 
 def mail_headers(lines: Lines) -> np.ndarray:
@@ -134,4 +210,8 @@ LINE_RULES: dict[EditRule, Callable[[Lines], np.ndarray]] = {
     EditRule.QUOTES: quotes,
     EditRule.SIGNATURES: signatures,
     EditRule.UUENCODED: uuencoded,
+    EditRule.GUTENBERG: gutenberg,
+    EditRule.FRONT_MATTER: front_matter,
 }
+# Rules that cut parts of lines, with a pattern that RE2 and Python read alike.
+PIECES = {EditRule.CITATIONS: _CITATION, EditRule.MESSAGE_TIMES: _MESSAGE_TIME}

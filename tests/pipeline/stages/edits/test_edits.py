@@ -52,6 +52,8 @@ PIECES = st.sampled_from(
             "no newline",
         ),
         *("A line that ends [edit] well. [citation needed]\n", "x" * 1100),
+        *("*** START OF THE PROJECT GUTENBERG EBOOK X ***\n", "*** END OF THE PROJECT GUTENBERG EBOOK X"),
+        *("---\n", "+++\n", "title: x\n", "[12.03.24, 18:22:01] Ann: "),
     ]
 )
 TEXTS = st.lists(st.lists(PIECES, max_size=12).map("".join), max_size=6)
@@ -129,3 +131,86 @@ def test_a_line_of_several_documents_goes_from_its_unit_and_site_only() -> None:
     after, cuts = edit(documents, params, repeated, np.zeros(len(repeated), np.bool_))
     assert after.column("text").to_pylist() == ["", "Home\n"]
     assert set(cuts.column("rule").to_pylist()) == {"repeated_line"}
+
+
+LICENCE = "Section 1. General Terms of Use\n\n" * 150
+BOOK = "Produced by Jane\n\nCHAPTER I\n\nIt was late.\n\nTHE END\n\n\n"
+HEAD = "The Project Gutenberg eBook of Tea\n\nTitle: Tea\n\n"
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [
+        (
+            "*** START OF THE PROJECT GUTENBERG EBOOK TEA ***\n",
+            "*** END OF THE PROJECT GUTENBERG EBOOK TEA ***\n",
+        ),
+        (
+            "*** START OF THIS PROJECT GUTENBERG EBOOK TEA,\nAND BISCUITS ***\n",
+            "*** END OF THIS PROJECT GUTENBERG EBOOK TEA\n",
+        ),
+        ("***START OF THE PROJECT GUTENBERG EBOOK TEA***\n", "***END OF THE PROJECT GUTENBERG EBOOK TEA\n"),
+    ],
+)
+def test_of_a_book_of_project_gutenberg_the_book_is_left(newline: str, start: str, end: str) -> None:
+    of_gutenberg = (HEAD + start, end + LICENCE)
+    one = BOOK.join(of_gutenberg)
+    for text, left in {
+        one: BOOK,
+        one * 3: BOOK * 3,
+        of_gutenberg[0] + BOOK: BOOK,  # pieces of a book, of which each has one mark
+        BOOK + of_gutenberg[1]: BOOK,
+        f"{BOOK}The mark {start}": f"{BOOK}The mark {start}",
+    }.items():
+        assert edited(text.replace("\n", newline), "gutenberg") == left.replace("\n", newline)
+
+
+def test_marks_that_are_further_from_an_end_than_any_licence_cut_no_text() -> None:
+    start, end = (f"*** {one} OF THE PROJECT GUTENBERG EBOOK TEA ***\n" for one in ("START", "END"))
+    long = "A line of a novel.\n" * 3000
+    assert edited(f"{long}{start}{BOOK}", "gutenberg") == f"{long}{start}{BOOK}"
+    assert edited(f"{BOOK}{end}{long}", "gutenberg") == f"{BOOK}{end}{long}"
+    assert edited(f"{start}{long}{start}{BOOK}", "gutenberg") == long + BOOK
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ('---\ntitle: "Tea: a history"\ndate: 2020-13-45\ntags:\n  - x\n---\n\n# Tea\n', "# Tea\n"),
+        ("---\r\ntitle: Tea\r\n---\r\nTea\r\n", "Tea\r\n"),
+        ("---\ntags: []\n...\nTea", "Tea"),
+        ("---\n---\nTea", "Tea"),
+        ("---\n# nothing is set\n---\n", ""),
+        ('+++\ntitle = "Tea"\n[params]\nx = 1\n+++\n\nTea', "Tea"),
+        *(
+            (text, text)
+            for text in (
+                "---\nIt was late.\n---\nTea",
+                "---\ntitle: [x\n---\nTea",
+                "+++\nx\n+++\n",
+                "\n---\ntitle: x\n---\n",
+                "# Tea\n---\nx: y\n---\n",
+                "---\ntitle: x\n",
+            )
+        ),
+    ],
+)
+def test_settings_at_the_beginning_of_a_page_are_cut_and_other_text_between_lines_stays(
+    text: str, left: str
+) -> None:
+    assert edited(text, "front_matter") == left
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        *("[12.03.24, 18:22:01] ", "\u200e[12/03/2024, 6:22:01\u202fPM] ", "[12.3.2022 klo 14.08.18] "),
+        *("12/03/24, 18:22 - ", "3/12/24, 6:22 PM - ", "12.03.24, 18:22 - ", "2024-03-12, 6:22 p.m. - "),
+    ],
+)
+def test_the_time_of_a_message_is_cut_and_who_said_what_is_left(when: str) -> None:
+    chat = "Ann: Tea at 12/03/24, 18:22 - or [12.03.24, 18:22:01]?\nsecond line\n{}Bob: No [1]\n"
+    assert edited(when + chat.format(when), "message_times") == chat.format("")
+    both = edited(when + chat.format(when), "message_times", "citations")
+    assert both == chat.format("").replace("[1]", "")
