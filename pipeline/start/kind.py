@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.sources.files import PAGES, PROGRAMS
+from pipeline.stages.edits import EditParams, EditRule, edit
 from pipeline.stages.language import detect
 from pipeline.stages.quality import PROFILES, judge, measure
 
@@ -16,6 +17,10 @@ KINDS = ("books", "mail", "code", "web", "docs")
 LONG_BYTES = 100_000  # plain text is of books where most of it is in longer files
 MOST_REJECTED = 0.3  # share of the bytes that the profile of a kind may reject
 MEASURED_BYTES = 1 << 20
+# Rules that cut only what nobody wrote as text, and of the last one the share of the lines from which on a
+# text is a chat.
+CUT = (EditRule.GUTENBERG, EditRule.FRONT_MATTER, EditRule.MESSAGE_TIMES)
+LEAST_MESSAGES = 0.5
 OTHER_LANGUAGES = 0.05  # share from which documents are judged by the rules of their language
 _HEADER = re.compile(
     r"(From|To|Subject|Date|Message-ID|Received|Return-Path|Newsgroups|Path|Xref): ?\S", re.I
@@ -89,6 +94,15 @@ def judged(kind: Kind) -> Kind:
     return replace(kind, rejected=rejected, profile=chosen, reason=reason)
 
 
+def edits_of(texts: Sequence[str]) -> tuple[EditRule, ...]:
+    """The rules of CUT that find something in the texts."""
+    cuts = edit(_documents(texts), EditParams(rules=CUT))[1].column("rule").to_pylist()
+    found = Counter(cuts)
+    lines = sum(text.count("\n") + 1 for text in texts)
+    found[EditRule.MESSAGE_TIMES] *= found[EditRule.MESSAGE_TIMES] >= LEAST_MESSAGES * lines
+    return tuple(rule for rule in CUT if found[rule])
+
+
 def _lengths(documents: pa.RecordBatch) -> pa.Array:
     return pc.binary_length(documents.column("text").cast(pa.large_binary()))
 
@@ -97,9 +111,13 @@ def _batch(texts: Sequence[str]) -> pa.RecordBatch:
     """As many of the texts as are measured, drawn evenly."""
     size = sum(map(len, texts))
     every = max(1, -(-size // MEASURED_BYTES))
-    drawn = [text.encode("utf-8", "replace").decode() for text in texts[::every]]
+    return _documents(texts[::every])
+
+
+def _documents(texts: Sequence[str]) -> pa.RecordBatch:
+    valid = [text.encode("utf-8", "replace").decode() for text in texts]
     return pa.RecordBatch.from_arrays(
-        [pa.array(map(str, range(len(drawn))), pa.string()), pa.array(drawn, pa.large_string())],
+        [pa.array(map(str, range(len(valid))), pa.string()), pa.array(valid, pa.large_string())],
         names=["id", "text"],
     )
 

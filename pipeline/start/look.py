@@ -14,7 +14,8 @@ from pipeline.sources.formats.compression import format_of
 from pipeline.sources.listing import Files, listed
 from pipeline.sources.source import SourceError
 from pipeline.sources.source_file import LocalFile, may_list, size_of
-from pipeline.start.kind import Kind, judged, kind_of
+from pipeline.stages.edits import EditRule
+from pipeline.start.kind import Kind, edits_of, judged, kind_of
 from pipeline.start.sample import FileSample, Shape, sampled
 from pipeline.start.unread import Unread, no_content, no_format, reasons_of
 from pipeline.store.errors import PipelineError
@@ -26,6 +27,7 @@ _NOT_UTF8 = "%[0-9A-F]{2}"
 FEWEST_FILES, MOST_FILES = 8, 48
 PACKAGES = {"node_modules", "bower_components", "site-packages", "dist-packages"}  # folders of others' code
 LEAST_APART = 0.05  # share of the bytes from which programs and texts in one folder are told apart
+FIRST_TEXTS = 8  # of a file, in which `edits` are looked for
 MOST_TOPS = 12  # sub-folders that are told apart; more of them are taken together
 
 
@@ -39,8 +41,8 @@ class FoundCorpus:
 
     `paths` are globs that begin with the folder's own name. `bytes` are those on disk, `text_bytes` those of
     text, estimated from the sample. `longest` is the bytes of the longest file, and only one document in
-    fifty has more than `long_document` bytes of text. `blank` is the share of the rows that have no text.
-    `repeats_ids` says whether two rows have one id.
+    fifty has more than `long_document` bytes of text. `edits` cut out what nobody wrote as text. `blank` is
+    the share of the rows that have no text. `repeats_ids` says whether two rows have one id.
     """
 
     name: str
@@ -53,6 +55,7 @@ class FoundCorpus:
     longest: int
     documents: int
     long_document: int
+    edits: tuple[EditRule, ...] = ()
     blank: float = 0.0
     repeats_ids: bool = False
 
@@ -272,6 +275,7 @@ def _corpus(
     lengths = sorted(len(text.encode("utf-8", "replace")) for sample in read for text in sample.texts)
     ids = [id for sample in read for id in sample.ids]
     mean = max(1.0, sum(lengths) / max(len(lengths), 1))
+    first = [text for sample in read for text in sample.texts[:FIRST_TEXTS]]
     return FoundCorpus(
         name=name,
         paths=paths,
@@ -282,6 +286,7 @@ def _corpus(
         text_bytes=text_bytes,
         longest=max(sizes),
         long_document=lengths[-1 - len(lengths) // 50],
+        edits=edits_of(first) if shape.format == "text" else (),
         documents=len(sizes) if shape.is_file else max(len(lengths), round(text_bytes / mean)),
         blank=max((sample.blank for sample in read), default=0.0),
         repeats_ids=len(ids) > len(set(ids)),

@@ -1,13 +1,20 @@
 """Why each setting was chosen, in one line, and what the user should expect."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pipeline.stages.edits import EditRule
 from pipeline.start.choose import Chosen, Reading, Wishes
 from pipeline.start.horizon import DECAY
 from pipeline.start.sizes import FULL_EPOCHS, MOST_EPOCHS, SIZES, USUAL, Length, bytes_a_token
 from trainer.system.wording import counted
 
 NO_LANGUAGE, MOST = "zxx", 0.5
+CUT_AS = {
+    EditRule.GUTENBERG: "books stand between a head and a licence of Project Gutenberg",
+    EditRule.FRONT_MATTER: "pages begin with settings in YAML or TOML",
+    EditRule.MESSAGE_TIMES: "each message begins with a date and a time, which would be learnt",
+}
 
 
 @dataclass(frozen=True)
@@ -26,7 +33,7 @@ def choices(chosen: Chosen) -> list[Choice]:
         f"{budget.training / 60:,.1f} of {chosen.wishes.seconds / 60:,.1f} minutes are left for training"
     )
     return [
-        *(_of_quality(reading, chosen.wishes) for reading in chosen.corpora),
+        *(choice for reading in chosen.corpora for choice in _of_corpus(reading, chosen.wishes)),
         Choice("duplicates", "Jaccard 0.8", "near copies teach nothing new and are memorized"),
         Choice("vocabulary", f"{length.vocab_size:,} entries", "rarer words would not be seen often enough"),
         Choice("model", f"{length.parameters / 1e6:,.1f} M parameters", _why_size(length)),
@@ -108,6 +115,14 @@ def _of_tuning(chosen: Chosen) -> Choice:
     return Choice(
         "tuning", value, f"{passes}, as many as fit into the time; after fewer steps, answers do not end"
     )
+
+
+def _of_corpus(reading: Reading, wishes: Wishes) -> Iterator[Choice]:
+    corpus = reading.corpus
+    yield _of_quality(reading, wishes)
+    if corpus.edits:
+        why = ", and ".join(CUT_AS[rule] for rule in corpus.edits)
+        yield Choice(f"cut from {corpus.name}", ", ".join(corpus.edits), f"{why}; `restore` prints it")
 
 
 def _of_quality(reading: Reading, wishes: Wishes) -> Choice:

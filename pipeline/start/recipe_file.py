@@ -177,6 +177,8 @@ def _corpus(reading: Reading, chosen: Chosen, directory: Path) -> dict[str, Any]
         if chosen.wishes.languages:
             quality["languages"] = list(chosen.wishes.languages)
         corpus["quality"] = quality if len(quality) > 1 else reading.quality
+        if read.edits:
+            corpus["edits"] = {"rules": list(map(str, read.edits))}
     return corpus
 
 

@@ -18,6 +18,8 @@ TOO_LONG = (
     f"more than {MAX_DOCUMENT_BYTES} bytes: divide the file into documents with `document_separator`, or cut "
     "it with `piece_bytes`"
 )
+LICENCE_BYTES = 32 << 10  # at most, of Project Gutenberg
+_LICENCE_BEGINS = re.compile(rb"^\*\*\* ?END OF TH(?:E|IS) PROJECT GUTENBERG EBOOK", re.M)
 
 
 def read_text(
@@ -134,18 +136,26 @@ def universal_newlines(text: str) -> str:
 
 
 def pieces(content: Iterator[bytes], size: int) -> Iterator[bytes]:
-    """The stream, cut into pieces of at most `size` bytes."""
+    """The stream, cut into pieces of at most `size` bytes. A licence of Project Gutenberg stays with the mark
+    before it, without which it could not be told from a book.
+    """
     held = b""
     for block in content:
         held += block
         start = 0
-        while len(held) - start > size:
-            end = start + _cut(held[start : start + size])
+        while len(held) - start > (most := _most(held[start : start + size], size)):
+            end = start + _cut(held[start : start + most])
             yield held[start:end]
             start = end
         held = held[start:]
     if held:
         yield held
+
+
+def _most(window: bytes, size: int) -> int:
+    """How long a piece may be that begins as `window` does, which has `size` bytes."""
+    found = _LICENCE_BEGINS.search(window)
+    return max(size, found.start() + LICENCE_BYTES) if found else size
 
 
 def _cut(window: bytes) -> int:

@@ -5,6 +5,7 @@ import mailbox
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from email.message import EmailMessage
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,6 +24,7 @@ from pipeline.sources.formats import html
 from pipeline.sources.formats.other_formats import XML
 from pipeline.sources.source import Rejected
 from pipeline.sources.source_file import LocalFile
+from pipeline.stages.edits import edit
 from pipeline.start.choose import Wishes, choose
 from pipeline.start.look import NothingReadableError
 from pipeline.start.reasons import notes
@@ -433,3 +435,50 @@ def test_the_length_of_a_text_does_not_depend_on_how_it_is_encoded(
         [corpus] = judged(folder).corpora
         found[name] = corpus.text_bytes
     assert found[encoding] == pytest.approx(found["utf-8"], rel=0.05)
+
+
+def _of_gutenberg(number: int) -> str:
+    marks = [f"*** {one} OF THE PROJECT GUTENBERG EBOOK {number} ***\n" for one in ("START", "END")]
+    licence = "1.A. By reading any part of this Project Gutenberg work, you agree to\n\n" * 250
+    book = "\n\n".join(f"{number} {text}" for text in ENGLISH[:12])
+    return f"The Project Gutenberg eBook\n\n{marks[0]}\n{book}\n{marks[1]}\n{licence}"
+
+
+def _of_jekyll(number: int) -> str:
+    return f"---\ntitle: T{number}\ntags: [a]\n---\n\n{ENGLISH[number]}"
+
+
+def _of_whatsapp(number: int) -> str:
+    said = enumerate(ENGLISH[number].splitlines())
+    return "".join(f"[12.03.24, 18:22:{n % 60:02}] Ann: {line}\n" for n, line in said)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "rule", "gone"),
+    [
+        ("{}.txt", _of_gutenberg, "gutenberg", ("Project Gutenberg", "1.A.")),
+        ("{}.md", _of_jekyll, "front_matter", ("---\n", "tags: ")),
+        ("WhatsApp Chat with Ann {}.txt", _of_whatsapp, "message_times", ("[12.03.24",)),
+    ],
+    ids=["gutenberg", "front matter", "whatsapp"],
+)
+def test_what_programs_write_around_the_text_is_cut_in_whatever_pieces_it_is_read(
+    tmp_path: Path, name: str, text: Callable[[int], str], rule: str, gone: tuple[str, ...]
+) -> None:
+    for number in range(8):
+        (tmp_path / name.format(number)).write_text(text(number), newline="\r\n")
+    recipe, _ = recipe_of(tmp_path, Wishes(seconds=600))
+    (corpus,) = recipe.corpora
+    assert corpus.edits and corpus.edits.rules == (rule,)
+    texts, _ = read(recipe)
+    documents = pa.RecordBatch.from_pydict({"id": list(map(str, range(len(texts)))), "text": texts})
+    kept = "".join(edit(documents, corpus.edits)[0].column("text").to_pylist())
+    assert not any(one in kept for one in gone)
+    assert all(word in kept for number in range(8) for word in ENGLISH[number].split())
+
+
+def test_a_folder_without_such_marks_is_not_edited(tmp_path: Path) -> None:
+    for number, text in enumerate(ENGLISH[:12]):
+        quoted = "In a log, [12.03.24, 18:22:01] Ann: begins a line, and ---\n" * 2
+        (tmp_path / f"{number}.md").write_text(f"---\n{text}\n---\n{quoted}")
+    assert not recipe_of(tmp_path, Wishes(seconds=600))[0].corpora[0].edits
