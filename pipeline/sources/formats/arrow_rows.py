@@ -11,8 +11,9 @@ import pyarrow.types as pt
 from pipeline.sources.documents import BATCH_BYTES
 from pipeline.sources.formats.rows import Columns, Row, RowReader, no_text_column
 from pipeline.sources.source import Reason
-from pipeline.sources.source_file import SourceFile
+from pipeline.sources.source_file import LocalFile, SourceFile
 from pipeline.store.errors import first_line
+from pipeline.store.fingerprint import READ_SIZE
 
 # what is out of the range of Python's dates and times, and an unknown time zone
 TIME_ERRORS = (ArithmeticError, LookupError, ValueError)
@@ -138,8 +139,15 @@ def read_parquet(stored: SourceFile, reader: RowReader) -> Iterator[pa.RecordBat
     """The documents of a Parquet file. Metadata has no nested or binary columns. Raises OSError."""
     with stored.open() as handle:
         try:
-            # without checksums, a flipped bit would go unnoticed
-            file = pq.ParquetFile(handle, page_checksum_verification=True)
+            # Without checksums, a flipped bit would go unnoticed. Without a buffer, the columns of a row
+            # group are held in memory. Behind a URL they are, since each read there takes long.
+            is_local = isinstance(stored, LocalFile)
+            file = pq.ParquetFile(
+                handle,
+                page_checksum_verification=True,
+                buffer_size=READ_SIZE if is_local else 0,
+                pre_buffer=not is_local,
+            )
             schema = file.schema_arrow
         except PARQUET_ERRORS as error:
             reader.reject(None, Reason.BROKEN_PARQUET, first_line(error), reader.bytes)
