@@ -43,6 +43,9 @@ LOOKED_AT = 4096
 NOT_UTF8 = "if the text is in another encoding, set `encoding`, for example to cp1252"
 _ROWS_IN_AN_OBJECT = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"([^"]+)"\s*:\s*\[\s*\{')
 _FEWEST_UNITS = 4
+# The share of zeros in the bytes that letters of ASCII leave empty: in a text that mixes scripts, and in one
+# of so few units that it may be UTF-8 with some zeros.
+_ZEROS_OF_MIXED, _ZEROS_OF_FEW, _FEW_UNITS = 0.4, 0.9, 16
 _EAST_ASIAN = re.compile("[\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]")
 _BETWEEN_WORDS = re.compile("[\n ,.\u3000-\u3002\uff01\uff0c\uff1a\uff1b\uff1f]")
 _PRINTABLE = re.compile("[\t\r\n -~\u2010-\u2027\u3000-\u303f\uff00-\uffef]")
@@ -96,9 +99,10 @@ def other_encoding(start: bytes) -> str:
     if len(odd) < 2:
         return ""
     zeros = (even.count(0) / len(even), odd.count(0) / len(odd))
-    if zeros[0] < 0.1 and zeros[1] > 0.4:
+    many = _ZEROS_OF_MIXED if len(odd) >= _FEW_UNITS else _ZEROS_OF_FEW
+    if zeros[0] < 0.1 and zeros[1] > many:
         return "utf-16-le"
-    if zeros[1] < 0.1 and zeros[0] > 0.4:
+    if zeros[1] < 0.1 and zeros[0] > many:
         return "utf-16-be"
     return next((encoding for encoding in ("utf-16-le", "utf-16-be") if _is_east_asian(start, encoding)), "")
 

@@ -161,6 +161,13 @@ def test_short_lines_and_marks_of_terminals_are_plain_text(tmp_path: Path, text:
     assert rejects == [] and len(rows) == 1
 
 
+@pytest.mark.parametrize("text", ["a\0b\0cdefg", "ab c\0d\0e f", "\0a\0bcdefg", "1\0\0002\0003 4\0005 6"])
+def test_a_few_zeros_in_a_short_text_do_not_make_it_utf16(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.txt").write_text(text)
+    rows, rejects = documents_and_rejects(tmp_path / "a.txt")
+    assert rejects == [] and [row["text"] for row in rows] == [text]
+
+
 JSON_FILES = {
     "an array in one line": json.dumps(ROWS),
     "an array, one object a line": "[\n" + ",\n".join(map(json.dumps, ROWS)) + "\n]\n",
