@@ -42,12 +42,18 @@ from pipeline.sources.source import Reason, Rejects, Unit
 from pipeline.sources.source_file import Hash, SourceFile, size_of
 from pipeline.store.fingerprint import file_sha256
 
-PROGRAMS = (
-    *(".py", ".c", ".h", ".cc", ".cpp", ".hpp", ".cs", ".java", ".kt", ".scala", ".swift", ".go", ".rs"),
-    *(".js", ".jsx", ".ts", ".tsx", ".rb", ".php", ".pl", ".lua", ".sh", ".sql"),
-    *(".r", ".jl", ".hs", ".ml", ".ex"),
-)
-TEXT = (".txt", ".text", ".md", ".markdown", ".rst", ".adoc", ".org", ".tex", *PROGRAMS)
+# Those of the languages that are most frequent on GitHub, by the list of its Linguist.
+_OF_PROGRAMS = """
+    .py .pyi .pyw .pyx .c .h .cc .cpp .cxx .hh .hpp .hxx .ino .m .mm .cu .cuh .cs .csx .vb .fs .fsi .fsx
+    .java .kt .kts .scala .sc .sbt .groovy .gradle .clj .cljs .cljc .swift .go .rs .zig .nim .d .dart .v .sv
+    .js .mjs .cjs .jsx .ts .mts .cts .tsx .vue .svelte .astro .coffee .elm .css .scss .sass .less .php .phtml
+    .rb .rake .erb .pl .pm .t .lua .tcl .awk .sh .bash .zsh .fish .ps1 .psm1 .bat .cmd .sql .r .jl .hs .lhs
+    .ml .mli .ex .exs .erl .hrl .lisp .lsp .el .scm .rkt .f .for .f90 .f95 .f03 .f08 .pas .pp .adb .ads .cob
+    .cbl .asm .s .vhd .vhdl .sol .proto .graphql .gql .thrift .cmake .mk .tf .nix .glsl .hlsl .wgsl .gd .hx
+"""
+PROGRAMS = tuple(_OF_PROGRAMS.split())
+MARKUP = (".md", ".markdown", ".mdown", ".mkd", ".mdx", ".rmd", ".qmd", ".rst", ".adoc", ".asciidoc", ".org")
+TEXT = (".txt", ".text", *MARKUP, ".tex", ".textile", ".typ", ".wiki", ".mediawiki", ".pod", *PROGRAMS)
 SUBTITLES = (".srt", ".vtt")
 MAIL, MAILBOX = ".eml", ".mbox"
 PAGES = (".html", ".htm", ".xhtml")
@@ -146,7 +152,7 @@ class FilesSource:
 
     @property
     def version(self) -> str:
-        return f"files-11{self.config.version}"
+        return f"files-12{self.config.version}"
 
     def units(self) -> list[Unit]:
         return units_of(self._listed(), self.config.max_documents, self.sha256)
@@ -180,7 +186,8 @@ class FilesSource:
             reader = self.row_reader(name, self.config, batches, bytes=size_of(file))
             yield from self._read_text_format(plain, blocks(file, compression), reader)
         else:
-            known = f"none of {', '.join(FORMATS)} (all but .parquet also {', '.join(CODECS)})"
+            named = ", ".join(suffix for suffix in FORMATS if suffix not in PROGRAMS)
+            known = f"none of {named}, and no program (all but .parquet also {', '.join(CODECS)})"
             why = f"{remedy(plain) or 'if it is plain text, name it .txt'}; it is {known}"
             reject(Reason.UNSUPPORTED_FORMAT, why, size_of(file))
 

@@ -482,3 +482,15 @@ def test_a_folder_without_such_marks_is_not_edited(tmp_path: Path) -> None:
         quoted = "In a log, [12.03.24, 18:22:01] Ann: begins a line, and ---\n" * 2
         (tmp_path / f"{number}.md").write_text(f"---\n{text}\n---\n{quoted}")
     assert not recipe_of(tmp_path, Wishes(seconds=600))[0].corpora[0].edits
+
+
+PROGRAMS = "pyi pyx mjs cjs mts vue svelte hh cxx cu m dart zig fs clj erl f90 pas vhd ps1 tf css proto sol"
+
+
+def test_programs_in_the_usual_languages_are_read_as_programs(tmp_path: Path) -> None:
+    for suffix in PROGRAMS.split():
+        (tmp_path / f"a.{suffix}").write_text(f"begin {suffix}\n{ENGLISH[0]}")
+    recipe, folder = recipe_of(tmp_path, Wishes(seconds=600))
+    assert not folder.unread and [corpus.kind.profile for corpus in folder.corpora] == ["code"]
+    begun = [text.splitlines()[0] for text in read(recipe)[0]]
+    assert all(f"begin {suffix}" in begun for suffix in PROGRAMS.split())

@@ -415,4 +415,4 @@ def test_conversations_are_read_again_and_texts_as_their_own_version_says() -> N
             HubConfig.model_validate({"name": "a/b", "format": format}),
         )
     }
-    assert versions == {"files-11", "hub-4", "files-11 conversations-5", "hub-4 conversations-5"}
+    assert versions == {"files-12", "hub-4", "files-12 conversations-5", "hub-4 conversations-5"}
