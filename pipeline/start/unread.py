@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from email import message_from_bytes
 from pathlib import PurePosixPath
 
-from pipeline.sources.files import MAIL, MAILBOX
+from pipeline.sources.files import JSON_LINES, MAIL, MAILBOX
 from pipeline.sources.formats.compression import format_of
-from pipeline.sources.formats.first_bytes import COMPRESSED, LOOKED_AT, ZIP, not_text
+from pipeline.sources.formats.first_bytes import COMPRESSED, LOOKED_AT, ZIP, is_one_a_line, not_text
 from pipeline.sources.formats.other_formats import XML, remedy
 from pipeline.sources.source import Reason
 from pipeline.sources.source_file import LocalFile
@@ -81,6 +81,8 @@ def no_format(name: str, file: LocalFile) -> str:
         return "the file is not text"
     if _XML.match(start):
         return XML
+    if start.lstrip().startswith(b"{") and is_one_a_line(start, whole=False):
+        return f"the file is JSON: name it {JSON_LINES[0]}"
     message = message_from_bytes(start)
     if not _OF_MAIL.isdisjoint(map(str.lower, message.keys())):
         return f"the file is mail: name it {MAILBOX if message.get_unixfrom() else MAIL}"

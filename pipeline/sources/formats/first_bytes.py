@@ -23,11 +23,32 @@ OTHERS = {
     b"PAR1": "the file is Parquet: name it .parquet",
     b"%PDF-": "the file is a PDF: write its text into a text file",
     b"\xd0\xcf\x11\xe0": "the file is an Office document: write its text into a text file",
-    b"{\\rtf": "the file is RTF: write its text into a text file",
+    b"{\\rtf": "the file is RTF: name it .rtf",
     b"SQLite format 3\0": "the file is a database of SQLite: write its text into a table (.csv)",
     b"ARROW1\0\0": "the file is Arrow: write it as .parquet",
     b"7z\xbc\xaf": "the file is an archive of 7-Zip: unpack it",
     b"Rar!\x1a\x07": "the file is an archive of RAR: unpack it",
+    b"window.YTD.": (
+        "the file is of an archive of Twitter: write its texts as JSON lines (sed '1s/^[^[]*//' tweets.js | "
+        "jq -c '.[].tweet | {text: .full_text}' > tweets.jsonl)"
+    ),
+}
+# Exports of chats: the keys by which each is known, and what writes its messages as lines `NAME: TEXT`.
+CHATS = {
+    ("text_entities", "from_id"): (
+        "Telegram",
+        r"""jq -r '..|.messages?|arrays[]|select(.from and .text!="")|"""
+        r""""\(.from): \([.text_entities[].text]|add)"'""",
+    ),
+    ("guild", "isBot"): (
+        "Discord",
+        r"""jq -r '.messages[]|select(.content!="")|"\(.author.name): \(.content)"'""",
+    ),
+    ("participants", "sender_name"): (
+        "Facebook or Instagram",
+        r"""jq -r '.messages|reverse[]|select(.content)|"\(.sender_name): \(.content)"' | """
+        "iconv -f utf-8 -t latin1",
+    ),
 }
 TAR, TAR_AT = b"ustar", 257
 MOST_ZEROS, FEW_ZEROS = 0.01, 16  # of the first bytes: their share, and how many say nothing
@@ -160,6 +181,10 @@ def is_one_a_line(start: bytes, whole: bool) -> bool:
 
 def rows_in_an_object(start: bytes) -> Refused | None:
     """Why a file is refused of which all rows are a list in one object; None if it is none."""
+    for keys, (program, command) in CHATS.items():
+        if all(f'"{key}"'.encode() in start for key in keys):
+            why = f"a chat that {program} exported: write its messages into a .txt ({command})"
+            return Reason.INVALID_JSON, why
     found = _ROWS_IN_AN_OBJECT.match(start)
     name = found[1].decode(errors="replace") if found else ""
     if not name or name in OF_TALK:

@@ -86,7 +86,7 @@ PACKED: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "tar": (tarred, "unpack it"),
     "Arrow": (arrow, ".parquet"),
     "SQLite": (database, "table"),
-    "RTF": (lambda content: b"{\\rtf1\\ansi " + content + b"}", "text file"),
+    "RTF": (lambda content: b"{\\rtf1\\ansi " + content + b"}", "name it .rtf"),
     "not text": (lambda content: content + bytes(200), "zero"),
 }
 
@@ -234,6 +234,32 @@ def test_no_json_lines_are_taken_for_something_else(rows: list[dict[str, object]
     assert not_text(content, "a.jsonl", "utf-8") is None
 
 
+SAID = {"text": "Hi", "text_entities": [{"type": "plain", "text": "Hi"}], "from": "Ann", "from_id": "user1"}
+EXPORTS = {
+    "Telegram": {"name": "Ann", "messages": [SAID]},
+    "all of Telegram": {"chats": {"about": "", "list": [{"name": "Ann", "messages": [SAID]}]}},
+    "Discord": {
+        "guild": {"id": "1"},
+        "messages": [{"content": "Hi", "author": {"name": "Ann", "isBot": False}}],
+    },
+    "Facebook": {"participants": [{"name": "Ann"}], "messages": [{"sender_name": "Ann", "content": "Hi"}]},
+}
+
+
+@pytest.mark.parametrize("export", EXPORTS)
+def test_an_export_of_a_chat_is_told_how_its_messages_become_text(tmp_path: Path, export: str) -> None:
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps(EXPORTS[export], indent=1))
+    reject = only_reject(path)
+    assert export.split()[-1] in reject and "jq -r '" in reject and reject.endswith(")")
+
+
+def test_an_archive_of_twitter_is_not_learnt_as_a_program(tmp_path: Path) -> None:
+    path = tmp_path / "tweets.js"
+    path.write_text('window.YTD.tweets.part0 = [ {"tweet": {"full_text": "Hi"}} ]')
+    assert "full_text" in only_reject(path)
+
+
 @given(st.text(min_size=8).filter(lambda text: "\0" not in text))
 def test_no_text_is_taken_for_something_else(text: str) -> None:
     content = text.encode("utf-8", "replace")
@@ -304,7 +330,7 @@ def test_no_text_in_another_encoding_is_taken_for_utf16(encoding: str, texts: li
 @pytest.mark.parametrize(
     ("name", "remedy"),
     [
-        ("a.rtf", "save it as .docx"),
+        ("a.doc", "save it as .docx"),
         ("simplewiki-pages-articles.xml", "wikiextractor"),
         ("simplewiki-pages-articles.xml.bz2", "wikiextractor"),
         ("a.pdf", "pdftotext"),
