@@ -19,6 +19,7 @@ from pipeline.sources.files import (
     NOTEBOOK,
     OPEN_DOCUMENT,
     PAGES,
+    RTF,
     SLIDES,
     SUBTITLES,
     WORD,
@@ -199,6 +200,7 @@ def _kind_of_file(suffix: str) -> str:
         "Word": WORD,
         "PowerPoint": SLIDES,
         "OpenDocument": (*OPEN_DOCUMENT, FLAT),
+        "RTF": (RTF,),
     }
     return next((name for name, suffixes in kinds.items() if suffix in suffixes), "plain text")
 

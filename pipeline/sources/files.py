@@ -33,6 +33,7 @@ from pipeline.sources.formats.notebooks import read_notebook
 from pipeline.sources.formats.odt import flat_text, odt_text
 from pipeline.sources.formats.other_formats import remedy
 from pipeline.sources.formats.rows import Columns, RowReader
+from pipeline.sources.formats.rtf import RTF_BEGINS, rtf_text
 from pipeline.sources.formats.streams import ahead, as_utf8, blocks, reads_text
 from pipeline.sources.formats.subtitles import read_subtitles
 from pipeline.sources.formats.text_files import read_text
@@ -58,7 +59,9 @@ SUBTITLES = (".srt", ".vtt")
 MAIL, MAILBOX = ".eml", ".mbox"
 PAGES = (".html", ".htm", ".xhtml")
 NOTEBOOK = ".ipynb"
-WORD, SLIDES, FLAT = (".docx", ".docm", ".dotx"), (".pptx", ".pptm", ".ppsx"), ".fodt"
+WORD, SLIDES = (".docx", ".docm", ".dotx"), (".pptx", ".pptm", ".ppsx")
+FLAT, RTF = ".fodt", ".rtf"
+OF_ONE_FILE = {FLAT: flat_text, RTF: rtf_text}
 OPEN_DOCUMENT = (".odt", ".ott", ".odp", ".otp")
 ZIPPED = {
     ".epub": chapters,
@@ -66,7 +69,7 @@ ZIPPED = {
     **dict.fromkeys(SLIDES, slides),
     **dict.fromkeys(OPEN_DOCUMENT, odt_text),
 }
-READ_AS_A_WHOLE = (NOTEBOOK, FLAT, *ZIPPED)  # whose first bytes alone say nothing
+READ_AS_A_WHOLE = (NOTEBOOK, *OF_ONE_FILE, *ZIPPED)  # whose first bytes alone say nothing
 ENCODED_BY_THEMSELVES = (MAIL, MAILBOX, *PAGES, *READ_AS_A_WHOLE)
 PROSE = (*TEXT, *SUBTITLES, *ENCODED_BY_THEMSELVES)  # which holds no rows with columns
 JSON_LINES = (".jsonl", ".json", ".ndjson")
@@ -79,13 +82,13 @@ MAX_SEPARATOR = 1000  # characters; far fewer than in a block that is read at a 
 class FilesConfig(Columns, Paths):
     """Your own files, on this machine or behind URLs, in any mix of formats: JSON, Parquet, CSV, plain text,
     Markdown and other markup, subtitles, HTML, mail, EPUB, Word (`.docx`), PowerPoint (`.pptx`), OpenDocument
-    (`.odt`, `.odp`, `.fodt`), notebooks (`.ipynb`), and programs. All but Parquet may be compressed. JSON is
-    one object in each line, as `.jsonl` has it, or an array, or objects over several lines. From a page of
-    HTML, the main text is read; from mail (`.eml`, `.mbox`) the usual headers and the text, without
+    (`.odt`, `.odp`, `.fodt`), RTF, notebooks (`.ipynb`), and programs. All but Parquet may be compressed.
+    JSON is one object in each line, as `.jsonl` has it, or an array, or objects over several lines. From a
+    page of HTML, the main text is read; from mail (`.eml`, `.mbox`) the usual headers and the text, without
     attachments; from subtitles (`.srt`, `.vtt`) the spoken text, without the times; from a book all pages in
     their order, without the table of contents; from documents and slides the paragraphs, tables and notes;
-    from a notebook text and code, as Markdown, without the output of the code. HTML and EPUB need the extra
-    `web`.
+    from RTF the text without the notes; from a notebook text and code, as Markdown, without the output of the
+    code. HTML and EPUB need the extra `web`.
 
     In a damaged compressed file, everything after the last valid checksum (of a gzip member, zstd frame, xz
     stream or bzip2 block) is left out, and its bytes count as lost. From a truncated file, everything that
@@ -200,16 +203,16 @@ class FilesSource:
             return
         found = other_encoding(start) if plain in ENCODED_BY_THEMSELVES else ""
         encoding = found or config.encoding
-        is_zip = plain in ZIPPED and start.startswith(ZIP)
-        refused = None if is_zip else not_text(start, reader.file, encoding)
+        as_named = start.startswith(ZIP) if plain in ZIPPED else plain == RTF and start.startswith(RTF_BEGINS)
+        refused = None if as_named else not_text(start, reader.file, encoding)
         content = chain([start], content)
         if refused:
             reader.reject(None, *refused, reader.bytes)
         elif plain in ZIPPED:
             texts = ZIPPED[plain]
             yield from read_document(content, reader, config.piece_bytes, lambda file: texts(Archive(file)))
-        elif plain == FLAT:
-            yield from read_document(content, reader, config.piece_bytes, flat_text)
+        elif plain in OF_ONE_FILE:
+            yield from read_document(content, reader, config.piece_bytes, OF_ONE_FILE[plain])
         elif plain == NOTEBOOK:
             yield from read_notebook(content, reader, config.piece_bytes)
         elif plain in (MAIL, MAILBOX):

@@ -12,7 +12,7 @@ _NO_TEXT = "it holds no text"
 _REMEDIES = {
     _ARCHIVE: ".zip .tar .tgz .tbz2 .txz .7z .rar .cab .iso .jar",
     _PACKED: ".lz4 .lzma .lz .z .br .sz .snappy",
-    _DOCUMENT: ".rtf .doc .dot .wpd .wps .pages .sxw",
+    _DOCUMENT: ".doc .dot .wpd .wps .pages .sxw",
     f"{_TO_TEXT} (`pdftotext`)": ".pdf",
     f"{_TO_TEXT} (`soffice --convert-to pdf`, then `pdftotext`)": ".ppt .ps .djvu",
     _TABLE: ".xls .xlsx .xlsm .ods .numbers .db .sqlite .sqlite3 .mdb .dta .sav",
