@@ -73,7 +73,8 @@ class QualityParams(Anchored):
     max_mean_word_length: Ratio | None = None
     """Greatest mean length of a word, in characters."""
     max_special_character_share: Share | None = None
-    """Largest share (0 to 1) of characters that are neither letters, digits nor white space."""
+    """Largest share (0 to 1) of characters that are neither letters with their marks, digits nor white space.
+    """
     min_unique_word_share: Share | None = None
     """Least share (0 to 1) of distinct words among all words; upper and lower case differ."""
 

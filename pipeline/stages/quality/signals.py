@@ -19,7 +19,7 @@ from pipeline.stages.text import utf8_arrays
 from pipeline.store.params import required
 
 # Part of the fingerprint. Python's version of Unicode decides what counts as a letter or as white space.
-VERSION = f"quality-5-unicode-{unicodedata.unidata_version}"
+VERSION = f"quality-6-unicode-{unicodedata.unidata_version}"
 
 _RETURN = ord("\r")
 MAX_DOCUMENT_BYTES = 2**31 - 1  # n-grams are numbered by 32 bits
@@ -105,8 +105,8 @@ def measure(documents: pa.RecordBatch) -> pa.RecordBatch:
     Definitions:
 
     - plain: `bytes` in UTF-8, `words`, `mean_word_length` (characters), `special_character_share` (neither
-      alphanumeric nor white space, of all characters), `unique_word_share` (distinct words, case kept, of
-      all words).
+      alphanumeric, a mark on such a character, nor white space, of all characters), `unique_word_share`
+      (distinct words, case kept, of all words).
     - Gopher quality (Rae et al. 2021, section A.1.1): `doc_words` and their mean length leave out words of
       punctuation alone; `#`, and `...` or `…`, per word; shares of lines that begin with a bullet or end in
       an ellipsis; share of words with a letter; how many of the 8 stop words occur.

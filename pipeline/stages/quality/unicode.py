@@ -11,7 +11,7 @@ from pipeline.stages.text import CODE_POINTS
 SPACE = 1  # str.isspace(): str.split() splits here
 BREAK = 2  # str.splitlines() splits here
 ALPHA = 4  # str.isalpha()
-ALNUM = 8  # str.isalnum()
+ALNUM = 8  # str.isalnum(), or a mark on such a character, as the vowels of Hindi and Tamil are
 SYMBOL = 16  # punctuation in the sense of the Gopher rules: a word of these alone does not count as a word
 TERMINAL = 32  # ends a sentence, in any script
 ALONE = 64  # of a script without spaces between words
@@ -39,6 +39,7 @@ _ALONE_RANGES = (
     "e01-e4e e81-ede f40-fbc 1000-109f 1780-17d3 3005-3007 3041-30ff 3105-312f 31f0-31ff 3400-4dbf 4e00-9fff "
     "a9e0-a9fe aa60-aa7f f900-faff ff66-ff9d 20000-323af"
 )
+_MARK_RANGES = "300-1ffff e0100-e01ef"  # in which all marks are
 
 
 @cache
@@ -53,6 +54,9 @@ def character_classes() -> np.ndarray:
         flags[run.start() : run.end()] = [
             ALNUM | ALPHA if character.isalpha() else ALNUM for character in run[0]
         ]
+    for ranges in _MARK_RANGES.split():
+        for code in range(*_bounds(ranges)):
+            flags[code] |= ALNUM if unicodedata.category(chr(code))[0] == "M" else 0
     flags[[ord(character) for character in BREAKS]] |= BREAK
     for ranges, flag in ((_TERMINAL_RANGES, TERMINAL), (_SYMBOL_RANGES, SYMBOL)):
         for first_to_last in ranges.split():

@@ -23,7 +23,7 @@ class Count(IntEnum):
     ALPHABETIC_WORDS = 3  # with at least one letter
     DOC_WORDS = 4  # not made of symbols alone
     DOC_WORD_CHARACTERS = 5
-    SPECIAL_CHARACTERS = 6  # neither alphanumeric nor white space
+    SPECIAL_CHARACTERS = 6  # neither alphanumeric, a mark on such a character, nor white space
     HASHES = 7
     ELLIPSES = 8  # "..." and "…"
     LINES = 9  # of str.splitlines()

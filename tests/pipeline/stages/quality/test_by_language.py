@@ -44,6 +44,25 @@ def test_good_text_of_any_language_is_kept() -> None:
     ]
 
 
+# Article 1 of the Universal Declaration of Human Rights, in scripts that write vowels as marks.
+WITH_MARKS = {
+    "Hindi": "सभी मनुष्यों को गौरव और अधिकारों के मामले में जन्मजात स्वतन्त्रता और समानता प्राप्त है। उन्हें बुद्धि और "
+    "अन्तरात्मा की देन प्राप्त है और परस्पर उन्हें भाईचारे के भाव से बर्ताव करना चाहिए।",
+    "Bengali": "সমস্ত মানুষ স্বাধীনভাবে সমান মর্যাদা এবং অধিকার নিয়ে জন্মগ্রহণ করে। তাঁদের বিবেক এবং বুদ্ধি আছে; সুতরাং "
+    "সকলেরই একে অপরের প্রতি ভ্রাতৃত্বসুলভ মনোভাব নিয়ে আচরণ করা উচিত।",
+    "Tamil": "மனிதப் பிறிவியினர் சகலரும் சுதந்திரமாகவே பிறக்கின்றனர்; அவர்கள் மதிப்பிலும், உரிமைகளிலும் சமமானவர்கள், "
+    "அவர்கள் நியாயத்தையும் மனச்சாட்சியையும் இயற்பண்பாகப் பெற்றவர்கள். அவர்கள் ஒருவருடனொருவர் சகோதர உணர்வுப் "
+    "பாங்கில் நடந்துகொள்ளல் வேண்டும்.",
+}
+
+
+@pytest.mark.parametrize("language", WITH_MARKS)
+def test_marks_on_letters_are_not_taken_for_special_characters(language: str) -> None:
+    read = documents(WITH_MARKS[language])
+    params = PROFILES["docs"].model_copy(update={"by_language": True})
+    assert judge(measure(read), params, detect(read)).column("rule").to_pylist() == [None]
+
+
 def test_english_is_judged_by_the_recipe() -> None:
     assert rules(ENGLISH, max_avg_word_length=3.0) == ["max_avg_word_length"]
     assert rules(" ".join(["library"] * 60) + ".", ENGLISH)[1] is None

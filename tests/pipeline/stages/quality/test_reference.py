@@ -63,7 +63,8 @@ def reference(text: str) -> dict[str, object]:
         "words": len(words),
         "mean_word_length": _ratio(sum(map(len, words)), len(words)),
         "special_character_share": _ratio(
-            sum(not character.isalnum() and not character.isspace() for character in text), characters
+            sum(not _is_alnum_or_mark(character) and not character.isspace() for character in text),
+            characters,
         ),
         "unique_word_share": _ratio(len(set(words)), len(words)),
         "doc_words": len(doc_words),
@@ -235,7 +236,11 @@ def test_repeated_phrases_are_counted_as_plain_python_counts_them(words, copies)
     assert compiled([text])[0] == reference(text)
 
 
+def _is_alnum_or_mark(character: str) -> bool:
+    return character.isalnum() or unicodedata.category(character).startswith("M")
+
+
 def test_every_character_has_the_classes_of_str() -> None:
-    for flag, belongs in ((SPACE, str.isspace), (ALPHA, str.isalpha), (ALNUM, str.isalnum)):
+    for flag, belongs in ((SPACE, str.isspace), (ALPHA, str.isalpha), (ALNUM, _is_alnum_or_mark)):
         members = (character_classes() & flag).nonzero()[0].tolist()
         assert members == [point for point in range(sys.maxunicode + 1) if belongs(chr(point))]
