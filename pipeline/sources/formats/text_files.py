@@ -143,7 +143,10 @@ def pieces(content: Iterator[bytes], size: int) -> Iterator[bytes]:
     for block in content:
         held += block
         start = 0
-        while len(held) - start > (most := _most(held[start : start + size], size)):
+        while len(held) - start > size:
+            most = _most(held[start : start + size], size)
+            if len(held) - start <= most:
+                break
             end = start + _cut(held[start : start + most])
             yield held[start:end]
             start = end
