@@ -136,23 +136,25 @@ def universal_newlines(text: str) -> str:
 
 
 def pieces(content: Iterator[bytes], size: int) -> Iterator[bytes]:
+<<<<<<< HEAD
     """The stream, cut into pieces of at most `size` bytes. A licence of Project Gutenberg stays with the mark
     before it, without which it could not be told from a book.
     """
-    held = b""
+    held = bytearray()  # which, unlike bytes, is not copied for each block that is added
     for block in content:
         held += block
         start = 0
         while len(held) - start > size:
-            most = _most(held[start : start + size], size)
+            most = _most(bytes(held[start : start + size]), size)
             if len(held) - start <= most:
                 break
-            end = start + _cut(held[start : start + most])
-            yield held[start:end]
-            start = end
-        held = held[start:]
+            window = bytes(held[start : start + most])
+            end = _cut(window)
+            yield window[:end]
+            start += end
+        del held[:start]
     if held:
-        yield held
+        yield bytes(held)
 
 
 def _most(window: bytes, size: int) -> int:
