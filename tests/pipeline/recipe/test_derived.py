@@ -162,7 +162,7 @@ def test_what_is_derived_from_a_shipped_recipe_equals_what_is_written_out(name: 
     check_small_run(searching, written["training"], tokens)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(TRAININGS, SECTIONS, SECTIONS, st.integers(1, 200_000), st.integers(5, 40))
 def test_what_is_derived_from_a_random_recipe_equals_what_is_written_out(
     training: dict[str, Any], sft: dict[str, Any], dpo: dict[str, Any], tokens: int, steps: int
