@@ -43,7 +43,7 @@ from pipeline.sources.source import Reason, Rejects, Unit
 from pipeline.sources.source_file import Hash, SourceFile, size_of
 from pipeline.store.fingerprint import file_sha256
 
-# Those of the languages that are most frequent on GitHub, by the list of its Linguist.
+# Of the languages in common use, by suffix.
 _OF_PROGRAMS = """
     .py .pyi .pyw .pyx .c .h .cc .cpp .cxx .hh .hpp .hxx .ino .m .mm .cu .cuh .cs .csx .vb .fs .fsi .fsx
     .java .kt .kts .scala .sc .sbt .groovy .gradle .clj .cljs .cljc .swift .go .rs .zig .nim .d .dart .v .sv

@@ -136,7 +136,6 @@ def universal_newlines(text: str) -> str:
 
 
 def pieces(content: Iterator[bytes], size: int) -> Iterator[bytes]:
-<<<<<<< HEAD
     """The stream, cut into pieces of at most `size` bytes. A licence of Project Gutenberg stays with the mark
     before it, without which it could not be told from a book.
     """
