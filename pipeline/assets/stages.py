@@ -48,7 +48,7 @@ def _asset(
     )
     def _made(workshop: PipelineResources) -> dg.MaterializeResult:
         # A variant may lack a stage of the recipe, and then makes that of the recipe.
-        meant = stages.of_recipe(workshop.recipe).get(stage.key, stage)
+        meant = workshop.stages.get(stage.key, stage)
         version = meant.make(workshop.store, workshop.engine)
         counts = version.counts
         facts = {

@@ -1,6 +1,7 @@
 """What the YAML file of a recipe says, checked, and what follows from it alone."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Annotated, Any, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -319,4 +320,13 @@ class RecipeSettings(Params):
         return self.decontamination is not None and self.decontamination.action == "remove"
 
     def corpus(self, name: str) -> Corpus:
-        return next(corpus for corpus in self.corpora if corpus.name == name)
+        return self._by_name[name]
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, Corpus]:
+        return {corpus.name: corpus for corpus in self.corpora}
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        copy = super().model_copy(update=update, deep=deep)
+        copy.__dict__.pop("_by_name", None)  # the copy may have other corpora
+        return copy

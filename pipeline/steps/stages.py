@@ -21,7 +21,7 @@ from pipeline.steps.corpus.signals import Signals
 from pipeline.steps.corpus.transform import Transformed
 from pipeline.steps.dedup.dedup import Dedup
 from pipeline.steps.dedup.signatures import Signatures
-from pipeline.steps.stage import DataStage
+from pipeline.steps.stage import CorpusStage, DataStage
 from pipeline.steps.tokens.shards import TokenShards
 from pipeline.steps.tokens.token_index import TokenIndex
 from pipeline.steps.tokens.tokenizer import FrozenTokenizer
@@ -58,6 +58,14 @@ def all_stages() -> tuple[type[DataStage], ...]:
 def of_data(recipe: Recipe) -> dict[Key, DataStage]:
     """The stages of the data that a recipe has, by key, in their order."""
     return {stage.key: stage for kind in DATA_STAGES for stage in kind.all_of(recipe)}
+
+
+def of_corpus(recipe: Recipe, corpus: str) -> dict[Key, DataStage]:
+    """The stages of the data of one corpus. Finding those of all corpora takes as long as there are corpora,
+    and a run asks for every corpus.
+    """
+    kinds = (kind for kind in DATA_STAGES if issubclass(kind, CorpusStage))
+    return {stage.key: stage for kind in kinds for stage in kind.of(recipe, corpus)}
 
 
 def of_recipe(recipe: Recipe) -> dict[Key, DataStage]:
@@ -102,8 +110,8 @@ def final_assets(recipe: Recipe) -> list[Key]:
 
 def made_of_one_corpus(recipe: Recipe, corpus: str) -> list[Key]:
     """The source of a corpus and the assets that nothing else is needed for."""
-    stages, found = of_data(recipe), [keys.source(corpus)]
+    stages, found = of_corpus(recipe, corpus), [keys.source(corpus)]
     for key in stages:
-        if key.corpus == corpus and is_asset(key) and set(assets_before(stages, key)) <= set(found):
+        if is_asset(key) and set(assets_before(stages, key)) <= set(found):
             found.append(key)
     return found

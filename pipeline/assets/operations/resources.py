@@ -1,6 +1,6 @@
 """The recipe, the store and the engine as one Dagster resource."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from functools import cache, cached_property, partial
 from typing import Any, ClassVar
@@ -17,12 +17,15 @@ from pipeline.recipe.loading import load_recipe, stored_at
 from pipeline.recipe.overrides import changed, merged
 from pipeline.recipe.post_training import JOBS
 from pipeline.recipe.recipe import BASE, Recipe, RecipeError
+from pipeline.steps import stages
 from pipeline.steps.recipe_versions import store_of
+from pipeline.steps.stage import DataStage
 from pipeline.steps.training import initial_weights, since_trained
 from pipeline.steps.training.launcher import Launcher
 from pipeline.store import keys, variant_names
 from pipeline.store.engines.local import Engine, LocalEngine
 from pipeline.store.errors import PipelineError
+from pipeline.store.keys import Key
 from pipeline.store.store import Store, StoreError, check_place, default_store
 from trainer.config.model import READ_HERE_ONLY
 from trainer.system import terminal
@@ -98,6 +101,11 @@ class PipelineResources(dg.ConfigurableResource):
         # The Launchpad opens with the values of the recipe: given as they are, defaults would count as set.
         ours = changed(knobs, load_recipe(self.used.path).model_dump(mode="json"))
         return merged(knobs if ours and self._variant == BASE else ours, self.overrides)
+
+    @cached_property
+    def stages(self) -> Mapping[Key, DataStage]:
+        """All stages of the recipe, found once in a run: each step needs one of them."""
+        return stages.of_recipe(self.recipe)
 
     @cached_property
     def store(self) -> Store:

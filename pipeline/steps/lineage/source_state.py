@@ -7,7 +7,7 @@ from enum import Enum, auto
 from pipeline.recipe.recipe import Recipe
 from pipeline.sources.source import OfflineError
 from pipeline.steps.corpus.ingest import Raw
-from pipeline.steps.stages import made_of_one_corpus, of_data
+from pipeline.steps.stages import made_of_one_corpus, of_corpus
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.keys import Key
@@ -88,9 +88,7 @@ def _followed(store: Store, recipe: Recipe, corpus: str) -> bool:
     """
     # What also changes with the evaluation sets is left out: each run observes them itself.
     stages = [
-        key
-        for key, stage in of_data(recipe).items()
-        if key.corpus == corpus and keys.EVALUATION_NGRAMS not in stage.inputs
+        key for key, stage in of_corpus(recipe, corpus).items() if keys.EVALUATION_NGRAMS not in stage.inputs
     ]
     versions = {key: version for key in (*stages, keys.DEDUP) if (version := store.last_used(key))}
     now = {key: version.data_version for key, version in versions.items()}
