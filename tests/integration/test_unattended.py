@@ -7,6 +7,9 @@ import importlib
 import shutil
 import subprocess
 import sys
+import time
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,7 @@ from pipeline.assets.used_recipe import UsedRecipe
 from pipeline.store.errors import PipelineError
 from tests.integration.project import ROOT, Project, make_project
 from tests.pipeline.assets.test_launchpad import opened
+from tests.servers import serving
 
 run_failed, training_finished, disk_nearly_full = alert_sensors()
 
@@ -150,6 +154,27 @@ def test_a_webhook_that_does_not_answer_is_named_with_the_reason_and_without_its
     said = "".join(capsys.readouterr())
     assert "the webhook in" in said and "row 7" in said and "s3cret" not in said
     assert why in said and "gaierror" not in said
+
+
+def test_a_webhook_whose_answer_never_ends_does_not_hold_the_sensor(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Dripping(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            with suppress(OSError):
+                for letter in b"HTTP/1.1 200 OK\r\nX: " + b"a" * 300:
+                    self.wfile.write(bytes([letter]))
+                    time.sleep(0.05)
+
+    monkeypatch.setattr(alerts, "TIMEOUT_SECONDS", 0.3)
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Dripping)) as server:
+        monkeypatch.setenv(WEBHOOK_VARIABLE, f"http://127.0.0.1:{server.server_port}/s3cret")
+        began = time.monotonic()
+        with dg.DagsterInstance.ephemeral() as instance:
+            run_failed(failed_run(instance))
+        assert time.monotonic() - began < 10
+    said = "".join(capsys.readouterr())
+    assert "answers too slowly" in said and "s3cret" not in said
 
 
 def train_job() -> dg.JobDefinition:

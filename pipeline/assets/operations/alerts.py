@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import shutil
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -32,7 +33,13 @@ FACTS = {"validation loss": "validation loss {:.4f}", "bits per byte": "{:.4f} b
 def send(text: str, log: logging.Logger, **facts: str) -> None:
     """Posts `{"text": ..., **facts}` to the webhook in WEBHOOK_VARIABLE, if that is set."""
     if os.environ.get(WEBHOOK_VARIABLE):
-        _post({"text": f"Groundwork: {text}", **facts}, log)
+        message = {"text": f"Groundwork: {text}", **facts}
+        # `urlopen` waits so long for each piece of an answer, so a server that drips would hold the sensor.
+        sender = threading.Thread(target=_post, args=(message, log), daemon=True)
+        sender.start()
+        sender.join(2 * TIMEOUT_SECONDS)
+        if sender.is_alive():
+            log.warning(f"the webhook in {WEBHOOK_VARIABLE} answers too slowly: no longer waiting for it")
 
 
 def report_failure(context: dg.RunFailureSensorContext) -> None:
