@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.store import keys
+from pipeline.store.cleanup.runs import lineage_in
 from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.keys import RUNS, Key
 from pipeline.store.store import Store
@@ -152,9 +153,9 @@ def checkpoint(store: Store, named: str) -> Checkpoint:
 def read(path: Path) -> Checkpoint:
     """The checkpoint in this directory. Raises LineageError when its lineage is missing or damaged."""
     try:
-        lineage = read_json(path / "lineage.json")
+        lineage = lineage_in(read_json(path / "lineage.json"))
         return Checkpoint(lineage, path.parents[1], lineage["training"]["step"], saved=True)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
         why = f"{path / 'lineage.json'} is missing or damaged ({first_line(error)})"
         raise LineageError(f"{why}: put it back from a copy, or remove {path}") from error
 

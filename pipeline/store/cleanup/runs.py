@@ -94,13 +94,13 @@ def _described(directory: Path, made: list[Path]) -> TrainingRun:
     base = None
     if (directory / "config.yaml").exists():
         with intact(directory / "config.yaml") as config:
-            lineage = dict(config.get("lineage") or {})
+            lineage = lineage_in(config.get("lineage") or {})
             training = with_present_places(config, directory / "config.yaml").get("training")
             base = ((training or {}).get("pretrained") or {}).get("path")
     exports = [path for path in made if path.parent.name == keys.EXPORTED_MODEL]
     if exports and not lineage:
         with intact(exports[0] / "lineage.json") as found:
-            lineage = dict(found)
+            lineage = lineage_in(found)
     written = [directory / "config.yaml", directory / "metrics.jsonl", *(path / MANIFEST for path in made)]
     return TrainingRun(
         directory,
@@ -110,6 +110,16 @@ def _described(directory: Path, made: list[Path]) -> TrainingRun:
         max((path.stat().st_mtime for path in written if path.exists()), default=0.0),
         bool(exports),
     )
+
+
+def lineage_in(found: Any) -> dict[str, Any]:
+    """A lineage as its file holds it, if it has the form on which its readers rely. Raises AttributeError and
+    TypeError.
+    """
+    assets = found.get("assets", {})
+    if not all(isinstance(one, dict) for one in (found.get("recipe", {}), *assets.values())):
+        raise TypeError("`recipe` and each of `assets` must be mappings")
+    return dict(found)
 
 
 @contextmanager

@@ -414,7 +414,16 @@ def test_a_corpus_of_which_nothing_was_drawn_yet_was_seen_not_at_all() -> None:
     assert TrainedModel({"training": {"corpus_tokens": {}}, "assets": assets}).epochs("first") == 0
 
 
-@pytest.mark.parametrize("content", [None, b"", b'{"training": {', b"{}", b"[]", b"null", b"\xff"])
+# Valid JSON in which only one value has another form.
+OTHER_FORMS = [
+    b'{"training": {"step": 32}, %s}' % other
+    for other in (b'"assets": []', b'"assets": {"tokenizer": "x"}', b'"recipe": "mine"', b'"recipe": null')
+]
+
+
+@pytest.mark.parametrize(
+    "content", [None, b"", b'{"training": {', b"{}", b"[]", b"null", b"\xff", *OTHER_FORMS]
+)
 def test_a_lineage_that_is_missing_or_damaged_is_named_with_the_remedy(
     trained: StoredRun, tmp_path: Path, content: bytes | None
 ) -> None:
