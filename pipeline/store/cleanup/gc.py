@@ -36,7 +36,8 @@ NO_LIMITS = Limits()
 
 @dataclass(frozen=True)
 class Garbage:
-    """What nothing refers to: a version, or a training run or a checkpoint that the limits do not keep.
+    """What nothing refers to: a version, a file that was left, or a training run or a checkpoint that the
+    limits do not keep.
 
     `place`: its path in the store. `bytes`: what removing it together with all other garbage frees, so
     without files that versions in use share. `run`: the directory of the run that it belongs to.
@@ -69,10 +70,22 @@ def find(
         moved_aside = path.suffix.startswith(f".{DAMAGED}-")
         if path not in kept and (moved_aside or store.key_of(path.parent).is_data):
             garbage.append(Garbage(_place(store, path), (path,)))
+    garbage += _left_files(store, [path for item in garbage for path in item.paths])
     sizes = _freed([item.paths for item in garbage])
     if there is not None:
         sizes = [there.get(item.paths[0], size) for item, size in zip(garbage, sizes, strict=True)]
     return [replace(item, bytes=size) for item, size in zip(garbage, sizes, strict=True)]
+
+
+def _left_files(store: Versions, removed: Sequence[Path]) -> Iterator[Garbage]:
+    """The files that killed processes left under temporary names (`whole_file`), but for those in what is
+    `removed` anyway.
+    """
+    abandoned_before = time.time() - UNFINISHED_AFTER_SECONDS
+    for path in sorted(store.root.rglob(".*.tmp")):
+        abandoned = path.is_file() and path.stat().st_mtime < abandoned_before
+        if abandoned and not any(path.is_relative_to(folder) for folder in removed):
+            yield Garbage(_place(store, path), (path,), why="a killed process left it")
 
 
 def retirable(store: Versions, limits: Limits, runs: Sequence[TrainingRun] | None = None) -> list[Garbage]:
@@ -123,7 +136,10 @@ def retire(store: Versions, item: Garbage) -> bool:
 
 
 def discard(store: Versions, path: Path) -> None:
-    """Removes a version, a run or a checkpoint, and the records of recipes that used it last."""
+    """Removes a version, a run, a checkpoint or a left file, and the records of recipes that used it last."""
+    if path.is_file():  # of `_left_files`: nothing names it
+        path.unlink()
+        return
     # What names and describes it goes before it: by what is gone, a repetition would not find them.
     for record in last_versions.naming(store.root, _place(store, path)):
         store.files.remove(record)
@@ -202,7 +218,7 @@ def _freed(groups: Sequence[Sequence[Path]]) -> list[int]:
         (number, path.lstat())
         for number, directories in enumerate(groups)
         for directory in directories
-        for path in directory.rglob("*")
+        for path in (directory, *directory.rglob("*"))
         if path.is_file()
     ]
     links = Counter((stat.st_dev, stat.st_ino) for _, stat in found)

@@ -140,6 +140,16 @@ def test_a_damaged_configuration_is_named_and_nothing_is_removed(
     assert said.startswith(f"error: {run / 'config.yaml'}") and "put it back from a copy" in said
 
 
+def test_a_recipe_in_a_lineage_that_cannot_be_read_is_named(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = plan.plan(store, recipe("first")).config.run_dir
+    run.mkdir(parents=True)
+    (run / "config.yaml").write_text("lineage: {recipe: 3, assets: {}}")
+    assert main(["disk"]) == 2
+    assert f"{run / 'config.yaml'} is damaged (" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("assets", ["[1]", "{raw: 1}", "{raw: {}}"])
 def test_a_lineage_whose_versions_cannot_be_read_is_named(
     store: Store, capsys: pytest.CaptureFixture[str], assets: str
@@ -149,6 +159,26 @@ def test_a_lineage_whose_versions_cannot_be_read_is_named(
     (run / "config.yaml").write_text(f"lineage: {{assets: {assets}}}")
     assert main(["gc"]) == 2
     assert f"{run / 'config.yaml'} is damaged (" in capsys.readouterr().err
+
+
+def test_files_that_killed_processes_left_are_removed_after_a_day(store: Store) -> None:
+    """`write_atomically` of a killed process, in every folder of a store; not in what goes anyway."""
+    run = store.root / keys.RUNS / "0123456789abcdef" / "checkpoints"
+    partial = store.directory(keys.raw("first")) / ".0123456789abcdef.partial"
+    folders = [store.root / keys.RECIPES / "mine", store.directory(keys.raw("first")), run, partial]
+    left = [folder / ".raw.host-1234.tmp" for folder in folders]
+    for path in left:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("half")
+    assert gc.find(store) == []
+    kept = files(store.root) - {*left}
+    yesterday = time.time() - 2 * gc.UNFINISHED_AFTER_SECONDS
+    for path in (*left, partial):
+        os.utime(path, (yesterday, yesterday))
+    found = gc.find(store)
+    assert {one.paths[0] for one in found} == {*left[:3], partial}
+    assert [one.bytes for one in found] == [len("half")] * 4
+    assert gc.remove(store, found) == found and files(store.root) == kept
 
 
 def test_an_unfinished_attempt_is_kept_for_a_day_so_that_it_can_be_resumed(store: Store) -> None:
