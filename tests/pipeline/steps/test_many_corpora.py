@@ -60,7 +60,7 @@ def test_a_step_costs_the_same_among_many_corpora(tmp_path: Path, monkeypatch: p
     for corpora in (FEW, MANY):
         workshop = workshop_of(tmp_path / str(corpora), corpora, monkeypatch)
         raw = stage_assets(workshop.recipe, "corpus")[:corpora]
-        materialize(raw)
+        materialize(raw[:9])  # so that there is nothing to do below
         cost.append(calls(partial(materialize, raw[:9])) - calls(partial(materialize, raw[:1])))
     assert cost[1] < 1.5 * cost[0], cost
 
