@@ -24,6 +24,12 @@ class LlamaCpp:
         with urlopen(f"{self._server.listening_address}/tokenize", content) as answer:
             return json.load(answer)["tokens"]
 
+    def prompt(self, messages: list[dict[str, Any]], **settings: Any) -> str:
+        """The text that its chat template makes. Raises HTTPError for one that it refuses."""
+        content = json.dumps({"messages": messages, **settings}).encode()
+        with urlopen(f"{self._server.listening_address}/apply-template", content) as answer:
+            return str(json.load(answer)["prompt"])
+
     def answer(self, messages: list[dict[str, str]], tokens: int) -> dict[str, Any]:
         """The likeliest answer to a conversation."""
         settings = {"messages": messages, "max_tokens": tokens, "temperature": 0, "cache_prompt": False}

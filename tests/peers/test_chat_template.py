@@ -111,6 +111,59 @@ def test_ids_and_mask_of_a_thousand_conversations_are_those_of_transformers(dire
     assert found[0][: len(prompt)] == prompt
 
 
+def in_parts(row: list[dict[str, str]], chosen: random.Random) -> list[dict[str, Any]]:
+    """The same messages as clients of OpenAI's API send them: each content in typed parts of text."""
+    made = []
+    for message in row:
+        text = message["content"]
+        cut = chosen.randint(0, len(text))
+        parts = [{"type": "text", "text": piece} for piece in (text[:cut], text[cut:])]
+        made.append({"role": message["role"], "content": parts if text else chosen.choice([parts, [], None])})
+    return made
+
+
+@pytest.mark.parametrize("template", [bpe.CHAT_TEMPLATE, bpe.TRAINING_TEMPLATE], ids=["chat", "training"])
+def test_a_content_in_parts_is_read_as_its_text(directory: Path, template: str) -> None:
+    transformers = pytest.importorskip("transformers", reason="needs transformers, the reference")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
+    rows, chosen = conversations(300, PIECES), random.Random(2)
+    parts = [in_parts(row, chosen) for row in rows]
+    with_marks = {"return_assistant_tokens_mask": True} if template == bpe.TRAINING_TEMPLATE else {}
+    given = {"chat_template": template, "return_dict": True, **with_marks}
+    assert tokenizer.apply_chat_template(parts, **given) == tokenizer.apply_chat_template(rows, **given)
+    begun = [{"role": "user", "content": "Say"}, {"role": "assistant", "content": "Yes, "}]
+    for one in (begun, in_parts(begun, chosen)[:1] + begun[1:], [begun[0], in_parts(begun[1:], chosen)[0]]):
+        text = tokenizer.apply_chat_template(
+            one, chat_template=template, tokenize=False, continue_final_message=True
+        )
+        assert text == "[BOT][USER]Say[END][ASSISTANT]Yes, "
+
+
+def test_what_a_model_of_text_has_not_learnt_is_refused_by_the_template(directory: Path) -> None:
+    transformers = pytest.importorskip("transformers", reason="needs transformers, the reference")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
+    hello = {"role": "user", "content": "Hello"}
+    function = {"name": "add", "arguments": {"a": 1}}
+    tool = {"type": "function", "function": {"name": "add", "description": "", "parameters": {}}}
+    refused: list[tuple[str, list[dict[str, Any]], Any]] = [
+        ("leave out `tools`", [hello], [tool]),
+        (
+            "leave out `tool_calls`",
+            [hello, {"role": "assistant", "tool_calls": [{"function": function}]}],
+            None,
+        ),
+        ("reads text only", [{"role": "user", "content": [{"type": "image", "url": "a.png"}]}], None),
+        ("unknown role narrator", [{"role": "narrator", "content": "So"}], None),
+    ]
+    for why, said, tools in refused:
+        with pytest.raises(Exception, match=why):
+            tokenizer.apply_chat_template(said, tools=tools, tokenize=False)
+    named = [("developer", "[SYSTEM]"), ("function", "[TOOL]"), ("User", "[USER]")]
+    for role, token in named:
+        text = tokenizer.apply_chat_template([{"role": role, "content": "So"}], tools=[], tokenize=False)
+        assert text == f"[BOT]{token}So[END]"
+
+
 @pytest.mark.slow
 def test_trl_trains_an_export_on_the_answers_alone(directory: Path, tmp_path: Path) -> None:
     transformers, trl = pytest.importorskip("transformers"), pytest.importorskip("trl")

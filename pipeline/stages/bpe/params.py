@@ -14,18 +14,6 @@ SPECIALS = {"unk_token": "[UNK]", "pad_token": "[PAD]", "bos_token": "[BOT]", "e
 # What a role in a conversation begins with, and what ends its message. The trainer knows them by these names.
 CONTROL = {name: f"[{name.upper()}]" for name in ("system", "user", "assistant", "tool", "end")}
 RESERVED = (*CONTROL.values(), *(f"[SPARE_{number}]" for number in range(3)))
-_SAID = "{{ message['content'] }}[END]"
-# For `transformers`, llama.cpp and others. Without the tag `generation`, which most of them cannot read.
-CHAT_TEMPLATE = (
-    "{{ bos_token }}{% for message in messages %}[{{ message['role'] | upper }}]"
-    f"{_SAID}{{% endfor %}}{{% if add_generation_prompt %}}[ASSISTANT]{{% endif %}}"
-)
-# The same text for programs that train: the tag says what is learnt.
-TRAINING_TEMPLATE = CHAT_TEMPLATE.replace(
-    _SAID,
-    "{% if message['role'] == 'assistant' %}"
-    f"{{% generation %}}{_SAID}{{% endgeneration %}}{{% else %}}{_SAID}{{% endif %}}",
-)
 # Of a document, against text without spaces, which would be one huge word.
 MAX_DOCUMENT_CHARS = 10_000
 

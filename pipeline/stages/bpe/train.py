@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
+from pipeline.stages.bpe.chat_template import CHAT_TEMPLATE
 from pipeline.stages.bpe.counts import CountedWords, count_words
 from pipeline.stages.bpe.merges import merge
 from pipeline.stages.bpe.params import (
     ALPHABET_SIZE,
-    CHAT_TEMPLATE,
     CONTROL,
     RESERVED,
     SPECIALS,

@@ -25,7 +25,8 @@ from trainer.config.model_files import CONFIG, TOKENIZER, TOKENIZER_CONFIG
 from trainer.system.durable import read_json, write_atomically
 from trainer.system.history import RunHistory
 
-VERSION = "export-6"
+VERSION = "export-7"
+CHAT_TEMPLATE = "chat_template.jinja"
 TRAINING_TEMPLATE = "chat_template_training.jinja"  # under this name `transformers` does not read it
 
 
@@ -103,12 +104,14 @@ def _prepare_tokenizer(directory: Path, answers: bool) -> None:
         "add_eos_token": False,
     }
     if answers:
-        settings["eos_token"] = bpe.CONTROL["end"]
+        # A tokenizer stays as it was frozen, so an older one has the template of its time.
+        settings |= {"eos_token": bpe.CONTROL["end"], "chat_template": bpe.CHAT_TEMPLATE}
+        write_atomically(directory / CHAT_TEMPLATE, bpe.CHAT_TEMPLATE)
         write_atomically(directory / TRAINING_TEMPLATE, bpe.TRAINING_TEMPLATE)
         (directory / "special_tokens_map.json").unlink(missing_ok=True)  # it would say [EOT]
     else:  # the tokenizer may be ready for what the model has not learnt
         settings.pop("chat_template", None)
-        (directory / "chat_template.jinja").unlink(missing_ok=True)
+        (directory / CHAT_TEMPLATE).unlink(missing_ok=True)
     write_atomically(directory / TOKENIZER, tokenizer.to_str(pretty=True))
     write_atomically(directory / TOKENIZER_CONFIG, json.dumps(settings, indent=2, ensure_ascii=False))
 

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from pydoc_data.topics import topics
 from typing import Any
+from urllib.error import HTTPError
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from pipeline.stages.bpe import TokenizerParams
 from pipeline.stages.bpe.train import files, train
 from pipeline.steps.export import gguf
+from pipeline.steps.model.export import _prepare_tokenizer
 from pipeline.store.errors import PipelineError
 from tests.llama_cpp import LlamaCpp
 from trainer import hf
@@ -130,6 +132,29 @@ def test_llama_cpp_splits_text_into_the_same_tokens(tokenizer: dict[str, Any], t
     theirs, ours = LlamaCpp(tmp_path / "model.gguf", VOCAB_SIZE), AutoTokenizer.from_pretrained(directory)
     for text in (TEXT, *list(topics.values())[:20]):
         assert theirs.tokens(text) == [2, *ours(text, add_special_tokens=False).input_ids]
+
+
+def test_llama_cpp_reads_the_chat_template_of_an_older_tokenizer_as_that_of_a_new_one(tmp_path: Path) -> None:
+    """Roles and parts of OpenAI's API, tools that it must not lose silently, and a begun answer."""
+    directory = made(tmp_path, MODELS["llama"], {"chat": True}, end_id=8)
+    settings = json.loads((directory / "tokenizer_config.json").read_text())
+    settings["chat_template"] = (
+        "{{ bos_token }}{% for message in messages %}{{ message['content'] }}{% endfor %}"
+    )
+    (directory / "tokenizer_config.json").write_text(json.dumps(settings))
+    _prepare_tokenizer(directory, answers=True)
+    gguf.write(directory, tmp_path / "model.gguf", "mine", lambda _: None)
+    theirs = LlamaCpp(tmp_path / "model.gguf", VOCAB_SIZE)
+    brief, hello = {"role": "developer", "content": "Be brief."}, {"role": "user", "content": "Hello"}
+    parts = {"role": "user", "content": [{"type": "text", "text": "Hello"}]}
+    begun = {"role": "assistant", "content": "Yes, "}
+    for said in ([brief, hello], [brief, parts]):
+        assert theirs.prompt(said) == "[SYSTEM]Be brief.[END][USER]Hello[END][ASSISTANT]"
+    assert theirs.prompt([hello, begun]) == "[USER]Hello[END][ASSISTANT]Yes, "
+    tool = {"type": "function", "function": {"name": "add", "description": "", "parameters": {}}}
+    with pytest.raises(HTTPError) as refused:
+        theirs.prompt([hello], tools=[tool])
+    assert b"this model has not learnt to call tool" in refused.value.read()
 
 
 def test_a_tokenizer_that_llama_cpp_does_not_know_is_refused(tmp_path: Path) -> None:
