@@ -36,9 +36,9 @@ from pipeline.sources.formats.conversations import (
     conversation,
 )
 from pipeline.sources.formats.first_bytes import other_encoding
-from pipeline.sources.formats.messages import is_chatml
 from pipeline.sources.formats.rows import DEFAULT_ID_COLUMN, Row, RowReader
 from pipeline.sources.formats.streams import blocks
+from pipeline.sources.formats.transcripts import is_transcript
 from pipeline.sources.formats.unlearnable import BadConversationError
 from pipeline.sources.source import Reason, Rejected, SourceError, Unit
 from pipeline.sources.source_file import LocalFile, size_of
@@ -363,7 +363,7 @@ def _of_rows(rows: Sequence[Row], encoding: str, separator: str | None) -> tuple
             held = [row for row in rows if all(not isinstance(row.get(name), nothing) for name in form)]
             held = [row for row in held if all(row[name] not in ("", []) for name in form)]
             if form == TRANSCRIPT:
-                held = [row for row in held if is_chatml(str(row["text"]))]
+                held = [row for row in held if is_transcript(str(row["text"]))]
             if len(held) * 2 > len(rows):
                 return Shape(False, kind, None, encoding, separator), _conversation_texts(kind, held)
     column = column_of_text(rows)

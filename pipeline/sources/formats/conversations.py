@@ -18,7 +18,7 @@ from pipeline.sources.formats.unlearnable import SYSTEM, BadConversationError, i
 from pipeline.sources.source import Reason
 from pipeline.store.params import CONTENT, MESSAGE, PAIR
 
-VERSION = "conversations-5"
+VERSION = "conversations-6"
 Format = Literal["text", "chat", "preferences"]
 LISTS = (("messages",), ("conversations",))
 PROMPTED = ("prompt", "completion")
@@ -34,13 +34,24 @@ ASKED = (
 # LMSYS and WildChat, and the exports of Claude and of ChatGPT.
 OTHER_LISTS, TREE = (("conversation",), ("chat_messages",)), ("mapping", "current_node")
 CONTENTS, TRANSCRIPT = ("contents",), ("text",)  # Gemini; ChatML, or as in hh-rlhf
+PREFERRED = ("input", "preferred_output", "non_preferred_output")  # OpenAI
+# Two answers and a column that says which is better: its values for the first and for the second. SHP,
+# PKU-SafeRLHF, Chatbot Arena.
+COMPARED = {
+    ("history", "human_ref_A", "human_ref_B", "labels"): ("1", "0"),
+    ("prompt", "response_0", "response_1", "better_response_id"): ("0", "1"),
+    ("conversation_a", "conversation_b", "winner"): ("model_a", "model_b"),
+}
+# UltraFeedback: whether the worse answer is the worst or any other is for the user to say.
+RATED = "of the rated `completions`, write two as `chosen` and `rejected` beside the question"
+BOTH = (("prompt", "chosen", "rejected"), ("chosen", "rejected"))
 # The columns of each form, the first that a row has decides.
 FORMS: dict[str, tuple[tuple[str, ...], ...]] = {
     "text": (),
     "chat": (*LISTS, PROMPTED, *ASKED, *OTHER_LISTS, CONTENTS, TREE, TRANSCRIPT),
-    "preferences": (("prompt", "chosen", "rejected"), ("chosen", "rejected")),
+    "preferences": (*BOTH, PREFERRED, *COMPARED),
 }
-NAMED = {"chat": (*LISTS, PROMPTED), "preferences": FORMS["preferences"]}  # in errors
+NAMED = {"chat": (*LISTS, PROMPTED), "preferences": BOTH}  # in errors
 # Beside an instruction: what it is about, and earlier turns as pairs of texts.
 ABOUT, HISTORY = ("input", "context"), "history"
 # What a pair of answers answers, where no column is called `prompt`.
@@ -88,9 +99,8 @@ class _Row:
         filled = (form for form in held if not any(row[name] in ("", [], {}) for name in form))
         self.used = next(filled, next(iter(held), ()))
         if not self.used:
-            raise BadConversationError(
-                Reason.NO_MESSAGES, f"no {forms_of(format)} with content; docs/chat.md has more forms"
-            )
+            remedy = RATED if isinstance(row.get("completions"), list) else "docs/chat.md has more forms"
+            raise BadConversationError(Reason.NO_MESSAGES, f"no {forms_of(format)} with content; {remedy}")
 
     def talk(self) -> list[Message]:
         """The conversation of a row of the format `chat`."""
@@ -126,18 +136,30 @@ class _Row:
 
     def _both(self) -> list[list[Message]]:
         """A prompt stands before both, unless they repeat it."""
-        if "prompt" not in self.used:
-            alone = all(is_alone(self._row[name]) for name in self.used)
+        columns = self._better_first()
+        if len(columns) == len(BOTH[1]):
+            alone = all(is_alone(self._row[name]) for name in columns)
             question = next((name for name in QUESTIONS if not is_empty(self._row.get(name))), None)
             if not alone or question is None:
-                return [self._messages(name, None) for name in self.used]
-            self.used = (question, *self.used)
-        name, *names = self.used
-        texts = [self._row[name] for name in self.used]
+                return [self._messages(name, None) for name in columns]
+            self.used = columns = (question, *columns)
+        name, *names = columns
+        texts = [self._row[name] for name in columns]
         asked = self._asked() if name in INSTRUCTIONS else self._messages(name, "user")
         answers = _unrepeated(*texts) if all(isinstance(text, str) for text in texts) else texts[1:]
         both = zip(names, answers, strict=True)
         return [joined(asked, messages(name, one, "assistant", self._unread)) for name, one in both]
+
+    def _better_first(self) -> tuple[str, ...]:
+        """The columns of both answers, the better one first, after that of the prompt if there is one."""
+        if self.used not in COMPARED:
+            return self.used
+        *asked, first, second, verdict = self.used
+        value = str(self._row[verdict]).removesuffix(".0")
+        if value not in (better := COMPARED[self.used]):
+            why = f"column {verdict!r} is {value!r}, neither {' nor '.join(better)}, so no answer is better"
+            raise BadConversationError(Reason.CHOSEN_EQUALS_REJECTED, why)
+        return (*asked, first, second) if value == better[0] else (*asked, second, first)
 
     def _asked(self) -> list[Message]:
         """Earlier turns, and the question with what it is about."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from pipeline.sources.formats.transcripts import begins_transcript, messages_of, without_end
 from pipeline.sources.formats.unlearnable import (
     CALLS,
     CHANNEL,
@@ -18,6 +19,7 @@ from pipeline.sources.formats.unlearnable import (
     BadConversationError,
     is_empty,
     refuse_marked,
+    refuse_unlearnable,
 )
 from pipeline.sources.source import Reason
 from pipeline.store.errors import kind_of
@@ -62,13 +64,7 @@ UNTYPED = {
 UNSEEN = "which a model of text cannot see"
 UNTHOUGHT = "which would not be learnt: write it into the content, or take it out"
 OPENS = ("system", "user")  # roles that begin a whole conversation
-# A speaker in the transcripts of hh-rlhf; each stands at the beginning or behind an empty line.
-SPEAKER = re.compile(r"(?:\A\s*|\n\n)(Human|Assistant):")
 _MARK = re.compile(f"[{''.join(MARKS)}]")
-SPEAKERS = {"Human": "user", "Assistant": "assistant"}
-# A message of ChatML, as Qwen and others are prompted.
-CHATML, END_OF_CHATML = "<|im_start|>", "<|im_end|>"
-_CHATML = re.compile(r"<\|im_start\|>(\w+)\n(.*?)(?:<\|im_end\|>\s*|(?=<\|im_start\|>)|\Z)", re.DOTALL)
 
 
 def messages(column: str, value: Any, role: str | None, unread: set[str]) -> list[Message]:
@@ -77,12 +73,16 @@ def messages(column: str, value: Any, role: str | None, unread: set[str]) -> lis
     """
     if isinstance(value, str):
         value = _of_text(column, value, role)
-    if isinstance(value, Mapping) and value and all(isinstance(one, list) for one in value.values()):
+    if isinstance(value, Mapping) and isinstance(value.get("messages"), list):
+        refuse_unlearnable(value, ())  # as in OpenAI's `input`, beside its tools
+        value = value["messages"]
+    elif isinstance(value, Mapping) and value and all(isinstance(one, list) for one in value.values()):
         value = _by_column(column, value)
     elif isinstance(value, Mapping) and {*ROLE_KEYS} & {*value}:
         value = [value]
     if not isinstance(value, list) or not value:
-        other = " and no transcript" if isinstance(value, str) else ""
+        marked = " and no transcript that docs/chat.md names: write its turns as `messages`"
+        other = marked if isinstance(value, str) else ""
         why = f"column {column!r} holds no list of messages{other}"
         raise BadConversationError(Reason.NO_MESSAGES, why)
     return [
@@ -145,12 +145,8 @@ def _spelling(message: Message) -> Message:
 def is_alone(value: Any) -> bool:
     """Whether a column holds one message, not a conversation."""
     if isinstance(value, str):
-        return not (SPEAKER.match(value) or is_chatml(value) or value.lstrip()[:1] in ("[", "{"))
+        return not (begins_transcript(value) or value.lstrip()[:1] in ("[", "{"))
     return isinstance(value, Mapping) or (isinstance(value, list) and len(value) == 1)
-
-
-def is_chatml(text: str) -> bool:
-    return text.lstrip().startswith(CHATML)
 
 
 def _of_text(column: str, text: str, role: str | None) -> Any:
@@ -161,14 +157,9 @@ def _of_text(column: str, text: str, role: str | None) -> Any:
         with suppress(orjson.JSONDecodeError):
             if _are_messages(found := orjson.loads(text)):
                 return found
-    if role is not None and text.rstrip().endswith(END_OF_CHATML) and CHATML not in text:
-        text = f"{CHATML}{role}\n{text}"  # the answer to a prompt in ChatML
-    if is_chatml(text):
-        return _of_chatml(column, text, ends_with_answer=role != "user")
-    begins = SPEAKER.match(text)
-    if begins and (text.startswith("\n\n") or len(SPEAKER.findall(text)) > 1):
-        return _transcript(text, ends_with_answer=role != "user")
-    return text if role is None else [{"role": role, "content": text}]
+    if (said := messages_of(column, text, ends_with_answer=role != "user")) is not None:
+        return said
+    return text if role is None else [{"role": role, "content": without_end(text)}]
 
 
 def _json(column: str, text: str) -> Any:
@@ -185,28 +176,6 @@ def _are_messages(found: Any) -> bool:
         and bool(found)
         and all(isinstance(one, dict) and {*ROLE_KEYS} & {*one} and {*CONTENT_KEYS} & {*one} for one in found)
     )
-
-
-def _of_chatml(column: str, text: str, ends_with_answer: bool) -> list[dict[str, str]]:
-    if _CHATML.sub("", text).strip():
-        why = f"column {column!r} is ChatML with text that is in no message: take that out"
-        raise BadConversationError(Reason.CONTENT_NOT_TEXT, why)
-    said = [{"role": role, "content": content} for role, content in _CHATML.findall(text)]
-    return _without_open_answer(said, ends_with_answer)
-
-
-def _transcript(text: str, ends_with_answer: bool) -> list[dict[str, str]]:
-    _, *pieces = SPEAKER.split(text)
-    said = [
-        {"role": SPEAKERS[speaker], "content": content.strip()}
-        for speaker, content in zip(pieces[::2], pieces[1::2], strict=True)
-    ]
-    return _without_open_answer(said, ends_with_answer)
-
-
-def _without_open_answer(said: list[dict[str, str]], ends_with_answer: bool) -> list[dict[str, str]]:
-    is_open = said[-1] == {"role": "assistant", "content": ""}
-    return said[:-1] if is_open and not ends_with_answer else said
 
 
 def _by_column(column: str, lists: Mapping[str, list[Any]]) -> list[dict[str, Any]]:

@@ -49,6 +49,7 @@ from tests.folders import (
     rubbish,
     two_languages,
 )
+from tests.pipeline.sources.formats.test_transcripts import WRITTEN
 
 SECONDS = 30  # to look at a folder, on a machine that has other work
 
@@ -232,19 +233,25 @@ def test_conversations_are_learnt_after_the_text_where_chat_is_asked_for(tmp_pat
     assert any("no conversations" in note for note in notes(without))
 
 
-def test_chatml_in_a_column_of_text_and_contents_of_gemini_are_conversations(tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", [*WRITTEN, "Gemini"])
+def test_marked_up_texts_and_contents_of_gemini_are_conversations(tmp_path: Path, form: str) -> None:
     folder = folder_of(chats, tmp_path)
     path = folder / "chats.jsonl"
     said = [[one["content"] for one in json.loads(row)["messages"]] for row in path.read_text().splitlines()]
-    for row_of in (_chatml, _contents):
-        path.write_text("".join(json.dumps(row_of(*one)) + "\n" for one in said))
-        recipe, _ = recipe_of(folder, Wishes(3600.0, chat=True))
-        assert recipe.post_training.sft is not None
-        assert [corpus.name for corpus in recipe.corpora] == ["my_text"]
-
-
-def _chatml(question: str, answer: str) -> dict[str, object]:
-    return {"text": f"<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n{answer}<|im_end|>\n"}
+    rows = [
+        _contents(question, answer)
+        if form == "Gemini"
+        else {"text": WRITTEN[form]([("user", question), ("assistant", answer)])}
+        for question, answer in said
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    recipe, _ = recipe_of(folder, Wishes(3600.0, chat=True))
+    assert recipe.post_training.sft is not None
+    assert [corpus.name for corpus in recipe.corpora] == ["my_text"]
+    for text in folder.glob("*.txt"):
+        text.unlink()
+    with pytest.raises(NothingReadableError, match=r"only rows of chat.* add a folder of texts"):
+        choose(judged(folder), Wishes(3600.0, chat=True), fixed_speed())
 
 
 def _contents(question: str, answer: str) -> dict[str, object]:

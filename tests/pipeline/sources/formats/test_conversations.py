@@ -102,6 +102,18 @@ CHAT: dict[str, dict[str, Any]] = {
     "ChatML in a text": {"text": chatml(("user", "Hi\n🙂"), ("assistant", "Hey")), "prompt": None},
     "ChatML that is not ended": {"text": "<|im_start|>user\nHi\n🙂<|im_start|>assistant\nHey"},
     "a transcript in a text": {"text": "\n\nHuman: Hi\n🙂\n\nAssistant: Hey"},
+    "Llama 3 in a text": {
+        "text": "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\nHi\n🙂<|eot_id|>"
+        "<|start_header_id|>assistant<|end_header_id|>\n\nHey<|eot_id|>"
+    },
+    "Gemma in a text": {
+        "text": "<bos><start_of_turn>user\nHi\n🙂<end_of_turn>\n<start_of_turn>model\nHey<end_of_turn>\n"
+    },
+    "Zephyr in a text": {"text": "<|user|>\nHi\n🙂</s>\n<|assistant|>\nHey</s>\n"},
+    "Phi-3 in a text": {"text": "<|user|>\nHi\n🙂<|end|>\n<|assistant|>\nHey<|end|>\n<|endoftext|>"},
+    "Llama 2 in a text": {"text": "<s>[INST] Hi\n🙂 [/INST] Hey </s>"},
+    "Guanaco in a text": {"text": "### Human: Hi\n🙂### Assistant: Hey"},
+    "Guanaco in lines": {"text": "### Human: Hi\n🙂\n\n### Assistant: Hey\n"},
     "ChatGPT's export": exported(("user", "Hi\n🙂"), ("assistant", "Hey")),
 }
 # What else is in a conversation: the row, and its messages.
@@ -132,6 +144,28 @@ BESIDE: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
     "a prompt in ChatML": (
         {"prompt": chatml(*BRIEF[:2]) + "<|im_start|>assistant\n", "completion": "a<|im_end|>\n"},
         BRIEF,
+    ),
+    "instructions and turns of Llama 2": (
+        {"text": "<s>[INST] <<SYS>>\nBe brief.\n<</SYS>>\n\nq [/INST] a </s><s>[INST] r [/INST] b [1] </s>"},
+        [*BRIEF, ("user", "r"), ("assistant", "b [1]")],
+    ),
+    "a prompt in Llama 3": (
+        {
+            "prompt": "<|start_header_id|>system<|end_header_id|>\n\nBe brief.<|eot_id|>"
+            "<|start_header_id|>user<|end_header_id|>\n\nq<|eot_id|>"
+            "<|start_header_id|>assistant<|end_header_id|>\n\n",
+            "completion": "a<|eot_id|>",
+        },
+        BRIEF,
+    ),
+    "a prompt in Llama 2": ({"prompt": "[INST] q [/INST]", "completion": "a"}, BRIEF[1:]),
+    "headings in a prompt": (
+        {"prompt": "### Human: history\nSum up.", "completion": "a"},
+        [("user", "### Human: history\nSum up."), ("assistant", "a")],
+    ),
+    "an answer about marks": (
+        {"prompt": "q", "completion": "It is <|im_start|>user\nHi<|im_end|>"},
+        [("user", "q"), ("assistant", "It is <|im_start|>user\nHi<|im_end|>")],
     ),
     "what a tool said": (
         {"conversations": shared(("human", "q"), ("observation", "21"), ("gpt", "a"))},
@@ -203,6 +237,20 @@ PREFERENCES: dict[str, dict[str, Any]] = {
         "chosen": [USER, GOOD],
         "rejected": [USER, BAD],
     },
+    "OpenAI": {
+        "input": {"messages": [USER], "tools": [], "parallel_tool_calls": True},
+        "preferred_output": [GOOD],
+        "non_preferred_output": [BAD],
+    },
+    "SHP": {"history": "Hi\n🙂", "human_ref_A": "Bad.", "human_ref_B": "Good.", "labels": 0},
+    "SHP in CSV": {"history": "Hi\n🙂", "human_ref_A": "Good.", "human_ref_B": "Bad.", "labels": "1"},
+    "PKU-SafeRLHF": {
+        "prompt": "Hi\n🙂",
+        "response_0": "Bad.",
+        "response_1": "Good.",
+        "better_response_id": 1.0,
+    },
+    "Chatbot Arena": {"conversation_a": [USER, BAD], "conversation_b": [USER, GOOD], "winner": "model_b"},
     "JSON text": {"prompt": "Hi\n🙂", "chosen": json.dumps([GOOD]), "rejected": json.dumps([BAD])},
 }
 
@@ -308,6 +356,17 @@ BAD_CHATS: list[tuple[dict[str, Any], str, str]] = [
     ({"text": "Hi"}, "no_messages", "column 'text' holds no list of messages and no transcript"),
     ({"text": chatml(*BRIEF) + "<|endoftext|>"}, "content_not_text", "'text' is ChatML with text that is in"),
     ({"text": chatml(("narrator", "x"))}, "unknown_role", "'narrator'"),
+    ({"text": chatml(("user to me", "x"))}, "unknown_role", "'user to me'"),
+    (
+        {"text": "So: <s>[INST] q [/INST] a"},
+        "no_messages",
+        "column 'text' holds no list of messages and no transcript",
+    ),
+    (
+        {"text": "<|user|>\nq<|end|>\nso<|assistant|>\na<|end|>"},
+        "content_not_text",
+        "'text' is the markup of Phi-3 and Zephyr with text that is in no message",
+    ),
     (of_type("code"), "tool_calls", "message 2"),
     (of_type("thoughts"), "reasoning", "message 2"),
     (of_type("tether_quote"), "content_not_text", "message 2"),
@@ -360,6 +419,11 @@ BAD_CHATS: list[tuple[dict[str, Any], str, str]] = [
 ]
 BAD_PREFERENCES: list[tuple[dict[str, Any], str, str]] = [
     ({"prompt": "x"}, "no_messages", "no 'prompt' and 'chosen' and 'rejected', or 'chosen' and 'rejected'"),
+    (
+        {"instruction": "i", "completions": [{"response": "r", "overall_score": 7.0}] * 2},
+        "no_messages",
+        "of the rated `completions`, write two as `chosen` and `rejected` beside the question",
+    ),
     ({"chosen": "x", "rejected": "y"}, "no_messages", "column 'chosen' holds no list of messages"),
     ({"prompt": "x", "chosen": "y", "rejected": "y"}, "chosen_equals_rejected", "the same"),
     ({"prompt": "x", "chosen": "Yes.", "rejected": "Yes. "}, "chosen_equals_rejected", "the same"),
@@ -379,6 +443,20 @@ BAD_PREFERENCES: list[tuple[dict[str, Any], str, str]] = [
         {"chosen": [GOOD, USER, GOOD], "rejected": [GOOD, {**USER, "content": "Hey"}, BAD]},
         "no_common_beginning",
         "message 2 differs",
+    ),
+    (
+        {"conversation_a": [USER, BAD], "conversation_b": [USER, GOOD], "winner": "tie (bothbad)"},
+        "chosen_equals_rejected",
+        "column 'winner' is 'tie .bothbad.', neither model_a nor model_b, so no answer is better",
+    ),
+    (
+        {
+            "input": {"messages": [USER], "tools": [{"type": "function"}]},
+            "preferred_output": [GOOD],
+            "non_preferred_output": [BAD],
+        },
+        "tool_calls",
+        "column 'tools'",
     ),
     ({"chosen": [USER, GOOD, USER], "rejected": [USER, GOOD, USER, BAD]}, "no_answer", "common beginning"),
 ]
@@ -415,4 +493,4 @@ def test_conversations_are_read_again_and_texts_as_their_own_version_says() -> N
             HubConfig.model_validate({"name": "a/b", "format": format}),
         )
     }
-    assert versions == {"files-12", "hub-4", "files-12 conversations-5", "hub-4 conversations-5"}
+    assert versions == {"files-12", "hub-4", "files-12 conversations-6", "hub-4 conversations-6"}

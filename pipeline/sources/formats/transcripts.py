@@ -1,0 +1,116 @@
+"""Conversations written as one text, with the marks by which models are prompted."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pipeline.sources.formats.unlearnable import BadConversationError
+from pipeline.sources.source import Reason
+
+
+@dataclass(frozen=True)
+class Markup:
+    """`speaker` begins a message, and its group is the role, or a key of `roles`. `end` ends a message; None
+    if only the next speaker does. `before`: what else a text may begin with. With `words`, which any text
+    may have, two messages show that it is a conversation, and white space around messages is no content.
+    """
+
+    name: str
+    speaker: re.Pattern[str]
+    end: re.Pattern[str] | None = None
+    before: re.Pattern[str] = re.compile("")
+    roles: Mapping[str, str] = field(default_factory=dict)
+    words: bool = False
+
+    def begins(self, text: str) -> bool:
+        start = text[len(text) - len(text.lstrip()) :]
+        before = self.before.match(start)
+        return self.speaker.match(start[before.end() if before else 0 :]) is not None
+
+    def is_conversation(self, text: str) -> bool:
+        """Whether it is surely one. Only a prompt of one message has an empty line before it."""
+        several = not self.words or text.startswith("\n\n") or len(self.speaker.findall(text)) > 1
+        return several and self.begins(text)
+
+    def messages(self, column: str, text: str) -> list[dict[str, str]]:
+        """Raises BadConversationError where text is in no message."""
+        before, *pieces = self.speaker.split(text)
+        said, outside = [], [self.before.sub("", before.strip(), count=1)]
+        for speaker, content in zip(pieces[::2], pieces[1::2], strict=True):
+            if self.end is not None:
+                content, *after = self.end.split(content)
+                outside += after
+            said.append(
+                {
+                    "role": self.roles.get(speaker, speaker),
+                    "content": content.strip() if self.words else content,
+                }
+            )
+        if any(map(str.strip, outside)):
+            why = f"column {column!r} is {self.name} with text that is in no message: take that out"
+            raise BadConversationError(Reason.CONTENT_NOT_TEXT, why)
+        return said
+
+
+MARKUPS = (
+    Markup("ChatML", re.compile(r"<\|im_start\|>([^\n]*)(?:\n|\Z)"), re.compile(r"<\|im_end\|>")),
+    Markup(
+        "Llama 3's markup",
+        re.compile(r"<\|start_header_id\|>(.*?)<\|end_header_id\|>\n{0,2}"),
+        re.compile(r"<\|(?:eot_id|eom_id|end_of_text)\|>"),
+        before=re.compile(r"<\|begin_of_text\|>\s*"),
+    ),
+    Markup(
+        "Gemma's markup",
+        re.compile(r"<start_of_turn>([^\n]*)(?:\n|\Z)"),
+        re.compile("<end_of_turn>"),
+        before=re.compile(r"<bos>\s*"),
+    ),
+    Markup(
+        "the markup of Phi-3 and Zephyr",
+        re.compile(r"<\|(system|user|assistant)\|>\n?"),
+        re.compile(r"<\|end\|>|<\|endoftext\|>|</s>"),
+    ),
+    Markup(
+        "Llama 2's markup",
+        re.compile(r"(?:<s>\s*)?(?:\[INST\]\s*(?=<<SYS>>))?(\[INST\]|\[/INST\]|<<SYS>>|<</SYS>>)"),
+        re.compile("</s>"),
+        roles={"[INST]": "user", "[/INST]": "assistant", "<<SYS>>": "system", "<</SYS>>": "user"},
+        words=True,
+    ),
+    # As in Guanaco's data, where the next speaker may follow in the same line.
+    Markup("a transcript", re.compile("### (Human|Assistant|System): ?"), words=True),
+    # As in hh-rlhf: each speaker stands at the beginning or behind an empty line.
+    Markup("a transcript", re.compile(r"(?:\A\s*|\n\n)(Human|Assistant):"), words=True),
+)
+ANSWERING = ("assistant", "model")
+# What ends an answer whose prompt is marked up in another column.
+END_OF_ANSWER = re.compile(r"(?:<\|im_end\|>|<\|eot_id\|>|<\|end\|>|<end_of_turn>)\s*\Z")
+
+
+def is_transcript(text: str) -> bool:
+    """Whether a text is a conversation."""
+    return any(markup.is_conversation(text) for markup in MARKUPS)
+
+
+def begins_transcript(text: str) -> bool:
+    """Whether a text begins as a conversation does, however it goes on."""
+    return any(markup.begins(text) for markup in MARKUPS)
+
+
+def messages_of(column: str, text: str, ends_with_answer: bool) -> list[dict[str, str]] | None:
+    """The messages of a conversation, without the beginning of an answer that is not in it; None for another
+    text. Raises BadConversationError.
+    """
+    markup = next((one for one in MARKUPS if one.is_conversation(text)), None)
+    if markup is None:
+        return None
+    *said, last = markup.messages(column, text)
+    is_open = last["role"].lower() in ANSWERING and not last["content"]
+    return said if is_open and not ends_with_answer else [*said, last]
+
+
+def without_end(text: str) -> str:
+    """An answer without the mark that ends it, unless the text is about such marks."""
+    answer = END_OF_ANSWER.sub("", text)
+    return text if any(markup.speaker.search(answer) for markup in MARKUPS if markup.end) else answer
