@@ -143,6 +143,19 @@ def test_a_long_answer_can_be_stopped_and_the_next_question_asked(talkative: str
             assert page.locator(".model").last.inner_text().endswith("[stopped]")
 
 
+def test_a_new_conversation_with_a_server_that_is_gone_says_so(tmp_path: Path, browser: Any) -> None:
+    serving = served(tmp_path, make(), "--max-new-tokens=8", "--temperature=0")
+    page = browser.new_page()
+    page.goto(next(serving))
+    page.get_by_role("textbox").fill("Hello")
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Send").wait_for(timeout=20_000)
+    next(serving, None)  # kills it
+    page.get_by_role("button", name="New conversation").click()
+    page.get_by_text("no answer came: look at the terminal").wait_for(timeout=5000)
+    assert page.locator(".user").inner_text() == "Hello"  # what was said stays
+
+
 def test_a_long_answer_is_followed_to_its_end_unless_the_person_reads_further_up(
     talkative: str, browser: Any
 ) -> None:
