@@ -6,12 +6,14 @@ A limit decides whether a run continues, never what is made.
 
 import json
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pipeline.recipe.recipe import Recipe
+from pipeline.recipe.yaml_model import ANSWERS
 from pipeline.sources.source import Reason
 from pipeline.stages.quality import LANGUAGE, QualityParams
 from pipeline.steps.corpus.quality import reasons
@@ -25,6 +27,8 @@ from pipeline.store import keys
 from pipeline.store.damage import Look, described, inspect, remedy
 from pipeline.store.keys import SPLITS, Key
 from pipeline.store.manifest import Version
+from pipeline.store.params import ROLE
+from pipeline.store.parquet import batches
 from pipeline.store.store import Store
 from trainer.data.shards import Shard, ShardError
 from trainer.system.durable import read_json
@@ -120,6 +124,27 @@ def half_is_left(subject: Subject) -> Finding:
     if share < HALF:
         message += ": if its transforms and edits should not remove that much, change them"
     return Finding(share >= HALF, message, {"share": share})
+
+
+@check("scrubbed")
+def can_be_learned(subject: Subject) -> Finding:
+    """The first text of a corpus that is trained on is a conversation if the training learns from
+    conversations, and is none otherwise.
+    """
+    corpus, objective = subject.version.key.corpus, subject.recipe.training.objective
+    files = subject.version.files("documents")
+    texts = (text for file in files for batch in batches(file, ["text"]) for text in batch.column("text"))
+    first = next(texts, None)
+    if first is None or not subject.recipe.corpus(corpus).train:
+        return Finding(True, f"nothing of {corpus} is trained on")
+    found, meant = bool(re.match(ROLE, first.as_py())), objective in ANSWERS
+    message = f"{corpus} holds {'conversations' if found else 'texts'}, and `objective: {objective}` learns "
+    message += f"from {'conversations' if meant else 'texts'}"
+    if meant and not found:
+        message += f": set `format: {ANSWERS[objective]}` in its source, or leave it out (docs/chat.md)"
+    elif found and not meant:
+        message += ": move the corpus to a section of `post_training`, or leave it out (docs/chat.md)"
+    return Finding(found == meant, message)
 
 
 @check("quality")

@@ -28,6 +28,7 @@ from tests.pipeline.steps.corpora import TEXTS, prepare
 from tests.pipeline.steps.make import deduplicate, judge, scrub, tokenize, tokenizer, transform
 from tests.pipeline.steps.training.test_plan import recipe
 from tests.pipeline.store.test_damage import flip, flip_in_silence
+from trainer.config.tuning import Objective
 from trainer.data.shards import bin_path, idx_path
 
 ENGINE = LocalEngine(workers=1)
@@ -146,6 +147,36 @@ def test_a_transform_that_empties_texts_is_warned_of(store: Store, code: str, pa
     said = found("half_is_left", store, keys.scrubbed("docs"))
     assert said.passed == passes and "bytes of text of docs are left (" in said.message
     assert ("if its transforms and edits should not" in said.message) != passes
+
+
+@pytest.mark.parametrize("objective", ["pretrain", "sft", "dpo"])
+@pytest.mark.parametrize("code", ["shortened", "asked"])
+def test_texts_and_conversations_are_told_apart_before_they_are_compared(
+    store: Store, objective: Objective, code: str
+) -> None:
+    """A transform may make conversations of texts."""
+    rewritten = TransformParams(python=f"{__name__}:{code}", version="1")
+    transform(store, ENGINE, "docs", [rewritten])
+    scrub(store, ENGINE, "docs", read=keys.transformed("docs"))
+    version, written = store.current(keys.scrubbed("docs")), recipe("docs")
+    training = written.training.model_copy(update={"objective": objective})
+    wanted = written.model_copy(update={"training": training})
+    said = checks.can_be_learned(checks.Subject(version, store, wanted))
+    assert said.passed == ((code == "asked") == (objective != "pretrain"))
+    remedies = {
+        "pretrain": "a section of `post_training`",
+        "sft": "format: chat",
+        "dpo": "format: preferences",
+    }
+    assert (remedies[objective] in said.message) != said.passed
+    held = written.corpora[0].model_copy(update={"train": False})
+    apart = checks.Subject(version, store, wanted.model_copy(update={"corpora": (held,)}))
+    assert checks.can_be_learned(apart).passed
+
+
+@document_transform
+def asked(document: Document) -> str:
+    return f"\x1euser\x1fSay.\x1eassistant\x1f{document.text}"
 
 
 @document_transform
