@@ -88,6 +88,17 @@ def adapter_of(directory: Path) -> Adapter | None:
     return Adapter(directory, _base(directory, settings), settings)
 
 
+def check_adaptable(directory: Path) -> None:
+    """Raises TrainerError if the weights to train an adapter for are an adapter themselves: what names an
+    adapter as its base is opened neither by peft nor here.
+    """
+    if adapter := adapter_of(directory):
+        raise TrainerError(
+            f"training.lora: {directory} is an adapter to {adapter.base}, and nothing opens an adapter to an "
+            f"adapter: {INSTEAD}, or leave out training.lora"
+        )
+
+
 def _base(directory: Path, settings: _Settings) -> Path:
     """The directory of the model that an adapter changes, from the hub if it is not on this machine."""
     named = settings.base_model_name_or_path

@@ -36,9 +36,9 @@ class DpoConfig(Config):
     model that the run started from does. The loss of the chosen answer is added to this loss.
     """
 
-    beta: float = Field(default=0.1, gt=0)
+    beta: float = Field(default=0.1, gt=0, le=1e6)
     """How soon a margin, in nats, is enough. Lower lets the model move further from where it started."""
-    nll: float = Field(default=0.2, ge=0)
+    nll: float = Field(default=0.2, ge=0, le=1e6)
     """Weight of the chosen answer's loss, in nats per token. With 0, both answers become unlikely, and a
     small model forgets the form of answers.
     """
@@ -52,7 +52,7 @@ class LoraConfig(Config):
 
     rank: int = Field(default=16, ge=1)
     """Rank of the matrices. A higher rank can learn more."""
-    alpha: float = Field(default=32, gt=0)
+    alpha: float = Field(default=32, gt=0, le=1e6)
     """The output of the matrices is multiplied by `alpha` / `rank`. Often twice the rank."""
     control_tokens: bool = True
     """Whether the rows of the control tokens in embedding and head are trained, too, for `objective: sft` and

@@ -8,6 +8,7 @@ import torch
 
 from trainer.config import RunConfig, TrainingConfig, run_identity
 from trainer.config.model import READ_HERE_ONLY
+from trainer.config.peft import check_adaptable
 from trainer.data.loader import TrainingData
 from trainer.hf import Pretrained
 from trainer.model.attention import Backend, choose_backend, flash, masks_documents
@@ -62,6 +63,8 @@ def resolve(config: RunConfig, world: World) -> Plan:
             pretrained = Pretrained.find(
                 training.pretrained, training.model, config.data, training.learns_tokens
             )
+            if training.lora:
+                check_adaptable(pretrained.directory)
     identity = run_identity(config, precision, contents, pretrained.sha256 if pretrained else None)
     compiled = compiler.compiles(training, world.device)
     return Plan(config, precision, attention, compiled, identity, data, pretrained)

@@ -16,7 +16,7 @@ from pipeline.store.store import Store
 from trainer.config import PretrainedConfig, TrainingConfig
 from trainer.config.hugging_face import check_shape, check_vocabulary, file_of, weight_files
 from trainer.config.model_files import CONFIG, TOKENIZER
-from trainer.config.peft import ADAPTER, adapter_of
+from trainer.config.peft import ADAPTER, adapter_of, check_adaptable
 from trainer.system.durable import read_json
 from trainer.system.errors import TrainerError
 
@@ -114,6 +114,8 @@ def check(store: Store, recipe: Recipe, retrain: bool = False) -> None:
         else:
             directory = _downloaded(source)
             check_shape(directory, training.model)
+        if training.lora:
+            check_adaptable(directory)
         check_vocabulary(
             directory,
             _vocabulary(directory),

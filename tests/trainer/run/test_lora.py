@@ -1,6 +1,7 @@
 """Tuning by LoRA: what an adapter learns, and that it is the same run however it is stopped."""
 
 import shutil
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,9 @@ def test_an_adapter_takes_few_gradients(sft: dict[str, Any]) -> None:
         ({"pretrained": None}, r"training\.lora needs pretrained weights: set training\.pretrained"),
         ({"parallel": {"dp_shard": 2}}, "lora needs a model that parallel does not split"),
         ({"optimizer": {"kind": "muon"}}, "lora needs optimizer.kind adamw"),
+        ({"lora": {"alpha": 1e300}}, r"lora\.alpha\s+Input should be less than or equal to 1000000"),
+        ({"dpo": {"beta": 1e300}}, r"dpo\.beta\s+Input should be less than or equal to 1000000"),
+        ({"dpo": {"nll": 1e300}}, r"dpo\.nll\s+Input should be less than or equal to 1000000"),
     ],
 )
 def test_what_lora_needs_is_one_sentence(changed: dict[str, Any], says: str, sft: dict[str, Any]) -> None:
@@ -107,6 +111,24 @@ def test_what_lora_needs_is_one_sentence(changed: dict[str, Any], says: str, sft
     sft["training"] |= {"lora": {}, "pretrained": {"path": "base"}} | changed
     with pytest.raises(ValueError, match=says):
         RunConfig.model_validate(sft)
+
+
+def test_an_adapter_of_an_adapter_is_refused_before_the_training(
+    sft: dict[str, Any], finished: RunConfig, chats: Chats
+) -> None:
+    """Nobody could open it. All weights may be trained, since a model starts from the sum."""
+    settings = adapted(sft, finished, chats)
+    first = sorted(trained(settings).run_dir.glob("checkpoints/*/adapter"))[-1]
+    apart = shutil.copytree(first, finished.run_dir / "apart")
+    (apart / "tokenizer.json").write_bytes((first.parent / "hf/tokenizer.json").read_bytes())
+    again = deepcopy(settings) | {"run_dir": f"{settings['run_dir']}-again"}
+    again["training"]["pretrained"] = {"path": str(apart)}
+    with pytest.raises(
+        TrainerError, match=r"training\.lora: .*/apart is an adapter to .*/grown, and an adap"
+    ):
+        run(RunConfig.model_validate(again))
+    again["training"] |= {"lora": None}
+    trained(again)
 
 
 @pytest.mark.parametrize("tied", [False, True])
