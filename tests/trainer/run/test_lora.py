@@ -124,7 +124,7 @@ def test_an_adapter_of_an_adapter_is_refused_before_the_training(
     again = deepcopy(settings) | {"run_dir": f"{settings['run_dir']}-again"}
     again["training"]["pretrained"] = {"path": str(apart)}
     with pytest.raises(
-        TrainerError, match=r"training\.lora: .*/apart is an adapter to .*/grown, and an adap"
+        TrainerError, match=r"training\.lora: .*/apart is an adapter to .*/grown, and nothing opens"
     ):
         run(RunConfig.model_validate(again))
     again["training"] |= {"lora": None}
