@@ -8,7 +8,7 @@ from trainer.config import SamplesConfig
 from trainer.hf import load_model
 from trainer.model.cache import POSITIONS
 from trainer.run.evaluation.conversation import ChatFormat
-from trainer.run.evaluation.generate import Prompt, generate
+from trainer.run.evaluation.generate import ROWS, Prompt, generate
 from trainer.run.evaluation.questions import messages, rows
 
 
@@ -24,8 +24,11 @@ def answered(
     model = load_model(directory)
     room = min(model.max_length, POSITIONS[model.device.type])
     prompts = [Prompt(form.before_answer(said), form.kept(*said[0], room)) for said in asked]
-    texts = dict(generate(model, prompts, samples, form.ends, seed=seed, room=room))
-    for number in range(len(asked)):
-        text = texts[number]
-        cut = {"unended": True} if text.end is None else {}
-        yield {"text": form.text(text.tokens), "stops": text.end == form.ids.end, **cut}
+    # The texts that are written at a time are those that stand together, so that answers come meanwhile.
+    for first in range(0, len(prompts), ROWS):
+        here = prompts[first : first + ROWS]
+        texts = dict(generate(model, here, samples, form.ends, seed=seed, room=room))
+        for number in range(len(here)):
+            text = texts[number]
+            cut = {"unended": True} if text.end is None else {}
+            yield {"text": form.text(text.tokens), "stops": text.end == form.ids.end, **cut}

@@ -2,9 +2,12 @@
 
 import io
 import json
+import random
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -20,7 +23,7 @@ from trainer.model.llama import Llama
 from trainer.run.evaluation.answer import answered
 from trainer.run.evaluation.benchmarks import benchmark
 from trainer.run.evaluation.conversation import ChatFormat, Conversation
-from trainer.run.evaluation.generate import complete_with_model_of
+from trainer.run.evaluation.generate import ROWS, Continuation, complete_with_model_of, generate
 from trainer.run.learnt_tokens import Answers
 from trainer.system.errors import TrainerError
 
@@ -233,6 +236,36 @@ def test_questions_of_windows_are_answered(tmp_path: Path) -> None:
     questions = tmp_path / "questions.jsonl"
     questions.write_bytes(f"{line}\r\n{line}\r\n".encode("utf-8-sig"))
     assert len(list(answered(tmp_path / "model", questions, GREEDY))) == 2
+
+
+def test_the_first_answers_come_before_the_last_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exported(tmp_path, make())
+    chosen, written = random.Random(3), list[int]()
+    lines = [
+        json.dumps({"messages": [{"role": "user", "content": "Hello" * chosen.randint(1, 9)}]})
+        for _ in range(2 * ROWS + 5)
+    ]
+    questions = tmp_path / "questions.jsonl"
+    questions.write_text("\n".join(lines))
+
+    def counted(*given: Any, **settings: Any) -> Iterator[tuple[int, Continuation]]:
+        for found in generate(*given, **settings):
+            written.append(found[0])
+            yield found
+
+    monkeypatch.setattr("trainer.run.evaluation.answer.generate", counted)
+    samples = SamplesConfig(max_new_tokens=2, temperature=0)
+    found = answered(tmp_path / "model", questions, samples)
+    first = next(found)
+    assert len(written) == ROWS
+    answers = [first, *found]
+    assert len(written) == len(answers) == len(lines)
+    for number in (0, ROWS, len(lines) - 1):  # each stands where its question does
+        alone = tmp_path / "alone.jsonl"
+        alone.write_text(lines[number])
+        assert [answers[number]] == list(answered(tmp_path / "model", alone, samples))
 
 
 def test_the_command_talks_and_forgets(tmp_path: Path) -> None:
