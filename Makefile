@@ -19,15 +19,15 @@ setup: .venv/.runtime
 
 pretrain: setup
 	@echo "Starting Dagster" >&2
-	@$(BIN)/dagster job execute -j pretrain && $(BIN)/python -m pipeline summary
+	@$(BIN)/python -m pipeline.dagster_command job execute -j pretrain && $(BIN)/python -m pipeline summary
 
 chat: setup
 	@echo "Starting Dagster" >&2
-	@$(BIN)/dagster job execute -j align && $(BIN)/python -m pipeline summary --variant dpo
+	@$(BIN)/python -m pipeline.dagster_command job execute -j align && $(BIN)/python -m pipeline summary --variant dpo
 
 ui: setup
 	@echo "The graph, every stage and every checkpoint, in about ten seconds: http://127.0.0.1:3000"
-	$(BIN)/dagster dev --log-level warning --host 127.0.0.1 --port 3000 --module-name pipeline.definitions
+	$(BIN)/python -m pipeline.dagster_command dev --log-level warning --host 127.0.0.1 --port 3000 --module-name pipeline.definitions
 
 test: .venv/.test
 	$(BIN)/ruff check .

@@ -8,13 +8,14 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from pipeline.cli import COMMANDS, main
-from pipeline.steps import compiling
-from trainer.system import terminal
+from trainer.system import ctrl_c
 
 
 def _show_what_is_done() -> None:
     """Shows progress on standard error, so that the result on standard output can be piped."""
+    from pipeline.steps import compiling
+    from trainer.system import terminal
+
     shown = logging.StreamHandler(sys.stderr)
     shown.addFilter(terminal.is_news)
     logging.basicConfig(format="%(message)s", handlers=[shown])
@@ -25,7 +26,10 @@ def _show_what_is_done() -> None:
 
 
 def run(arguments: Sequence[str]) -> NoReturn:
-    """Runs a command and exits with its status."""
+    """Runs a command and exits with its status. Ctrl-C while modules are loaded ends the program."""
+    ctrl_c.ends_the_program()
+    from pipeline.cli import main
+
     _show_what_is_done()
     # Exits as on Ctrl-C, so that incomplete output is removed on the way out.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
@@ -39,6 +43,9 @@ def groundwork() -> NoReturn:
     """The program `groundwork`: a command of `python -m pipeline`, or `trainer` and one of `python -m
     trainer`, or `start` with the folder that is named.
     """
+    ctrl_c.ends_the_program()
+    from pipeline.cli import COMMANDS
+
     first, *rest = sys.argv[1:] or ["--help"]
     if first == "trainer":
         os.execv(sys.executable, [sys.executable, "-m", "trainer", *rest])

@@ -1,5 +1,10 @@
 """`python -m trainer CONFIG.yaml [key=value ...]` trains; `python -m trainer COMMAND ...` runs a command."""
 
+from trainer.system import ctrl_c
+
+if __name__ == "__main__":  # what follows takes a second
+    ctrl_c.ends_the_program()
+
 import argparse
 import errno
 import faulthandler
@@ -24,7 +29,7 @@ from trainer.system import launch, terminal
 from trainer.system.errors import NOT_PASSED, USER_ERROR, ToldByMainError, TrainerError, in_every_process
 from trainer.system.history import MODEL_NAMES
 from trainer.system.open_files import allow_enough
-from trainer.system.signals import stop_with_parent
+from trainer.system.signals import loading, stop_with_parent
 
 
 def main(arguments: list[str]) -> int:
@@ -57,11 +62,10 @@ def main(arguments: list[str]) -> int:
 def _ended(arguments: list[str]) -> int:
     """Runs a command to its end. Returns the exit status."""
     try:
-        with in_every_process():
-            allow_enough()
-        if arguments and arguments[0] in COMMANDS:
-            return _command(arguments[0], arguments[1:])
-        return _train(arguments)
+        with ctrl_c.raises():
+            with in_every_process():
+                allow_enough()
+            return _command(*arguments) if {*arguments[:1]} & {*COMMANDS} else _train(arguments)
     except ToldByMainError:
         if os.environ.get("LOCAL_RANK") == "0":  # on another machine than the main process
             _end_torchrun()
@@ -74,10 +78,10 @@ def _ended(arguments: list[str]) -> int:
         return 128 + signal.SIGINT
 
 
-def _command(name: str, arguments: list[str]) -> int:
+def _command(name: str, *arguments: str) -> int:
     """Raises TrainerError for a file that cannot be read or written."""
     try:
-        status = COMMANDS[name](arguments)
+        status = COMMANDS[name]([*arguments])
         print(end="", flush=True)
         return status
     except BrokenPipeError:  # whoever reads, such as `head`, has enough
@@ -113,9 +117,7 @@ def _with_environment(arguments: list[str]) -> None:
         os.execve(sys.executable, [sys.executable, "-m", "trainer", *arguments], {**os.environ, **missing})
 
 
-SEEDS = 1 << 63
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-LOADING = "loading PyTorch"
 PRECISIONS = get_args(TrainingConfig.model_fields["precision"].annotation)
 
 
@@ -137,7 +139,7 @@ def _train(arguments: list[str]) -> int:
     with in_every_process():
         config = load_to_train(options.config, options.overrides)
     # Imported late, so that a mistake in the configuration is reported before torch is loaded.
-    with terminal.doing(LOADING):
+    with loading():
         from trainer.run.loop import run
 
     return run(config, options.allow_changes, options.profile)
@@ -158,7 +160,7 @@ def _evaluate(arguments: list[str]) -> int:
     add("--samples", metavar="JSON", help=f"also print samples, for example {example}")
     options = parser.parse_args(arguments)
     samples = samples_of(options.samples) if options.samples else None
-    with terminal.doing(LOADING):
+    with loading():
         from trainer.tools.find_model import checkpoint_named
 
     checkpoint = checkpoint_named(options.model)
@@ -181,7 +183,7 @@ def _benchmark(arguments: list[str]) -> int:
     add("--output", type=Path, metavar="DIR", help="also write each score and log-likelihood into DIR")
     add("--chat", action="store_true", help="ask each question as a turn of a conversation")
     options = parser.parse_args(arguments)
-    with terminal.doing(LOADING):
+    with loading():
         from trainer.run.evaluation.benchmarks import benchmark
         from trainer.tools.find_model import model_named
 
@@ -199,7 +201,7 @@ def _predict(arguments: list[str]) -> int:
     add("--prompt", metavar="N", type=int, default=1, help="prompt tokens of each row; default: %(default)s")
     add("rows", type=Path, metavar="ROWS.npy", help="int64 [rows, length]")
     options = parser.parse_args(arguments)
-    with terminal.doing(LOADING):
+    with loading():
         import numpy as np
 
         from trainer.run.evaluation.predictions import predictions
@@ -207,7 +209,6 @@ def _predict(arguments: list[str]) -> int:
 
     checkpoint = checkpoint_named(options.model)
     config = load_run_config(checkpoint.resolve().parent.parent / "config.yaml")
-
     try:
         with options.rows.open("rb") as file:  # np.load takes what is no .npy for pickle
             rows = np.lib.format.read_array(file)
@@ -234,7 +235,7 @@ def _add_drawing(parser: argparse.ArgumentParser, temperature: float) -> None:
 
 def _drawn(options: argparse.Namespace, prompts: Sequence[str] = ()) -> SamplesConfig:
     """What the options of `_add_drawing` say. Raises TrainerError."""
-    if not -SEEDS <= options.seed < SEEDS:
+    if not -(1 << 63) <= options.seed < 1 << 63:
         raise TrainerError(f"--seed {options.seed} does not fit into 64 bits: take a smaller number")
     settings = {name: getattr(options, name) for name in ("max_new_tokens", "temperature", "top_k", "top_p")}
     return samples_of({"prompts": list(prompts), **settings})
@@ -247,7 +248,7 @@ def _generate(arguments: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print prompt and text as JSON, one line each")
     options = parser.parse_args(arguments)
     samples = _drawn(options, options.prompt)
-    with terminal.doing(LOADING):
+    with loading():
         from trainer.run.evaluation.generate import complete_with_model_of
         from trainer.tools.find_model import model_named
 
@@ -262,7 +263,7 @@ def _generate(arguments: list[str]) -> int:
 def _check(arguments: list[str]) -> int:
     about = "Check a model, with `transformers` too where installed, and print the result as JSON."
     options = _parser("check", about).parse_args(arguments)
-    with terminal.doing(LOADING):
+    with loading():
         from trainer.hf import check_with_transformers
         from trainer.tools.find_model import model_named
 
@@ -282,7 +283,7 @@ def _states(arguments: list[str]) -> int:
     if config.runs is None:
         what = "sets no `runs`, the directory that holds those of other runs, so there are no states"
         raise TrainerError(f"{options.config}: {what}")
-    with terminal.doing(LOADING):
+    with loading():
         from trainer.run.shared_states import sharing
 
     with terminal.doing("looking for states"):
@@ -305,7 +306,7 @@ def _merge(arguments: list[str]) -> int:
     weights = numbers(options.weights) if options.weights else None
     if options.output.exists():
         raise TrainerError(f"--output {options.output}: exists already: name another directory")
-    with terminal.doing(LOADING):
+    with loading():
         from trainer.tools.find_model import checkpoint_named, last_checkpoints
         from trainer.tools.merge import merge
 
@@ -326,7 +327,7 @@ def _answer(arguments: list[str]) -> int:
     _add_drawing(parser, temperature=0.0)
     options = parser.parse_args(arguments)
     samples = _drawn(options)
-    with terminal.doing(LOADING):
+    with loading():
         from trainer.run.evaluation.answer import answered
         from trainer.tools.find_model import model_named
 
@@ -368,7 +369,7 @@ def _listed(line: str, number: int) -> list[str]:
 
 
 def _tool(module: str, arguments: list[str]) -> int:
-    with terminal.doing(LOADING):
+    with loading():
         tool = import_module(module)
     return int(tool.main(arguments))
 

@@ -11,9 +11,10 @@ from typing import Any
 
 from pipeline.store.atomic import CLOSED, FULL
 from pipeline.store.errors import PipelineError
-from trainer.system import terminal
+from trainer.system import ctrl_c
 from trainer.system.errors import TrainerError
 from trainer.system.open_files import allow_enough
+from trainer.system.signals import loading
 
 COMMANDS = {
     "start": "Train a model on a folder of text by a deadline: chooses all settings, and says why.",
@@ -107,25 +108,30 @@ def _disk_error(error: OSError) -> str:
     return f"{named}: {why}" if named else why
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command. A mistake of the user is one line on standard error, with exit status 2."""
-    arguments = [*(sys.argv[1:] if arguments is None else arguments)]
+def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m pipeline", description=__doc__)
     commands = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND", required=True)
     for name, about in COMMANDS.items():
         command = commands.add_parser(name, help=about, description=about)
         if name in arguments:  # no other module is imported
-            with terminal.doing(f"{name}: loading"):
+            with loading(f"{name}: loading"):
                 module(name).add_arguments(command)
             if name not in OWN_RECIPE:
                 _add_recipe(command)
     if arguments[:1] == ["inspect"]:  # which has a default subcommand
         arguments[1:] = module("inspect").completed(arguments[1:])
-    options = parser.parse_args(arguments)
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command. A mistake of the user is one line on standard error, with exit status 2."""
+    arguments = [*(sys.argv[1:] if arguments is None else arguments)]
     try:
-        allow_enough()
-        with _using_recipe(None if options.command in OWN_RECIPE else getattr(options, "recipe", None)):
-            module(options.command).run(options)
+        with ctrl_c.raises():
+            options = _parsed(arguments)
+            allow_enough()
+            with _using_recipe(None if options.command in OWN_RECIPE else getattr(options, "recipe", None)):
+                module(options.command).run(options)
     except (PipelineError, TrainerError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

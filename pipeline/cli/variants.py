@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 from pipeline.cli.opening import UsageError, check_known
 from pipeline.recipe import variants
@@ -124,8 +123,8 @@ class _Jobs:
         environment = {**os.environ, **({"TERM": "dumb"} if self.beside else {})}
         print(f"{name}: {self.job}", flush=True)
         tags = json.dumps({"dagster/partition": name})
-        dagster = str(Path(sys.executable).with_name("dagster"))
-        command = [dagster, "job", "execute", "-m", "pipeline.definitions", "-j", self.job, "--tags", tags]
+        dagster = [sys.executable, "-m", "pipeline.dagster_command"]
+        command = [*dagster, "job", "execute", "-m", "pipeline.definitions", "-j", self.job, "--tags", tags]
         self._running[name] = subprocess.Popen(
             command, env=environment, preexec_fn=partial(stop_with_parent, signal.SIGINT)
         )

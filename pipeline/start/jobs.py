@@ -93,7 +93,8 @@ class Jobs:
         self, job: str, stops: Callable[[], bool], follows: Callable[[terminal.Activity], None]
     ) -> bool:
         try:
-            return execute([sys.executable, "-m", "dagster", "job", "execute", "-j", job], stops, follows)
+            command = [sys.executable, "-m", "pipeline.dagster_command", "job", "execute", "-j", job]
+            return execute(command, stops, follows)
         except FailedJobError as error:
             recipe, readings, what = load_recipe(self.path), self.chosen.corpora, "no model can be made"
             if job == SFT:
@@ -190,8 +191,8 @@ def execute(
     status = process.returncode
     if status and not stopped:
         raise FailedJobError(
-            f"{' '.join(command[2:])} ended with status {status}: the line with FAILED above says why; "
-            "the same command resumes"
+            f"dagster job execute -j {called} ended with status {status}: the line with FAILED above says "
+            "why; the same command resumes"
         )
     return bool(status)
 

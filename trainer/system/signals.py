@@ -5,10 +5,12 @@ import logging
 import os
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from trainer.system import terminal
+from trainer.system import ctrl_c, terminal
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 # SIGUSR1 is for Slurm: srun passes it on, and answers the others by killing its tasks.
@@ -62,10 +64,23 @@ class StopSignals:
                 signal.Signals(number).name,
             )
         elif number == signal.SIGINT and now - self._first > REPEATED_SECONDS:
-            terminal.end()
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
-            os.kill(os.getpid(), signal.SIGINT)
+            _end_at_once()
         self.received = True
+
+
+def _end_at_once(*_: object) -> None:
+    terminal.end()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+@contextmanager
+def loading(what: str = "loading PyTorch") -> Iterator[None]:
+    """Shows that modules are loaded. Meanwhile Ctrl-C ends the program: Python and some C modules drop a
+    KeyboardInterrupt that is raised in an import, and print its stack trace.
+    """
+    with terminal.doing(what), ctrl_c.calls(_end_at_once):
+        yield
 
 
 def stop_with_parent(number: signal.Signals = signal.SIGTERM) -> None:

@@ -230,6 +230,10 @@ class _Screen:
                 self._is_painted = True
 
     def _tick(self, ended: threading.Event) -> None:
+        if self.interactive:
+            # While `paint` has the lock, it must not wait for an import: what Ctrl-C calls may wait for the
+            # lock in the midst of an import.
+            import tqdm.utils  # noqa: F401
         while not ended.wait(PAINTED_EVERY_SECONDS):
             if self.interactive:
                 with suppress(OSError):  # the terminal is gone

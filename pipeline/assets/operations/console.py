@@ -132,6 +132,7 @@ def explain_on_exit() -> None:
             print(f"error: {why}{NO_PARTITION if 'has partitions, but' in why else ''}", file=sys.stderr)
         elif isinstance(error, dg.DagsterExecutionInterruptedError):
             print(STOPPED, file=sys.stderr)
+            sys.exit(128 + signal.SIGINT)  # which Python takes from an excepthook, too
         else:
             usual(kind, error, trace)
 

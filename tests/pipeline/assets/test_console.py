@@ -46,11 +46,13 @@ def said(
 
 
 def test_a_mistake_or_a_signal_before_the_first_step_is_one_line(
-    said: Callable[[BaseException], str],
+    said: Callable[[BaseException], str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     for mistake in (RecipeError("say why"), wrapped(RecipeError("say why"))):
         assert said(mistake) == "error: say why\n"
-    assert said(dg.DagsterExecutionInterruptedError()) == STOPPED
+    with pytest.raises(SystemExit, match="130"):
+        said(dg.DagsterExecutionInterruptedError())
+    assert capsys.readouterr().err == STOPPED
 
 
 def test_settings_in_a_wrong_place_are_named_without_all_that_could_stand_there(

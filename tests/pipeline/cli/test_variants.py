@@ -35,8 +35,8 @@ def test_jobs_in_the_background_save_and_end_with_the_command(tmp_path: Path, nu
         "variants": {"strict": {"quality": {"min_words": 60}}},
     }
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe))
-    (tmp_path / "dagster").write_text(JOB)
-    (tmp_path / "dagster").chmod(0o755)
+    (tmp_path / "python").write_text(JOB)
+    (tmp_path / "python").chmod(0o755)
     notes = tmp_path / "notes"
     environment = os.environ | {"NOTES": str(notes), "GROUNDWORK_RECIPE": str(tmp_path / "recipe.yaml")}
     process = subprocess.Popen(
