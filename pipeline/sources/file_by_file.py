@@ -31,7 +31,7 @@ def _unit(name: str, file: SourceFile, sha256: Hash) -> Unit:
     """An unreadable file is a unit too, so that reading reports it."""
     try:
         listed, fingerprint = file.listed(sha256)
-        return Unit(name, fingerprint, file.size() or 0, files=((name, listed),))
+        return Unit(name, fingerprint, listed.size() or 0, files=((name, listed),))
     except OSError as error:
         return Unit(name, f"unreadable: {error.strerror}", 0, files=((name, file),))
 

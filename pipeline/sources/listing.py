@@ -4,7 +4,9 @@ import fnmatch
 import glob
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from http.client import UNAUTHORIZED
+from operator import attrgetter
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
@@ -81,29 +83,42 @@ def _local(pattern: str, wanted: Callable[[str], bool]) -> list[tuple[str, Sourc
     expanded = Path(pattern)
     found = _globbed(expanded, wanted) if glob.has_magic(pattern) else []
     # A file may be called `[a].txt`, which is no match of itself, or `*.txt`, which is one of many.
-    if expanded.exists() and all(file.path != expanded for _, file in found):
+    if _exists(expanded, raises=not found) and all(file.path != expanded for _, file in found):
         return [(_utf8(expanded.name), LocalFile(expanded))]
     return [*found]
+
+
+def _exists(path: Path, raises: bool) -> bool:
+    """Whether it is there. Of one in a closed directory nobody can say: `raises` OSError, or it is not."""
+    try:
+        return path.exists()
+    except OSError:
+        if raises:
+            raise
+        return False
 
 
 def _globbed(pattern: Path, wanted: Callable[[str], bool]) -> list[tuple[str, LocalFile]]:
     fixed = _before_magic(pattern.parts, glob.has_magic)
     start = Path(*fixed)
+    below = os.path.join(start, "")  # noqa: PTH118, since a Path ends in no slash
     return [
-        (_utf8(path.relative_to(start).as_posix() if path != start else path.name), LocalFile(path))
-        for path in _matches(start, pattern.parts[len(fixed) :])
-        if not path.is_dir() or wanted(path.name) or not may_list(path)
+        (_utf8(os.fspath(path).removeprefix(below) if path != start else path.name), LocalFile(path))
+        for path, is_directory in _matches(start, pattern.parts[len(fixed) :])
+        if not is_directory or wanted(path.name) or not may_list(path)
     ]
 
 
 def _utf8(name: str) -> str:
     """The name, with each byte that is not UTF-8 as `%XX`."""
+    if name.isascii():
+        return name
     return "".join(f"%{ord(c) - 0xDC00:02X}" if "\udc80" <= c <= "\udcff" else c for c in name)
 
 
-def _matches(directory: Path, parts: Sequence[str]) -> Iterator[Path]:
-    """What the parts of a glob match below `directory`, and the directories that may not be listed. As with
-    `glob`, no wildcard matches a name that begins with a dot.
+def _matches(directory: Path, parts: Sequence[str]) -> Iterator[tuple[Path, bool]]:
+    """What the parts of a glob match below `directory`, and the directories that may not be listed, each with
+    whether it is a directory. As with `glob`, no wildcard matches a name that begins with a dot.
     """
     part, rest = parts[0], parts[1:]
     if part == "**":
@@ -114,18 +129,20 @@ def _matches(directory: Path, parts: Sequence[str]) -> Iterator[Path]:
         if rest:
             yield from _matches(path, rest)
         elif os.path.lexists(path):
-            yield path
-    elif directory.is_dir() and not may_list(directory):
-        yield directory
+            yield path, _is_directory(path)
+    elif _is_directory(directory) and not may_list(directory):
+        yield directory, True
     else:
-        for name in fnmatch.filter(_entries(directory), part):
+        entries = {entry.name: entry for entry in _entries(directory)}
+        for name in fnmatch.filter(entries, part):
             if part.startswith(".") or not name.startswith("."):
-                yield from _matches(directory / name, rest) if rest else [directory / name]
+                path = directory / name
+                yield from _matches(path, rest) if rest else [(path, _is_directory(entries[name]))]
 
 
 def _directories(root: Path) -> Iterator[Path]:
     """`root` and each directory below it once: by its own path, if it is there, else by the first link."""
-    seen, links = set[tuple[int, int]](), [root] if root.is_dir() else []
+    seen, links = set[tuple[int, int]](), [root] if _is_directory(root) else []
     while links:
         within = [links.pop(0)]
         while within:
@@ -135,17 +152,24 @@ def _directories(root: Path) -> Iterator[Path]:
                 continue
             seen.add((stat.st_dev, stat.st_ino))
             yield directory
-            below = [directory / name for name in _entries(directory) if not name.startswith(".")]
-            links += [path for path in below if path.is_dir() and path.is_symlink()]
-            within += [path for path in reversed(below) if path.is_dir() and not path.is_symlink()]
+            below = [entry for entry in _entries(directory) if not entry.name.startswith(".")]
+            links += [Path(entry) for entry in below if entry.is_symlink() and _is_directory(entry)]
+            within += [Path(entry) for entry in reversed(below) if entry.is_dir(follow_symlinks=False)]
 
 
-def _entries(directory: Path) -> list[str]:
-    """The names in a directory, sorted; none if there is no such directory or it may not be listed."""
+def _entries(directory: Path) -> list["os.DirEntry[str]"]:
+    """What is in a directory, by name; nothing if there is no such directory or it may not be listed."""
     try:
-        return sorted(path.name for path in directory.iterdir())
+        with os.scandir(directory) as found:
+            return sorted(found, key=attrgetter("name")) if may_list(directory) else []
     except OSError:
         return []
+
+
+def _is_directory(path: "Path | os.DirEntry[str]") -> bool:
+    with suppress(OSError):  # a link within a circle or into a closed directory
+        return path.is_dir()
+    return False
 
 
 def _remote(corpus: str, pattern: str, wanted: Callable[[str], bool]) -> list[tuple[str, SourceFile]]:

@@ -52,11 +52,16 @@ class LocalFile:
         """Raises OSError if it is neither a file nor a directory, or a directory that may not be listed:
         opening a pipe would wait for somebody who writes to it, and a device may have no end.
         """
-        mode = self.path.stat().st_mode
+        self._checked()
+
+    def _checked(self) -> os.stat_result:
+        found = self.path.stat()
+        mode = found.st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
             raise OSError(errno.EINVAL, "a pipe, socket or device, not a file", str(self.path))
         if stat.S_ISDIR(mode) and not may_list(self.path):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self.path))
+        return found
 
     def open(self) -> BinaryIO:
         """Opens the file, but gives no more than its sha256 was taken of: bytes may be
@@ -68,12 +73,11 @@ class LocalFile:
         return io.BufferedReader(raw, READ_SIZE)
 
     def size(self) -> int:
-        return self.path.stat().st_size
+        return self.path.stat().st_size if self.listed_as is None else self.listed_as[0][0]
 
     def listed(self, sha256: Hash = file_sha256) -> tuple[Self, str]:
         """The file as it is now, and its fingerprint."""
-        self.check()
-        before = seen(self.path.stat())
+        before = seen(self._checked())
         found = sha256(self.path)
         return replace(self, listed_as=(before, found)), found
 

@@ -6,8 +6,9 @@ import sqlite3
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +50,8 @@ class FileHashes:
         query = "select sha256 from files where (path, size, modified, changed, inode) = (?, ?, ?, ?, ?)"
         cached = self._execute(query, row)
         if cached and cached[0][0] != UNREADABLE:
-            with path.open("rb"):  # raises when the file is no longer readable
-                return str(cached[0][0])
+            os.close(os.open(path, os.O_RDONLY))  # raises when the file is no longer readable
+            return str(cached[0][0])
         digest = file_sha256(path)
         if int(row[2]) < began - RACY_NANOSECONDS:
             self._put([(*row, digest)])
@@ -117,7 +118,23 @@ class FileHashes:
 
 
 def _name(path: Path) -> str:
-    return os.fsencode(path.resolve()).decode(errors="backslashreplace")
+    return os.fsencode(_resolved(path)).decode(errors="backslashreplace")
+
+
+def _resolved(path: Path) -> str:
+    """The path without links. Of a folder with many files, those on the way to it are followed once."""
+    with suppress(OSError):  # the folder is gone
+        if path.name not in ("", "..") and not path.is_symlink():
+            folder = path.parent
+            found = folder.stat()
+            return f"{_resolved_folder(str(folder), found.st_dev, found.st_ino)}/{path.name}"
+    return os.path.realpath(path)
+
+
+@lru_cache(maxsize=1 << 10)
+def _resolved_folder(folder: str, *_: int) -> str:
+    """`folder` without links. Its device and inode are others once a link leads elsewhere."""
+    return os.path.realpath(folder).rstrip("/")
 
 
 def _below(directory: Path) -> tuple[str, str]:

@@ -11,6 +11,7 @@ import pickle
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -230,6 +231,9 @@ def test_a_file_without_permission_is_set_aside(tmp_path: Path) -> None:
     jsonl(tmp_path / "good.jsonl", {"text": "good"})
     jsonl(tmp_path / "locked.jsonl", {"text": "locked"}).chmod(0)
     jsonl(tmp_path / "closed" / "inside.jsonl", {"text": "inside"}).parent.chmod(0)
+    jsonl(tmp_path / "listed" / "below" / "inside.jsonl", {"text": "inside"})
+    (tmp_path / "listed").chmod(0o444)  # whose names can be read, and nothing else of it
+    (tmp_path / "link.jsonl").symlink_to("closed/inside.jsonl")
     code = (
         "import os, sys\n"
         "from pipeline.sources import open_source\nfrom pipeline.sources.files import FilesConfig\n"
@@ -242,16 +246,42 @@ def test_a_file_without_permission_is_set_aside(tmp_path: Path) -> None:
         "read('good.jsonl')  # what reading imports may lie where nobody else may read\n"
         "if os.geteuid() == 0: os.setuid(65534)\n"
         "print(*read('*.jsonl'))\n"
-        "print(*read('**/*.jsonl'))"
+        "print(*read('**/*.jsonl'))\n"
+        "print(*read('listed/*.jsonl'))"
     )
     for folder in [tmp_path, *tmp_path.parents]:
         if folder.owner() == tmp_path.owner() and os.access(folder, os.W_OK) and "pytest" in str(folder):
             folder.chmod(0o755)
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
     assert done.stdout.splitlines() == [
-        "1 [('locked.jsonl', 'no_permission')]",
-        "1 [('closed', 'no_permission'), ('locked.jsonl', 'no_permission')]",
+        "1 [('link.jsonl', 'no_permission'), ('locked.jsonl', 'no_permission')]",
+        "1 [('closed', 'no_permission'), ('link.jsonl', 'no_permission'), ('listed', 'no_permission'), "
+        "('locked.jsonl', 'no_permission')]",
+        "0 [('listed', 'no_permission')]",
     ], done.stderr
+
+
+def test_a_look_at_an_unchanged_folder_costs_little_more_than_its_names(tmp_path: Path) -> None:
+    """The sensor looks every minute, and each run looks: 100,000 files are 5 s."""
+    for number in range(4000):
+        path = tmp_path / "corpus" / f"part-{number // 400}" / f"{number}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"text {number}")
+        os.utime(path, (1, 1))
+    hashes = FileHashes(tmp_path / "store")
+    source = open_source("c", FilesConfig(paths=(f"{tmp_path}/corpus/**/*.txt",)), hashes.sha256)
+    first = source.units()
+
+    def seconds(work: Callable[[], object]) -> float:
+        started = time.process_time()
+        work()
+        return time.process_time() - started
+
+    paths = [Path(unit.files[0][1].place) for unit in first]
+    look = min(seconds(source.units) for _ in range(3))
+    names = min(seconds(lambda: [path.resolve() for path in paths]) for _ in range(3))
+    assert source.units() == first
+    assert look < 2.4 * names
 
 
 def test_a_pipe_and_a_device_are_set_aside_and_not_waited_for(tmp_path: Path) -> None:

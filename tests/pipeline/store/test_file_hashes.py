@@ -73,3 +73,14 @@ def test_a_damaged_cache_is_made_anew_with_a_warning(
     again = FileHashes(tmp_path)
     assert [again.sha256(path) for path in files] == before
     assert f"{cache} is damaged" in caplog.text
+
+
+def test_a_folder_whose_link_was_changed_has_the_files_that_it_leads_to(tmp_path: Path) -> None:
+    hashes, link = FileHashes(tmp_path / "store"), tmp_path / "link"
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        path = aged(tmp_path / name / "a.txt", name.encode())
+        link.unlink(missing_ok=True)
+        link.symlink_to(name)
+        assert hashes.sha256(link / "a.txt") == file_sha256(path)
+    assert [*hashes.remembered(tmp_path / "one")] == [*hashes.remembered(tmp_path / "two")] == ["a.txt"]
