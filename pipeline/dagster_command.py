@@ -1,11 +1,24 @@
 """`python -m pipeline.dagster_command job execute -j pretrain`: Dagster's command. Ctrl-C ends it without a
-stack trace also while Dagster is imported.
+stack trace also while Dagster is imported, and a DAGSTER_HOME that it cannot use is one sentence.
 """
 
+import os
 import runpy
+import sys
 
 from trainer.system import ctrl_c
 
 if __name__ == "__main__":
     ctrl_c.ends_the_program()
+    from trainer.system.errors import USER_ERROR, TrainerError
+    from trainer.system.history import dagster_home
+
+    try:
+        home = dagster_home()
+        if not os.access(home, os.W_OK | os.X_OK):
+            what = "may not be written to: change who may write there, or name another folder"
+            raise TrainerError(f"DAGSTER_HOME {home}: {what}")
+    except TrainerError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(USER_ERROR)
     runpy.run_module("dagster", run_name="__main__", alter_sys=True)

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.pseudo_terminal import InTerminal
 
 ROOT = Path(__file__).parents[3]
@@ -35,6 +37,23 @@ def test_a_terminal_without_the_letters_of_a_name_is_no_reason_to_fail(tmp_path:
     done = groundwork("init", str(tmp_path / "größe 😀.yaml"), PYTHONIOENCODING="ascii")
     assert done.returncode == 0 and done.stderr in ("", "init: loading\n")  # which is said once it takes long
     assert "gr\\xf6\\xdfe \\U0001f600.yaml is written" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("home", "why"),
+    [
+        ("here", "is no full path: write it from /"),
+        ("/nowhere/at/all", "there is no such folder: make it"),
+        (__file__, "there is no such folder: make it"),
+        ("/proc/self", "may not be written to: change who may write there"),
+    ],
+)
+def test_a_home_that_dagster_cannot_use_is_one_sentence(home: str, why: str) -> None:
+    command = [sys.executable, "-m", "pipeline.dagster_command", "job", "execute", "-j", "pretrain"]
+    given = {**os.environ, "DAGSTER_HOME": home}
+    done = subprocess.run(command, cwd=ROOT, env=given, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert done.stderr.startswith("error: DAGSTER_HOME ") and why in done.stderr
 
 
 JOB = """import sys, time
