@@ -122,7 +122,8 @@ def test_stopped_while_it_prepares_it_ends_in_one_sentence(
     said = process.communicate(timeout=60 * PATIENCE)[1]
     if "Exception ignored in" in said:
         pytest.skip("Python was closing an import, where it drops what a signal raises")
-    assert process.returncode == 130, (moment, said)
+    in_a_step = "resulted in failure" in said  # as Dagster then says, which ends with its own status
+    assert process.returncode == (1 if in_a_step else 130), (moment, said)
     assert "Traceback" not in said, (moment, said)
     sentence = "stopped: what is complete is kept, run the job again to resume"
     assert said.lower().count(sentence) == 1, (moment, said)
