@@ -26,6 +26,7 @@ FLOORS = {
         {"checks", "recipe_versions"},
         {"export", "mixture_search"},
         {"model"},
+        {"forget", "reproduce", "trace", "verification"},
         {"training"},
         {"lineage"},
         {"stages"},

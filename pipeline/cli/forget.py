@@ -7,8 +7,8 @@ from itertools import islice
 
 from pipeline.cli.opening import UsageError, text_of, whole_store
 from pipeline.reports import tables
-from pipeline.steps.lineage import certificate, to_forget
-from pipeline.steps.lineage.copies import Copy, copies
+from pipeline.steps.forget import certificate, to_forget
+from pipeline.steps.forget.copies import Copy, copies
 from pipeline.steps.lineage.readers import Reading, readings
 from pipeline.store import keys
 from pipeline.store.cleanup.holding_forgotten import Holding, holding

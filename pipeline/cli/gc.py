@@ -4,7 +4,7 @@ import argparse
 
 from pipeline.cli.opening import UsageError, whole_store
 from pipeline.recipe.loading import load_recipe, recipe_path
-from pipeline.steps.lineage import certificate
+from pipeline.steps.forget import certificate
 from pipeline.store.cleanup import gc
 from pipeline.store.cleanup.holding_forgotten import delete, holding
 from pipeline.store.cleanup.runs import Limits

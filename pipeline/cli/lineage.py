@@ -14,7 +14,7 @@ from pipeline.cli.opening import UsageError, add_checkpoint, named_checkpoint, w
 from pipeline.cli.output import Output
 from pipeline.recipe import differences
 from pipeline.reports import branches, tables
-from pipeline.steps.lineage import to_forget
+from pipeline.steps.forget import to_forget
 from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError, Sighting, TrainedModel, that_saw
 from pipeline.steps.lineage.readers import Reading, readings
 from pipeline.steps.lineage.record import described_commit

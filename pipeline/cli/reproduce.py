@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pipeline.cli.opening import UsageError, add_checkpoint, named_checkpoint, whole_store
 from pipeline.recipe.loading import recipe_path
-from pipeline.steps.lineage import made_again, reproduce
+from pipeline.steps.reproduce import made_again, reproduce
 from pipeline.store.training_runs import checkpoint_path
 from trainer.system import terminal
 

@@ -30,13 +30,13 @@ from pipeline.stages.quality import PROFILES
 from pipeline.start import speed
 from pipeline.start.choose import Wishes, choose
 from pipeline.start.deadline import Deadline
+from pipeline.start.folder.look import MOST_SECONDS, Folder, FoundCorpus, look
+from pipeline.start.folder.unread import reasons_of
 from pipeline.start.horizon import AIM
 from pipeline.start.jobs import Jobs
-from pipeline.start.look import MOST_SECONDS, Folder, FoundCorpus, look
 from pipeline.start.reasons import choices, notes
 from pipeline.start.recipe_file import check_may_write, recipe_text, write
 from pipeline.start.speed import Speed
-from pipeline.start.unread import reasons_of
 from pipeline.steps import compile_ahead
 from pipeline.store import keys, locks
 from pipeline.store.errors import did_you_mean

@@ -12,12 +12,13 @@ from pipeline.cli.opening import UsageError, opened, text_of, whole_store
 from pipeline.cli.output import Output
 from pipeline.reports import tables
 from pipeline.steps.dedup.near import LEAST_ALIKE
-from pipeline.steps.lineage import near, record
+from pipeline.steps.lineage import record
 from pipeline.steps.lineage.checkpoints import Checkpoint, checkpoint
 from pipeline.steps.lineage.readers import Reader, Reading, readers, readings_of_each
-from pipeline.steps.lineage.trace import LEAST, Searcher, TracedText
 from pipeline.steps.model import benchmark, recital
 from pipeline.steps.model.recital import Passage
+from pipeline.steps.trace import near
+from pipeline.steps.trace.trace import LEAST, Searcher, TracedText
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.store import Store
 from trainer.system import terminal

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pipeline.cli.opening import whole_store
-from pipeline.steps.lineage.verification import stored, verify
+from pipeline.steps.verification import stored, verify
 from pipeline.store.errors import PipelineError
 from trainer.system import terminal
 

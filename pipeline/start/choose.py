@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
+from pipeline.start.folder.look import Folder, FoundCorpus, NothingReadableError
 from pipeline.start.horizon import AIM, Horizon
-from pipeline.start.look import Folder, FoundCorpus, NothingReadableError
 from pipeline.start.sizes import SIZES, USUAL, Length, bytes_a_token, longest
 from pipeline.start.speed import Speed
 from pipeline.start.tuning import Tuning

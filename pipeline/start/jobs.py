@@ -15,9 +15,9 @@ from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.post_training import SFT
 from pipeline.start.choose import PROGRAMS_AROUND_TUNING, Chosen
 from pipeline.start.deadline import Deadline
+from pipeline.start.folder.look import NothingReadableError
 from pipeline.start.following import Following
 from pipeline.start.horizon import AIM, FINISHING, Standing
-from pipeline.start.look import NothingReadableError
 from pipeline.start.recipe_file import is_ours, recipe_name, recipe_text, write
 from pipeline.start.sizes import FEWEST_ENTRIES
 from pipeline.start.too_little_text import supported_entries, too_little

@@ -17,8 +17,8 @@ from pipeline.recipe.recipe import named_like
 from pipeline.recipe.schema import SCHEMA
 from pipeline.stages.language import known
 from pipeline.start.choose import Chosen, Reading
+from pipeline.start.folder.look import FoundCorpus
 from pipeline.start.horizon import DECAY
-from pipeline.start.look import FoundCorpus
 from pipeline.start.reasons import choices, notes
 from pipeline.store.errors import PipelineError
 from trainer.system.durable import write_atomically

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pipeline.recipe.recipe import Recipe
 from pipeline.stages.bpe import VocabularyError
-from pipeline.start.look import FoundCorpus
+from pipeline.start.folder.look import FoundCorpus
 from pipeline.steps.recipe_versions import store_of
 from pipeline.steps.tokens.tokenizer import FrozenTokenizer
 from pipeline.store import keys

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Self
 
-from pipeline.start.look import FoundCorpus
+from pipeline.start.folder.look import FoundCorpus
 from pipeline.start.sizes import SIZES, USUAL, Size, bytes_a_token
 
 SHARE, MOST_EPOCHS = 0.15, 3.0  # of the time; passes over the conversations, if these make enough steps

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from pipeline.cli import main
 from pipeline.steps.lineage.checkpoints import checkpoint
 from pipeline.steps.lineage.readers import readings
-from pipeline.steps.lineage.reproduce import write
+from pipeline.steps.reproduce.reproduce import write
 from pipeline.steps.training import plan
 from pipeline.store import keys
 from pipeline.store.cleanup import gc

@@ -13,10 +13,10 @@ import pytest
 from pipeline.cli import main
 from pipeline.reports import events
 from pipeline.sources.documents import document_id, own_id
+from pipeline.steps.forget.to_forget import returning
 from pipeline.steps.lineage.checkpoints import checkpoints
 from pipeline.steps.lineage.documents import CorpusText
 from pipeline.steps.lineage.readers import Training
-from pipeline.steps.lineage.to_forget import returning
 from pipeline.store import keys
 from pipeline.store.store import Store
 from pipeline.store.training_runs import run_histories

@@ -6,7 +6,7 @@ from pydantic import Field
 from pipeline.assets.asset import given, user_errors_as_failures
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.used_recipe import OWN, UsedRecipe
-from pipeline.steps.lineage.verification import longest_unread, stored, verify
+from pipeline.steps.verification import longest_unread, stored, verify
 from pipeline.store.errors import PipelineError
 
 MINUTES = 20  # about 1.2 TB, where a core hashes a gigabyte in a second

@@ -1,1 +1,1 @@
-"""What a checkpoint was made from, which checkpoints saw a document, and how to reproduce a checkpoint."""
+"""What a checkpoint was made from, and which checkpoints saw a document."""

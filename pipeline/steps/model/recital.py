@@ -12,9 +12,9 @@ from tokenizers import Tokenizer
 from pipeline.steps.lineage.checkpoints import Checkpoint
 from pipeline.steps.lineage.documents import PlacedDocument, texts_read
 from pipeline.steps.lineage.readers import Training
-from pipeline.steps.lineage.trace import Searcher
 from pipeline.steps.tokens.shards import prefixes
 from pipeline.steps.tokens.tokenizer_files import TokenizerFiles
+from pipeline.steps.trace.trace import Searcher
 from pipeline.steps.training.launcher import run_trainer
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError

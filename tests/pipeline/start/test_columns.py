@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.sources.source_file import LocalFile
-from pipeline.start.look import look
-from pipeline.start.sample import FileSample, sampled
+from pipeline.start.folder.look import look
+from pipeline.start.folder.sample import FileSample, sampled
 from tests.folders import ENGLISH
 
 Table = dict[str, list[object]]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.start.encodings import legacy_encoding
+from pipeline.start.folder.encodings import legacy_encoding
 
 _ROWS = [json.loads(line) for line in Path(__file__).with_name("before_unicode.jsonl").open(encoding="utf-8")]
 CASES = [(encoding, row["text"]) for row in _ROWS for encoding in row["encodings"]]

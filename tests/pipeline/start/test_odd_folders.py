@@ -26,9 +26,9 @@ from pipeline.sources.source import Rejected
 from pipeline.sources.source_file import LocalFile
 from pipeline.stages.edits import edit
 from pipeline.start.choose import Wishes, choose
-from pipeline.start.look import NothingReadableError
+from pipeline.start.folder.look import NothingReadableError
+from pipeline.start.folder.sample import HEAD_BYTES, sampled
 from pipeline.start.reasons import notes
-from pipeline.start.sample import HEAD_BYTES, sampled
 from tests.folders import ENGLISH
 from tests.pipeline.start.test_start import SECONDS, fixed_speed, judged, recipe_of
 

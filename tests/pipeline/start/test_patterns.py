@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pipeline.sources.listing import listed
 from pipeline.start.choose import Wishes
-from pipeline.start.look import _patterns
+from pipeline.start.folder.look import _patterns
 from tests.folders import ENGLISH
 from tests.pipeline.start.test_odd_folders import read
 from tests.pipeline.start.test_start import judged, recipe_of

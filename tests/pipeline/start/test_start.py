@@ -20,9 +20,9 @@ from pipeline.sources.source import Rejected
 from pipeline.start import jobs, speed
 from pipeline.start.choose import Wishes, choose
 from pipeline.start.deadline import Deadline
+from pipeline.start.folder.look import Folder, NothingReadableError, look
 from pipeline.start.following import Following
 from pipeline.start.jobs import FailedJobError, execute
-from pipeline.start.look import Folder, NothingReadableError, look
 from pipeline.start.reasons import notes
 from pipeline.start.recipe_file import recipe_text, write
 from pipeline.start.sizes import SIZES, Size, longest, worth
@@ -504,7 +504,7 @@ def test_what_was_found_is_printed_before_a_kernel_is_compiled(
         assert "my_text" in capsys.readouterr().out
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pipeline.start.kind.measure", compiles)
+    monkeypatch.setattr("pipeline.start.folder.kind.measure", compiles)
     folder = folder_of(formats_by_folder, tmp_path)
     books(folder)
     assert main(["start", str(folder), "--hours", "0.1", "--plan"]) == 130

@@ -14,8 +14,8 @@ from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
 from pipeline.start import jobs
 from pipeline.start.choose import Wishes, choose
 from pipeline.start.deadline import Deadline
+from pipeline.start.folder.look import NothingReadableError
 from pipeline.start.jobs import FailedJobError, Jobs
-from pipeline.start.look import NothingReadableError
 from pipeline.start.recipe_file import recipe_text, write
 from pipeline.start.too_little_text import too_little
 from pipeline.steps.recipe_versions import store_of

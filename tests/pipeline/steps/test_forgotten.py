@@ -24,8 +24,8 @@ from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
 from pipeline.steps import checks
 from pipeline.steps.corpus.ingest import Raw
+from pipeline.steps.forget.to_forget import find
 from pipeline.steps.lineage.checkpoints import LineageError
-from pipeline.steps.lineage.to_forget import find
 from pipeline.steps.training import plan
 from pipeline.store import keys
 from pipeline.store.cleanup.gc import published

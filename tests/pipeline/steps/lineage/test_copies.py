@@ -13,7 +13,7 @@ from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
 from pipeline.steps.corpus.decontamination import Contamination, EvaluationNgrams
 from pipeline.steps.corpus.evaluation_texts import EvaluationWindows
-from pipeline.steps.lineage.copies import ALIKE, PASSAGE, SAME, Copy, copies
+from pipeline.steps.forget.copies import ALIKE, PASSAGE, SAME, Copy, copies
 from pipeline.store import keys
 from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import ENGINE, TEXTS, prepare

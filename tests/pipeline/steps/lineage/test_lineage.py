@@ -18,9 +18,9 @@ from pipeline.cli import main
 from pipeline.cli.lineage import described
 from pipeline.recipe.loading import load_recipe
 from pipeline.stages.bpe.params import ExistingTokenizer
-from pipeline.steps.lineage import pinned_recipe, reproduce
 from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError, TrainedModel, read, run_config
 from pipeline.steps.lineage.documents import CorpusText
+from pipeline.steps.reproduce import pinned_recipe, reproduce
 from pipeline.steps.training import plan
 from pipeline.store import keys
 from pipeline.store.params import Anchored

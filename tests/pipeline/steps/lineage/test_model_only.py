@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.steps.lineage import verification
+from pipeline.steps import verification
 from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import StoredRun
 from trainer.checkpoint import publish, retention

@@ -23,8 +23,8 @@ from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
 from pipeline.steps.lineage.checkpoints import read
 from pipeline.steps.lineage.documents import CorpusText
 from pipeline.steps.lineage.readers import Training, readers
-from pipeline.steps.lineage.trace import Searcher
 from pipeline.steps.recipe_versions import store_of
+from pipeline.steps.trace.trace import Searcher
 from pipeline.steps.training import plan
 from pipeline.store import keys
 from tests.integration.project import TRAINING

@@ -16,8 +16,8 @@ from pipeline.assets.operations.verification import daily_schedule, verify_job
 from pipeline.cli import main
 from pipeline.recipe.loading import load_recipe
 from pipeline.steps.lineage import record
-from pipeline.steps.lineage.verification import longest_unread, stored, verify
 from pipeline.steps.recipe_versions import RecipeVersions
+from pipeline.steps.verification import longest_unread, stored, verify
 from pipeline.store import keys
 from pipeline.store.cleanup.gc import discard
 from pipeline.store.damage import DamageError

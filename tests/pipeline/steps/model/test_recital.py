@@ -9,8 +9,8 @@ from pipeline.cli import main
 from pipeline.recipe.loading import RECIPE_VARIABLE
 from pipeline.steps.lineage.checkpoints import read
 from pipeline.steps.lineage.readers import readers
-from pipeline.steps.lineage.trace import Searcher
 from pipeline.steps.model.recital import recited_passages
+from pipeline.steps.trace.trace import Searcher
 from pipeline.store.store import Store
 from tests.integration.project import TRAINING
 from tests.pipeline.steps.corpora import ENGINE, TEXTS, StoredRun, prepare

@@ -8,8 +8,8 @@ from typing import Self
 
 import yaml
 
-from pipeline.steps.lineage import made_again, pinned_recipe, reproduce_commands
 from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError, checkpoint
+from pipeline.steps.reproduce import commands, made_again, pinned_recipe
 from pipeline.store import keys
 from pipeline.store.atomic import output_directory
 from pipeline.store.errors import PipelineError
@@ -60,7 +60,7 @@ def _fill(store: Store, wanted: Sequence[Checkpoint], folder: _Folder) -> Iterat
         for corpus in pinned_recipe.corpora_of(recipe, lineage)
         for note in pinned_recipe.source_notes(store, lineage, corpus, folder.out)
     ]
-    if reproduce_commands.outlived_its_corpora(lineages[0]):
+    if commands.outlived_its_corpora(lineages[0]):
         made = store.root / lineages[0]["assets"][keys.TOKENIZER]["path"]
         copies = folder.inside("tokenizer").directory
         for name in (TOKENIZER, TOKENIZER_CONFIG):
@@ -73,7 +73,7 @@ def _fill(store: Store, wanted: Sequence[Checkpoint], folder: _Folder) -> Iterat
     (folder.directory / "recipe.yaml").write_text(
         yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True), encoding="utf-8"
     )
-    yield from reproduce_commands.training_commands(newest, notes, folder.out, folder.relative_to)
+    yield from commands.training_commands(newest, notes, folder.out, folder.relative_to)
 
 
 def _fill_mean(store: Store, mean: Checkpoint, folder: _Folder) -> Iterator[str]:
@@ -82,7 +82,7 @@ def _fill_mean(store: Store, mean: Checkpoint, folder: _Folder) -> Iterator[str]
     for run in dict.fromkeys(parent.run for parent in parents):
         wanted = sorted((parent for parent in parents if parent.run == run), key=lambda parent: parent.step)
         yield from _fill(store, wanted, folder.inside(run.name))
-    yield from reproduce_commands.mean_commands(mean, parents, folder.out)
+    yield from commands.mean_commands(mean, parents, folder.out)
 
 
 def _parent(store: Store, mean: Checkpoint, name: str) -> Checkpoint:

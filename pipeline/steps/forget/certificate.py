@@ -11,7 +11,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from pipeline.steps.lineage.copies import Copy
+from pipeline.steps.forget.copies import Copy
 from pipeline.steps.lineage.readers import Reading
 from pipeline.store.cleanup.holding_forgotten import Holding
 from pipeline.store.forgotten import Request, now

@@ -10,7 +10,7 @@ from pipeline.steps.dedup import passage_index
 from pipeline.steps.dedup.near import LEAST_ALIKE, Match, Matcher, windows
 from pipeline.steps.lineage.documents import texts_of
 from pipeline.steps.lineage.readers import Reader
-from pipeline.steps.lineage.treated_text import treated
+from pipeline.steps.trace.treated_text import treated
 from pipeline.store.engines.local import Engine
 from pipeline.store.errors import PipelineError
 from pipeline.store.forgotten import of_all, requests

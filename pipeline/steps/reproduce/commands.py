@@ -9,8 +9,8 @@ from typing import Any
 from pipeline.recipe.loading import RECIPE_VARIABLE
 from pipeline.recipe.post_training import JOBS
 from pipeline.steps.lineage.checkpoints import Checkpoint
-from pipeline.steps.lineage.pinned_recipe import lineages_of, section_of
 from pipeline.steps.lineage.record import ROOT
+from pipeline.steps.reproduce.pinned_recipe import lineages_of, section_of
 from pipeline.store import keys
 from pipeline.store.keys import RUNS
 from trainer.system.history import STORE_VARIABLE

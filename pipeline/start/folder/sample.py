@@ -42,7 +42,7 @@ from pipeline.sources.formats.transcripts import is_transcript
 from pipeline.sources.formats.unlearnable import BadConversationError
 from pipeline.sources.source import Reason, Rejected, SourceError, Unit
 from pipeline.sources.source_file import LocalFile, size_of
-from pipeline.start.columns import (
+from pipeline.start.folder.columns import (
     TEXT_COLUMNS,
     column_of_text,
     is_name,
@@ -50,7 +50,7 @@ from pipeline.start.columns import (
     nested_text,
     without_text,
 )
-from pipeline.start.encodings import legacy_encoding
+from pipeline.start.folder.encodings import legacy_encoding
 
 HEAD_BYTES, PACKED_HEAD_BYTES = 256 << 10, 1 << 20  # of a file that is not, and that is compressed
 # Of a table whose first row does not fit into that, more and more is read, up to the longest text.

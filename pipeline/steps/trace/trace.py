@@ -13,10 +13,10 @@ from tokenizers import Tokenizer
 
 from pipeline.steps.lineage.documents import CorpusText, texts_of
 from pipeline.steps.lineage.readers import Reader
-from pipeline.steps.lineage.treated_text import treated
 from pipeline.steps.tokens import token_index
 from pipeline.steps.tokens.token_search import TokenSearch
 from pipeline.steps.tokens.tokenizer_files import TokenizerFiles
+from pipeline.steps.trace.treated_text import treated
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine
 from pipeline.store.errors import PipelineError

@@ -15,9 +15,9 @@ from pipeline.sources.listing import Files, listed
 from pipeline.sources.source import SourceError
 from pipeline.sources.source_file import LocalFile, may_list, size_of
 from pipeline.stages.edits import EditRule
-from pipeline.start.kind import Kind, edits_of, judged, kind_of
-from pipeline.start.sample import FileSample, Shape, sampled
-from pipeline.start.unread import Unread, no_content, no_format, reasons_of
+from pipeline.start.folder.kind import Kind, edits_of, judged, kind_of
+from pipeline.start.folder.sample import FileSample, Shape, sampled
+from pipeline.start.folder.unread import Unread, no_content, no_format, reasons_of
 from pipeline.store.errors import PipelineError
 from trainer.system.wording import counted
 

@@ -1,0 +1,1 @@
+"""What a folder holds, from a sample of its files."""

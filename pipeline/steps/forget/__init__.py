@@ -1,0 +1,1 @@
+"""Forgets documents: finds them with their copies, and certifies what was deleted."""

@@ -1,0 +1,1 @@
+"""Makes a checkpoint again from its lineage."""
