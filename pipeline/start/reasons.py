@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pipeline.stages.edits import EditRule
 from pipeline.start.choose import Chosen, Reading, Wishes
 from pipeline.start.horizon import DECAY
-from pipeline.start.sizes import FULL_EPOCHS, MOST_EPOCHS, SIZES, USUAL, Length, bytes_a_token
+from pipeline.start.sizes import MOST_EPOCHS, SIZES, Length, bytes_a_token
 from trainer.system.wording import counted
 
 NO_LANGUAGE, MOST = "zxx", 0.5
@@ -135,18 +135,16 @@ def _of_quality(reading: Reading, wishes: Wishes) -> Choice:
 
 
 def _why_size(length: Length) -> str:
-    place = SIZES.index(length.size)
-    shape = f"{length.size.n_layers} layers of width {length.size.d_model}"
-    if place == 0:
+    size = length.size
+    shape = f"{size.n_layers} layers of width {size.d_model}"
+    if size == SIZES[0]:
         return f"{shape}, the smallest, since there is little text or time"
-    if place == USUAL:
-        return f"{shape}, which learns most in minutes on a CPU; a larger one would see too few tokens"
-    return f"{shape}, the largest that sees 20 tokens for each parameter of its blocks"
+    return f"{shape}, the largest that sees {size.tokens_a_parameter} tokens for each parameter of its blocks"
 
 
 def _why_epochs(length: Length) -> str:
     if length.limit == "time":
         return "the time ends the training; up to 4 passes over a text are nearly as good as new text"
-    if length.epochs <= FULL_EPOCHS:
+    if length.epochs < MOST_EPOCHS - 1:
         return "with more passes, so little text would be memorized (Muennighoff et al. 2023)"
     return f"after {MOST_EPOCHS:.0f} passes nothing is gained (Muennighoff et al. 2023)"

@@ -11,19 +11,16 @@ from trainer.config.model import ModelConfig
 # section 6: what is read again is worth less each time; four epochs are nearly as good as new text, and after
 # sixteen nothing is gained.
 HALF_WORTH, FULL_EPOCHS, MOST_EPOCHS = 15.4, 4.0, 16.0
-TOKENS_A_PARAMETER = 20  # compute-optimal (Hoffmann et al. 2022, arXiv 2203.15556)
-# The shape of the default recipe, for the first minutes and hours on two cores. Below FEW_TOKENS the smaller
-# one learns more in the same time: on 23 MB of encyclopedia 2.14 bits per byte after 819,200 tokens, in two
-# minutes and a half, where the usual one had 2.23 after 333,824 tokens, in three and a half.
-USUAL = 1
-FEW_TOKENS = 500_000
+USUAL = 2  # the shape of the default recipe, which is measured first
 FEWEST_STEPS = 100
 FEWEST_ENTRIES = 320  # of a vocabulary: the 256 bytes, the control tokens and a few pairs
 
 
 @dataclass(frozen=True)
 class Size:
-    """A model and how it is trained at its best. `batch`: tokens of a step, with enough time."""
+    """A model and how it is trained at its best. `batch`: tokens of a step, with enough time. From
+    `tokens_a_parameter` of its blocks on, it learns more in the same time than the size before it.
+    """
 
     n_layers: int
     d_model: int
@@ -32,6 +29,7 @@ class Size:
     seq_len: int
     batch: int
     vocab_size: int  # at most
+    tokens_a_parameter: int
 
     @property
     def shape(self) -> dict[str, Any]:
@@ -54,15 +52,18 @@ class Size:
         return self.model.parameters(0)
 
 
+# docs/start.md has the runs from which the tokens of the first three follow, by a law of the form of Hoffmann
+# et al. 2022 (arXiv 2203.15556). Beyond, they are those by which this law begins the fourth size.
 SIZES = (
-    Size(2, 128, 2, 344, 128, 2_048, 4_096),
-    Size(4, 256, 4, 688, 256, 2_048, 8_192),
-    Size(6, 384, 6, 1_024, 512, 16_384, 8_192),
-    Size(8, 512, 8, 1_376, 512, 32_768, 16_384),
-    Size(12, 768, 12, 2_048, 1_024, 131_072, 32_768),
-    Size(16, 1_024, 16, 2_736, 1_024, 262_144, 32_768),
-    Size(24, 1_536, 24, 4_096, 2_048, 524_288, 50_000),
-    Size(24, 2_048, 32, 5_504, 2_048, 524_288, 50_000),
+    Size(2, 128, 2, 344, 128, 2_048, 4_096, 0),
+    Size(3, 192, 3, 512, 256, 2_048, 4_096, 3),
+    Size(4, 256, 4, 688, 256, 2_048, 8_192, 5),
+    Size(6, 384, 6, 1_024, 512, 16_384, 8_192, 8),
+    Size(8, 512, 8, 1_376, 512, 32_768, 16_384, 8),
+    Size(12, 768, 12, 2_048, 1_024, 131_072, 32_768, 8),
+    Size(16, 1_024, 16, 2_736, 1_024, 262_144, 32_768, 8),
+    Size(24, 1_536, 24, 4_096, 2_048, 524_288, 50_000, 8),
+    Size(24, 2_048, 32, 5_504, 2_048, 524_288, 50_000, 8),
 )
 
 
@@ -83,6 +84,11 @@ class Length:
     @property
     def epochs(self) -> float:
         return self.tokens / self.unique
+
+    @property
+    def is_fed(self) -> bool:
+        """Whether the tokens are enough for the size."""
+        return worth(self.tokens, self.unique) >= self.size.tokens_a_parameter * self.size.of_blocks
 
     @property
     def parameters(self) -> int:
@@ -118,18 +124,11 @@ def bytes_a_token(vocab_size: int) -> float:
 
 
 def longest(text_bytes: int, seconds: float, tokens_per_second: Callable[[Size, int], float]) -> Length:
-    """The largest size that sees enough text in so many seconds of training, and its length.
-
-    A size is enough for 20 tokens a parameter of its blocks; repeated text counts as `worth` says.
+    """The largest size that sees enough text in so many seconds of training, and its length. Repeated text
+    counts as `worth` says.
     """
     lengths = [_length(size, text_bytes, seconds, tokens_per_second) for size in SIZES]
-    fed = [one for one in lengths if worth(one.tokens, one.unique) >= TOKENS_A_PARAMETER * one.size.of_blocks]
-    if fed:
-        best = fed[-1]
-        if SIZES.index(best.size) >= USUAL:
-            return best
-    usual = lengths[USUAL]
-    return usual if worth(usual.tokens, usual.unique) >= FEW_TOKENS else lengths[0]
+    return next(one for one in reversed(lengths) if one.is_fed)
 
 
 def _length(
@@ -137,10 +136,11 @@ def _length(
 ) -> Length:
     vocab_size = vocabulary(text_bytes, size)
     unique = max(1, round(text_bytes / bytes_a_token(vocab_size)))
-    # A model with more parameters than tokens learns a text by heart when it reads it often: one with three
-    # for each had 2.46 bits per byte after 4 passes over 440 kB of encyclopedia, and 2.65 after 8.
-    most = FULL_EPOCHS if size.of_blocks > unique else MOST_EPOCHS
-    possible, of_text = seconds * tokens_per_second(size, vocab_size), most * unique
+    # A model with more parameters than tokens learns a text by heart when it reads it often. The smallest had
+    # 2.46 bits per byte after 4 passes over 440 kB of encyclopedia and 2.65 after 8, and of 2.9 MB it had 2.05
+    # after 4.5 passes and 2.10 after 7.
+    passes = min(MOST_EPOCHS, max(FULL_EPOCHS, FULL_EPOCHS * unique / size.model.parameters(vocab_size)))
+    possible, of_text = seconds * tokens_per_second(size, vocab_size), passes * unique
     tokens = min(possible, of_text)
     batch = size.batch
     while batch > 2 * size.seq_len and tokens / batch < FEWEST_STEPS:

@@ -25,7 +25,7 @@ from pipeline.start.following import Following
 from pipeline.start.jobs import FailedJobError, execute
 from pipeline.start.reasons import notes
 from pipeline.start.recipe_file import recipe_text, write
-from pipeline.start.sizes import SIZES, Size, longest, worth
+from pipeline.start.sizes import SIZES, USUAL, Size, longest, worth
 from pipeline.start.speed import Speed
 from pipeline.start.tuning import Tuning
 from tests.folders import (
@@ -56,7 +56,7 @@ SECONDS = 30  # to look at a folder, on a machine that has other work
 
 def fixed_speed(tokens_per_second: float = 5_000.0) -> Speed:
     """A machine of this speed with the usual size."""
-    usual = SIZES[1].model.flops_per_token(8_192, 256)
+    usual = SIZES[USUAL].model.flops_per_token(8_192, 256)
 
     def measure(size: Size, vocab_size: int, seconds: float) -> float:
         return tokens_per_second * usual / size.model.flops_per_token(vocab_size, size.seq_len)
@@ -363,6 +363,10 @@ def test_more_time_makes_a_larger_model_and_little_text_a_smaller_one() -> None:
     speed_known.look()
     sizes = [SIZES.index(longest(10**10, hours * 3600, speed_known.of).size) for hours in (0.05, 200, 2_000)]
     assert sizes == sorted(set(sizes))
+    of_ten_megabytes = [
+        SIZES.index(longest(10**7, 60 * minutes, speed_known.of).size) for minutes in (3, 20, 120)
+    ]
+    assert of_ten_megabytes == [0, 1, 1]  # a larger one would learn so little text by heart
     tiny = longest(20_000, 1e9, speed_known.of)
     assert tiny.size is SIZES[0]
     assert tiny.epochs <= 16
