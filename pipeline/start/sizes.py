@@ -137,7 +137,7 @@ def _length(
     vocab_size = vocabulary(text_bytes, size)
     unique = max(1, round(text_bytes / bytes_a_token(vocab_size)))
     # A model with more parameters than tokens learns a text by heart when it reads it often. The smallest had
-    # 2.46 bits per byte after 4 passes over 440 kB of encyclopedia and 2.65 after 8, and of 2.9 MB it had 2.05
+    # 2.46 bits per byte after 4 passes over 440 kB of encyclopedia and 2.65 after 8; of 2.9 MB it had 2.05
     # after 4.5 passes and 2.10 after 7.
     passes = min(MOST_EPOCHS, max(FULL_EPOCHS, FULL_EPOCHS * unique / size.model.parameters(vocab_size)))
     possible, of_text = seconds * tokens_per_second(size, vocab_size), passes * unique
