@@ -1,5 +1,5 @@
 """The process that turns web pages into text. It is run by path with the name of an extractor, so that it
-starts quickly, and its own alarm kills it when a page takes too long.
+starts quickly, and its own timer kills it when a page takes too long.
 
 In: <charset bytes, page bytes, microseconds> as three u32, then the charset of the HTTP header (or nothing)
 and the page. Out: <charset bytes, text bytes> as two u32, then the charset used and the text in UTF-8.
@@ -62,14 +62,15 @@ def main(extractor: str, asked: BinaryIO, answered: BinaryIO) -> None:
     while header := asked.read(ASKED.size):
         charset_bytes, page_bytes, microseconds = ASKED.unpack(header)
         declared, page = asked.read(charset_bytes).decode("ascii", "replace"), asked.read(page_bytes)
-        # the default action of SIGALRM ends the process, whatever it is doing
-        signal.setitimer(signal.ITIMER_REAL, microseconds / 1e6)
+        # The default action of SIGPROF ends the process, whatever it is doing. It counts processor time, so
+        # that a busy machine keeps the same pages as another one.
+        signal.setitimer(signal.ITIMER_PROF, microseconds / 1e6)
         charset = known(declared) or detect_encoding(page, from_html_meta=True) or "utf-8"
         decoded = bytes_to_str(page, charset, errors="replace")
         if XHTML in decoded[:4096]:
             decoded = CLOSED.sub(lambda found: found[1] or f"<{found[3]}{found[4]}></{found[3]}>", decoded)
         text = extract(FORMULA.sub(_as_tex, decoded))
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
         # as browsers call it
         name, content = (
             charset.lower().replace("cp125", "windows-125").encode(),

@@ -32,7 +32,7 @@ class ExtractedPage:
 
 
 class PageExtractor:
-    """One worker process, restarted after each page that ended it. Each page has `seconds`."""
+    """One worker process, restarted after each page that ended it. Each has `seconds` of processor time."""
 
     def __init__(self, seconds: float, extractor: Extractor | AllText = "resiliparse"):
         if importlib.util.find_spec("resiliparse") is None:
@@ -67,8 +67,8 @@ class PageExtractor:
             return ExtractedPage(_exactly(self._worker.stdout, text_bytes).decode(), used)
         except (BrokenPipeError, EOFError):
             status = self._ended()
-            if status == -signal.SIGALRM:
-                return Reason.PAGE_TOOK_TOO_LONG, f"no text after {self._seconds} s"
+            if status == -signal.SIGPROF:
+                return Reason.PAGE_TOOK_TOO_LONG, f"no text after {self._seconds} s of processor time"
             return Reason.PAGE_BROKE_EXTRACTION, f"the extraction ended with {_named(status)}"
 
     def _ended(self) -> int:

@@ -40,7 +40,7 @@ class WarcConfig(Paths):
     leaves less of these in the text and takes several times as long: choose it if the crawl is small.
     """
     page_seconds: float = Field(10.0, gt=0)
-    """Seconds that the extraction of one page may take. A page that takes longer is set aside."""
+    """Seconds of processor time that one page may take. A page that takes longer is set aside."""
     max_documents: MaxDocuments = None
 
 

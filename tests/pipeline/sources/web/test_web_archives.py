@@ -2,10 +2,13 @@
 
 import gzip
 import json
+import os
 import re
+import signal
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from threading import Timer
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -260,6 +263,22 @@ def test_a_page_that_takes_too_long_is_named_and_the_next_one_arrives(
     )
     rows, rejects = read(tmp_path / "a.warc", page_seconds=seconds, extractor=extractor)
     assert ([row["url"] for row in rows], rejects) == (["http://good/"], [(1, "page_took_too_long")])
+
+
+def test_a_page_is_not_lost_because_the_machine_was_busy() -> None:
+    long = html(STORY + "<math>" * 9_000).encode()
+    with PageExtractor(seconds=2) as extractor:
+        extractor.extract(html(STORY).encode(), "")
+        assert extractor._worker is not None
+        worker = extractor._worker.pid
+        paused, goes_on = (
+            Timer(seconds, os.kill, (worker, number))
+            for seconds, number in ((0.1, signal.SIGSTOP), (2.5, signal.SIGCONT))
+        )
+        paused.start()
+        goes_on.start()
+        assert isinstance(extractor.extract(long, ""), ExtractedPage)
+        goes_on.join()
 
 
 def test_a_page_that_brings_the_extraction_down_costs_that_page_only() -> None:
