@@ -16,7 +16,7 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from dataclasses import asdict
 from functools import partial
@@ -30,6 +30,7 @@ from trainer.system.errors import NOT_PASSED, USER_ERROR, ToldByMainError, Train
 from trainer.system.history import MODEL_NAMES
 from trainer.system.open_files import allow_enough
 from trainer.system.signals import loading, stop_with_parent
+from trainer.tools.drawing import add_drawing, drawn
 
 
 def main(arguments: list[str]) -> int:
@@ -65,7 +66,9 @@ def _ended(arguments: list[str]) -> int:
         with ctrl_c.raises():
             with in_every_process():
                 allow_enough()
-            return _command(*arguments) if {*arguments[:1]} & {*COMMANDS} else _train(arguments)
+            if arguments and arguments[0] in COMMANDS:
+                return _command(arguments[0], arguments[1:])
+            return _train(arguments)
     except ToldByMainError:
         if os.environ.get("LOCAL_RANK") == "0":  # on another machine than the main process
             _end_torchrun()
@@ -78,10 +81,10 @@ def _ended(arguments: list[str]) -> int:
         return 128 + signal.SIGINT
 
 
-def _command(name: str, *arguments: str) -> int:
+def _command(name: str, arguments: list[str]) -> int:
     """Raises TrainerError for a file that cannot be read or written."""
     try:
-        status = COMMANDS[name]([*arguments])
+        status = COMMANDS[name](arguments)
         print(end="", flush=True)
         return status
     except BrokenPipeError:  # whoever reads, such as `head`, has enough
@@ -209,6 +212,7 @@ def _predict(arguments: list[str]) -> int:
 
     checkpoint = checkpoint_named(options.model)
     config = load_run_config(checkpoint.resolve().parent.parent / "config.yaml")
+
     try:
         with options.rows.open("rb") as file:  # np.load takes what is no .npy for pickle
             rows = np.lib.format.read_array(file)
@@ -222,32 +226,13 @@ def _predict(arguments: list[str]) -> int:
     return 0
 
 
-def _add_drawing(parser: argparse.ArgumentParser, temperature: float) -> None:
-    defaults = SamplesConfig()
-    add = parser.add_argument
-    add("--max-new-tokens", type=int, default=defaults.max_new_tokens, help="per text; default: %(default)s")
-    said = "0 decodes greedily; default: %(default)s"
-    add("--temperature", type=float, default=temperature, help=said)
-    add("--top-k", type=int, default=defaults.top_k, help="0 samples from all tokens; default: %(default)s")
-    add("--top-p", type=float, default=defaults.top_p, help="1, the default, samples from all tokens")
-    add("--seed", type=int, default=0, help="seed of the sampling; default: %(default)s")
-
-
-def _drawn(options: argparse.Namespace, prompts: Sequence[str] = ()) -> SamplesConfig:
-    """What the options of `_add_drawing` say. Raises TrainerError."""
-    if not -(1 << 63) <= options.seed < 1 << 63:
-        raise TrainerError(f"--seed {options.seed} does not fit into 64 bits: take a smaller number")
-    settings = {name: getattr(options, name) for name in ("max_new_tokens", "temperature", "top_k", "top_p")}
-    return samples_of({"prompts": list(prompts), **settings})
-
-
 def _generate(arguments: list[str]) -> int:
     parser = _parser("generate", "Print prompts, each with a model's continuation.")
     parser.add_argument("--prompt", required=True, action="append", help="may be repeated")
-    _add_drawing(parser, SamplesConfig().temperature)
+    add_drawing(parser, SamplesConfig().temperature)
     parser.add_argument("--json", action="store_true", help="print prompt and text as JSON, one line each")
     options = parser.parse_args(arguments)
-    samples = _drawn(options, options.prompt)
+    samples = drawn(options, options.prompt)
     with loading():
         from trainer.run.evaluation.generate import complete_with_model_of
         from trainer.tools.find_model import model_named
@@ -324,9 +309,9 @@ def _answer(arguments: list[str]) -> int:
     parser = _parser("answer", "Print a model's answers as JSON, one line for each.")
     about = '{"messages": [...]} in each line, the user\'s last'
     parser.add_argument("file", type=Path, metavar="FILE.jsonl", help=about)
-    _add_drawing(parser, temperature=0.0)
+    add_drawing(parser, temperature=0.0)
     options = parser.parse_args(arguments)
-    samples = _drawn(options)
+    samples = drawn(options)
     with loading():
         from trainer.run.evaluation.answer import answered
         from trainer.tools.find_model import model_named

@@ -1,0 +1,29 @@
+"""The options by which texts are drawn from a model."""
+
+import argparse
+from collections.abc import Sequence
+
+from trainer.config import SamplesConfig, samples_of
+from trainer.system.errors import TrainerError
+
+SEEDS = 1 << 63
+
+
+def add_drawing(parser: argparse.ArgumentParser, temperature: float) -> None:
+    """Adds the options, with `temperature` as its default."""
+    defaults = SamplesConfig()
+    add = parser.add_argument
+    add("--max-new-tokens", type=int, default=defaults.max_new_tokens, help="per text; default: %(default)s")
+    said = "0 decodes greedily; default: %(default)s"
+    add("--temperature", type=float, default=temperature, help=said)
+    add("--top-k", type=int, default=defaults.top_k, help="0 samples from all tokens; default: %(default)s")
+    add("--top-p", type=float, default=defaults.top_p, help="1, the default, samples from all tokens")
+    add("--seed", type=int, default=0, help="seed of the sampling; default: %(default)s")
+
+
+def drawn(options: argparse.Namespace, prompts: Sequence[str] = ()) -> SamplesConfig:
+    """What the options of `add_drawing` say. Raises TrainerError."""
+    if not -SEEDS <= options.seed < SEEDS:
+        raise TrainerError(f"--seed {options.seed} does not fit into 64 bits: take a smaller number")
+    settings = {name: getattr(options, name) for name in ("max_new_tokens", "temperature", "top_k", "top_p")}
+    return samples_of({"prompts": list(prompts), **settings})
