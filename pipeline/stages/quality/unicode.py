@@ -40,6 +40,7 @@ _ALONE_RANGES = (
     "a9e0-a9fe aa60-aa7f f900-faff ff66-ff9d 20000-323af"
 )
 _MARK_RANGES = "300-1ffff e0100-e01ef"  # in which all marks are
+LETTER, MARK = ord("L"), ord("M")  # of Unicode's categories
 
 
 @cache
@@ -54,19 +55,24 @@ def character_classes() -> np.ndarray:
         flags[run.start() : run.end()] = [
             ALNUM | ALPHA if character.isalpha() else ALNUM for character in run[0]
         ]
-    for ranges in _MARK_RANGES.split():
-        for code in range(*_bounds(ranges)):
-            flags[code] |= ALNUM if unicodedata.category(chr(code))[0] == "M" else 0
+    for first_to_last in _MARK_RANGES.split():
+        flags[slice(*_bounds(first_to_last))][_kinds(first_to_last) == MARK] |= ALNUM
     flags[[ord(character) for character in BREAKS]] |= BREAK
     for ranges, flag in ((_TERMINAL_RANGES, TERMINAL), (_SYMBOL_RANGES, SYMBOL)):
         for first_to_last in ranges.split():
             flags[slice(*_bounds(first_to_last))] |= flag
     for first_to_last in _ALONE_RANGES.split():
-        for code in range(*_bounds(first_to_last)):
-            if unicodedata.category(chr(code))[0] in "LM":
-                flags[code] |= JOINED if unicodedata.category(chr(code))[0] == "M" else ALONE
+        of_script, kinds = flags[slice(*_bounds(first_to_last))], _kinds(first_to_last)
+        of_script[kinds == LETTER] |= ALONE
+        of_script[kinds == MARK] |= JOINED
     flags.setflags(write=False)
     return flags
+
+
+def _kinds(first_to_last: str) -> np.ndarray:
+    """The first letter of the category of each code point, uint8."""
+    categories = "".join(map(unicodedata.category, map(chr, range(*_bounds(first_to_last)))))
+    return np.frombuffer(categories.encode(), np.uint8)[::2]
 
 
 def _bounds(first_to_last: str) -> tuple[int, int]:
