@@ -140,8 +140,9 @@ def _traced(
     """The samples, each with the longest span that it has from training text, where that
     text has an index.
     """
-    from pipeline.steps.lineage import readers  # here, because it loads compiled kernels
-    from pipeline.steps.trace import trace  # here, because it loads compiled kernels
+    # here, because they load compiled kernels
+    from pipeline.steps.lineage import readers
+    from pipeline.steps.trace import trace
 
     try:
         searcher = trace.Searcher(readers.readers(Store(saved.run.parents[1]), saved)[0])

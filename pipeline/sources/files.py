@@ -19,6 +19,7 @@ from pipeline.sources.formats.csv_rows import read_csv
 from pipeline.sources.formats.docx import paragraphs, slides
 from pipeline.sources.formats.epub import chapters
 from pipeline.sources.formats.first_bytes import (
+    RTF_BEGINS,
     ZIP,
     is_one_a_line,
     not_text,
@@ -33,7 +34,7 @@ from pipeline.sources.formats.notebooks import read_notebook
 from pipeline.sources.formats.odt import flat_text, odt_text
 from pipeline.sources.formats.other_formats import remedy
 from pipeline.sources.formats.rows import Columns, RowReader
-from pipeline.sources.formats.rtf import RTF_BEGINS, rtf_text
+from pipeline.sources.formats.rtf import rtf_text
 from pipeline.sources.formats.streams import ahead, as_utf8, blocks, reads_text
 from pipeline.sources.formats.subtitles import read_subtitles
 from pipeline.sources.formats.text_files import read_text

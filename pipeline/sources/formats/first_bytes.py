@@ -17,13 +17,13 @@ COMPRESSED = {
     b"BZh": ("bzip2", ".bz2"),
     b"\xfd7zXZ\x00": ("xz", ".xz"),
 }
-ZIP = b"PK\x03\x04"
+ZIP, RTF_BEGINS = b"PK\x03\x04", b"{\\rtf"
 OTHERS = {
     ZIP: "the file is a zip archive: unpack it",
     b"PAR1": "the file is Parquet: name it .parquet",
     b"%PDF-": "the file is a PDF: write its text into a text file",
     b"\xd0\xcf\x11\xe0": "the file is an Office document: write its text into a text file",
-    b"{\\rtf": "the file is RTF: name it .rtf",
+    RTF_BEGINS: "the file is RTF: name it .rtf",
     b"SQLite format 3\0": "the file is a database of SQLite: write its text into a table (.csv)",
     b"ARROW1\0\0": "the file is Arrow: write it as .parquet",
     b"7z\xbc\xaf": "the file is an archive of 7-Zip: unpack it",

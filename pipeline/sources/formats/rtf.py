@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 
+from pipeline.sources.formats.first_bytes import RTF_BEGINS
 from pipeline.sources.formats.zipped import UnreadableError
-
-RTF_BEGINS = b"{\\rtf"
 
 
 def rtf_text(document: bytes) -> Iterator[str]:
