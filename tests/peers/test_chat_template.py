@@ -4,6 +4,7 @@ import json
 import math
 import random
 import shutil
+from functools import cache
 from pathlib import Path
 from pydoc_data.topics import topics
 from typing import Any
@@ -11,10 +12,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pipeline.sources.formats.conversations import conversation
 from pipeline.stages import bpe, chat
 from pipeline.steps.model.export import _prepare_tokenizer
+from pipeline.store.params import CONTENT, MESSAGE
+from trainer.run.evaluation.conversation import ChatFormat
 
 PIECES = [
     "",
@@ -73,13 +78,16 @@ def directory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 def encoded(directory: Path, rows: list[list[dict[str, str]]]) -> tuple[bpe.Boundaries, list[list[int]]]:
     """The ids of each conversation as the shards have them."""
+    return ids_of(directory, [conversation("chat", {"messages": row}) for row in rows])
+
+
+def ids_of(directory: Path, texts: list[str]) -> tuple[bpe.Boundaries, list[list[int]]]:
     tokenizer, config = (
         (directory / name).read_text() for name in ("tokenizer.json", "tokenizer_config.json")
     )
     ends = bpe.boundaries(tokenizer, config)
     encoder = bpe.Encoder(tokenizer, ends, fast=True)
-    texts = pa.array([conversation("chat", {"messages": row}) for row in rows], pa.large_string())
-    said = chat.messages(pa.array(map(str, range(len(rows)))), texts)
+    said = chat.messages(pa.array(map(str, range(len(texts)))), pa.array(texts, pa.large_string()))
     begins = np.array([ends.control[role] for role in chat.ROLES])[said.roles]
     made = chat.joined(said, *encoder.between(begins, said.contents, ends.control["end"]), ends, 10**6)
     return ends, [ids.tolist() for ids in np.split(made.ids, np.cumsum(made.lengths)[:-1])]
@@ -139,25 +147,95 @@ def test_a_content_in_parts_is_read_as_its_text(directory: Path, template: str) 
         assert text == "[BOT][USER]Say[END][ASSISTANT]Yes, "
 
 
+NAMES = {"system": ["system", "developer"], "tool": ["tool", "function"]}
+TOOL = {"type": "function", "function": {"name": "add", "description": "Adds.", "parameters": {}}}
+# What clients send beside role and content, and servers pass on.
+BESIDE: dict[str, list[Any]] = {
+    "name": ["ann", None],
+    "tool_calls": [None, []],
+    "function_call": [None],
+    "tool_call_id": ["call_1"],
+    "reasoning_content": ["Hm.", None],
+    "refusal": [None],
+    "annotations": [[]],
+    "audio": [None],
+}
+OF_REQUESTS: dict[str, list[Any]] = {
+    "tools": [None, [], [TOOL]],
+    "tool_choice": [None, "none", "auto"],
+    "documents": [None, [], [{"title": "A", "text": "B"}]],
+    "enable_thinking": [True, False],
+    "reasoning_effort": [None, "low"],
+}
+
+
+# No control token, and no mark of a message.
+LETTERS = st.characters(exclude_categories=["Cs"], exclude_characters="[\x1c\x1d\x1e\x1f")
+
+
+@cache
+def opened(directory: Path) -> Any:
+    transformers = pytest.importorskip("transformers", reason="needs transformers, the reference")
+    return transformers.AutoTokenizer.from_pretrained(directory)
+
+
+def some_of(settings: dict[str, list[Any]]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries({}, optional={name: st.sampled_from(of) for name, of in settings.items()})
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> tuple[list[dict[str, str]], list[dict[str, Any]], dict[str, Any]]:
+    """Messages, the same messages as a client may send them, and the other settings of its request."""
+    plain, sent = [], []
+    for role in draw(st.lists(st.sampled_from(chat.ROLES), min_size=1, max_size=6)):
+        pieces = draw(st.lists(st.sampled_from(PIECES) | st.text(LETTERS, max_size=9), max_size=3))
+        text = "".join(pieces)
+        parts = [draw(st.sampled_from([piece, {"type": "text", "text": piece}])) for piece in pieces]
+        forms = [text, parts, {"type": "text", "text": text}, *([] if text else [None])]
+        plain.append({"role": role, "content": text})
+        named = draw(st.sampled_from(NAMES.get(role, [role])))
+        sent.append({"role": named, "content": draw(st.sampled_from(forms)), **draw(some_of(BESIDE))})
+    return plain, sent, draw(some_of(OF_REQUESTS))
+
+
+@given(requests())
+@settings(max_examples=60)
+def test_what_clients_send_has_the_tokens_of_training(
+    directory: Path, request: tuple[list[dict[str, str]], list[dict[str, Any]], dict[str, Any]]
+) -> None:
+    """As servers of OpenAI's API render a conversation: with vLLM's and llama.cpp's names of settings."""
+    plain, sent, beside = request
+    tokenizer = opened(directory)
+    text = "".join(f"{MESSAGE}{one['role']}{CONTENT}{one['content']}" for one in plain)
+    for template in (bpe.CHAT_TEMPLATE, bpe.TRAINING_TEMPLATE):
+        ids = tokenizer.apply_chat_template(sent, chat_template=template, return_dict=False, **beside)
+        assert ids == ids_of(directory, [text])[1][0][:-1]
+    form = ChatFormat.of(directory)
+    asked = tokenizer.apply_chat_template(sent, add_generation_prompt=True, return_dict=False, **beside)
+    assert asked == [*form.before_answer([(one["role"], one["content"]) for one in plain])]
+
+
 def test_what_a_model_of_text_has_not_learnt_is_refused_by_the_template(directory: Path) -> None:
     transformers = pytest.importorskip("transformers", reason="needs transformers, the reference")
     tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
     hello = {"role": "user", "content": "Hello"}
     function = {"name": "add", "arguments": {"a": 1}}
     tool = {"type": "function", "function": {"name": "add", "description": "", "parameters": {}}}
-    refused: list[tuple[str, list[dict[str, Any]], Any]] = [
-        ("leave out `tools`", [hello], [tool]),
+    image = {"type": "image", "url": "a.png"}
+    demanded: list[Any] = ["required", {"type": "function", "function": {"name": "add"}}]
+    refused: list[tuple[str, list[dict[str, Any]], dict[str, Any]]] = [
+        *(("leave out `tools`", [hello], {"tools": [tool], "tool_choice": one}) for one in demanded),
         (
             "leave out `tool_calls`",
             [hello, {"role": "assistant", "tool_calls": [{"function": function}]}],
-            None,
+            {},
         ),
-        ("reads text only", [{"role": "user", "content": [{"type": "image", "url": "a.png"}]}], None),
-        ("unknown role narrator", [{"role": "narrator", "content": "So"}], None),
+        *(("reads text only", [{"role": "user", "content": content}], {}) for content in ([image], image)),
+        ("unknown role narrator", [{"role": "narrator", "content": "So"}], {}),
     ]
-    for why, said, tools in refused:
+    for why, said, beside in refused:
         with pytest.raises(Exception, match=why):
-            tokenizer.apply_chat_template(said, tools=tools, tokenize=False)
+            tokenizer.apply_chat_template(said, tokenize=False, **beside)
     named = [("developer", "[SYSTEM]"), ("function", "[TOOL]"), ("User", "[USER]")]
     for role, token in named:
         text = tokenizer.apply_chat_template([{"role": role, "content": "So"}], tools=[], tokenize=False)

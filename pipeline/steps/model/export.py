@@ -25,7 +25,7 @@ from trainer.config.model_files import CONFIG, TOKENIZER, TOKENIZER_CONFIG
 from trainer.system.durable import read_json, write_atomically
 from trainer.system.history import RunHistory
 
-VERSION = "export-7"
+VERSION = "export-8"
 CHAT_TEMPLATE = "chat_template.jinja"
 TRAINING_TEMPLATE = "chat_template_training.jinja"  # under this name `transformers` does not read it
 

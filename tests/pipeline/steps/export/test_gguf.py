@@ -135,7 +135,7 @@ def test_llama_cpp_splits_text_into_the_same_tokens(tokenizer: dict[str, Any], t
 
 
 def test_llama_cpp_reads_the_chat_template_of_an_older_tokenizer_as_that_of_a_new_one(tmp_path: Path) -> None:
-    """Roles and parts of OpenAI's API, tools that it must not lose silently, and a begun answer."""
+    """Roles and parts of OpenAI's API, tools that need not be called, and a begun answer."""
     directory = made(tmp_path, MODELS["llama"], {"chat": True}, end_id=8)
     settings = json.loads((directory / "tokenizer_config.json").read_text())
     settings["chat_template"] = (
@@ -152,8 +152,13 @@ def test_llama_cpp_reads_the_chat_template_of_an_older_tokenizer_as_that_of_a_ne
         assert theirs.prompt(said) == "[SYSTEM]Be brief.[END][USER]Hello[END][ASSISTANT]"
     assert theirs.prompt([hello, begun]) == "[USER]Hello[END][ASSISTANT]Yes, "
     tool = {"type": "function", "function": {"name": "add", "description": "", "parameters": {}}}
+    for choice in ("none", "auto"):  # clients name tools in every request
+        said = theirs.prompt([hello], tools=[tool], tool_choice=choice)
+        assert said == "[USER]Hello[END][ASSISTANT]"
+    call = {"id": "1", "type": "function", "function": {"name": "add", "arguments": "{}"}}
+    called = {"role": "assistant", "content": "", "tool_calls": [call]}
     with pytest.raises(HTTPError) as refused:
-        theirs.prompt([hello], tools=[tool])
+        theirs.prompt([hello, called, hello])
     assert b"this model has not learnt to call tool" in refused.value.read()
 
 
