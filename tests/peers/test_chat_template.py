@@ -20,6 +20,7 @@ from pipeline.stages import bpe, chat
 from pipeline.steps.model.export import _prepare_tokenizer
 from pipeline.store.params import CONTENT, MESSAGE
 from trainer.run.evaluation.conversation import ChatFormat
+from trainer.run.evaluation.questions import messages
 
 PIECES = [
     "",
@@ -210,9 +211,8 @@ def test_what_clients_send_has_the_tokens_of_training(
     for template in (bpe.CHAT_TEMPLATE, bpe.TRAINING_TEMPLATE):
         ids = tokenizer.apply_chat_template(sent, chat_template=template, return_dict=False, **beside)
         assert ids == ids_of(directory, [text])[1][0][:-1]
-    form = ChatFormat.of(directory)
     asked = tokenizer.apply_chat_template(sent, add_generation_prompt=True, return_dict=False, **beside)
-    assert asked == [*form.before_answer([(one["role"], one["content"]) for one in plain])]
+    assert asked == [*ChatFormat.of(directory).before_answer(messages({"messages": sent}, "answer"))]
 
 
 def test_what_a_model_of_text_has_not_learnt_is_refused_by_the_template(directory: Path) -> None:

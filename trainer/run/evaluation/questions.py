@@ -9,6 +9,7 @@ from trainer.config.base import whole_text
 from trainer.system.errors import TrainerError, reason
 
 SPEAKERS = set(ChatIds.model_fields) - {"end"}
+ALSO_CALLED = {"developer": "system", "function": "tool"}  # in OpenAI's API
 Messages = tuple[tuple[str, str], ...]  # role and content of each
 
 
@@ -41,13 +42,28 @@ def messages(row: Any, place: str) -> Messages:
     found = []
     for number, one in enumerate(listed, start=1):
         role, content = (one.get("role"), one.get("content")) if isinstance(one, dict) else (None, None)
-        if not isinstance(role, str) or role not in SPEAKERS:
+        known = ALSO_CALLED.get(role.lower(), role.lower()) if isinstance(role, str) else None
+        if known not in SPEAKERS:
             known = ", ".join(sorted(SPEAKERS))
             raise TrainerError(f"{place}: message {number}: role must be one of {known}, not {_shown(role)}")
-        if not isinstance(content, str):
-            raise TrainerError(f"{place}: message {number}: content must be a text, not {_shown(content)}")
-        found.append((role, content))
+        if one.get("tool_calls"):
+            raise TrainerError(
+                f"{place}: message {number}: the model has not learnt to call tools: leave out `tool_calls`"
+            )
+        found.append((known, _text(f"{place}: message {number}", content)))
     return tuple(found)
+
+
+def _text(where: str, content: Any) -> str:
+    """A content, which may be in parts, as the chat template of an export reads it. Raises TrainerError."""
+    parts = [content] if isinstance(content, str | dict) else content or []
+    if not isinstance(parts, list):
+        raise TrainerError(f"{where}: content must be a text or parts of text, not {_shown(content)}")
+    texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
+    for part, text in zip(parts, texts, strict=True):
+        if not isinstance(text, str):
+            raise TrainerError(f"{where}: the model reads text only: leave out the part {_shown(part)}")
+    return "".join(texts)
 
 
 def _shown(value: Any) -> str:

@@ -190,7 +190,15 @@ def test_an_answer_is_scored_with_its_end_behind_the_messages_as_it_was_trained(
         ([], "`messages` must be a list of objects"),
         ([{"role": "end", "content": "x"}], 'message 1: role must be one of assistant, .*, not "end"'),
         ([{"role": "user", "content": "x"}, "y"], "message 2: role must be one of .*, not null"),
-        ([{"role": "user", "content": [{"type": "image"}]}], "message 1: content must be a text, not "),
+        ([{"role": "user", "content": 7}], "message 1: content must be a text or parts of text, not 7"),
+        (
+            [{"role": "user", "content": [{"type": "text", "text": "x"}, {"type": "image"}]}],
+            "message 1: the model reads text only: leave out the part ..type.: .image",
+        ),
+        (
+            [{"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}],
+            "message 1: the model has not learnt to call tools",
+        ),
     ],
 )
 def test_a_conversation_that_is_none_is_told_by_its_message(
