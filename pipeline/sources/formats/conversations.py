@@ -18,12 +18,12 @@ from pipeline.sources.formats.unlearnable import SYSTEM, BadConversationError, i
 from pipeline.sources.source import Reason
 from pipeline.store.params import CONTENT, MESSAGE, PAIR
 
-VERSION = "conversations-6"
+VERSION = "conversations-7"
 Format = Literal["text", "chat", "preferences"]
 LISTS = (("messages",), ("conversations",))
 PROMPTED = ("prompt", "completion")
 # Columns with a question and its answer, as texts: Alpaca, Dolly, Orca and others.
-ASKED = (
+USUAL = (
     ("prompt", "response"),
     ("instruction", "output"),
     ("instruction", "response"),
@@ -31,8 +31,22 @@ ASKED = (
     ("question", "response"),
     ("query", "response"),
 )
+# Names that may mean something else, so they come after all others, and names with capitals.
+UNUSUAL = (
+    ("prompt", "answer"),
+    ("query", "answer"),
+    ("user", "assistant"),
+    ("human", "assistant"),
+    ("human", "bot"),
+    ("input", "output"),
+    ("inputs", "targets"),
+)
+UNUSUAL = (*UNUSUAL, *((one.title(), other.title()) for one, other in (*USUAL, *UNUSUAL)))
+ASKED = (*USUAL, *UNUSUAL)
 # LMSYS and WildChat, and the exports of Claude and of ChatGPT.
 OTHER_LISTS, TREE = (("conversation",), ("chat_messages",)), ("mapping", "current_node")
+# Open WebUI, UltraChat and others, whose names may mean anything.
+UNUSUAL_LISTS = (("chat",), ("dialog",), ("dialogue",), ("turns",), ("items",), ("data",))
 CONTENTS, TRANSCRIPT = ("contents",), ("text",)  # Gemini; ChatML, or as in hh-rlhf
 PREFERRED = ("input", "preferred_output", "non_preferred_output")  # OpenAI
 # Two answers and a column that says which is better: its values for the first and for the second. SHP,
@@ -48,12 +62,15 @@ BOTH = (("prompt", "chosen", "rejected"), ("chosen", "rejected"))
 # The columns of each form, the first that a row has decides.
 FORMS: dict[str, tuple[tuple[str, ...], ...]] = {
     "text": (),
-    "chat": (*LISTS, PROMPTED, *ASKED, *OTHER_LISTS, CONTENTS, TREE, TRANSCRIPT),
+    "chat": (
+        *(*LISTS, PROMPTED, *USUAL, *OTHER_LISTS, CONTENTS, TREE),
+        *(*UNUSUAL, TRANSCRIPT, *UNUSUAL_LISTS),
+    ),
     "preferences": (*BOTH, PREFERRED, *COMPARED),
 }
 NAMED = {"chat": (*LISTS, PROMPTED), "preferences": BOTH}  # in errors
 # Beside an instruction: what it is about, and earlier turns as pairs of texts.
-ABOUT, HISTORY = ("input", "context"), "history"
+ABOUT, HISTORY = ("input", "context", "Input", "Context"), "history"
 # What a pair of answers answers, where no column is called `prompt`.
 INSTRUCTIONS = ("question", "instruction")
 QUESTIONS = (*INSTRUCTIONS, "conversations")
@@ -164,7 +181,7 @@ class _Row:
     def _asked(self) -> list[Message]:
         """Earlier turns, and the question with what it is about."""
         question = self._messages(self.used[0], "user")
-        about = [name for name in ABOUT if not is_empty(self._row.get(name))]
+        about = [name for name in ABOUT if name not in self.used and not is_empty(self._row.get(name))]
         texts = [content_of(f"column {name!r}", self._row[name]) for name in about]
         self.used = (*self.used, *ABOUT, HISTORY)
         (role, content), *rest = question

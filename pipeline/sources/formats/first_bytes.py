@@ -63,6 +63,7 @@ SWITCHES = ((b"\x1b$B", "iso2022_jp"), (b"\x1b$@", "iso2022_jp"), (b"\x1b$)C", "
 LOOKED_AT = 4096
 NOT_UTF8 = "if the text is in another encoding, set `encoding`, for example to cp1252"
 _ROWS_IN_AN_OBJECT = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"([^"]+)"\s*:\s*\[\s*\{')
+_LISTS_OF_ROWS = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*\[\s*\{")
 _FEWEST_UNITS = 4
 # The share of zeros in the bytes that letters of ASCII leave empty: in a text that mixes scripts, and in one
 # of so few units that it may be UTF-8 with some zeros.
@@ -185,6 +186,9 @@ def rows_in_an_object(start: bytes) -> Refused | None:
         if all(f'"{key}"'.encode() in start for key in keys):
             why = f"a chat that {program} exported: write its messages into a .txt ({command})"
             return Reason.INVALID_JSON, why
+    if _LISTS_OF_ROWS.match(start):
+        why = "the rows are lists: write each as an object (jq -c '.[] | {messages: .}')"
+        return Reason.INVALID_JSON, why
     found = _ROWS_IN_AN_OBJECT.match(start)
     name = found[1].decode(errors="replace") if found else ""
     if not name or name in OF_TALK:

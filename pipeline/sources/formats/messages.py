@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import cycle
 from typing import Any
 
 import orjson
@@ -45,8 +46,11 @@ OTHER_NAMES = {
 }
 FUNCTION_CALL = "function_call"  # a role of ShareGPT
 PARTS = "parts"  # where Gemini has the content; elsewhere perhaps more than the content beside it
-ROLE_KEYS, CONTENT_KEYS = ("role", "from", "sender"), ("content", "value", "text", PARTS)
-PLAIN, MARKED, CALLING = {*ROLE_KEYS, *CONTENT_KEYS} - {PARTS}, {*OF_MESSAGES}, {*CALLS, *TOOLS}
+ROLE_KEYS = ("role", "from", "sender", "speaker")
+CONTENT_KEYS = ("content", "value", "text", "message", "utterance", PARTS)
+PLAIN, MARKED, CALLING = {*ROLE_KEYS, *CONTENT_KEYS[:3]}, {*OF_MESSAGES}, {*CALLS, *TOOLS}
+# What a turn may be called that holds a question and its answer, such as `{"human": ..., "assistant": ...}`.
+TURN = {**{name: name for name in ROLES}, **OTHER_NAMES, "input": "user", "output": "assistant"}
 # Types of parts of content.
 THOUGHT, CALLED = ("thinking", "reasoning"), ("tool_use", "tool_result", "tool_call")
 SEEN = ("image", "input_image", "video", "audio", "input_audio", "file", "input_file")
@@ -85,8 +89,30 @@ def messages(column: str, value: Any, role: str | None, unread: set[str]) -> lis
         other = marked if isinstance(value, str) else ""
         why = f"column {column!r} holds no list of messages{other}"
         raise BadConversationError(Reason.NO_MESSAGES, why)
+    if len(value) > 1 and all(
+        isinstance(one, str) for one in value
+    ):  # as in UltraChat: a question, its answer, and so on
+        value = [{"role": role, "content": one} for role, one in zip(cycle(("user", "assistant")), value)]
+    value = [message for one in value for message in _of_turn(one)]
     return [
         _message(f"message {place} of {column!r}", one, unread) for place, one in enumerate(value, start=1)
+    ]
+
+
+def _of_turn(turn: Any) -> list[Any]:
+    """The messages of an object with the texts of several roles; of any other, that object."""
+    if not isinstance(turn, dict) or not {*turn}.isdisjoint(ROLE_KEYS):
+        return [turn]
+    said = {name: text for name, text in turn.items() if TURN.get(name) and not is_empty(text)}
+    roles = [TURN[name] for name in said]
+    if len({*roles}) < len(roles) or not {"user", "assistant"} <= {*roles}:
+        return [turn]
+    beside = {name: value for name, value in turn.items() if name not in TURN}
+    return [
+        {"role": role, "content": said[name], **(beside if role == "assistant" else {})}
+        for role in ROLES
+        for name in said
+        if TURN[name] == role
     ]
 
 
@@ -157,7 +183,7 @@ def _of_text(column: str, text: str, role: str | None) -> Any:
         with suppress(orjson.JSONDecodeError):
             if _are_messages(found := orjson.loads(text)):
                 return found
-    if (said := messages_of(column, text, ends_with_answer=role != "user")) is not None:
+    if (said := messages_of(column, text, role)) is not None:
         return said
     return text if role is None else [{"role": role, "content": without_end(text)}]
 

@@ -12,7 +12,9 @@ from pipeline.sources.source import Reason
 class Markup:
     """`speaker` begins a message, and its group is the role, or a key of `roles`. `end` ends a message; None
     if only the next speaker does. `before`: what else a text may begin with. With `words`, which any text
-    may have, two messages show that it is a conversation, and white space around messages is no content.
+    may have, two speakers show that it is a conversation, and white space around messages is no content.
+    `inner`: a mark within a message, which parts its paragraphs. With `names`, which a dialogue within an
+    answer may have, only a column of whole conversations is one.
     """
 
     name: str
@@ -21,6 +23,8 @@ class Markup:
     before: re.Pattern[str] = re.compile("")
     roles: Mapping[str, str] = field(default_factory=dict)
     words: bool = False
+    inner: re.Pattern[str] = re.compile("(?!)")
+    names: bool = False
 
     def begins(self, text: str) -> bool:
         start = text[len(text) - len(text.lstrip()) :]
@@ -29,7 +33,8 @@ class Markup:
 
     def is_conversation(self, text: str) -> bool:
         """Whether it is surely one. Only a prompt of one message has an empty line before it."""
-        several = not self.words or text.startswith("\n\n") or len(self.speaker.findall(text)) > 1
+        alone = text.startswith("\n\n") and not self.names
+        several = not self.words or alone or len({*self.speaker.findall(text)}) > 1
         return several and self.begins(text)
 
     def messages(self, column: str, text: str) -> list[dict[str, str]]:
@@ -40,6 +45,7 @@ class Markup:
             if self.end is not None:
                 content, *after = self.end.split(content)
                 outside += after
+            content = self.inner.sub("\n\n", content)
             said.append(
                 {
                     "role": self.roles.get(speaker, speaker),
@@ -82,6 +88,26 @@ MARKUPS = (
     Markup("a transcript", re.compile("### (Human|Assistant|System): ?"), words=True),
     # As in hh-rlhf: each speaker stands at the beginning or behind an empty line.
     Markup("a transcript", re.compile(r"(?:\A\s*|\n\n)(Human|Assistant):"), words=True),
+    Markup(
+        "Alpaca's markup",
+        re.compile(r"(?:\A\s*|\n\s*)### (Instruction|Response):"),
+        before=re.compile("Below is an instruction[^#]*"),
+        roles={"Instruction": "user", "Response": "assistant"},
+        words=True,
+        inner=re.compile(r"\s*\n### Input:\s*"),
+    ),
+    # A speaker in each line, or as in Vicuna's data, where an answer follows in the same line.
+    Markup(
+        "a transcript",
+        re.compile(
+            r"(?:\A\s*|\n\s*|</s>\s*|(?<=\.) (?=USER:)|\s+(?=ASSISTANT:))"
+            "(USER|ASSISTANT|SYSTEM|User|Assistant|System|Human|AI|Bot|Chatbot):"
+        ),
+        re.compile("</s>"),
+        before=re.compile(r"A chat between (?s:.*?)(?=\s*USER:|\Z)"),
+        words=True,
+        names=True,
+    ),
 )
 ANSWERING = ("assistant", "model")
 # What ends an answer whose prompt is marked up in another column.
@@ -95,22 +121,27 @@ def is_transcript(text: str) -> bool:
 
 def begins_transcript(text: str) -> bool:
     """Whether a text begins as a conversation does, however it goes on."""
-    return any(markup.begins(text) for markup in MARKUPS)
+    return any(markup.begins(text) for markup in MARKUPS if not markup.names)
 
 
-def messages_of(column: str, text: str, ends_with_answer: bool) -> list[dict[str, str]] | None:
-    """The messages of a conversation, without the beginning of an answer that is not in it; None for another
-    text. Raises BadConversationError.
+def messages_of(column: str, text: str, role: str | None) -> list[dict[str, str]] | None:
+    """The messages of a conversation, or of what one `role` may have said of it; None for another text. The
+    beginning of an answer that a user's text ends with is left out. Raises BadConversationError.
     """
-    markup = next((one for one in MARKUPS if one.is_conversation(text)), None)
+    markups = (one for one in MARKUPS if role is None or not one.names)
+    markup = next((one for one in markups if one.is_conversation(text)), None)
     if markup is None:
         return None
     *said, last = markup.messages(column, text)
     is_open = last["role"].lower() in ANSWERING and not last["content"]
-    return said if is_open and not ends_with_answer else [*said, last]
+    return said if is_open and role == "user" else [*said, last]
 
 
 def without_end(text: str) -> str:
     """An answer without the mark that ends it, unless the text is about such marks."""
     answer = END_OF_ANSWER.sub("", text)
-    return text if any(markup.speaker.search(answer) for markup in MARKUPS if markup.end) else answer
+    return (
+        text
+        if any(markup.speaker.search(answer) for markup in MARKUPS if markup.end and not markup.names)
+        else answer
+    )

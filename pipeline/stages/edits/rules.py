@@ -36,10 +36,17 @@ _GUTENBERG_TITLE_LINES = 4  # that a long title may take in a mark
 _GUTENBERG_LINES = 1_000  # around a book at most: the old small print has 300 lines, the licence has 350
 _FRONT_MATTER = {"---": ("---", "..."), "+++": ("+++",)}  # YAML, TOML: how each begins and ends
 _FRONT_MATTER_LINES = 200
-_DATE, _CLOCK = r"[0-9]{1,4}[./-][0-9]{1,2}[./-][0-9]{1,4}", r"[0-9]{1,2}[.:][0-9]{2}(?:[.:][0-9]{2})?"
-_SPACES, _DIRECTIONS = " |\u00a0|\u202f", "\u200e|\u200f"  # before "PM"; of writing
-_WHEN = rf"{_DATE}(?:,|\.|,? klo|,? um)? {_CLOCK}(?:(?:{_SPACES})?[APap]\.? ?[Mm]\.?)?"
-_MESSAGE_TIME = rf"^(?:{_DIRECTIONS})*(?:\[{_WHEN}\]|{_WHEN} -) "
+# As phones write them in many languages, some with marks of the direction of writing.
+_DIRECTIONS = "\u200e|\u200f"
+_BETWEEN = f"(?:{_DIRECTIONS})?[./-] ?"
+_DATE = rf"[0-9]{{1,4}}{_BETWEEN}[0-9]{{1,2}}{_BETWEEN}[0-9]{{1,4}}"
+_CLOCK = r"[0-9]{1,2}[.:][0-9]{2}(?:[.:][0-9]{2})?"
+_SPACES = " |\u00a0|\u202f"  # before "PM"
+_THEN = r",|\.|,? klo|,? um|,? kl\.?| à|,? às|,? a las|,? at"
+_HALF = rf"[APap]\.?(?:{_SPACES})?[Mm]\.?|[πμ]\.μ\.|[صم]|SA|CH|öö|ös"
+_HALF_BEFORE = "(?:上午|下午|凌晨|早上|中午|晚上|午前|午後|오전|오후|पूर्वाह्न|अपराह्न) ?"
+_WHEN = rf"{_DATE}(?:{_THEN})? (?:{_HALF_BEFORE})?{_CLOCK}(?:(?:{_SPACES})?(?:{_HALF}))?"
+_MESSAGE_TIME = rf"^(?:{_DIRECTIONS})*(?:\[(?:{_DIRECTIONS})*{_WHEN}\]|{_WHEN} -) "
 
 
 def policy(lines: Lines) -> np.ndarray:

@@ -11,6 +11,12 @@ import pyarrow.types as pt
 from pipeline.sources.formats.rows import Row
 
 TEXT_COLUMNS = ("text", "body", "content")
+# The columns of a day of Slack, in which each message would be a document.
+SLACK = {"type", "user", "text", "ts"}
+OF_SLACK = (
+    "a chat that Slack exported: write the messages of each folder into a .txt (jq -r '.[]|select(.user and "
+    r""".text)|"\(.user_profile.real_name // .user): \(.text)"' FOLDER/*.json > FOLDER.txt)"""
+)
 LONGEST_NAME = 80  # characters of a column
 # How much more text a nested column may hold than the column of text, which is a title or an id otherwise.
 MOST_NESTED = 5

@@ -4,7 +4,6 @@ import io
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -26,23 +25,15 @@ from pipeline.sources.files import (
     FilesSource,
 )
 from pipeline.sources.formats.compression import BrokenCompressionError, format_of
-from pipeline.sources.formats.conversations import (
-    CONTENTS,
-    FORMS,
-    OTHER_LISTS,
-    TRANSCRIPT,
-    Format,
-    columns_of,
-    conversation,
-)
+from pipeline.sources.formats.conversations import Format, columns_of
 from pipeline.sources.formats.first_bytes import other_encoding
 from pipeline.sources.formats.rows import DEFAULT_ID_COLUMN, Row, RowReader
 from pipeline.sources.formats.streams import blocks
-from pipeline.sources.formats.transcripts import is_transcript
-from pipeline.sources.formats.unlearnable import BadConversationError
 from pipeline.sources.source import Reason, Rejected, SourceError, Unit
 from pipeline.sources.source_file import LocalFile, size_of
 from pipeline.start.folder.columns import (
+    OF_SLACK,
+    SLACK,
     TEXT_COLUMNS,
     column_of_text,
     is_name,
@@ -50,6 +41,7 @@ from pipeline.start.folder.columns import (
     nested_text,
     without_text,
 )
+from pipeline.start.folder.conversations import talks_in
 from pipeline.start.folder.encodings import legacy_encoding
 
 HEAD_BYTES, PACKED_HEAD_BYTES = 256 << 10, 1 << 20  # of a file that is not, and that is compressed
@@ -203,6 +195,8 @@ def sampled(name: str, file: LocalFile) -> FileSample:
     is_one_object = plain in JSON_LINES and len(content.rows) == 1
     if not problem and is_one_object and share < 0.5 and _may_be_settings(shape):
         problem = "holds one object that is not mostly text, as settings are"
+    if columns >= SLACK:
+        problem = OF_SLACK
     if problem:
         return FileSample(None, columns=columns, problem=_of_one_object(content) or problem)
     ids = tuple(
@@ -355,31 +349,13 @@ def _end_of_documents(text: str) -> str | None:
 
 def _of_rows(rows: Sequence[Row], encoding: str, separator: str | None) -> tuple[Shape | None, list[str]]:
     """The shape of rows, and their texts. Preferences and conversations go before a column of text."""
-    kinds: tuple[Format, ...] = ("preferences", "chat")
-    for kind in kinds:
-        for form in FORMS[kind]:
-            # Transcripts are often in a column `conversation`.
-            nothing = (str, type(None)) if form in (*OTHER_LISTS, CONTENTS) else type(None)
-            held = [row for row in rows if all(not isinstance(row.get(name), nothing) for name in form)]
-            held = [row for row in held if all(row[name] not in ("", []) for name in form)]
-            if form == TRANSCRIPT:
-                held = [row for row in held if is_transcript(str(row["text"]))]
-            if len(held) * 2 > len(rows):
-                return Shape(False, kind, None, encoding, separator), _conversation_texts(kind, held)
+    if talks := talks_in(rows):
+        return Shape(False, talks[0], None, encoding, separator), talks[1]
     column = column_of_text(rows)
     if column is None:
         return None, []
     texts = [value for row in rows if isinstance(value := row.get(column), str) and value.strip()]
     return Shape(False, "text", column, encoding, separator), texts
-
-
-def _conversation_texts(format: Format, rows: Sequence[Row]) -> list[str]:
-    """The conversations of rows. If none can be learnt, the rows as they are: the reader says why."""
-    read = []
-    for row in rows:
-        with suppress(BadConversationError):
-            read.append(conversation(format, dict(row)))
-    return read or list(map(str, rows))
 
 
 def _may_be_settings(shape: Shape) -> bool:

@@ -142,3 +142,41 @@ def test_a_table_of_names_is_text(tmp_path: Path, names: list[str]) -> None:
     table: Table = {"year": [*range(1880, 1883)], "name": [*names]}
     shape = written(tmp_path, table, ".csv").shape
     assert shape and shape.text_column == "name"
+
+
+TALK = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hey"}]
+
+
+@pytest.mark.parametrize(
+    ("row", "format"),
+    [
+        ({"text": "User: Hi\nAssistant: Hey"}, "chat"),
+        ({"conversation": "USER: Hi\nASSISTANT: Hey", "id": "a"}, "chat"),
+        ({"dialog": TALK, "tags": ["a", "b"]}, "chat"),
+        ({"Question": "What is tea?", "Answer": "A drink."}, "chat"),
+        ({"input": "What is tea?", "output": "A drink.", "id": 1}, "chat"),
+        ({"text": ENGLISH[0], "items": TALK}, "text"),
+        ({"text": ENGLISH[0], "data": ["red", "green"]}, "text"),
+        ({"text": ENGLISH[0], "input": "a.txt", "output": "b.txt"}, "text"),
+        ({"text": ENGLISH[0], "user": "ann", "assistant": "bob"}, "text"),
+        ({"conversation": f"We talked.\n{ENGLISH[0]}"}, "text"),
+        ({"text": ENGLISH[0], "turns": 3, "chat": {"id": 1}}, "text"),
+        ({"text": f"A title\nUser: ann\n{ENGLISH[0]}"}, "text"),
+    ],
+)
+def test_conversations_are_known_by_what_their_columns_hold(
+    tmp_path: Path, row: dict[str, object], format: str
+) -> None:
+    """Names such as `data` and `input` may be of columns beside a text."""
+    path = tmp_path / "a.jsonl"
+    path.write_text(f"{json.dumps(row)}\n" * 5)
+    shape = sampled(path.name, LocalFile(path)).shape
+    assert shape and shape.format == format
+
+
+def test_a_chat_of_slack_whose_messages_would_be_documents_says_how_to_write_it(tmp_path: Path) -> None:
+    path = tmp_path / "2024-01-01.json"
+    said = [{"type": "message", "user": "U1", "text": f"Tea {n}?", "ts": f"{n}.1"} for n in range(9)]
+    path.write_text(json.dumps(said, indent=4))
+    found = sampled(path.name, LocalFile(path))
+    assert found.shape is None and "a chat that Slack exported" in found.problem

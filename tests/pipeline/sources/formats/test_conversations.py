@@ -84,6 +84,14 @@ CHAT: dict[str, dict[str, Any]] = {
     "other names of roles": {"conversations": shared(("User", "Hi\n🙂"), ("chatgpt", "Hey"))},
     "a transcript": {"messages": "\n\nHuman: Hi\n🙂\n\nAssistant: Hey"},
     "Alpaca": {"instruction": "Hi\n🙂", "input": "", "output": "Hey", "history": []},
+    "Alpaca with capitals": {"Instruction": "Hi\n🙂", "Input": "", "Output": "Hey"},
+    "input and output": {"input": "Hi\n🙂", "output": "Hey"},
+    "user and assistant": {"user": "Hi\n🙂", "assistant": "Hey"},
+    "UltraChat": {"data": ["Hi\n🙂", "Hey"]},
+    "speakers": {"dialogue": [{"speaker": "user", "text": "Hi\n🙂"}, {"speaker": "bot", "utterance": "Hey"}]},
+    "Open WebUI": {"chat": {"title": "Hi", "messages": [USER, ASSISTANT]}},
+    "a turn in each object": {"conversation": [{"human": "Hi\n🙂", "assistant": "Hey"}]},
+    "XTuner": {"conversation": [{"system": "", "input": "Hi\n🙂", "output": "Hey"}]},
     "Dolly": {"instruction": "Hi\n🙂", "context": "", "response": "Hey"},
     "question and answer": {"question": "Hi\n🙂", "answer": "Hey"},
     "WildChat": {"conversation": [USER, ASSISTANT | {"language": None}]},
@@ -493,4 +501,4 @@ def test_conversations_are_read_again_and_texts_as_their_own_version_says() -> N
             HubConfig.model_validate({"name": "a/b", "format": format}),
         )
     }
-    assert versions == {"files-12", "hub-4", "files-12 conversations-6", "hub-4 conversations-6"}
+    assert versions == {"files-12", "hub-4", "files-12 conversations-7", "hub-4 conversations-7"}

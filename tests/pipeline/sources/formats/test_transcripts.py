@@ -50,16 +50,34 @@ WRITTEN: dict[str, Callable[[Said], str]] = {
     "Guanaco in lines": tagged("### {}: {}\n\n", user="Human", assistant="Assistant", system="System"),
     "hh-rlhf": tagged("\n\n{}: {}", user="Human", assistant="Assistant"),
 }
+# Marks that any text may have, so that a text with them cannot be told apart.
+NAMED: dict[str, Callable[[Said], str]] = {
+    "Alpaca": tagged("### {}:\n{}\n\n", user="Instruction", assistant="Response"),
+    "Alpaca with a preamble": tagged(
+        "### {}:\n{}\n\n",
+        begin="Below is an instruction that describes a task.\nWrite a response.\n\n",
+        user="Instruction",
+        assistant="Response",
+    ),
+    "capitals": tagged("{}: {}\n", user="USER", assistant="ASSISTANT"),
+    "lines": tagged("{}: {}\n", user="User", assistant="Assistant", system="System"),
+    "paragraphs": tagged("{}: {}\n\n", user="User", assistant="Assistant"),
+    "Human and AI": tagged("{}: {}\n", user="Human", assistant="AI"),
+    "Vicuna": lambda said: (
+        "A chat between a user and an assistant. The assistant is polite."
+        + "".join(f" USER: {text}" if role == "user" else f" ASSISTANT: {text}</s>" for role, text in said)
+    ),
+}
 STRIPPED = ("Llama 2", "Guanaco", "Guanaco in lines", "hh-rlhf")  # white space is a part of the marks
 
 
-def conversations(number: int, system: bool) -> list[Said]:
+def conversations(number: int, system: bool, pieces: list[str] = PIECES) -> list[Said]:
     chosen = random.Random(number)
     made = []
     for n in range(number):
         roles = ["system"] * (system and n % 3 == 0) + ["user", "assistant"] * chosen.randint(1, 4)
         made.append(
-            [(role, "so" + "".join(chosen.choices(PIECES, k=chosen.randint(0, 5)))) for role in roles]
+            [(role, "so" + "".join(chosen.choices(pieces, k=chosen.randint(0, 5)))) for role in roles]
         )
     return made
 
@@ -71,7 +89,35 @@ def test_random_conversations_are_read_back(markup: str) -> None:
         found = conversation("chat", {"text": text})
         kept = [(role, content.strip() if markup in STRIPPED else content) for role, content in said]
         assert found == "".join(f"\x1e{role}\x1f{content}" for role, content in kept)
-        assert sum(one.is_conversation(text) for one in MARKUPS) == 1
+        # In the markup of hh-rlhf speakers begin lines, too, and the more exact one decides.
+        assert sum(one.is_conversation(text) for one in MARKUPS) == 1 + (markup == "hh-rlhf")
+
+
+@pytest.mark.parametrize("markup", NAMED)
+def test_transcripts_with_the_names_of_speakers_are_read_back(markup: str) -> None:
+    pieces = [piece for piece in PIECES if ":" not in piece]
+    for said in conversations(200, system=markup == "lines", pieces=pieces):
+        text = NAMED[markup](said)
+        expected = "".join(f"\x1e{role}\x1f{content.strip()}" for role, content in said)
+        for column in ("text", "conversation"):
+            assert conversation("chat", {column: text}) == expected
+
+
+def test_the_input_of_an_instruction_is_a_paragraph_of_it() -> None:
+    text = "### Instruction:\nAdd.\n\n### Input:\n1 and 2\n\n### Response:\n3"
+    assert conversation("chat", {"text": text}) == "\x1euser\x1fAdd.\n\n1 and 2\x1eassistant\x1f3"
+    prompt = text.removesuffix("3")
+    assert conversation("chat", {"prompt": prompt, "completion": "3"}) == (
+        "\x1euser\x1fAdd.\n\n1 and 2\x1eassistant\x1f3"
+    )
+
+
+def test_a_dialogue_that_was_asked_for_is_one_answer() -> None:
+    answer = "User: Hi\nAssistant: Hey"
+    row = {"instruction": "Write a dialogue.", "output": answer}
+    assert conversation("chat", row) == f"\x1euser\x1fWrite a dialogue.\x1eassistant\x1f{answer}"
+    pair = {"prompt": "Write a dialogue.", "chosen": answer, "rejected": "No."}
+    assert f"\x1eassistant\x1f{answer}\x1d" in conversation("preferences", pair)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +129,9 @@ def test_random_conversations_are_read_back(markup: str) -> None:
         "In Llama 2, [INST] q [/INST] a is a turn.",
         "[INST] alone",
         "<|system",
-        "User: Hi\nAssistant: Hey",
+        "User: Ann\nUser: Bob",
+        "A user: Hi\nAssistant: Hey",
+        "### Instruction: the only heading",
         "",
     ],
 )
