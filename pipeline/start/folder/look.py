@@ -15,6 +15,7 @@ from pipeline.sources.listing import Files, listed
 from pipeline.sources.source import SourceError
 from pipeline.sources.source_file import LocalFile, may_list, size_of
 from pipeline.stages.edits import EditRule
+from pipeline.start.folder.ids import repeat
 from pipeline.start.folder.kind import Kind, edits_of, judged, kind_of
 from pipeline.start.folder.sample import FileSample, Shape, sampled
 from pipeline.start.folder.unread import Unread, no_content, no_format, reasons_of
@@ -122,7 +123,8 @@ def look(folder: Path, most_seconds: float = MOST_SECONDS) -> Iterator[Folder]:
         if sample.shape is None:
             unread[name] = (sample.problem, size_of(files[name]))
     kind = cache(partial(_kind, samples=samples, files=files))
-    corpora = _corpora(folder, groups, apart, of_others, kind)
+    repeats = cache(lambda names, shape: repeat({name: files[name] for name in names}, shape))
+    corpora = _corpora(folder, groups, apart, of_others, kind, repeats)
     if not corpora:
         size = sum(size for _, size in unread.values())
         raise NothingReadableError(
@@ -132,9 +134,8 @@ def look(folder: Path, most_seconds: float = MOST_SECONDS) -> Iterator[Folder]:
         )
     first = Folder(folder, corpora, unread, len(files), number, time.monotonic() - started)
     yield first
-    yield replace(
-        first, corpora=_corpora(folder, groups, apart, of_others, lambda names: judged(kind(names)))
-    )
+    corpora = _corpora(folder, groups, apart, of_others, lambda names: judged(kind(names)), repeats)
+    yield replace(first, corpora=corpora)
 
 
 def _entries(folder: Path) -> Files:
@@ -219,9 +220,10 @@ def _corpora(
     apart: bool,
     left_out: Collection[str],
     kind: Callable[[tuple[str, ...]], Kind],
+    repeats: Callable[[tuple[str, ...], Shape], bool],
 ) -> tuple[FoundCorpus, ...]:
     """Files of one shape and one quality profile are a corpus. `apart`: whether each sub-folder has a kind of
-    its own. `left_out`: files that no glob may match.
+    its own. `left_out`: files that no glob may match. `repeats`: whether ids of rows repeat.
     """
     files, samples = dict[str, LocalFile](), dict[str, FileSample]()
     alike: dict[tuple[str, Shape], list[str]] = defaultdict(list)
@@ -244,9 +246,10 @@ def _corpora(
         name = _name({_top(name) for name in names}, *key, folder, taken)
         paths = tuple(_patterns(folder, names, [*files, *left_out]))
         read = [samples[name] for name in names if name in samples and samples[name].shape]
-        found.append(
-            _corpus(name, paths, key[0], chosen, sizes=[size_of(files[name]) for name in names], read=read)
-        )
+        sizes = [size_of(files[name]) for name in names]
+        corpus = _corpus(name, paths, key[0], chosen, sizes=sizes, read=read)
+        repeated = any(sample.has_ids for sample in read) and repeats(tuple(names), key[0])
+        found.append(replace(corpus, repeats_ids=repeated))
     return tuple(found)
 
 
@@ -273,7 +276,6 @@ def _corpus(
     """A corpus of files with these `sizes`, of which some were `read`."""
     text_bytes = round(sum(sizes) * sum(sample.text_share for sample in read) / max(len(read), 1))
     lengths = sorted(len(text.encode("utf-8", "replace")) for sample in read for text in sample.texts)
-    ids = [id for sample in read for id in sample.ids]
     mean = max(1.0, sum(lengths) / max(len(lengths), 1))
     first = [text for sample in read for text in sample.texts[:FIRST_TEXTS]]
     return FoundCorpus(
@@ -289,7 +291,6 @@ def _corpus(
         edits=edits_of(first) if shape.format == "text" else (),
         documents=len(sizes) if shape.is_file else max(len(lengths), round(text_bytes / mean)),
         blank=max((sample.blank for sample in read), default=0.0),
-        repeats_ids=len(ids) > len(set(ids)),
     )
 
 

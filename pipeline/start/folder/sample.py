@@ -79,8 +79,8 @@ class Shape:
 @dataclass(frozen=True)
 class FileSample:
     """The first `texts` of a file, or the `problem` for which it has none. `text_share` is the bytes of text
-    for each byte on disk. `columns` and `ids` are those of its rows, and `blank` is the share of the rows
-    that have no text.
+    for each byte on disk. `columns` are those of its rows, `blank` is the share of the rows that
+    have no text, and some of them may have ids.
     """
 
     shape: Shape | None
@@ -88,7 +88,7 @@ class FileSample:
     text_share: float = 0.0
     columns: frozenset[str] = frozenset()
     blank: float = 0.0
-    ids: tuple[str, ...] = ()
+    has_ids: bool = False
     problem: str = ""
 
 
@@ -199,12 +199,10 @@ def sampled(name: str, file: LocalFile) -> FileSample:
         problem = OF_SLACK
     if problem:
         return FileSample(None, columns=columns, problem=_of_one_object(content) or problem)
-    ids = tuple(
-        str(row[DEFAULT_ID_COLUMN]) for row in content.rows if row.get(DEFAULT_ID_COLUMN) not in ("", None)
-    )
+    has_ids = any(row.get(DEFAULT_ID_COLUMN) not in ("", None) for row in content.rows)
     share = share if plain in ZIPPED else min(share, 1.0)
     unpacked = _unpacked_share(plain, compression, file) * _as_utf8(texts, shape.encoding)
-    return FileSample(shape, tuple(texts), share * unpacked, columns, blank, ids)
+    return FileSample(shape, tuple(texts), share * unpacked, columns, blank, has_ids)
 
 
 def _beginning(name: str, file: LocalFile) -> _Beginning:

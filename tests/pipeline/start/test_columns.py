@@ -180,3 +180,27 @@ def test_a_chat_of_slack_whose_messages_would_be_documents_says_how_to_write_it(
     path.write_text(json.dumps(said, indent=4))
     found = sampled(path.name, LocalFile(path))
     assert found.shape is None and "a chat that Slack exported" in found.problem
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv", ".parquet"])
+@pytest.mark.parametrize("repeating", [True, False])
+def test_ids_that_repeat_far_behind_the_sample_are_noticed(
+    tmp_path: Path, suffix: str, repeating: bool
+) -> None:
+    """They begin again in each part of a file that was joined from two: half of its rows would be lost."""
+    rows = [
+        {"id": str(n % (1500 if repeating else 3000)), "text": f"{n} {ENGLISH[0][:200]}"} for n in range(3000)
+    ]
+    path = tmp_path / f"all{suffix}"
+    if suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    elif suffix == ".csv":
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, ["id", "text"])
+            writer.writeheader()
+            writer.writerows(rows)
+    else:
+        lines = [json.dumps(row) for row in rows]
+        path.write_text("\n".join(lines) if suffix == ".jsonl" else f"[{', '.join(lines)}]")
+    (corpus,) = next(look(tmp_path)).corpora
+    assert corpus.repeats_ids == repeating

@@ -59,10 +59,12 @@ def _text(where: str, content: Any) -> str:
     parts = [content] if isinstance(content, str | dict) else content or []
     if not isinstance(parts, list):
         raise TrainerError(f"{where}: content must be a text or parts of text, not {_shown(content)}")
-    texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
-    for part, text in zip(parts, texts, strict=True):
+    texts = list[str]()
+    for part in parts:
+        text = part.get("text") if isinstance(part, dict) else part
         if not isinstance(text, str):
             raise TrainerError(f"{where}: the model reads text only: leave out the part {_shown(part)}")
+        texts.append(text)
     return "".join(texts)
 
 
