@@ -31,8 +31,7 @@ USUAL = (
     ("question", "response"),
     ("query", "response"),
 )
-# Names that may mean something else, so they come after all others, and names with capitals.
-UNUSUAL = (
+_AMBIGUOUS = (
     ("prompt", "answer"),
     ("query", "answer"),
     ("user", "assistant"),
@@ -41,7 +40,9 @@ UNUSUAL = (
     ("input", "output"),
     ("inputs", "targets"),
 )
-UNUSUAL = (*UNUSUAL, *((one.title(), other.title()) for one, other in (*USUAL, *UNUSUAL)))
+# Names that may mean something else, so they come after all others, and names with capitals.
+_CAPITALS = ((one.title(), other.title()) for one, other in (*USUAL, *_AMBIGUOUS))
+UNUSUAL = (*_AMBIGUOUS, *_CAPITALS)
 ASKED = (*USUAL, *UNUSUAL)
 # LMSYS and WildChat, and the exports of Claude and of ChatGPT.
 OTHER_LISTS, TREE = (("conversation",), ("chat_messages",)), ("mapping", "current_node")

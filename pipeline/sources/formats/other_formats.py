@@ -6,7 +6,7 @@ _ARCHIVE, _PACKED = "unpack it", "unpack it, or compress it with gzip or zstd"
 _DOCUMENT = "save it as .docx or .odt (`soffice --convert-to docx`)"
 XML = (
     "XML, whose tags would be learnt: write its texts as JSON lines, those of a dump of MediaWiki with "
-    "`wikiextractor --json`"
+    "`wikiextractor --json -o - DUMP > wiki.jsonl`"
 )
 _NO_TEXT = "it holds no text"
 _REMEDIES = {

@@ -46,7 +46,8 @@ class _Seen(RowReader):
             self.seen.add(hash(str(value)))
             if len(self.seen) == before:
                 self.found.append(str(value))
-        if self.found or (number % ROWS == 0 and time.monotonic() > self.until):
+        is_due = not number % ROWS or not len(self.seen) % ROWS  # also in many files of few rows
+        if self.found or (is_due and time.monotonic() > self.until):
             self.batches.accepted = 1
         yield from ()
 

@@ -3,14 +3,16 @@
 import re
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from email import message_from_bytes
 from pathlib import PurePosixPath
 
 from pipeline.sources.files import JSON_LINES, MAIL, MAILBOX
-from pipeline.sources.formats.compression import format_of
+from pipeline.sources.formats.compression import BrokenCompressionError, format_of
 from pipeline.sources.formats.first_bytes import COMPRESSED, LOOKED_AT, ZIP, is_one_a_line, not_text
 from pipeline.sources.formats.other_formats import XML, remedy
-from pipeline.sources.source import Reason
+from pipeline.sources.formats.streams import blocks
+from pipeline.sources.source import Reason, SourceError
 from pipeline.sources.source_file import LocalFile
 from trainer.system.wording import counted
 
@@ -64,6 +66,9 @@ def no_format(name: str, file: LocalFile) -> str:
     if known := remedy(plain):
         return known
     if compression:
+        with suppress(BrokenCompressionError, SourceError, OSError):
+            if _XML.match(next(blocks(file, compression), b"")):
+                return XML
         return f"packed, in a format that is not read: unpack it, or name it .txt{compression} if it is text"
     try:
         with file.open() as opened:

@@ -174,6 +174,13 @@ def test_conversations_are_known_by_what_their_columns_hold(
     assert shape and shape.format == format
 
 
+def test_lists_of_messages_within_a_list_say_how_to_write_them(tmp_path: Path) -> None:
+    """Each message would be a row of its own."""
+    path = tmp_path / "talks.json"
+    path.write_text(json.dumps([TALK] * 5))
+    assert "(jq -c '.[] | {messages: .}')" in sampled(path.name, LocalFile(path)).problem
+
+
 def test_a_chat_of_slack_whose_messages_would_be_documents_says_how_to_write_it(tmp_path: Path) -> None:
     path = tmp_path / "2024-01-01.json"
     said = [{"type": "message", "user": "U1", "text": f"Tea {n}?", "ts": f"{n}.1"} for n in range(9)]

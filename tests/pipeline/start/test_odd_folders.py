@@ -1,5 +1,7 @@
 """Folders as people have them: all of their text is read, or a sentence says why not."""
 
+import bz2
+import gzip
 import json
 import mailbox
 import subprocess
@@ -356,6 +358,8 @@ OTHER_FORMATS = {
     "a.lz": (b"LZIP\1\x0c\0", "compress it with gzip or zstd"),
     "a.pst": (b"!BDN" + bytes(500), "as .mbox or .eml"),
     "library.rdf": (b'<?xml version="1.0"?><rdf:RDF>', "XML, whose tags would be learnt"),
+    "enwiki-pages-articles1.xml-p1p41242.bz2": (bz2.compress(b"<mediawiki>\n<page>"), "wikiextractor --json"),
+    "dump.gz": (gzip.compress(b'<?xml version="1.0"?><posts>'), "XML, whose tags would be learnt"),
     # What Thunderbird and Maildir keep.
     "INBOX": (b"From - Mon Jan  1 10:00:00 2024\r\nX-Mozilla-Status: 0001\r\n", "name it .mbox"),
     "cur/1700000000.M0P1.host:2,S": (RECEIVED + b"From: a@example.org\r\n\r\nText\r\n", "name it .eml"),
