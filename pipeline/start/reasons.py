@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pipeline.sources.formats.transcripts import is_transcript
 from pipeline.stages.edits import EditRule
 from pipeline.start.choose import Chosen, Reading, Wishes
+from pipeline.start.folder.look import FoundCorpus
 from pipeline.start.horizon import DECAY
 from pipeline.start.sizes import MOST_EPOCHS, SIZES, Length, bytes_a_token
 from trainer.system.wording import counted
@@ -85,7 +87,9 @@ def notes(chosen: Chosen) -> list[str]:
         )
     has_chats = any(corpus.shape.format == "chat" for corpus in folder.corpora)
     if wishes.chat and not has_chats:
-        found.append("--chat: the folder holds no conversations, so the model is not taught to answer.")
+        none = "the folder holds no conversations, so the model is not taught to answer"
+        plain = 'conversations in files of text are learnt as text: write each file as a row `{"text": ...}`'
+        found.append(f"--chat: {plain if any(map(_of_transcripts, folder.corpora)) else none}.")
     if has_chats and wishes.chat and not chosen.conversations:
         is_single = sum(corpus.documents for corpus in folder.corpora if corpus.shape.format == "chat") < 2
         long = "the conversations are too long for a small model"
@@ -148,3 +152,9 @@ def _why_epochs(length: Length) -> str:
     if length.epochs < MOST_EPOCHS - 1:
         return "with more passes, so little text would be memorized (Muennighoff et al. 2023)"
     return f"after {MOST_EPOCHS:.0f} passes nothing is gained (Muennighoff et al. 2023)"
+
+
+def _of_transcripts(corpus: FoundCorpus) -> bool:
+    """Whether most files of plain text are each a conversation."""
+    texts = corpus.kind.documents.column("text").to_pylist()
+    return corpus.shape.plain and sum(map(is_transcript, texts)) * 2 > len(texts)
