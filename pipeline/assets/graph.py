@@ -91,7 +91,10 @@ def definitions(used: UsedRecipe, executor: dg.ExecutorDefinition | None = None)
         assets=with_owners(assets, recipe, used),
         jobs=[*_jobs(made, used, shown), evaluate_job(shown, used), checking],
         sensors=[corpora_changed_sensor(to_shards, used), new_checkpoint_sensor(used), *alert_sensors(used)],
-        schedules=[nightly_schedule(to_shards, used), daily_schedule(checking, used)],
+        schedules=[
+            nightly_schedule(to_shards, recipe.timezone, used),
+            daily_schedule(checking, recipe.timezone, used),
+        ],
         resources={used.workshop: checked(with_values_of(recipe, used))},
         executor=executor,
     )

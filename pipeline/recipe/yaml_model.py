@@ -1,5 +1,6 @@
 """What the YAML file of a recipe says, checked, and what follows from it alone."""
 
+import zoneinfo
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Annotated, Any, Self
@@ -41,6 +42,7 @@ from pipeline.store import variant_seeds
 from pipeline.store.engines.local import EngineParams
 from pipeline.store.params import NAME, Params, form
 from trainer.config import TrainingConfig, unused
+from trainer.system.errors import did_you_mean
 
 STORE_ADDRESS = form(
     r"^(s3|gs|az)://[a-z0-9][a-z0-9.-]+(/[^/#?]+)*/?$",
@@ -62,6 +64,10 @@ class RecipeSettings(Params):
     """Name of the experiment: lower-case letters, digits, `_` and `-`."""
     owners: Owners = Field((), exclude=True)  # nothing that is made depends on them
     """Who is responsible for the assets, for Dagster's catalogue: e-mail addresses, or `team:data`."""
+    timezone: str = Field("UTC", exclude=True)  # nor on when it was made
+    """The time zone of the schedules, such as `Europe/Berlin`: they start at their hour there, in summer and
+    in winter.
+    """
     corpora: tuple[Corpus, ...] = Field(min_length=1)
     """The corpora, each with a name and a source. Short forms are ready-made corpora and data sets of the
     hub, `- owner/name`; `- tinystories:1000` takes the first 1,000 documents. Of duplicates in two corpora,
@@ -133,6 +139,18 @@ class RecipeSettings(Params):
 
     _benchmarks_as_sets = model_validator(mode="before")(with_benchmarks_as_sets)
     _own_rules = model_validator(mode="before")(with_own_rules)
+
+    @field_validator("timezone")
+    @classmethod
+    def _timezone_is_known(cls, named: str) -> str:
+        try:
+            zoneinfo.ZoneInfo(named)
+        except (OSError, ValueError, zoneinfo.ZoneInfoNotFoundError):  # Europe alone is a directory
+            near = did_you_mean(named, zoneinfo.available_timezones(), "see `timedatectl list-timezones`")
+            raise ValueError(
+                f"must be the name of a time zone, such as `Europe/Berlin`, not {named!r}: {near}"
+            ) from None
+        return named
 
     @field_validator("corpora", mode="before")
     @classmethod

@@ -4,10 +4,13 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import pytest
 import yaml
 
 from pipeline.recipe.loading import load_recipe
@@ -42,7 +45,7 @@ print(json.dumps({
 """
 
 
-def shown(tmp_path: Path, script: str = SHOWN, **sections: Any) -> dict[str, Any]:
+def shown(tmp_path: Path, script: str = SHOWN, given: Sequence[str] = (), **sections: Any) -> dict[str, Any]:
     """The partitions of assets and the tags of jobs in the code location of a recipe with two sections."""
     path = tmp_path / "recipe.yaml"
     written = {
@@ -54,7 +57,7 @@ def shown(tmp_path: Path, script: str = SHOWN, **sections: Any) -> dict[str, Any
     }
     path.write_text(yaml.safe_dump({**written, **sections}), encoding="utf-8")
     environment = {**os.environ, "GROUNDWORK_RECIPE": str(path), "GROUNDWORK_STORE": str(tmp_path / "store")}
-    command = [sys.executable, "-W", "ignore", "-c", script]
+    command = [sys.executable, "-W", "ignore", "-c", script, *given]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -105,11 +108,48 @@ def test_assets_have_the_owners_of_their_corpus_or_recipe_and_raw_text_its_fresh
     assert found["pretrained_model"] == found["sft/pretrained_model"] == [["ada@example.com"], None]
 
 
-def test_owners_and_freshness_change_nothing_that_is_made(tmp_path: Path) -> None:
+TICKS = """
+import json, sys, pipeline.definitions as code
+from datetime import datetime, timedelta
+from dagster._utils.schedules import schedule_execution_time_iterator
+found = {}
+for name in ("nightly_retokenize", "daily_verify"):
+    one = code.defs.resolve_schedule_def(name)
+    ticks = []
+    for day in sys.argv[1:]:
+        noon = datetime.fromisoformat(day + "T12:00+00:00") - timedelta(days=1)
+        after = schedule_execution_time_iterator(noon.timestamp(), one.cron_schedule, one.execution_timezone)
+        ticks += [next(after).astimezone().isoformat() for _ in range(2)]
+    found[name] = [one.description, *ticks]
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.parametrize(
+    ("zone", "in_utc"),
+    [
+        ({}, ["03-29 03:00", "03-30 03:00", "10-25 03:00", "10-26 03:00"]),
+        ({"timezone": "Europe/Berlin"}, ["03-29 01:00", "03-30 01:00", "10-25 02:00", "10-26 02:00"]),
+        # where 3:00 is skipped in spring, and comes twice in autumn
+        ({"timezone": "Europe/Helsinki"}, ["03-29 01:00", "03-30 00:00", "10-25 01:00", "10-26 01:00"]),
+    ],
+)
+def test_schedules_start_once_a_day_at_their_hour_in_the_recipes_time_zone_also_when_clocks_change(
+    tmp_path: Path, zone: dict[str, str], in_utc: list[str]
+) -> None:
+    found = shown(tmp_path, TICKS, ["2026-03-29", "2026-10-25"], **zone)
+    described, *ticks = found["nightly_retokenize"]
+    assert [f"{datetime.fromisoformat(tick).astimezone(UTC):%m-%d %H:%M}" for tick in ticks] == in_utc
+    named = zone.get("timezone", "UTC")
+    assert f"3:00 {named}" in described and f"5:00 {named}" in found["daily_verify"][0]
+
+
+def test_owners_freshness_and_time_zone_change_nothing_that_is_made(tmp_path: Path) -> None:
     recipe = load_recipe(RECIPES / "default.yaml")
     told = recipe.model_copy(
         update={
             "owners": ("team:data",),
+            "timezone": "Europe/Berlin",
             "corpora": tuple(one.model_copy(update={"fresh_hours": 2.0}) for one in recipe.corpora),
         }
     )

@@ -62,7 +62,9 @@ def corpora_changed_sensor(assets: list[dg.AssetKey], used: UsedRecipe = OWN) ->
     return _sensor
 
 
-def nightly_schedule(assets: list[dg.AssetKey], used: UsedRecipe = OWN) -> dg.ScheduleDefinition:
+def nightly_schedule(
+    assets: list[dg.AssetKey], timezone: str, used: UsedRecipe = OWN
+) -> dg.ScheduleDefinition:
     """Off until somebody turns it on in the UI. Retries what failed during the day. Skips the night while a
     run of the same job is in progress.
     """
@@ -72,7 +74,8 @@ def nightly_schedule(assets: list[dg.AssetKey], used: UsedRecipe = OWN) -> dg.Sc
         name=used.name("nightly_retokenize"),
         job_name=job_name,
         cron_schedule="0 3 * * *",
-        description="Starts `retokenize` each night for the corpora that are out of date.",
+        execution_timezone=timezone,
+        description=f"Starts `retokenize` each night at 3:00 {timezone} for the corpora that are out of date.",
     )
     @given(used)
     def _schedule(

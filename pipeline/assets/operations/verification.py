@@ -58,13 +58,14 @@ def verify_job(shown: str, used: UsedRecipe = OWN) -> dg.JobDefinition:
     return _job
 
 
-def daily_schedule(job: dg.JobDefinition, used: UsedRecipe = OWN) -> dg.ScheduleDefinition:
+def daily_schedule(job: dg.JobDefinition, timezone: str, used: UsedRecipe = OWN) -> dg.ScheduleDefinition:
     """Off until somebody turns it on in the UI."""
     return dg.ScheduleDefinition(
         name=used.name("daily_verify"),
         job=job,
         cron_schedule="0 5 * * *",
+        execution_timezone=timezone,
         run_config={"ops": {used.name(OP): {"config": {"minutes": MINUTES}}}},
-        description=f"Starts `verify` each morning; for {MINUTES} minutes it reads what was not read for "
-        "longest.",
+        description=f"Starts `verify` each morning at 5:00 {timezone}; for {MINUTES} minutes it reads what was "
+        "not read for longest.",
     )

@@ -298,3 +298,21 @@ def test_an_owner_that_is_none_is_told_what_one_is(tmp_path: Path) -> None:
         "owners.0: must be an e-mail address such as `ann@example.org`, or `team:` and a name, such as "
         "`team:data`, not 'nobody'"
     )
+
+
+@pytest.mark.parametrize(
+    ("zone", "advice"),
+    [
+        ("Berlin", "did you mean 'Europe/Berlin'?"),
+        ("europe/berlin", "did you mean 'Europe/Berlin'?"),
+        ("Europe", "did you mean "),
+        ("", "see `timedatectl list-timezones`"),
+        ("../../etc/passwd", "see `timedatectl list-timezones`"),
+        ("+02:00", "see `timedatectl list-timezones`"),
+    ],
+)
+def test_a_time_zone_that_is_none_is_told_one_like_it(tmp_path: Path, zone: str, advice: str) -> None:
+    with pytest.raises(RecipeError) as raised:
+        load_recipe(write(tmp_path, timezone=zone))
+    assert "timezone: must be the name of a time zone, such as `Europe/Berlin`, not " in str(raised.value)
+    assert advice in str(raised.value)
