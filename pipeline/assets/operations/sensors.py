@@ -75,7 +75,7 @@ def nightly_schedule(
         job_name=job_name,
         cron_schedule="0 3 * * *",
         execution_timezone=timezone,
-        description=f"Starts `retokenize` each night at 3:00 {timezone} for the corpora that are out of date.",
+        description=f"Starts `retokenize` each night at 3:00 {timezone} for corpora that are out of date.",
     )
     @given(used)
     def _schedule(
