@@ -4,9 +4,12 @@ next, checkpoints are evaluated.
 
 import datetime
 import importlib
+import json
+import logging
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -154,6 +157,34 @@ def test_a_webhook_that_does_not_answer_is_named_with_the_reason_and_without_its
     said = "".join(capsys.readouterr())
     assert "the webhook in" in said and "row 7" in said and "s3cret" not in said
     assert why in said and "gaierror" not in said
+
+
+@pytest.mark.parametrize(
+    ("answers", "asked"),
+    [([503, 429, 204], 3), ([404], 1), ([500] * 9, 4)],  # it comes back, it is another address, it stays away
+)
+def test_an_alert_is_posted_again_until_the_webhook_takes_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, answers: list[int], asked: int
+) -> None:
+    received: list[str] = []
+
+    class Restarting(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            received.append(json.loads(self.rfile.read(int(self.headers["Content-Length"])))["text"])
+            self.send_response(answers[len(received) - 1])
+            self.end_headers()
+
+    monkeypatch.setattr(alerts, "RETRY_AFTER_SECONDS", (0.05,) * 3)
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Restarting)) as server:
+        monkeypatch.setenv(WEBHOOK_VARIABLE, f"http://127.0.0.1:{server.server_port}/s3cret")
+        before = set(threading.enumerate())
+        alerts.send("the run failed", logging.getLogger("sensor"))
+        most = time.monotonic() + 20
+        while time.monotonic() < most and set(threading.enumerate()) - before:
+            time.sleep(0.05)
+    assert received == ["Groundwork: the run failed"] * asked
+    assert ("this alert was not posted: Groundwork: the run failed" in caplog.text) is (answers[-1] == 500)
+    assert "s3cret" not in caplog.text
 
 
 def test_a_webhook_whose_answer_never_ends_does_not_hold_the_sensor(

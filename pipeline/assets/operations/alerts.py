@@ -5,6 +5,7 @@ import logging
 import os
 import shutil
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -24,6 +25,8 @@ from pipeline.store import keys
 
 WEBHOOK_VARIABLE = "GROUNDWORK_WEBHOOK"
 TIMEOUT_SECONDS = 10.0
+RETRY_AFTER_SECONDS = (60.0, 240.0, 600.0, 900.0, 1800.0, 3600.0)  # two hours in all
+TRY_LATER = (408, 425, 429)  # of the answers below 500; all others say that the address is wrong
 PROCESS = "Run execution process for "
 # Less than both: 5% of a small disk may be enough for a run, and 20 GB of a large one.
 LOW_DISK_SHARE, LOW_DISK_BYTES = 0.05, 20e9
@@ -31,14 +34,14 @@ FACTS = {"validation loss": "validation loss {:.4f}", "bits per byte": "{:.4f} b
 
 
 def send(text: str, log: logging.Logger, **facts: str) -> None:
-    """Posts `{"text": ..., **facts}` to the webhook in WEBHOOK_VARIABLE, if that is set."""
-    if os.environ.get(WEBHOOK_VARIABLE):
-        message = {"text": f"Groundwork: {text}", **facts}
+    """Posts `{"text": ..., **facts}` to the webhook in WEBHOOK_VARIABLE, if that is set. What does not arrive
+    is posted again later, as long as this process runs.
+    """
+    if address := os.environ.get(WEBHOOK_VARIABLE):
+        content, tried = {"text": f"Groundwork: {text}", **facts}, threading.Event()
         # `urlopen` waits so long for each piece of an answer, so a server that drips would hold the sensor.
-        sender = threading.Thread(target=_post, args=(message, log), daemon=True)
-        sender.start()
-        sender.join(2 * TIMEOUT_SECONDS)
-        if sender.is_alive():
+        threading.Thread(target=_deliver, args=(address, content, log, tried), daemon=True).start()
+        if not tried.wait(2 * TIMEOUT_SECONDS):
             log.warning(f"the webhook in {WEBHOOK_VARIABLE} answers too slowly: no longer waiting for it")
 
 
@@ -134,18 +137,45 @@ def _outside_steps(context: dg.RunFailureSensorContext) -> str:
     return context.failure_event.message or "Dagster recorded no reason"
 
 
-def _post(message: dict[str, str], log: logging.Logger) -> None:
-    """Logs whether the message arrived, but not the address, which is a secret."""
+def _deliver(address: str, message: dict[str, str], log: logging.Logger, tried: threading.Event) -> None:
+    again = _post(address, message, log)
+    if again:
+        log.warning(
+            f"this alert is posted again in {RETRY_AFTER_SECONDS[0]:.0f} seconds, and then more rarely"
+        )
+    tried.set()
+    # The log of a sensor ends with its tick.
+    log = logging.getLogger(__name__)
+    for seconds in RETRY_AFTER_SECONDS if again else ():
+        time.sleep(seconds)
+        if not _post(address, message, log):
+            return
+    if again:
+        log.error("this alert was not posted: %s", message["text"])
+
+
+def _post(address: str, message: dict[str, str], log: logging.Logger) -> bool:
+    """Logs whether the message arrived, but not the address, which is a secret. Returns whether it may arrive
+    later.
+    """
     try:
         request = urllib.request.Request(
-            os.environ[WEBHOOK_VARIABLE], json.dumps(message).encode(), {"Content-Type": "application/json"}
+            address, json.dumps(message).encode(), {"Content-Type": "application/json"}
         )
         with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
             log.info(f"posted to the webhook, which answered {answer.status}")
     except urllib.error.HTTPError as error:
         log.warning(f"the webhook in {WEBHOOK_VARIABLE} answered {error.code}")
+        return error.code >= 500 or error.code in TRY_LATER
     except (OSError, ValueError, HTTPException) as error:
         log.warning(f"the webhook in {WEBHOOK_VARIABLE} cannot be reached: {_why_unreached(error)}")
+        return not _is_no_address(error)
+    return False
+
+
+def _is_no_address(error: Exception) -> bool:
+    cause = error.reason if isinstance(error, urllib.error.URLError) else error
+    return isinstance(cause, ValueError | InvalidURL | str)
 
 
 def _why_unreached(error: Exception) -> str:
@@ -155,6 +185,6 @@ def _why_unreached(error: Exception) -> str:
         return f"no answer within {TIMEOUT_SECONDS:.0f} seconds"
     if isinstance(cause, OSError) and cause.strerror:
         return cause.strerror
-    if isinstance(cause, ValueError | InvalidURL | str):
+    if _is_no_address(error):
         return "it is not an address that can be opened, such as https://host/path"
     return type(cause).__name__
