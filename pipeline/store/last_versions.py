@@ -121,11 +121,12 @@ def recorded(files: Files, changes_kept: int = CHANGES_KEPT) -> Iterable[tuple[K
     recipe. Where the store was moved, the file may have moved with it: such a recipe is left out only after a
     run of one of the same name in the new place.
 
-    Raises PipelineError when a record is damaged.
+    Raises PipelineError when a record is damaged, or when what it is a record of is missing.
     """
     files.pull_folder(files.root / RECIPES)
     for path in damaged(files.root):
-        raise PipelineError(f"{path} is damaged, so it cannot be told which versions a recipe uses: {REMEDY}")
+        how = "damaged" if path.exists() else "missing"
+        raise PipelineError(f"{path} is {how}, so it cannot be told which versions a recipe uses: {REMEDY}")
     return users(files, changes_kept)
 
 
@@ -149,11 +150,12 @@ def naming(root: Path, place: str) -> Iterator[Path]:
 
 
 def damaged(root: Path) -> Iterator[Path]:
-    """The records that cannot be read."""
-    for path in sorted((root / RECIPES).glob(f"*/{DESCRIPTION}")):
-        if _described_in(path) is None:
-            yield path
-        yield from (record for record in _records(path.parent) if _name_in(record) is None)
+    """The records that cannot be read, or that are missing."""
+    for directory in sorted(path for path in (root / RECIPES).glob("*") if path.is_dir()):
+        records, description = [*_records(directory)], directory / DESCRIPTION
+        if (records or description.exists()) and _described_in(description) is None:
+            yield description
+        yield from (record for record in records if _name_in(record) is None)
 
 
 def _records(directory: Path) -> Iterator[Path]:
@@ -197,16 +199,16 @@ def _is_gone(recipe: RecipeName) -> bool:
     file = Path(recipe.file)
     if not file.is_absolute():  # it ships with the program
         return False
-    if not file.exists() or not recipe.variant:
-        return not file.exists()
     try:
+        if not file.exists() or not recipe.variant:
+            return not file.exists()
         settings = yaml.load(file.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
         variants = all_variants(settings.get("variants") or {}, settings.get("seeds", 1))
         sections = settings.get("post_training") or {}
         variant, section = variant_names.split(recipe.variant, sections)
         return variant not in {BASE, *variants} or section not in {"", *sections}
     except (OSError, ValueError, yaml.YAMLError, AttributeError, TypeError):
-        return False  # somebody is editing it
+        return False  # somebody is editing it, or only somebody else may read it
 
 
 def _name_in(path: Path) -> str | None:
@@ -216,11 +218,11 @@ def _name_in(path: Path) -> str | None:
 
 
 def _described_in(path: Path) -> RecipeName | None:
-    """The recipe whose records lie beside its description; None if that is damaged."""
+    """The recipe whose records lie beside its description; None if that is missing or damaged."""
     try:
         described = read_json(path)
         variant = described.get("variant", "")
         store = described.get("store", "")
         return RecipeName(path.parent.name, described["recipe"], described["changes"], variant, store)
-    except (ValueError, KeyError, TypeError):
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None

@@ -9,6 +9,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,13 +21,14 @@ from pipeline.store.cleanup.runs import (
     old_runs,
     surplus_checkpoints,
     training_runs,
+    whole_lineage,
 )
 from pipeline.store.files import DAMAGED, MANIFEST, Files, reports_on
 from pipeline.store.keys import FORGOTTEN, RECIPES, RUNS, Key
 from pipeline.store.last_versions import VERSION_NAME
 from pipeline.store.training_runs import RECORDS
 from pipeline.store.versions import Versions
-from trainer.system.durable import atomic_file, link_or_copy, unpublished
+from trainer.system.durable import atomic_file, link_or_copy, read_json, unpublished
 
 # A killed stage resumes from its partial directory; one that was not touched for a day is abandoned.
 UNFINISHED_AFTER_SECONDS = 24 * 3600.0
@@ -67,14 +69,26 @@ def find(
     there = store.files.versions()
     kept = _referenced(store, [path for item in garbage for path in item.paths])
     for path in _versions(store) if there is None else sorted(there):
+        if path in kept or (there is None and _is_foreign(store, path)):
+            continue
         moved_aside = path.suffix.startswith(f".{DAMAGED}-")
-        if path not in kept and (moved_aside or store.key_of(path.parent).is_data):
+        if moved_aside or store.key_of(path.parent).is_data:
             garbage.append(Garbage(_place(store, path), (path,)))
     garbage += _left_files(store, [path for item in garbage for path in item.paths])
     sizes = _freed([item.paths for item in garbage])
     if there is not None:
         sizes = [there.get(item.paths[0], size) for item, size in zip(garbage, sizes, strict=True)]
     return [replace(item, bytes=size) for item, size in zip(garbage, sizes, strict=True)]
+
+
+def _is_foreign(store: Versions, path: Path) -> bool:
+    """Whether a manifest says that its directory is no version of this key, but the copy of one, or somebody
+    else's.
+    """
+    with suppress(OSError, ValueError):  # it is missing or damaged
+        manifest = read_json(path / MANIFEST)
+        return not isinstance(manifest, dict) or manifest.get("key") != store.key_of(path.parent)
+    return False
 
 
 def _left_files(store: Versions, removed: Sequence[Path]) -> Iterator[Garbage]:
@@ -176,9 +190,16 @@ def _versions(store: Versions) -> Iterator[Path]:
         # Among training runs lie means in the making, and runs and checkpoints that are half removed.
         if path.relative_to(store.root).parts[0] in (RECIPES, FORGOTTEN, RECORDS) or not path.is_dir():
             continue
-        unfinished = path.suffix in (".partial", ".tmp") and path.stat().st_mtime < abandoned_before
+        unfinished = path.suffix in (".partial", ".tmp") and _last_touched(path) < abandoned_before
         if unfinished or path.suffix.startswith(f".{DAMAGED}-"):
             yield path
+
+
+def _last_touched(directory: Path) -> float:
+    """When anything in a directory changed last: a part of a version changes a folder in it."""
+    with suppress(FileNotFoundError):  # a process that ends takes it away meanwhile
+        return max(path.lstat().st_mtime for path in (directory, *directory.rglob("*")))
+    return time.time()
 
 
 def _referenced(store: Versions, removed: Sequence[Path]) -> set[Path]:
@@ -206,8 +227,8 @@ def _indexes(store: Versions, referenced: set[Path]) -> Iterator[Path]:
 def _assets(store: Versions, path: Path) -> set[Path]:
     """The versions that a file with a lineage names."""
     with intact(path) as found:
-        lineage = found if path.suffix == ".json" else found.get("lineage", {})
-        return {store.root / asset["path"] for asset in lineage.get("assets", {}).values()}
+        assets = whole_lineage(path, found).get("assets", {})
+        return {store.root / asset["path"] for asset in assets.values()}
 
 
 def _freed(groups: Sequence[Sequence[Path]]) -> list[int]:

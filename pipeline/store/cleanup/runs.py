@@ -18,6 +18,7 @@ from pipeline.store import keys, last_versions, locks
 from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.files import MANIFEST
 from pipeline.store.keys import RUNS
+from pipeline.store.last_versions import VERSION_NAME
 from pipeline.store.versions import Versions
 from trainer.config import load_run_config
 from trainer.system.history import MERGED, NAME_LENGTH, RunHistory
@@ -94,13 +95,13 @@ def _described(directory: Path, made: list[Path]) -> TrainingRun:
     base = None
     if (directory / "config.yaml").exists():
         with intact(directory / "config.yaml") as config:
-            lineage = lineage_in(config.get("lineage") or {})
+            lineage = whole_lineage(directory / "config.yaml", config)
             training = with_present_places(config, directory / "config.yaml").get("training")
             base = ((training or {}).get("pretrained") or {}).get("path")
     exports = [path for path in made if path.parent.name == keys.EXPORTED_MODEL]
     if exports and not lineage:
         with intact(exports[0] / "lineage.json") as found:
-            lineage = lineage_in(found)
+            lineage = whole_lineage(exports[0] / "lineage.json", found)
     written = [directory / "config.yaml", directory / "metrics.jsonl", *(path / MANIFEST for path in made)]
     return TrainingRun(
         directory,
@@ -120,6 +121,18 @@ def lineage_in(found: Any) -> dict[str, Any]:
     if not all(isinstance(one, dict) for one in (found.get("recipe", {}), *assets.values())):
         raise TypeError("`recipe` and each of `assets` must be mappings")
     return dict(found)
+
+
+def whole_lineage(path: Path, found: Any) -> dict[str, Any]:
+    """The lineage in what `intact` yields of `path`, for those who remove what none names. A run of a store
+    has one, whose `dedup` was written behind the versions: a file in YAML that was cut is valid YAML. Raises
+    as `lineage_in`, and ValueError.
+    """
+    lineage = lineage_in(found if path.suffix == ".json" else found.get("lineage") or {})
+    of_a_store = any(map(VERSION_NAME.fullmatch, (path.parent.name, path.parents[2].name)))
+    if of_a_store and not (lineage.get("assets") and "dedup" in lineage):
+        raise ValueError("it is empty, or was cut off")
+    return lineage
 
 
 @contextmanager

@@ -126,7 +126,13 @@ def test_what_a_training_run_a_checkpoint_or_an_export_was_made_from_stays(
     assert all((path / "manifest.json").exists() for path in named)
 
 
-@pytest.mark.parametrize("damage", ["name: [mine", "[]", '{"lineage": ', '{"lineage": [1]}'])
+DAMAGED = [
+    *("name: [mine", "[]", '{"lineage": ', '{"lineage": [1]}', "", "{}", "null", "\0\0\0", "lineage: {}"),
+    "lineage: {recipe: {name: first}}",
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
 @pytest.mark.parametrize("command", ["gc", "gc --keep 1", "disk", "forget first --reason x"])
 def test_a_damaged_configuration_is_named_and_nothing_is_removed(
     store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: str, command: str
@@ -233,7 +239,7 @@ def test_what_a_recipe_or_a_run_can_reach_stays_and_all_else_goes(tmp_path: Path
             config = root / "runs" / f"{turn:016x}" / "config.yaml"
             config.parent.mkdir(parents=True)
             assets = {key: {"path": str(version.path.relative_to(root))}}
-            config.write_text(yaml.safe_dump({"lineage": {"assets": assets}}))
+            config.write_text(yaml.safe_dump({"lineage": {"assets": assets, "dedup": {}}}))
             named.add(version.path)
         if chance.random() < 0.2:
             file.unlink()
