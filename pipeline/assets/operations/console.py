@@ -3,6 +3,7 @@
 import logging
 import re
 import signal
+import sqlite3
 import sys
 import time
 import traceback
@@ -20,6 +21,7 @@ from pipeline.steps import compiling
 from pipeline.store.errors import PipelineError
 from trainer.system import terminal
 from trainer.system.errors import TrainerError
+from trainer.system.history import dagster_home
 
 # A mistake in the recipe, the settings or the command. Its own words are all there is to say.
 MISTAKES = (PipelineError, TrainerError, dg.DagsterInvalidSubsetError, DagsterInvalidAssetSelectionError)
@@ -32,6 +34,12 @@ NO_PARTITION = (
     '`--select \'key:"dedup"+ and not key:"checkpoint"\'`'
 )
 _EXPECTED = re.compile(r"\s*Expected: .*", re.DOTALL)
+UNWRITTEN = (  # as SQLite says it
+    "database or disk is full",
+    "attempt to write a readonly database",
+    "unable to open database file",
+    "disk I/O error",
+)
 STOPPED = "stopped: what is complete is kept, run the job again to resume"
 SECONDS_TO_SHOW = 5
 _stopped: set[str | None] = set()  # runs that have said so
@@ -133,10 +141,24 @@ def explain_on_exit() -> None:
         elif isinstance(error, dg.DagsterExecutionInterruptedError):
             print(STOPPED, file=sys.stderr)
             sys.exit(128 + signal.SIGINT)  # which Python takes from an excepthook, too
+        elif unwritten := _unwritten_records(error):
+            print(f"error: {unwritten}", file=sys.stderr)
         else:
             usual(kind, error, trace)
 
     sys.excepthook = explain
+
+
+def _unwritten_records(error: BaseException | None) -> str:
+    """Why Dagster's SQLite files cannot be written, if that is what a chain of errors began with."""
+    while error is not None:
+        if isinstance(error, sqlite3.OperationalError) and str(error) in UNWRITTEN:
+            return (
+                f"Dagster's records in DAGSTER_HOME {dagster_home()} cannot be written ({error}): free some "
+                "space there, or change who may write there, and run again"
+            )
+        error = error.__cause__ or error.__context__
+    return ""
 
 
 def _of_settings(error: dg.DagsterInvalidConfigError) -> str:
