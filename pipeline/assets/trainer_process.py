@@ -19,7 +19,7 @@ from pipeline.steps.training.effort import Stopwatch
 from pipeline.steps.training.launcher import Launcher
 from pipeline.steps.training.process_group import ErrorOutput, RetriableError, TrainerKilledError
 from pipeline.store.errors import PipelineError
-from trainer.system import terminal
+from trainer.system import launch, terminal
 from trainer.system.errors import USER_ERROR
 from trainer.system.history import bits_shown
 
@@ -105,7 +105,7 @@ class TrainerProcess:
             if status != 0:
                 status, lines = output.ended(status)
                 failure = PipelineError if status == USER_ERROR else RetriableError
-                raise failure(f"the trainer ended with exit status {status}{self._reason(lines)}")
+                raise failure(f"the trainer {launch.ended(status)}{self._reason(lines)}")
         if self.last_checkpoint.get("tokens") != self.run.config.training.max_tokens:
             raise PipelineError(
                 "the trainer ended before the last step: run the job again to resume from the newest "

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from pipeline.plugins import MARK, Document, Marked
-from pipeline.plugins.loading import RAISED, Code, PluginError, load, message, place
+from pipeline.plugins.loading import RAISED, Code, PluginError, in_one_process, load, message, place
 from pipeline.plugins.settings import Entry
 
 FAILURES_SCHEMA = pa.schema(
@@ -80,7 +80,8 @@ class UserCode:
         `one_by_one` twice.
         """
         try:
-            result = call(batch)
+            with in_one_process():
+                result = call(batch)
         except PluginError:
             raise
         except RAISED as error:
@@ -136,7 +137,8 @@ def documents(batch: pa.RecordBatch) -> Iterator[Document]:
     columns = [batch.column(name) for name in ("id", "text", "url", "metadata")]
     for id_, text, url, metadata in zip(*columns, strict=True):
         values = metadata.as_py()
-        yield Document(id_.as_py(), text.as_py(), url.as_py(), json.loads(values) if values else {})
+        with in_one_process():  # each: a process that was forked for one would fork with the next
+            yield Document(id_.as_py(), text.as_py(), url.as_py(), json.loads(values) if values else {})
 
 
 def is_text(kind: pa.DataType) -> bool:

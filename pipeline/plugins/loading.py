@@ -2,18 +2,22 @@
 
 import importlib
 import inspect
+import os
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import redirect_stdout
+from asyncio import CancelledError
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from pipeline.store.errors import PipelineError, did_you_mean
+from trainer.system.last_words import last_words
 
 Code = Callable[..., Any]
-RAISED = (Exception, SystemExit)  # sys.exit() in the user's code must not end the run without a word
+# sys.exit() in the user's code must not end the run without a word; asyncio's error is no Exception.
+RAISED = (Exception, SystemExit, CancelledError)
 
 
 class PluginError(PipelineError):
@@ -46,7 +50,8 @@ def load(reference: str) -> Code:
 
 def _module(name: str) -> Any:
     try:
-        with redirect_stdout(sys.stderr):  # standard output is for results, which another program may read
+        # Standard output is for results, which another program may read.
+        with in_one_process(), redirect_stdout(sys.stderr), last_words(ended(f"imported module {name!r}")):
             return importlib.import_module(name)
     except RAISED as error:
         absent = error.name if isinstance(error, ModuleNotFoundError) else None
@@ -56,6 +61,24 @@ def _module(name: str) -> Any:
                 "its directory to PYTHONPATH"
             ) from None
         raise PluginError(f"module {name!r} cannot be imported: {described(error, name)}") from None
+
+
+def ended(doing: str) -> str:
+    """What is said when the user's code has ended the process in which it is called."""
+    return f"error: the program ended while it {doing}: correct the code, which must not end its process"
+
+
+@contextmanager
+def in_one_process() -> Iterator[None]:
+    """For a call of the user's code. A process that it forked and that comes back ends: it would write into
+    the files of this one.
+    """
+    process = os.getpid()
+    try:
+        yield
+    finally:
+        if os.getpid() != process:
+            os._exit(0)
 
 
 def described(error: BaseException, module: str) -> str:

@@ -10,12 +10,23 @@ from pydantic import Field
 
 from pipeline import plugins
 from pipeline.plugins.calling import MESSAGE_CHARACTERS, ordinary
-from pipeline.plugins.loading import RAISED, Code, PluginError, check_arguments, load, message, place
+from pipeline.plugins.loading import (
+    RAISED,
+    Code,
+    PluginError,
+    check_arguments,
+    ended,
+    in_one_process,
+    load,
+    message,
+    place,
+)
 from pipeline.plugins.settings import Arguments
 from pipeline.sources.documents import Batches, SourceDocument, metadata_json, own_id
 from pipeline.sources.source import Reason, Rejects, SourceError, Unit
 from pipeline.store.errors import kind_of
 from pipeline.store.params import Params
+from trainer.system.last_words import last_words
 
 UNIT = "documents"
 
@@ -55,7 +66,8 @@ class PythonSource:
         fingerprint = self.config.version
         if callable(getattr(code, "fingerprint", None)):
             try:
-                fingerprint = code(**self.config.params).fingerprint()
+                with in_one_process(), last_words(ended(f"asked {self.config.object} for its fingerprint")):
+                    fingerprint = code(**self.config.params).fingerprint()
             except RAISED as error:
                 raise self._error(f"cannot tell its fingerprint: {_masked(error, code)}") from None
             if not isinstance(fingerprint, str):
@@ -85,8 +97,7 @@ class PythonSource:
         code = load(self.config.object)
         after = "before its first document"
         try:
-            made = code(**self.config.params)
-            for document in made.documents() if inspect.isclass(code) else made:
+            for document in self._yielded(code):
                 if fault := _fault(document):
                     raise self._error(f"failed {after}: {fault}")
                 yield document
@@ -95,6 +106,19 @@ class PythonSource:
             raise
         except RAISED as error:
             raise self._error(f"failed {after}: {_masked(error, code)}") from None
+
+    def _yielded(self, code: Code) -> Iterator[plugins.Document]:
+        """What the user's code yields, though it may be no Document."""
+        with in_one_process():
+            made = code(**self.config.params)
+            documents = iter(made.documents() if inspect.isclass(code) else made)
+        while True:
+            with in_one_process():
+                try:
+                    document = next(documents)
+                except StopIteration:
+                    return
+            yield document
 
     def _error(self, what: str) -> SourceError:
         return SourceError(f"corpus {self.corpus!r}: {self.config.object} {what}")

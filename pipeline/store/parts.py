@@ -76,11 +76,13 @@ def derive(
     *,
     watch: Callable[[Sequence[Part], Draft], None] | None = None,
     slower: int = 1,
+    own: Sequence[str] = (),
 ) -> Version:
     """Makes the version of `work` with `function`, or finds it.
 
     `watch` gets the parts finished so far after each part; an exception from it ends the work before anything
-    is published. `slower`: how many times the engine's usual seconds per byte `function` takes.
+    is published. `slower`: how many times the engine's usual seconds per byte `function` takes. `own`: the
+    user's code that it calls.
     """
     with store.making(work) as draft:
         if isinstance(draft, Version):
@@ -90,7 +92,7 @@ def derive(
         made = [part for part in finished.values() if part is not None]
         write = partial(put_parts, function=function, directory=draft.path, files=store.files)
         input_bytes = slower * sum(task.bytes for task in todo)
-        for part in engine.map(write, todo, input_bytes=input_bytes, what=work.key):
+        for part in engine.map(write, todo, input_bytes=input_bytes, what=work.key, own=own):
             draft.keep(part)
             made.append(part)
             if watch is not None:

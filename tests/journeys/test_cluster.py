@@ -50,10 +50,10 @@ class Killing:
         self.killed_in: set[str] = set()
 
     def map(
-        self, function: Callable[[Task], Result], tasks: Sequence[Task], *, input_bytes: int, what: str
+        self, function: Callable[[Task], Result], tasks: Sequence[Task], *, what: str, **more: Any
     ) -> Iterator[Result]:
         stage = what.rpartition("/")[2] if what.startswith("corpora") else what.partition("/")[0]
-        for result in self.engine.map(function, tasks, input_bytes=input_bytes, what=what):
+        for result in self.engine.map(function, tasks, what=what, **more):
             if len(tasks) > 1 and stage not in self.killed_in:
                 self.killed_in.add(stage)
                 self.cluster.kill_node()

@@ -4,6 +4,7 @@ Never imports torch.
 """
 
 import os
+import signal
 import sys
 from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
@@ -94,6 +95,14 @@ def _container_cores() -> int | None:
     path = Path("/sys/fs/cgroup/cpu.max")
     quota, _, period = path.read_text().strip().partition(" ") if path.exists() else ("max", "", "")
     return None if quota == "max" else max(1, int(quota) // int(period))
+
+
+def ended(status: int) -> str:
+    """How a trainer ended, and where a signal ended it, what to do."""
+    if status >= 0:
+        return f"ended with exit status {status}"
+    hint = ", most likely because memory ran out: lower training.micro_batch_size"
+    return f"was ended by {signal.Signals(-status).name}{hint if -status == signal.SIGKILL else ''}"
 
 
 def restarts_left() -> bool:

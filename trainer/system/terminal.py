@@ -176,7 +176,7 @@ class _Screen:
         self._wake: threading.Event | None = None
         # File descriptors: those that are a pipe meanwhile, the terminal and the pipe once they are needed.
         self.taken = [STDERR]
-        self._terminal, self._pipe = -1, (-1, -1)
+        self.terminal, self._pipe = -1, (-1, -1)
         self._unfinished = b""
         self._is_painted = False
 
@@ -223,7 +223,7 @@ class _Screen:
                 self._is_painted or time.monotonic() - self._since >= SHOWN_AFTER_SECONDS
             ):
                 encoding = (sys.stderr.encoding or "ascii").lower()
-                columns = os.get_terminal_size(self._terminal).columns or 80
+                columns = os.get_terminal_size(self.terminal).columns or 80
                 plain = "utf" not in encoding
                 line = self._activities[-1].line(max(1, columns - CTRL_C), plain, self.whole)
                 self._write(f"{FIRST_COLUMN}{line}{CLEAR}".encode(encoding, "replace"))
@@ -252,20 +252,20 @@ class _Screen:
         self.say(last.what)
 
     def _take(self) -> None:
-        if self._terminal < 0:
-            self._terminal, self._pipe = os.dup(STDERR), os.pipe()
+        if self.terminal < 0:
+            self.terminal, self._pipe = os.dup(STDERR), os.pipe()
             os.set_blocking(self._pipe[0], False)
             # To the end of the process: children keep the other end.
             threading.Thread(target=self._pass_on, daemon=True).start()
             if faulthandler.is_enabled():  # in a crash nobody would empty the pipe
-                faulthandler.enable(self._terminal)
+                faulthandler.enable(self.terminal)
         sys.stderr.flush()
         for descriptor in self.taken:
             os.dup2(self._pipe[1], descriptor)
 
     def _give_back(self) -> None:
         for descriptor in self.taken:
-            os.dup2(self._terminal, descriptor)
+            os.dup2(self.terminal, descriptor)
         self._copy(to_the_end=True)
         self._erase()
 
@@ -300,7 +300,7 @@ class _Screen:
 
     def _write(self, data: bytes) -> None:
         while data:
-            data = data[os.write(self._terminal, data) :]
+            data = data[os.write(self.terminal, data) :]
 
 
 _screen = _Screen()
@@ -363,6 +363,11 @@ def next_stage() -> None:
 def say_through(say: Callable[[str], None]) -> None:
     """Lets a thread call `say` with the name of work that takes a while, where there is no terminal."""
     _screen.say = say
+
+
+def stderr() -> int:
+    """The file descriptor of standard error, also while that is a pipe to this process."""
+    return _screen.terminal if _screen.terminal >= 0 else STDERR
 
 
 def is_interactive() -> bool:

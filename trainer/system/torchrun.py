@@ -43,12 +43,8 @@ def main(arguments: list[str]) -> int:
         rank, failure = error.get_first_failure()
         if failure.exitcode in (USER_ERROR, RESUMABLE):
             return failure.exitcode
-        if failure.exitcode > 0:
-            print(f"trainer: process {rank} ended with exit status {failure.exitcode}", file=sys.stderr)
-            return failure.exitcode
-        hint = ": is there enough memory?" if -failure.exitcode == signal.SIGKILL else ""
-        print(f"trainer: process {rank} was ended by {failure.signal_name()}{hint}", file=sys.stderr)
-        return 128 - failure.exitcode
+        print(f"trainer: process {rank} {launch.ended(failure.exitcode)}", file=sys.stderr)
+        return failure.exitcode if failure.exitcode > 0 else 128 - failure.exitcode
     return 0
 
 

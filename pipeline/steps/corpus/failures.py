@@ -1,11 +1,11 @@
 """Documents on which the user's code raised: counted, and above a set share a failure of the run."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pipeline.plugins.loading import PluginError
-from pipeline.plugins.settings import Entry
+from pipeline.plugins.settings import Entry, PluginParams
 from pipeline.steps.stage import BatchStage
 from pipeline.store.draft import Draft
 from pipeline.store.engines.local import Engine
@@ -65,9 +65,15 @@ class UserCodeStage(BatchStage):
         work, documents = self.work(store), store.current(self.documents)
         limits = FailureLimits(self.corpus, documents.counts["documents"], self.entries)
         tasks, write = part_tasks(work, [(documents, "documents")]), self.step(store).write_part
-        version = derive(store, engine, work, tasks, write, watch=limits.watch, slower=SLOWER)
+        own = own_code(self.entries)
+        version = derive(store, engine, work, tasks, write, watch=limits.watch, slower=SLOWER, own=own)
         limits.check(version.parts, version)
         return version
+
+
+def own_code(entries: Iterable[Entry]) -> list[str]:
+    """The names of the code in these entries that is the user's."""
+    return [entry.python for entry in entries if isinstance(entry, PluginParams)]
 
 
 def _first(failures: StoredFile, name: str) -> str:

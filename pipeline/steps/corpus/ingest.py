@@ -18,6 +18,7 @@ from pipeline.sources import SourceConfig, open_source
 from pipeline.sources.formats.unlearnable import UNREAD
 from pipeline.sources.source import ChangedError, OfflineError, Source, Unit
 from pipeline.sources.stored import StoredSource
+from pipeline.sources.user_code import PythonConfig
 from pipeline.steps import compile_ahead
 from pipeline.steps.corpus.cutting import numbered, row_groups
 from pipeline.steps.corpus.duplicate_ids import set_aside_repeated_ids
@@ -162,7 +163,8 @@ class Raw(CorpusStage):
         todo = sorted((one for one in groups if not read[one.name]), key=lambda one: -one.bytes)
         input_bytes = sum(group.bytes for group in todo)
         # What the groups share is in the reader, which travels to a cluster once.
-        results = engine.map(reader.read, todo, input_bytes=input_bytes, what=self.key)
+        own: list[str] = [self.source.object] if isinstance(self.source, PythonConfig) else []
+        results = engine.map(reader.read, todo, input_bytes=input_bytes, what=self.key, own=own)
         read |= {group.name: parts for group, parts in zip(todo, results, strict=True)}
         return set_aside_repeated_ids(draft, [part for found in read.values() for part in found])
 

@@ -16,7 +16,7 @@ from pipeline.plugins.filters import Filter
 from pipeline.recipe.recipe import Recipe
 from pipeline.stages import language, quality
 from pipeline.stages.quality import by_language
-from pipeline.steps.corpus.failures import FailureLimits
+from pipeline.steps.corpus.failures import FailureLimits, own_code
 from pipeline.steps.corpus.filters import TABLE, Filtered, judging, settled
 from pipeline.steps.corpus.languages import Languages, detect
 from pipeline.steps.corpus.signals import Signals, measure
@@ -83,7 +83,8 @@ class Quality(CorpusStage):
         work = self.work(store)
         limits = FailureLimits(self.corpus, tables[0][0].counts["documents"], params.filters)
         tasks, write = part_tasks(work, tables), _judging(params).write_part
-        verdicts = derive(store, engine, work, tasks, write, watch=limits.watch)
+        own = own_code(entry for entry in params.filters if Filter(entry).judges_later)
+        verdicts = derive(store, engine, work, tasks, write, watch=limits.watch, own=own)
         limits.check(verdicts.parts, verdicts)
         if not verdicts.counts["kept"]:
             rules = ", ".join(f"{reason.rule}: {reason.documents}" for reason in reasons(verdicts)[1:])

@@ -55,9 +55,7 @@ class Launcher:
         environment = {**self._environment(), **variables}
         status = run_group(self._command(config), environment, poll, errors, self._stop_signal())
         if status < 0:
-            killed = f"the trainer was killed by {signal.Signals(-status).name}"
-            hint = ": is there enough memory?" if -status == signal.SIGKILL else ""
-            raise TrainerKilledError(f"{killed}{hint}")
+            raise TrainerKilledError(f"the trainer {launch.ended(status)}")
         return status
 
     def _command(self, config: Path) -> list[str]:
@@ -115,9 +113,8 @@ def run_trainer(*arguments: str, threads: int | None = None) -> str:
         status, printed, errors = shared.run(arguments) if shared else _run_alone(arguments, threads)
     if status not in (0, NOT_PASSED):
         lines = errors.strip().splitlines() or ["it wrote no error message"]
-        raise PipelineError(
-            f"`python -m trainer {arguments[0]}` ended with exit status {status}: {lines[-1]}"
-        )
+        said = f": {lines[-1]}" if status > 0 else ""
+        raise PipelineError(f"`python -m trainer {arguments[0]}` {launch.ended(status)}{said}")
     return printed
 
 

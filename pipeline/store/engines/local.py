@@ -4,6 +4,7 @@ Both give the same bytes, as do the nodes of a cluster (`ray.py`).
 
 import logging
 import multiprocessing
+import multiprocessing.util
 import os
 import signal
 import sys
@@ -103,13 +104,19 @@ class EngineParams(Params):
 
 class Engine(Protocol):
     """What a step needs: results in the order of the tasks, and the first error unchanged. `apart`: tasks may
-    run on other machines.
+    run on other machines. `own` names the user's code that `function` calls, which may end its process.
     """
 
     apart: bool
 
     def map(
-        self, function: Callable[[Task], Result], tasks: Sequence[Task], *, input_bytes: int, what: str
+        self,
+        function: Callable[[Task], Result],
+        tasks: Sequence[Task],
+        *,
+        input_bytes: int,
+        what: str,
+        own: Sequence[str] = (),
     ) -> Iterator[Result]: ...
 
     def close(self) -> None: ...
@@ -128,19 +135,26 @@ class LocalEngine:
         self._pool: ProcessPoolExecutor | None = None
 
     def map(
-        self, function: Callable[[Task], Result], tasks: Sequence[Task], *, input_bytes: int, what: str
+        self,
+        function: Callable[[Task], Result],
+        tasks: Sequence[Task],
+        *,
+        input_bytes: int,
+        what: str,
+        own: Sequence[str] = (),
     ) -> Iterator[Result]:
         """Yields `function(task)` for each task. `function` must be importable, not a closure. `input_bytes`
-        decides whether processes are worth starting; `what` names the work in the log.
+        decides whether processes are worth starting; `what` names the work in the log. The user's `own` code
+        never runs in this process: what ends a worker is told.
 
-        Raises WorkerLostError when a worker process is killed, as the kernel does when memory runs out.
+        Raises WorkerLostError when a worker process ends, as when the kernel kills it for its memory.
         """
         # Processes that run already pay for any work.
         small = self._pool is None and input_bytes < self.processes_pay_above
-        if self.workers == 1 or len(tasks) < 2 or small:
+        if not own and (self.workers == 1 or len(tasks) < 2 or small):
             results: Iterator[Result] = map(function, tasks)
         else:
-            results = self._in_processes(function, tasks)
+            results = self._in_processes(function, tasks, here=not own)
         try:
             with TimeLeft(f"{what}: %d of %d parts") as progress:
                 progress.reach(0, len(tasks))
@@ -148,21 +162,23 @@ class LocalEngine:
                     progress.reach(done, len(tasks))
                     yield result
         except BrokenProcessPool as error:
+            workers = list(self._pool._processes.values()) if self._pool else []
             self.close()
-            raise WorkerLostError(
-                f"{what}: a worker process was killed, most likely because memory ran out: lower "
-                "engine.workers or raw.part_bytes and run again"
-            ) from error
+            statuses = [worker.exitcode for worker in workers if worker.exitcode is not None]
+            raise WorkerLostError(f"{what}: {_how_a_worker_ended(statuses, own)}") from error
 
-    def _in_processes(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
+    def _in_processes(
+        self, function: Callable[[Task], Result], tasks: Sequence[Task], *, here: bool
+    ) -> Iterator[Result]:
+        """`here`: also in this process."""
         if self._pool is None:
             # Forking after compiled kernels or tokenizers have run can hang.
             self._pool = ProcessPoolExecutor(
-                self.workers - 1, mp_context=multiprocessing.get_context("spawn"), initializer=_begin_worker
+                self.workers, mp_context=multiprocessing.get_context("spawn"), initializer=_begin_worker
             )
-        sharing = _Sharing(self._pool, function, tasks)
+        sharing = _Sharing(self._pool, function, tasks, here)
         with _without_program():
-            for _ in range(min(self.workers, len(tasks)) - 1):
+            for _ in range(min(self.workers, len(tasks)) - here):
                 sharing.feed()
         finished: dict[int, Result] = {}
         try:
@@ -181,14 +197,34 @@ class LocalEngine:
             self._pool = None
 
 
+def _how_a_worker_ended(statuses: Sequence[int], own: Sequence[str]) -> str:
+    """What became of a worker, and what to do. The pool then sends SIGTERM to the others."""
+    status = next((one for one in statuses if one not in (0, -signal.SIGTERM)), min(statuses, default=0))
+    memory = "most likely because memory ran out: lower engine.workers or raw.part_bytes and run again"
+    if not own:
+        return f"a worker process was killed, {memory}"
+    process = f"the process that ran {' and '.join(own)}"
+    if status == -signal.SIGKILL:
+        return f"{process} was killed, {memory}, or let the code keep less in memory"
+    if status < 0:
+        ended = f"was ended by {signal.Signals(-status).name}: PYTHONFAULTHANDLER=1 in the environment "
+        ended += "shows the line. Correct"
+    else:
+        ended = f"ended with status {status}, as `os._exit` ends one: correct"
+    return f"{process} {ended} the code and run again, which goes on after the last finished part"
+
+
 class _Sharing(Generic[Task, Result]):
-    """Tasks that this process and the workers of a pool take one by one, each when it is done with the last.
+    """Tasks that the workers of a pool and, if it is to work `here`, this process take one by one, each when
+    it is done with the last.
 
     A worker in place of this process would have to import everything again.
     """
 
-    def __init__(self, pool: ProcessPoolExecutor, function: Callable[[Task], Result], tasks: Sequence[Task]):
-        self._pool = pool
+    def __init__(
+        self, pool: ProcessPoolExecutor, function: Callable[[Task], Result], tasks: Sequence[Task], here: bool
+    ):
+        self._pool, self._here = pool, here
         self._function = function
         self._waiting: Iterator[tuple[int, Task]] = iter(enumerate(tasks))
         self._taking = threading.Lock()
@@ -210,7 +246,7 @@ class _Sharing(Generic[Task, Result]):
 
     def next(self) -> tuple[int, Result]:
         """The number and result of a task that ended, in this process if no worker has ended one."""
-        item = self._take() if self._ended.empty() else None
+        item = self._take() if self._here and self._ended.empty() else None
         if item is not None:
             return item[0], self._function(item[1])
         index, future = self._ended.get()
@@ -246,7 +282,16 @@ def _without_program() -> Iterator[None]:
 def _begin_worker() -> None:
     with suppress(OSError):  # out of memory, Linux ends a worker rather than the run
         Path("/proc/self/oom_score_adj").write_text("500")
+    # Python would wait for the threads that the user's code has begun.
+    multiprocessing.util.Finalize(None, _end_worker, exitpriority=-1000)
     _end_with_parent()
+
+
+def _end_worker() -> None:
+    for printed in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # closed
+            printed.flush()
+    os._exit(0)
 
 
 def _end_with_parent() -> None:

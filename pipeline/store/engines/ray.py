@@ -6,19 +6,20 @@ under the same path.
 
 import atexit
 import logging
-import subprocess
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from pipeline.store.engines import ray_worker
-from pipeline.store.engines.local import PROCESSES_PAY_ABOVE, EngineParams, Result, Task
+from pipeline.store.engines.local import PROCESSES_PAY_ABOVE, EngineParams, LocalEngine, Result, Task
 from pipeline.store.engines.ray_cluster import connect, rooms
 from pipeline.store.engines.ray_map import ClusterMap
 from pipeline.store.engines.same_code import source_files
 from trainer.system import terminal
+from trainer.system.last_words import witness
 
 log = logging.getLogger(__name__)
 
@@ -41,15 +42,23 @@ class RayEngine:
         source_files()  # that this process has loaded, before they may change
 
     def map(
-        self, function: Callable[[Task], Result], tasks: Sequence[Task], *, input_bytes: int, what: str
+        self,
+        function: Callable[[Task], Result],
+        tasks: Sequence[Task],
+        *,
+        input_bytes: int,
+        what: str,
+        own: Sequence[str] = (),
     ) -> Iterator[Result]:
         """As `LocalEngine.map`, on the cluster when the work is large enough.
 
         Raises ClusterError, and WorkerLostError when the same task was lost three times.
         """
-        if len(tasks) < 2 or input_bytes < self.processes_pay_above:
-            return map(function, tasks)
-        return self._on_cluster(function, tasks, input_bytes, what)
+        if len(tasks) >= 2 and input_bytes >= self.processes_pay_above:
+            yield from self._on_cluster(function, tasks, input_bytes, what)
+            return
+        with closing(LocalEngine(1)) as here:
+            yield from here.map(function, tasks, input_bytes=input_bytes, what=what, own=own)
 
     def _on_cluster(
         self, function: Callable[[Task], Result], tasks: Sequence[Task], input_bytes: int, what: str
@@ -66,9 +75,7 @@ class RayEngine:
         connect(self.params.address, "engine.address")
         self._connected = True
         # Ray ends this process without a word; the pipe then closes. So it does if anything else kills it.
-        self._witness = subprocess.Popen(
-            ["sh", "-c", 'cat; echo "$0" >&2', LAST_WORDS], stdin=subprocess.PIPE
-        )
+        self._witness = witness(LAST_WORDS)
         atexit.register(self._witness.kill)
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         begun = ray.remote(num_cpus=0, max_restarts=-1, scheduling_strategy=here)(ray_worker.TaskStarts)

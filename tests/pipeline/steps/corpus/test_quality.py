@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,9 +29,9 @@ class Observed:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def map(self, function: Callable, tasks: Sequence, *, input_bytes: int, what: str) -> Iterator:
+    def map(self, function: Callable, tasks: Sequence, *, what: str, **more: Any) -> Iterator:
         self.asked.append(what)
-        return ENGINE.map(function, tasks, input_bytes=input_bytes, what=what)
+        return ENGINE.map(function, tasks, what=what, **more)
 
 
 @pytest.fixture
