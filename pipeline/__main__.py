@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from trainer.system import ctrl_c
+from trainer.system import ctrl_c, streams
 
 
 def _show_what_is_done() -> None:
@@ -28,6 +28,7 @@ def _show_what_is_done() -> None:
 def run(arguments: Sequence[str]) -> NoReturn:
     """Runs a command and exits with its status. Ctrl-C while modules are loaded ends the program."""
     ctrl_c.ends_the_program()
+    streams.keep()
     from pipeline.cli import main
 
     _show_what_is_done()

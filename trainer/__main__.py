@@ -6,7 +6,6 @@ if __name__ == "__main__":  # what follows takes a second
     ctrl_c.ends_the_program()
 
 import argparse
-import errno
 import faulthandler
 import gc
 import io
@@ -25,8 +24,16 @@ from pathlib import Path
 from typing import get_args
 
 from trainer.config import SamplesConfig, TrainingConfig, load_run_config, load_to_train, numbers, samples_of
-from trainer.system import launch, terminal
-from trainer.system.errors import NOT_PASSED, USER_ERROR, ToldByMainError, TrainerError, in_every_process
+from trainer.system import launch, streams, terminal
+from trainer.system.errors import (
+    NOT_PASSED,
+    OUT_OF_MEMORY,
+    USER_ERROR,
+    ToldByMainError,
+    TrainerError,
+    in_every_process,
+    is_out_of_memory,
+)
 from trainer.system.history import MODEL_NAMES
 from trainer.system.open_files import allow_enough
 from trainer.system.signals import loading, stop_with_parent
@@ -77,6 +84,11 @@ def _ended(arguments: list[str]) -> int:
         print(f"trainer: {error}", file=sys.stderr, flush=True)
         _end_torchrun()
         return USER_ERROR
+    except (MemoryError, ImportError) as error:
+        if not is_out_of_memory(error):
+            raise
+        print(f"trainer: {OUT_OF_MEMORY}", file=sys.stderr, flush=True)
+        return USER_ERROR
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
 
@@ -88,20 +100,14 @@ def _command(name: str, arguments: list[str]) -> int:
         print(end="", flush=True)
         return status
     except BrokenPipeError:  # whoever reads, such as `head`, has enough
-        _write_nowhere()
+        streams.write_nowhere()
         return 128 + signal.SIGPIPE
     except OSError as error:
-        if error.filename is None and error.errno in FULL:
-            _write_nowhere()
-            raise TrainerError(f"what is printed cannot be written: {error.strerror}") from error
+        if why := streams.lost():
+            raise TrainerError(f"what is printed cannot be written: {why}") from error
         if error.filename is None:
             raise
         raise TrainerError(f"{os.fsdecode(error.filename)}: {error.strerror}") from error
-
-
-def _write_nowhere() -> None:
-    """Discards what Python still writes while it ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _end_torchrun() -> None:
@@ -120,7 +126,6 @@ def _with_environment(arguments: list[str]) -> None:
         os.execve(sys.executable, [sys.executable, "-m", "trainer", *arguments], {**os.environ, **missing})
 
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 PRECISIONS = get_args(TrainingConfig.model_fields["precision"].annotation)
 
 
@@ -374,6 +379,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
 }
 
 if __name__ == "__main__":
+    streams.keep()
     faulthandler.enable()
     if os.environ.get("RANK", "0") == "0":
         terminal.begin()

@@ -11,8 +11,8 @@ from typing import Any
 
 from pipeline.store.atomic import CLOSED, FULL
 from pipeline.store.errors import PipelineError
-from trainer.system import ctrl_c
-from trainer.system.errors import TrainerError
+from trainer.system import ctrl_c, streams
+from trainer.system.errors import OUT_OF_MEMORY, TrainerError, is_out_of_memory
 from trainer.system.open_files import allow_enough
 from trainer.system.signals import loading
 
@@ -132,15 +132,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
             allow_enough()
             with _using_recipe(None if options.command in OWN_RECIPE else getattr(options, "recipe", None)):
                 module(options.command).run(options)
+            sys.stdout.flush()
     except (PipelineError, TrainerError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
-    # The reader of the pipe, perhaps `head`, has closed it: discard what is still buffered.
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # whoever reads, such as `head`, has enough
+        streams.write_nowhere()
+        return 128 + signal.SIGPIPE
     except OSError as error:
-        print(f"error: {_disk_error(error)}", file=sys.stderr)
+        why = streams.lost()
+        said = f"what is printed cannot be written: {why}" if why else _disk_error(error)
+        print(f"error: {said}", file=sys.stderr)
+        return 2
+    except (MemoryError, ImportError) as error:
+        if not is_out_of_memory(error):
+            raise
+        print(f"error: {OUT_OF_MEMORY}", file=sys.stderr)
         return 2
     return 0

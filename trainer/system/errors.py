@@ -9,6 +9,10 @@ from contextlib import contextmanager
 # request, everything saved; run again to resume.
 USER_ERROR, NOT_PASSED, RESUMABLE = 2, 3, 75
 
+OUT_OF_MEMORY = (
+    "memory ran out: end other programs, raise the limit that `ulimit -v` shows, or do less at once"
+)
+
 
 class TrainerError(Exception):
     """An error that the user can correct: printed as one message, exit status 2, nothing overwritten."""
@@ -29,6 +33,11 @@ def in_every_process() -> Iterator[None]:
         if os.environ.get("RANK", "0") == "0" or os.environ.get("WORLD_SIZE", "1") == "1":
             raise
         raise ToldByMainError(*error.args) from error
+
+
+def is_out_of_memory(error: MemoryError | ImportError) -> bool:
+    """Whether memory ran out, perhaps while the system loaded a library."""
+    return isinstance(error, MemoryError) or "failed to map segment" in str(error)
 
 
 def install(extra: str) -> str:
