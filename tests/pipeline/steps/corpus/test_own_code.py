@@ -227,6 +227,7 @@ def _judge_slowly(root: Path, until: int) -> None:
 def test_a_filter_that_is_killed_resumes_after_its_last_part(store: Store, calls: Callable[[], int]) -> None:
     path = Path(os.fspath(store.root.parent / "calls"))
     path.write_text("")
+    ENGINE.close()  # whose worker is no child's
     child = multiprocessing.get_context("fork").Process(target=_judge_slowly, args=(store.root, 20))
     child.start()
     deadline = time.monotonic() + 60
@@ -266,6 +267,7 @@ def test_more_failures_than_allowed_fail_the_run_and_correct_code_makes_only_tho
     assert not [*store.newest_first(keys.filtered("notes", "fails_on"))]
     write(tmp_path, "own", MODULE.replace("raise ValueError(document.text)", "called()"))
     loading.load.cache_clear()
+    ENGINE.close()  # as a run that ends
     judged(store, a_filter("fails_on", numbers=[4]))
     assert calls() == 1
     assert store.current(keys.filtered("notes", "fails_on")).counts["failed"] == 0
