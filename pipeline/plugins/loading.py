@@ -12,8 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from pipeline.store.errors import PipelineError, did_you_mean
-from trainer.system.last_words import last_words
+from pipeline.store.errors import PipelineError, did_you_mean, last_words
 
 Code = Callable[..., Any]
 # sys.exit() in the user's code must not end the run without a word; asyncio's error is no Exception.

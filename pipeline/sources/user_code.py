@@ -24,9 +24,8 @@ from pipeline.plugins.loading import (
 from pipeline.plugins.settings import Arguments
 from pipeline.sources.documents import Batches, SourceDocument, metadata_json, own_id
 from pipeline.sources.source import Reason, Rejects, SourceError, Unit
-from pipeline.store.errors import kind_of
+from pipeline.store.errors import kind_of, last_words
 from pipeline.store.params import Params
-from trainer.system.last_words import last_words
 
 UNIT = "documents"
 
