@@ -46,6 +46,7 @@ def choices(chosen: Chosen) -> list[Choice]:
             or f"{minutes}, at {chosen.tokens_per_second:,.0f} tokens/s, {chosen.speed_source}",
         ),
         Choice("epochs", f"{length.epochs:.2f}", _why_epochs(length)),
+        *([_of_dropout(length)] if length.dropout else []),
         Choice("batch", f"{length.global_batch_tokens:,} tokens", "the largest that leaves enough steps"),
         Choice(
             "schedule",
@@ -144,6 +145,11 @@ def _why_size(length: Length) -> str:
     if size == SIZES[0]:
         return f"{shape}, the smallest, since there is little text or time"
     return f"{shape}, the largest that sees {size.tokens_a_parameter} tokens for each parameter of its blocks"
+
+
+def _of_dropout(length: Length) -> Choice:
+    why = "text that is read so often would be learnt by heart without it"
+    return Choice("dropout", f"{length.dropout:g}", why)
 
 
 def _why_epochs(length: Length) -> str:

@@ -111,6 +111,8 @@ def _training(chosen: Chosen, why: dict[str, str]) -> Iterator[str]:
     yield f"  # {why['tokens']}"
     yield f"  # Epochs: {why['epochs']}"
     yield f"  max_tokens: {horizon.tokens}"
+    if dropout := chosen.length.dropout:
+        yield f"  dropout: {dropout:g}  # {why['dropout']}"
     yield "  seed: 1"
     yield f"  # {why['schedule']}"
     schedule = {"warmup_tokens": horizon.warmup, "decay_fraction": DECAY, "min_lr_ratio": 0}
