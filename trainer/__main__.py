@@ -6,6 +6,7 @@ if __name__ == "__main__":  # what follows takes a second
     ctrl_c.ends_the_program()
 
 import argparse
+import errno
 import faulthandler
 import gc
 import io
@@ -103,7 +104,11 @@ def _command(name: str, arguments: list[str]) -> int:
         streams.write_nowhere()
         return 128 + signal.SIGPIPE
     except OSError as error:
-        if why := streams.lost():
+        why = streams.lost()
+        if error.filename is None and error.errno in FULL:  # an unbuffered stream has nothing to write again
+            streams.write_nowhere()
+            why = os.strerror(error.errno)
+        if why:
             raise TrainerError(f"what is printed cannot be written: {why}") from error
         if error.filename is None:
             raise
@@ -126,6 +131,7 @@ def _with_environment(arguments: list[str]) -> None:
         os.execve(sys.executable, [sys.executable, "-m", "trainer", *arguments], {**os.environ, **missing})
 
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 PRECISIONS = get_args(TrainingConfig.model_fields["precision"].annotation)
 
 

@@ -200,12 +200,14 @@ class LocalEngine:
 def _how_a_worker_ended(statuses: Sequence[int], own: Sequence[str]) -> str:
     """What became of a worker, and what to do. The pool then sends SIGTERM to the others."""
     status = next((one for one in statuses if one not in (0, -signal.SIGTERM)), min(statuses, default=0))
-    memory = "most likely because memory ran out: lower engine.workers or raw.part_bytes and run again"
+    killed = (
+        "was killed, most likely because memory ran out: lower engine.workers or raw.part_bytes and run again"
+    )
     if not own:
-        return f"a worker process was killed, {memory}"
+        return f"a worker process {killed}"
     process = f"the process that ran {' and '.join(own)}"
     if status == -signal.SIGKILL:
-        return f"{process} was killed, {memory}, or let the code keep less in memory"
+        return f"{process} {killed}, or let the code keep less in memory"
     if status < 0:
         ended = f"was ended by {signal.Signals(-status).name}: PYTHONFAULTHANDLER=1 in the environment "
         ended += "shows the line. Correct"

@@ -97,7 +97,7 @@ def test_a_document_of_the_base_was_seen_as_often_as_the_base_saw_it(
 
 def test_a_run_that_no_recipe_planned_is_not_the_base(child: StoredRun, asked: Any) -> None:
     config = child[1].parents[1] / "config.yaml"
-    other = child[0].root / "runs" / "0123456789abcdef" / "config.yaml"
+    other = child[0].root / "runs" / "by-hand" / "config.yaml"
     other.parent.mkdir()
     other.write_text(yaml.safe_dump({**yaml.safe_load(config.read_text()), "lineage": {}}))
     try:

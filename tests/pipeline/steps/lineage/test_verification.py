@@ -162,7 +162,7 @@ def test_the_job_fails_on_damage_and_its_schedule_reads_what_was_not_read_for_lo
     shard = next(seen_by(mine).current(keys.token_shards("first")).path.rglob("train/*.bin"))
     flip_in_silence(shard)
     assert job.execute_in_process(resources=resources, raise_on_error=False).success
-    schedule = daily_schedule(job)
+    schedule = daily_schedule(job, "UTC")
     assert schedule.default_status is dg.DefaultScheduleStatus.STOPPED
     request = schedule.evaluate_tick(dg.build_schedule_context()).run_requests[0]
     deep = job.execute_in_process(request.run_config, resources=resources, raise_on_error=False)

@@ -404,7 +404,7 @@ def test_what_a_killed_removal_left_is_counted_and_removed_the_next_day(
         gc.remove(store, garbage)
     left = [path for path in (store.root / "runs").rglob(".*.tmp") if path.is_dir()]
     assert left and not {item.paths[0] for item in gc.find(store)} & {*left}
-    for path in left:
+    for path in [one for directory in left for one in (directory, *directory.rglob("*"))]:
         os.utime(path, (time.time() - 2 * gc.UNFINISHED_AFTER_SECONDS,) * 2)
     table = gc.uses(store)
     assert sum(use.bytes for use in table) == gc.bytes_below([store.root])
