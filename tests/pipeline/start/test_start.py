@@ -201,7 +201,7 @@ def test_a_little_text_in_parquet_is_not_read_until_it_is_learnt_by_heart(tmp_pa
     chosen = choose(judged(folder), Wishes(3600.0), fixed_speed())
     assert chosen.budget.text_bytes == pytest.approx(text_bytes, rel=0.1)
     assert chosen.length.unique == pytest.approx(0.8 * chosen.budget.kept / 3.0, rel=0.01)
-    assert chosen.length.epochs <= 4
+    assert chosen.length.epochs <= 8  # with dropout
 
 
 def test_a_folder_of_copies_is_no_reason_to_stop_and_a_guess_at_the_speed_is_called_one(
