@@ -223,7 +223,6 @@ def _predict(arguments: list[str]) -> int:
 
     checkpoint = checkpoint_named(options.model)
     config = load_run_config(checkpoint.resolve().parent.parent / "config.yaml")
-
     try:
         with options.rows.open("rb") as file:  # np.load takes what is no .npy for pickle
             rows = np.lib.format.read_array(file)

@@ -138,20 +138,18 @@ def _outside_steps(context: dg.RunFailureSensorContext) -> str:
 
 
 def _deliver(address: str, message: dict[str, str], log: logging.Logger, tried: threading.Event) -> None:
-    again = _post(address, message, log)
-    if again:
-        log.warning(
-            f"this alert is posted again in {RETRY_AFTER_SECONDS[0]:.0f} seconds, and then more rarely"
-        )
+    if not _post(address, message, log):
+        tried.set()
+        return
+    log.warning(f"this alert is posted again in {RETRY_AFTER_SECONDS[0]:.0f} seconds, and then more rarely")
     tried.set()
     # The log of a sensor ends with its tick.
     log = logging.getLogger(__name__)
-    for seconds in RETRY_AFTER_SECONDS if again else ():
+    for seconds in RETRY_AFTER_SECONDS:
         time.sleep(seconds)
         if not _post(address, message, log):
             return
-    if again:
-        log.error("this alert was not posted: %s", message["text"])
+    log.error("this alert was not posted: %s", message["text"])
 
 
 def _post(address: str, message: dict[str, str], log: logging.Logger) -> bool:

@@ -89,9 +89,8 @@ def messages(column: str, value: Any, role: str | None, unread: set[str]) -> lis
         other = marked if isinstance(value, str) else ""
         why = f"column {column!r} holds no list of messages{other}"
         raise BadConversationError(Reason.NO_MESSAGES, why)
-    if len(value) > 1 and all(
-        isinstance(one, str) for one in value
-    ):  # as in UltraChat: a question, its answer, and so on
+    # As in UltraChat: a question, its answer, and so on.
+    if len(value) > 1 and all(isinstance(one, str) for one in value):
         value = [{"role": role, "content": one} for role, one in zip(cycle(("user", "assistant")), value)]
     value = [message for one in value for message in _of_turn(one)]
     return [
@@ -103,16 +102,15 @@ def _of_turn(turn: Any) -> list[Any]:
     """The messages of an object with the texts of several roles; of any other, that object."""
     if not isinstance(turn, dict) or not {*turn}.isdisjoint(ROLE_KEYS):
         return [turn]
-    said = {name: text for name, text in turn.items() if TURN.get(name) and not is_empty(text)}
-    roles = [TURN[name] for name in said]
-    if len({*roles}) < len(roles) or not {"user", "assistant"} <= {*roles}:
+    names = [name for name, text in turn.items() if name in TURN and not is_empty(text)]
+    said = {TURN[name]: turn[name] for name in names}
+    if len(said) < len(names) or not {"user", "assistant"} <= {*said}:
         return [turn]
     beside = {name: value for name, value in turn.items() if name not in TURN}
     return [
-        {"role": role, "content": said[name], **(beside if role == "assistant" else {})}
+        {"role": role, "content": said[role], **(beside if role == "assistant" else {})}
         for role in ROLES
-        for name in said
-        if TURN[name] == role
+        if role in said
     ]
 
 

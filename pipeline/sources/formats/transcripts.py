@@ -140,8 +140,5 @@ def messages_of(column: str, text: str, role: str | None) -> list[dict[str, str]
 def without_end(text: str) -> str:
     """An answer without the mark that ends it, unless the text is about such marks."""
     answer = END_OF_ANSWER.sub("", text)
-    return (
-        text
-        if any(markup.speaker.search(answer) for markup in MARKUPS if markup.end and not markup.names)
-        else answer
-    )
+    ending = (markup for markup in MARKUPS if markup.end and not markup.names)
+    return text if any(markup.speaker.search(answer) for markup in ending) else answer

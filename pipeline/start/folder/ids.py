@@ -14,7 +14,7 @@ from pipeline.sources.source import SourceError, Unit
 from pipeline.sources.source_file import LocalFile, size_of
 from pipeline.start.folder.sample import Shape
 
-MOST_SECONDS = 2.0
+MOST_SECONDS = 2.0  # for all corpora of a folder
 ROWS = 1_000  # after which the time is looked at, which costs more than reading a row
 
 
@@ -52,15 +52,15 @@ class _Seen(RowReader):
         yield from ()
 
 
-def repeat(files: Mapping[str, LocalFile], shape: Shape) -> bool:
-    """Whether two rows of the files have one id, as far as `MOST_SECONDS` show. Ids are often numbers that
+def repeat(files: Mapping[str, LocalFile], shape: Shape, seconds: float) -> bool:
+    """Whether two rows of the files have one id, as far as so many seconds show. Ids are often numbers that
     begin again in each file, or in each part of a file that was joined from several. Small files come first.
     """
     config = _Ids(
         paths=("*",), encoding=shape.encoding, separator=shape.separator, max_documents=1, metadata_columns=()
     )
     found: list[str] = []
-    until = time.monotonic() + MOST_SECONDS
+    until = time.monotonic() + seconds
     reader = partial(_Seen, seen=set(), found=found, until=until)
     by_size = tuple(sorted(files.items(), key=lambda file: size_of(file[1])))
     with suppress(SourceError, OSError):  # what cannot be read is told elsewhere

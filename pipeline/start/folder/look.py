@@ -15,7 +15,7 @@ from pipeline.sources.listing import Files, listed
 from pipeline.sources.source import SourceError
 from pipeline.sources.source_file import LocalFile, may_list, size_of
 from pipeline.stages.edits import EditRule
-from pipeline.start.folder.ids import repeat
+from pipeline.start.folder import ids
 from pipeline.start.folder.kind import Kind, edits_of, judged, kind_of
 from pipeline.start.folder.sample import FileSample, Shape, sampled
 from pipeline.start.folder.unread import Unread, no_content, no_format, reasons_of
@@ -123,7 +123,9 @@ def look(folder: Path, most_seconds: float = MOST_SECONDS) -> Iterator[Folder]:
         if sample.shape is None:
             unread[name] = (sample.problem, size_of(files[name]))
     kind = cache(partial(_kind, samples=samples, files=files))
-    repeats = cache(lambda names, shape: repeat({name: files[name] for name in names}, shape))
+    repeats = cache(
+        lambda names, shape, seconds: ids.repeat({name: files[name] for name in names}, shape, seconds)
+    )
     corpora = _corpora(folder, groups, apart, of_others, kind, repeats)
     if not corpora:
         size = sum(size for _, size in unread.values())
@@ -220,10 +222,11 @@ def _corpora(
     apart: bool,
     left_out: Collection[str],
     kind: Callable[[tuple[str, ...]], Kind],
-    repeats: Callable[[tuple[str, ...], Shape], bool],
+    repeats: Callable[[tuple[str, ...], Shape, float], bool],
 ) -> tuple[FoundCorpus, ...]:
     """Files of one shape and one quality profile are a corpus. `apart`: whether each sub-folder has a kind of
-    its own. `left_out`: files that no glob may match. `repeats`: whether ids of rows repeat.
+    its own. `left_out`: files that no glob may match. `repeats`: whether ids of rows repeat, as far
+    as so many seconds show.
     """
     files, samples = dict[str, LocalFile](), dict[str, FileSample]()
     alike: dict[tuple[str, Shape], list[str]] = defaultdict(list)
@@ -247,9 +250,9 @@ def _corpora(
         paths = tuple(_patterns(folder, names, [*files, *left_out]))
         read = [samples[name] for name in names if name in samples and samples[name].shape]
         sizes = [size_of(files[name]) for name in names]
-        corpus = _corpus(name, paths, key[0], chosen, sizes=sizes, read=read)
-        repeated = any(sample.has_ids for sample in read) and repeats(tuple(names), key[0])
-        found.append(replace(corpus, repeats_ids=repeated))
+        seconds = ids.MOST_SECONDS / len(merged)
+        repeated = any(sample.has_ids for sample in read) and repeats(tuple(names), key[0], seconds)
+        found.append(_corpus(name, paths, key[0], chosen, sizes=sizes, read=read, repeats_ids=repeated))
     return tuple(found)
 
 
@@ -272,6 +275,7 @@ def _corpus(
     *,
     sizes: Sequence[int],
     read: Sequence[FileSample],
+    repeats_ids: bool,
 ) -> FoundCorpus:
     """A corpus of files with these `sizes`, of which some were `read`."""
     text_bytes = round(sum(sizes) * sum(sample.text_share for sample in read) / max(len(read), 1))
@@ -291,6 +295,7 @@ def _corpus(
         edits=edits_of(first) if shape.format == "text" else (),
         documents=len(sizes) if shape.is_file else max(len(lengths), round(text_bytes / mean)),
         blank=max((sample.blank for sample in read), default=0.0),
+        repeats_ids=repeats_ids,
     )
 
 

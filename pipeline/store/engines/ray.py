@@ -7,7 +7,6 @@ under the same path.
 import atexit
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
 from typing import Any
 
 import ray
@@ -37,6 +36,7 @@ class RayEngine:
     def __init__(self, params: EngineParams, processes_pay_above: int = PROCESSES_PAY_ABOVE):
         self.params = params
         self.processes_pay_above = processes_pay_above
+        self._here = LocalEngine(1)  # for small work
         self._connected = False
         self._begun: Any = None
         source_files()  # that this process has loaded, before they may change
@@ -54,11 +54,9 @@ class RayEngine:
 
         Raises ClusterError, and WorkerLostError when the same task was lost three times.
         """
-        if len(tasks) >= 2 and input_bytes >= self.processes_pay_above:
-            yield from self._on_cluster(function, tasks, input_bytes, what)
-            return
-        with closing(LocalEngine(1)) as here:
-            yield from here.map(function, tasks, input_bytes=input_bytes, what=what, own=own)
+        if len(tasks) < 2 or input_bytes < self.processes_pay_above:
+            return self._here.map(function, tasks, input_bytes=input_bytes, what=what, own=own)
+        return self._on_cluster(function, tasks, input_bytes, what)
 
     def _on_cluster(
         self, function: Callable[[Task], Result], tasks: Sequence[Task], input_bytes: int, what: str
@@ -85,6 +83,7 @@ class RayEngine:
 
     def close(self) -> None:
         """Leaves the cluster, which ends what is left of the tasks."""
+        self._here.close()
         if self._connected:
             ray.shutdown()
             with self._witness as witness:
