@@ -301,6 +301,7 @@ def _end_with_parent() -> None:
     ever.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # which the parent may ignore just now
     parent = multiprocessing.parent_process()
 
     def watch() -> None:

@@ -13,6 +13,7 @@ from pipeline.plugins.settings import FilterParams, TransformParams
 from pipeline.sources.user_code import PythonConfig
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
+from pipeline.steps.training.process_group import ignore_stop_signals
 from pipeline.store import keys
 from pipeline.store.engines.local import LocalEngine, WorkerLostError
 from pipeline.store.manifest import Version
@@ -166,6 +167,13 @@ def test_code_that_ends_its_process_is_named_and_the_next_run_goes_on(
     (tmp_path / place).unlink()
     made = make(store, engine)
     assert [version.counts["documents"] for version in made] == [60] * 4
+
+
+def test_a_worker_of_a_process_that_ignores_sigterm_does_not(tmp_path: Path, engine: LocalEngine) -> None:
+    """A run that saves its last checkpoint ignores it, and what it starts would inherit that."""
+    (tmp_path / "filter").write_text("term")
+    with ignore_stop_signals(), pytest.raises(WorkerLostError, match="was ended by SIGTERM"):
+        make(Store(tmp_path / "store"), engine)
 
 
 def test_what_code_does_to_its_process_the_run_does_not_feel(tmp_path: Path) -> None:
