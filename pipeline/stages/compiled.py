@@ -29,7 +29,9 @@ class Compiled:
         from numba.core.types.misc import unliteral
 
         _announce_compiling()
-        dispatcher = numba.njit(no_cfunc_wrapper=True, **self._options)(self._function)
+        compiler = _part_of_kernels() if self._options.get("no_cpython_wrapper") else None
+        jit = numba.njit(no_cfunc_wrapper=True, pipeline_class=compiler, **self._options)
+        dispatcher = jit(self._function)
         compiled_for = dispatcher.get_call_template
         # numba compiles a function once more for each constant that a kernel gives it; one version serves all
         dispatcher.get_call_template = lambda args, kws: compiled_for(tuple(map(unliteral, args)), kws)
@@ -54,6 +56,38 @@ def _kept_with_sources() -> type:
             return (*super()._index_key(signature, codegen), sources())
 
     return KeptWithSources
+
+
+@cache
+def _part_of_kernels() -> type:
+    """How numba compiles a function that only kernels call: LLVM optimizes it, and makes machine code of it,
+    in each of these kernels. To do both once more for the function alone, of which nobody has a use, took
+    four tenths of the time.
+    """
+    from numba.core.codegen import JITCodeLibrary
+    from numba.core.compiler import Compiler
+
+    class WithoutEnvironment:
+        """What would tell machine code where its module's constants are."""
+
+        def set_env(self, *_: object) -> None:
+            pass
+
+    class Part(JITCodeLibrary):
+        codegen = WithoutEnvironment()
+
+        def _optimize_final_module(self) -> None:
+            pass
+
+        def _finalize_final_module(self) -> None:
+            self._finalized = True
+
+    class PartOfKernels(Compiler):
+        def define_pipelines(self) -> Any:
+            self.state.library = Part(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
+            return super().define_pipelines()
+
+    return PartOfKernels
 
 
 # Called from Python, and kept on disk with all that it calls. Other threads run on, such as the thread that

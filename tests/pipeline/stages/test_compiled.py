@@ -51,3 +51,40 @@ def test_a_kernel_on_disk_is_compiled_anew_when_a_function_of_another_file_chang
         )
         results.append(int(run.stdout))
     assert results == [2, 21]
+
+
+def test_what_a_kernel_calls_is_the_same_in_it_and_in_a_kernel_read_from_disk(tmp_path: Path) -> None:
+    """Constants, functions that call others or themselves, several types, and what they raise."""
+    (tmp_path / "kernels.py").write_text(
+        "import numpy as np\n"
+        "from pipeline.stages.compiled import borrowing, kernel\n"
+        "SEVENS = np.arange(10) * 7\n"
+        "@borrowing\n"
+        "def at(numbers, i):\n"
+        "    if i > 8:\n"
+        "        raise ValueError('too far')\n"
+        "    return SEVENS[i] + numbers[i]\n"
+        "@borrowing\n"
+        "def fibonacci(n):\n"
+        "    if n < 2:\n"
+        "        return n\n"
+        "    return fibonacci(n - 1) + fibonacci(n - 2)\n"
+        "@borrowing\n"
+        "def both(numbers, i):\n"
+        "    return at(numbers, i) + fibonacci(i)\n"
+        "@kernel\n"
+        "def run(numbers, i):\n"
+        "    return both(numbers, i) - at(numbers, i - 1)\n"
+    )
+    program = (
+        "import numpy as np; from kernels import run\n"
+        "print(run(np.ones(10, np.float32), 8), run(np.ones(10, np.int64), 8))\n"
+        "try: run(np.ones(10), 9)\n"
+        "except ValueError as error: print(error)"
+    )
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}
+    for _ in range(2):
+        run = subprocess.run(
+            [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+        )
+        assert run.stdout.split("\n")[:2] == ["28.0 28", "too far"]
