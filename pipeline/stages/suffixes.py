@@ -5,7 +5,8 @@ and binary search finds the first and the last (Manber and Myers 1993, "Suffix a
 """
 
 import numpy as np
-from numba import njit
+
+from pipeline.stages.compiled import borrowing, kernel
 
 # Tokens after which a block ends with the document: bounds the memory of sorting, about 55 bytes a token.
 BLOCK_TOKENS = 1 << 23
@@ -83,14 +84,14 @@ def _tied(first: np.ndarray) -> np.ndarray:
     return tied
 
 
-@njit(cache=True, no_cfunc_wrapper=True)
+@kernel
 def occurrences(tokens: np.ndarray, suffixes: np.ndarray, run: np.ndarray) -> tuple[int, int]:
     """The places in `suffixes` of the suffixes of `tokens` that begin with `run`: the first, and the end."""
     first = _bound(tokens, suffixes, run, 0, False)
     return first, _bound(tokens, suffixes, run, first, True)
 
 
-@njit(cache=True, no_cfunc_wrapper=True)
+@kernel
 def maximal_runs(tokens: np.ndarray, suffixes: np.ndarray, text: np.ndarray, least: int) -> np.ndarray:
     """How many tokens of `text` [n] from each position on occur in `tokens` in this order, int64 [n]; 0 where
     these are fewer than `least`, or lie in a run that begins earlier.
@@ -126,13 +127,13 @@ def maximal_runs(tokens: np.ndarray, suffixes: np.ndarray, text: np.ndarray, lea
     return found
 
 
-@njit(cache=True, no_cfunc_wrapper=True, no_cpython_wrapper=True)
+@borrowing
 def _occurs(tokens: np.ndarray, suffixes: np.ndarray, run: np.ndarray) -> bool:
     place = _bound(tokens, suffixes, run, 0, False)
     return place < len(suffixes) and _common(tokens, suffixes[place], run) == len(run)
 
 
-@njit(cache=True, no_cfunc_wrapper=True, no_cpython_wrapper=True)
+@borrowing
 def _common(tokens: np.ndarray, start: int, run: np.ndarray) -> int:
     """How many tokens the suffix from `start` on has in common with the beginning of `run`."""
     most = min(len(tokens) - start, len(run))
@@ -142,7 +143,7 @@ def _common(tokens: np.ndarray, start: int, run: np.ndarray) -> int:
     return same
 
 
-@njit(cache=True, no_cfunc_wrapper=True, no_cpython_wrapper=True)
+@borrowing
 def _bound(tokens: np.ndarray, suffixes: np.ndarray, run: np.ndarray, low: int, after: bool) -> int:
     """The first place from `low` on of a suffix that does not come before `run` or, if `after`, that comes
     after all that begin with it.
