@@ -14,7 +14,7 @@ from pipeline.recipe.post_training import JOBS
 from pipeline.steps.stages import asset_of, kind_of
 from pipeline.store import keys, last_versions, variant_names
 from pipeline.store.cleanup.gc import published
-from pipeline.store.cleanup.runs import intact
+from pipeline.store.cleanup.runs import intact, whole_lineage
 from pipeline.store.damage import Damage, Look, inspect, remedy
 from pipeline.store.errors import PipelineError
 from pipeline.store.files import MANIFEST
@@ -128,16 +128,18 @@ def verify(store: Store, places: Iterable[Path], deep: bool = False) -> Verifica
 
 def _broken_config(store: Store, run: Path) -> Damaged | None:
     """The damage of a run whose settings cannot be read. No hash covers these, since a run may be continued
-    with others. An earlier program may have had other settings, so they only have to be YAML.
+    with others. An earlier program may have had other settings, so only their lineage is looked at.
     """
     path = run / "config.yaml"
     if not path.exists():
         return None
     try:
-        if isinstance(yaml_file.parse(path.read_text(encoding="utf-8")), dict):
+        settings = yaml_file.parse(path.read_text(encoding="utf-8"))
+        if isinstance(settings, dict):
+            whole_lineage(path, settings)
             return None
         problem = "holds no settings"
-    except (OSError, ValueError, yaml.YAMLError) as error:
+    except (OSError, ValueError, AttributeError, TypeError, yaml.YAMLError) as error:
         problem = f"cannot be read ({reason(error)})"
     place = run.relative_to(store.root).as_posix()
     made = list(map(checkpoint_name, sorted(run.glob("checkpoints/step-*"))))

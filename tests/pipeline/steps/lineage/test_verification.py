@@ -28,6 +28,7 @@ from pipeline.store.manifest import Version
 from pipeline.store.store import Store, StoreError
 from tests.pipeline.steps.corpora import TEXTS, as_it_was, prepare
 from tests.pipeline.steps.training.test_plan import make_shards, recipe
+from tests.pipeline.store.cleanup.test_gc import DAMAGED
 from tests.pipeline.store.test_damage import flip, flip_in_silence
 from trainer.checkpoint.publish import publish
 
@@ -208,6 +209,16 @@ def test_a_damaged_checkpoint_is_mended_by_the_job_that_trains_its_run(
     used.use(keys.PRETRAINED_MODEL, checkpoint.parents[1].name)
     assert main(["verify"]) == 2
     assert f"`GROUNDWORK_RECIPE={mine} dagster job execute -j pretrain` then" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_a_configuration_for_which_gc_removes_nothing_is_damaged(
+    mine: Path, capsys: pytest.CaptureFixture[str], damage: str
+) -> None:
+    (run,) = (mine.parent / "store" / "runs").glob("*")
+    (run / "config.yaml").write_text(damage)
+    assert main(["gc"]) == 2 and f"error: {run / 'config.yaml'} is damaged" in capsys.readouterr().err
+    assert main(["verify"]) == 2 and "config.yaml" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("moment", range(1, 4))
