@@ -1,4 +1,4 @@
-"""How often a property is tried: in `make test-all` with all examples, in `make test` with a third of them."""
+"""How often a property is tried: `make test-all` takes all examples, `make test` a third of them."""
 
 from hypothesis import settings
 
