@@ -3,8 +3,8 @@
 import ast
 import inspect
 import re
-from collections.abc import Iterator
 from decimal import Decimal
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Self, cast, get_args
@@ -54,16 +54,19 @@ def descriptions(model: type[BaseModel]) -> dict[str, str]:
     found: dict[str, str] = {}
     for base in reversed(model.__mro__):
         if issubclass(base, Config):
-            found |= dict(_docstrings(base))
+            found |= _docstrings(base)
     return {name: about for name, about in found.items() if name in model.model_fields}
 
 
-def _docstrings(model: type[BaseModel]) -> Iterator[tuple[str, str]]:
+@cache  # parsing takes milliseconds, and the Launchpad asks for each of its fields
+def _docstrings(model: type[BaseModel]) -> dict[str, str]:
     (parsed,) = ast.parse(inspect.getsource(model)).body
+    found = {}
     for setting, about in pairwise(cast(ast.ClassDef, parsed).body):
         match setting, about:
             case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(words))):
-                yield name, " ".join(words.split())
+                found[name] = " ".join(words.split())
+    return found
 
 
 class Config(BaseModel):
