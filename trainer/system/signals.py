@@ -1,6 +1,7 @@
 """Stop after the current step on SIGTERM, SIGINT, SIGHUP, SIGUSR1, or when the parent process dies."""
 
 import ctypes
+import gc
 import logging
 import os
 import signal
@@ -77,10 +78,17 @@ def _end_at_once(*_: object) -> None:
 @contextmanager
 def loading(what: str = "loading PyTorch") -> Iterator[None]:
     """Shows that modules are loaded. Meanwhile Ctrl-C ends the program: Python and some C modules drop a
-    KeyboardInterrupt that is raised in an import, and print its stack trace.
+    KeyboardInterrupt that is raised in an import, and print its stack trace. Nor is garbage collected: what
+    is imported stays, and searching it took a seventh of the time.
     """
+    collects = gc.isenabled()
     with terminal.doing(what), ctrl_c.calls(_end_at_once):
-        yield
+        gc.disable()
+        try:
+            yield
+        finally:
+            if collects:
+                gc.enable()
 
 
 def stop_with_parent(number: signal.Signals = signal.SIGTERM) -> None:
